@@ -1,0 +1,1 @@
+//! An embedded in-memory API server: a pure kernel and an HTTP face.

@@ -1,0 +1,1 @@
+//! What kube does not give: list and watch, credentials, discovery, throttling.

@@ -1,0 +1,1 @@
+//! Builds and runs a real control plane for tests.

@@ -1,0 +1,1 @@
+//! The controllers, each a pure decision over cached objects.

@@ -1,0 +1,1 @@
+//! Compact types of the API kinds the manager uses.

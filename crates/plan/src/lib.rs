@@ -1,0 +1,1 @@
+//! The vocabulary of deciding: views, plans, writes, wake-ups.

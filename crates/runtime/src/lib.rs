@@ -1,0 +1,1 @@
+//! Shared caches, wake-ups, queues, the executor of plans, leader election.

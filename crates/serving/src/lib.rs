@@ -1,0 +1,1 @@
+//! Secure serving: health, metrics.
