@@ -1,0 +1,176 @@
+//! Why a request to the API did not succeed, in the words that decide what happens next.
+
+use std::fmt;
+use std::time::Duration;
+
+/// An answer of the API that is not success, or the lack of any answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What happened, by what a caller does next.
+    pub reason: Reason,
+    /// The HTTP status; zero if no answer came.
+    pub code: u16,
+    /// The server's or the transport's words.
+    pub message: String,
+    /// How long the server asks to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+/// What happened, by what a caller does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The object is not there: deleting it is done, updating it is moot.
+    NotFound,
+    /// An object of that name is there already: creating it is done, if ours.
+    AlreadyExists,
+    /// The object changed since it was read, or is another life of it: read again.
+    Conflict,
+    /// The version asked for is no longer kept: list again.
+    Gone,
+    /// The server has not come as far as the version asked for.
+    VersionTooLarge,
+    /// The object is refused for what it says; the same request will fail again.
+    Invalid,
+    /// The namespace is going away; nothing can be created in it any more.
+    NamespaceTerminating,
+    /// Our credentials do not allow it.
+    Forbidden,
+    /// Our credentials are not accepted.
+    Unauthorized,
+    /// The server asks for calm.
+    TooManyRequests,
+    /// The server could not answer in time, is shutting down or failed inside; the request may have taken effect.
+    Unavailable,
+    /// No connection could be made; the request did not take effect.
+    ConnectionRefused,
+    /// The connection broke; the request may have taken effect.
+    Unreachable,
+    /// An answer came that cannot be read.
+    Unreadable,
+    /// Anything else that the server answered.
+    Other,
+}
+
+impl Failure {
+    /// A failure of the transport: no answer came.
+    #[must_use]
+    pub fn transport(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            code: 0,
+            message: message.into(),
+            retry_after: None,
+        }
+    }
+
+    /// Reads a `Status` object's fields as the original's client does: the reason first, the code
+    /// where the reason is unknown, causes before both.
+    #[must_use]
+    pub fn from_status<'a>(
+        code: u16,
+        reason: &str,
+        message: &str,
+        causes: impl IntoIterator<Item = &'a str>,
+        retry_after_seconds: u32,
+    ) -> Self {
+        let mut known = match (reason, code) {
+            ("NotFound", _) => Reason::NotFound,
+            ("AlreadyExists", _) => Reason::AlreadyExists,
+            ("Conflict", _) => Reason::Conflict,
+            ("Gone" | "Expired", _) => Reason::Gone,
+            ("Invalid", _) => Reason::Invalid,
+            ("Forbidden", _) => Reason::Forbidden,
+            ("Unauthorized", _) => Reason::Unauthorized,
+            ("TooManyRequests", _) => Reason::TooManyRequests,
+            ("ServerTimeout" | "Timeout" | "ServiceUnavailable" | "InternalError", _) => Reason::Unavailable,
+            (_, 404) => Reason::NotFound,
+            (_, 409) => Reason::Conflict,
+            (_, 410) => Reason::Gone,
+            (_, 422) => Reason::Invalid,
+            (_, 403) => Reason::Forbidden,
+            (_, 401) => Reason::Unauthorized,
+            (_, 429) => Reason::TooManyRequests,
+            (_, 500..=599) => Reason::Unavailable,
+            _ => Reason::Other,
+        };
+        for cause in causes {
+            match cause {
+                "NamespaceTerminating" => known = Reason::NamespaceTerminating,
+                "ResourceVersionTooLarge" => known = Reason::VersionTooLarge,
+                _ => {}
+            }
+        }
+        if known == Reason::Unavailable && message.contains("Too large resource version") {
+            known = Reason::VersionTooLarge;
+        }
+        let retry_after = (retry_after_seconds > 0).then(|| Duration::from_secs(retry_after_seconds.into()));
+        Self {
+            reason: known,
+            code,
+            message: message.to_owned(),
+            retry_after,
+        }
+    }
+
+    /// Whether the server answered with a status, as opposed to no answer or an unreadable one.
+    #[must_use]
+    pub fn is_status_reply(&self) -> bool {
+        !matches!(
+            self.reason,
+            Reason::ConnectionRefused | Reason::Unreachable | Reason::Unreadable
+        )
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.message.is_empty() {
+            write!(f, "HTTP {}", self.code)
+        } else {
+            f.write_str(&self.message)
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(code: u16, reason: &str, message: &str, causes: &[&str]) -> Reason {
+        Failure::from_status(code, reason, message, causes.iter().copied(), 0).reason
+    }
+
+    #[test]
+    fn reasons_come_before_codes_and_causes_before_both() {
+        assert_eq!(reason(409, "AlreadyExists", "", &[]), Reason::AlreadyExists);
+        assert_eq!(reason(409, "Conflict", "", &[]), Reason::Conflict);
+        assert_eq!(reason(404, "", "", &[]), Reason::NotFound);
+        assert_eq!(
+            reason(403, "Forbidden", "", &["NamespaceTerminating"]),
+            Reason::NamespaceTerminating
+        );
+        assert_eq!(reason(410, "Expired", "", &[]), Reason::Gone);
+        assert_eq!(reason(503, "", "", &[]), Reason::Unavailable);
+        assert_eq!(reason(418, "", "", &[]), Reason::Other);
+    }
+
+    /// Proves INF-18.
+    #[test]
+    fn a_version_that_is_too_large_is_known_by_cause_or_words() {
+        assert_eq!(
+            reason(504, "Timeout", "", &["ResourceVersionTooLarge"]),
+            Reason::VersionTooLarge
+        );
+        assert_eq!(
+            reason(504, "Timeout", "Too large resource version: 9, current: 3", &[]),
+            Reason::VersionTooLarge
+        );
+        assert_eq!(reason(504, "Timeout", "slow", &[]), Reason::Unavailable);
+        assert_eq!(
+            reason(400, "BadRequest", "Too large resource version: 9", &[]),
+            Reason::Other
+        );
+    }
+}

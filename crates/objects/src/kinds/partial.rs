@@ -1,0 +1,26 @@
+//! Objects of which only the metadata is needed, whatever their kind.
+
+use serde::Deserialize;
+
+use crate::{Meta, WireMeta};
+
+/// The metadata of an object of any kind. The resource is that of the cache it is in.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Wire")]
+pub struct Partial {
+    /// The metadata.
+    pub meta: Meta,
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: WireMeta,
+}
+
+impl From<Wire> for Partial {
+    fn from(wire: Wire) -> Self {
+        Self {
+            meta: wire.metadata.into(),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Service accounts: their identity and the Secrets they list.
+
+use serde::Deserialize;
+
+use crate::meta::null_is_empty;
+use crate::{Kind, Meta, Resource, Text, WireMeta};
+
+/// A service account.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Wire")]
+pub struct ServiceAccount {
+    /// Its metadata.
+    pub meta: Meta,
+    /// Names of the Secrets that it lists.
+    pub secrets: Box<[Text]>,
+}
+
+impl Kind for ServiceAccount {
+    const RESOURCE: Resource = Resource::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: WireMeta,
+    #[serde(default, deserialize_with = "null_is_empty")]
+    secrets: Box<[Reference]>,
+}
+
+#[derive(Deserialize)]
+struct Reference {
+    #[serde(default)]
+    name: Text,
+}
+
+impl From<Wire> for ServiceAccount {
+    fn from(wire: Wire) -> Self {
+        let secrets = wire.secrets.into_iter().map(|reference| reference.name).collect();
+        Self {
+            meta: wire.metadata.into(),
+            secrets,
+        }
+    }
+}

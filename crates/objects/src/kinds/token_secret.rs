@@ -1,0 +1,119 @@
+//! Secrets that hold a service account's token: enough to tell whether one is complete.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Visitor};
+
+use crate::{Kind, Meta, Projection, Resource, Text, WireMeta, Word};
+
+/// The type of Secrets that hold service account tokens.
+pub const SECRET_TYPE_SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
+
+/// A Secret of type [`SECRET_TYPE_SERVICE_ACCOUNT_TOKEN`]. Other Secrets never reach this cache: the
+/// server holds them back. The token itself is looked at and forgotten; no secret stays in memory.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Wire")]
+pub struct TokenSecret {
+    /// Its metadata.
+    pub meta: Meta,
+    /// The account it is for; empty if it names none.
+    pub account_name: Text,
+    /// The life of the account it is for; empty if it does not say.
+    pub account_uid: Text,
+    /// `data["ca.crt"]`, base64 as on the wire. One word: all Secrets of a cluster carry the same.
+    pub ca_base64: Word,
+    /// Whether `data["namespace"]` holds anything.
+    pub has_namespace: bool,
+    /// Whether `data["token"]` holds anything.
+    pub has_token: bool,
+}
+
+impl Kind for TokenSecret {
+    const RESOURCE: Resource = Resource::namespaced("", "v1", "secrets", "Secret");
+    const PROJECTION: Projection = Projection::selected("type=kubernetes.io/service-account-token");
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: WireMeta<Option<Annotations>>,
+    #[serde(default)]
+    data: Option<Data>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Annotations {
+    #[serde(rename = "kubernetes.io/service-account.name")]
+    account_name: Text,
+    #[serde(rename = "kubernetes.io/service-account.uid")]
+    account_uid: Text,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Data {
+    #[serde(rename = "ca.crt")]
+    ca: Word,
+    namespace: Present,
+    token: Present,
+}
+
+/// Whether a string is there and not empty. The string itself is not kept.
+#[derive(Default)]
+struct Present(bool);
+
+impl<'de> Deserialize<'de> for Present {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Look;
+        impl Visitor<'_> for Look {
+            type Value = Present;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Present, E> {
+                Ok(Present(!text.is_empty()))
+            }
+            fn visit_unit<E: serde::de::Error>(self) -> Result<Present, E> {
+                Ok(Present(false))
+            }
+        }
+        deserializer.deserialize_any(Look)
+    }
+}
+
+impl From<Wire> for TokenSecret {
+    fn from(mut wire: Wire) -> Self {
+        let annotations = wire.metadata.annotations.take().unwrap_or_default();
+        let data = wire.data.unwrap_or_default();
+        Self {
+            meta: wire.metadata.into(),
+            account_name: annotations.account_name,
+            account_uid: annotations.account_uid,
+            ca_base64: data.ca,
+            has_namespace: data.namespace.0,
+            has_token: data.token.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_is_seen_but_not_kept() {
+        let secret: TokenSecret = serde_json::from_str(
+            r#"{"metadata":{"name":"t","annotations":{"kubernetes.io/service-account.name":"builder","other":"x"}},
+                "data":{"token":"c2VjcmV0","namespace":"","ca.crt":"Q0E="}}"#,
+        )
+        .unwrap();
+        assert_eq!(secret.account_name, "builder");
+        assert_eq!((secret.has_token, secret.has_namespace), (true, false));
+        assert!(!format!("{secret:?}").contains("c2VjcmV0"));
+        let empty: TokenSecret = serde_json::from_str(r#"{"metadata":{"name":"t"}}"#).unwrap();
+        assert!(!empty.has_token && empty.account_name.is_empty() && empty.ca_base64.is_empty());
+    }
+}

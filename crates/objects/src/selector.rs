@@ -1,0 +1,214 @@
+//! Label selectors: read leniently, checked before use, matched against labels.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use crate::meta::null_is_empty;
+use crate::{Labels, Word};
+
+/// A label selector as an object carries it; it may be nonsense until [`LabelSelector::matcher`] has
+/// looked at it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LabelSelector {
+    match_labels: Labels,
+    #[serde(deserialize_with = "null_is_empty")]
+    match_expressions: Box<[Expression]>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct Expression {
+    key: Word,
+    operator: Word,
+    #[serde(deserialize_with = "null_is_empty")]
+    values: Box<[Word]>,
+}
+
+/// A selector that has been checked. The empty one matches everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Matcher(Vec<Requirement>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Requirement {
+    In(Word, Box<[Word]>),
+    NotIn(Word, Box<[Word]>),
+    Exists(Word),
+    DoesNotExist(Word),
+}
+
+/// Why a selector cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSelector(String);
+
+impl fmt::Display for BadSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadSelector {}
+
+impl LabelSelector {
+    /// Checks the selector.
+    ///
+    /// # Errors
+    /// Names the first part that no label could satisfy or break by the API's rules.
+    pub fn matcher(&self) -> Result<Matcher, BadSelector> {
+        let mut requirements = Vec::with_capacity(self.match_expressions.len());
+        for (key, value) in self.match_labels.iter() {
+            check_key(key)?;
+            check_value(value)?;
+            requirements.push(Requirement::In(key.clone(), Box::new([value.clone()])));
+        }
+        for expression in &self.match_expressions {
+            requirements.push(expression.requirement()?);
+        }
+        Ok(Matcher(requirements))
+    }
+}
+
+impl Expression {
+    fn requirement(&self) -> Result<Requirement, BadSelector> {
+        let Self {
+            key,
+            operator,
+            values,
+        } = self;
+        check_key(key)?;
+        values.iter().try_for_each(check_value)?;
+        match (operator.as_str(), values.is_empty()) {
+            ("In", false) => Ok(Requirement::In(key.clone(), values.clone())),
+            ("NotIn", false) => Ok(Requirement::NotIn(key.clone(), values.clone())),
+            ("Exists", true) => Ok(Requirement::Exists(key.clone())),
+            ("DoesNotExist", true) => Ok(Requirement::DoesNotExist(key.clone())),
+            ("In" | "NotIn", true) => Err(BadSelector(format!(
+                "operator {operator:?} on label {key:?} needs at least one value"
+            ))),
+            ("Exists" | "DoesNotExist", false) => Err(BadSelector(format!(
+                "operator {operator:?} on label {key:?} takes no values"
+            ))),
+            _ => Err(BadSelector(format!(
+                "{operator:?} is not a valid label selector operator"
+            ))),
+        }
+    }
+}
+
+impl Matcher {
+    /// Whether the labels satisfy every requirement.
+    #[must_use]
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.0.iter().all(|requirement| match requirement {
+            Requirement::In(key, values) => labels.value(key).is_some_and(|value| values.contains(value)),
+            Requirement::NotIn(key, values) => labels.value(key).is_none_or(|value| !values.contains(value)),
+            Requirement::Exists(key) => labels.value(key).is_some(),
+            Requirement::DoesNotExist(key) => labels.value(key).is_none(),
+        })
+    }
+}
+
+/// A label key is a name of at most 63 characters, with an optional DNS prefix before a slash.
+fn check_key(key: &Word) -> Result<(), BadSelector> {
+    let (prefix, name) = key
+        .split_once('/')
+        .map_or((None, key.as_str()), |(prefix, name)| (Some(prefix), name));
+    let prefix_is_good = prefix.is_none_or(|prefix| {
+        (1..=253).contains(&prefix.len())
+            && prefix.split('.').all(|part| {
+                edges(part, |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+                    && part
+                        .bytes()
+                        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+            })
+    });
+    if prefix_is_good && !name.is_empty() && is_label_name(name) {
+        Ok(())
+    } else {
+        Err(BadSelector(format!("{key:?} is not a valid label key")))
+    }
+}
+
+fn check_value(value: &Word) -> Result<(), BadSelector> {
+    if value.is_empty() || is_label_name(value) {
+        Ok(())
+    } else {
+        Err(BadSelector(format!("{value:?} is not a valid label value")))
+    }
+}
+
+fn is_label_name(text: &str) -> bool {
+    text.len() <= 63
+        && edges(text, |byte| byte.is_ascii_alphanumeric())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+/// Whether a text has a first and a last character, and both are of the wanted sort.
+fn edges(text: &str, wanted: impl Fn(u8) -> bool) -> bool {
+    let bytes = text.as_bytes();
+    matches!((bytes.first(), bytes.last()), (Some(&first), Some(&last)) if wanted(first) && wanted(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        pairs
+            .iter()
+            .map(|(key, value)| (Word::from(*key), Word::from(*value)))
+            .collect()
+    }
+
+    fn matches(selector: &str, pairs: &[(&str, &str)]) -> bool {
+        let selector: LabelSelector = serde_json::from_str(selector).unwrap();
+        selector.matcher().unwrap().matches(&labels(pairs))
+    }
+
+    #[test]
+    fn each_operator_matches_as_documented() {
+        let web = [("app", "web"), ("tier", "front")];
+        assert!(matches(r#"{}"#, &web));
+        assert!(matches(r#"{"matchLabels":{"app":"web","tier":"front"}}"#, &web));
+        assert!(!matches(r#"{"matchLabels":{"app":"web","tier":"back"}}"#, &web));
+        let expression = |operator: &str, values: &str| {
+            format!(r#"{{"matchExpressions":[{{"key":"app","operator":"{operator}","values":{values}}}]}}"#)
+        };
+        assert!(matches(&expression("In", r#"["web","db"]"#), &web));
+        assert!(!matches(&expression("In", r#"["db"]"#), &web));
+        assert!(!matches(&expression("NotIn", r#"["web"]"#), &web));
+        assert!(matches(&expression("NotIn", r#"["web"]"#), &[]));
+        assert!(matches(&expression("Exists", "[]"), &web));
+        assert!(!matches(&expression("Exists", "null"), &[]));
+        assert!(matches(&expression("DoesNotExist", "[]"), &[]));
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for (selector, complaint) in [
+            (
+                r#"{"matchExpressions":[{"key":"a","operator":"In"}]}"#,
+                "needs at least one value",
+            ),
+            (
+                r#"{"matchExpressions":[{"key":"a","operator":"Exists","values":["x"]}]}"#,
+                "takes no values",
+            ),
+            (
+                r#"{"matchExpressions":[{"key":"a","operator":"Near"}]}"#,
+                "not a valid label selector operator",
+            ),
+            (r#"{"matchLabels":{"a b":"c"}}"#, "not a valid label key"),
+            (r#"{"matchLabels":{"UP/a":"c"}}"#, "not a valid label key"),
+            (r#"{"matchLabels":{"/a":"c"}}"#, "not a valid label key"),
+            (r#"{"matchLabels":{"a":"-c"}}"#, "not a valid label value"),
+        ] {
+            let selector: LabelSelector = serde_json::from_str(selector).unwrap();
+            let error = selector.matcher().unwrap_err().to_string();
+            assert!(error.contains(complaint), "{error}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The two kinds of strings that objects are made of: interned words and texts of their own.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use internment::ArcIntern;
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::{Serialize, Serializer};
+
+/// A string of its own, cheap to clone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Text(Arc<str>);
+
+/// A string that a cluster repeats; every equal word shares one allocation, freed with its last user.
+///
+/// Words order and hash by content, never by address, so that nothing observable depends on where
+/// the allocator happened to put them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Word(ArcIntern<str>);
+
+impl Text {
+    /// The string.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Word {
+    /// The string.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialOrd for Word {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Word {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        // Equal words are one allocation, which saves reading most of the strings in a sorted table.
+        if self.0 == other.0 {
+            std::cmp::Ordering::Equal
+        } else {
+            self.as_str().cmp(other.as_str())
+        }
+    }
+}
+
+impl std::hash::Hash for Word {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self(Arc::from(text))
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self(Arc::from(text))
+    }
+}
+
+impl From<&str> for Word {
+    fn from(text: &str) -> Self {
+        Self(ArcIntern::from(text))
+    }
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self::from("")
+    }
+}
+
+impl Default for Word {
+    fn default() -> Self {
+        Self::from("")
+    }
+}
+
+macro_rules! string_like {
+    ($name:ident) => {
+        impl Deref for $name {
+            type Target = str;
+            fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+        impl PartialEq<str> for $name {
+            fn eq(&self, other: &str) -> bool {
+                self.as_str() == other
+            }
+        }
+        impl PartialEq<&str> for $name {
+            fn eq(&self, other: &&str) -> bool {
+                self.as_str() == *other
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(self.as_str(), f)
+            }
+        }
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self)
+            }
+        }
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct FromStr;
+                impl Visitor<'_> for FromStr {
+                    type Value = $name;
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str("a string")
+                    }
+                    fn visit_str<E: Error>(self, text: &str) -> Result<$name, E> {
+                        Ok($name::from(text))
+                    }
+                    // The API encodes an absent string as null in a few hand-made objects.
+                    fn visit_unit<E: Error>(self) -> Result<$name, E> {
+                        Ok($name::default())
+                    }
+                }
+                deserializer.deserialize_any(FromStr)
+            }
+        }
+    };
+}
+
+string_like!(Text);
+string_like!(Word);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_words_share_one_allocation() {
+        let one = Word::from("kube-system");
+        let two: Word = serde_json::from_str("\"kube-system\"").unwrap();
+        assert_eq!(one, two);
+        assert!(std::ptr::eq(one.as_str(), two.as_str()));
+    }
+
+    #[test]
+    fn words_order_by_content() {
+        let mut words: Vec<Word> = ["b", "a", "c"].into_iter().map(Word::from).collect();
+        words.sort();
+        assert_eq!(words, ["a", "b", "c"]);
+    }
+}
