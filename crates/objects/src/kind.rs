@@ -7,16 +7,8 @@ use serde::de::DeserializeOwned;
 
 use crate::{Key, Meta};
 
-/// A kind of object as one cache keeps it.
-///
-/// Two Rust types may be two projections of one API resource (all of it, or only those objects that a
-/// field selector lets through); each has a cache of its own.
-pub trait Kind: DeserializeOwned + Send + Sync + 'static {
-    /// The API resource behind it.
-    const RESOURCE: Resource;
-    /// Which part of the resource the cache holds.
-    const PROJECTION: Projection = Projection::WHOLE;
-
+/// An object as a cache keeps it.
+pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// The metadata that every object has.
     fn meta(&self) -> &Meta;
 
@@ -24,6 +16,17 @@ pub trait Kind: DeserializeOwned + Send + Sync + 'static {
     fn key(&self) -> &Key {
         &self.meta().key
     }
+}
+
+/// An object whose type tells the API resource it is of.
+///
+/// Two Rust types may be two projections of one resource (all of it, or only those objects that a
+/// field selector lets through); each has a cache of its own.
+pub trait Kind: Object {
+    /// The API resource behind it.
+    const RESOURCE: Resource;
+    /// Which part of the resource the cache holds.
+    const PROJECTION: Projection = Projection::WHOLE;
 }
 
 /// An API resource: what its URLs and its objects' type lines are made of.

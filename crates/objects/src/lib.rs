@@ -19,7 +19,7 @@ mod version;
 
 pub use failure::{Failure, Reason};
 pub use key::{BadKey, Key};
-pub use kind::{Kind, Projection, Resource};
+pub use kind::{Kind, Object, Projection, Resource};
 pub use kinds::{
     ClusterRole, Namespace, Partial, PolicyRule, SECRET_TYPE_SERVICE_ACCOUNT_TOKEN, ServiceAccount,
     TokenSecret, annotations,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::meta::null_is_empty;
-use crate::{Kind, LabelSelector, Meta, Resource, WireMeta, Word};
+use crate::{Kind, LabelSelector, Meta, Object, Resource, WireMeta, Word};
 
 /// A cluster role.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -54,13 +54,15 @@ pub struct PolicyRule {
     pub non_resource_urls: Box<[Word]>,
 }
 
-impl Kind for ClusterRole {
-    const RESOURCE: Resource =
-        Resource::cluster("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole");
-
+impl Object for ClusterRole {
     fn meta(&self) -> &Meta {
         &self.meta
     }
+}
+
+impl Kind for ClusterRole {
+    const RESOURCE: Resource =
+        Resource::cluster("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole");
 }
 
 #[derive(Deserialize)]

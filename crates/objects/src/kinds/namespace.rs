@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::{Kind, Meta, Resource, WireMeta, Word};
+use crate::{Kind, Meta, Object, Resource, WireMeta, Word};
 
 /// A namespace.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -14,12 +14,14 @@ pub struct Namespace {
     pub phase: Word,
 }
 
-impl Kind for Namespace {
-    const RESOURCE: Resource = Resource::cluster("", "v1", "namespaces", "Namespace");
-
+impl Object for Namespace {
     fn meta(&self) -> &Meta {
         &self.meta
     }
+}
+
+impl Kind for Namespace {
+    const RESOURCE: Resource = Resource::cluster("", "v1", "namespaces", "Namespace");
 }
 
 #[derive(Deserialize)]

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::{Meta, WireMeta};
+use crate::{Meta, Object, WireMeta};
 
 /// The metadata of an object of any kind. The resource is that of the cache it is in.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -10,6 +10,12 @@ use crate::{Meta, WireMeta};
 pub struct Partial {
     /// The metadata.
     pub meta: Meta,
+}
+
+impl Object for Partial {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
 }
 
 #[derive(Deserialize)]

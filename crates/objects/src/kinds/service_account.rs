@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::meta::null_is_empty;
-use crate::{Kind, Meta, Resource, Text, WireMeta};
+use crate::{Kind, Meta, Object, Resource, Text, WireMeta};
 
 /// A service account.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -15,12 +15,14 @@ pub struct ServiceAccount {
     pub secrets: Box<[Text]>,
 }
 
-impl Kind for ServiceAccount {
-    const RESOURCE: Resource = Resource::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
-
+impl Object for ServiceAccount {
     fn meta(&self) -> &Meta {
         &self.meta
     }
+}
+
+impl Kind for ServiceAccount {
+    const RESOURCE: Resource = Resource::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
 }
 
 #[derive(Deserialize)]

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 
-use crate::{Kind, Meta, Projection, Resource, Text, WireMeta, Word};
+use crate::{Kind, Meta, Object, Projection, Resource, Text, WireMeta, Word};
 
 /// The type of Secrets that hold service account tokens.
 pub const SECRET_TYPE_SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
@@ -27,13 +27,15 @@ pub struct TokenSecret {
     pub has_token: bool,
 }
 
-impl Kind for TokenSecret {
-    const RESOURCE: Resource = Resource::namespaced("", "v1", "secrets", "Secret");
-    const PROJECTION: Projection = Projection::selected("type=kubernetes.io/service-account-token");
-
+impl Object for TokenSecret {
     fn meta(&self) -> &Meta {
         &self.meta
     }
+}
+
+impl Kind for TokenSecret {
+    const RESOURCE: Resource = Resource::namespaced("", "v1", "secrets", "Secret");
+    const PROJECTION: Projection = Projection::selected("type=kubernetes.io/service-account-token");
 }
 
 #[derive(Deserialize)]
