@@ -1,2 +1,144 @@
-//! The commands of the workshop.
-fn main() {}
+//! The commands of the workshop: `cargo xtask COMMAND`.
+
+mod run;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand};
+use xtask::behaviour::{self, Behaviour, Coverage, Verdict};
+use xtask::house::RULES;
+use xtask::problem::Problem;
+use xtask::workspace::Workspace;
+
+/// The commands of the workshop.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check the rules of the house: dependencies, purity, sizes, tidiness, changelog, behaviour ids
+    House {
+        /// Check only these rules
+        rules: Vec<String>,
+    },
+    /// Show which behaviour ids are proved by a test
+    Behaviour {
+        /// Show the ids of this sheet (file name or prefix) with the tests that prove them
+        sheet: Option<String>,
+        /// Show only ids that are neither proved nor excused
+        #[arg(long)]
+        missing: bool,
+        /// Bring docs/behaviour/COVERAGE.md up to date
+        #[arg(long)]
+        write: bool,
+    },
+    /// Run the scenarios on a real control plane, which is built on first use (needs Go)
+    Real(run::Scenarios),
+    /// Measure the manager on a real control plane (needs Go)
+    Bench(run::Scenarios),
+}
+
+fn main() -> ExitCode {
+    match run_command(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_command(command: Command) -> Result<ExitCode> {
+    let workspace = Workspace::open()?;
+    match command {
+        Command::House { rules } => check_house(&workspace, &rules),
+        Command::Behaviour {
+            sheet,
+            missing,
+            write,
+        } => show_behaviour(&workspace, sheet.as_deref(), missing, write),
+        Command::Real(scenarios) => scenarios.run(&workspace, "real"),
+        Command::Bench(scenarios) => scenarios.run(&workspace, "bench"),
+    }
+}
+
+fn check_house(workspace: &Workspace, wanted: &[String]) -> Result<ExitCode> {
+    if let Some(unknown) = wanted
+        .iter()
+        .find(|name| !RULES.iter().any(|rule| rule.name == **name))
+    {
+        let known: Vec<_> = RULES.iter().map(|rule| rule.name).collect();
+        bail!("there is no rule `{unknown}`; there are: {}", known.join(", "));
+    }
+    let mut all_hold = true;
+    for rule in RULES
+        .iter()
+        .filter(|rule| wanted.is_empty() || wanted.iter().any(|name| name == rule.name))
+    {
+        let problems = (rule.check)(workspace)?;
+        println!(
+            "{} {:<10} {}",
+            if problems.is_empty() { "ok  " } else { "FAIL" },
+            rule.name,
+            rule.keeps
+        );
+        print_problems(&problems);
+        all_hold &= problems.is_empty();
+    }
+    Ok(if all_hold {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn show_behaviour(
+    workspace: &Workspace,
+    sheet: Option<&str>,
+    missing: bool,
+    write: bool,
+) -> Result<ExitCode> {
+    let behaviour = Behaviour::gather(workspace)?;
+    if write {
+        workspace.write(behaviour::OVERVIEW, &behaviour.overview())?;
+    }
+    match sheet {
+        Some(name) => print_sheet(behaviour.sheet(name)?, missing),
+        None if missing => behaviour
+            .coverages
+            .iter()
+            .for_each(|coverage| print_sheet(coverage, true)),
+        None => print!("{}", behaviour.overview()),
+    }
+    print_problems(&behaviour.problems);
+    Ok(if behaviour.problems.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn print_sheet(coverage: &Coverage, missing_only: bool) {
+    println!("{}", coverage.sheet.name);
+    for (entry, verdict, tests) in coverage.rows() {
+        let note = match verdict {
+            Verdict::Missing => "missing".to_owned(),
+            _ if missing_only => continue,
+            Verdict::Proved => tests.join(", "),
+            Verdict::LeftOut => "left out".to_owned(),
+            Verdict::Later => "later".to_owned(),
+        };
+        println!("  {:<8} {} [{note}]", entry.id.to_string(), entry.text);
+    }
+}
+
+fn print_problems(problems: &[Problem]) {
+    for problem in problems {
+        println!("       {problem}");
+    }
+}

@@ -1,0 +1,57 @@
+//! Programs of the workspace are built and run as a person would do it, with the terminal handed through.
+
+use std::process::{Command, ExitCode, ExitStatus};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use xtask::workspace::{Workspace, cargo};
+
+/// A program of the scenarios crate, run against a freshly built manager.
+#[derive(Args)]
+pub(crate) struct Scenarios {
+    /// Build and run with optimisations
+    #[arg(long)]
+    release: bool,
+    /// Handed to the program unchanged
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+impl Scenarios {
+    /// Builds the manager, then runs `program` and ends as it ends.
+    pub(crate) fn run(&self, workspace: &Workspace, program: &str) -> Result<ExitCode> {
+        let release = self.release.then_some("--release");
+        let mut build = cargo();
+        build
+            .args(["build", "--package", "keleustes-manager"])
+            .args(release);
+        let built = status(build, workspace)?;
+        if !built.success() {
+            bail!("the manager does not build");
+        }
+        let mut run = cargo();
+        run.args([
+            "run",
+            "--quiet",
+            "--package",
+            "keleustes-scenarios",
+            "--bin",
+            program,
+        ])
+        .args(release);
+        run.arg("--").args(&self.args);
+        let ended = status(run, workspace)?;
+        Ok(if ended.success() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+fn status(mut command: Command, workspace: &Workspace) -> Result<ExitStatus> {
+    command
+        .current_dir(workspace.root())
+        .status()
+        .context("starting cargo")
+}
