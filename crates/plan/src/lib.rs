@@ -1,1 +1,27 @@
-//! The vocabulary of deciding: views, plans, writes, wake-ups.
+//! The vocabulary of deciding: what a controller sees, what it may answer, and how it says so.
+//!
+//! A controller looks at a [`View`] and answers with a [`Plan`] of [`Write`]s, each with a reason. It
+//! does nothing itself: no clock, no chance, no connection is within reach of this crate. Whoever
+//! carries the plan out (the executor, a rehearsal in a test, a shadow that only watches) is of no
+//! concern to it.
+
+mod change;
+mod context;
+mod controller;
+mod kinds;
+mod note;
+mod plan;
+pub mod rehearsal;
+mod table;
+mod view;
+mod write;
+
+pub use change::{Change, Item, Wakes};
+pub use context::{Applied, BoxFuture, Context, Hands, Next, Outcome, Retry};
+pub use controller::{Behaviour, Controller, DeclaredIndex, Grant, Limiter, Loop, Script, Watch};
+pub use kinds::{AnyChange, AnyObject, AnyTable, KindEntry};
+pub use note::{EventKind, EventNote, Involved};
+pub use plan::{Plan, Step};
+pub use table::{DuplicateIndex, Index, Table};
+pub use view::{Now, View};
+pub use write::{Action, Edit, Edited, Guard, OnFailure, PatchForm, Propagation, Target, Write};

@@ -1,0 +1,283 @@
+//! How a controller introduces itself: what wakes it, what it reads, what it may write, how it decides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keleustes_objects::{Key, Kind};
+
+use crate::{
+    Action, AnyChange, AnyTable, BoxFuture, Change, Context, Index, Item, KindEntry, Next, Plan, Retry,
+    Table, View, Wakes, Write,
+};
+
+/// A controller: a name, an identity, and one loop or a few.
+pub struct Controller {
+    /// Its canonical name.
+    pub name: &'static str,
+    /// Names it is also known by.
+    pub aliases: &'static [&'static str],
+    /// The service account it works as, with per-controller credentials; the manager's own
+    /// credentials if it has none.
+    pub service_account: Option<&'static str>,
+    /// The name under which it records events, if it records any.
+    pub event_component: Option<&'static str>,
+    /// What it may write. Anything else is stopped before it is sent.
+    pub grants: &'static [Grant],
+    /// Its loops.
+    pub loops: Vec<Loop>,
+}
+
+/// Something that a controller may do, in the terms of RBAC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The API group; empty for the core group.
+    pub group: &'static str,
+    /// The resource, or `resource/subresource`.
+    pub resource: &'static str,
+    /// The verbs.
+    pub verbs: &'static [&'static str],
+}
+
+/// One queue and those who work on it.
+pub struct Loop {
+    /// The queue's name, which is the label of its metrics.
+    pub queue: &'static str,
+    /// How many items are worked on at once.
+    pub workers: usize,
+    /// How often a failing item is tried again before it is dropped until something changes; without
+    /// a number, for ever.
+    pub retries_max: Option<u32>,
+    /// How retries slow down.
+    pub limiter: Limiter,
+    /// The kinds whose changes wake items.
+    pub watches: Vec<Watch>,
+    /// All kinds that decisions look at, the watched ones among them.
+    pub reads: Vec<KindEntry>,
+    /// Indexes that decisions use.
+    pub indexes: Vec<DeclaredIndex>,
+    /// How it decides.
+    pub behaviour: Behaviour,
+}
+
+/// How the retries of one queue slow down.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limiter {
+    /// The first delay of an item; each failure doubles it.
+    pub item_delay_first: Duration,
+    /// The longest delay of an item.
+    pub item_delay_max: Duration,
+    /// Retries per second over all items, in the long run.
+    pub retries_per_second: f64,
+    /// Retries that may come at once after a quiet time.
+    pub retries_burst: f64,
+}
+
+impl Limiter {
+    /// What most of the original's queues use.
+    pub const DEFAULT: Self = Self {
+        item_delay_first: Duration::from_millis(5),
+        item_delay_max: Duration::from_secs(1000),
+        retries_per_second: 10.0,
+        retries_burst: 100.0,
+    };
+}
+
+/// An index that a loop declares, by the way to add it to a table.
+#[derive(Clone)]
+pub struct DeclaredIndex {
+    /// The kind it is of.
+    pub kind: KindEntry,
+    /// Its name.
+    pub name: &'static str,
+    add: AddIndex,
+}
+
+impl DeclaredIndex {
+    /// Adds the index to a table of its kind, unless another loop has done so already.
+    pub fn add_to(&self, table: &mut dyn AnyTable) {
+        (self.add)(table);
+    }
+}
+
+/// Wakes items on changes of one kind.
+pub struct Watch {
+    /// The kind.
+    pub kind: KindEntry,
+    wake: WakeFn,
+}
+
+type AddIndex = Arc<dyn Fn(&mut dyn AnyTable) + Send + Sync>;
+type WakeFn = Box<dyn Fn(&AnyChange, &View<'_>, &mut Wakes) + Send + Sync>;
+
+impl Watch {
+    /// Collects the items that a change wakes.
+    pub fn wake(&self, change: &AnyChange, view: &View<'_>, wakes: &mut Wakes) {
+        (self.wake)(change, view, wakes);
+    }
+}
+
+/// How a loop decides.
+pub enum Behaviour {
+    /// One decision, one plan.
+    Decide(fn(&View<'_>, &Key) -> Plan),
+    /// Several decisions, each on the results of the writes before it.
+    Script(Arc<dyn Script>),
+}
+
+/// Several decisions in a row. Nothing but deciding and applying alternate in here.
+pub trait Script: Send + Sync {
+    /// Works on one item.
+    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>>;
+}
+
+impl Controller {
+    /// A controller of this name, with nothing in it yet.
+    #[must_use]
+    pub fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            aliases: &[],
+            service_account: None,
+            event_component: None,
+            grants: &[],
+            loops: Vec::new(),
+        }
+    }
+
+    /// Other names it is known by.
+    #[must_use]
+    pub fn also_known_as(mut self, aliases: &'static [&'static str]) -> Self {
+        self.aliases = aliases;
+        self
+    }
+
+    /// The service account it works as.
+    #[must_use]
+    pub fn works_as(mut self, service_account: &'static str) -> Self {
+        self.service_account = Some(service_account);
+        self
+    }
+
+    /// The name under which it records events.
+    #[must_use]
+    pub fn records_events_as(mut self, component: &'static str) -> Self {
+        self.event_component = Some(component);
+        self
+    }
+
+    /// What it may write.
+    #[must_use]
+    pub fn may_write(mut self, grants: &'static [Grant]) -> Self {
+        self.grants = grants;
+        self
+    }
+
+    /// Adds a loop.
+    #[must_use]
+    pub fn runs(mut self, a_loop: Loop) -> Self {
+        self.loops.push(a_loop);
+        self
+    }
+
+    /// Whether a write is within the grants. An edit reads before it writes, so it needs both verbs.
+    #[must_use]
+    pub fn is_granted(grants: &[Grant], write: &Write) -> bool {
+        let resource = match &write.action {
+            Action::Patch { subresource, .. } if !subresource.is_empty() => {
+                format!("{}/{subresource}", write.target.resource.plural)
+            }
+            _ => write.target.resource.plural.to_string(),
+        };
+        let has = |verb: &str| {
+            grants.iter().any(|grant| {
+                grant.group == write.target.resource.group
+                    && grant.resource == resource
+                    && grant.verbs.contains(&verb)
+            })
+        };
+        has(write.verb()) && (!matches!(write.action, Action::Edit(_)) || has("get"))
+    }
+}
+
+impl Loop {
+    /// A loop around a queue of this name, with one worker.
+    #[must_use]
+    pub fn new(queue: &'static str, behaviour: Behaviour) -> Self {
+        Self {
+            queue,
+            workers: 1,
+            retries_max: None,
+            limiter: Limiter::DEFAULT,
+            watches: Vec::new(),
+            reads: Vec::new(),
+            indexes: Vec::new(),
+            behaviour,
+        }
+    }
+
+    /// A loop of single decisions.
+    #[must_use]
+    pub fn deciding(queue: &'static str, decide: fn(&View<'_>, &Key) -> Plan) -> Self {
+        Self::new(queue, Behaviour::Decide(decide))
+    }
+
+    /// A loop of scripts.
+    #[must_use]
+    pub fn scripted(queue: &'static str, script: impl Script + 'static) -> Self {
+        Self::new(queue, Behaviour::Script(Arc::new(script)))
+    }
+
+    /// Wakes items on changes of a kind. The old and the new state are both there to be looked at.
+    #[must_use]
+    pub fn woken_by<T: Kind>(mut self, wake: fn(&Change<T>, &View<'_>, &mut Wakes)) -> Self {
+        let erased = move |change: &AnyChange, view: &View<'_>, wakes: &mut Wakes| {
+            wake(&change.typed::<T>(), view, wakes);
+        };
+        self.watches.push(Watch {
+            kind: KindEntry::of::<T>(),
+            wake: Box::new(erased),
+        });
+        self.reads::<T>()
+    }
+
+    /// Lets decisions look at a kind whose changes wake nobody.
+    #[must_use]
+    pub fn reads<T: Kind>(mut self) -> Self {
+        let entry = KindEntry::of::<T>();
+        if !self.reads.contains(&entry) {
+            self.reads.push(entry);
+        }
+        self
+    }
+
+    /// Lets decisions use an index.
+    #[must_use]
+    pub fn reads_by<T: Kind>(mut self, index: Index<T>) -> Self {
+        let add = move |table: &mut dyn AnyTable| {
+            if let Some(table) = table.as_any_mut().downcast_mut::<Table<T>>() {
+                // Another loop may share the index; then it is there, which is all that is asked for.
+                let _ = table.add_index(index);
+            }
+        };
+        self.indexes.push(DeclaredIndex {
+            kind: KindEntry::of::<T>(),
+            name: index.name,
+            add: Arc::new(add),
+        });
+        self.reads::<T>()
+    }
+
+    /// How many items are worked on at once.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers.max(1);
+        self
+    }
+
+    /// Drops a failing item after so many retries, until something changes.
+    #[must_use]
+    pub fn retries_at_most(mut self, retries_max: u32) -> Self {
+        self.retries_max = Some(retries_max);
+        self
+    }
+}

@@ -1,0 +1,106 @@
+//! What a controller answers: writes in order, events, and when to look again.
+
+use std::time::Duration;
+
+use crate::{EventNote, Write};
+
+/// What is to be done about one item. The empty plan says: all is as it should be.
+#[derive(Clone, Default)]
+pub struct Plan {
+    steps: Vec<Step>,
+    events: Vec<EventNote>,
+    complaint: Option<String>,
+    revisit_after: Option<Duration>,
+}
+
+/// A part of a plan. Steps are carried out in order.
+#[derive(Clone)]
+pub enum Step {
+    /// One write.
+    One(Box<Write>),
+    /// Writes that do not depend on each other. They are sent in batches of one, two, four and so
+    /// on, and the first batch with a failure is the last: a mistake that every write shares costs
+    /// one request, not a thousand.
+    SlowStart(Vec<Write>),
+}
+
+impl Plan {
+    /// Nothing to do.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// One write.
+    #[must_use]
+    pub fn of(write: Write) -> Self {
+        let mut plan = Self::none();
+        plan.push(write);
+        plan
+    }
+
+    /// The item cannot be decided for a reason that lies in the objects; it is tried again, ever more
+    /// slowly, because a change elsewhere may cure it without waking the item.
+    #[must_use]
+    pub fn stuck(complaint: impl Into<String>) -> Self {
+        Self {
+            complaint: Some(complaint.into()),
+            ..Self::default()
+        }
+    }
+
+    /// Adds a write.
+    pub fn push(&mut self, write: Write) {
+        self.steps.push(Step::One(Box::new(write)));
+    }
+
+    /// Adds writes that do not depend on each other.
+    pub fn push_slow_start(&mut self, writes: Vec<Write>) {
+        if !writes.is_empty() {
+            self.steps.push(Step::SlowStart(writes));
+        }
+    }
+
+    /// Adds an event.
+    pub fn record(&mut self, event: EventNote) {
+        self.events.push(event);
+    }
+
+    /// Asks to be called again after a while even if nothing changes; the earliest wish counts.
+    pub fn revisit_after(&mut self, delay: Duration) {
+        self.revisit_after = Some(self.revisit_after.map_or(delay, |there| there.min(delay)));
+    }
+
+    /// Whether there is nothing to do at all.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.steps.is_empty()
+            && self.events.is_empty()
+            && self.complaint.is_none()
+            && self.revisit_after.is_none()
+    }
+
+    /// The steps, in order.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The events, in order.
+    #[must_use]
+    pub fn events(&self) -> &[EventNote] {
+        &self.events
+    }
+
+    /// Why the item cannot be decided, if it cannot.
+    #[must_use]
+    pub fn complaint(&self) -> Option<&str> {
+        self.complaint.as_deref()
+    }
+
+    /// When to look again.
+    #[must_use]
+    pub fn revisit(&self) -> Option<Duration> {
+        self.revisit_after
+    }
+}

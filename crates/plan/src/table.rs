@@ -1,0 +1,398 @@
+//! One kind's objects with their indexes: replaced as a whole or changed one by one, never in between.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use keleustes_objects::{Key, Object, Text, Version, Word};
+
+use crate::Change;
+
+/// The objects of one kind, sorted by namespace and name.
+///
+/// The key of a row is the one inside its object, so no name is held twice.
+pub struct Table<T> {
+    rows: BTreeSet<Row<T>>,
+    indexes: Vec<Indexed<T>>,
+    version: Version,
+}
+
+/// A named question that a table keeps answered: which objects have this value?
+pub struct Index<T> {
+    /// Unique within the kind.
+    pub name: &'static str,
+    /// Tells every value under which an object is to be found.
+    pub values: fn(&T, &mut dyn FnMut(Word)),
+}
+
+impl<T> Clone for Index<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Index<T> {}
+
+struct Indexed<T> {
+    index: Index<T>,
+    rows: BTreeMap<Word, BTreeSet<Row<T>>>,
+}
+
+/// An index of that name is there already.
+#[derive(Debug, PartialEq, Eq)]
+pub struct DuplicateIndex(pub &'static str);
+
+impl fmt::Display for DuplicateIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "index {:?} is there already", self.0)
+    }
+}
+
+impl std::error::Error for DuplicateIndex {}
+
+impl<T: Object> Default for Table<T> {
+    fn default() -> Self {
+        Self {
+            rows: BTreeSet::new(),
+            indexes: Vec::new(),
+            version: Version::default(),
+        }
+    }
+}
+
+impl<T: Object> Table<T> {
+    /// Adds an index and fills it from the objects that are there.
+    ///
+    /// # Errors
+    /// If an index of that name is there already.
+    pub fn add_index(&mut self, index: Index<T>) -> Result<(), DuplicateIndex> {
+        if self.indexes.iter().any(|there| there.index.name == index.name) {
+            return Err(DuplicateIndex(index.name));
+        }
+        let mut indexed = Indexed {
+            index,
+            rows: BTreeMap::new(),
+        };
+        for row in &self.rows {
+            indexed.insert(row);
+        }
+        self.indexes.push(indexed);
+        Ok(())
+    }
+
+    /// The object with this key.
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<&Arc<T>> {
+        self.rows.get(key).map(|row| &row.0)
+    }
+
+    /// All objects, sorted by namespace and name.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.rows.iter().map(|row| &row.0)
+    }
+
+    /// The objects of one namespace, sorted by name.
+    pub fn in_namespace(&self, namespace: &Word) -> impl Iterator<Item = &Arc<T>> {
+        let first = Key {
+            namespace: namespace.clone(),
+            name: Text::default(),
+        };
+        let namespace = namespace.clone();
+        self.rows
+            .range::<Key, _>((Bound::Included(first), Bound::Unbounded))
+            .map(|row| &row.0)
+            .take_while(move |object| object.key().namespace == namespace)
+    }
+
+    /// The objects that an index has under a value, sorted by namespace and name.
+    ///
+    /// # Panics
+    /// If no index of that name was declared: the caller would otherwise see an empty world.
+    pub fn by(&self, index: &Index<T>, value: &str) -> impl Iterator<Item = &Arc<T>> {
+        let indexed = self.indexes.iter().find(|there| there.index.name == index.name);
+        let indexed = indexed.unwrap_or_else(|| panic!("index {:?} was not declared", index.name));
+        indexed.rows.get(value).into_iter().flatten().map(|row| &row.0)
+    }
+
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The state of the world this table has come to.
+    #[must_use]
+    pub fn version(&self) -> &Version {
+        &self.version
+    }
+
+    /// Notes that the world has moved on without a change to these objects.
+    pub fn bookmark(&mut self, version: Version) {
+        self.version = version;
+    }
+
+    /// Puts an object in. Whether it was added or updated is told by what was there, not by the sender.
+    pub fn apply(&mut self, object: Arc<T>) -> Change<T> {
+        self.version = object.meta().version.clone();
+        self.put(object)
+    }
+
+    /// Takes an object out. The change shows its last state, also if it was never here.
+    pub fn delete(&mut self, last: Arc<T>) -> Change<T> {
+        self.version = last.meta().version.clone();
+        self.take(last.key());
+        Change::deleted(last)
+    }
+
+    /// Swaps all objects for these. The table holds the new world before any change is told;
+    /// deletions come first. An object that did not change keeps its place and is not told.
+    pub fn replace(&mut self, objects: impl IntoIterator<Item = Arc<T>>, version: Version) -> Vec<Change<T>> {
+        let mut gone = self.rows.clone();
+        let mut changes = Vec::new();
+        for object in objects {
+            gone.remove(object.key());
+            let change = self.put(object);
+            if !change.is_resync() {
+                changes.push(change);
+            }
+        }
+        let mut told: Vec<_> = gone.into_iter().map(|row| row.0).collect();
+        told.retain(|object| self.take(object.key()).is_some());
+        self.version = version;
+        told.into_iter().map(Change::deleted).chain(changes).collect()
+    }
+
+    fn put(&mut self, object: Arc<T>) -> Change<T> {
+        let old = self.rows.get(object.key()).map(|row| row.0.clone());
+        if let Some(old) = &old {
+            let (before, after) = (old.meta(), object.meta());
+            if before.version == after.version && before.uid == after.uid && !after.version.is_empty() {
+                return Change::resync(old.clone());
+            }
+            self.take(&after.key);
+        }
+        let row = Row(object.clone());
+        for indexed in &mut self.indexes {
+            indexed.insert(&row);
+        }
+        self.rows.insert(row);
+        Change::between(old, object)
+    }
+
+    fn take(&mut self, key: &Key) -> Option<Arc<T>> {
+        let row = self.rows.take(key)?;
+        for indexed in &mut self.indexes {
+            indexed.remove(&row);
+        }
+        Some(row.0)
+    }
+}
+
+impl<T: Object> Indexed<T> {
+    fn insert(&mut self, row: &Row<T>) {
+        (self.index.values)(&row.0, &mut |value| {
+            self.rows.entry(value).or_default().insert(row.clone());
+        });
+    }
+
+    fn remove(&mut self, row: &Row<T>) {
+        (self.index.values)(&row.0, &mut |value| {
+            if let Some(rows) = self.rows.get_mut(&value) {
+                rows.remove(row.0.key());
+                if rows.is_empty() {
+                    self.rows.remove(&value);
+                }
+            }
+        });
+    }
+}
+
+/// An object that sorts and compares by its key.
+struct Row<T>(Arc<T>);
+
+impl<T> Clone for Row<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: Object> Borrow<Key> for Row<T> {
+    fn borrow(&self) -> &Key {
+        self.0.key()
+    }
+}
+
+impl<T: Object> PartialEq for Row<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key() == other.0.key()
+    }
+}
+
+impl<T: Object> Eq for Row<T> {}
+
+impl<T: Object> PartialOrd for Row<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T: Object> Ord for Row<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.key().cmp(other.0.key())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keleustes_objects::Partial;
+
+    fn partial(key: &str, uid: &str, version: &str) -> Arc<Partial> {
+        let key: Key = key.parse().unwrap();
+        let json = format!(
+            r#"{{"metadata":{{"name":"{}","namespace":"{}","uid":"{uid}","resourceVersion":"{version}"}}}}"#,
+            key.name, key.namespace
+        );
+        Arc::new(serde_json::from_str(&json).unwrap())
+    }
+
+    fn keys<'a>(objects: impl Iterator<Item = &'a Arc<Partial>>) -> Vec<String> {
+        objects.map(|object| object.key().to_string()).collect()
+    }
+
+    const BY_UID: Index<Partial> = Index {
+        name: "uid",
+        values: |object, emit| emit(Word::from(&*object.meta.uid.to_string())),
+    };
+
+    /// Proves INF-4.
+    #[test]
+    fn namespaces_and_indexes_answer_from_any_moment_on() {
+        let mut table = Table::default();
+        table.replace(
+            [
+                partial("a/x", "1", "5"),
+                partial("b/x", "2", "6"),
+                partial("a/y", "3", "7"),
+            ],
+            "9".into(),
+        );
+        assert_eq!(keys(table.in_namespace(&Word::from("a"))), ["a/x", "a/y"]);
+        assert_eq!(keys(table.in_namespace(&Word::from("c"))), [""; 0]);
+        table.add_index(BY_UID).unwrap();
+        assert_eq!(
+            keys(table.by(&BY_UID, "2")),
+            ["b/x"],
+            "a late index covers what is there"
+        );
+        table.apply(partial("b/z", "4", "10"));
+        assert_eq!(keys(table.by(&BY_UID, "4")), ["b/z"]);
+        table.apply(partial("b/z", "5", "11"));
+        assert_eq!(keys(table.by(&BY_UID, "4")), [""; 0], "no stale entries");
+        table.delete(partial("b/z", "5", "12"));
+        assert_eq!(keys(table.by(&BY_UID, "5")), [""; 0]);
+        assert_eq!(table.add_index(BY_UID), Err(DuplicateIndex("uid")));
+    }
+
+    /// Proves INF-32, INF-36.
+    #[test]
+    fn what_was_there_decides_between_added_and_updated() {
+        let mut table = Table::default();
+        let added = table.apply(partial("a/x", "1", "5"));
+        assert!(added.before().is_none() && added.after().is_some());
+        let updated = table.apply(partial("a/x", "1", "6"));
+        assert_eq!(
+            updated
+                .before()
+                .map(|old| old.meta.version.to_string())
+                .as_deref(),
+            Some("5")
+        );
+        let reborn = table.apply(partial("a/x", "2", "9"));
+        let uids = (
+            reborn.before().map(|o| o.meta.uid.to_string()),
+            reborn.after().map(|n| n.meta.uid.to_string()),
+        );
+        assert_eq!(
+            uids,
+            (Some("1".into()), Some("2".into())),
+            "a new life shows as update with two uids"
+        );
+    }
+
+    /// Proves INF-33.
+    #[test]
+    fn a_deletion_shows_the_final_state_even_of_a_stranger() {
+        let mut table = Table::default();
+        table.apply(partial("a/x", "1", "5"));
+        let change = table.delete(partial("a/x", "1", "8"));
+        assert_eq!(
+            change.before().map(|old| old.meta.version.to_string()).as_deref(),
+            Some("8")
+        );
+        assert!(table.is_empty());
+        assert!(table.delete(partial("a/never", "2", "9")).is_deletion());
+    }
+
+    /// Proves INF-34, INF-35, INF-37, INF-144.
+    #[test]
+    fn a_replacement_tells_deletions_first_and_nothing_that_did_not_change() {
+        let mut table = Table::default();
+        table.replace(
+            [
+                partial("a/kept", "1", "5"),
+                partial("a/gone", "2", "6"),
+                partial("a/new", "3", "7"),
+            ],
+            "7".into(),
+        );
+        let changes = table.replace(
+            [
+                partial("a/added", "4", "8"),
+                partial("a/kept", "1", "5"),
+                partial("a/new", "3", "9"),
+            ],
+            "9".into(),
+        );
+        let told: Vec<_> = changes
+            .iter()
+            .map(|change| (change.is_deletion(), change.either().key().to_string()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (true, "a/gone".into()),
+                (false, "a/added".into()),
+                (false, "a/new".into())
+            ]
+        );
+        assert_eq!(keys(table.all()), ["a/added", "a/kept", "a/new"]);
+    }
+
+    /// Proves INF-41, INF-150.
+    #[test]
+    fn the_version_follows_every_event_and_the_list() {
+        let mut table = Table::default();
+        table.replace([partial("a/x", "1", "50")], "40".into());
+        assert_eq!(
+            table.version().to_string(),
+            "40",
+            "the list's, even if an object is newer"
+        );
+        table.apply(partial("a/x", "1", "51"));
+        assert_eq!(table.version().to_string(), "51");
+        table.bookmark("60".into());
+        assert_eq!(table.version().to_string(), "60");
+        table.delete(partial("a/x", "1", "61"));
+        assert_eq!(table.version().to_string(), "61");
+    }
+}

@@ -1,0 +1,67 @@
+//! What a controller sees: tables that hold still, and a reading of the clocks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keleustes_objects::{Key, Kind, Time, Word};
+
+use crate::{AnyTable, KindEntry, Table};
+
+/// A reading of the two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Wall time, as the API writes it. It may jump.
+    pub wall: Time,
+    /// Time since some moment in the past. It never goes back.
+    pub monotonic: Duration,
+}
+
+/// An immutable view of the caches that a controller declared, at one moment.
+pub struct View<'a> {
+    tables: Vec<(KindEntry, &'a dyn AnyTable)>,
+    now: Now,
+}
+
+impl<'a> View<'a> {
+    /// A view of these tables.
+    #[must_use]
+    pub fn new(tables: Vec<(KindEntry, &'a dyn AnyTable)>, now: Now) -> Self {
+        Self { tables, now }
+    }
+
+    /// What the clocks said when the view was taken.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
+    /// All objects of a kind.
+    ///
+    /// # Panics
+    /// If the controller did not declare that it reads this kind. What it would see without a
+    /// declaration could be empty or stale, and a decision on that is worse than none.
+    #[must_use]
+    pub fn table<T: Kind>(&self) -> &'a Table<T> {
+        let wanted = KindEntry::of::<T>();
+        let found = self.tables.iter().find(|(entry, _)| *entry == wanted);
+        found
+            .and_then(|(_, table)| table.as_any().downcast_ref())
+            .unwrap_or_else(|| panic!("{} is read without being declared", wanted.resource()))
+    }
+
+    /// One object.
+    #[must_use]
+    pub fn get<T: Kind>(&self, key: &Key) -> Option<&'a Arc<T>> {
+        self.table::<T>().get(key)
+    }
+
+    /// All objects of a kind, sorted by namespace and name.
+    pub fn all<T: Kind>(&self) -> impl Iterator<Item = &'a Arc<T>> {
+        self.table::<T>().all()
+    }
+
+    /// The objects of one namespace, sorted by name.
+    pub fn in_namespace<T: Kind>(&self, namespace: &Word) -> impl Iterator<Item = &'a Arc<T>> {
+        self.table::<T>().in_namespace(namespace)
+    }
+}

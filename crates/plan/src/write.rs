@@ -1,0 +1,274 @@
+//! One intended change to the API: where, what, under which conditions, and why.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use keleustes_objects::{Key, Kind, Reason, Resource, Uid, Version};
+use serde_json::Value;
+
+/// One intended change. Built by one of the constructors, refined by the methods after them.
+#[derive(Clone)]
+pub struct Write {
+    /// What it changes.
+    pub target: Target,
+    /// What it does to it.
+    pub action: Action,
+    /// What must hold, freshly checked, before it is sent.
+    pub guard: Option<Guard>,
+    /// Refusals that are as good as success.
+    pub tolerated: &'static [Reason],
+    /// What any other refusal means for the rest of the plan.
+    pub on_failure: OnFailure,
+    /// Why, for whoever asks what this program did and for what reason.
+    pub because: Cow<'static, str>,
+}
+
+/// An object that a write is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its resource.
+    pub resource: Resource,
+    /// Where it is. For a create the name may be empty: the server makes one up.
+    pub key: Key,
+    /// Which life of it is meant; empty if any.
+    pub uid: Uid,
+}
+
+/// What a write does.
+#[derive(Clone)]
+pub enum Action {
+    /// Creates the object.
+    Create(Value),
+    /// States the fields that this manager wants, by server-side apply, taking them from others.
+    Apply {
+        /// Who owns the fields.
+        manager: &'static str,
+        /// The fields.
+        fields: Value,
+    },
+    /// Patches the object, or a subresource of it if one is named.
+    Patch {
+        /// How the body is to be read.
+        form: PatchForm,
+        /// The patch.
+        body: Value,
+        /// The subresource; empty for the object itself.
+        subresource: &'static str,
+    },
+    /// Reads the object afresh, changes it, and puts it back; nothing the server sent is lost on the way.
+    Edit(Edit),
+    /// Deletes the object, this life of it only.
+    Delete {
+        /// What becomes of the objects it owns; the server's default if unset.
+        propagation: Option<Propagation>,
+    },
+}
+
+/// How the body of a patch is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchForm {
+    /// RFC 7386.
+    Merge,
+    /// The API's own, with merge keys.
+    Strategic,
+}
+
+/// What becomes of the objects that a deleted one owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// They go afterwards.
+    Background,
+    /// They go first.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+/// A change to a freshly read object.
+#[derive(Clone)]
+pub struct Edit {
+    /// Makes the change, or says why there is none to make. It sees the whole object and must be
+    /// pure: after a conflict it is called again, on a newer state.
+    pub change: Arc<dyn Fn(&mut Value) -> Edited + Send + Sync>,
+    /// The state the decision was made on. If the object has moved on, nothing is written: the
+    /// change that moved it will wake the controller again.
+    pub decided_on: Option<Version>,
+    /// How often a conflict is answered by reading again.
+    pub conflict_tries: u32,
+}
+
+/// What an [`Edit`] made of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edited {
+    /// It is changed and wants to be written.
+    Changed,
+    /// There is nothing to write.
+    Unneeded,
+    /// The change cannot be made; trying again will not help.
+    Impossible(String),
+}
+
+/// What must hold, freshly checked, before a write is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// The owner still lives: same uid, no deletion asked for. Asked once per plan, however many
+    /// writes depend on it, and its failure fails them all.
+    OwnerLives(Target),
+}
+
+/// What a refusal that is not tolerated means for the rest of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Nothing after it is sent, and the item is tried again later.
+    StopAndRetry,
+    /// The rest is sent, and the item is tried again later.
+    ContinueAndRetry,
+    /// The rest is sent, and nothing is tried again.
+    LogOnly,
+}
+
+impl Target {
+    /// An object of a kind, as it was seen.
+    pub fn of<T: Kind>(object: &T) -> Self {
+        Self {
+            resource: T::RESOURCE,
+            key: object.key().clone(),
+            uid: object.meta().uid.clone(),
+        }
+    }
+
+    /// Any life of an object.
+    #[must_use]
+    pub fn named<T: Kind>(key: Key) -> Self {
+        Self {
+            resource: T::RESOURCE,
+            key,
+            uid: Uid::default(),
+        }
+    }
+}
+
+impl Write {
+    /// Creates an object of a kind. Type lines are filled in here; the rest is the body's.
+    #[must_use]
+    pub fn create<T: Kind>(key: Key, body: Value) -> Self {
+        Self::new(Target::named::<T>(key), Action::Create(body))
+    }
+
+    /// States wanted fields of an object, in the name of a field manager.
+    pub fn apply<T: Kind>(object: &T, manager: &'static str, fields: Value) -> Self {
+        Self::new(Target::of(object), Action::Apply { manager, fields })
+    }
+
+    /// Patches an object.
+    pub fn patch<T: Kind>(object: &T, form: PatchForm, body: Value) -> Self {
+        Self::new(
+            Target::of(object),
+            Action::Patch {
+                form,
+                body,
+                subresource: "",
+            },
+        )
+    }
+
+    /// Reads an object afresh, changes it and puts it back.
+    pub fn edit<T: Kind>(object: &T, change: impl Fn(&mut Value) -> Edited + Send + Sync + 'static) -> Self {
+        let edit = Edit {
+            change: Arc::new(change),
+            decided_on: None,
+            conflict_tries: 1,
+        };
+        Self::new(Target::of(object), Action::Edit(edit))
+    }
+
+    /// Deletes an object: the life that was seen, and no other.
+    pub fn delete<T: Kind>(object: &T) -> Self {
+        Self::new(Target::of(object), Action::Delete { propagation: None })
+    }
+
+    fn new(target: Target, action: Action) -> Self {
+        Self {
+            target,
+            action,
+            guard: None,
+            tolerated: &[],
+            on_failure: OnFailure::StopAndRetry,
+            because: Cow::Borrowed(""),
+        }
+    }
+
+    /// Says why.
+    #[must_use]
+    pub fn because(mut self, reason: impl Into<Cow<'static, str>>) -> Self {
+        self.because = reason.into();
+        self
+    }
+
+    /// Takes these refusals for success.
+    #[must_use]
+    pub fn tolerating(mut self, tolerated: &'static [Reason]) -> Self {
+        self.tolerated = tolerated;
+        self
+    }
+
+    /// Says what any other refusal means for the rest of the plan.
+    #[must_use]
+    pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
+        self.on_failure = on_failure;
+        self
+    }
+
+    /// Demands that something holds, freshly checked, before this is sent.
+    #[must_use]
+    pub fn guarded(mut self, guard: Guard) -> Self {
+        self.guard = Some(guard);
+        self
+    }
+
+    /// Of an edit: writes nothing if the object has moved on since this state.
+    #[must_use]
+    pub fn decided_on(mut self, version: &Version) -> Self {
+        if let Action::Edit(edit) = &mut self.action {
+            edit.decided_on = Some(version.clone());
+        }
+        self
+    }
+
+    /// Of an edit: answers a conflict by reading again, so many tries in all.
+    #[must_use]
+    pub fn conflict_tries(mut self, tries: u32) -> Self {
+        if let Action::Edit(edit) = &mut self.action {
+            edit.conflict_tries = tries.max(1);
+        }
+        self
+    }
+
+    /// The verb as the API's authorizers know it.
+    #[must_use]
+    pub fn verb(&self) -> &'static str {
+        match &self.action {
+            Action::Create(_) => "create",
+            Action::Apply { .. } | Action::Patch { .. } => "patch",
+            Action::Edit(_) => "update",
+            Action::Delete { .. } => "delete",
+        }
+    }
+}
+
+/// One line for a person: the verb, the object, the reason. Bodies are left out, they may be secret.
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = match &self.action {
+            Action::Apply { .. } => "apply",
+            Action::Edit(_) => "edit",
+            _ => self.verb(),
+        };
+        write!(
+            f,
+            "{word} {} {} because {}",
+            self.target.resource, self.target.key, self.because
+        )
+    }
+}
