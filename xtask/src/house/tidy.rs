@@ -21,6 +21,9 @@ const MACHINE_PATHS: [&str; 4] = [
     concat!("/Us", "ers/"),
 ];
 
+/// The name to use where an example needs a home directory.
+const NOBODY: &str = "someone";
+
 /// Words that postpone work to nobody.
 const POSTPONED: [&str; 2] = [concat!("TO", "DO"), concat!("FIX", "ME")];
 
@@ -125,7 +128,8 @@ fn unbiased_selects(text: &str) -> impl Iterator<Item = usize> {
 fn starts_a_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
-        !before.is_some_and(|before| before.is_alphanumeric() || "._-~*}>$/".contains(before))
+        let is_inner = before.is_some_and(|before| before.is_alphanumeric() || "._-~*}>$/".contains(before));
+        !is_inner && !line[at + path.len()..].starts_with(NOBODY)
     })
 }
 
@@ -151,6 +155,7 @@ mod tests {
             shown("a.md", "See https://example.com/home/page and target/work/x.\n"),
             [""; 0]
         );
+        assert_eq!(shown("a.md", concat!("HOME=/ho", "me/someone\n")), [""; 0]);
     }
 
     #[test]
