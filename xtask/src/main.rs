@@ -1,5 +1,6 @@
 //! The commands of the workshop: `cargo xtask COMMAND`.
 
+mod control_plane;
 mod run;
 
 use std::process::ExitCode;
@@ -37,6 +38,8 @@ enum Command {
         #[arg(long)]
         write: bool,
     },
+    /// Start a real control plane and keep it until Ctrl-C; builds it on first use (needs Go)
+    ControlPlane(control_plane::Options),
     /// Run the scenarios on a real control plane, which is built on first use (needs Go)
     Real(run::Scenarios),
     /// Measure the manager on a real control plane (needs Go)
@@ -62,6 +65,7 @@ fn run_command(command: Command) -> Result<ExitCode> {
             missing,
             write,
         } => show_behaviour(&workspace, sheet.as_deref(), missing, write),
+        Command::ControlPlane(options) => options.run(),
         Command::Real(scenarios) => scenarios.run(&workspace, "real"),
         Command::Bench(scenarios) => scenarios.run(&workspace, "bench"),
     }
