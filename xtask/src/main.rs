@@ -86,7 +86,7 @@ fn check_house(workspace: &Workspace, wanted: &[String]) -> Result<ExitCode> {
     {
         let problems = (rule.check)(workspace)?;
         println!(
-            "{} {:<10} {}",
+            "{} {:<12} {}",
             if problems.is_empty() { "ok  " } else { "FAIL" },
             rule.name,
             rule.keeps

@@ -41,6 +41,11 @@ fn the_text_is_tidy() {
 }
 
 #[test]
+fn the_map_names_rooms_and_tests_that_exist() {
+    holds("architecture");
+}
+
+#[test]
 fn changelog_fragments_are_well_formed() {
     holds("changelog");
 }

@@ -1,5 +1,6 @@
 //! The list of house rules, each with the sentence it keeps true and the function that checks it.
 
+pub mod architecture;
 pub mod changelog;
 pub mod config;
 pub mod purity;
@@ -49,6 +50,11 @@ pub const RULES: &[Rule] = &[
         name: "tidy",
         keeps: "text is clean, modules open with a sentence, and nothing names one machine",
         check: tidy::check,
+    },
+    Rule {
+        name: "architecture",
+        keeps: "the written map names every room, and every invariant a test that exists",
+        check: architecture::check,
     },
     Rule {
         name: "changelog",
