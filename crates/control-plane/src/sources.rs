@@ -1,0 +1,148 @@
+//! The published Go modules the programs come from, carried inside this crate.
+//!
+//! The module files are compiled in and copied to a fresh directory for each build. So a build can never rewrite the
+//! committed `go.sum`, and works wherever this program was moved to.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::{During, Result};
+
+/// A folder of `control-plane/` in the repository.
+pub(crate) struct Module {
+    /// The folder's name.
+    pub(crate) name: &'static str,
+    /// The module whose version the programs have.
+    main: &'static str,
+    go_mod: &'static str,
+    go_sum: &'static str,
+    tools_go: &'static str,
+}
+
+macro_rules! module {
+    ($name:literal, $main:literal) => {
+        Module {
+            name: $name,
+            main: $main,
+            go_mod: include_str!(concat!("../../../control-plane/", $name, "/go.mod")),
+            go_sum: include_str!(concat!("../../../control-plane/", $name, "/go.sum")),
+            tools_go: include_str!(concat!("../../../control-plane/", $name, "/tools.go")),
+        }
+    };
+}
+
+/// kube-apiserver, kube-scheduler, kube-controller-manager and kubectl.
+pub(crate) const KUBERNETES: Module = module!("kubernetes", "k8s.io/kubernetes");
+/// etcd, the store.
+pub(crate) const ETCD: Module = module!("etcd", "go.etcd.io/etcd/server/v3");
+/// kwok, which plays kubelets.
+pub(crate) const KWOK: Module = module!("kwok", "sigs.k8s.io/kwok");
+
+impl Module {
+    /// The version of the module the programs are built from, such as `v1.37.1`.
+    pub(crate) fn version(&self) -> &'static str {
+        let required = self.go_mod.lines().find_map(|line| {
+            let mut words = line.trim().trim_start_matches("require ").split_whitespace();
+            (words.next() == Some(self.main)).then(|| words.next()).flatten()
+        });
+        required.unwrap_or("unknown")
+    }
+
+    /// The oldest Go that builds this module, such as `1.26.0`.
+    pub(crate) fn oldest_go(&self) -> &'static str {
+        self.go_mod
+            .lines()
+            .find_map(|line| line.strip_prefix("go "))
+            .unwrap_or("unknown")
+            .trim()
+    }
+
+    /// Copies the module to a folder of its name in `dir`.
+    pub(crate) fn write_to(&self, dir: &Path) -> Result<PathBuf> {
+        let dir = dir.join(self.name);
+        let write = |file: &str, content: &str| fs::write(dir.join(file), content);
+        fs::create_dir_all(&dir)
+            .and_then(|()| write("go.mod", self.go_mod))
+            .and_then(|()| write("go.sum", self.go_sum))
+            .and_then(|()| write("tools.go", self.tools_go))
+            .during(|| format!("writing {}", dir.display()))?;
+        Ok(dir)
+    }
+}
+
+/// The name of the folder the built programs are kept in: readable versions, and a digest of all that goes into them.
+pub(crate) fn cache_key() -> String {
+    let modules = [&KUBERNETES, &ETCD, &KWOK];
+    let inputs = modules.iter().flat_map(|module| [module.go_mod, module.go_sum]);
+    let digest = digest(inputs.chain([std::env::consts::OS, std::env::consts::ARCH, RECIPE]));
+    let [kubernetes, etcd, kwok] = modules.map(Module::version);
+    let bare = |version: &'static str| version.trim_start_matches('v');
+    format!("{kubernetes}-etcd{}-kwok{}-{digest:016x}", bare(etcd), bare(kwok))
+}
+
+/// Raise this when the way of building changes in a manner that makes programs built before unfit.
+const RECIPE: &str = "1";
+
+/// FNV-1a: stable across releases of Rust, which the hashers of std do not promise.
+fn digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
+    let bytes = texts.into_iter().flat_map(|text| text.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_the_module_files() {
+        assert_eq!(KUBERNETES.version(), "v1.37.1");
+        assert_eq!(ETCD.version(), "v3.6.8");
+        assert_eq!(KWOK.version(), "v0.8.0");
+        assert_eq!(KUBERNETES.oldest_go(), "1.26.0");
+    }
+
+    #[test]
+    fn the_cache_key_shows_the_versions_and_is_the_name_of_one_folder() {
+        let key = cache_key();
+        assert!(key.starts_with("v1.37.1-etcd3.6.8-kwok0.8.0-"), "{key}");
+        assert!(!key.contains('/'), "{key}");
+        assert_eq!(key, cache_key());
+    }
+
+    #[test]
+    fn the_digest_tells_inputs_and_their_borders_apart() {
+        assert_ne!(digest(["a", "b"]), digest(["a", "c"]));
+        assert_ne!(digest(["ab", "c"]), digest(["a", "bc"]));
+        assert_eq!(digest([]), 0xcbf2_9ce4_8422_2325);
+    }
+
+    /// Every staging module must come from the same release as the module that uses it.
+    #[test]
+    fn the_published_staging_modules_have_the_version_of_kubernetes() {
+        let wanted = KUBERNETES.version().replacen("v1.", "v0.", 1);
+        let replaced: Vec<&str> = KUBERNETES
+            .go_mod
+            .lines()
+            .filter(|line| line.contains(" => "))
+            .collect();
+        assert!(replaced.len() > 30, "{replaced:?}");
+        for line in replaced {
+            assert!(line.ends_with(&wanted), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_module_is_written_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let written = KWOK.write_to(dir.path()).unwrap();
+        assert_eq!(fs::read_to_string(written.join("go.mod")).unwrap(), KWOK.go_mod);
+        assert_eq!(fs::read_to_string(written.join("go.sum")).unwrap(), KWOK.go_sum);
+        assert!(
+            fs::read_to_string(written.join("tools.go"))
+                .unwrap()
+                .contains("sigs.k8s.io/kwok/cmd/kwok")
+        );
+    }
+}
