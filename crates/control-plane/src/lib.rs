@@ -1,1 +1,38 @@
-//! Builds and runs a real control plane for tests.
+//! Builds and runs a real control plane for tests: etcd and kube-apiserver, and on request everything around them.
+//!
+//! ```no_run
+//! use keleustes_control_plane::{ControlPlane, User};
+//!
+//! let plane = ControlPlane::builder().with_scheduler().with_kwok(3).start()?;
+//! println!("export KUBECONFIG={}", plane.kubeconfig(User::Admin).display());
+//! # Ok::<(), keleustes_control_plane::Error>(())
+//! ```
+//!
+//! | room | keeps |
+//! | --- | --- |
+//! | [`build`] | every program asked for is there, built once from its published Go module, or taken from `KUBEBUILDER_ASSETS` |
+//! | [`pki`] | who may speak to whom: authorities, certificates, service-account keys, kubeconfig files |
+//! | [`cluster`] | the parts start in order, are ready before they are handed out, and end together |
+//! | [`process`] | a child never outlives the program that started it |
+//! | [`audit`] | what the API server saw, as data |
+//!
+//! Deliberately absent: an async runtime, a Kubernetes client (tests bring their own), and any use outside tests.
+//! etcd is reached without TLS over loopback and is told not to wait for the disk.
+
+pub mod audit;
+pub mod build;
+pub mod cluster;
+mod components;
+mod error;
+pub mod pki;
+mod ports;
+mod probe;
+pub mod process;
+mod scratch;
+mod sources;
+
+pub use audit::AuditEntry;
+pub use cluster::{Builder, ControlPlane, Stop};
+pub use error::{Error, Result};
+pub use pki::{KeyKind, User};
+pub use process::Process;

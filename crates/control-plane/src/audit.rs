@@ -1,0 +1,170 @@
+//! The API server's audit log as data, so that a test can say what was asked for and what was refused.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::error::{During, Result};
+
+/// The policy the API server runs with: every request, once, without bodies.
+pub(crate) const POLICY: &str = "\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+";
+
+/// One finished request.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AuditEntry {
+    /// Who asked; with impersonation, who it was asked as.
+    pub user: String,
+    /// The verb as the authoriser knows it: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, …
+    pub verb: String,
+    /// Path and query.
+    pub uri: String,
+    /// The HTTP status of the answer.
+    pub code: u16,
+    /// What the request was about; `None` for paths such as `/readyz`.
+    pub object: Option<ObjectRef>,
+    /// How the client called itself.
+    pub user_agent: String,
+    /// When the request came in, as the API server wrote it (RFC 3339 with microseconds).
+    pub received_at: String,
+}
+
+/// The object, collection or subresource a request was about.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ObjectRef {
+    /// Empty for the core group.
+    pub api_group: String,
+    /// `v1` and the like.
+    pub api_version: String,
+    /// The plural name of the kind.
+    pub resource: String,
+    /// `status`, `token`, …, or empty.
+    pub subresource: String,
+    /// Empty for cluster-scoped objects.
+    pub namespace: String,
+    /// Empty for collections, and for creations that leave the name to the server.
+    pub name: String,
+}
+
+/// Reads all finished requests from an audit log in the order in which they finished.
+pub fn read(path: &Path) -> Result<Vec<AuditEntry>> {
+    let text = fs::read(path).during(|| format!("reading {}", path.display()))?;
+    Ok(parse(&String::from_utf8_lossy(&text)))
+}
+
+/// Keeps what was finished; a last line that is still being written is left for the next reading.
+fn parse(log: &str) -> Vec<AuditEntry> {
+    log.lines()
+        .filter_map(|line| serde_json::from_str::<Line>(line).ok())
+        .filter_map(Line::finished)
+        .collect()
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    stage: String,
+    #[serde(rename = "requestURI")]
+    request_uri: String,
+    verb: String,
+    user: Person,
+    impersonated_user: Option<Person>,
+    #[serde(default)]
+    user_agent: String,
+    object_ref: Option<ObjectRef>,
+    #[serde(default)]
+    response_status: Status,
+    #[serde(default)]
+    request_received_timestamp: String,
+}
+
+#[derive(Deserialize)]
+struct Person {
+    #[serde(default)]
+    username: String,
+}
+
+#[derive(Default, Deserialize)]
+struct Status {
+    #[serde(default)]
+    code: u16,
+}
+
+impl Line {
+    fn finished(self) -> Option<AuditEntry> {
+        // A watch is also noted when it begins, and a crashed request as a panic; neither carries the final status.
+        (self.stage == "ResponseComplete").then(|| AuditEntry {
+            user: self.impersonated_user.unwrap_or(self.user).username,
+            verb: self.verb,
+            uri: self.request_uri,
+            code: self.response_status.code,
+            object: self.object_ref,
+            user_agent: self.user_agent,
+            received_at: self.request_received_timestamp,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = concat!(
+        r#"{"kind":"Event","stage":"ResponseStarted","requestURI":"/api/v1/secrets?watch=1","verb":"watch","user":{"username":"a"},"responseStatus":{"code":200}}"#,
+        "\n",
+        r#"{"kind":"Event","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/n/pods/p/status","verb":"update","#,
+        r#""user":{"username":"system:kube-controller-manager","groups":["system:authenticated"]},"userAgent":"tests/1","#,
+        r#""objectRef":{"resource":"pods","namespace":"n","name":"p","uid":"u","apiVersion":"v1","subresource":"status"},"#,
+        r#""responseStatus":{"metadata":{},"status":"Failure","code":403},"requestReceivedTimestamp":"2026-01-02T03:04:05.000006Z"}"#,
+        "\n",
+        r#"{"stage":"ResponseComplete","requestURI":"/readyz","verb":"get","user":{"username":"root"},"impersonatedUser":{"username":"me"},"responseStatus":{"code":200}}"#,
+        "\n",
+        r#"{"stage":"ResponseComplete","requestURI":"/api"#,
+    );
+
+    #[test]
+    fn finished_requests_are_read_and_the_rest_is_left_out() {
+        let entries = parse(LOG);
+        assert_eq!(entries.len(), 2);
+        let refused = &entries[0];
+        assert_eq!(
+            (refused.user.as_str(), refused.code),
+            ("system:kube-controller-manager", 403)
+        );
+        assert_eq!(
+            (refused.verb.as_str(), refused.user_agent.as_str()),
+            ("update", "tests/1")
+        );
+        assert_eq!(refused.received_at, "2026-01-02T03:04:05.000006Z");
+        let object = refused.object.as_ref().unwrap();
+        assert_eq!(
+            (object.resource.as_str(), object.subresource.as_str()),
+            ("pods", "status")
+        );
+        assert_eq!(
+            (
+                object.namespace.as_str(),
+                object.name.as_str(),
+                object.api_group.as_str()
+            ),
+            ("n", "p", "")
+        );
+    }
+
+    #[test]
+    fn with_impersonation_the_user_is_the_one_acted_as() {
+        let entries = parse(LOG);
+        assert_eq!(
+            (entries[1].user.as_str(), entries[1].uri.as_str()),
+            ("me", "/readyz")
+        );
+        assert_eq!(entries[1].object, None);
+    }
+}
