@@ -1,1 +1,14 @@
 //! What kube does not give: list and watch, credentials, discovery, throttling.
+//!
+//! Everything here speaks through a [`kube::Client`], which is a handle on any tower service; whether
+//! HTTPS or an API server in the same process answers is not visible from inside.
+//!
+//! Bodies of requests and answers never reach a log: they may hold Secrets. That is also why answers are
+//! decoded here and not by `kube::Client::request`, which writes a body it cannot decode to the log.
+
+pub mod failure;
+mod reflector;
+mod writes;
+
+pub use reflector::{Decode, Delta, Reflector, ReflectorObserver, Source};
+pub use writes::{Answer, Call, Deletion, Patch, Propagation};

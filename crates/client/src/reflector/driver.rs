@@ -1,0 +1,390 @@
+//! Sends what the policy asks for and hands on what comes back, holding nothing but the unfinished.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::Response;
+use http_body_util::BodyExt as _;
+use keleustes_objects::{Failure, Key, Meta, Reason, Version};
+use kube::Client;
+use kube::client::Body;
+use tokio::time::{Instant, Sleep, timeout_at};
+
+use super::decode::{self, Event, ExpectedType, Trace};
+use super::pieces::{Items, Lines};
+use super::policy::{Ask, EventType, Policy};
+use super::{Delta, ReflectorObserver, Source};
+use crate::failure;
+use crate::writes::unreadable;
+
+/// The server ends a watch by itself; one that is still open this long after has lost its server.
+const WATCH_MARGIN: Duration = Duration::from_secs(30);
+/// A server gives up on a list after a minute; a page that takes longer than this will not come.
+const PAGE_WITHIN: Duration = Duration::from_secs(120);
+
+/// Lists and watches one source for as long as it is asked for more.
+pub struct Reflector<T> {
+    client: Client,
+    told: Told<T>,
+    expected: ExpectedType,
+    policy: Policy,
+    doing: Doing,
+    gathered: Gathered<T>,
+}
+
+/// What the reflector waits for. It is kept here and not on the stack of [`Reflector::next`], which may
+/// be dropped at any time.
+enum Doing {
+    /// Nothing: the next request is due.
+    Nothing,
+    Waiting(Pin<Box<Sleep>>),
+    Opening(Exchange, BoxFuture<'static, Result<Response<Body>, Failure>>),
+    ReadingEvents(Exchange, Body, Lines),
+    ReadingItems(Exchange, Body, Items),
+}
+
+/// The request that is under way.
+#[derive(Clone, Copy)]
+struct Exchange {
+    is_list: bool,
+    started_at: Instant,
+    deadline: Instant,
+    events: u64,
+}
+
+impl<T> Reflector<T> {
+    /// A reflector that has not yet asked for anything.
+    #[must_use]
+    pub fn new(client: Client, source: Source<T>, chance: fastrand::Rng) -> Self {
+        Self {
+            client,
+            expected: ExpectedType::of(&source.resource, source.projection.metadata_only),
+            told: Told {
+                source,
+                observer: None,
+            },
+            policy: Policy::new(chance),
+            doing: Doing::Nothing,
+            gathered: Gathered::new(),
+        }
+    }
+
+    /// Lets somebody hear of what the consumer is not told.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Arc<dyn ReflectorObserver>) -> Self {
+        self.told.observer = Some(observer);
+        self
+    }
+
+    /// What is listed and watched.
+    #[must_use]
+    pub fn source(&self) -> &Source<T> {
+        &self.told.source
+    }
+
+    /// The version of the consumer's copy once it has applied what [`Reflector::next`] last returned.
+    #[must_use]
+    pub fn last_seen(&self) -> &Version {
+        self.policy.last_seen()
+    }
+
+    /// The next delta. The first one is a [`Delta::Replace`]; failures are waited out.
+    ///
+    /// Dropping the future loses nothing: the next call goes on where this one was.
+    pub async fn next(&mut self) -> Delta<T> {
+        loop {
+            let delta = match &mut self.doing {
+                Doing::Nothing => self.ask(),
+                Doing::Waiting(sleep) => {
+                    sleep.as_mut().await;
+                    self.doing = Doing::Nothing;
+                    None
+                }
+                Doing::Opening(exchange, opening) => {
+                    let opened = timeout_at(exchange.deadline, opening).await;
+                    self.opened(opened.unwrap_or_else(|_| Err(late("no answer"))))
+                }
+                Doing::ReadingEvents(exchange, body, lines) => match lines.next() {
+                    Ok(Some(line)) => {
+                        exchange.events += 1;
+                        self.hear(&line)
+                    }
+                    Ok(None) => match chunk(body, exchange.deadline).await {
+                        Ok(Some(received)) => {
+                            lines.push(received);
+                            None
+                        }
+                        // A connection that breaks, or goes silent past the time at which the server
+                        // should have ended the watch, says nothing about what was heard before.
+                        Ok(None) | Err(_) => self.closed(),
+                    },
+                    Err(malformed) => self.failed(&unreadable(&malformed.to_string())),
+                },
+                Doing::ReadingItems(exchange, body, items) => match chunk(body, exchange.deadline).await {
+                    Ok(Some(received)) => {
+                        let (gathered, told) = (&mut self.gathered, &self.told);
+                        let cut = items.push(&received, |item| gathered.objects.extend(told.item(item)));
+                        cut.err()
+                            .and_then(|malformed| self.failed(&unreadable(&malformed.to_string())))
+                    }
+                    Ok(None) => self.end_page(),
+                    Err(failure) => self.failed(&failure),
+                },
+            };
+            if let Some(delta) = delta {
+                return delta;
+            }
+        }
+    }
+
+    fn ask(&mut self) -> Option<Delta<T>> {
+        let ask = self.policy.ask();
+        let call = self.told.source.call(&ask);
+        let (is_list, within) = match ask {
+            Ask::List { .. } => (true, PAGE_WITHIN),
+            Ask::Stream { timeout_seconds, .. } | Ask::Watch { timeout_seconds, .. } => {
+                (false, Duration::from_secs(timeout_seconds.into()) + WATCH_MARGIN)
+            }
+        };
+        tracing::debug!(%call, "asking");
+        let started_at = Instant::now();
+        let exchange = Exchange {
+            is_list,
+            started_at,
+            deadline: started_at + within,
+            events: 0,
+        };
+        let client = self.client.clone();
+        self.doing = Doing::Opening(exchange, Box::pin(async move { call.open(&client).await }));
+        None
+    }
+
+    fn opened(&mut self, opened: Result<Response<Body>, Failure>) -> Option<Delta<T>> {
+        let Doing::Opening(exchange, _) = &self.doing else {
+            return None;
+        };
+        match opened {
+            Ok(response) if exchange.is_list => {
+                self.doing = Doing::ReadingItems(*exchange, response.into_body(), Items::default());
+            }
+            Ok(response) => {
+                self.doing = Doing::ReadingEvents(*exchange, response.into_body(), Lines::default());
+            }
+            Err(failure) => return self.failed(&failure),
+        }
+        None
+    }
+
+    /// Takes in one line of a watch.
+    fn hear(&mut self, line: &Bytes) -> Option<Delta<T>> {
+        match decode::event(line) {
+            Event::Object(event, text) => self.hear_object(event, text, line),
+            Event::Bookmark {
+                version,
+                ends_initial_events,
+            } if self.policy.is_streaming() => {
+                if !ends_initial_events {
+                    return None;
+                }
+                self.policy.streamed(&version);
+                Some(self.replace(version))
+            }
+            Event::Bookmark { version, .. } => {
+                self.policy.event(EventType::Bookmark, &version);
+                Some(Delta::Bookmark(version))
+            }
+            Event::Error(failure) => self.failed(&failure),
+            Event::Unknown => {
+                tracing::error!(resource = %self.told.source.resource, "skipping a watch event of unknown type");
+                None
+            }
+            Event::Unreadable => self.failed(&unreadable("a watch event cannot be read")),
+        }
+    }
+
+    fn hear_object(&mut self, event: EventType, text: &str, line: &[u8]) -> Option<Delta<T>> {
+        let object = if self.expected.fits(text) {
+            decode::object(self.told.source.decode, text, line)
+                .map_err(|error| failure::decode_error_without_content(&error))
+        } else {
+            Err("it is of another type".to_owned())
+        };
+        let object = match object {
+            Ok(object) => object,
+            Err(why) => {
+                let Trace { version, .. } = self.told.undecodable(text.as_bytes(), &why);
+                // The consumer must not wait for a version that it will never be told of.
+                return self
+                    .policy
+                    .event(event, &version)
+                    .then_some(Delta::Bookmark(version));
+            }
+        };
+        if self.policy.is_streaming() {
+            self.gathered.event(event, object, self.told.source.meta);
+            return None;
+        }
+        self.policy
+            .event(event, &(self.told.source.meta)(&object).version);
+        Some(match event {
+            EventType::Deleted => Delta::Delete(object),
+            _ => Delta::Apply(object),
+        })
+    }
+
+    fn end_page(&mut self) -> Option<Delta<T>> {
+        let Doing::ReadingItems(_, _, items) = std::mem::replace(&mut self.doing, Doing::Nothing) else {
+            return None;
+        };
+        let page = items
+            .finish()
+            .map_err(|malformed| unreadable(&malformed.to_string()))
+            .and_then(|envelope| decode::envelope(&envelope));
+        match page {
+            Ok((version, next)) => {
+                let version = self.policy.paged(version, next)?;
+                Some(self.replace(version))
+            }
+            Err(failure) => self.failed(&failure),
+        }
+    }
+
+    fn replace(&mut self, version: Version) -> Delta<T> {
+        let gathered = std::mem::replace(&mut self.gathered, Gathered::new());
+        let objects = gathered.finish(self.told.source.meta);
+        tracing::debug!(resource = %self.told.source.resource, objects = objects.len(), %version, "synced");
+        Delta::Replace { objects, version }
+    }
+
+    /// The watch ended without an error.
+    fn closed(&mut self) -> Option<Delta<T>> {
+        let Doing::ReadingEvents(exchange, ..) = &self.doing else {
+            return None;
+        };
+        let now = Instant::now();
+        let lasted = now.duration_since(exchange.started_at);
+        let wait = self.policy.closed(now, lasted, exchange.events);
+        self.wait(wait)
+    }
+
+    fn failed(&mut self, failure: &Failure) -> Option<Delta<T>> {
+        tracing::info!(resource = %self.told.source.resource, %failure, "list or watch failed");
+        if let Some(observer) = &self.told.observer {
+            observer.failed(&self.told.source.resource, failure);
+        }
+        let wait = self.policy.failed(Instant::now(), failure);
+        self.wait(wait)
+    }
+
+    /// Whatever was gathered so far belonged to an answer that is not going to be complete.
+    fn wait(&mut self, wait: Duration) -> Option<Delta<T>> {
+        self.gathered = Gathered::new();
+        self.doing = if wait.is_zero() {
+            Doing::Nothing
+        } else {
+            Doing::Waiting(Box::pin(tokio::time::sleep(wait)))
+        };
+        None
+    }
+}
+
+fn late(what: &str) -> Failure {
+    Failure::transport(Reason::Unreachable, format!("{what} in time"))
+}
+
+/// The next part of a body; nothing at its end.
+async fn chunk(body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, Failure> {
+    loop {
+        let frame = timeout_at(deadline, body.frame())
+            .await
+            .map_err(|_| late("no end of the answer"))?;
+        match frame {
+            None => return Ok(None),
+            Some(Err(error)) => return Err(failure::of(&error)),
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+        }
+    }
+}
+
+/// What is listed, and who hears of what is left out.
+struct Told<T> {
+    source: Source<T>,
+    observer: Option<Arc<dyn ReflectorObserver>>,
+}
+
+impl<T> Told<T> {
+    /// Reads an item of a list.
+    fn item(&self, text: &[u8]) -> Option<T> {
+        let why = match std::str::from_utf8(text).map(self.source.decode) {
+            Ok(Ok(object)) => return Some(object),
+            Ok(Err(error)) => failure::decode_error_without_content(&error),
+            Err(_) => "it is not UTF-8".to_owned(),
+        };
+        self.undecodable(text, &why);
+        None
+    }
+
+    fn undecodable(&self, text: &[u8], why: &str) -> Trace {
+        let trace = decode::trace(text);
+        let resource = &self.source.resource;
+        tracing::error!(%resource, object = trace.name, why, "leaving out an object that cannot be read");
+        if let Some(observer) = &self.observer {
+            observer.undecodable(resource, &trace.name);
+        }
+        trace
+    }
+}
+
+/// The objects of a list that is not complete yet.
+struct Gathered<T> {
+    objects: Vec<T>,
+    /// What happened to objects after their initial event, if anything did: their last state, or none.
+    later: BTreeMap<Key, Option<T>>,
+}
+
+impl<T> Gathered<T> {
+    fn new() -> Self {
+        Self {
+            objects: Vec::new(),
+            later: BTreeMap::new(),
+        }
+    }
+
+    /// Initial events come once for each object and are just put down; only what comes between them and
+    /// their end has to be looked up again.
+    fn event(&mut self, event: EventType, object: T, meta: fn(&T) -> &Meta) {
+        let key = &meta(&object).key;
+        match event {
+            EventType::Deleted => {
+                self.later.insert(key.clone(), None);
+            }
+            EventType::Modified => {
+                let key = key.clone();
+                self.later.insert(key, Some(object));
+            }
+            _ if self.later.contains_key(key) => {
+                let key = key.clone();
+                self.later.insert(key, Some(object));
+            }
+            _ => self.objects.push(object),
+        }
+    }
+
+    fn finish(mut self, meta: fn(&T) -> &Meta) -> Vec<T> {
+        if !self.later.is_empty() {
+            self.objects
+                .retain(|object| !self.later.contains_key(&meta(object).key));
+            self.objects.extend(self.later.into_values().flatten());
+        }
+        self.objects.shrink_to_fit();
+        self.objects
+    }
+}

@@ -1,0 +1,1 @@
+//! Reflectors against an API server, with faults between.
