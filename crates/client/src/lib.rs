@@ -7,8 +7,10 @@
 //! decoded here and not by `kube::Client::request`, which writes a body it cannot decode to the log.
 
 pub mod failure;
+pub mod layers;
 mod reflector;
 mod writes;
 
+pub use layers::{ObservedRequest, Rate, RequestObserver};
 pub use reflector::{Decode, Delta, Reflector, ReflectorObserver, Source};
 pub use writes::{Answer, Call, Deletion, Patch, Propagation};

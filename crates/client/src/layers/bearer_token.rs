@@ -1,0 +1,71 @@
+//! Speaks as whoever a token is for, and lets go of a token that the server no longer accepts.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request, Response, StatusCode};
+use keleustes_objects::Failure;
+use kube::client::Body;
+use tower::{BoxError, ServiceExt as _};
+
+use super::{AnswerBody, Answering, Concern};
+
+/// A bearer token, ready to be sent and never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(HeaderValue);
+
+impl Token {
+    /// A token that a header can hold.
+    #[must_use]
+    pub fn new(token: &str) -> Option<Self> {
+        let mut value = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
+        value.set_sensitive(true);
+        Some(Self(value))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// Where tokens come from.
+pub trait TokenSource: Send + Sync + 'static {
+    /// A token that is believed to be valid.
+    fn token(&self) -> BoxFuture<'_, Result<Token, Failure>>;
+
+    /// This token was not accepted: the next one must be another.
+    fn reject(&self, token: &Token);
+}
+
+/// Sends a source's token with each request.
+pub struct BearerToken {
+    source: Arc<dyn TokenSource>,
+}
+
+impl BearerToken {
+    /// Speaks with the tokens of this source.
+    #[must_use]
+    pub fn new(source: Arc<dyn TokenSource>) -> Self {
+        Self { source }
+    }
+}
+
+impl Concern for BearerToken {
+    async fn pass<S: Answering>(
+        self: Arc<Self>,
+        mut request: Request<Body>,
+        inner: S,
+    ) -> Result<Response<AnswerBody>, BoxError> {
+        let token = self.source.token().await?;
+        request.headers_mut().insert(AUTHORIZATION, token.0.clone());
+        let response = inner.oneshot(request).await?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            self.source.reject(&token);
+        }
+        Ok(response)
+    }
+}

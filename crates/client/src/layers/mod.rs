@@ -1,0 +1,142 @@
+//! What happens to a request between a caller and the connection, one concern a file.
+//!
+//! Each concern says in one function what it does around a request; [`Around`] makes a tower layer of
+//! it. Nothing is held back in `poll_ready`: there a waiting write would also hold back every watch that
+//! shares the client.
+
+mod bearer_token;
+mod in_flight;
+mod observe;
+mod retry;
+mod throttle;
+mod user_agent;
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
+use kube::client::Body;
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Layer, Service, ServiceExt as _};
+
+pub use bearer_token::{BearerToken, Token, TokenSource};
+pub use in_flight::InFlight;
+pub use observe::{Observe, ObservedRequest, RequestObserver};
+pub use retry::Retry;
+pub use throttle::{Rate, Throttle};
+pub use user_agent::UserAgent;
+
+/// The body of an answer, whoever sends it.
+pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// Any way to an API server.
+pub type Transport = BoxCloneSyncService<Request<Body>, Response<AnswerBody>, BoxError>;
+
+/// A service that answers requests to an API server.
+pub trait Answering:
+    Service<Request<Body>, Response = Response<AnswerBody>, Error = BoxError, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<S> Answering for S where
+    S: Service<Request<Body>, Response = Response<AnswerBody>, Error = BoxError, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// Makes a [`Transport`] of any service that speaks HTTP.
+pub fn transport<S, B>(service: S) -> Transport
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let service = service
+        .map_response(|response: Response<B>| response.map(|body| body.map_err(Into::into).boxed_unsync()))
+        .map_err(Into::into);
+    Transport::new(service)
+}
+
+/// One concern: what it does around a request.
+pub trait Concern: Send + Sync + 'static {
+    /// Passes a request on, or not, and its answer back.
+    fn pass<S: Answering>(
+        self: Arc<Self>,
+        request: Request<Body>,
+        inner: S,
+    ) -> impl Future<Output = Result<Response<AnswerBody>, BoxError>> + Send;
+}
+
+/// A concern as a tower layer, and with a service inside as a tower service.
+#[derive(Debug)]
+pub struct Around<C, S = ()> {
+    concern: Arc<C>,
+    inner: S,
+}
+
+impl<C> Around<C> {
+    /// The layer; services made from it share the concern's state.
+    pub fn new(concern: C) -> Self {
+        Self {
+            concern: Arc::new(concern),
+            inner: (),
+        }
+    }
+}
+
+impl<C, S: Clone> Clone for Around<C, S> {
+    fn clone(&self) -> Self {
+        Self {
+            concern: Arc::clone(&self.concern),
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<C, S> Layer<S> for Around<C> {
+    type Service = Around<C, S>;
+
+    fn layer(&self, inner: S) -> Around<C, S> {
+        Around {
+            concern: Arc::clone(&self.concern),
+            inner,
+        }
+    }
+}
+
+impl<C: Concern, S: Answering> Service<Request<Body>> for Around<C, S> {
+    type Response = Response<AnswerBody>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<AnswerBody>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(Arc::clone(&self.concern).pass(request, self.inner.clone()))
+    }
+}
+
+/// Whether a request stays open for as long as it likes.
+fn is_watch(request: &Request<Body>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    form_urlencoded::parse(query.as_bytes())
+        .any(|(name, value)| name == "watch" && (value == "true" || value == "1"))
+}
+
+#[cfg(test)]
+mod tests;

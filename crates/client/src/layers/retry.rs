@@ -1,0 +1,78 @@
+//! Asks again when, and only when, the server says after how long.
+
+use std::sync::Arc;
+
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use tower::{BoxError, ServiceExt as _};
+
+use super::{AnswerBody, Answering, Concern, RequestObserver};
+use crate::failure;
+
+/// How often a request is repeated. Parity: `client-go/rest` with its default of 10.
+const RETRIES_MAX: u32 = 10;
+/// The words of a refusal are read to their end, up to this, so that the connection can be used again.
+const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+
+/// Repeats requests that were answered with 429 or a 5xx and a `Retry-After` in seconds.
+pub struct Retry {
+    host: String,
+    observer: Option<Arc<dyn RequestObserver>>,
+}
+
+impl Retry {
+    /// A retry whose repetitions are told to an observer.
+    #[must_use]
+    pub fn new(host: String, observer: Option<Arc<dyn RequestObserver>>) -> Self {
+        Self { host, observer }
+    }
+}
+
+impl Concern for Retry {
+    async fn pass<S: Answering>(
+        self: Arc<Self>,
+        request: Request<Body>,
+        inner: S,
+    ) -> Result<Response<AnswerBody>, BoxError> {
+        let mut request = request;
+        for _ in 0..RETRIES_MAX {
+            let Some(again) = copy(&request) else {
+                break;
+            };
+            let response = inner.clone().oneshot(request).await?;
+            let status = response.status();
+            let may_repeat = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+            let Some(wait) = failure::retry_after(response.headers()).filter(|_| may_repeat) else {
+                return Ok(response);
+            };
+            drain(response.into_body()).await;
+            tracing::debug!(method = %again.method(), path = again.uri().path(), code = status.as_u16(), ?wait, "asked to wait");
+            tokio::time::sleep(wait).await;
+            if let Some(observer) = &self.observer {
+                observer.retried(again.method(), &self.host, status.as_u16());
+            }
+            request = again;
+        }
+        inner.oneshot(request).await
+    }
+}
+
+async fn drain(mut body: AnswerBody) {
+    let mut bytes = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        bytes += frame.data_ref().map_or(0, bytes::Bytes::len);
+        if bytes > REFUSAL_BYTES_MAX {
+            break;
+        }
+    }
+}
+
+/// A body that is a stream can be sent only once.
+fn copy(request: &Request<Body>) -> Option<Request<Body>> {
+    let mut copy = Request::new(request.body().try_clone()?);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
+}

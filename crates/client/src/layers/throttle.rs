@@ -1,0 +1,79 @@
+//! Keeps a client to a rate, for operators who ask for one; by default there is none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use kube::client::Body;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tower::{BoxError, ServiceExt as _};
+
+use super::{AnswerBody, Answering, Concern, RequestObserver};
+
+/// How many requests a client may send.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Requests a second, in the long run.
+    pub qps: f32,
+    /// Requests at once, after a pause.
+    pub burst: u32,
+}
+
+/// Lets requests through at a rate, in the order in which they come.
+pub struct Throttle {
+    rate: Rate,
+    bucket: Mutex<Bucket>,
+    host: String,
+    observer: Option<Arc<dyn RequestObserver>>,
+}
+
+struct Bucket {
+    /// Below zero, requests are waiting for tokens that are yet to come.
+    tokens: f64,
+    filled_at: Instant,
+}
+
+impl Throttle {
+    /// A full bucket.
+    #[must_use]
+    pub fn new(rate: Rate, host: String, observer: Option<Arc<dyn RequestObserver>>) -> Self {
+        let bucket = Bucket {
+            tokens: f64::from(rate.burst),
+            filled_at: Instant::now(),
+        };
+        Self {
+            rate,
+            bucket: Mutex::new(bucket),
+            host,
+            observer,
+        }
+    }
+
+    /// Takes a token and says how long to wait for it.
+    fn reserve(&self, now: Instant) -> Duration {
+        let qps = f64::from(self.rate.qps);
+        let mut bucket = self.bucket.lock();
+        let gained = now.saturating_duration_since(bucket.filled_at).as_secs_f64() * qps;
+        bucket.filled_at = now;
+        bucket.tokens = (bucket.tokens + gained).min(f64::from(self.rate.burst)) - 1.0;
+        Duration::try_from_secs_f64(-bucket.tokens / qps).unwrap_or_default()
+    }
+}
+
+impl Concern for Throttle {
+    async fn pass<S: Answering>(
+        self: Arc<Self>,
+        request: Request<Body>,
+        inner: S,
+    ) -> Result<Response<AnswerBody>, BoxError> {
+        let wait = self.reserve(Instant::now());
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        if let Some(observer) = &self.observer {
+            observer.throttled(request.method(), &self.host, wait);
+        }
+        inner.oneshot(request).await
+    }
+}
