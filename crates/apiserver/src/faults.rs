@@ -1,0 +1,411 @@
+//! A tower layer that lets chosen requests go wrong, by rules that are data and strike in a fixed order.
+//!
+//! It wraps any HTTP service a `kube::Client` can use, so the same rules disturb the embedded server and a real one.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
+use parking_lot::Mutex;
+use serde_json::json;
+use tower::{BoxError, Layer, Service};
+
+/// The body of every answer that passes the layer.
+pub type FaultyBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// What happens to a request that a rule strikes.
+#[derive(Debug, Clone)]
+pub enum Verdict {
+    /// Nothing: the request goes through.
+    Pass,
+    /// The server is not asked; a Status comes back.
+    Status {
+        /// HTTP and Status code.
+        code: u16,
+        /// `Status.reason`.
+        reason: String,
+        /// `Status.message`.
+        message: String,
+        /// `Retry-After` header and `details.retryAfterSeconds`.
+        retry_after_seconds: Option<u32>,
+    },
+    /// The server is not asked; the connection fails in this way.
+    ConnectionError(io::ErrorKind),
+    /// The server is not asked and no answer ever comes.
+    Hang,
+    /// The verdict is carried out after a delay.
+    DelayThen(Duration, Box<Verdict>),
+    /// The server does what was asked, but its answer is lost and this comes instead.
+    AfterEffect(Box<Verdict>),
+    /// The answer's stream ends after so many lines (watch events).
+    CutStream {
+        /// Lines that still arrive.
+        after_events: usize,
+        /// Whether the stream ends as if it were complete, or with a connection error.
+        cleanly: bool,
+    },
+    /// The server is not asked; these bytes come back.
+    RawBody {
+        /// HTTP status code.
+        code: u16,
+        /// The body, sent as application/json.
+        body: Bytes,
+    },
+}
+
+impl Verdict {
+    /// A Status without a word on retrying.
+    pub fn status(code: u16, reason: &str, message: &str) -> Verdict {
+        let (reason, message) = (reason.to_owned(), message.to_owned());
+        Verdict::Status {
+            code,
+            reason,
+            message,
+            retry_after_seconds: None,
+        }
+    }
+
+    /// 429 that asks to come back later.
+    pub fn too_many_requests(retry_after_seconds: u32) -> Verdict {
+        Verdict::Status {
+            code: 429,
+            reason: "TooManyRequests".to_owned(),
+            message: "the server has received too many requests and has asked us to try again later"
+                .to_owned(),
+            retry_after_seconds: Some(retry_after_seconds),
+        }
+    }
+}
+
+/// Which requests a rule strikes, how often, and with what.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// Only this method.
+    pub method: Option<Method>,
+    /// Only targets (path and query) that contain this.
+    pub target_contains: Option<String>,
+    /// Only watches, or only what is no watch.
+    pub watch: Option<bool>,
+    /// This many matching requests pass before the rule strikes.
+    pub skip: u64,
+    /// The rule strikes this many times; `None` means always.
+    pub times: Option<u64>,
+    /// What happens to the request.
+    pub verdict: Verdict,
+}
+
+impl Rule {
+    /// A rule that strikes every request.
+    pub fn new(verdict: Verdict) -> Rule {
+        Rule {
+            method: None,
+            target_contains: None,
+            watch: None,
+            skip: 0,
+            times: None,
+            verdict,
+        }
+    }
+
+    /// Restricts the rule to a method.
+    pub fn method(mut self, method: Method) -> Rule {
+        self.method = Some(method);
+        self
+    }
+
+    /// Restricts the rule to targets (path and query) that contain `part`.
+    pub fn target(mut self, part: &str) -> Rule {
+        self.target_contains = Some(part.to_owned());
+        self
+    }
+
+    /// Restricts the rule to watches, or to what is no watch.
+    pub fn watch(mut self, watch: bool) -> Rule {
+        self.watch = Some(watch);
+        self
+    }
+
+    /// Lets the first `requests` matching ones pass.
+    pub fn skip(mut self, requests: u64) -> Rule {
+        self.skip = requests;
+        self
+    }
+
+    /// Lets the rule strike only so many times.
+    pub fn times(mut self, times: u64) -> Rule {
+        self.times = Some(times);
+        self
+    }
+
+    fn matches<B>(&self, request: &Request<B>) -> bool {
+        let target = request.uri().path_and_query().map_or("", |t| t.as_str());
+        let query = request.uri().query().unwrap_or_default();
+        let watches = form_urlencoded::parse(query.as_bytes())
+            .any(|(k, v)| k == "watch" && !matches!(&*v, "0" | "false"));
+        self.method.as_ref().is_none_or(|m| m == request.method())
+            && self
+                .target_contains
+                .as_ref()
+                .is_none_or(|part| target.contains(part.as_str()))
+            && self.watch.is_none_or(|w| w == watches)
+    }
+}
+
+/// Names a rule that was added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RuleId(usize);
+
+#[derive(Debug)]
+struct Armed {
+    rule: Rule,
+    seen: u64,
+    struck: u64,
+    retired: bool,
+}
+
+/// The rules in force; clones share them, so they can be changed while requests run.
+#[derive(Debug, Clone, Default)]
+pub struct Faults {
+    rules: Arc<Mutex<Vec<Armed>>>,
+}
+
+impl Faults {
+    /// No rules: everything passes.
+    pub fn new() -> Faults {
+        Faults::default()
+    }
+
+    /// Adds a rule behind those in force; the first that strikes decides.
+    pub fn add(&self, rule: Rule) -> RuleId {
+        let mut rules = self.rules.lock();
+        rules.push(Armed {
+            rule,
+            seen: 0,
+            struck: 0,
+            retired: false,
+        });
+        RuleId(rules.len() - 1)
+    }
+
+    /// Takes a rule out of force; its count stays readable.
+    pub fn retire(&self, id: RuleId) {
+        if let Some(armed) = self.rules.lock().get_mut(id.0) {
+            armed.retired = true;
+        }
+    }
+
+    /// Takes all rules out of force.
+    pub fn retire_all(&self) {
+        self.rules
+            .lock()
+            .iter_mut()
+            .for_each(|armed| armed.retired = true);
+    }
+
+    /// How often a rule has struck.
+    pub fn struck(&self, id: RuleId) -> u64 {
+        self.rules.lock().get(id.0).map_or(0, |armed| armed.struck)
+    }
+
+    fn judge<B>(&self, request: &Request<B>) -> Verdict {
+        for armed in self.rules.lock().iter_mut().filter(|a| !a.retired) {
+            if !armed.rule.matches(request) {
+                continue;
+            }
+            armed.seen += 1;
+            if armed.seen > armed.rule.skip && armed.rule.times.is_none_or(|times| armed.struck < times) {
+                armed.struck += 1;
+                return armed.rule.verdict.clone();
+            }
+        }
+        Verdict::Pass
+    }
+}
+
+impl<S> Layer<S> for Faults {
+    type Service = Faulty<S>;
+
+    fn layer(&self, inner: S) -> Faulty<S> {
+        Faulty {
+            inner,
+            faults: self.clone(),
+        }
+    }
+}
+
+/// A service whose requests are judged by [`Faults`].
+#[derive(Debug, Clone)]
+pub struct Faulty<S> {
+    inner: S,
+    faults: Faults,
+}
+
+impl<S, B, R> Service<Request<B>> for Faulty<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: Send + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    type Response = Response<FaultyBody>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<FaultyBody>, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let verdict = self.faults.judge(&request);
+        // The service that was polled ready is the one to call.
+        let ready = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, ready);
+        Box::pin(carry_out(verdict, inner, request))
+    }
+}
+
+async fn carry_out<S, B, R>(
+    verdict: Verdict,
+    mut inner: S,
+    request: Request<B>,
+) -> Result<Response<FaultyBody>, BoxError>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: Into<BoxError>,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    let boxed = |response: Response<R>| response.map(|body| body.map_err(Into::into).boxed_unsync());
+    match after_delay(verdict).await {
+        Verdict::Pass => inner.call(request).await.map(boxed).map_err(Into::into),
+        Verdict::CutStream {
+            after_events,
+            cleanly,
+        } => {
+            let response = inner.call(request).await.map(boxed).map_err(Into::into)?;
+            Ok(response.map(|body| {
+                CutBody {
+                    body,
+                    lines_left: after_events,
+                    cleanly,
+                    over: false,
+                }
+                .boxed_unsync()
+            }))
+        }
+        Verdict::AfterEffect(then) => {
+            // Whatever the server says, the client never hears it.
+            drop(inner.call(request).await);
+            answer(after_delay(*then).await).await
+        }
+        other => answer(other).await,
+    }
+}
+
+async fn after_delay(mut verdict: Verdict) -> Verdict {
+    while let Verdict::DelayThen(delay, then) = verdict {
+        tokio::time::sleep(delay).await;
+        verdict = *then;
+    }
+    verdict
+}
+
+/// Answers without asking the server.
+async fn answer(verdict: Verdict) -> Result<Response<FaultyBody>, BoxError> {
+    match verdict {
+        Verdict::Status {
+            code,
+            reason,
+            message,
+            retry_after_seconds,
+        } => {
+            let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": message, "reason": reason, "code": code});
+            if let Some(seconds) = retry_after_seconds {
+                status["details"] = json!({"retryAfterSeconds": seconds});
+            }
+            let mut response = raw(code, status.to_string().into());
+            if let Some(seconds) = retry_after_seconds {
+                response
+                    .headers_mut()
+                    .insert(RETRY_AFTER, HeaderValue::from(seconds));
+            }
+            Ok(response)
+        }
+        Verdict::RawBody { code, body } => Ok(raw(code, body)),
+        Verdict::Hang => std::future::pending().await,
+        Verdict::ConnectionError(kind) => Err(io::Error::from(kind).into()),
+        // Where an answer is needed and the verdict gives none, the connection is what breaks.
+        Verdict::Pass | Verdict::DelayThen(..) | Verdict::AfterEffect(_) | Verdict::CutStream { .. } => {
+            Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
+        }
+    }
+}
+
+fn raw(code: u16, body: Bytes) -> Response<FaultyBody> {
+    let mut response = Response::new(Full::new(body).map_err(Into::into).boxed_unsync());
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A body that ends after a number of lines.
+struct CutBody {
+    body: FaultyBody,
+    lines_left: usize,
+    cleanly: bool,
+    over: bool,
+}
+
+impl http_body::Body for CutBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.over {
+            return Poll::Ready(None);
+        }
+        if self.lines_left == 0 {
+            self.over = true;
+            let broken = || Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            return Poll::Ready((!self.cleanly).then(broken));
+        }
+        let frame = match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => frame,
+            other => return other,
+        };
+        let Ok(mut data) = frame.into_data() else {
+            return Poll::Ready(None);
+        };
+        let mut ends = data
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == b'\n')
+            .map(|(at, _)| at + 1);
+        let cut = ends.nth(self.lines_left - 1);
+        match cut {
+            Some(end) => {
+                data.truncate(end);
+                self.lines_left = 0;
+            }
+            None => self.lines_left -= data.iter().filter(|byte| **byte == b'\n').count(),
+        }
+        Poll::Ready(Some(Ok(Frame::data(data))))
+    }
+}

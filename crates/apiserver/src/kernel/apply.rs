@@ -1,0 +1,232 @@
+//! Server-side apply: a manager's object is merged in, fields it no longer names go, fields of others are respected.
+//!
+//! Maps are owned field by field, set and keyed lists item by item, all other lists whole.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::create::manager;
+use super::fields::{self, FieldSet, Manager, Operation};
+use super::metadata::{meta, meta_str};
+use super::options::WriteOptions;
+use super::request::Call;
+use super::resources::Resource;
+use super::schema::{ListKind, item_key, list_kind};
+use super::status::{Cause, FieldError, Outcome, Reason, Status};
+use super::{Document, Kernel, body};
+
+impl Kernel {
+    pub(crate) fn apply(
+        &mut self,
+        call: &Call<'_>,
+        options: &WriteOptions,
+        now: Timestamp,
+    ) -> Outcome<Document> {
+        let target = &call.target;
+        if call.query.text("fieldManager").is_empty() {
+            let error = FieldError::required("fieldManager", "is required for apply patch");
+            return Err(error.of_options("PatchOptions"));
+        }
+        let applied = decode(call, options)?;
+        let by = manager(target, options, Operation::Apply, now);
+        let live = self
+            .store
+            .get(target.resource, target.namespace(), target.name())
+            .cloned();
+        let Some(live) = live else {
+            if target.subresource.is_some() {
+                return Err(Status::not_found(target.resource, target.name()));
+            }
+            let uid = meta_str(&applied, "uid");
+            if !uid.is_empty() {
+                return Err(Status::precondition(
+                    target.resource,
+                    target.name(),
+                    "UID",
+                    uid,
+                    "",
+                ));
+            }
+            let owned = fields::leaves(&applied).into_keys().collect();
+            let managers = vec![Manager { fields: owned, ..by }];
+            let created = self.insert(target, applied, options, now, Some(managers))?;
+            return Ok(Document::json(201, &*call.representation.of(&created)));
+        };
+        let force = call.query.flag("force") == Some(true);
+        let (merged, managers) = merge(target.resource, &live, &applied, &by, force)?;
+        let merged = body::conform(target.resource, merged, options.unknown_fields)?;
+        let stored = self.replace(target, &live, merged, options, now, Some(managers))?;
+        Ok(Document::json(200, &*call.representation.of(&stored)))
+    }
+}
+
+fn decode(call: &Call<'_>, options: &WriteOptions) -> Outcome<Value> {
+    let parsed: Value = serde_json::from_slice(&call.request.body).map_err(|e| {
+        Status::bad_request(format!(
+            "error decoding apply patch (the embedded API server reads JSON only): {e}"
+        ))
+    })?;
+    for field in ["apiVersion", "kind"] {
+        if parsed
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .is_empty()
+        {
+            return Err(Status::bad_request(format!(
+                "an apply patch must name its {field}"
+            )));
+        }
+    }
+    if parsed
+        .pointer("/metadata/managedFields")
+        .is_some_and(|m| !m.is_null())
+    {
+        return Err(Status::bad_request("metadata.managedFields must be nil"));
+    }
+    let mut applied = body::conform(call.target.resource, parsed, options.unknown_fields)?;
+    body::place(call, &mut applied)?;
+    Ok(applied)
+}
+
+/// The object after the apply and who owns what in it.
+fn merge(
+    resource: &Resource,
+    live: &Value,
+    applied: &Value,
+    by: &Manager,
+    force: bool,
+) -> Outcome<(Value, Vec<Manager>)> {
+    let mut managers = fields::managers(live);
+    let wanted = fields::leaves(applied);
+    let present = fields::leaves(live);
+    let changed: FieldSet = wanted
+        .iter()
+        .filter(|(path, value)| present.get(*path) != Some(value))
+        .map(|(path, _)| path.clone())
+        .collect();
+    let conflicts = conflicts(&managers, &changed, by);
+    if !force && !conflicts.is_empty() {
+        return Err(conflict(resource, meta_str(live, "name"), conflicts));
+    }
+    for other in managers.iter_mut().filter(|m| !m.same_as(by)) {
+        other.fields.retain(|owned| !changed.contains(owned));
+    }
+    let mut merged = live.clone();
+    merge_value(&mut merged, applied, &mut Vec::new());
+    let mine = managers
+        .iter()
+        .find(|m| m.same_as(by))
+        .cloned()
+        .unwrap_or_else(|| by.clone());
+    managers.retain(|m| !m.same_as(by));
+    for path in mine.fields.iter().filter(|path| !wanted.contains_key(*path)) {
+        if !managers.iter().any(|other| other.touches(path)) {
+            fields::remove(&mut merged, path);
+        }
+    }
+    managers.push(Manager {
+        fields: wanted.into_keys().collect(),
+        ..mine
+    });
+    // The locks of the applied object are judged, not merged.
+    for lock in ["resourceVersion", "uid"] {
+        if let Some(value) = meta(applied, lock) {
+            merged["metadata"][lock] = value.clone();
+        }
+    }
+    Ok((merged, managers))
+}
+
+/// Fields others own with another value, each with its owner.
+fn conflicts(managers: &[Manager], changed: &FieldSet, by: &Manager) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    for other in managers.iter().filter(|m| !m.same_as(by)) {
+        for path in changed.iter().filter(|path| other.touches(path)) {
+            let place = if other.subresource.is_empty() {
+                String::new()
+            } else {
+                format!(" with subresource {:?}", other.subresource)
+            };
+            causes.push(Cause {
+                reason: "FieldManagerConflict",
+                message: format!(
+                    "conflict with {:?}{place} using {}",
+                    other.name, other.api_version
+                ),
+                field: path.iter().map(|step| readable(step)).collect(),
+            });
+        }
+    }
+    causes
+}
+
+fn readable(step: &str) -> String {
+    match step.split_once(':') {
+        Some(("f", name)) => format!(".{name}"),
+        Some(("k", key)) => format!("[{}]", key.trim_matches(['{', '}']).replace("\":", "\"=")),
+        Some((_, value)) => format!("[={value}]"),
+        None => step.to_owned(),
+    }
+}
+
+fn conflict(resource: &Resource, name: &str, causes: Vec<Cause>) -> Box<Status> {
+    let listed: Vec<String> = causes
+        .iter()
+        .map(|c| format!("{}: {}", c.message, c.field))
+        .collect();
+    let message = match listed.as_slice() {
+        [only] => format!("Apply failed with 1 conflict: {only}"),
+        many => format!("Apply failed with {} conflicts: {}", many.len(), many.join("; ")),
+    };
+    let mut status = Status::new(Reason::Conflict, message);
+    status.name = name.to_owned();
+    status.group = resource.group.to_owned();
+    status.kind = resource.plural.to_owned();
+    status.causes = causes;
+    status
+}
+
+fn merge_value<'a>(live: &mut Value, applied: &'a Value, names: &mut Vec<&'a str>) {
+    match applied {
+        Value::Object(map) => {
+            if !live.is_object() {
+                *live = json!({});
+            }
+            for (name, value) in map {
+                names.push(name);
+                merge_value(&mut live[name.as_str()], value, names);
+                names.pop();
+            }
+        }
+        Value::Array(items) => merge_list(live, items, names),
+        scalar => *live = scalar.clone(),
+    }
+}
+
+fn merge_list<'a>(live: &mut Value, applied: &'a [Value], names: &mut Vec<&'a str>) {
+    let kind = list_kind(names);
+    let keyed = match kind {
+        ListKind::Keyed(fields) if applied.iter().all(|i| item_key(fields, i).is_some()) => Some(fields),
+        _ => None,
+    };
+    let Some(items) = live
+        .as_array_mut()
+        .filter(|_| kind == ListKind::Set || keyed.is_some())
+    else {
+        *live = Value::Array(applied.to_vec());
+        return;
+    };
+    for item in applied {
+        let at = match keyed {
+            Some(fields) => items
+                .iter()
+                .position(|i| item_key(fields, i) == item_key(fields, item)),
+            None => items.iter().position(|i| i == item),
+        };
+        match at {
+            Some(at) => merge_value(&mut items[at], item, names),
+            None => items.push(item.clone()),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Delete: preconditions first, then finalizers and grace decide whether the object goes now or is marked.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::list::ListDocument;
+use super::metadata::{finalizers, is_terminating, meta, meta_str, set_meta};
+use super::options::{DeleteOptions, Propagation};
+use super::request::Call;
+use super::resources::{Resource, Strategy};
+use super::selectors::Selector;
+use super::status::{Outcome, Status};
+use super::store::Stored;
+use super::{Document, Kernel, seconds};
+
+/// Namespaces the cluster cannot live without.
+const IMMORTAL_NAMESPACES: &[&str] = &["default", "kube-public", "kube-system"];
+/// Longest grace period taken; beyond it the time of deletion would leave the calendar.
+const GRACE_SECONDS_MAX: i64 = 100 * 365 * 24 * 3600;
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// What became of a deleted object.
+struct Deleted {
+    object: Stored,
+    /// False if finalizers or grace keep it for now.
+    gone: bool,
+}
+
+impl Kernel {
+    pub(crate) fn delete(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+        let options = DeleteOptions::parse(call)?;
+        let (resource, name) = (call.target.resource, call.target.name());
+        let deleted = self.delete_one(resource, call.target.namespace(), name, &options, now)?;
+        if deleted.gone && !resource.returns_deleted {
+            let mut details =
+                json!({"name": name, "kind": resource.plural, "uid": meta_str(&deleted.object, "uid")});
+            if !resource.group.is_empty() {
+                details["group"] = json!(resource.group);
+            }
+            let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
+            return Ok(Document::json(200, &success));
+        }
+        let waiting = !deleted.gone && options.propagation == Some(Propagation::Foreground);
+        let code = if waiting { 202 } else { 200 };
+        Ok(Document::json(code, &*call.representation.of(&deleted.object)))
+    }
+
+    pub(crate) fn delete_collection(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+        let options = DeleteOptions::parse(call)?;
+        let resource = call.target.resource;
+        let query = &call.query;
+        let selector = Selector::parse(resource, query.text("labelSelector"), query.text("fieldSelector"))?;
+        let chosen: Vec<Stored> = self
+            .store
+            .list(resource, call.target.namespace.as_deref())
+            .into_iter()
+            .map(|(_, object)| object)
+            .filter(|object| selector.matches(resource, object))
+            .collect();
+        let mut items = Vec::with_capacity(chosen.len());
+        for object in chosen {
+            let (namespace, name) = (meta_str(&object, "namespace"), meta_str(&object, "name"));
+            items.push(self.delete_one(resource, namespace, name, &options, now)?.object);
+        }
+        let revision = self.store.revision();
+        Ok(ListDocument::new(resource, call.representation, revision, &items).document())
+    }
+
+    fn delete_one(
+        &mut self,
+        resource: &'static Resource,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+        now: Timestamp,
+    ) -> Outcome<Deleted> {
+        if resource.strategy == Strategy::Namespace && IMMORTAL_NAMESPACES.contains(&name) {
+            return Err(Status::forbidden(
+                resource,
+                name,
+                "this namespace may not be deleted",
+            ));
+        }
+        let Some(live) = self.store.get(resource, namespace, name).cloned() else {
+            return Err(Status::not_found(resource, name));
+        };
+        check_preconditions(resource, name, &live, options)?;
+        let kept = kept_finalizers(&live, options.propagation);
+        let grace = grace_seconds(resource, &live, options);
+        let held = resource.strategy == Strategy::Namespace
+            && live
+                .pointer("/spec/finalizers")
+                .and_then(Value::as_array)
+                .is_some_and(|f| !f.is_empty());
+        if kept.is_empty() && grace == 0 && !held {
+            return Ok(self.remove_now(resource, live, options.dry_run));
+        }
+        let marked = mark(resource, &live, kept, grace, now);
+        if marked == *live || options.dry_run {
+            return Ok(Deleted {
+                object: Arc::new(marked),
+                gone: false,
+            });
+        }
+        let event = self.store.put(resource, marked);
+        Ok(Deleted {
+            object: self.publish(&event),
+            gone: false,
+        })
+    }
+
+    fn remove_now(&mut self, resource: &'static Resource, live: Stored, dry_run: bool) -> Deleted {
+        if dry_run {
+            return Deleted {
+                object: live,
+                gone: true,
+            };
+        }
+        let event = self.store.remove(
+            resource,
+            meta_str(&live, "namespace"),
+            meta_str(&live, "name"),
+            None,
+        );
+        // The caller has just read the object, so there is an event.
+        let object = event.map_or(live, |event| self.publish(&event));
+        Deleted { object, gone: true }
+    }
+}
+
+fn check_preconditions(
+    resource: &Resource,
+    name: &str,
+    live: &Value,
+    options: &DeleteOptions,
+) -> Outcome<()> {
+    for (wanted, field, what) in [
+        (&options.uid, "uid", "UID"),
+        (&options.resource_version, "resourceVersion", "ResourceVersion"),
+    ] {
+        let found = meta_str(live, field);
+        if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) {
+            return Err(Status::precondition(resource, name, what, wanted, found));
+        }
+    }
+    Ok(())
+}
+
+/// The finalizers that have to go before the object may.
+fn kept_finalizers(live: &Value, propagation: Option<Propagation>) -> Vec<String> {
+    let present = finalizers(live).into_iter().map(str::to_owned);
+    let Some(propagation) = propagation else {
+        return present.collect();
+    };
+    let mut kept: Vec<String> = present.filter(|f| f != ORPHAN && f != FOREGROUND).collect();
+    match propagation {
+        Propagation::Background => {}
+        Propagation::Foreground => kept.push(FOREGROUND.to_owned()),
+        Propagation::Orphan => kept.push(ORPHAN.to_owned()),
+    }
+    kept
+}
+
+/// Only pods that run somewhere are given time to stop.
+fn grace_seconds(resource: &Resource, live: &Value, options: &DeleteOptions) -> i64 {
+    let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let done = matches!(text("/status/phase"), "Succeeded" | "Failed");
+    if resource.strategy != Strategy::Pod || text("/spec/nodeName").is_empty() || done {
+        return 0;
+    }
+    let own = live
+        .pointer("/spec/terminationGracePeriodSeconds")
+        .and_then(Value::as_i64);
+    let asked = options
+        .grace_seconds
+        .or(own)
+        .unwrap_or(30)
+        .clamp(0, GRACE_SECONDS_MAX);
+    // A second delete can only shorten the time, never lengthen it.
+    let running = meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64);
+    running
+        .filter(|_| is_terminating(live))
+        .map_or(asked, |running| running.min(asked))
+}
+
+fn mark(resource: &Resource, live: &Value, kept: Vec<String>, grace: i64, now: Timestamp) -> Value {
+    let mut marked = live.clone();
+    set_meta(&mut marked, "finalizers", (!kept.is_empty()).then(|| json!(kept)));
+    if resource.strategy == Strategy::Namespace {
+        if let Some(status) = marked.get_mut("status").filter(|s| s.is_object()) {
+            status["phase"] = json!("Terminating");
+        } else {
+            marked["status"] = json!({"phase": "Terminating"});
+        }
+        if !is_terminating(live) {
+            set_meta(&mut marked, "deletionTimestamp", Some(json!(seconds(now))));
+        }
+        return marked;
+    }
+    let running = meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64);
+    if !is_terminating(live) || running.is_some_and(|running| grace < running) {
+        let at = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
+        set_meta(&mut marked, "deletionTimestamp", Some(json!(seconds(at))));
+        set_meta(&mut marked, "deletionGracePeriodSeconds", Some(json!(grace)));
+    }
+    let generation = meta(live, "generation").and_then(Value::as_i64).unwrap_or(0);
+    if generation > 0 && !is_terminating(live) {
+        set_meta(&mut marked, "generation", Some(json!(generation + 1)));
+    }
+    marked
+}

@@ -1,0 +1,217 @@
+//! Discovery is derived from the resource table, in the plain and the aggregated form.
+
+use serde_json::{Value, json};
+
+use super::accept::aggregated_discovery;
+use super::request::Route;
+use super::resources::{RESOURCES, Resource, group_versions};
+use super::status::Outcome;
+use super::{Document, Kernel};
+
+impl Kernel {
+    /// Answers everything that is not an object or a collection; `None` means page not found.
+    pub(crate) fn discover(&self, route: &Route, accept: &str) -> Outcome<Option<Document>> {
+        let core = matches!(route, Route::CoreVersions);
+        let document = match route {
+            Route::Health => Document::text(200, "ok"),
+            Route::Version => Document::json(200, &version()),
+            Route::CoreVersions | Route::Groups => match aggregated_discovery(accept) {
+                Some(version) => self.aggregated(version, core),
+                None if core => Document::json(200, &core_versions()),
+                None => Document::json(200, &group_list()),
+            },
+            Route::Group(name) => match group(name) {
+                Some(group) => Document::json(200, &group),
+                None => return Ok(None),
+            },
+            Route::GroupVersion(group, version) => {
+                self.refuse_failing(group, version)?;
+                if !group_versions().contains(&(group, version)) {
+                    return Ok(None);
+                }
+                Document::json(200, &resource_list(group, version))
+            }
+            Route::Resource(_) => return Ok(None),
+        };
+        Ok(Some(document))
+    }
+
+    fn aggregated(&self, version: &'static str, core: bool) -> Document {
+        let items: Vec<Value> = group_versions()
+            .into_iter()
+            .filter(|(group, _)| group.is_empty() == core)
+            .map(|(group, version)| {
+                let stale = self.failing.contains(&(group.to_owned(), version.to_owned()));
+                let mut entry =
+                    json!({"version": version, "freshness": if stale { "Stale" } else { "Current" }});
+                if !stale {
+                    entry["resources"] = of(group, version).map(aggregated_resource).collect();
+                }
+                let mut metadata = json!({"creationTimestamp": null});
+                if !group.is_empty() {
+                    metadata["name"] = json!(group);
+                }
+                json!({"metadata": metadata, "versions": [entry]})
+            })
+            .collect();
+        let list = json!({
+            "kind": "APIGroupDiscoveryList",
+            "apiVersion": format!("apidiscovery.k8s.io/{version}"),
+            "metadata": {},
+            "items": items,
+        });
+        let content_type = match version {
+            "v2beta1" => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+            _ => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        };
+        Document {
+            content_type,
+            ..Document::json(200, &list)
+        }
+    }
+}
+
+fn of<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Resource> + 'a {
+    RESOURCES
+        .iter()
+        .filter(move |r| r.group == group && r.version == version)
+}
+
+fn version() -> Value {
+    json!({
+        "major": "1",
+        "minor": "37",
+        "emulationMajor": "1",
+        "emulationMinor": "37",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "36",
+        "gitVersion": "v1.37.1+keleustes",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "none",
+        "compiler": "rustc",
+        "platform": "embedded/any",
+    })
+}
+
+fn core_versions() -> Value {
+    json!({
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:6443"}],
+    })
+}
+
+fn group_list() -> Value {
+    let names = group_versions()
+        .into_iter()
+        .map(|(group, _)| group)
+        .filter(|group| !group.is_empty());
+    let mut groups: Vec<&str> = names.collect();
+    groups.dedup();
+    let groups: Vec<Value> = groups.into_iter().filter_map(group_entry).collect();
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+}
+
+fn group(name: &str) -> Option<Value> {
+    let mut entry = group_entry(name)?;
+    entry["kind"] = json!("APIGroup");
+    entry["apiVersion"] = json!("v1");
+    Some(entry)
+}
+
+fn group_entry(name: &str) -> Option<Value> {
+    if name.is_empty() {
+        return None;
+    }
+    let versions: Vec<Value> = group_versions()
+        .into_iter()
+        .filter(|(group, _)| *group == name)
+        .map(|(group, version)| json!({"groupVersion": format!("{group}/{version}"), "version": version}))
+        .collect();
+    let preferred = versions.first()?.clone();
+    Some(json!({"name": name, "versions": versions, "preferredVersion": preferred}))
+}
+
+fn resource_list(group: &str, version: &str) -> Value {
+    let group_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
+    let resources: Vec<Value> = of(group, version).flat_map(plain_resources).collect();
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources})
+}
+
+fn plain_resources(resource: &'static Resource) -> Vec<Value> {
+    let mut main = json!({
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": resource.verbs(),
+    });
+    if !resource.short_names.is_empty() {
+        main["shortNames"] = json!(resource.short_names);
+    }
+    if !resource.categories.is_empty() {
+        main["categories"] = json!(resource.categories);
+    }
+    let mut all = vec![main];
+    for (name, (group, version, kind), verbs) in subresources(resource) {
+        let mut entry = json!({
+            "name": format!("{}/{name}", resource.plural),
+            "singularName": "",
+            "namespaced": resource.namespaced,
+            "kind": kind,
+            "verbs": verbs,
+        });
+        if kind != resource.kind {
+            entry["group"] = json!(group);
+            entry["version"] = json!(version);
+        }
+        all.push(entry);
+    }
+    all
+}
+
+type Exchanged = (&'static str, &'static str, &'static str);
+
+fn subresources(resource: &'static Resource) -> Vec<(&'static str, Exchanged, &'static [&'static str])> {
+    let mut all: Vec<_> = resource
+        .subresources
+        .iter()
+        .map(|s| (s.name, s.exchanged, s.verbs))
+        .collect();
+    if resource.has_status() {
+        let exchanged = (resource.group, resource.version, resource.kind);
+        all.push(("status", exchanged, &["get", "patch", "update"]));
+    }
+    all
+}
+
+fn aggregated_resource(resource: &'static Resource) -> Value {
+    let kind = |(group, version, kind): Exchanged| json!({"group": group, "version": version, "kind": kind});
+    let mut entry = json!({
+        "resource": resource.plural,
+        "responseKind": kind((resource.group, resource.version, resource.kind)),
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": resource.singular,
+        "verbs": resource.verbs(),
+    });
+    if !resource.short_names.is_empty() {
+        entry["shortNames"] = json!(resource.short_names);
+    }
+    if !resource.categories.is_empty() {
+        entry["categories"] = json!(resource.categories);
+    }
+    let below: Vec<Value> = subresources(resource)
+        .into_iter()
+        .map(|(name, exchanged, verbs)| json!({"subresource": name, "responseKind": kind(exchanged), "verbs": verbs}))
+        .collect();
+    if !below.is_empty() {
+        entry["subresources"] = json!(below);
+    }
+    entry
+}

@@ -1,0 +1,108 @@
+//! Patch: four patch formats become one new object, which then has to pass as an update.
+
+use jiff::Timestamp;
+use json_patch::{PatchOperation, PatchOperation::Copy};
+use serde_json::Value;
+
+use super::options::WriteOptions;
+use super::request::Call;
+use super::status::{FieldError, Outcome, Reason, Status};
+use super::{Document, Kernel, body, strategic};
+
+/// Most operations of one JSON patch.
+const OPERATIONS_MAX: usize = 10_000;
+/// Deepest object a patch may produce; the JSON reader has about the same limit for bodies.
+const DEPTH_MAX: usize = 120;
+/// Largest object a patch may produce by copying.
+const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+const JSON_PATCH: &str = "application/json-patch+json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
+const APPLY_PATCH: &str = "application/apply-patch+yaml";
+
+impl Kernel {
+    pub(crate) fn patch(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+        let options = WriteOptions::parse(call)?;
+        let media = body::media_type(&call.request.content_type);
+        if media == APPLY_PATCH {
+            return self.apply(call, &options, now);
+        }
+        if call.query.flag("force").is_some() {
+            let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
+            return Err(error.of_options("PatchOptions"));
+        }
+        let edit: fn(&mut Value, &[u8]) -> Outcome<()> = match media {
+            JSON_PATCH => json_patch,
+            MERGE_PATCH => merge_patch,
+            STRATEGIC_MERGE_PATCH => strategic_merge_patch,
+            other => {
+                let accepted = [JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH].join(", ");
+                return Err(body::unsupported(other, &accepted));
+            }
+        };
+        let target = &call.target;
+        let Some(live) = self
+            .store
+            .get(target.resource, target.namespace(), target.name())
+            .cloned()
+        else {
+            return Err(Status::not_found(target.resource, target.name()));
+        };
+        let mut patched = Value::clone(&live);
+        edit(&mut patched, &call.request.body)?;
+        let mut patched = body::conform(target.resource, patched, options.unknown_fields)?;
+        body::place(call, &mut patched)?;
+        let stored = self.replace(target, &live, patched, &options, now, None)?;
+        Ok(Document::json(200, &*call.representation.of(&stored)))
+    }
+}
+
+fn json_patch(object: &mut Value, patch: &[u8]) -> Outcome<()> {
+    let operations: Vec<PatchOperation> = serde_json::from_slice(patch)
+        .map_err(|e| Status::bad_request(format!("error decoding patch: {e}")))?;
+    if operations.len() > OPERATIONS_MAX {
+        let message = format!("The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}");
+        return Err(Status::new(Reason::RequestEntityTooLarge, message));
+    }
+    for operation in &operations {
+        json_patch::patch(object, std::slice::from_ref(operation))
+            .map_err(|e| Status::new(Reason::Invalid, format!("the patch cannot be applied: {e}")))?;
+        // Copies can double the object each time, and nested additions deepen it without end.
+        let copied = matches!(operation, Copy(_)) && object.to_string().len() > COPIED_BYTES_MAX;
+        if copied || is_deeper_than(object, DEPTH_MAX) {
+            let message = "the patch makes the object too large or too deep";
+            return Err(Status::new(Reason::RequestEntityTooLarge, message));
+        }
+    }
+    Ok(())
+}
+
+fn is_deeper_than(value: &Value, levels: usize) -> bool {
+    let Some(left) = levels.checked_sub(1) else {
+        return true;
+    };
+    match value {
+        Value::Object(map) => map.values().any(|v| is_deeper_than(v, left)),
+        Value::Array(items) => items.iter().any(|v| is_deeper_than(v, left)),
+        _ => false,
+    }
+}
+
+fn merge_patch(object: &mut Value, patch: &[u8]) -> Outcome<()> {
+    json_patch::merge(object, &parse_object(patch)?);
+    Ok(())
+}
+
+fn strategic_merge_patch(object: &mut Value, patch: &[u8]) -> Outcome<()> {
+    strategic::merge(object, &parse_object(patch)?).map_err(Status::bad_request)
+}
+
+fn parse_object(patch: &[u8]) -> Outcome<Value> {
+    let patch = body::parse(patch)?;
+    if patch.is_object() {
+        Ok(patch)
+    } else {
+        Err(Status::bad_request("a merge patch must be a JSON object"))
+    }
+}

@@ -1,0 +1,374 @@
+//! Turns method, path and query into a typed call, or into the refusal the real server would give.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::Method;
+
+use super::accept::Representation;
+use super::resources::{self, Resource, UNIMPLEMENTED_GROUPS};
+use super::status::{Outcome, Reason, Status};
+
+/// Largest body taken, as in the real server.
+const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// An HTTP request, reduced to what the kernel reads.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// HTTP method.
+    pub method: Method,
+    /// Path without the query.
+    pub path: String,
+    /// Query without the question mark.
+    pub query: String,
+    /// `Accept` header, or empty.
+    pub accept: String,
+    /// `Content-Type` header, or empty.
+    pub content_type: String,
+    /// `User-Agent` header, or empty.
+    pub user_agent: String,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+impl Request {
+    /// A request with only method, path with query, and body; what the kernel's own tests need.
+    pub fn new(method: Method, target: &str, body: impl Into<Bytes>) -> Request {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        Request {
+            method,
+            path: path.to_owned(),
+            query: query.to_owned(),
+            body: body.into(),
+            ..Request::default()
+        }
+    }
+}
+
+/// Where a request goes.
+#[derive(Debug)]
+pub(crate) enum Route {
+    /// `/healthz`, `/livez`, `/readyz` and their checks.
+    Health,
+    /// `/version`
+    Version,
+    /// `/api`
+    CoreVersions,
+    /// `/apis`
+    Groups,
+    /// `/apis/GROUP`
+    Group(String),
+    /// `/api/v1` or `/apis/GROUP/VERSION`
+    GroupVersion(String, String),
+    /// An object or collection.
+    Resource(Target),
+}
+
+/// The object or collection a request names.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) resource: &'static Resource,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) subresource: Option<String>,
+}
+
+impl Target {
+    /// The namespace as the store wants it.
+    pub(crate) fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// The name, or empty for a collection.
+    pub(crate) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+}
+
+/// What a request asks of its target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    DeleteCollection,
+}
+
+/// A request to one target, fully parsed but for the body.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) target: Target,
+    pub(crate) verb: Verb,
+    pub(crate) query: Query,
+    pub(crate) representation: Representation,
+    pub(crate) request: &'a Request,
+}
+
+/// Query parameters; the first of several equal names counts.
+#[derive(Debug, Default)]
+pub(crate) struct Query(BTreeMap<String, String>);
+
+impl Query {
+    pub(crate) fn parse(text: &str) -> Query {
+        let mut pairs = BTreeMap::new();
+        for (name, value) in form_urlencoded::parse(text.as_bytes()) {
+            pairs
+                .entry(name.into_owned())
+                .or_insert_with(|| value.into_owned());
+        }
+        Query(pairs)
+    }
+
+    /// The value, or the empty string.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    /// The value as a flag; present without "0" or "false" means yes.
+    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
+        self.0.get(name).map(|v| !matches!(v.as_str(), "0" | "false"))
+    }
+
+    /// The value as an integer; empty counts as absent.
+    pub(crate) fn integer(&self, name: &str) -> Outcome<Option<i64>> {
+        match self.text(name) {
+            "" => Ok(None),
+            text => match text.parse() {
+                Ok(number) => Ok(Some(number)),
+                Err(_) => Err(Status::bad_request(format!(
+                    "{name}: {text:?} is not an integer: invalid syntax"
+                ))),
+            },
+        }
+    }
+}
+
+impl<'a> Call<'a> {
+    /// Completes the parsing of a request to `target`.
+    pub(crate) fn new(target: Target, request: &'a Request) -> Outcome<Call<'a>> {
+        if request.body.len() > BODY_BYTES_MAX {
+            let message = format!("Request entity too large: limit is {BODY_BYTES_MAX}");
+            return Err(Status::new(Reason::RequestEntityTooLarge, message));
+        }
+        let query = Query::parse(&request.query);
+        let verb = verb(&target, &request.method, &query)?;
+        let representation = Representation::negotiate(&request.accept)?;
+        Ok(Call {
+            target,
+            verb,
+            query,
+            representation,
+            request,
+        })
+    }
+}
+
+fn verb(target: &Target, method: &Method, query: &Query) -> Outcome<Verb> {
+    let resource = target.resource;
+    let refused = || Err(Status::method_not_allowed());
+    if let Some(name) = target.subresource.as_deref() {
+        let allowed = match resource.subresource(name) {
+            Some(subresource) => subresource.verbs,
+            None => &["get", "update", "patch"],
+        };
+        let (verb, word) = match *method {
+            Method::GET => (Verb::Get, "get"),
+            Method::PUT => (Verb::Update, "update"),
+            Method::PATCH => (Verb::Patch, "patch"),
+            Method::POST => (Verb::Create, "create"),
+            _ => return refused(),
+        };
+        return if allowed.contains(&word) {
+            Ok(verb)
+        } else {
+            refused()
+        };
+    }
+    let scoped = target.namespace.is_some() == resource.namespaced;
+    match (target.name.is_some(), method) {
+        (true, &Method::GET) => Ok(Verb::Get),
+        (true, &Method::PUT) => Ok(Verb::Update),
+        (true, &Method::PATCH) => Ok(Verb::Patch),
+        (true, &Method::DELETE) => Ok(Verb::Delete),
+        (false, &Method::GET) if query.flag("watch") == Some(true) => Ok(Verb::Watch),
+        (false, &Method::GET) => Ok(Verb::List),
+        (false, &Method::POST) if scoped => Ok(Verb::Create),
+        (false, &Method::DELETE) if scoped && resource.delete_collection => Ok(Verb::DeleteCollection),
+        _ => refused(),
+    }
+}
+
+/// Finds the route; `Ok(None)` is the plain "404 page not found".
+pub(crate) fn route(path: &str) -> Outcome<Option<Route>> {
+    let segments: Vec<String> = path
+        .split('/')
+        .filter(|s| !s.is_empty())
+        .map(percent_decode)
+        .collect::<Option<_>>()
+        .ok_or_else(|| {
+            Status::bad_request(format!("the path {path:?} is not properly percent-encoded UTF-8"))
+        })?;
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    Ok(match segments.as_slice() {
+        ["healthz" | "livez" | "readyz", ..] => Some(Route::Health),
+        ["version"] => Some(Route::Version),
+        ["api"] => Some(Route::CoreVersions),
+        ["apis"] => Some(Route::Groups),
+        ["api", "v1"] => Some(Route::GroupVersion(String::new(), "v1".to_owned())),
+        ["api", version, rest @ ..] => target("", version, rest)?,
+        ["apis", group, ..] if UNIMPLEMENTED_GROUPS.contains(group) => {
+            return Err(Status::not_implemented(&format!("the API group {group}")));
+        }
+        ["apis", group] => Some(Route::Group((*group).to_owned())),
+        ["apis", group, version] => Some(Route::GroupVersion((*group).to_owned(), (*version).to_owned())),
+        ["apis", group, version, rest @ ..] => target(group, version, rest)?,
+        _ => None,
+    })
+}
+
+fn target(group: &str, version: &str, rest: &[&str]) -> Outcome<Option<Route>> {
+    if let ["watch", ..] = rest {
+        return Err(Status::not_implemented(
+            "the deprecated watch paths; list with watch=true instead",
+        ));
+    }
+    // Below a namespace either one of the namespace's own subresources or a namespaced kind follows.
+    let (namespace, rest) = match rest {
+        ["namespaces", namespace, tail @ ..]
+            if !matches!(tail, [] | ["status" | "finalize"]) && !namespace.is_empty() =>
+        {
+            (Some((*namespace).to_owned()), tail)
+        }
+        _ => (None, rest),
+    };
+    let (plural, name, subresource) = match rest {
+        [plural] => (*plural, None, None),
+        [plural, name] => (*plural, Some(*name), None),
+        [plural, name, subresource] => (*plural, Some(*name), Some(*subresource)),
+        [plural, name, "proxy", ..] => (*plural, Some(*name), Some("proxy")),
+        _ => return Ok(None),
+    };
+    let Some(resource) = resources::by_path(group, version, plural) else {
+        return Ok(None);
+    };
+    let misplaced = if resource.namespaced {
+        namespace.is_none() && name.is_some()
+    } else {
+        namespace.is_some()
+    };
+    if misplaced {
+        return Ok(None);
+    }
+    if let Some(subresource) = subresource {
+        if resource.unimplemented.contains(&subresource) {
+            return Err(Status::not_implemented(&format!("{plural}/{subresource}")));
+        }
+        if !(subresource == "status" && resource.has_status()) && resource.subresource(subresource).is_none()
+        {
+            return Ok(None);
+        }
+    }
+    Ok(Some(Route::Resource(Target {
+        resource,
+        namespace,
+        name: name.map(str::to_owned),
+        subresource: subresource.map(str::to_owned),
+    })))
+}
+
+fn percent_decode(segment: &str) -> Option<String> {
+    let mut plain = Vec::with_capacity(segment.len());
+    let mut bytes = segment.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let hex = |b: u8| char::from(b).to_digit(16);
+            let (high, low) = (hex(bytes.next()?)?, hex(bytes.next()?)?);
+            plain.push(u8::try_from(high * 16 + low).ok()?);
+        } else {
+            plain.push(byte);
+        }
+    }
+    String::from_utf8(plain).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(method: Method, target: &str) -> Result<(Verb, Target), u16> {
+        let request = Request::new(method, target, "");
+        match route(&request.path).map_err(|s| s.reason.code())? {
+            Some(Route::Resource(target)) => match Call::new(target, &request) {
+                Ok(call) => Ok((call.verb, call.target)),
+                Err(status) => Err(status.reason.code()),
+            },
+            _ => Err(404),
+        }
+    }
+
+    #[test]
+    fn paths_and_methods_name_verbs() {
+        let get = Method::GET;
+        for (method, path, verb) in [
+            (get.clone(), "/api/v1/namespaces", Verb::List),
+            (get.clone(), "/api/v1/namespaces/a", Verb::Get),
+            (get.clone(), "/api/v1/namespaces/a/status", Verb::Get),
+            (Method::PUT, "/api/v1/namespaces/a/finalize", Verb::Update),
+            (get.clone(), "/api/v1/namespaces/a/pods?watch=true", Verb::Watch),
+            (get.clone(), "/api/v1/pods?watch=0", Verb::List),
+            (
+                Method::POST,
+                "/api/v1/namespaces/a/serviceaccounts/b/token",
+                Verb::Create,
+            ),
+            (
+                Method::DELETE,
+                "/apis/apps/v1/namespaces/a/deployments",
+                Verb::DeleteCollection,
+            ),
+            (
+                Method::PATCH,
+                "/apis/apps/v1/namespaces/a/deployments/b/status",
+                Verb::Patch,
+            ),
+        ] {
+            assert_eq!(parsed(method, path).unwrap().0, verb, "{path}");
+        }
+        let (_, target) = parsed(
+            get,
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode",
+        )
+        .unwrap();
+        assert_eq!(target.name(), "system:node");
+    }
+
+    #[test]
+    fn what_is_not_served_is_refused_clearly() {
+        for (method, path, code) in [
+            (Method::GET, "/api/v2/pods", 404),
+            (Method::GET, "/api/v1/widgets", 404),
+            (Method::GET, "/api/v1/pods/a", 404),
+            (Method::GET, "/api/v1/namespaces/a/nodes", 404),
+            (Method::GET, "/api/v1/namespaces/a/configmaps/b/status", 404),
+            (Method::GET, "/api/v1/namespaces/a/pods/b/log", 501),
+            (Method::GET, "/api/v1/watch/pods", 501),
+            (
+                Method::POST,
+                "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+                501,
+            ),
+            (Method::POST, "/api/v1/pods", 405),
+            (Method::PUT, "/api/v1/namespaces/a/pods", 405),
+            (Method::DELETE, "/api/v1/namespaces", 405),
+            (Method::GET, "/api/v1/namespaces/a/serviceaccounts/b/token", 405),
+            (Method::GET, "/api/v1/nodes/%zz", 400),
+            (Method::GET, "/api/v1/nodes/%ff", 400),
+        ] {
+            assert_eq!(parsed(method, path).unwrap_err(), code, "{path}");
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! Every refusal leaves the kernel as a Kubernetes `Status` with the reason, code, details and causes of the real server.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use super::resources::Resource;
+
+/// What a kernel operation yields: a value, or the refusal to send to the client.
+pub type Outcome<T> = Result<T, Box<Status>>;
+
+/// The machine-readable reason of a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// The request cannot be understood (400).
+    BadRequest,
+    /// The request is understood and refused (403).
+    Forbidden,
+    /// The object or the resource does not exist (404).
+    NotFound,
+    /// The verb is not served for the resource (405).
+    MethodNotAllowed,
+    /// No representation matches the Accept header (406).
+    NotAcceptable,
+    /// An object of that name exists (409).
+    AlreadyExists,
+    /// The object is not in the state the request expects (409).
+    Conflict,
+    /// The asked resource version is no longer kept (410).
+    Expired,
+    /// The body is larger than the server takes (413).
+    RequestEntityTooLarge,
+    /// The body's media type is not understood (415).
+    UnsupportedMediaType,
+    /// The object breaks the rules of its kind (422).
+    Invalid,
+    /// Too many requests at once (429).
+    TooManyRequests,
+    /// The server failed (500).
+    InternalError,
+    /// The real server does this, the embedded one does not (501).
+    NotImplemented,
+    /// The group version is marked as failing (503).
+    ServiceUnavailable,
+    /// The server could not answer in time (504).
+    Timeout,
+}
+
+impl Reason {
+    /// The word used in `Status.reason`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::BadRequest => "BadRequest",
+            Reason::Forbidden => "Forbidden",
+            Reason::NotFound => "NotFound",
+            Reason::MethodNotAllowed => "MethodNotAllowed",
+            Reason::NotAcceptable => "NotAcceptable",
+            Reason::AlreadyExists => "AlreadyExists",
+            Reason::Conflict => "Conflict",
+            Reason::Expired => "Expired",
+            Reason::RequestEntityTooLarge => "RequestEntityTooLarge",
+            Reason::UnsupportedMediaType => "UnsupportedMediaType",
+            Reason::Invalid => "Invalid",
+            Reason::TooManyRequests => "TooManyRequests",
+            Reason::InternalError => "InternalError",
+            Reason::NotImplemented => "NotImplemented",
+            Reason::ServiceUnavailable => "ServiceUnavailable",
+            Reason::Timeout => "Timeout",
+        }
+    }
+
+    /// The HTTP status code that goes with the reason.
+    pub fn code(self) -> u16 {
+        match self {
+            Reason::BadRequest => 400,
+            Reason::Forbidden => 403,
+            Reason::NotFound => 404,
+            Reason::MethodNotAllowed => 405,
+            Reason::NotAcceptable => 406,
+            Reason::AlreadyExists | Reason::Conflict => 409,
+            Reason::Expired => 410,
+            Reason::RequestEntityTooLarge => 413,
+            Reason::UnsupportedMediaType => 415,
+            Reason::Invalid => 422,
+            Reason::TooManyRequests => 429,
+            Reason::InternalError => 500,
+            Reason::NotImplemented => 501,
+            Reason::ServiceUnavailable => 503,
+            Reason::Timeout => 504,
+        }
+    }
+}
+
+/// One detailed cause of a refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// Machine-readable reason of this cause.
+    pub reason: &'static str,
+    /// Human-readable sentence.
+    pub message: String,
+    /// The field at fault, or empty.
+    pub field: String,
+}
+
+/// A refusal, as the client will read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// Why, for machines.
+    pub reason: Reason,
+    /// Why, for people.
+    pub message: String,
+    /// Name of the object concerned, or empty.
+    pub name: String,
+    /// API group of the object concerned, or empty.
+    pub group: String,
+    /// Resource (or, for invalid objects, kind) concerned, or empty.
+    pub kind: String,
+    /// The detailed causes.
+    pub causes: Vec<Cause>,
+    /// Seconds after which a retry makes sense; 0 means nothing is said.
+    pub retry_after_seconds: u32,
+    /// A fresh continue token, given with an expired one.
+    pub continue_token: String,
+}
+
+impl Status {
+    /// A refusal that concerns no particular object.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Box<Status> {
+        Box::new(Status {
+            reason,
+            message: message.into(),
+            name: String::new(),
+            group: String::new(),
+            kind: String::new(),
+            causes: Vec::new(),
+            retry_after_seconds: 0,
+            continue_token: String::new(),
+        })
+    }
+
+    fn about(reason: Reason, resource: &Resource, name: &str, message: String) -> Box<Status> {
+        let mut status = Status::new(reason, message);
+        status.name = name.to_owned();
+        status.group = resource.group.to_owned();
+        status.kind = resource.plural.to_owned();
+        status
+    }
+
+    /// The request cannot be understood.
+    pub(crate) fn bad_request(message: impl Into<String>) -> Box<Status> {
+        Status::new(Reason::BadRequest, message)
+    }
+
+    /// The real server does this; this one does not, and says so.
+    pub(crate) fn not_implemented(what: &str) -> Box<Status> {
+        Status::new(
+            Reason::NotImplemented,
+            format!("the embedded API server does not implement {what}"),
+        )
+    }
+
+    /// The resource is served but not with this verb.
+    pub(crate) fn method_not_allowed() -> Box<Status> {
+        let message = "the server does not allow this method on the requested resource";
+        Status::new(Reason::MethodNotAllowed, message)
+    }
+
+    /// No such object.
+    pub(crate) fn not_found(resource: &Resource, name: &str) -> Box<Status> {
+        let message = format!("{} {name:?} not found", resource.qualified());
+        Status::about(Reason::NotFound, resource, name, message)
+    }
+
+    /// An object of that name is stored already.
+    pub(crate) fn already_exists(resource: &Resource, name: &str) -> Box<Status> {
+        let message = format!("{} {name:?} already exists", resource.qualified());
+        Status::about(Reason::AlreadyExists, resource, name, message)
+    }
+
+    /// The stored object is not the one the request was written for.
+    pub(crate) fn conflict(resource: &Resource, name: &str, why: &str) -> Box<Status> {
+        let message = format!(
+            "Operation cannot be fulfilled on {} {name:?}: {why}",
+            resource.qualified()
+        );
+        Status::about(Reason::Conflict, resource, name, message)
+    }
+
+    /// The optimistic lock did not hold.
+    pub(crate) fn modified(resource: &Resource, name: &str) -> Box<Status> {
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        Status::conflict(resource, name, why)
+    }
+
+    /// A uid or resourceVersion precondition did not hold.
+    pub(crate) fn precondition(
+        resource: &Resource,
+        name: &str,
+        what: &str,
+        wanted: &str,
+        found: &str,
+    ) -> Box<Status> {
+        let why =
+            format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+        Status::conflict(resource, name, &why)
+    }
+
+    /// Admission refuses.
+    pub(crate) fn forbidden(resource: &Resource, name: &str, why: &str) -> Box<Status> {
+        let message = format!("{} {name:?} is forbidden: {why}", resource.qualified());
+        Status::about(Reason::Forbidden, resource, name, message)
+    }
+
+    /// Nothing new may be created in a namespace that goes away.
+    pub(crate) fn namespace_terminating(resource: &Resource, name: &str, namespace: &str) -> Box<Status> {
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let mut status = Status::forbidden(resource, name, &why);
+        status.causes.push(Cause {
+            reason: "NamespaceTerminating",
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".to_owned(),
+        });
+        status
+    }
+
+    /// The object breaks rules of its kind; `errors` must not be empty.
+    pub(crate) fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Box<Status> {
+        let all: Vec<String> = errors
+            .iter()
+            .map(|e| format!("{}: {}", e.field, e.describe()))
+            .collect();
+        let listed = if let [only] = all.as_slice() {
+            only.clone()
+        } else {
+            format!("[{}]", all.join(", "))
+        };
+        let mut status = Status::new(
+            Reason::Invalid,
+            format!("{} {name:?} is invalid: {listed}", qualified(kind, group)),
+        );
+        status.name = name.to_owned();
+        status.group = group.to_owned();
+        status.kind = kind.to_owned();
+        status.causes = errors
+            .iter()
+            .map(|e| Cause {
+                reason: e.fault.as_str(),
+                message: e.describe(),
+                field: e.field.clone(),
+            })
+            .collect();
+        status
+    }
+
+    /// The asked resource version lies in the future.
+    pub(crate) fn version_too_large(asked: u64, current: u64) -> Box<Status> {
+        let message = format!("Too large resource version: {asked}, current: {current}");
+        let mut status = Status::new(Reason::Timeout, message);
+        status.retry_after_seconds = 1;
+        status.causes.push(Cause {
+            reason: "ResourceVersionTooLarge",
+            message: "Too large resource version".to_owned(),
+            field: String::new(),
+        });
+        status
+    }
+
+    /// The asked resource version was compacted away.
+    pub(crate) fn expired(message: impl Into<String>) -> Box<Status> {
+        Status::new(Reason::Expired, message)
+    }
+
+    /// The `Status` object as JSON.
+    pub fn to_value(&self) -> Value {
+        let mut details = Map::new();
+        for (key, text) in [("name", &self.name), ("group", &self.group), ("kind", &self.kind)] {
+            if !text.is_empty() {
+                details.insert(key.to_owned(), json!(text));
+            }
+        }
+        if !self.causes.is_empty() {
+            details.insert(
+                "causes".to_owned(),
+                self.causes.iter().map(Cause::to_value).collect(),
+            );
+        }
+        if self.retry_after_seconds > 0 {
+            details.insert("retryAfterSeconds".to_owned(), json!(self.retry_after_seconds));
+        }
+        let mut metadata = Map::new();
+        if !self.continue_token.is_empty() {
+            metadata.insert("continue".to_owned(), json!(self.continue_token));
+        }
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": metadata,
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason.as_str(),
+            "code": self.reason.code(),
+        });
+        if !details.is_empty() {
+            status["details"] = Value::Object(details);
+        }
+        status
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} ({}): {}",
+            self.reason.code(),
+            self.reason.as_str(),
+            self.message
+        )
+    }
+}
+
+impl std::error::Error for Status {}
+
+impl Cause {
+    fn to_value(&self) -> Value {
+        let mut cause = json!({ "reason": self.reason, "message": self.message });
+        if !self.field.is_empty() {
+            cause["field"] = json!(self.field);
+        }
+        cause
+    }
+}
+
+/// What is wrong with one field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Required,
+    Invalid,
+    Forbidden,
+    NotSupported,
+}
+
+impl Fault {
+    fn as_str(self) -> &'static str {
+        match self {
+            Fault::Required => "FieldValueRequired",
+            Fault::Invalid => "FieldValueInvalid",
+            Fault::Forbidden => "FieldValueForbidden",
+            Fault::NotSupported => "FieldValueNotSupported",
+        }
+    }
+}
+
+/// One broken rule, tied to the field that breaks it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FieldError {
+    field: String,
+    fault: Fault,
+    value: String,
+    detail: String,
+}
+
+impl FieldError {
+    fn new(field: &str, fault: Fault, value: String, detail: &str) -> FieldError {
+        FieldError {
+            field: field.to_owned(),
+            fault,
+            value,
+            detail: detail.to_owned(),
+        }
+    }
+
+    pub(crate) fn required(field: &str, detail: &str) -> FieldError {
+        FieldError::new(field, Fault::Required, String::new(), detail)
+    }
+
+    pub(crate) fn invalid(field: &str, value: &Value, detail: &str) -> FieldError {
+        FieldError::new(field, Fault::Invalid, value.to_string(), detail)
+    }
+
+    pub(crate) fn forbidden(field: &str, detail: &str) -> FieldError {
+        FieldError::new(field, Fault::Forbidden, String::new(), detail)
+    }
+
+    /// `supported` is the quoted list shown to the reader.
+    pub(crate) fn not_supported(field: &str, value: &str, supported: &str) -> FieldError {
+        let detail = format!("supported values: {supported}");
+        FieldError::new(field, Fault::NotSupported, format!("{value:?}"), &detail)
+    }
+
+    /// Ties one error of an options object (`DeleteOptions`, `ListOptions`…) to its refusal.
+    pub(crate) fn of_options(self, kind: &str) -> Box<Status> {
+        Status::invalid("meta.k8s.io", kind, "", &[self])
+    }
+
+    fn describe(&self) -> String {
+        let detail = if self.detail.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", self.detail)
+        };
+        match self.fault {
+            Fault::Required => format!("Required value{detail}"),
+            Fault::Invalid => format!("Invalid value: {}{detail}", self.value),
+            Fault::Forbidden => format!("Forbidden{detail}"),
+            Fault::NotSupported => format!("Unsupported value: {}{detail}", self.value),
+        }
+    }
+}
+
+/// `plural.group` or `Kind.group`; the core group adds nothing.
+pub(crate) fn qualified(what: &str, group: &str) -> String {
+    if group.is_empty() {
+        what.to_owned()
+    } else {
+        format!("{what}.{group}")
+    }
+}

@@ -1,0 +1,92 @@
+//! Token requests of service accounts: answered with an opaque token that is never given twice and proves nothing.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::metadata::meta_str;
+use super::options::WriteOptions;
+use super::request::Call;
+use super::status::{FieldError, Outcome, Status};
+use super::{Document, Kernel, body, seconds};
+
+/// Life of a token when the request does not say.
+const EXPIRATION_SECONDS_DEFAULT: i64 = 3600;
+/// Shortest life that may be asked for.
+const EXPIRATION_SECONDS_MIN: i64 = 600;
+/// Longest life that may be asked for.
+const EXPIRATION_SECONDS_MAX: i64 = 1 << 32;
+/// Whom a token is for when the request does not say.
+const AUDIENCE_DEFAULT: &str = "https://kubernetes.default.svc.cluster.local";
+
+impl Kernel {
+    pub(crate) fn token(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+        WriteOptions::parse(call)?;
+        let target = &call.target;
+        let request = body::parse(&call.request.body)?;
+        let spec = match request.get("spec") {
+            Some(spec) if spec.is_object() => spec.clone(),
+            None | Some(Value::Null) if request.is_object() => json!({}),
+            _ => {
+                return Err(Status::bad_request(
+                    "a TokenRequest must be an object with a spec",
+                ));
+            }
+        };
+        let Some(account) = self.store.get(target.resource, target.namespace(), target.name()) else {
+            return Err(Status::not_found(target.resource, target.name()));
+        };
+        let account = json!({"name": meta_str(account, "name"), "namespace": meta_str(account, "namespace")});
+        let lifetime = expiration(&spec)?;
+        let audiences = match spec.get("audiences") {
+            Some(Value::Array(list)) if !list.is_empty() && list.iter().all(Value::is_string) => list.clone(),
+            None | Some(Value::Null | Value::Array(_)) => vec![json!(AUDIENCE_DEFAULT)],
+            Some(_) => {
+                return Err(Status::bad_request(
+                    "TokenRequest: spec.audiences must be a list of strings",
+                ));
+            }
+        };
+        let expires = now
+            .checked_add(SignedDuration::from_secs(lifetime))
+            .unwrap_or(now);
+        let answer = json!({
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {
+                "name": account["name"],
+                "namespace": account["namespace"],
+                "creationTimestamp": seconds(now),
+            },
+            "spec": {
+                "audiences": audiences,
+                "expirationSeconds": lifetime,
+                "boundObjectRef": spec.get("boundObjectRef"),
+            },
+            "status": {"token": self.chance.token(), "expirationTimestamp": seconds(expires)},
+        });
+        Ok(Document::json(201, &answer))
+    }
+}
+
+fn expiration(spec: &Value) -> Outcome<i64> {
+    let asked = match spec.get("expirationSeconds") {
+        None | Some(Value::Null) => return Ok(EXPIRATION_SECONDS_DEFAULT),
+        Some(value) => value.as_i64(),
+    };
+    match asked {
+        Some(asked) if (EXPIRATION_SECONDS_MIN..=EXPIRATION_SECONDS_MAX).contains(&asked) => Ok(asked),
+        Some(asked) => {
+            let why = "may not specify a duration less than 10 minutes or larger than 2^32 seconds";
+            let error = FieldError::invalid("spec.expirationSeconds", &json!(asked), why);
+            Err(Status::invalid(
+                "authentication.k8s.io",
+                "TokenRequest",
+                "",
+                &[error],
+            ))
+        }
+        None => Err(Status::bad_request(
+            "TokenRequest: spec.expirationSeconds must be an integer",
+        )),
+    }
+}

@@ -1,0 +1,158 @@
+//! Update: optimistic locking, fields the server keeps, generation, no-op detection and removal with the last finalizer.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::create::{manager, validate};
+use super::fields::{Manager, Operation, record_update, set_managers, stamp};
+use super::metadata::{finalizers, is_terminating, meta, meta_str, set_meta};
+use super::options::WriteOptions;
+use super::request::{Call, Target};
+use super::resources::{Resource, Strategy};
+use super::status::{FieldError, Outcome, Status};
+use super::store::Stored;
+use super::{Document, Kernel, body, strategy};
+
+impl Kernel {
+    pub(crate) fn update(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+        let options = WriteOptions::parse(call)?;
+        let target = &call.target;
+        let mut object = body::decode(call, options.unknown_fields)?;
+        if meta_str(&object, "name").is_empty() {
+            return Err(Status::bad_request(format!(
+                "the name of the object ({} based on URL) was undeterminable: name must be provided",
+                target.name()
+            )));
+        }
+        body::place(call, &mut object)?;
+        let live = self
+            .store
+            .get(target.resource, target.namespace(), target.name())
+            .cloned();
+        let (code, stored) = match live {
+            Some(live) => (200, self.replace(target, &live, object, &options, now, None)?),
+            None if target.resource.create_on_update && target.subresource.is_none() => {
+                let uid = meta_str(&object, "uid");
+                if !uid.is_empty() {
+                    return Err(Status::precondition(
+                        target.resource,
+                        target.name(),
+                        "UID",
+                        uid,
+                        "",
+                    ));
+                }
+                if !meta_str(&object, "resourceVersion").is_empty() {
+                    return Err(Status::not_found(target.resource, target.name()));
+                }
+                (201, self.insert(target, object, &options, now, None)?)
+            }
+            None => return Err(Status::not_found(target.resource, target.name())),
+        };
+        Ok(Document::json(code, &*call.representation.of(&stored)))
+    }
+
+    /// Replaces `live` by `new`, as far as the target lets it; `managers` are given by an apply.
+    pub(crate) fn replace(
+        &mut self,
+        target: &Target,
+        live: &Stored,
+        mut new: Value,
+        options: &WriteOptions,
+        now: Timestamp,
+        managers: Option<Vec<Manager>>,
+    ) -> Outcome<Stored> {
+        let resource = target.resource;
+        lock(resource, live, &new)?;
+        keep_system_fields(live, &mut new);
+        strategy::prepare_update(resource, target.subresource.as_deref(), live, &mut new);
+        let applied = managers.is_some();
+        match managers {
+            Some(managers) => set_managers(&mut new, managers),
+            None => record_update(live, &mut new, &manager(target, options, Operation::Update, now)),
+        }
+        validate(resource, Some(live), &new)?;
+        let unchanged = new == **live;
+        let gone = is_released(resource, live, &new);
+        if (unchanged && !gone) || options.dry_run {
+            return Ok(if unchanged {
+                Arc::clone(live)
+            } else {
+                Arc::new(new)
+            });
+        }
+        if applied {
+            stamp(&mut new, &manager(target, options, Operation::Apply, now));
+        }
+        let event = if gone {
+            self.store
+                .remove(resource, target.namespace(), target.name(), Some(new))
+        } else {
+            Some(self.store.put(resource, new))
+        };
+        match event {
+            Some(event) => Ok(self.publish(&event)),
+            None => Err(Status::not_found(resource, target.name())),
+        }
+    }
+}
+
+/// The resourceVersion and uid in the body, if any, must be those stored.
+pub(crate) fn lock(resource: &Resource, live: &Value, new: &Value) -> Outcome<()> {
+    let name = meta_str(live, "name");
+    let (uid, stored) = (meta_str(new, "uid"), meta_str(live, "uid"));
+    if !uid.is_empty() && uid != stored {
+        return Err(Status::precondition(resource, name, "UID", uid, stored));
+    }
+    match meta_str(new, "resourceVersion") {
+        "" | "0" if resource.conditional_update => {
+            let why = "must be specified for an update";
+            let error = FieldError::invalid("metadata.resourceVersion", &json!(0), why);
+            Err(Status::invalid(resource.group, resource.kind, name, &[error]))
+        }
+        "" | "0" => Ok(()),
+        version if version == meta_str(live, "resourceVersion") => Ok(()),
+        version if version.parse::<u64>().is_err() => {
+            let error =
+                FieldError::invalid("metadata.resourceVersion", &json!(version), "must be an integer");
+            Err(Status::invalid(resource.group, resource.kind, name, &[error]))
+        }
+        _ => Err(Status::modified(resource, name)),
+    }
+}
+
+/// What no client can change is taken over from the stored object.
+fn keep_system_fields(live: &Value, new: &mut Value) {
+    let kept = [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+    ];
+    for field in kept {
+        set_meta(new, field, meta(live, field).cloned());
+    }
+    if meta_str(new, "generateName").is_empty() {
+        set_meta(new, "generateName", meta(live, "generateName").cloned());
+    }
+}
+
+/// Whether the update removes the last thing that kept a deleted object in being.
+fn is_released(resource: &Resource, live: &Value, new: &Value) -> bool {
+    let grace = meta(live, "deletionGracePeriodSeconds")
+        .and_then(Value::as_i64)
+        .unwrap_or(0);
+    let held = resource.strategy == Strategy::Namespace
+        && new
+            .pointer("/spec/finalizers")
+            .and_then(Value::as_array)
+            .is_some_and(|f| !f.is_empty());
+    is_terminating(live) && grace == 0 && finalizers(new).is_empty() && !held
+}

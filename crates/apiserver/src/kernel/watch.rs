@@ -1,0 +1,245 @@
+//! Watches see every change of what they select, once, in order, or are told that they cannot.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::accept::Representation;
+use super::metadata::meta_str;
+use super::options::{WatchOptions, WatchStart};
+use super::request::Call;
+use super::resources::Resource;
+use super::selectors::Selector;
+use super::status::{Outcome, Status};
+use super::store::{Change, Event, Stored};
+use super::{Kernel, Reply};
+
+/// The annotation on the bookmark that closes the initial events.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// Names an open watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WatchId(u64);
+
+/// One event of a watch stream.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    /// `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` or `ERROR`.
+    pub kind: &'static str,
+    /// The object, or the Status of an error.
+    pub object: Arc<Value>,
+}
+
+impl Frame {
+    /// The line sent to the client.
+    pub fn encode(&self) -> Bytes {
+        // Values always serialise.
+        let mut line = serde_json::to_vec(&json!({"type": self.kind})).unwrap_or_default();
+        line.pop();
+        line.extend_from_slice(b",\"object\":");
+        line.extend(serde_json::to_vec(&*self.object).unwrap_or_default());
+        line.extend_from_slice(b"}\n");
+        line.into()
+    }
+}
+
+/// An open watch.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    resource: &'static Resource,
+    namespace: Option<String>,
+    selector: Selector,
+    representation: Representation,
+    bookmarks: bool,
+    /// Changes up to this revision are none of the client's business.
+    after: u64,
+    outbox: VecDeque<Frame>,
+    ended: bool,
+}
+
+impl Watch {
+    /// Queues the event if it concerns this watch; says whether it does.
+    pub(crate) fn deliver(&mut self, event: &Event) -> bool {
+        if self.ended || !std::ptr::eq(event.resource, self.resource) || event.revision <= self.after {
+            return false;
+        }
+        if self
+            .namespace
+            .as_deref()
+            .is_some_and(|ns| ns != meta_str(&event.object, "namespace"))
+        {
+            return false;
+        }
+        self.after = event.revision;
+        let matches = |object: &Value| self.selector.matches(self.resource, object);
+        let before = event.previous.as_deref().is_some_and(matches);
+        let after = event.change != Change::Deleted && matches(&event.object);
+        let frame = match (before, after) {
+            (false, false) => return false,
+            (false, true) => ("ADDED", Arc::clone(&event.object)),
+            (true, true) => ("MODIFIED", Arc::clone(&event.object)),
+            (true, false) if event.change == Change::Deleted => ("DELETED", Arc::clone(&event.object)),
+            // The object left the selection: the client sees it as it last was there, at the new version.
+            (true, false) => ("DELETED", departed(event)),
+        };
+        self.push(frame.0, &frame.1);
+        true
+    }
+
+    fn push(&mut self, kind: &'static str, object: &Stored) {
+        let object = self.representation.of(object);
+        self.outbox.push_back(Frame { kind, object });
+    }
+
+    fn bookmark(&mut self, revision: u64, closes_initial_events: bool) {
+        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        if closes_initial_events {
+            metadata["annotations"] = json!({ INITIAL_EVENTS_END: "true" });
+        }
+        let object = json!({"kind": self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata});
+        self.push("BOOKMARK", &Arc::new(object));
+    }
+
+    fn fail(&mut self, status: &Status) {
+        self.outbox.push_back(Frame {
+            kind: "ERROR",
+            object: Arc::new(status.to_value()),
+        });
+        self.ended = true;
+    }
+}
+
+fn departed(event: &Event) -> Stored {
+    let Some(previous) = &event.previous else {
+        return Arc::clone(&event.object);
+    };
+    let mut last = Value::clone(previous);
+    last["metadata"]["resourceVersion"] = json!(event.revision.to_string());
+    Arc::new(last)
+}
+
+impl Kernel {
+    pub(crate) fn watch(&mut self, call: &Call<'_>) -> Outcome<Reply> {
+        let options = WatchOptions::parse(call)?;
+        let resource = call.target.resource;
+        let query = &call.query;
+        let selector = Selector::parse(resource, query.text("labelSelector"), query.text("fieldSelector"))?;
+        let mut watch = Watch {
+            resource,
+            namespace: call.target.namespace.clone(),
+            selector,
+            representation: call.representation,
+            bookmarks: options.bookmarks,
+            after: self.store.revision(),
+            outbox: VecDeque::new(),
+            ended: false,
+        };
+        match options.start {
+            WatchStart::State => self.fill_state(&mut watch),
+            WatchStart::StateWithMark(not_older) => {
+                self.refuse_future(not_older)?;
+                self.fill_state(&mut watch);
+                if watch.bookmarks {
+                    watch.bookmark(self.store.revision(), true);
+                }
+            }
+            // The very last revision stands for "from now on".
+            WatchStart::After(u64::MAX) => {}
+            WatchStart::After(revision) => self.fill_changes(&mut watch, revision),
+        }
+        self.watches_opened += 1;
+        let id = WatchId(self.watches_opened);
+        self.watches.insert(id, watch);
+        Ok(Reply::Watch {
+            id,
+            timeout: options.timeout,
+        })
+    }
+
+    fn fill_state(&self, watch: &mut Watch) {
+        for (_, object) in self.store.list(watch.resource, watch.namespace.as_deref()) {
+            if watch.selector.matches(watch.resource, &object) {
+                watch.push("ADDED", &object);
+            }
+        }
+    }
+
+    fn fill_changes(&self, watch: &mut Watch, revision: u64) {
+        watch.after = revision;
+        match self.store.since(watch.resource, revision) {
+            Some(events) => {
+                for event in events {
+                    watch.deliver(event);
+                }
+            }
+            None => {
+                let message = format!(
+                    "too old resource version: {revision} ({})",
+                    self.store.compacted()
+                );
+                watch.fail(&Status::expired(message));
+            }
+        }
+    }
+
+    /// Takes what the watch has to say; `None` once it has said everything and is over.
+    pub fn take_frames(&mut self, id: WatchId) -> Option<Vec<Frame>> {
+        let watch = self.watches.get_mut(&id)?;
+        let frames: Vec<Frame> = watch.outbox.drain(..).collect();
+        if watch.ended {
+            self.watches.remove(&id);
+            // The last words of a watch are given before it is reported as over.
+            if frames.is_empty() {
+                return None;
+            }
+        }
+        Some(frames)
+    }
+
+    /// Forgets a watch whose client has gone.
+    pub fn close_watch(&mut self, id: WatchId) {
+        self.watches.remove(&id);
+        self.woken.remove(&id);
+    }
+
+    /// Watches that got news since the last call, in the order they were opened.
+    pub fn take_woken(&mut self) -> Vec<WatchId> {
+        std::mem::take(&mut self.woken).into_iter().collect()
+    }
+
+    /// How many watches are open.
+    pub fn open_watches(&self) -> usize {
+        self.watches.values().filter(|w| !w.ended).count()
+    }
+
+    /// Sends a bookmark with the current revision to every watch that asked for bookmarks.
+    pub fn send_bookmarks(&mut self) {
+        let revision = self.store.revision();
+        // A watch opened at a future revision must not be led back by a bookmark.
+        let wanted = |w: &Watch| w.bookmarks && !w.ended && w.after <= revision;
+        for (id, watch) in self.watches.iter_mut().filter(|(_, w)| wanted(w)) {
+            watch.after = revision;
+            watch.bookmark(revision, false);
+            self.woken.insert(*id);
+        }
+    }
+
+    /// Ends every open watch; what is queued is still delivered.
+    pub fn cut_watches(&mut self) {
+        for (id, watch) in &mut self.watches {
+            watch.ended = true;
+            self.woken.insert(*id);
+        }
+    }
+
+    /// Ends every open watch with an ERROR event of 410 Expired.
+    pub fn expire_watches(&mut self) {
+        let status = Status::expired("The resourceVersion for the provided watch is too old.");
+        for (id, watch) in self.watches.iter_mut().filter(|(_, w)| !w.ended) {
+            watch.fail(&status);
+            self.woken.insert(*id);
+        }
+    }
+}
