@@ -124,6 +124,15 @@ impl Item {
     }
 }
 
+/// An item stands for its key wherever only the key matters.
+impl std::ops::Deref for Item {
+    type Target = Key;
+
+    fn deref(&self) -> &Key {
+        &self.key
+    }
+}
+
 impl From<Key> for Item {
     fn from(key: Key) -> Self {
         Self {

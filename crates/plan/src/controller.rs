@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Key, Kind};
+use keleustes_objects::Kind;
 
 use crate::{
     Action, AnyChange, AnyTable, BoxFuture, Change, Context, Index, Item, KindEntry, Next, Plan, Retry,
@@ -119,7 +119,7 @@ impl Watch {
 /// How a loop decides.
 pub enum Behaviour {
     /// One decision, one plan.
-    Decide(fn(&View<'_>, &Key) -> Plan),
+    Decide(fn(&View<'_>, &Item) -> Plan),
     /// Several decisions, each on the results of the writes before it.
     Script(Arc<dyn Script>),
 }
@@ -217,7 +217,7 @@ impl Loop {
 
     /// A loop of single decisions.
     #[must_use]
-    pub fn deciding(queue: &'static str, decide: fn(&View<'_>, &Key) -> Plan) -> Self {
+    pub fn deciding(queue: &'static str, decide: fn(&View<'_>, &Item) -> Plan) -> Self {
         Self::new(queue, Behaviour::Decide(decide))
     }
 

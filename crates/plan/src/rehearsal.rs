@@ -142,7 +142,7 @@ impl World {
         };
         let result = match &a_loop.behaviour {
             Behaviour::Decide(decide) => {
-                let plan = decide(&hands.world.view(), &item.key);
+                let plan = decide(&hands.world.view(), &item);
                 let revisit = plan.revisit().map_or(Next::Done, Next::Revisit);
                 now_or_never(hands.apply(plan)).all_done().map(|()| revisit)
             }

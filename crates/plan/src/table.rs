@@ -95,7 +95,7 @@ impl<T: Object> Table<T> {
     }
 
     /// The objects of one namespace, sorted by name.
-    pub fn in_namespace(&self, namespace: &Word) -> impl Iterator<Item = &Arc<T>> {
+    pub fn in_namespace<'a>(&'a self, namespace: &Word) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
         let first = Key {
             namespace: namespace.clone(),
             name: Text::default(),
@@ -111,7 +111,7 @@ impl<T: Object> Table<T> {
     ///
     /// # Panics
     /// If no index of that name was declared: the caller would otherwise see an empty world.
-    pub fn by(&self, index: &Index<T>, value: &str) -> impl Iterator<Item = &Arc<T>> {
+    pub fn by<'a>(&'a self, index: &Index<T>, value: &str) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
         let indexed = self.indexes.iter().find(|there| there.index.name == index.name);
         let indexed = indexed.unwrap_or_else(|| panic!("index {:?} was not declared", index.name));
         indexed.rows.get(value).into_iter().flatten().map(|row| &row.0)

@@ -56,12 +56,12 @@ impl<'a> View<'a> {
     }
 
     /// All objects of a kind, sorted by namespace and name.
-    pub fn all<T: Kind>(&self) -> impl Iterator<Item = &'a Arc<T>> {
+    pub fn all<T: Kind>(&self) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
         self.table::<T>().all()
     }
 
     /// The objects of one namespace, sorted by name.
-    pub fn in_namespace<T: Kind>(&self, namespace: &Word) -> impl Iterator<Item = &'a Arc<T>> {
+    pub fn in_namespace<T: Kind>(&self, namespace: &Word) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
         self.table::<T>().in_namespace(namespace)
     }
 }
