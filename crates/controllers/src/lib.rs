@@ -1,1 +1,11 @@
-//! The controllers, each a pure decision over cached objects.
+//! The controllers. Each module begins with one sentence on what it keeps true; then, in this order,
+//! what wakes it, what it may write, how it decides, and the tests.
+//!
+//! Nothing here can wait, tell the time, roll dice or open a connection; what a controller sees is
+//! handed to it and what it wants is handed back.
+
+mod registry;
+pub mod serviceaccount;
+pub mod serviceaccount_token;
+
+pub use registry::{Settings, all};

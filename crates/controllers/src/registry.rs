@@ -1,0 +1,28 @@
+//! The list of all controllers. A new one is a line here and a module beside this one.
+
+use keleustes_plan::Controller;
+
+use crate::{serviceaccount, serviceaccount_token};
+
+/// What controllers are told by flags and files.
+#[derive(Default)]
+pub struct Settings {
+    /// For the token controller, which only runs with a key to sign with.
+    pub serviceaccount_token: Option<serviceaccount_token::Settings>,
+}
+
+/// All controllers that can run with these settings, in the order in which they start.
+#[must_use]
+pub fn all(settings: &Settings) -> Vec<Controller> {
+    [
+        // First, because others may need a token before they can do anything.
+        settings
+            .serviceaccount_token
+            .as_ref()
+            .map(serviceaccount_token::controller),
+        Some(serviceaccount::controller()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
