@@ -1,0 +1,172 @@
+//! Named checks, told in the order they were added, without telling strangers why one fails.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// What a check does when asked: nothing if all is well, else the reason, which only the log gets.
+type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// The checks behind `/healthz`. Clones share the same list, so checks can be added while it is served.
+#[derive(Clone, Default)]
+pub struct HealthChecks {
+    /// In the order of registration, which is the order they are told in.
+    checks: Arc<Mutex<Vec<(String, Check)>>>,
+}
+
+/// The answer to one question about health.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) passed: bool,
+    pub(crate) text: String,
+}
+
+impl HealthChecks {
+    /// No checks: healthy as long as it answers.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a check, or replaces the one of that name.
+    pub fn add(
+        &self,
+        name: impl Into<String>,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        let (name, check): (String, Check) = (name.into(), Arc::new(check));
+        let mut checks = self.checks.lock();
+        match checks.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, old)) => *old = check,
+            None => checks.push((name, check)),
+        }
+    }
+
+    /// Adds a check that always passes: it only shows that something of that name was started.
+    pub fn add_ping(&self, name: impl Into<String>) {
+        self.add(name, || Ok(()));
+    }
+
+    /// Runs all checks but the excluded ones.
+    ///
+    /// Parity: staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go, down to the line breaks.
+    pub(crate) fn report(&self, verbose: bool, excluded: &BTreeSet<String>) -> Report {
+        let mut checks = self.checks.lock().clone();
+        if checks.is_empty() {
+            checks.push(("ping".to_owned(), Arc::new(|| Ok(()))));
+        }
+        let mut text = String::new();
+        let mut unmatched = excluded.clone();
+        let mut passed = true;
+        for (name, check) in &checks {
+            if unmatched.remove(name) || excluded.contains(name) {
+                line(&mut text, format_args!("[+]{name} excluded: ok"));
+            } else if let Err(reason) = check() {
+                passed = false;
+                tracing::warn!(check = %name, %reason, "health check failed");
+                line(&mut text, format_args!("[-]{name} failed: reason withheld"));
+            } else {
+                line(&mut text, format_args!("[+]{name} ok"));
+            }
+        }
+        if !unmatched.is_empty() {
+            let names: Vec<_> = unmatched.iter().map(|name| format!("{name:?}")).collect();
+            let names = names.join(",");
+            tracing::warn!(%names, "health checks cannot be excluded: no matches");
+            line(
+                &mut text,
+                format_args!("warn: some health checks cannot be excluded: no matches for {names}"),
+            );
+        }
+        if !passed {
+            line(&mut text, format_args!("healthz check failed"));
+        } else if verbose {
+            line(&mut text, format_args!("healthz check passed"));
+        } else {
+            text = "ok".to_owned();
+        }
+        Report { passed, text }
+    }
+}
+
+fn line(text: &mut String, words: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "{words}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checks(failing: &'static [&'static str]) -> HealthChecks {
+        let checks = HealthChecks::new();
+        for name in ["leaderElection", "serviceaccount-controller", "a-controller"] {
+            checks.add(name, move || {
+                if failing.contains(&name) {
+                    Err("the password is hunter2".to_owned())
+                } else {
+                    Ok(())
+                }
+            });
+        }
+        checks
+    }
+
+    fn report(checks: &HealthChecks, verbose: bool, excluded: &[&str]) -> (bool, String) {
+        let excluded = excluded.iter().map(|name| (*name).to_owned()).collect();
+        let report = checks.report(verbose, &excluded);
+        (report.passed, report.text)
+    }
+
+    /// Parity: SRV-21, SRV-24.
+    #[test]
+    fn well_is_one_word_or_a_line_for_each_check() {
+        assert_eq!(report(&checks(&[]), false, &[]), (true, "ok".to_owned()));
+        let lines = "[+]leaderElection ok\n[+]serviceaccount-controller ok\n[+]a-controller ok\nhealthz check passed\n";
+        assert_eq!(report(&checks(&[]), true, &[]), (true, lines.to_owned()));
+        let nothing = "[+]ping ok\nhealthz check passed\n";
+        assert_eq!(
+            report(&HealthChecks::new(), true, &[]),
+            (true, nothing.to_owned())
+        );
+    }
+
+    /// Parity: SRV-25, SRV-105.
+    #[test]
+    fn a_failure_is_told_in_full_but_for_its_reason() {
+        let lines = "[+]leaderElection ok\n[-]serviceaccount-controller failed: reason withheld\n\
+                     [+]a-controller ok\nhealthz check failed\n";
+        for verbose in [false, true] {
+            assert_eq!(
+                report(&checks(&["serviceaccount-controller"]), verbose, &[]),
+                (false, lines.to_owned())
+            );
+        }
+    }
+
+    /// Parity: SRV-26.
+    #[test]
+    fn excluded_checks_do_not_fail_and_unknown_ones_are_named() {
+        let (passed, text) = report(&checks(&["a-controller"]), true, &["a-controller", "z", "y"]);
+        assert!(passed);
+        assert_eq!(
+            text,
+            "[+]leaderElection ok\n[+]serviceaccount-controller ok\n[+]a-controller excluded: ok\n\
+             warn: some health checks cannot be excluded: no matches for \"y\",\"z\"\nhealthz check passed\n"
+        );
+        assert_eq!(
+            report(&checks(&["a-controller"]), false, &["a-controller"]),
+            (true, "ok".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_check_added_again_takes_the_place_of_the_first() {
+        let checks = checks(&["a-controller"]);
+        checks.add_ping("a-controller");
+        assert!(report(&checks, false, &[]).0);
+        assert_eq!(report(&checks, true, &[]).1.matches("a-controller").count(), 1);
+    }
+}

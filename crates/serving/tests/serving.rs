@@ -1,0 +1,404 @@
+//! The endpoint over real sockets and real TLS.
+#![allow(
+    clippy::unwrap_used,
+    reason = "in a test, a failed assumption is a failed test"
+)]
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, Version};
+use http_body_util::{BodyExt as _, Empty};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use keleustes_serving::{
+    CertificateSource, HealthChecks, Limits, Pages, Server, ServingError, ServingOptions,
+};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+/// A running endpoint with a client's view of it.
+struct World {
+    address: SocketAddr,
+    health: HealthChecks,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<Result<(), ServingError>>,
+    directory: tempfile::TempDir,
+}
+
+fn pages(health: &HealthChecks) -> Pages {
+    Pages::new(health.clone(), prometheus::Registry::new(), SystemTime::now())
+}
+
+fn start(limits: Limits) -> World {
+    let directory = tempfile::tempdir().unwrap();
+    let options = ServingOptions {
+        bind_address: LOOPBACK,
+        certificate: CertificateSource::Directory(directory.path().to_owned()),
+        limits,
+        ..ServingOptions::default()
+    };
+    let health = HealthChecks::new();
+    let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
+    let server = Server::on(listener, &options, pages(&health)).unwrap();
+    let address = server.address();
+    let (stop, stopped) = oneshot::channel();
+    let served = tokio::spawn(server.run(async {
+        let _ = stopped.await;
+    }));
+    World {
+        address,
+        health,
+        stop,
+        served,
+        directory,
+    }
+}
+
+impl World {
+    async fn connect(&self, alpn: &[&str]) -> TlsStream<TcpStream> {
+        connect(self.address, self.directory.path(), alpn).await.unwrap()
+    }
+
+    async fn ask(&self, path: &str) -> Response<Bytes> {
+        ask_http1(self.connect(&["http/1.1"]).await, path).await
+    }
+}
+
+async fn connect(
+    address: SocketAddr,
+    directory: &Path,
+    alpn: &[&str],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let chain = std::fs::read(directory.join("kube-controller-manager.crt")).unwrap();
+    let issuer = CertificateDer::pem_slice_iter(&chain).last().unwrap().unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(issuer).unwrap();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let stream = TcpStream::connect(address).await?;
+    let name = ServerName::try_from("localhost").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await
+}
+
+fn request(uri: &str) -> Request<Empty<Bytes>> {
+    Request::get(uri)
+        .header("Host", "localhost")
+        .body(Empty::new())
+        .unwrap()
+}
+
+async fn ask_http1(stream: TlsStream<TcpStream>, path: &str) -> Response<Bytes> {
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    whole(sender.send_request(request(path)).await.unwrap()).await
+}
+
+async fn whole(answer: Response<hyper::body::Incoming>) -> Response<Bytes> {
+    let (head, body) = answer.into_parts();
+    Response::from_parts(head, body.collect().await.unwrap().to_bytes())
+}
+
+/// Reads until the server closes; how long that took. Any end of the connection will do.
+async fn closed_after(mut stream: impl tokio::io::AsyncRead + Unpin) -> Duration {
+    let begun = Instant::now();
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut rest)).await;
+    assert!(ended.is_ok(), "the server did not close the connection");
+    begun.elapsed()
+}
+
+fn impatient() -> Limits {
+    Limits {
+        first_request_within: Duration::from_millis(300),
+        quiet_at_most: Duration::from_millis(300),
+        ..Limits::default()
+    }
+}
+
+/// Parity: SRV-11, SRV-15: the generated certificate convinces a client that trusts its issuer.
+#[tokio::test]
+async fn both_versions_of_http_are_spoken_over_verified_tls() {
+    let world = start(Limits::default());
+    let old = world.connect(&["http/1.1"]).await;
+    assert_eq!(old.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+    let answer = ask_http1(old, "/healthz").await;
+    assert_eq!(
+        (answer.status(), answer.version()),
+        (StatusCode::OK, Version::HTTP_11)
+    );
+    assert_eq!(answer.body(), "ok");
+
+    let new = world.connect(&["h2", "http/1.1"]).await;
+    assert_eq!(new.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(new))
+            .await
+            .unwrap();
+    tokio::spawn(connection);
+    for _ in 0..3 {
+        let answer = whole(
+            sender
+                .send_request(request("https://localhost/healthz?verbose"))
+                .await
+                .unwrap(),
+        )
+        .await;
+        assert_eq!(
+            (answer.status(), answer.version()),
+            (StatusCode::OK, Version::HTTP_2)
+        );
+        assert_eq!(answer.body(), "[+]ping ok\nhealthz check passed\n");
+    }
+}
+
+#[tokio::test]
+async fn checks_added_while_serving_are_told() {
+    let world = start(Limits::default());
+    assert_eq!(world.ask("/healthz").await.status(), StatusCode::OK);
+    world.health.add("leaderElection", || Err("late".to_owned()));
+    let answer = world.ask("/healthz").await;
+    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(
+        answer.body(),
+        "[-]leaderElection failed: reason withheld\nhealthz check failed\n"
+    );
+    assert_eq!(world.ask("/metrics").await.status(), StatusCode::OK);
+    assert_eq!(world.ask("/nothing").await.status(), StatusCode::NOT_FOUND);
+}
+
+/// Parity: SRV-10.
+#[tokio::test]
+async fn one_socket_serves_both_families_and_mapped_loopback_is_loopback() {
+    let directory = tempfile::tempdir().unwrap();
+    let port = TcpListener::bind((LOOPBACK, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let options = ServingOptions {
+        port,
+        certificate: CertificateSource::Directory(directory.path().to_owned()),
+        ..ServingOptions::default()
+    };
+    let server = Server::bind(&options, pages(&HealthChecks::new()))
+        .unwrap()
+        .unwrap();
+    let has_ipv6 = server.address().is_ipv6();
+    tokio::spawn(server.run(std::future::pending()));
+    let mut hosts = vec![LOOPBACK];
+    if has_ipv6 && TcpListener::bind("[::1]:0").is_ok() {
+        hosts.push("::1".parse().unwrap());
+    }
+    for host in hosts {
+        let stream = connect(SocketAddr::new(host, port), directory.path(), &["http/1.1"])
+            .await
+            .unwrap();
+        assert_eq!(
+            ask_http1(stream, "/metrics").await.status(),
+            StatusCode::OK,
+            "{host}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_told_with_address_and_flag() {
+    let taken = TcpListener::bind((LOOPBACK, 0)).unwrap();
+    let address = taken.local_addr().unwrap();
+    let options = ServingOptions {
+        bind_address: LOOPBACK,
+        port: address.port(),
+        ..ServingOptions::default()
+    };
+    let error = Server::bind(&options, pages(&HealthChecks::new())).err().unwrap();
+    assert!(matches!(error, ServingError::PortInUse { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(
+        text.starts_with(&format!("cannot serve on {address}: the port is in use")),
+        "{text}"
+    );
+    assert!(text.contains("--secure-port"), "{text}");
+}
+
+#[tokio::test]
+async fn an_address_of_another_machine_is_told_with_its_flag() {
+    let options = ServingOptions {
+        bind_address: "192.0.2.1".parse().unwrap(),
+        port: 10257,
+        ..ServingOptions::default()
+    };
+    let error = Server::bind(&options, pages(&HealthChecks::new()))
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        error.starts_with("cannot serve on 192.0.2.1:10257 (--bind-address, --secure-port): "),
+        "{error}"
+    );
+}
+
+/// Parity: SRV-10.
+#[tokio::test]
+async fn port_zero_serves_nothing() {
+    let options = ServingOptions {
+        port: 0,
+        ..ServingOptions::default()
+    };
+    assert!(
+        Server::bind(&options, pages(&HealthChecks::new()))
+            .unwrap()
+            .is_none()
+    );
+}
+
+/// Parity: SRV-17.
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused() {
+    let limits = Limits {
+        header_bytes_max: 16 << 10,
+        ..Limits::default()
+    };
+    let world = start(limits);
+    let mut stream = world.connect(&["http/1.1"]).await;
+    let head = format!(
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n",
+        "x".repeat(20 << 10)
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // The server need not read the rest, so the connection may end roughly.
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(
+        answer.starts_with(b"HTTP/1.1 431 "),
+        "{:?}",
+        String::from_utf8_lossy(&answer)
+    );
+}
+
+#[tokio::test]
+async fn clients_that_say_too_little_are_let_go() {
+    let world = start(impatient());
+    // Nothing at all, not even TLS.
+    closed_after(TcpStream::connect(world.address).await.unwrap()).await;
+    // TLS and then nothing, over each protocol.
+    closed_after(world.connect(&["http/1.1"]).await).await;
+    closed_after(world.connect(&["h2"]).await).await;
+    // One letter at a time never completes a head.
+    let (read, mut write) = tokio::io::split(world.connect(&["http/1.1"]).await);
+    let dripping = tokio::spawn(async move {
+        for letter in b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Drip: "
+            .iter()
+            .chain([b'x'; 2000].iter())
+        {
+            if write.write_all(&[*letter]).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(closed_after(read).await < Duration::from_secs(5));
+    dripping.abort();
+}
+
+#[tokio::test]
+async fn a_connection_stays_between_requests_but_not_for_ever() {
+    let world = start(Limits {
+        first_request_within: Duration::from_secs(10),
+        ..impatient()
+    });
+    let mut stream = world.connect(&["http/1.1"]).await;
+    for _ in 0..4 {
+        stream
+            .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .await
+            .unwrap();
+        let mut answer = [0; 4096];
+        let length = stream.read(&mut answer).await.unwrap();
+        assert!(answer[..length].starts_with(b"HTTP/1.1 200 OK\r\n"));
+        tokio::time::sleep(Duration::from_millis(150)).await;
+    }
+    assert!(closed_after(stream).await < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn connections_beyond_the_bound_wait_their_turn() {
+    let world = start(Limits {
+        connections_max: 1,
+        ..Limits::default()
+    });
+    let first = world.connect(&["http/1.1"]).await;
+    let second = tokio::time::timeout(Duration::from_millis(300), world.ask("/healthz")).await;
+    assert!(second.is_err(), "a second connection was served beside the first");
+    drop(first);
+    assert_eq!(world.ask("/healthz").await.status(), StatusCode::OK);
+}
+
+/// Parity: SRV-19.
+#[tokio::test]
+async fn stopping_closes_socket_and_quiet_connections_at_once() {
+    let world = start(Limits {
+        shutdown_grace: Duration::from_secs(10),
+        ..Limits::default()
+    });
+    let mut quiet = world.connect(&["http/1.1"]).await;
+    quiet
+        .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = [0; 4096];
+    assert!(quiet.read(&mut answer).await.unwrap() > 0);
+    let begun = Instant::now();
+    world.stop.send(()).unwrap();
+    world.served.await.unwrap().unwrap();
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "quiet connections were waited for"
+    );
+    closed_after(quiet).await;
+    assert!(
+        TcpStream::connect(world.address).await.is_err(),
+        "the socket is still open"
+    );
+}
+
+#[tokio::test]
+async fn tls_below_1_2_is_refused() {
+    let world = start(Limits::default());
+    let mut stream = TcpStream::connect(world.address).await.unwrap();
+    // A ClientHello of TLS 1.1: version 3.2, 32 bytes of random, no session, one suite, no compression, and
+    // the extensions (groups, point formats, signatures) without which it would be refused for other reasons.
+    let mut hello = vec![0x03, 0x02];
+    hello.extend([7; 32]);
+    hello.extend([0, 0, 2, 0xc0, 0x13, 1, 0]);
+    hello.extend([0, 22]);
+    hello.extend([0, 10, 0, 4, 0, 2, 0, 29]);
+    hello.extend([0, 11, 0, 2, 1, 0]);
+    hello.extend([0, 13, 0, 4, 0, 2, 4, 1]);
+    let length = u8::try_from(hello.len()).unwrap();
+    let mut record = vec![0x16, 0x03, 0x01, 0, length + 4, 1, 0, 0, length];
+    record.extend(hello);
+    stream.write_all(&record).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    // Record type 21 is an alert, level 2 is fatal, 70 is protocol_version.
+    assert_eq!((answer[0], &answer[5..]), (21, &[2, 70][..]), "{answer:?}");
+}
