@@ -1,0 +1,19 @@
+//! What controllers want people to see becomes core/v1 Events, without ever holding a controller up.
+//!
+//! One pipeline per component: a [`Recorder`] takes notes and never waits, an [`EventWriter`] turns them
+//! into requests, one after the other. Between them the [`Correlator`] keeps a chatty object from
+//! flooding the API: repeats raise a count, many similar messages become one, and what is still too much
+//! is left out.
+//!
+//! kube's own recorder (`kube::runtime::events`) was looked at: it writes events.k8s.io/v1 with series,
+//! where the original writes core/v1 with counts, and it neither combines nor filters.
+
+mod component;
+mod correlate;
+mod event;
+mod recorder;
+
+pub use component::MANAGER_COMPONENT;
+pub use correlate::{Correlated, Correlator, Moment, Verdict};
+pub use event::{Event, Names, Stored, WallNanos};
+pub use recorder::{EventWriter, Recorder};
