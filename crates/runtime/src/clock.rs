@@ -1,0 +1,67 @@
+//! The two clocks and the one source of chance that everything below is handed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keleustes_objects::Time;
+use keleustes_plan::Now;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// The clocks of a process. Monotonic time is the async runtime's, so a runtime whose time stands
+/// still or is moved by hand carries every clock here with it.
+#[derive(Clone)]
+pub struct Clocks {
+    wall: Arc<dyn Fn() -> i64 + Send + Sync>,
+    started: Instant,
+}
+
+impl Clocks {
+    /// Clocks whose wall time, in nanoseconds since 1970, is read from a function.
+    pub fn new(wall_nanoseconds: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
+        Self { wall: Arc::new(wall_nanoseconds), started: Instant::now() }
+    }
+
+    /// Both clocks, read now.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        let wall = Time::from_unix_seconds(self.wall_nanoseconds().div_euclid(1_000_000_000));
+        Now { wall, monotonic: self.monotonic() }
+    }
+
+    /// Nanoseconds since 1970.
+    #[must_use]
+    pub fn wall_nanoseconds(&self) -> i64 {
+        (self.wall)()
+    }
+
+    /// Time since the clocks were made.
+    #[must_use]
+    pub fn monotonic(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The moment at which monotonic time will be this.
+    #[must_use]
+    pub fn instant(&self, monotonic: Duration) -> Instant {
+        self.started + monotonic
+    }
+}
+
+/// The source of chance: everything random in a process descends from one seed.
+#[derive(Clone)]
+pub struct Chance(Arc<Mutex<fastrand::Rng>>);
+
+impl Chance {
+    /// A source that gives the same sequence for the same seed.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(fastrand::Rng::with_seed(seed))))
+    }
+
+    /// A source of its own for one part, so that parts do not disturb each other's sequences.
+    #[must_use]
+    pub fn fork(&self) -> fastrand::Rng {
+        self.0.lock().fork()
+    }
+}

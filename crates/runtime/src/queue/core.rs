@@ -1,0 +1,196 @@
+//! The rules of a queue, without a clock: time is handed in with every call.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use keleustes_plan::{Item, Limiter};
+
+/// The state of a queue.
+pub(super) struct Core {
+    /// Items to hand out, oldest first, each with the time it was added.
+    ready: VecDeque<(Item, Duration)>,
+    /// Items that want work: those in `ready`, and those added while being worked on.
+    dirty: BTreeMap<Item, Duration>,
+    /// Items being worked on, each with the time its work began.
+    working: BTreeMap<Item, Duration>,
+    /// Items to be added later, by time; the number keeps equal times in the order they came.
+    waiting: BTreeSet<(Duration, u64, Item)>,
+    /// Where an item is in `waiting`.
+    waiting_at: BTreeMap<Item, (Duration, u64)>,
+    sequence: u64,
+    failures: BTreeMap<Item, u32>,
+    bucket: Bucket,
+    limiter: Limiter,
+    closed: Option<Closing>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Closing {
+    /// Hands out what is queued, takes nothing more.
+    Plain,
+    /// Also takes back what was added while being worked on.
+    Draining,
+}
+
+/// What a scrape wants to know of a queue at this moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Running {
+    /// Items that want work.
+    pub depth: usize,
+    /// Seconds of work that has begun and not ended, over all items.
+    pub unfinished_seconds: f64,
+    /// Seconds the longest piece of work has taken so far.
+    pub longest_seconds: f64,
+}
+
+impl Core {
+    pub(super) fn new(limiter: Limiter) -> Self {
+        Self {
+            ready: VecDeque::new(),
+            dirty: BTreeMap::new(),
+            working: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            waiting_at: BTreeMap::new(),
+            sequence: 0,
+            failures: BTreeMap::new(),
+            bucket: Bucket::full(limiter.retries_per_second, limiter.retries_burst),
+            limiter,
+            closed: None,
+        }
+    }
+
+    /// Whether the item was not queued before and is now.
+    pub(super) fn add(&mut self, item: Item, now: Duration) -> bool {
+        if self.closed.is_some() && !(self.is_draining() && self.working.contains_key(&item)) {
+            return false;
+        }
+        if self.dirty.contains_key(&item) {
+            return false;
+        }
+        self.dirty.insert(item.clone(), now);
+        if !self.working.contains_key(&item) {
+            self.ready.push_back((item, now));
+        }
+        true
+    }
+
+    pub(super) fn add_after(&mut self, item: Item, delay: Duration, now: Duration) {
+        if self.closed.is_some() {
+            return;
+        }
+        let due = now + delay;
+        if let Some(&(there, sequence)) = self.waiting_at.get(&item) {
+            if there <= due {
+                return;
+            }
+            self.waiting.remove(&(there, sequence, item.clone()));
+        }
+        self.sequence += 1;
+        self.waiting.insert((due, self.sequence, item.clone()));
+        self.waiting_at.insert(item, (due, self.sequence));
+    }
+
+    pub(super) fn add_rate_limited(&mut self, item: Item, at_least: Duration, now: Duration) {
+        let failures = self.failures.entry(item.clone()).or_default();
+        let doubled = 2_f64.powi((*failures).min(1000).cast_signed());
+        *failures += 1;
+        let own = self.limiter.item_delay_first.as_secs_f64() * doubled;
+        let own = Duration::from_secs_f64(own.min(self.limiter.item_delay_max.as_secs_f64()));
+        // Every retry costs a token of the whole queue, also when the item's own delay is longer.
+        let delay = own.max(self.bucket.reserve(now)).max(at_least);
+        self.add_after(item, delay, now);
+    }
+
+    pub(super) fn forget(&mut self, item: &Item) {
+        self.failures.remove(item);
+    }
+
+    pub(super) fn failures(&self, item: &Item) -> u32 {
+        self.failures.get(item).copied().unwrap_or_default()
+    }
+
+    /// Queues what is due and tells how many items that were not queued before.
+    pub(super) fn move_due(&mut self, now: Duration) -> usize {
+        let mut added = 0;
+        while let Some((due, _, _)) = self.waiting.first() {
+            if *due > now {
+                break;
+            }
+            let Some((_, _, item)) = self.waiting.pop_first() else { break };
+            self.waiting_at.remove(&item);
+            added += usize::from(self.add(item, now));
+        }
+        added
+    }
+
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        self.waiting.first().map(|(due, _, _)| *due)
+    }
+
+    /// The oldest item, and how long it waited.
+    pub(super) fn take(&mut self, now: Duration) -> Option<(Item, Duration)> {
+        let (item, since) = self.ready.pop_front()?;
+        self.dirty.remove(&item);
+        self.working.insert(item.clone(), now);
+        Some((item, now.saturating_sub(since)))
+    }
+
+    /// How long the work took. An item that was added meanwhile joins the end of the queue: an item
+    /// that keeps waking itself cannot starve the others.
+    pub(super) fn done(&mut self, item: &Item, now: Duration) -> Option<Duration> {
+        let began = self.working.remove(item)?;
+        if let Some(since) = self.dirty.get(item) {
+            self.ready.push_back((item.clone(), *since));
+        }
+        Some(now.saturating_sub(began))
+    }
+
+    pub(super) fn shut_down(&mut self, drain: bool) {
+        self.closed = Some(if drain { Closing::Draining } else { Closing::Plain });
+        self.waiting.clear();
+        self.waiting_at.clear();
+    }
+
+    fn is_draining(&self) -> bool {
+        self.closed == Some(Closing::Draining)
+    }
+
+    /// Whether no item will ever be handed out again.
+    pub(super) fn is_finished(&self) -> bool {
+        self.closed.is_some() && self.ready.is_empty() && (!self.is_draining() || self.working.is_empty())
+    }
+
+    pub(super) fn is_drained(&self) -> bool {
+        self.closed.is_some() && self.ready.is_empty() && self.working.is_empty()
+    }
+
+    pub(super) fn running(&self, now: Duration) -> Running {
+        let ages = self.working.values().map(|began| now.saturating_sub(*began).as_secs_f64());
+        Running {
+            depth: self.dirty.len(),
+            unfinished_seconds: ages.clone().sum(),
+            longest_seconds: ages.fold(0.0, f64::max),
+        }
+    }
+}
+
+/// A token bucket that may go into debt: who finds it empty learns how long to wait.
+struct Bucket {
+    tokens: f64,
+    updated_at: Duration,
+    per_second: f64,
+    burst: f64,
+}
+
+impl Bucket {
+    fn full(per_second: f64, burst: f64) -> Self {
+        Self { tokens: burst, updated_at: Duration::ZERO, per_second, burst }
+    }
+
+    fn reserve(&mut self, now: Duration) -> Duration {
+        let passed = now.saturating_sub(self.updated_at).as_secs_f64();
+        self.updated_at = self.updated_at.max(now);
+        self.tokens = (self.tokens + passed * self.per_second).min(self.burst) - 1.0;
+        Duration::from_secs_f64((-self.tokens / self.per_second).max(0.0))
+    }
+}

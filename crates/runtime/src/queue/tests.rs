@@ -1,0 +1,213 @@
+//! The facts of the sheet about work queues, one test each, on the rules and on the waiting.
+
+use keleustes_objects::Key;
+
+use super::*;
+use crate::metrics::Metrics;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn item(name: &str) -> Item {
+    Key::cluster(name).into()
+}
+
+fn core() -> Core {
+    Core::new(Limiter::DEFAULT)
+}
+
+fn take(core: &mut Core) -> Option<String> {
+    core.take(Duration::ZERO).map(|(item, _)| item.to_string())
+}
+
+/// Proves INF-55, INF-146.
+#[test]
+fn an_item_is_queued_once_and_never_worked_on_twice_at_a_time() {
+    let mut core = core();
+    assert!(core.add(item("a"), Duration::ZERO));
+    assert!(!core.add(item("a"), Duration::ZERO), "queued already");
+    assert_eq!(take(&mut core).as_deref(), Some("a"));
+    assert!(core.add(item("a"), Duration::ZERO), "wants work again");
+    assert!(!core.add(item("a"), Duration::ZERO));
+    assert_eq!(take(&mut core), None, "not while it is being worked on");
+    core.done(&item("a"), Duration::ZERO);
+    assert_eq!(take(&mut core).as_deref(), Some("a"), "right after, without delay");
+    core.done(&item("a"), Duration::ZERO);
+    assert_eq!(take(&mut core), None);
+}
+
+/// Proves INF-56.
+#[test]
+fn items_come_in_order_and_a_busy_one_goes_to_the_end() {
+    let mut core = core();
+    for name in ["b", "a", "c"] {
+        core.add(item(name), Duration::ZERO);
+    }
+    assert_eq!(take(&mut core).as_deref(), Some("b"));
+    core.add(item("b"), Duration::ZERO);
+    core.done(&item("b"), Duration::ZERO);
+    core.shut_down(false);
+    assert!(!core.add(item("late"), Duration::ZERO), "ignored after shutdown");
+    assert_eq!(
+        [take(&mut core), take(&mut core), take(&mut core), take(&mut core)],
+        [Some("a".into()), Some("c".into()), Some("b".into()), None]
+    );
+    assert!(core.is_finished());
+}
+
+/// Proves INF-57.
+#[tokio::test(start_paused = true)]
+async fn draining_hands_out_what_work_under_way_adds_and_waits_for_its_end() {
+    let queue = queue();
+    queue.add(item("a"));
+    let a = queue.next().await.unwrap();
+    let draining = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.drain().await }
+    });
+    tokio::task::yield_now().await;
+    queue.add(item("stranger"));
+    queue.add(a.clone());
+    queue.done(&a);
+    assert!(!draining.is_finished());
+    let again = queue.next().await.unwrap();
+    assert_eq!(again, a, "dirty work is handed out, strangers are not");
+    queue.done(&again);
+    draining.await.unwrap();
+    assert_eq!(queue.next().await, None);
+}
+
+/// Proves INF-58.
+#[test]
+fn of_several_delays_the_earliest_counts_and_an_immediate_add_cancels_none() {
+    let mut core = core();
+    core.add_after(item("a"), 50 * MS, Duration::ZERO);
+    core.add_after(item("a"), 20 * MS, Duration::ZERO);
+    core.add_after(item("a"), 90 * MS, Duration::ZERO);
+    assert_eq!(core.next_due(), Some(20 * MS));
+    core.add(item("a"), Duration::ZERO);
+    assert_eq!(take(&mut core).as_deref(), Some("a"));
+    core.done(&item("a"), Duration::ZERO);
+    assert_eq!(core.move_due(19 * MS), 0);
+    assert_eq!(core.move_due(20 * MS), 1, "the delayed one still comes");
+    assert_eq!(take(&mut core).as_deref(), Some("a"));
+    assert_eq!(core.next_due(), None);
+}
+
+/// Proves INF-59, INF-60, INF-63.
+#[test]
+fn failures_double_the_delay_up_to_a_thousand_seconds() {
+    let mut core = core();
+    let mut now = Duration::ZERO;
+    let mut delays = Vec::new();
+    for _ in 0..20 {
+        core.add_rate_limited(item("a"), Duration::ZERO, now);
+        let due = core.next_due().unwrap();
+        delays.push((due - now).as_millis());
+        now = due + Duration::from_secs(60);
+        core.move_due(now);
+        core.take(now);
+        core.done(&item("a"), now);
+    }
+    let wanted: Vec<u128> = (0..20).map(|n| (5 << n).min(1_000_000)).collect();
+    assert_eq!(delays, wanted);
+    assert_eq!(core.failures(&item("a")), 20);
+    core.add_rate_limited(item("a"), Duration::ZERO, now);
+    core.forget(&item("a"));
+    assert!(core.next_due().is_some(), "forgetting cancels nothing");
+    assert_eq!(core.failures(&item("a")), 0);
+}
+
+/// Proves INF-61, INF-62.
+#[test]
+fn every_retry_takes_a_token_of_the_whole_queue() {
+    let mut core = core();
+    for n in 0..110 {
+        core.add_rate_limited(item(&format!("i{n:03}")), Duration::ZERO, Duration::ZERO);
+    }
+    core.move_due(5 * MS);
+    assert_eq!(core.running(5 * MS).depth, 100, "the burst goes at once");
+    core.move_due(105 * MS);
+    assert_eq!(core.running(5 * MS).depth, 101, "then ten a second");
+    core.move_due(1000 * MS);
+    assert_eq!(core.running(5 * MS).depth, 110);
+    // Other limiters are other numbers of the same rules.
+    let mut slow =
+        Core::new(Limiter { item_delay_first: 100 * MS, item_delay_max: 150 * MS, ..Limiter::DEFAULT });
+    for wanted in [100, 150, 150] {
+        slow.add_rate_limited(item("a"), Duration::ZERO, Duration::ZERO);
+        assert_eq!(slow.next_due(), Some(wanted * MS));
+        slow.move_due(Duration::from_secs(1));
+        slow.take(Duration::ZERO);
+        slow.done(&item("a"), Duration::ZERO);
+    }
+}
+
+#[test]
+fn a_thousand_adds_of_one_item_delay_another_by_one_turn() {
+    let mut core = core();
+    core.add(item("noisy"), Duration::ZERO);
+    core.add(item("quiet"), Duration::ZERO);
+    assert_eq!(take(&mut core).as_deref(), Some("noisy"));
+    for _ in 0..1000 {
+        core.add(item("noisy"), Duration::ZERO);
+    }
+    core.done(&item("noisy"), Duration::ZERO);
+    assert_eq!(take(&mut core).as_deref(), Some("quiet"));
+}
+
+fn queue() -> Queue {
+    let metrics = Metrics::new();
+    Queue::new(Limiter::DEFAULT, Clocks::new(|| 0), metrics.queue("test"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_ends_with_an_item_a_due_time_or_shutdown() {
+    let queue = queue();
+    queue.add_after(item("later"), Duration::from_secs(30));
+    let began = tokio::time::Instant::now();
+    let waiter = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.next().await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    queue.add_after(item("sooner"), Duration::from_secs(2));
+    assert_eq!(waiter.await.unwrap(), Some(item("sooner")));
+    assert_eq!(began.elapsed(), Duration::from_secs(3));
+    assert_eq!(queue.next().await, Some(item("later")));
+    let (one, two) = (queue.clone(), queue.clone());
+    let waiters = tokio::spawn(async move { tokio::join!(one.next(), two.next()) });
+    tokio::task::yield_now().await;
+    queue.shut_down();
+    assert_eq!(waiters.await.unwrap(), (None, None));
+}
+
+/// Proves INF-130, INF-131, INF-132.
+#[tokio::test(start_paused = true)]
+async fn metrics_tell_of_depth_adds_retries_and_running_work() {
+    let metrics = Metrics::new();
+    let queue = Queue::new(Limiter::DEFAULT, Clocks::new(|| 0), metrics.queue("jobs"));
+    queue.add(item("a"));
+    queue.add(item("b"));
+    tokio::time::advance(Duration::from_secs(2)).await;
+    let a = queue.next().await.unwrap();
+    queue.add(a.clone());
+    queue.add_after(item("c"), Duration::from_secs(60));
+    queue.add_rate_limited(item("d"), Duration::ZERO);
+    tokio::time::advance(Duration::from_secs(3)).await;
+    let text = metrics.text();
+    for line in [
+        r#"workqueue_depth{name="jobs"} 2"#,
+        r#"workqueue_adds_total{name="jobs"} 3"#,
+        r#"workqueue_retries_total{name="jobs"} 2"#,
+        r#"workqueue_queue_duration_seconds_sum{name="jobs"} 2"#,
+        r#"workqueue_queue_duration_seconds_bucket{name="jobs",le="0.00000001"} 0"#,
+        r#"workqueue_queue_duration_seconds_bucket{name="jobs",le="10"} 1"#,
+        r#"workqueue_unfinished_work_seconds{name="jobs"} 3"#,
+        r#"workqueue_longest_running_processor_seconds{name="jobs"} 3"#,
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    queue.done(&a);
+    assert!(metrics.text().contains(r#"workqueue_work_duration_seconds_sum{name="jobs"} 3"#));
+    assert!(metrics.text().contains(r#"workqueue_unfinished_work_seconds{name="jobs"} 0"#));
+}
