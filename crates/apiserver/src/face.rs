@@ -21,11 +21,10 @@ use tokio::time::Sleep;
 use tower::BoxError;
 
 use crate::clock::{self, Clock};
-use crate::kernel::request::Request as KernelRequest;
 use crate::kernel::resources::{self, Resource};
-use crate::kernel::status::{Outcome, Reason, Status};
-use crate::kernel::watch::{Frame as WatchFrame, WatchId};
-use crate::kernel::{Document, Kernel, Reply};
+use crate::kernel::{
+    Document, Frame as WatchFrame, Kernel, Outcome, Reason, Reply, Request as KernelRequest, Status, WatchId,
+};
 
 /// Bodies longer than this are not read to the end; the kernel refuses them.
 const BODY_BYTES_READ_MAX: usize = 4 * 1024 * 1024;
@@ -125,27 +124,15 @@ impl Builder {
     /// A server with the bootstrap namespaces and nothing else.
     pub fn build(self) -> ApiServer {
         let kernel = Kernel::new(self.seed, self.history_limit, (self.clock)());
-        let state = State {
-            kernel,
-            wakers: BTreeMap::new(),
-            log: VecDeque::new(),
-        };
-        let shared = Shared {
-            state: Mutex::new(state),
-            clock: self.clock,
-            log_limit: self.log_limit,
-        };
-        ApiServer {
-            shared: Arc::new(shared),
-        }
+        let state = State { kernel, wakers: BTreeMap::new(), log: VecDeque::new() };
+        let shared = Shared { state: Mutex::new(state), clock: self.clock, log_limit: self.log_limit };
+        ApiServer { shared: Arc::new(shared) }
     }
 }
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
-            .field("seed", &self.seed)
-            .finish_non_exhaustive()
+        f.debug_struct("Builder").field("seed", &self.seed).finish_non_exhaustive()
     }
 }
 
@@ -153,12 +140,7 @@ impl fmt::Debug for Builder {
 impl ApiServer {
     /// Settings with seed 0, the machine's clock and generous limits.
     pub fn builder() -> Builder {
-        Builder {
-            seed: 0,
-            history_limit: 100_000,
-            log_limit: 100_000,
-            clock: clock::system(),
-        }
+        Builder { seed: 0, history_limit: 100_000, log_limit: 100_000, clock: clock::system() }
     }
 
     /// Stores an object as it is, past admission and validation; the kind is told by apiVersion and kind.
@@ -174,15 +156,13 @@ impl ApiServer {
         let Some(resource) = resources::by_name(resource) else {
             return false;
         };
-        self.shared
-            .with(|state, _| state.kernel.unseed(resource, namespace, name))
+        self.shared.with(|state, _| state.kernel.unseed(resource, namespace, name))
     }
 
     /// One object; `resource` is a plural or `plural.group`, `namespace` is empty for cluster-scoped kinds.
     pub fn object(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let resource = resources::by_name(resource)?;
-        self.shared
-            .with(|state, _| state.kernel.object(resource, namespace, name))
+        self.shared.with(|state, _| state.kernel.object(resource, namespace, name))
     }
 
     /// All objects of a kind in list order; none for a kind that is not served.
@@ -229,8 +209,7 @@ impl ApiServer {
 
     /// Lets a group version answer 503 (and be stale in aggregated discovery), or be well again.
     pub fn set_group_version_failing(&self, group: &str, version: &str, failing: bool) {
-        self.shared
-            .with(|state, _| state.kernel.set_failing(group, version, failing));
+        self.shared.with(|state, _| state.kernel.set_failing(group, version, failing));
     }
 
     /// The requests that arrived, oldest first.
@@ -243,11 +222,11 @@ impl ApiServer {
         self.shared.with(|state, _| state.log.clear());
     }
 
-    fn answer(&self, request: KernelRequest) -> Response<Body> {
+    fn answer(&self, request: &KernelRequest) -> Response<Body> {
         let limit = self.shared.log_limit;
         let reply = self.shared.with(|state, now| {
-            state.record(&request, limit);
-            state.kernel.call(&request, now)
+            state.record(request, limit);
+            state.kernel.call(request, now)
         });
         match reply {
             Reply::Document(document) => respond(document),
@@ -260,9 +239,7 @@ impl ApiServer {
                     over: false,
                 };
                 let mut response = Response::new(Body(Content::Watch(stream)));
-                response
-                    .headers_mut()
-                    .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
                 response
             }
         }
@@ -282,18 +259,9 @@ impl State {
         } else {
             format!("{}?{}", request.path, request.query)
         };
-        let body = if request.method == Method::GET {
-            Bytes::new()
-        } else {
-            request.body.clone()
-        };
+        let body = if request.method == Method::GET { Bytes::new() } else { request.body.clone() };
         let user_agent = request.user_agent.clone();
-        self.log.push_back(LoggedRequest {
-            method: request.method.clone(),
-            target,
-            user_agent,
-            body,
-        });
+        self.log.push_back(LoggedRequest { method: request.method.clone(), target, user_agent, body });
         while self.log.len() > limit {
             self.log.pop_front();
         }
@@ -334,10 +302,7 @@ where
                 Err(error) => return Ok(respond(Document::from(&*unreadable(&*error)))),
             };
             let header = |name| {
-                let value = parts
-                    .headers
-                    .get(name)
-                    .and_then(|v: &HeaderValue| v.to_str().ok());
+                let value = parts.headers.get(name).and_then(|v: &HeaderValue| v.to_str().ok());
                 value.unwrap_or_default().to_owned()
             };
             let request = KernelRequest {
@@ -349,7 +314,7 @@ where
                 method: parts.method,
                 body,
             };
-            Ok(server.answer(request))
+            Ok(server.answer(&request))
         }
         .boxed()
     }
@@ -359,10 +324,7 @@ fn unreadable(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Box<St
     if error.is::<http_body_util::LengthLimitError>() {
         return Status::new(Reason::RequestEntityTooLarge, "Request entity too large");
     }
-    Status::new(
-        Reason::BadRequest,
-        format!("the body of the request could not be read: {error}"),
-    )
+    Status::new(Reason::BadRequest, format!("the body of the request could not be read: {error}"))
 }
 
 /// A response body: a document, or a watch that lasts. One frame is one watch event.
@@ -420,9 +382,7 @@ struct WatchStream {
 
 impl fmt::Debug for WatchStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WatchStream")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
+        f.debug_struct("WatchStream").field("id", &self.id).finish_non_exhaustive()
     }
 }
 

@@ -66,12 +66,7 @@ impl Verdict {
     /// A Status without a word on retrying.
     pub fn status(code: u16, reason: &str, message: &str) -> Verdict {
         let (reason, message) = (reason.to_owned(), message.to_owned());
-        Verdict::Status {
-            code,
-            reason,
-            message,
-            retry_after_seconds: None,
-        }
+        Verdict::Status { code, reason, message, retry_after_seconds: None }
     }
 
     /// 429 that asks to come back later.
@@ -106,14 +101,7 @@ pub struct Rule {
 impl Rule {
     /// A rule that strikes every request.
     pub fn new(verdict: Verdict) -> Rule {
-        Rule {
-            method: None,
-            target_contains: None,
-            watch: None,
-            skip: 0,
-            times: None,
-            verdict,
-        }
+        Rule { method: None, target_contains: None, watch: None, skip: 0, times: None, verdict }
     }
 
     /// Restricts the rule to a method.
@@ -152,10 +140,7 @@ impl Rule {
         let watches = form_urlencoded::parse(query.as_bytes())
             .any(|(k, v)| k == "watch" && !matches!(&*v, "0" | "false"));
         self.method.as_ref().is_none_or(|m| m == request.method())
-            && self
-                .target_contains
-                .as_ref()
-                .is_none_or(|part| target.contains(part.as_str()))
+            && self.target_contains.as_ref().is_none_or(|part| target.contains(part.as_str()))
             && self.watch.is_none_or(|w| w == watches)
     }
 }
@@ -187,12 +172,7 @@ impl Faults {
     /// Adds a rule behind those in force; the first that strikes decides.
     pub fn add(&self, rule: Rule) -> RuleId {
         let mut rules = self.rules.lock();
-        rules.push(Armed {
-            rule,
-            seen: 0,
-            struck: 0,
-            retired: false,
-        });
+        rules.push(Armed { rule, seen: 0, struck: 0, retired: false });
         RuleId(rules.len() - 1)
     }
 
@@ -205,10 +185,7 @@ impl Faults {
 
     /// Takes all rules out of force.
     pub fn retire_all(&self) {
-        self.rules
-            .lock()
-            .iter_mut()
-            .for_each(|armed| armed.retired = true);
+        self.rules.lock().iter_mut().for_each(|armed| armed.retired = true);
     }
 
     /// How often a rule has struck.
@@ -235,10 +212,7 @@ impl<S> Layer<S> for Faults {
     type Service = Faulty<S>;
 
     fn layer(&self, inner: S) -> Faulty<S> {
-        Faulty {
-            inner,
-            faults: self.clone(),
-        }
+        Faulty { inner, faults: self.clone() }
     }
 }
 
@@ -289,20 +263,10 @@ where
     let boxed = |response: Response<R>| response.map(|body| body.map_err(Into::into).boxed_unsync());
     match after_delay(verdict).await {
         Verdict::Pass => inner.call(request).await.map(boxed).map_err(Into::into),
-        Verdict::CutStream {
-            after_events,
-            cleanly,
-        } => {
+        Verdict::CutStream { after_events, cleanly } => {
             let response = inner.call(request).await.map(boxed).map_err(Into::into)?;
-            Ok(response.map(|body| {
-                CutBody {
-                    body,
-                    lines_left: after_events,
-                    cleanly,
-                    over: false,
-                }
-                .boxed_unsync()
-            }))
+            Ok(response
+                .map(|body| CutBody { body, lines_left: after_events, cleanly, over: false }.boxed_unsync()))
         }
         Verdict::AfterEffect(then) => {
             // Whatever the server says, the client never hears it.
@@ -324,12 +288,7 @@ async fn after_delay(mut verdict: Verdict) -> Verdict {
 /// Answers without asking the server.
 async fn answer(verdict: Verdict) -> Result<Response<FaultyBody>, BoxError> {
     match verdict {
-        Verdict::Status {
-            code,
-            reason,
-            message,
-            retry_after_seconds,
-        } => {
+        Verdict::Status { code, reason, message, retry_after_seconds } => {
             let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
                 "message": message, "reason": reason, "code": code});
             if let Some(seconds) = retry_after_seconds {
@@ -337,9 +296,7 @@ async fn answer(verdict: Verdict) -> Result<Response<FaultyBody>, BoxError> {
             }
             let mut response = raw(code, status.to_string().into());
             if let Some(seconds) = retry_after_seconds {
-                response
-                    .headers_mut()
-                    .insert(RETRY_AFTER, HeaderValue::from(seconds));
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
             }
             Ok(response)
         }
@@ -356,9 +313,7 @@ async fn answer(verdict: Verdict) -> Result<Response<FaultyBody>, BoxError> {
 fn raw(code: u16, body: Bytes) -> Response<FaultyBody> {
     let mut response = Response::new(Full::new(body).map_err(Into::into).boxed_unsync());
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
@@ -383,7 +338,8 @@ impl http_body::Body for CutBody {
         }
         if self.lines_left == 0 {
             self.over = true;
-            let broken = || Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            // An early end of file would pass for a clean end with kube's client; a reset does not.
+            let broken = || Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
             return Poll::Ready((!self.cleanly).then(broken));
         }
         let frame = match Pin::new(&mut self.body).poll_frame(cx) {
@@ -393,11 +349,7 @@ impl http_body::Body for CutBody {
         let Ok(mut data) = frame.into_data() else {
             return Poll::Ready(None);
         };
-        let mut ends = data
-            .iter()
-            .enumerate()
-            .filter(|(_, byte)| **byte == b'\n')
-            .map(|(at, _)| at + 1);
+        let mut ends = data.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
         let cut = ends.nth(self.lines_left - 1);
         match cut {
             Some(end) => {

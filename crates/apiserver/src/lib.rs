@@ -34,4 +34,4 @@ pub mod kernel;
 
 pub use face::{ApiServer, Builder, LoggedRequest};
 pub use faults::{Faults, Rule, Verdict};
-pub use kernel::status::{Cause, Reason, Status};
+pub use kernel::{Cause, Outcome, Reason, Status};

@@ -26,18 +26,12 @@ impl<'a> Media<'a> {
     fn parse(text: &'a str) -> Media<'a> {
         let mut parts = text.split(';').map(str::trim);
         let kind = parts.next().unwrap_or_default();
-        let parameters = parts
-            .filter_map(|p| p.split_once('='))
-            .map(|(k, v)| (k.trim(), v.trim()))
-            .collect();
+        let parameters = parts.filter_map(|p| p.split_once('=')).map(|(k, v)| (k.trim(), v.trim())).collect();
         Media { kind, parameters }
     }
 
     fn parameter(&self, name: &str) -> &str {
-        self.parameters
-            .iter()
-            .find(|(k, _)| *k == name)
-            .map_or("", |(_, v)| v)
+        self.parameters.iter().find(|(k, _)| *k == name).map_or("", |(_, v)| v)
     }
 
     fn is_json(&self) -> bool {
@@ -107,18 +101,12 @@ mod tests {
             ("", Whole),
             ("*/*", Whole),
             ("application/vnd.kubernetes.protobuf,application/json", Whole),
-            (
-                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-                MetadataOnly,
-            ),
+            ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", MetadataOnly),
             (
                 "application/json; as=PartialObjectMetadataList; g=meta.k8s.io; v=v1, application/json",
                 MetadataOnly,
             ),
-            (
-                "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
-                Whole,
-            ),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Whole),
         ] {
             assert_eq!(Representation::negotiate(accept).unwrap(), expected, "{accept}");
         }
@@ -130,10 +118,7 @@ mod tests {
     #[test]
     fn aggregated_discovery_is_given_only_when_preferred() {
         let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        assert_eq!(
-            aggregated_discovery(&format!("{v2},application/json")),
-            Some("v2")
-        );
+        assert_eq!(aggregated_discovery(&format!("{v2},application/json")), Some("v2"));
         assert_eq!(aggregated_discovery(&format!("application/json,{v2}")), None);
         assert_eq!(aggregated_discovery(""), None);
     }

@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::create::manager;
+use super::create::Write;
 use super::fields::{self, FieldSet, Manager, Operation};
 use super::metadata::{meta, meta_str};
 use super::options::WriteOptions;
@@ -28,34 +28,26 @@ impl Kernel {
             return Err(error.of_options("PatchOptions"));
         }
         let applied = decode(call, options)?;
-        let by = manager(target, options, Operation::Apply, now);
-        let live = self
-            .store
-            .get(target.resource, target.namespace(), target.name())
-            .cloned();
+        let write = Write { target, options, now, applied: None };
+        let by = write.manager(Operation::Apply);
+        let live = self.store.get(target.resource, target.namespace(), target.name()).cloned();
         let Some(live) = live else {
             if target.subresource.is_some() {
                 return Err(Status::not_found(target.resource, target.name()));
             }
             let uid = meta_str(&applied, "uid");
             if !uid.is_empty() {
-                return Err(Status::precondition(
-                    target.resource,
-                    target.name(),
-                    "UID",
-                    uid,
-                    "",
-                ));
+                return Err(Status::precondition(target.resource, target.name(), "UID", uid, ""));
             }
             let owned = fields::leaves(&applied).into_keys().collect();
             let managers = vec![Manager { fields: owned, ..by }];
-            let created = self.insert(target, applied, options, now, Some(managers))?;
+            let created = self.insert(Write { applied: Some(managers), ..write }, applied)?;
             return Ok(Document::json(201, &*call.representation.of(&created)));
         };
         let force = call.query.flag("force") == Some(true);
         let (merged, managers) = merge(target.resource, &live, &applied, &by, force)?;
         let merged = body::conform(target.resource, merged, options.unknown_fields)?;
-        let stored = self.replace(target, &live, merged, options, now, Some(managers))?;
+        let stored = self.replace(Write { applied: Some(managers), ..write }, &live, merged)?;
         Ok(Document::json(200, &*call.representation.of(&stored)))
     }
 }
@@ -67,21 +59,11 @@ fn decode(call: &Call<'_>, options: &WriteOptions) -> Outcome<Value> {
         ))
     })?;
     for field in ["apiVersion", "kind"] {
-        if parsed
-            .get(field)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .is_empty()
-        {
-            return Err(Status::bad_request(format!(
-                "an apply patch must name its {field}"
-            )));
+        if parsed.get(field).and_then(Value::as_str).unwrap_or_default().is_empty() {
+            return Err(Status::bad_request(format!("an apply patch must name its {field}")));
         }
     }
-    if parsed
-        .pointer("/metadata/managedFields")
-        .is_some_and(|m| !m.is_null())
-    {
+    if parsed.pointer("/metadata/managedFields").is_some_and(|m| !m.is_null()) {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
     let mut applied = body::conform(call.target.resource, parsed, options.unknown_fields)?;
@@ -114,21 +96,14 @@ fn merge(
     }
     let mut merged = live.clone();
     merge_value(&mut merged, applied, &mut Vec::new());
-    let mine = managers
-        .iter()
-        .find(|m| m.same_as(by))
-        .cloned()
-        .unwrap_or_else(|| by.clone());
+    let mine = managers.iter().find(|m| m.same_as(by)).cloned().unwrap_or_else(|| by.clone());
     managers.retain(|m| !m.same_as(by));
     for path in mine.fields.iter().filter(|path| !wanted.contains_key(*path)) {
         if !managers.iter().any(|other| other.touches(path)) {
             fields::remove(&mut merged, path);
         }
     }
-    managers.push(Manager {
-        fields: wanted.into_keys().collect(),
-        ..mine
-    });
+    managers.push(Manager { fields: wanted.into_keys().collect(), ..mine });
     // The locks of the applied object are judged, not merged.
     for lock in ["resourceVersion", "uid"] {
         if let Some(value) = meta(applied, lock) {
@@ -150,10 +125,7 @@ fn conflicts(managers: &[Manager], changed: &FieldSet, by: &Manager) -> Vec<Caus
             };
             causes.push(Cause {
                 reason: "FieldManagerConflict",
-                message: format!(
-                    "conflict with {:?}{place} using {}",
-                    other.name, other.api_version
-                ),
+                message: format!("conflict with {:?}{place} using {}", other.name, other.api_version),
                 field: path.iter().map(|step| readable(step)).collect(),
             });
         }
@@ -171,10 +143,7 @@ fn readable(step: &str) -> String {
 }
 
 fn conflict(resource: &Resource, name: &str, causes: Vec<Cause>) -> Box<Status> {
-    let listed: Vec<String> = causes
-        .iter()
-        .map(|c| format!("{}: {}", c.message, c.field))
-        .collect();
+    let listed: Vec<String> = causes.iter().map(|c| format!("{}: {}", c.message, c.field)).collect();
     let message = match listed.as_slice() {
         [only] => format!("Apply failed with 1 conflict: {only}"),
         many => format!("Apply failed with {} conflicts: {}", many.len(), many.join("; ")),
@@ -210,18 +179,13 @@ fn merge_list<'a>(live: &mut Value, applied: &'a [Value], names: &mut Vec<&'a st
         ListKind::Keyed(fields) if applied.iter().all(|i| item_key(fields, i).is_some()) => Some(fields),
         _ => None,
     };
-    let Some(items) = live
-        .as_array_mut()
-        .filter(|_| kind == ListKind::Set || keyed.is_some())
-    else {
+    let Some(items) = live.as_array_mut().filter(|_| kind == ListKind::Set || keyed.is_some()) else {
         *live = Value::Array(applied.to_vec());
         return;
     };
     for item in applied {
         let at = match keyed {
-            Some(fields) => items
-                .iter()
-                .position(|i| item_key(fields, i) == item_key(fields, item)),
+            Some(fields) => items.iter().position(|i| item_key(fields, i) == item_key(fields, item)),
             None => items.iter().position(|i| i == item),
         };
         match at {

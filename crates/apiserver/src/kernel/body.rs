@@ -34,19 +34,14 @@ pub(crate) fn unsupported(media: &str, accepted: &str) -> Box<Status> {
 /// JSON, or 400.
 pub(crate) fn parse(body: &[u8]) -> Outcome<Value> {
     serde_json::from_slice(body).map_err(|e| {
-        Status::bad_request(format!(
-            "the object provided is unrecognized or not valid JSON: {e}"
-        ))
+        Status::bad_request(format!("the object provided is unrecognized or not valid JSON: {e}"))
     })
 }
 
 /// Makes `object` one of the kind: right apiVersion and kind, typed metadata, no unknown or void fields.
 pub(crate) fn conform(resource: &Resource, object: Value, unknown: UnknownFields) -> Outcome<Value> {
     let Value::Object(mut map) = object else {
-        return Err(Status::bad_request(format!(
-            "a {} must be a JSON object",
-            resource.kind
-        )));
+        return Err(Status::bad_request(format!("a {} must be a JSON object", resource.kind)));
     };
     check_type(resource, &mut map)?;
     drop_nulls(&mut map);
@@ -77,10 +72,7 @@ pub(crate) fn conform(resource: &Resource, object: Value, unknown: UnknownFields
 }
 
 fn check_type(resource: &Resource, map: &mut Map<String, Value>) -> Outcome<()> {
-    for (field, expected) in [
-        ("apiVersion", resource.api_version()),
-        ("kind", resource.kind.to_owned()),
-    ] {
+    for (field, expected) in [("apiVersion", resource.api_version()), ("kind", resource.kind.to_owned())] {
         match map.get(field) {
             None | Some(Value::Null) => {
                 map.insert(field.to_owned(), json!(expected));
@@ -118,10 +110,7 @@ fn drop_nulls_below(value: &mut Value) {
 /// Checks that the name and namespace in the body do not contradict the path, and completes them from it.
 pub(crate) fn place(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
     let target = &call.target;
-    for (field, expected) in [
-        ("name", target.name.as_deref()),
-        ("namespace", target.namespace.as_deref()),
-    ] {
+    for (field, expected) in [("name", target.name.as_deref()), ("namespace", target.namespace.as_deref())] {
         let found = metadata::meta_str(object, field);
         match expected {
             Some(expected) if found.is_empty() => {

@@ -20,14 +20,7 @@ impl Chance {
     pub(crate) fn uid(&mut self) -> String {
         let bits = (self.0.u128(..) & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
         let hex = format!("{bits:032x}");
-        format!(
-            "{}-{}-{}-{}-{}",
-            &hex[..8],
-            &hex[8..12],
-            &hex[12..16],
-            &hex[16..20],
-            &hex[20..]
-        )
+        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
     }
 
     /// `prefix` with a random suffix, cut so that the whole stays a DNS label.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::fields::{FieldSet, Manager, Operation, record_update};
+use super::fields::{FieldSet, Manager, Operation, record_update, set_managers};
 use super::metadata::{self, is_terminating, meta_str, set_meta};
 use super::options::WriteOptions;
 use super::request::{Call, Target};
@@ -17,20 +17,26 @@ use super::{Document, Kernel, body, seconds, strategy};
 /// How often a generated name is drawn before giving up.
 const NAME_DRAWS_MAX: usize = 8;
 
-/// Who writes, for `managedFields`.
-pub(crate) fn manager(
-    target: &Target,
-    options: &WriteOptions,
-    operation: Operation,
-    now: Timestamp,
-) -> Manager {
-    Manager {
-        name: options.manager.clone(),
-        operation,
-        api_version: target.resource.api_version(),
-        subresource: target.subresource.clone().unwrap_or_default(),
-        time: seconds(now),
-        fields: FieldSet::new(),
+/// Who writes where, when and how.
+pub(crate) struct Write<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) options: &'a WriteOptions,
+    pub(crate) now: Timestamp,
+    /// The owners of the fields after an apply; an update finds them out by itself.
+    pub(crate) applied: Option<Vec<Manager>>,
+}
+
+impl Write<'_> {
+    /// The writer's entry in `managedFields`, owning nothing yet.
+    pub(crate) fn manager(&self, operation: Operation) -> Manager {
+        Manager {
+            name: self.options.manager.clone(),
+            operation,
+            api_version: self.target.resource.api_version(),
+            subresource: self.target.subresource.clone().unwrap_or_default(),
+            time: seconds(self.now),
+            fields: FieldSet::new(),
+        }
     }
 }
 
@@ -39,19 +45,14 @@ impl Kernel {
         let options = WriteOptions::parse(call)?;
         let mut object = body::decode(call, options.unknown_fields)?;
         body::place(call, &mut object)?;
-        let created = self.insert(&call.target, object, &options, now, None)?;
+        let write = Write { target: &call.target, options: &options, now, applied: None };
+        let created = self.insert(write, object)?;
         Ok(Document::json(201, &*call.representation.of(&created)))
     }
 
-    /// Creates `object`; `managers` are the owners of its fields when an apply creates it.
-    pub(crate) fn insert(
-        &mut self,
-        target: &Target,
-        mut object: Value,
-        options: &WriteOptions,
-        now: Timestamp,
-        managers: Option<Vec<Manager>>,
-    ) -> Outcome<Stored> {
+    /// Stores a new object.
+    pub(crate) fn insert(&mut self, write: Write<'_>, mut object: Value) -> Outcome<Stored> {
+        let target = write.target;
         let resource = target.resource;
         self.admit_namespace(target, meta_str(&object, "name"))?;
         if !meta_str(&object, "resourceVersion").is_empty() {
@@ -63,25 +64,22 @@ impl Kernel {
         }
         self.name(resource, target.namespace(), &mut object)?;
         set_meta(&mut object, "uid", Some(json!(self.chance.uid())));
-        set_meta(&mut object, "creationTimestamp", Some(json!(seconds(now))));
+        set_meta(&mut object, "creationTimestamp", Some(json!(seconds(write.now))));
         strategy::prepare_create(resource, &mut object);
         validate(resource, None, &object)?;
         let name = meta_str(&object, "name").to_owned();
         if self.store.get(resource, target.namespace(), &name).is_some() {
             return Err(Status::already_exists(resource, &name));
         }
-        match managers {
-            Some(managers) => super::fields::set_managers(&mut object, managers),
+        let by = write.manager(Operation::Update);
+        match write.applied {
+            Some(managers) => set_managers(&mut object, managers),
             None => {
                 set_meta(&mut object, "managedFields", None);
-                record_update(
-                    &json!({}),
-                    &mut object,
-                    &manager(target, options, Operation::Update, now),
-                );
+                record_update(&json!({}), &mut object, &by);
             }
         }
-        if options.dry_run {
+        if write.options.dry_run {
             return Ok(Arc::new(object));
         }
         let event = self.store.put(resource, object);
@@ -114,11 +112,9 @@ impl Kernel {
         };
         match self.store.get(namespaces, "", target.namespace()) {
             None => Err(Status::not_found(namespaces, target.namespace())),
-            Some(namespace) if is_terminating(namespace) => Err(Status::namespace_terminating(
-                target.resource,
-                name,
-                target.namespace(),
-            )),
+            Some(namespace) if is_terminating(namespace) => {
+                Err(Status::namespace_terminating(target.resource, name, target.namespace()))
+            }
             Some(_) => Ok(()),
         }
     }
@@ -132,10 +128,5 @@ pub(crate) fn validate(resource: &Resource, old: Option<&Value>, new: &Value) ->
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(
-        resource.group,
-        resource.kind,
-        meta_str(new, "name"),
-        &errors,
-    ))
+    Err(Status::invalid(resource.group, resource.kind, meta_str(new, "name"), &errors))
 }

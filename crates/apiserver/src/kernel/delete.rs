@@ -79,11 +79,7 @@ impl Kernel {
         now: Timestamp,
     ) -> Outcome<Deleted> {
         if resource.strategy == Strategy::Namespace && IMMORTAL_NAMESPACES.contains(&name) {
-            return Err(Status::forbidden(
-                resource,
-                name,
-                "this namespace may not be deleted",
-            ));
+            return Err(Status::forbidden(resource, name, "this namespace may not be deleted"));
         }
         let Some(live) = self.store.get(resource, namespace, name).cloned() else {
             return Err(Status::not_found(resource, name));
@@ -92,40 +88,23 @@ impl Kernel {
         let kept = kept_finalizers(&live, options.propagation);
         let grace = grace_seconds(resource, &live, options);
         let held = resource.strategy == Strategy::Namespace
-            && live
-                .pointer("/spec/finalizers")
-                .and_then(Value::as_array)
-                .is_some_and(|f| !f.is_empty());
+            && live.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty());
         if kept.is_empty() && grace == 0 && !held {
             return Ok(self.remove_now(resource, live, options.dry_run));
         }
-        let marked = mark(resource, &live, kept, grace, now);
+        let marked = mark(resource, &live, &kept, grace, now);
         if marked == *live || options.dry_run {
-            return Ok(Deleted {
-                object: Arc::new(marked),
-                gone: false,
-            });
+            return Ok(Deleted { object: Arc::new(marked), gone: false });
         }
         let event = self.store.put(resource, marked);
-        Ok(Deleted {
-            object: self.publish(&event),
-            gone: false,
-        })
+        Ok(Deleted { object: self.publish(&event), gone: false })
     }
 
     fn remove_now(&mut self, resource: &'static Resource, live: Stored, dry_run: bool) -> Deleted {
         if dry_run {
-            return Deleted {
-                object: live,
-                gone: true,
-            };
+            return Deleted { object: live, gone: true };
         }
-        let event = self.store.remove(
-            resource,
-            meta_str(&live, "namespace"),
-            meta_str(&live, "name"),
-            None,
-        );
+        let event = self.store.remove(resource, meta_str(&live, "namespace"), meta_str(&live, "name"), None);
         // The caller has just read the object, so there is an event.
         let object = event.map_or(live, |event| self.publish(&event));
         Deleted { object, gone: true }
@@ -138,10 +117,9 @@ fn check_preconditions(
     live: &Value,
     options: &DeleteOptions,
 ) -> Outcome<()> {
-    for (wanted, field, what) in [
-        (&options.uid, "uid", "UID"),
-        (&options.resource_version, "resourceVersion", "ResourceVersion"),
-    ] {
+    for (wanted, field, what) in
+        [(&options.uid, "uid", "UID"), (&options.resource_version, "resourceVersion", "ResourceVersion")]
+    {
         let found = meta_str(live, field);
         if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) {
             return Err(Status::precondition(resource, name, what, wanted, found));
@@ -172,22 +150,14 @@ fn grace_seconds(resource: &Resource, live: &Value, options: &DeleteOptions) -> 
     if resource.strategy != Strategy::Pod || text("/spec/nodeName").is_empty() || done {
         return 0;
     }
-    let own = live
-        .pointer("/spec/terminationGracePeriodSeconds")
-        .and_then(Value::as_i64);
-    let asked = options
-        .grace_seconds
-        .or(own)
-        .unwrap_or(30)
-        .clamp(0, GRACE_SECONDS_MAX);
+    let own = live.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64);
+    let asked = options.grace_seconds.or(own).unwrap_or(30).clamp(0, GRACE_SECONDS_MAX);
     // A second delete can only shorten the time, never lengthen it.
     let running = meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64);
-    running
-        .filter(|_| is_terminating(live))
-        .map_or(asked, |running| running.min(asked))
+    running.filter(|_| is_terminating(live)).map_or(asked, |running| running.min(asked))
 }
 
-fn mark(resource: &Resource, live: &Value, kept: Vec<String>, grace: i64, now: Timestamp) -> Value {
+fn mark(resource: &Resource, live: &Value, kept: &[String], grace: i64, now: Timestamp) -> Value {
     let mut marked = live.clone();
     set_meta(&mut marked, "finalizers", (!kept.is_empty()).then(|| json!(kept)));
     if resource.strategy == Strategy::Namespace {

@@ -64,17 +64,12 @@ impl Kernel {
             "v2beta1" => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
             _ => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
         };
-        Document {
-            content_type,
-            ..Document::json(200, &list)
-        }
+        Document { content_type, ..Document::json(200, &list) }
     }
 }
 
 fn of<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Resource> + 'a {
-    RESOURCES
-        .iter()
-        .filter(move |r| r.group == group && r.version == version)
+    RESOURCES.iter().filter(move |r| r.group == group && r.version == version)
 }
 
 fn version() -> Value {
@@ -104,10 +99,7 @@ fn core_versions() -> Value {
 }
 
 fn group_list() -> Value {
-    let names = group_versions()
-        .into_iter()
-        .map(|(group, _)| group)
-        .filter(|group| !group.is_empty());
+    let names = group_versions().into_iter().map(|(group, _)| group).filter(|group| !group.is_empty());
     let mut groups: Vec<&str> = names.collect();
     groups.dedup();
     let groups: Vec<Value> = groups.into_iter().filter_map(group_entry).collect();
@@ -135,11 +127,7 @@ fn group_entry(name: &str) -> Option<Value> {
 }
 
 fn resource_list(group: &str, version: &str) -> Value {
-    let group_version = if group.is_empty() {
-        version.to_owned()
-    } else {
-        format!("{group}/{version}")
-    };
+    let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     let resources: Vec<Value> = of(group, version).flat_map(plain_resources).collect();
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources})
 }
@@ -179,11 +167,7 @@ fn plain_resources(resource: &'static Resource) -> Vec<Value> {
 type Exchanged = (&'static str, &'static str, &'static str);
 
 fn subresources(resource: &'static Resource) -> Vec<(&'static str, Exchanged, &'static [&'static str])> {
-    let mut all: Vec<_> = resource
-        .subresources
-        .iter()
-        .map(|s| (s.name, s.exchanged, s.verbs))
-        .collect();
+    let mut all: Vec<_> = resource.subresources.iter().map(|s| (s.name, s.exchanged, s.verbs)).collect();
     if resource.has_status() {
         let exchanged = (resource.group, resource.version, resource.kind);
         all.push(("status", exchanged, &["get", "patch", "update"]));

@@ -54,19 +54,12 @@ impl Manager {
     /// Whether both entries are the same manager doing the same kind of write at the same place.
     pub(crate) fn same_as(&self, other: &Manager) -> bool {
         (&self.name, self.operation, &self.api_version, &self.subresource)
-            == (
-                &other.name,
-                other.operation,
-                &other.api_version,
-                &other.subresource,
-            )
+            == (&other.name, other.operation, &other.api_version, &other.subresource)
     }
 
     /// Whether the manager owns the field, something below it or something around it.
     pub(crate) fn touches(&self, path: &Path) -> bool {
-        self.fields
-            .iter()
-            .any(|owned| owned.starts_with(path) || path.starts_with(owned))
+        self.fields.iter().any(|owned| owned.starts_with(path) || path.starts_with(owned))
     }
 }
 
@@ -118,14 +111,12 @@ fn collect<'a>(
 fn element_paths(items: &[Value], kind: ListKind) -> Option<Vec<String>> {
     let steps: Option<Vec<String>> = match kind {
         ListKind::Atomic => None,
-        ListKind::Set => items
-            .iter()
-            .map(|i| (!i.is_object() && !i.is_array()).then(|| format!("v:{i}")))
-            .collect(),
-        ListKind::Keyed(fields) => items
-            .iter()
-            .map(|i| item_key(fields, i).map(|k| format!("k:{k}")))
-            .collect(),
+        ListKind::Set => {
+            items.iter().map(|i| (!i.is_object() && !i.is_array()).then(|| format!("v:{i}"))).collect()
+        }
+        ListKind::Keyed(fields) => {
+            items.iter().map(|i| item_key(fields, i).map(|k| format!("k:{k}"))).collect()
+        }
     };
     // Duplicate keys would make one path stand for two items.
     steps.filter(|s| s.iter().collect::<BTreeSet<_>>().len() == s.len())
@@ -168,9 +159,7 @@ fn step_names(step: &str, item: &Value) -> bool {
     if let Some(text) = step.strip_prefix("v:") {
         return serde_json::from_str::<Value>(text).is_ok_and(|v| v == *item);
     }
-    let key = step
-        .strip_prefix("k:")
-        .and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
+    let key = step.strip_prefix("k:").and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
     key.is_some_and(|key| {
         let fields: Vec<&str> = key.keys().map(String::as_str).collect();
         item_key(&fields, item) == Some(Value::Object(key.clone()))
@@ -184,13 +173,7 @@ pub(crate) fn managers(object: &Value) -> Vec<Manager> {
 }
 
 fn parse(entry: &Value) -> Option<Manager> {
-    let text = |field: &str| {
-        entry
-            .get(field)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
+    let text = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let operation = match text("operation").as_str() {
         "Apply" => Operation::Apply,
         "Update" => Operation::Update,
@@ -244,19 +227,11 @@ pub(crate) fn set_managers(object: &mut Value, mut managers: Vec<Manager>) {
     managers.retain(|m| !m.fields.is_empty());
     managers.sort_by(|a, b| (a.operation, &a.time, &a.name).cmp(&(b.operation, &b.time, &b.name)));
     let entries: Vec<Value> = managers.iter().map(entry).collect();
-    set_meta(
-        object,
-        "managedFields",
-        (!entries.is_empty()).then(|| Value::Array(entries)),
-    );
+    set_meta(object, "managedFields", (!entries.is_empty()).then_some(Value::Array(entries)));
 }
 
 fn entry(manager: &Manager) -> Value {
-    let operation = if manager.operation == Operation::Apply {
-        "Apply"
-    } else {
-        "Update"
-    };
+    let operation = if manager.operation == Operation::Apply { "Apply" } else { "Update" };
     let mut entry = json!({
         "manager": manager.name,
         "operation": operation,
@@ -276,22 +251,14 @@ pub(crate) fn record_update(old: &Value, new: &mut Value, by: &Manager) {
     // A single empty entry is the documented way to start ownership afresh.
     let reset = meta(new, "managedFields") == Some(&json!([{}]));
     let sent = managers(new);
-    let mut all = if reset || !sent.is_empty() {
-        sent
-    } else {
-        managers(old)
-    };
+    let mut all = if reset || !sent.is_empty() { sent } else { managers(old) };
     let (before, after) = (leaves(old), leaves(new));
     let changed: FieldSet = after
         .iter()
         .filter(|(path, value)| before.get(*path) != Some(value))
         .map(|(path, _)| path.clone())
         .collect();
-    let removed: FieldSet = before
-        .keys()
-        .filter(|path| !after.contains_key(*path))
-        .cloned()
-        .collect();
+    let removed: FieldSet = before.keys().filter(|path| !after.contains_key(*path)).cloned().collect();
     for manager in &mut all {
         if !manager.same_as(by) {
             manager.fields.retain(|path| !changed.contains(path));
@@ -320,10 +287,7 @@ fn own(all: &mut Vec<Manager>, by: &Manager, changed: FieldSet) {
             entry.fields.extend(changed);
             entry.time.clone_from(&by.time);
         }
-        None => all.push(Manager {
-            fields: changed,
-            ..by.clone()
-        }),
+        None => all.push(Manager { fields: changed, ..by.clone() }),
     }
 }
 
@@ -391,10 +355,7 @@ mod tests {
     #[test]
     fn removal_prunes_hollow_parents() {
         let mut object = json!({"metadata": {"finalizers": ["f/a"]}, "data": {"k": "v", "l": "w"}});
-        remove(
-            &mut object,
-            &["f:metadata".into(), "f:finalizers".into(), "v:\"f/a\"".into()],
-        );
+        remove(&mut object, &["f:metadata".into(), "f:finalizers".into(), "v:\"f/a\"".into()]);
         remove(&mut object, &["f:data".into(), "f:k".into()]);
         assert_eq!(object, json!({"data": {"l": "w"}}));
     }

@@ -50,10 +50,7 @@ impl Serialize for ListDocument<'_> {
                 map.serialize_entry("kind", &format!("{}List", self.resource.kind))?;
                 map.serialize_entry("apiVersion", &self.resource.api_version())?;
                 map.serialize_entry("metadata", &self.metadata)?;
-                map.serialize_entry(
-                    "items",
-                    &self.items.iter().map(|i| Untyped(i)).collect::<Vec<_>>(),
-                )?;
+                map.serialize_entry("items", &self.items.iter().map(|i| Untyped(i)).collect::<Vec<_>>())?;
             }
             Representation::MetadataOnly => {
                 map.serialize_entry("kind", "PartialObjectMetadataList")?;
@@ -95,13 +92,17 @@ impl Continuation {
         let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid())?;
         let value: Value = serde_json::from_slice(&bytes).map_err(|_| invalid())?;
         let revision = value.get("rv").and_then(Value::as_u64).ok_or_else(invalid)?;
-        let after = value
-            .get("start")
-            .and_then(Value::as_str)
-            .ok_or_else(invalid)?
-            .to_owned();
+        let after = value.get("start").and_then(Value::as_str).ok_or_else(invalid)?.to_owned();
         Ok(Continuation { revision, after })
     }
+}
+
+/// What a list is cut from.
+struct Snapshot {
+    revision: u64,
+    /// The page begins behind this key.
+    after: String,
+    objects: Vec<(String, Stored)>,
 }
 
 impl Kernel {
@@ -119,8 +120,8 @@ impl Kernel {
         let resource = call.target.resource;
         let query = &call.query;
         let selector = Selector::parse(resource, query.text("labelSelector"), query.text("fieldSelector"))?;
-        let (at, after, all) = self.snapshot(call, &options)?;
-        let mut matching = all
+        let Snapshot { revision, after, objects } = self.snapshot(call, &options)?;
+        let mut matching = objects
             .into_iter()
             .filter(|(key, object)| *key > after && selector.matches(resource, object))
             .peekable();
@@ -132,15 +133,9 @@ impl Kernel {
             last = key;
             items.push(object);
         }
-        let mut list = ListDocument::new(resource, call.representation, at, &items);
+        let mut list = ListDocument::new(resource, call.representation, revision, &items);
         if matching.peek().is_some() {
-            list.metadata["continue"] = json!(
-                Continuation {
-                    revision: at,
-                    after: last
-                }
-                .encode()
-            );
+            list.metadata["continue"] = json!(Continuation { revision, after: last }.encode());
             if selector.is_empty() {
                 list.metadata["remainingItemCount"] = json!(matching.count());
             }
@@ -148,25 +143,16 @@ impl Kernel {
         Ok(list.document())
     }
 
-    /// The revision served, the key after which the page begins, and the objects at that revision.
-    fn snapshot(
-        &self,
-        call: &Call<'_>,
-        options: &ListOptions,
-    ) -> Outcome<(u64, String, Vec<(String, Stored)>)> {
+    fn snapshot(&self, call: &Call<'_>, options: &ListOptions) -> Outcome<Snapshot> {
         let resource = call.target.resource;
         let namespace = call.target.namespace.as_deref();
         let current = self.store.revision();
         if !options.continue_token.is_empty() {
             let page = Continuation::decode(&options.continue_token)?;
-            let at = if page.revision == 0 {
-                current
-            } else {
-                page.revision
-            };
+            let at = if page.revision == 0 { current } else { page.revision };
             self.refuse_future(at)?;
             return match self.store.list_at(resource, namespace, at) {
-                Some(objects) => Ok((at, page.after, objects)),
+                Some(objects) => Ok(Snapshot { revision: at, after: page.after, objects }),
                 None => Err(expired_token(page)),
             };
         }
@@ -182,20 +168,17 @@ impl Kernel {
                     );
                     Status::expired(message)
                 })?;
-                return Ok((asked, String::new(), objects));
+                return Ok(Snapshot { revision: asked, after: String::new(), objects });
             }
         }
-        Ok((current, String::new(), self.store.list(resource, namespace)))
+        let objects = self.store.list(resource, namespace);
+        Ok(Snapshot { revision: current, after: String::new(), objects })
     }
 
     /// Nobody can read the future.
     pub(crate) fn refuse_future(&self, asked: u64) -> Outcome<()> {
         let current = self.store.revision();
-        if asked > current {
-            Err(Status::version_too_large(asked, current))
-        } else {
-            Ok(())
-        }
+        if asked > current { Err(Status::version_too_large(asked, current)) } else { Ok(()) }
     }
 }
 

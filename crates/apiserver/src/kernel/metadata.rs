@@ -32,11 +32,7 @@ const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
 
 /// A string of `metadata`, or the empty string.
 pub(crate) fn meta_str<'a>(object: &'a Value, field: &str) -> &'a str {
-    object
-        .pointer("/metadata")
-        .and_then(|m| m.get(field))
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    object.pointer("/metadata").and_then(|m| m.get(field)).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// A value of `metadata`.
@@ -87,11 +83,8 @@ pub(crate) fn normalize(resource: &Resource, object: &mut Value) -> Outcome<Vec<
         return Err(wrong_type(resource, "metadata", "an object"));
     }
     let metadata = meta_mut(object);
-    let unknown: Vec<String> = metadata
-        .keys()
-        .filter(|k| !KNOWN.contains(&k.as_str()))
-        .map(|k| format!("metadata.{k}"))
-        .collect();
+    let unknown: Vec<String> =
+        metadata.keys().filter(|k| !KNOWN.contains(&k.as_str())).map(|k| format!("metadata.{k}")).collect();
     metadata.retain(|field, value| KNOWN.contains(&field.as_str()) && !is_void(value));
     for (field, value) in metadata.iter() {
         let (fits, wanted) = well_typed(field, value);
@@ -147,10 +140,7 @@ fn wrong_type(resource: &Resource, field: &str, wanted: &str) -> Box<Status> {
 pub(crate) fn validate(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
     let name = meta_str(object, "name");
     if name.is_empty() {
-        errors.push(FieldError::required(
-            "metadata.name",
-            "name or generateName is required",
-        ));
+        errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else if let Some(why) = name_problem(resource.names, name) {
         errors.push(FieldError::invalid("metadata.name", &json!(name), why));
     }
@@ -162,10 +152,7 @@ pub(crate) fn validate(resource: &Resource, object: &Value, errors: &mut Vec<Fie
         .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
         .sum();
     if bytes > ANNOTATION_BYTES_MAX {
-        errors.push(FieldError::forbidden(
-            "metadata.annotations",
-            "must have at most 262144 bytes",
-        ));
+        errors.push(FieldError::forbidden("metadata.annotations", "must have at most 262144 bytes"));
     }
     for key in annotations.into_iter().flat_map(Map::keys) {
         if !is_qualified_name(&key.to_lowercase()) {
@@ -194,18 +181,10 @@ fn validate_labels(object: &Value, errors: &mut Vec<FieldError>) {
     let labels = meta(object, "labels").and_then(Value::as_object);
     for (key, value) in labels.into_iter().flatten() {
         if !is_qualified_name(key) {
-            errors.push(FieldError::invalid(
-                "metadata.labels",
-                &json!(key),
-                "not a qualified name",
-            ));
+            errors.push(FieldError::invalid("metadata.labels", &json!(key), "not a qualified name"));
         }
         if !is_label_value(value.as_str().unwrap_or_default()) {
-            errors.push(FieldError::invalid(
-                "metadata.labels",
-                value,
-                "not a valid label value",
-            ));
+            errors.push(FieldError::invalid("metadata.labels", value, "not a valid label value"));
         }
     }
 }
@@ -215,12 +194,7 @@ fn validate_owners(object: &Value, errors: &mut Vec<FieldError>) {
     let mut controllers = 0;
     for (at, owner) in owners.into_iter().flatten().enumerate() {
         for field in ["apiVersion", "kind", "name", "uid"] {
-            if owner
-                .get(field)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .is_empty()
-            {
+            if owner.get(field).and_then(Value::as_str).unwrap_or_default().is_empty() {
                 let path = format!("metadata.ownerReferences[{at}].{field}");
                 errors.push(FieldError::invalid(&path, &json!(""), "must not be empty"));
             }
@@ -283,11 +257,7 @@ mod tests {
 
     fn problems(metadata: &Value) -> usize {
         let mut errors = Vec::new();
-        validate(
-            by_name("configmaps").unwrap(),
-            &json!({"metadata": metadata}),
-            &mut errors,
-        );
+        validate(by_name("configmaps").unwrap(), &json!({"metadata": metadata}), &mut errors);
         errors.len()
     }
 
@@ -303,28 +273,13 @@ mod tests {
 
     #[test]
     fn labels_owners_and_finalizers_are_checked() {
-        assert_eq!(
-            problems(&json!({"name": "a", "labels": {"example.com/x": "v", "y": ""}})),
-            0
-        );
-        assert_eq!(
-            problems(&json!({"name": "a", "labels": {"a b": "v", "y": "-"}})),
-            2
-        );
+        assert_eq!(problems(&json!({"name": "a", "labels": {"example.com/x": "v", "y": ""}})), 0);
+        assert_eq!(problems(&json!({"name": "a", "labels": {"a b": "v", "y": "-"}})), 2);
         assert_eq!(problems(&json!({"name": "a", "finalizers": ["plain"]})), 1);
-        assert_eq!(
-            problems(&json!({"name": "a", "finalizers": ["example.com/f", "orphan"]})),
-            0
-        );
+        assert_eq!(problems(&json!({"name": "a", "finalizers": ["example.com/f", "orphan"]})), 0);
         let owner = |uid: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": true});
-        assert_eq!(
-            problems(&json!({"name": "a", "ownerReferences": [owner("1")]})),
-            0
-        );
-        assert_eq!(
-            problems(&json!({"name": "a", "ownerReferences": [owner("1"), owner("")]})),
-            2
-        );
+        assert_eq!(problems(&json!({"name": "a", "ownerReferences": [owner("1")]})), 0);
+        assert_eq!(problems(&json!({"name": "a", "ownerReferences": [owner("1"), owner("")]})), 2);
     }
 
     #[test]
@@ -338,11 +293,7 @@ mod tests {
             json!({"metadata": {"ownerReferences": [3]}}),
             json!({"metadata": {"managedFields": [3]}}),
         ] {
-            assert_eq!(
-                normalize(configmaps, &mut bad.clone()).unwrap_err().reason.code(),
-                400,
-                "{bad}"
-            );
+            assert_eq!(normalize(configmaps, &mut bad.clone()).unwrap_err().reason.code(), 400, "{bad}");
         }
         let mut object = json!({"metadata": {"name": "a", "labels": {}, "creationTimestamp": null, "x": 1}});
         assert_eq!(normalize(configmaps, &mut object).unwrap(), ["metadata.x"]);

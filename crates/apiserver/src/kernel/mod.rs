@@ -16,17 +16,17 @@ mod list;
 mod metadata;
 mod options;
 mod patch;
-pub(crate) mod request;
+mod request;
 pub mod resources;
 mod schema;
 mod selectors;
-pub(crate) mod status;
+mod status;
 mod store;
 mod strategic;
 mod strategy;
 mod token;
 mod update;
-pub(crate) mod watch;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,13 +37,16 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+pub use self::request::Request;
+pub use self::status::{Cause, Outcome, Reason, Status};
+pub use self::watch::{Frame, WatchId};
+
 use self::chance::Chance;
 use self::metadata::{meta_str, set_meta};
-use self::request::{Call, Request, Route, Verb};
+use self::request::{Call, Route, Verb};
 use self::resources::Resource;
-use self::status::{Outcome, Reason, Status};
 use self::store::{Event, Store};
-use self::watch::{Watch, WatchId};
+use self::watch::Watch;
 
 /// Namespaces that exist from the start.
 const BOOTSTRAP_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
@@ -66,33 +69,20 @@ impl Document {
     pub(crate) fn json(code: u16, body: &impl Serialize) -> Document {
         // Values, strings and maps with string keys always serialise.
         let body = serde_json::to_vec(body).unwrap_or_default();
-        Document {
-            code,
-            content_type: "application/json",
-            retry_after_seconds: 0,
-            body: body.into(),
-        }
+        Document { code, content_type: "application/json", retry_after_seconds: 0, body: body.into() }
     }
 
     /// A plain text.
     pub(crate) fn text(code: u16, body: &'static str) -> Document {
         let content_type = "text/plain; charset=utf-8";
-        Document {
-            code,
-            content_type,
-            retry_after_seconds: 0,
-            body: Bytes::from_static(body.as_bytes()),
-        }
+        Document { code, content_type, retry_after_seconds: 0, body: Bytes::from_static(body.as_bytes()) }
     }
 }
 
 impl From<&Status> for Document {
     fn from(status: &Status) -> Document {
         let document = Document::json(status.reason.code(), &status.to_value());
-        Document {
-            retry_after_seconds: status.retry_after_seconds,
-            ..document
-        }
+        Document { retry_after_seconds: status.retry_after_seconds, ..document }
     }
 }
 
@@ -203,13 +193,7 @@ impl Kernel {
     ///
     /// An object of the same name is replaced and keeps its uid unless the new one brings its own.
     pub fn seed(&mut self, object: Value, now: Timestamp) -> Outcome<Arc<Value>> {
-        let text = |field: &str| {
-            object
-                .get(field)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
+        let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
         let Some(resource) = resources::by_kind(&text("apiVersion"), &text("kind")) else {
             let message = format!("no kind {:?} is served in {:?}", text("kind"), text("apiVersion"));
             return Err(Status::bad_request(message));
@@ -225,10 +209,7 @@ impl Kernel {
         let live = self.store.get(resource, namespace, name).cloned();
         for (field, fresh) in [("uid", self.chance.uid()), ("creationTimestamp", seconds(now))] {
             if meta_str(&object, field).is_empty() {
-                let kept = live
-                    .as_ref()
-                    .map(|l| meta_str(l, field).to_owned())
-                    .filter(|t| !t.is_empty());
+                let kept = live.as_ref().map(|l| meta_str(l, field).to_owned()).filter(|t| !t.is_empty());
                 set_meta(&mut object, field, Some(json!(kept.unwrap_or(fresh))));
             }
         }
@@ -249,11 +230,7 @@ impl Kernel {
 
     /// All objects of a kind, in list order.
     pub fn objects(&self, resource: &Resource) -> Vec<Arc<Value>> {
-        self.store
-            .list(resource, None)
-            .into_iter()
-            .map(|(_, object)| object)
-            .collect()
+        self.store.list(resource, None).into_iter().map(|(_, object)| object).collect()
     }
 
     /// Every object there is, kind by kind.

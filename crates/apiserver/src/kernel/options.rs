@@ -36,6 +36,8 @@ pub(crate) enum WatchStart {
     StateWithMark(u64),
     /// Changes after the revision.
     After(u64),
+    /// Changes from now on.
+    Now,
 }
 
 /// Options of a watch.
@@ -134,17 +136,11 @@ impl ListOptions {
             "Exact" => VersionMatch::Exact(number),
             other => {
                 let supported = "\"Exact\", \"NotOlderThan\", \"\"";
-                return Err(
-                    FieldError::not_supported("resourceVersionMatch", other, supported)
-                        .of_options("ListOptions"),
-                );
+                return Err(FieldError::not_supported("resourceVersionMatch", other, supported)
+                    .of_options("ListOptions"));
             }
         };
-        Ok(ListOptions {
-            version,
-            limit,
-            continue_token,
-        })
+        Ok(ListOptions { version, limit, continue_token })
     }
 }
 
@@ -173,23 +169,18 @@ impl WatchOptions {
             };
         }
         if !matches!(matching, "" | "NotOlderThan") {
-            return Err(
-                FieldError::not_supported("resourceVersionMatch", matching, "\"NotOlderThan\"")
-                    .of_options("ListOptions"),
-            );
+            return Err(FieldError::not_supported("resourceVersionMatch", matching, "\"NotOlderThan\"")
+                .of_options("ListOptions"));
         }
         let number = revision(asked)?;
         let start = match initial {
             Some(true) => WatchStart::StateWithMark(number),
             // Asked not to send the state: begin at the present, or at the version given.
-            Some(false) if number == 0 => WatchStart::After(u64::MAX),
+            Some(false) if number == 0 => WatchStart::Now,
             None if number == 0 => WatchStart::State,
             _ => WatchStart::After(number),
         };
-        let seconds = query
-            .integer("timeoutSeconds")?
-            .and_then(|s| u64::try_from(s).ok())
-            .filter(|s| *s > 0);
+        let seconds = query.integer("timeoutSeconds")?.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
         Ok(WatchOptions {
             start,
             bookmarks: query.flag("allowWatchBookmarks") == Some(true),
@@ -210,11 +201,8 @@ impl WriteOptions {
             let why = "must be at most 128 printable characters";
             return Err(FieldError::invalid("fieldManager", &json!(manager), why).of_options(kind));
         }
-        let manager = if manager.is_empty() {
-            manager_of(&call.request.user_agent)
-        } else {
-            manager.to_owned()
-        };
+        let manager =
+            if manager.is_empty() { manager_of(&call.request.user_agent) } else { manager.to_owned() };
         let unknown_fields = match call.query.text("fieldValidation") {
             "" | "Warn" | "Ignore" => UnknownFields::Drop,
             "Strict" => UnknownFields::Refuse,
@@ -223,11 +211,7 @@ impl WriteOptions {
                 return Err(FieldError::not_supported("fieldValidation", other, supported).of_options(kind));
             }
         };
-        Ok(WriteOptions {
-            dry_run: dry_run(call.query.text("dryRun"), kind)?,
-            manager,
-            unknown_fields,
-        })
+        Ok(WriteOptions { dry_run: dry_run(call.query.text("dryRun"), kind)?, manager, unknown_fields })
     }
 }
 
@@ -235,11 +219,7 @@ impl WriteOptions {
 fn manager_of(user_agent: &str) -> String {
     let word = user_agent.split('/').next().unwrap_or_default();
     let printable: String = word.chars().filter(|c| !c.is_control()).take(128).collect();
-    if printable.is_empty() {
-        "unknown".to_owned()
-    } else {
-        printable
-    }
+    if printable.is_empty() { "unknown".to_owned() } else { printable }
 }
 
 fn dry_run(text: &str, kind: &str) -> Outcome<bool> {
@@ -275,10 +255,7 @@ impl DeleteOptions {
         if !body.is_object() {
             return Err(malformed("DeleteOptions"));
         }
-        let kind = body
-            .get("kind")
-            .and_then(Value::as_str)
-            .unwrap_or("DeleteOptions");
+        let kind = body.get("kind").and_then(Value::as_str).unwrap_or("DeleteOptions");
         if kind != "DeleteOptions" {
             return Err(Status::bad_request(format!(
                 "decoded object cannot be converted to DeleteOptions: {kind}"
@@ -296,10 +273,7 @@ impl DeleteOptions {
         };
         let mut dry = false;
         for value in &dry_runs {
-            dry |= dry_run(
-                value.as_str().ok_or_else(|| malformed("dryRun"))?,
-                "DeleteOptions",
-            )?;
+            dry |= dry_run(value.as_str().ok_or_else(|| malformed("dryRun"))?, "DeleteOptions")?;
         }
         let grace_seconds = match body.get("gracePeriodSeconds") {
             None | Some(Value::Null) => None,
@@ -311,15 +285,15 @@ impl DeleteOptions {
             dry_run: dry,
             uid: text("/preconditions/uid")?,
             resource_version: text("/preconditions/resourceVersion")?,
-            propagation: propagation(text("/propagationPolicy")?, body.get("orphanDependents"))?,
+            propagation: propagation(text("/propagationPolicy")?.as_deref(), body.get("orphanDependents"))?,
             grace_seconds,
         })
     }
 }
 
-fn propagation(policy: Option<String>, orphan: Option<&Value>) -> Outcome<Option<Propagation>> {
+fn propagation(policy: Option<&str>, orphan: Option<&Value>) -> Outcome<Option<Propagation>> {
     let orphan = orphan.and_then(Value::as_bool);
-    match (policy.as_deref(), orphan) {
+    match (policy, orphan) {
         (None, None) => Ok(None),
         (None, Some(true)) => Ok(Some(Propagation::Orphan)),
         (None, Some(false)) | (Some("Background"), None) => Ok(Some(Propagation::Background)),
@@ -345,14 +319,8 @@ mod tests {
     use super::*;
 
     fn with<T>(method: Method, query: &str, body: &str, check: impl Fn(&Call<'_>) -> T) -> T {
-        let request = Request::new(
-            method,
-            &format!("/api/v1/namespaces/a/pods?{query}"),
-            body.to_owned(),
-        );
-        let Some(Route::Resource(target)) = route(&request.path).unwrap() else {
-            panic!("a resource")
-        };
+        let request = Request::new(method, &format!("/api/v1/namespaces/a/pods?{query}"), body.to_owned());
+        let Some(Route::Resource(target)) = route(&request.path).unwrap() else { panic!("a resource") };
         check(&Call::new(target, &request).unwrap())
     }
 
@@ -360,19 +328,14 @@ mod tests {
     fn list_versions_follow_the_documented_table() {
         let version = |query: &str| {
             with(Method::GET, query, "", |call| {
-                ListOptions::parse(call)
-                    .map(|o| o.version)
-                    .map_err(|s| s.reason.code())
+                ListOptions::parse(call).map(|o| o.version).map_err(|s| s.reason.code())
             })
         };
         assert_eq!(version(""), Ok(VersionMatch::Latest));
         assert_eq!(version("resourceVersion=0"), Ok(VersionMatch::NotOlderThan(0)));
         assert_eq!(version("resourceVersion=7"), Ok(VersionMatch::NotOlderThan(7)));
         assert_eq!(version("resourceVersion=7&limit=5"), Ok(VersionMatch::Exact(7)));
-        assert_eq!(
-            version("resourceVersion=7&resourceVersionMatch=Exact"),
-            Ok(VersionMatch::Exact(7))
-        );
+        assert_eq!(version("resourceVersion=7&resourceVersionMatch=Exact"), Ok(VersionMatch::Exact(7)));
         assert_eq!(version("resourceVersion=0&resourceVersionMatch=Exact"), Err(422));
         assert_eq!(version("resourceVersionMatch=Exact"), Err(422));
         assert_eq!(version("resourceVersion=7&resourceVersionMatch=Maybe"), Err(422));
@@ -386,9 +349,7 @@ mod tests {
     fn watch_starts_follow_the_documented_table() {
         let start = |query: &str| {
             with(Method::GET, &format!("watch=1&{query}"), "", |call| {
-                WatchOptions::parse(call)
-                    .map(|o| o.start)
-                    .map_err(|s| s.reason.code())
+                WatchOptions::parse(call).map(|o| o.start).map_err(|s| s.reason.code())
             })
         };
         assert_eq!(start(""), Ok(WatchStart::State));
@@ -396,41 +357,26 @@ mod tests {
         assert_eq!(start("resourceVersion=5"), Ok(WatchStart::After(5)));
         let mark = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
         assert_eq!(start(mark), Ok(WatchStart::StateWithMark(0)));
+        assert_eq!(start("sendInitialEvents=false&resourceVersionMatch=NotOlderThan"), Ok(WatchStart::Now));
         assert_eq!(start("sendInitialEvents=true"), Err(422));
         assert_eq!(start("resourceVersionMatch=NotOlderThan"), Err(422));
-        assert_eq!(
-            start("sendInitialEvents=true&resourceVersionMatch=Exact"),
-            Err(422)
-        );
+        assert_eq!(start("sendInitialEvents=true&resourceVersionMatch=Exact"), Err(422));
     }
 
     #[test]
     fn delete_options_come_from_body_or_query() {
         let parse = |query: &str, body: &str| {
-            with(Method::DELETE, query, body, |call| {
-                DeleteOptions::parse(call).map_err(|s| s.reason.code())
-            })
+            with(Method::DELETE, query, body, |call| DeleteOptions::parse(call).map_err(|s| s.reason.code()))
         };
-        assert_eq!(
-            parse("propagationPolicy=Orphan", "").unwrap().propagation,
-            Some(Propagation::Orphan)
-        );
-        let options = parse(
-            "",
-            r#"{"preconditions":{"uid":"u"},"dryRun":["All"],"gracePeriodSeconds":0}"#,
-        )
-        .unwrap();
+        assert_eq!(parse("propagationPolicy=Orphan", "").unwrap().propagation, Some(Propagation::Orphan));
+        let options =
+            parse("", r#"{"preconditions":{"uid":"u"},"dryRun":["All"],"gracePeriodSeconds":0}"#).unwrap();
         assert_eq!(
             (options.uid.as_deref(), options.dry_run, options.grace_seconds),
             (Some("u"), true, Some(0))
         );
-        for body in [
-            "[]",
-            "{",
-            r#"{"kind":"Pod"}"#,
-            r#"{"preconditions":{"uid":1}}"#,
-            r#"{"dryRun":"All"}"#,
-        ] {
+        for body in ["[]", "{", r#"{"kind":"Pod"}"#, r#"{"preconditions":{"uid":1}}"#, r#"{"dryRun":"All"}"#]
+        {
             assert_eq!(parse("", body).unwrap_err(), 400, "{body}");
         }
         assert_eq!(parse("", r#"{"propagationPolicy":"Never"}"#).unwrap_err(), 422);

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use json_patch::{PatchOperation, PatchOperation::Copy};
 use serde_json::Value;
 
+use super::create::Write;
 use super::options::WriteOptions;
 use super::request::Call;
 use super::status::{FieldError, Outcome, Reason, Status};
@@ -42,18 +43,15 @@ impl Kernel {
             }
         };
         let target = &call.target;
-        let Some(live) = self
-            .store
-            .get(target.resource, target.namespace(), target.name())
-            .cloned()
-        else {
+        let Some(live) = self.store.get(target.resource, target.namespace(), target.name()).cloned() else {
             return Err(Status::not_found(target.resource, target.name()));
         };
         let mut patched = Value::clone(&live);
         edit(&mut patched, &call.request.body)?;
         let mut patched = body::conform(target.resource, patched, options.unknown_fields)?;
         body::place(call, &mut patched)?;
-        let stored = self.replace(target, &live, patched, &options, now, None)?;
+        let write = Write { target, options: &options, now, applied: None };
+        let stored = self.replace(write, &live, patched)?;
         Ok(Document::json(200, &*call.representation.of(&stored)))
     }
 }

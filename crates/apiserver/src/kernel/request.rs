@@ -116,9 +116,7 @@ impl Query {
     pub(crate) fn parse(text: &str) -> Query {
         let mut pairs = BTreeMap::new();
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
-            pairs
-                .entry(name.into_owned())
-                .or_insert_with(|| value.into_owned());
+            pairs.entry(name.into_owned()).or_insert_with(|| value.into_owned());
         }
         Query(pairs)
     }
@@ -139,9 +137,9 @@ impl Query {
             "" => Ok(None),
             text => match text.parse() {
                 Ok(number) => Ok(Some(number)),
-                Err(_) => Err(Status::bad_request(format!(
-                    "{name}: {text:?} is not an integer: invalid syntax"
-                ))),
+                Err(_) => {
+                    Err(Status::bad_request(format!("{name}: {text:?} is not an integer: invalid syntax")))
+                }
             },
         }
     }
@@ -157,13 +155,7 @@ impl<'a> Call<'a> {
         let query = Query::parse(&request.query);
         let verb = verb(&target, &request.method, &query)?;
         let representation = Representation::negotiate(&request.accept)?;
-        Ok(Call {
-            target,
-            verb,
-            query,
-            representation,
-            request,
-        })
+        Ok(Call { target, verb, query, representation, request })
     }
 }
 
@@ -182,11 +174,7 @@ fn verb(target: &Target, method: &Method, query: &Query) -> Outcome<Verb> {
             Method::POST => (Verb::Create, "create"),
             _ => return refused(),
         };
-        return if allowed.contains(&word) {
-            Ok(verb)
-        } else {
-            refused()
-        };
+        return if allowed.contains(&word) { Ok(verb) } else { refused() };
     }
     let scoped = target.namespace.is_some() == resource.namespaced;
     match (target.name.is_some(), method) {
@@ -204,14 +192,10 @@ fn verb(target: &Target, method: &Method, query: &Query) -> Outcome<Verb> {
 
 /// Finds the route; `Ok(None)` is the plain "404 page not found".
 pub(crate) fn route(path: &str) -> Outcome<Option<Route>> {
-    let segments: Vec<String> = path
-        .split('/')
-        .filter(|s| !s.is_empty())
-        .map(percent_decode)
-        .collect::<Option<_>>()
-        .ok_or_else(|| {
-            Status::bad_request(format!("the path {path:?} is not properly percent-encoded UTF-8"))
-        })?;
+    let segments: Vec<String> =
+        path.split('/').filter(|s| !s.is_empty()).map(percent_decode).collect::<Option<_>>().ok_or_else(
+            || Status::bad_request(format!("the path {path:?} is not properly percent-encoded UTF-8")),
+        )?;
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     Ok(match segments.as_slice() {
         ["healthz" | "livez" | "readyz", ..] => Some(Route::Health),
@@ -232,9 +216,7 @@ pub(crate) fn route(path: &str) -> Outcome<Option<Route>> {
 
 fn target(group: &str, version: &str, rest: &[&str]) -> Outcome<Option<Route>> {
     if let ["watch", ..] = rest {
-        return Err(Status::not_implemented(
-            "the deprecated watch paths; list with watch=true instead",
-        ));
+        return Err(Status::not_implemented("the deprecated watch paths; list with watch=true instead"));
     }
     // Below a namespace either one of the namespace's own subresources or a namespaced kind follows.
     let (namespace, rest) = match rest {
@@ -255,11 +237,8 @@ fn target(group: &str, version: &str, rest: &[&str]) -> Outcome<Option<Route>> {
     let Some(resource) = resources::by_path(group, version, plural) else {
         return Ok(None);
     };
-    let misplaced = if resource.namespaced {
-        namespace.is_none() && name.is_some()
-    } else {
-        namespace.is_some()
-    };
+    let misplaced =
+        if resource.namespaced { namespace.is_none() && name.is_some() } else { namespace.is_some() };
     if misplaced {
         return Ok(None);
     }
@@ -320,29 +299,14 @@ mod tests {
             (Method::PUT, "/api/v1/namespaces/a/finalize", Verb::Update),
             (get.clone(), "/api/v1/namespaces/a/pods?watch=true", Verb::Watch),
             (get.clone(), "/api/v1/pods?watch=0", Verb::List),
-            (
-                Method::POST,
-                "/api/v1/namespaces/a/serviceaccounts/b/token",
-                Verb::Create,
-            ),
-            (
-                Method::DELETE,
-                "/apis/apps/v1/namespaces/a/deployments",
-                Verb::DeleteCollection,
-            ),
-            (
-                Method::PATCH,
-                "/apis/apps/v1/namespaces/a/deployments/b/status",
-                Verb::Patch,
-            ),
+            (Method::POST, "/api/v1/namespaces/a/serviceaccounts/b/token", Verb::Create),
+            (Method::DELETE, "/apis/apps/v1/namespaces/a/deployments", Verb::DeleteCollection),
+            (Method::PATCH, "/apis/apps/v1/namespaces/a/deployments/b/status", Verb::Patch),
         ] {
             assert_eq!(parsed(method, path).unwrap().0, verb, "{path}");
         }
-        let (_, target) = parsed(
-            get,
-            "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode",
-        )
-        .unwrap();
+        let (_, target) =
+            parsed(get, "/apis/rbac.authorization.k8s.io/v1/clusterroles/system%3Anode").unwrap();
         assert_eq!(target.name(), "system:node");
     }
 
@@ -356,11 +320,7 @@ mod tests {
             (Method::GET, "/api/v1/namespaces/a/configmaps/b/status", 404),
             (Method::GET, "/api/v1/namespaces/a/pods/b/log", 501),
             (Method::GET, "/api/v1/watch/pods", 501),
-            (
-                Method::POST,
-                "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-                501,
-            ),
+            (Method::POST, "/apis/authorization.k8s.io/v1/subjectaccessreviews", 501),
             (Method::POST, "/api/v1/pods", 405),
             (Method::PUT, "/api/v1/namespaces/a/pods", 405),
             (Method::DELETE, "/api/v1/namespaces", 405),

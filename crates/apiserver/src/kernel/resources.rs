@@ -189,19 +189,8 @@ impl Resource {
 
     /// Verbs of the kind itself, as discovery names them.
     pub fn verbs(&self) -> Vec<&'static str> {
-        let all = [
-            "create",
-            "delete",
-            "deletecollection",
-            "get",
-            "list",
-            "patch",
-            "update",
-            "watch",
-        ];
-        all.into_iter()
-            .filter(|v| self.delete_collection || *v != "deletecollection")
-            .collect()
+        let all = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+        all.into_iter().filter(|v| self.delete_collection || *v != "deletecollection").collect()
     }
 
     /// What `object` holds for a selectable field; `None` if the kind has no such field.
@@ -209,11 +198,7 @@ impl Resource {
         let (pointer, absent) = match label {
             "metadata.name" => ("/metadata/name", ""),
             "metadata.namespace" if self.namespaced => ("/metadata/namespace", ""),
-            _ => self
-                .selectable
-                .iter()
-                .find(|f| f.label == label)
-                .map(|f| (f.pointer, f.absent))?,
+            _ => self.selectable.iter().find(|f| f.label == label).map(|f| (f.pointer, f.absent))?,
         };
         Some(match object.pointer(pointer) {
             None | Some(Value::Null) => absent.to_owned(),
@@ -224,11 +209,7 @@ impl Resource {
 }
 
 const fn field(label: &'static str, pointer: &'static str) -> SelectableField {
-    SelectableField {
-        label,
-        pointer,
-        absent: "",
-    }
+    SelectableField { label, pointer, absent: "" }
 }
 
 const POD_FIELDS: &[SelectableField] = &[
@@ -236,11 +217,7 @@ const POD_FIELDS: &[SelectableField] = &[
     field("spec.restartPolicy", "/spec/restartPolicy"),
     field("spec.schedulerName", "/spec/schedulerName"),
     field("spec.serviceAccountName", "/spec/serviceAccountName"),
-    SelectableField {
-        label: "spec.hostNetwork",
-        pointer: "/spec/hostNetwork",
-        absent: "false",
-    },
+    SelectableField { label: "spec.hostNetwork", pointer: "/spec/hostNetwork", absent: "false" },
     field("status.phase", "/status/phase"),
     field("status.podIP", "/status/podIP"),
     field("status.nominatedNodeName", "/status/nominatedNodeName"),
@@ -252,10 +229,7 @@ const EVENT_FIELDS: &[SelectableField] = &[
     field("involvedObject.name", "/involvedObject/name"),
     field("involvedObject.uid", "/involvedObject/uid"),
     field("involvedObject.apiVersion", "/involvedObject/apiVersion"),
-    field(
-        "involvedObject.resourceVersion",
-        "/involvedObject/resourceVersion",
-    ),
+    field("involvedObject.resourceVersion", "/involvedObject/resourceVersion"),
     field("involvedObject.fieldPath", "/involvedObject/fieldPath"),
     field("reason", "/reason"),
     field("reportingComponent", "/reportingComponent"),
@@ -263,11 +237,8 @@ const EVENT_FIELDS: &[SelectableField] = &[
     field("type", "/type"),
 ];
 
-const FINALIZE: Subresource = Subresource {
-    name: "finalize",
-    exchanged: ("", "v1", "Namespace"),
-    verbs: &["update"],
-};
+const FINALIZE: Subresource =
+    Subresource { name: "finalize", exchanged: ("", "v1", "Namespace"), verbs: &["update"] };
 
 const TOKEN: Subresource = Subresource {
     name: "token",
@@ -371,11 +342,7 @@ pub static RESOURCES: &[Resource] = &[
     },
     Resource {
         short_names: &["rs"],
-        selectable: &[SelectableField {
-            label: "status.replicas",
-            pointer: "/status/replicas",
-            absent: "0",
-        }],
+        selectable: &[SelectableField { label: "status.replicas", pointer: "/status/replicas", absent: "0" }],
         strategy: Strategy::ReplicaSet,
         ..Resource::apps("replicasets", "replicaset", "ReplicaSet")
     },
@@ -403,23 +370,17 @@ pub(crate) const UNIMPLEMENTED_GROUPS: &[&str] = &["authentication.k8s.io", "aut
 
 /// The kind served at that place, if any.
 pub fn by_path(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
-    RESOURCES
-        .iter()
-        .find(|r| r.group == group && r.version == version && r.plural == plural)
+    RESOURCES.iter().find(|r| r.group == group && r.version == version && r.plural == plural)
 }
 
 /// The kind whose objects carry that `apiVersion` and `kind`.
 pub fn by_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
-    RESOURCES
-        .iter()
-        .find(|r| r.kind == kind && r.api_version() == api_version)
+    RESOURCES.iter().find(|r| r.kind == kind && r.api_version() == api_version)
 }
 
 /// The kind with that plural, or `plural.group`.
 pub fn by_name(name: &str) -> Option<&'static Resource> {
-    RESOURCES
-        .iter()
-        .find(|r| r.plural == name || r.qualified() == name)
+    RESOURCES.iter().find(|r| r.plural == name || r.qualified() == name)
 }
 
 /// Group versions served, each once, in table order.
@@ -444,10 +405,7 @@ mod tests {
         for resource in RESOURCES {
             let found = by_path(resource.group, resource.version, resource.plural).unwrap();
             assert!(std::ptr::eq(found, resource));
-            assert!(std::ptr::eq(
-                by_kind(&resource.api_version(), resource.kind).unwrap(),
-                resource
-            ));
+            assert!(std::ptr::eq(by_kind(&resource.api_version(), resource.kind).unwrap(), resource));
             assert!(std::ptr::eq(by_name(&resource.qualified()).unwrap(), resource));
         }
     }
@@ -455,14 +413,9 @@ mod tests {
     #[test]
     fn absent_selectable_fields_have_the_zero_value_of_their_type() {
         let nodes = by_name("nodes").unwrap();
+        assert_eq!(nodes.field_value("spec.unschedulable", &json!({})).unwrap(), "false");
         assert_eq!(
-            nodes.field_value("spec.unschedulable", &json!({})).unwrap(),
-            "false"
-        );
-        assert_eq!(
-            nodes
-                .field_value("spec.unschedulable", &json!({"spec":{"unschedulable":true}}))
-                .unwrap(),
+            nodes.field_value("spec.unschedulable", &json!({"spec":{"unschedulable":true}})).unwrap(),
             "true"
         );
         assert_eq!(nodes.field_value("metadata.namespace", &json!({})), None);

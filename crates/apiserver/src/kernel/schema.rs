@@ -30,10 +30,7 @@ const LISTS: &[(&[&str], ListKind)] = &[
     (&["spec", "volumes"], ListKind::Keyed(&["name"])),
     (&["spec", "hostAliases"], ListKind::Keyed(&["ip"])),
     (&["spec", "schedulingGates"], ListKind::Keyed(&["name"])),
-    (
-        &["spec", "topologySpreadConstraints"],
-        ListKind::Keyed(&["topologyKey", "whenUnsatisfiable"]),
-    ),
+    (&["spec", "topologySpreadConstraints"], ListKind::Keyed(&["topologyKey", "whenUnsatisfiable"])),
     (&["env"], ListKind::Keyed(&["name"])),
     (&["ports"], ListKind::Keyed(&["containerPort", "protocol"])),
     (&["volumeMounts"], ListKind::Keyed(&["mountPath"])),
@@ -42,10 +39,7 @@ const LISTS: &[(&[&str], ListKind)] = &[
 
 /// How the list at this path of field names merges.
 pub(crate) fn list_kind(path: &[&str]) -> ListKind {
-    LISTS
-        .iter()
-        .find(|(suffix, _)| path.ends_with(suffix))
-        .map_or(ListKind::Atomic, |(_, kind)| *kind)
+    LISTS.iter().find(|(suffix, _)| path.ends_with(suffix)).map_or(ListKind::Atomic, |(_, kind)| *kind)
 }
 
 /// The key of `item` in a keyed list, as a JSON object; `None` if the item has no part of it.

@@ -41,9 +41,7 @@ impl Selector {
     /// Parses the two query parameters, checking that the kind knows the fields.
     pub(crate) fn parse(resource: &Resource, labels: &str, fields: &str) -> Outcome<Selector> {
         let labels = parse_labels(labels).map_err(|why| {
-            Status::bad_request(format!(
-                "unable to parse requirement: {why} in selector {labels:?}"
-            ))
+            Status::bad_request(format!("unable to parse requirement: {why} in selector {labels:?}"))
         })?;
         let requirements = parse_fields(fields)
             .map_err(|why| Status::bad_request(format!("invalid selector: {fields:?}; {why}")))?;
@@ -56,10 +54,7 @@ impl Selector {
                 )));
             }
         }
-        Ok(Selector {
-            labels,
-            fields: requirements,
-        })
+        Ok(Selector { labels, fields: requirements })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -112,30 +107,21 @@ fn parse_labels(text: &str) -> Result<Vec<LabelRequirement>, String> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    requirements(text)
-        .into_iter()
-        .map(|part| parse_label(part.trim()))
-        .collect()
+    requirements(text).into_iter().map(|part| parse_label(part.trim())).collect()
 }
 
 fn parse_label(part: &str) -> Result<LabelRequirement, String> {
     if let Some(key) = part.strip_prefix('!') {
         return requirement(key.trim(), LabelRule::Missing);
     }
-    let end = part
-        .find(|c: char| c.is_whitespace() || "=!<>(".contains(c))
-        .unwrap_or(part.len());
+    let end = part.find(|c: char| c.is_whitespace() || "=!<>(".contains(c)).unwrap_or(part.len());
     let (key, rest) = (&part[..end], part[end..].trim());
     if rest.is_empty() {
         return requirement(key, LabelRule::Exists);
     }
     let single = |value: &str| label_value(value).map(|v| BTreeSet::from([v]));
-    let number = |value: &str| {
-        value
-            .trim()
-            .parse::<i64>()
-            .map_err(|_| format!("{value:?} is not an integer"))
-    };
+    let number =
+        |value: &str| value.trim().parse::<i64>().map_err(|_| format!("{value:?} is not an integer"));
     let rule = if let Some(value) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
         LabelRule::In(single(value)?)
     } else if let Some(value) = rest.strip_prefix("!=") {
@@ -159,10 +145,7 @@ fn requirement(key: &str, rule: LabelRule) -> Result<LabelRequirement, String> {
     if key.is_empty() || !key.chars().all(plain) {
         return Err(format!("{key:?} is not a label key"));
     }
-    Ok(LabelRequirement {
-        key: key.to_owned(),
-        rule,
-    })
+    Ok(LabelRequirement { key: key.to_owned(), rule })
 }
 
 fn label_value(text: &str) -> Result<String, String> {
@@ -186,25 +169,14 @@ fn parse_fields(text: &str) -> Result<Vec<FieldRequirement>, String> {
         if part.is_empty() {
             continue;
         }
-        let at = part
-            .find(['=', '!'])
-            .ok_or_else(|| format!("can't understand {part:?}"))?;
+        let at = part.find(['=', '!']).ok_or_else(|| format!("can't understand {part:?}"))?;
         let (label, rest) = part.split_at(at);
         let (equal, value) = if let Some(value) = rest.strip_prefix("!=") {
             (false, value)
         } else {
-            (
-                true,
-                rest.strip_prefix("==")
-                    .or_else(|| rest.strip_prefix('='))
-                    .ok_or("'!' without '='")?,
-            )
+            (true, rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')).ok_or("'!' without '='")?)
         };
-        all.push(FieldRequirement {
-            label: label.to_owned(),
-            value: unescape(value)?,
-            equal,
-        });
+        all.push(FieldRequirement { label: label.to_owned(), value: unescape(value)?, equal });
     }
     Ok(all)
 }
@@ -279,24 +251,10 @@ mod tests {
     fn malformed_selectors_are_refused() {
         let pods = by_name("pods").unwrap();
         for labels in ["=a", "a in b", "a in (", "a ~ b", "a=b=c", ",", "a>x", "a=b c"] {
-            assert_eq!(
-                Selector::parse(pods, labels, "").unwrap_err().reason.code(),
-                400,
-                "{labels}"
-            );
+            assert_eq!(Selector::parse(pods, labels, "").unwrap_err().reason.code(), 400, "{labels}");
         }
-        for fields in [
-            "a",
-            "a!b",
-            "spec.nodeName=a\\x",
-            "spec.unknown=1",
-            "spec.nodeName=a=b",
-        ] {
-            assert_eq!(
-                Selector::parse(pods, "", fields).unwrap_err().reason.code(),
-                400,
-                "{fields}"
-            );
+        for fields in ["a", "a!b", "spec.nodeName=a\\x", "spec.unknown=1", "spec.nodeName=a=b"] {
+            assert_eq!(Selector::parse(pods, "", fields).unwrap_err().reason.code(), 400, "{fields}");
         }
     }
 

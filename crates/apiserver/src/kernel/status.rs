@@ -153,10 +153,7 @@ impl Status {
 
     /// The real server does this; this one does not, and says so.
     pub(crate) fn not_implemented(what: &str) -> Box<Status> {
-        Status::new(
-            Reason::NotImplemented,
-            format!("the embedded API server does not implement {what}"),
-        )
+        Status::new(Reason::NotImplemented, format!("the embedded API server does not implement {what}"))
     }
 
     /// The resource is served but not with this verb.
@@ -179,10 +176,7 @@ impl Status {
 
     /// The stored object is not the one the request was written for.
     pub(crate) fn conflict(resource: &Resource, name: &str, why: &str) -> Box<Status> {
-        let message = format!(
-            "Operation cannot be fulfilled on {} {name:?}: {why}",
-            resource.qualified()
-        );
+        let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", resource.qualified());
         Status::about(Reason::Conflict, resource, name, message)
     }
 
@@ -227,29 +221,16 @@ impl Status {
 
     /// The object breaks rules of its kind; `errors` must not be empty.
     pub(crate) fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Box<Status> {
-        let all: Vec<String> = errors
-            .iter()
-            .map(|e| format!("{}: {}", e.field, e.describe()))
-            .collect();
-        let listed = if let [only] = all.as_slice() {
-            only.clone()
-        } else {
-            format!("[{}]", all.join(", "))
-        };
-        let mut status = Status::new(
-            Reason::Invalid,
-            format!("{} {name:?} is invalid: {listed}", qualified(kind, group)),
-        );
+        let all: Vec<String> = errors.iter().map(|e| format!("{}: {}", e.field, e.describe())).collect();
+        let listed = if let [only] = all.as_slice() { only.clone() } else { format!("[{}]", all.join(", ")) };
+        let mut status =
+            Status::new(Reason::Invalid, format!("{} {name:?} is invalid: {listed}", qualified(kind, group)));
         status.name = name.to_owned();
         status.group = group.to_owned();
         status.kind = kind.to_owned();
         status.causes = errors
             .iter()
-            .map(|e| Cause {
-                reason: e.fault.as_str(),
-                message: e.describe(),
-                field: e.field.clone(),
-            })
+            .map(|e| Cause { reason: e.fault.as_str(), message: e.describe(), field: e.field.clone() })
             .collect();
         status
     }
@@ -281,10 +262,7 @@ impl Status {
             }
         }
         if !self.causes.is_empty() {
-            details.insert(
-                "causes".to_owned(),
-                self.causes.iter().map(Cause::to_value).collect(),
-            );
+            details.insert("causes".to_owned(), self.causes.iter().map(Cause::to_value).collect());
         }
         if self.retry_after_seconds > 0 {
             details.insert("retryAfterSeconds".to_owned(), json!(self.retry_after_seconds));
@@ -311,13 +289,7 @@ impl Status {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} ({}): {}",
-            self.reason.code(),
-            self.reason.as_str(),
-            self.message
-        )
+        write!(f, "{} ({}): {}", self.reason.code(), self.reason.as_str(), self.message)
     }
 }
 
@@ -364,12 +336,7 @@ pub(crate) struct FieldError {
 
 impl FieldError {
     fn new(field: &str, fault: Fault, value: String, detail: &str) -> FieldError {
-        FieldError {
-            field: field.to_owned(),
-            fault,
-            value,
-            detail: detail.to_owned(),
-        }
+        FieldError { field: field.to_owned(), fault, value, detail: detail.to_owned() }
     }
 
     pub(crate) fn required(field: &str, detail: &str) -> FieldError {
@@ -396,11 +363,7 @@ impl FieldError {
     }
 
     fn describe(&self) -> String {
-        let detail = if self.detail.is_empty() {
-            String::new()
-        } else {
-            format!(": {}", self.detail)
-        };
+        let detail = if self.detail.is_empty() { String::new() } else { format!(": {}", self.detail) };
         match self.fault {
             Fault::Required => format!("Required value{detail}"),
             Fault::Invalid => format!("Invalid value: {}{detail}", self.value),
@@ -412,9 +375,5 @@ impl FieldError {
 
 /// `plural.group` or `Kind.group`; the core group adds nothing.
 pub(crate) fn qualified(what: &str, group: &str) -> String {
-    if group.is_empty() {
-        what.to_owned()
-    } else {
-        format!("{what}.{group}")
-    }
+    if group.is_empty() { what.to_owned() } else { format!("{what}.{group}") }
 }

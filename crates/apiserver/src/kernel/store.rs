@@ -110,24 +110,10 @@ impl Store {
         object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         let key = key(meta_str(&object, "namespace"), meta_str(&object, "name"));
         let object = Arc::new(object);
-        let previous = self
-            .objects
-            .entry(place(resource))
-            .or_default()
-            .insert(key.clone(), Arc::clone(&object));
-        let change = if previous.is_some() {
-            Change::Modified
-        } else {
-            Change::Added
-        };
-        self.record(Event {
-            revision: self.revision,
-            resource,
-            change,
-            key,
-            object,
-            previous,
-        })
+        let previous =
+            self.objects.entry(place(resource)).or_default().insert(key.clone(), Arc::clone(&object));
+        let change = if previous.is_some() { Change::Modified } else { Change::Added };
+        self.record(Event { revision: self.revision, resource, change, key, object, previous })
     }
 
     /// Removes the object, showing `last` (or what is stored) as its final state; `None` if it is not there.
@@ -163,11 +149,7 @@ impl Store {
         if revision < self.compacted {
             return None;
         }
-        Some(
-            self.history
-                .iter()
-                .filter(move |e| e.revision > revision && std::ptr::eq(e.resource, resource)),
-        )
+        Some(self.history.iter().filter(move |e| e.revision > revision && std::ptr::eq(e.resource, resource)))
     }
 
     /// Forgets all history: only the current revision can be read or watched from.
@@ -193,11 +175,7 @@ fn place(resource: &Resource) -> (&'static str, &'static str) {
 
 /// The key of an object within its kind.
 pub(crate) fn key(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{namespace}/{name}")
-    }
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
 fn within(objects: &BTreeMap<String, Stored>, namespace: Option<&str>) -> Vec<(String, Stored)> {
@@ -232,10 +210,7 @@ mod tests {
         store.remove(pods, "a", "one", None).unwrap();
         store.put(pods, named("b", "three"));
         assert_eq!(names(&store.list(pods, None)), ["a/two", "b/three"]);
-        assert_eq!(
-            names(&store.list_at(pods, None, before).unwrap()),
-            ["a/one", "a/two"]
-        );
+        assert_eq!(names(&store.list_at(pods, None, before).unwrap()), ["a/one", "a/two"]);
         assert_eq!(names(&store.list(pods, Some("a"))), ["a/two"]);
         store.compact();
         assert!(store.list_at(pods, None, before).is_none());

@@ -111,11 +111,7 @@ fn merge_list<'a>(list: &mut Value, patch: &'a [Value], path: &mut Vec<&'a str>)
         ListKind::Keyed(fields) => {
             // Strategic merge knows one key, the first.
             let key = fields.first().copied().unwrap_or("name");
-            if patch
-                .iter()
-                .filter_map(Value::as_object)
-                .any(|i| directive(i) == Ok(Some("replace")))
-            {
+            if patch.iter().filter_map(Value::as_object).any(|i| directive(i) == Ok(Some("replace"))) {
                 items.clear();
             }
             for item in patch {
@@ -142,13 +138,10 @@ fn merge_item<'a>(
     let Some(id) = map.get(key) else {
         return Err(format!("map: {patch} does not contain declared merge key: {key}"));
     };
-    let at = items
-        .iter()
-        .position(|item| item.get(key) == Some(id))
-        .unwrap_or_else(|| {
-            items.push(Value::Null);
-            items.len() - 1
-        });
+    let at = items.iter().position(|item| item.get(key) == Some(id)).unwrap_or_else(|| {
+        items.push(Value::Null);
+        items.len() - 1
+    });
     if !merge_map(&mut items[at], map, path)? {
         items.remove(at);
     }
@@ -205,10 +198,7 @@ mod tests {
             "$deleteFromPrimitiveList/finalizers": ["x/a"],
             "$setElementOrder/finalizers": ["x/b", "x/c"],
             "finalizers": ["x/b", "x/c"]}});
-        assert_eq!(
-            merged(object, &patch)["metadata"]["finalizers"],
-            json!(["x/b", "x/c"])
-        );
+        assert_eq!(merged(object, &patch)["metadata"]["finalizers"], json!(["x/b", "x/c"]));
     }
 
     #[test]
@@ -216,10 +206,7 @@ mod tests {
         let object = json!({"spec": {"a": 1, "b": 2}, "status": {"x": 1}, "other": {"k": 1}});
         let patch = json!({"spec": {"$patch": "replace", "c": 3}, "status": {"$patch": "delete"},
             "other": {"$retainKeys": ["l"], "l": 2}, "gone": null, "list": [1]});
-        assert_eq!(
-            merged(object, &patch),
-            json!({"spec": {"c": 3}, "other": {"l": 2}, "list": [1]})
-        );
+        assert_eq!(merged(object, &patch), json!({"spec": {"c": 3}, "other": {"l": 2}, "list": [1]}));
     }
 
     #[test]
@@ -231,10 +218,7 @@ mod tests {
             json!({"metadata": {"ownerReferences": [3]}}),
             json!({"$retainKeys": {}}),
         ] {
-            assert!(
-                merge(&mut json!({"metadata": {"finalizers": []}}), &patch).is_err(),
-                "{patch}"
-            );
+            assert!(merge(&mut json!({"metadata": {"finalizers": []}}), &patch).is_err(), "{patch}");
         }
     }
 }

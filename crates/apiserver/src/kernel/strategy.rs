@@ -169,14 +169,7 @@ pub(crate) fn check_types(resource: &Resource, object: &Value) -> Outcome<()> {
         Some(Value::Array(items)) if items.iter().all(Value::is_object) => Ok(()),
         Some(_) => Err(undecodable(resource, field)),
     };
-    for field in [
-        "spec",
-        "status",
-        "aggregationRule",
-        "roleRef",
-        "involvedObject",
-        "source",
-    ] {
+    for field in ["spec", "status", "aggregationRule", "roleRef", "involvedObject", "source"] {
         map_of(field, |_| true)?;
     }
     for field in ["rules", "subjects", "secrets", "imagePullSecrets"] {
@@ -196,28 +189,13 @@ pub(crate) fn check_types(resource: &Resource, object: &Value) -> Outcome<()> {
         }
         Strategy::Deployment | Strategy::ReplicaSet | Strategy::Lease => {
             for field in ["replicas", "leaseDurationSeconds", "leaseTransitions"] {
-                if object
-                    .pointer(&format!("/spec/{field}"))
-                    .is_some_and(|v| !v.is_i64())
-                {
+                if object.pointer(&format!("/spec/{field}")).is_some_and(|v| !v.is_i64()) {
                     return Err(undecodable(resource, &format!("spec.{field}")));
                 }
             }
-            for pointer in [
-                "strategy",
-                "selector",
-                "template",
-                "template/metadata",
-                "template/spec",
-            ] {
-                if object
-                    .pointer(&format!("/spec/{pointer}"))
-                    .is_some_and(|v| !v.is_object())
-                {
-                    return Err(undecodable(
-                        resource,
-                        &format!("spec.{}", pointer.replace('/', ".")),
-                    ));
+            for pointer in ["strategy", "selector", "template", "template/metadata", "template/spec"] {
+                if object.pointer(&format!("/spec/{pointer}")).is_some_and(|v| !v.is_object()) {
+                    return Err(undecodable(resource, &format!("spec.{}", pointer.replace('/', "."))));
                 }
             }
         }
@@ -261,10 +239,7 @@ fn validate_no_new_finalizers(old: &Value, new: &Value, errors: &mut Vec<FieldEr
         return;
     }
     let before = finalizers(old);
-    let added: Vec<&str> = finalizers(new)
-        .into_iter()
-        .filter(|f| !before.contains(f))
-        .collect();
+    let added: Vec<&str> = finalizers(new).into_iter().filter(|f| !before.contains(f)).collect();
     if !added.is_empty() {
         let why = format!(
             "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"
@@ -295,11 +270,7 @@ fn validate_secret(old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError
 }
 
 fn validate_immutable_data(old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError>) {
-    for key in ["data", "binaryData"]
-        .iter()
-        .filter_map(|f| new.get(*f)?.as_object())
-        .flat_map(Map::keys)
-    {
+    for key in ["data", "binaryData"].iter().filter_map(|f| new.get(*f)?.as_object()).flat_map(Map::keys) {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
         if key.is_empty() || key.len() > 253 || key == "." || key.starts_with("..") || !key.bytes().all(plain)
         {
@@ -312,32 +283,18 @@ fn validate_immutable_data(old: Option<&Value>, new: &Value, errors: &mut Vec<Fi
     };
     for field in ["immutable", "data", "binaryData"] {
         if old.get(field) != new.get(field) {
-            errors.push(FieldError::forbidden(
-                field,
-                "field is immutable when `immutable` is set",
-            ));
+            errors.push(FieldError::forbidden(field, "field is immutable when `immutable` is set"));
         }
     }
 }
 
 fn validate_event(new: &Value, errors: &mut Vec<FieldError>) {
-    let involved = new
-        .pointer("/involvedObject/namespace")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+    let involved = new.pointer("/involvedObject/namespace").and_then(Value::as_str).unwrap_or_default();
     let namespace = meta_str(new, "namespace");
-    let fits = if involved.is_empty() {
-        matches!(namespace, "default" | "")
-    } else {
-        involved == namespace
-    };
+    let fits = if involved.is_empty() { matches!(namespace, "default" | "") } else { involved == namespace };
     if !fits {
         let why = "does not match event.namespace";
-        errors.push(FieldError::invalid(
-            "involvedObject.namespace",
-            &json!(involved),
-            why,
-        ));
+        errors.push(FieldError::invalid("involvedObject.namespace", &json!(involved), why));
     }
 }
 
@@ -352,10 +309,7 @@ fn validate_pod(old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError>) 
         && node(old).is_some()
         && node(old) != node(new)
     {
-        errors.push(FieldError::forbidden(
-            "spec",
-            "pod updates may not change the node of a bound pod",
-        ));
+        errors.push(FieldError::forbidden("spec", "pod updates may not change the node of a bound pod"));
     }
 }
 
@@ -370,22 +324,14 @@ fn validate_lease(new: &Value, errors: &mut Vec<FieldError>) {
     }
     if let Some(transitions) = number("leaseTransitions").filter(|t| *t < 0) {
         let why = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid(
-            "spec.leaseTransitions",
-            &json!(transitions),
-            why,
-        ));
+        errors.push(FieldError::invalid("spec.leaseTransitions", &json!(transitions), why));
     }
 }
 
 fn validate_rules(new: &Value, errors: &mut Vec<FieldError>) {
     let rules = new.get("rules").and_then(Value::as_array);
     for (at, rule) in rules.into_iter().flatten().enumerate() {
-        let filled = |field: &str| {
-            rule.get(field)
-                .and_then(Value::as_array)
-                .is_some_and(|l| !l.is_empty())
-        };
+        let filled = |field: &str| rule.get(field).and_then(Value::as_array).is_some_and(|l| !l.is_empty());
         if !filled("verbs") {
             let why = "verbs must contain at least one value";
             errors.push(FieldError::required(&format!("rules[{at}].verbs"), why));
@@ -405,35 +351,22 @@ fn validate_rules(new: &Value, errors: &mut Vec<FieldError>) {
 }
 
 fn validate_binding(old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError>) {
-    if new
-        .pointer("/roleRef/name")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .is_empty()
-    {
+    if new.pointer("/roleRef/name").and_then(Value::as_str).unwrap_or_default().is_empty() {
         errors.push(FieldError::required("roleRef.name", ""));
     }
     immutable(old, new, "/roleRef", errors);
 }
 
 fn validate_workload(old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError>) {
-    let selector = new
-        .pointer("/spec/selector")
-        .filter(|s| s.as_object().is_some_and(|m| !m.is_empty()));
+    let selector = new.pointer("/spec/selector").filter(|s| s.as_object().is_some_and(|m| !m.is_empty()));
     let Some(selector) = selector else {
         errors.push(FieldError::required("spec.selector", ""));
         return;
     };
     immutable(old, new, "/spec/selector", errors);
-    let labels = new
-        .pointer("/spec/template/metadata/labels")
-        .unwrap_or(&Value::Null);
+    let labels = new.pointer("/spec/template/metadata/labels").unwrap_or(&Value::Null);
     let wanted = selector.get("matchLabels").and_then(Value::as_object);
-    if !wanted
-        .into_iter()
-        .flatten()
-        .all(|(key, value)| labels.get(key) == Some(value))
-    {
+    if !wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value)) {
         let why = "`selector` does not match template `labels`";
         errors.push(FieldError::invalid("spec.template.metadata.labels", labels, why));
     }

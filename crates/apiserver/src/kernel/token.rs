@@ -27,9 +27,7 @@ impl Kernel {
             Some(spec) if spec.is_object() => spec.clone(),
             None | Some(Value::Null) if request.is_object() => json!({}),
             _ => {
-                return Err(Status::bad_request(
-                    "a TokenRequest must be an object with a spec",
-                ));
+                return Err(Status::bad_request("a TokenRequest must be an object with a spec"));
             }
         };
         let Some(account) = self.store.get(target.resource, target.namespace(), target.name()) else {
@@ -41,14 +39,10 @@ impl Kernel {
             Some(Value::Array(list)) if !list.is_empty() && list.iter().all(Value::is_string) => list.clone(),
             None | Some(Value::Null | Value::Array(_)) => vec![json!(AUDIENCE_DEFAULT)],
             Some(_) => {
-                return Err(Status::bad_request(
-                    "TokenRequest: spec.audiences must be a list of strings",
-                ));
+                return Err(Status::bad_request("TokenRequest: spec.audiences must be a list of strings"));
             }
         };
-        let expires = now
-            .checked_add(SignedDuration::from_secs(lifetime))
-            .unwrap_or(now);
+        let expires = now.checked_add(SignedDuration::from_secs(lifetime)).unwrap_or(now);
         let answer = json!({
             "kind": "TokenRequest",
             "apiVersion": "authentication.k8s.io/v1",
@@ -78,15 +72,8 @@ fn expiration(spec: &Value) -> Outcome<i64> {
         Some(asked) => {
             let why = "may not specify a duration less than 10 minutes or larger than 2^32 seconds";
             let error = FieldError::invalid("spec.expirationSeconds", &json!(asked), why);
-            Err(Status::invalid(
-                "authentication.k8s.io",
-                "TokenRequest",
-                "",
-                &[error],
-            ))
+            Err(Status::invalid("authentication.k8s.io", "TokenRequest", "", &[error]))
         }
-        None => Err(Status::bad_request(
-            "TokenRequest: spec.expirationSeconds must be an integer",
-        )),
+        None => Err(Status::bad_request("TokenRequest: spec.expirationSeconds must be an integer")),
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::create::{manager, validate};
-use super::fields::{Manager, Operation, record_update, set_managers, stamp};
+use super::create::{Write, validate};
+use super::fields::{Operation, record_update, set_managers, stamp};
 use super::metadata::{finalizers, is_terminating, meta, meta_str, set_meta};
 use super::options::WriteOptions;
-use super::request::{Call, Target};
+use super::request::Call;
 use super::resources::{Resource, Strategy};
 use super::status::{FieldError, Outcome, Status};
 use super::store::Stored;
@@ -27,68 +27,49 @@ impl Kernel {
             )));
         }
         body::place(call, &mut object)?;
-        let live = self
-            .store
-            .get(target.resource, target.namespace(), target.name())
-            .cloned();
+        let live = self.store.get(target.resource, target.namespace(), target.name()).cloned();
+        let write = Write { target, options: &options, now, applied: None };
         let (code, stored) = match live {
-            Some(live) => (200, self.replace(target, &live, object, &options, now, None)?),
+            Some(live) => (200, self.replace(write, &live, object)?),
             None if target.resource.create_on_update && target.subresource.is_none() => {
                 let uid = meta_str(&object, "uid");
                 if !uid.is_empty() {
-                    return Err(Status::precondition(
-                        target.resource,
-                        target.name(),
-                        "UID",
-                        uid,
-                        "",
-                    ));
+                    return Err(Status::precondition(target.resource, target.name(), "UID", uid, ""));
                 }
                 if !meta_str(&object, "resourceVersion").is_empty() {
                     return Err(Status::not_found(target.resource, target.name()));
                 }
-                (201, self.insert(target, object, &options, now, None)?)
+                (201, self.insert(write, object)?)
             }
             None => return Err(Status::not_found(target.resource, target.name())),
         };
         Ok(Document::json(code, &*call.representation.of(&stored)))
     }
 
-    /// Replaces `live` by `new`, as far as the target lets it; `managers` are given by an apply.
-    pub(crate) fn replace(
-        &mut self,
-        target: &Target,
-        live: &Stored,
-        mut new: Value,
-        options: &WriteOptions,
-        now: Timestamp,
-        managers: Option<Vec<Manager>>,
-    ) -> Outcome<Stored> {
+    /// Replaces `live` by `new`, as far as the target lets it.
+    pub(crate) fn replace(&mut self, write: Write<'_>, live: &Stored, mut new: Value) -> Outcome<Stored> {
+        let target = write.target;
         let resource = target.resource;
         lock(resource, live, &new)?;
         keep_system_fields(live, &mut new);
         strategy::prepare_update(resource, target.subresource.as_deref(), live, &mut new);
-        let applied = managers.is_some();
-        match managers {
+        let operation = if write.applied.is_some() { Operation::Apply } else { Operation::Update };
+        let by = write.manager(operation);
+        match write.applied {
             Some(managers) => set_managers(&mut new, managers),
-            None => record_update(live, &mut new, &manager(target, options, Operation::Update, now)),
+            None => record_update(live, &mut new, &by),
         }
         validate(resource, Some(live), &new)?;
         let unchanged = new == **live;
         let gone = is_released(resource, live, &new);
-        if (unchanged && !gone) || options.dry_run {
-            return Ok(if unchanged {
-                Arc::clone(live)
-            } else {
-                Arc::new(new)
-            });
+        if (unchanged && !gone) || write.options.dry_run {
+            return Ok(if unchanged { Arc::clone(live) } else { Arc::new(new) });
         }
-        if applied {
-            stamp(&mut new, &manager(target, options, Operation::Apply, now));
+        if operation == Operation::Apply {
+            stamp(&mut new, &by);
         }
         let event = if gone {
-            self.store
-                .remove(resource, target.namespace(), target.name(), Some(new))
+            self.store.remove(resource, target.namespace(), target.name(), Some(new))
         } else {
             Some(self.store.put(resource, new))
         };
@@ -146,13 +127,8 @@ fn keep_system_fields(live: &Value, new: &mut Value) {
 
 /// Whether the update removes the last thing that kept a deleted object in being.
 fn is_released(resource: &Resource, live: &Value, new: &Value) -> bool {
-    let grace = meta(live, "deletionGracePeriodSeconds")
-        .and_then(Value::as_i64)
-        .unwrap_or(0);
+    let grace = meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
     let held = resource.strategy == Strategy::Namespace
-        && new
-            .pointer("/spec/finalizers")
-            .and_then(Value::as_array)
-            .is_some_and(|f| !f.is_empty());
+        && new.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty());
     is_terminating(live) && grace == 0 && finalizers(new).is_empty() && !held
 }

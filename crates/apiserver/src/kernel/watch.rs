@@ -65,11 +65,7 @@ impl Watch {
         if self.ended || !std::ptr::eq(event.resource, self.resource) || event.revision <= self.after {
             return false;
         }
-        if self
-            .namespace
-            .as_deref()
-            .is_some_and(|ns| ns != meta_str(&event.object, "namespace"))
-        {
+        if self.namespace.as_deref().is_some_and(|ns| ns != meta_str(&event.object, "namespace")) {
             return false;
         }
         self.after = event.revision;
@@ -103,10 +99,7 @@ impl Watch {
     }
 
     fn fail(&mut self, status: &Status) {
-        self.outbox.push_back(Frame {
-            kind: "ERROR",
-            object: Arc::new(status.to_value()),
-        });
+        self.outbox.push_back(Frame { kind: "ERROR", object: Arc::new(status.to_value()) });
         self.ended = true;
     }
 }
@@ -145,17 +138,13 @@ impl Kernel {
                     watch.bookmark(self.store.revision(), true);
                 }
             }
-            // The very last revision stands for "from now on".
-            WatchStart::After(u64::MAX) => {}
+            WatchStart::Now => {}
             WatchStart::After(revision) => self.fill_changes(&mut watch, revision),
         }
         self.watches_opened += 1;
         let id = WatchId(self.watches_opened);
         self.watches.insert(id, watch);
-        Ok(Reply::Watch {
-            id,
-            timeout: options.timeout,
-        })
+        Ok(Reply::Watch { id, timeout: options.timeout })
     }
 
     fn fill_state(&self, watch: &mut Watch) {
@@ -175,10 +164,7 @@ impl Kernel {
                 }
             }
             None => {
-                let message = format!(
-                    "too old resource version: {revision} ({})",
-                    self.store.compacted()
-                );
+                let message = format!("too old resource version: {revision} ({})", self.store.compacted());
                 watch.fail(&Status::expired(message));
             }
         }

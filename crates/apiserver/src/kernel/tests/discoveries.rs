@@ -1,0 +1,69 @@
+//! Discovery, version and health tell what is served, in both forms.
+
+use super::*;
+
+fn aggregated(world: &mut World, target: &str) -> Value {
+    let accept =
+        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json".to_owned();
+    world.reply(&Request { accept, ..Request::new(Method::GET, target, "") }).1
+}
+
+#[test]
+fn plain_discovery_lists_groups_versions_and_resources() {
+    let mut world = World::new();
+    assert_eq!(world.get("/api").1["versions"], json!(["v1"]));
+    let (_, groups) = world.get("/apis");
+    let names: Vec<&Value> = groups["groups"].as_array().unwrap().iter().map(|g| &g["name"]).collect();
+    assert_eq!(names, ["apps", "coordination.k8s.io", "rbac.authorization.k8s.io"]);
+    assert_eq!(world.get("/apis/apps").1["preferredVersion"]["groupVersion"], "apps/v1");
+    let (_, core) = world.get("/api/v1");
+    let by_name = |name: &str| {
+        core["resources"].as_array().unwrap().iter().find(|r| r["name"] == name).cloned().unwrap()
+    };
+    assert_eq!(by_name("namespaces")["namespaced"], false);
+    assert_eq!(by_name("secrets")["kind"], "Secret");
+    assert_eq!(by_name("serviceaccounts/token")["kind"], "TokenRequest");
+    assert_eq!(by_name("pods/status")["verbs"], json!(["get", "patch", "update"]));
+    assert_eq!(world.get("/apis/apps/v2").0, 404);
+    assert_eq!(world.get("/apis/none").0, 404);
+}
+
+#[test]
+fn aggregated_discovery_holds_the_same() {
+    let mut world = World::new();
+    let core = aggregated(&mut world, "/api");
+    assert_eq!(core["kind"], "APIGroupDiscoveryList");
+    assert_eq!(core["apiVersion"], "apidiscovery.k8s.io/v2");
+    let resources = core["items"][0]["versions"][0]["resources"].as_array().unwrap();
+    let secrets = resources.iter().find(|r| r["resource"] == "secrets").unwrap();
+    assert_eq!(
+        (&secrets["scope"], &secrets["responseKind"]["kind"]),
+        (&json!("Namespaced"), &json!("Secret"))
+    );
+    assert_eq!(aggregated(&mut world, "/apis")["items"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn a_failing_group_version_is_unavailable_and_stale() {
+    let mut world = World::new();
+    world.kernel.set_failing("apps", "v1", true);
+    assert_eq!(reason(&world.get("/apis/apps/v1")), (503, "ServiceUnavailable"));
+    assert_eq!(reason(&world.get("/apis/apps/v1/deployments")), (503, "ServiceUnavailable"));
+    let apps = &aggregated(&mut world, "/apis")["items"][0];
+    assert_eq!(
+        (&apps["metadata"]["name"], &apps["versions"][0]["freshness"]),
+        (&json!("apps"), &json!("Stale"))
+    );
+    world.kernel.set_failing("apps", "v1", false);
+    assert_eq!(world.get("/apis/apps/v1").0, 200);
+}
+
+#[test]
+fn health_and_version_answer() {
+    let mut world = World::new();
+    for path in ["/healthz", "/livez", "/readyz", "/readyz/etcd"] {
+        assert_eq!(world.get(path).0, 200, "{path}");
+    }
+    assert_eq!(world.get("/version").1["minor"], "37");
+    assert_eq!(world.post("/version", &json!({})).0, 405);
+}

@@ -1,0 +1,113 @@
+//! Nothing a client can send makes the kernel panic or answer with a server error.
+
+use super::*;
+
+/// Bodies nobody honest sends, at every place a body is read: always a 4xx Status, never a panic.
+#[test]
+fn hostile_bodies_are_refused_everywhere() {
+    let mut world = World::new();
+    let sets = "/apis/apps/v1/namespaces/default/replicasets";
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    world.created(CONFIG_MAPS, &config_map("a"));
+    world.created(sets, &replica_set("a"));
+    let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
+    let bodies = [
+        "",
+        "{",
+        "null",
+        "3",
+        "\"x\"",
+        "[]",
+        "\u{0}",
+        "{\"metadata\":",
+        &deep,
+        r#"{"metadata":null}"#,
+        r#"{"metadata":[]}"#,
+        r#"{"metadata":{"name":["a"]}}"#,
+        r#"{"metadata":{"name":"a","labels":{"a":{}}}}"#,
+        r#"{"metadata":{"name":"a"},"spec":3}"#,
+        r#"{"metadata":{"name":"a"},"spec":{"strategy":3}}"#,
+        r#"{"metadata":{"name":"a"},"spec":{"selector":3}}"#,
+        r#"{"metadata":{"name":"a"},"spec":{"template":[]}}"#,
+        r#"{"metadata":{"name":"a"},"spec":{"replicas":"3"}}"#,
+        r#"{"metadata":{"name":"a"},"data":[]}"#,
+        r#"{"metadata":{"name":"a"},"data":{"k":3}}"#,
+        r#"{"metadata":{"name":"a"},"data":{"../x":"y"}}"#,
+        r#"{"metadata":{"name":"a"},"stringData":{"k":3}}"#,
+        r#"{"metadata":{"name":"a"},"rules":{}}"#,
+        r#"{"metadata":{"name":"a"},"rules":[3]}"#,
+    ];
+    let places = [
+        CONFIG_MAPS,
+        sets,
+        deployments,
+        "/api/v1/namespaces/default/secrets",
+        "/api/v1/namespaces/default/pods",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+    ];
+    for place in places {
+        for body in bodies {
+            for (method, target) in [
+                (Method::POST, place.to_owned()),
+                (Method::PUT, format!("{place}/a")),
+                (Method::DELETE, format!("{place}/a?dryRun=All")),
+            ] {
+                let (code, answer) = world.send(method.clone(), &target, body);
+                assert!(code < 500, "{method} {target} {body}: {answer}");
+            }
+            for kind in
+                ["json-patch+json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"]
+            {
+                let target = format!("{place}/a?fieldManager=m&dryRun=All");
+                let request = Request::new(Method::PATCH, &target, body.to_owned());
+                let (code, _) =
+                    world.reply(&Request { content_type: format!("application/{kind}"), ..request });
+                assert!(code < 500, "{kind} {target} {body}");
+            }
+        }
+    }
+}
+
+#[test]
+fn unknown_fields_are_dropped_or_refused_as_asked() {
+    let mut world = World::new();
+    let object = json!({"metadata": {"name": "a", "strange": 1}, "spec": {}, "data": {"k": "v"}});
+    let strict = world.post(&format!("{CONFIG_MAPS}?fieldValidation=Strict"), &object);
+    assert_eq!(reason(&strict), (400, "BadRequest"));
+    assert!(strict.1["message"].as_str().unwrap().contains("unknown field \"spec\""));
+    let dropped = world.created(CONFIG_MAPS, &object);
+    assert!(dropped.get("spec").is_none());
+    assert!(dropped["metadata"].get("strange").is_none());
+}
+
+#[test]
+fn other_media_types_and_huge_bodies_are_refused() {
+    let mut world = World::new();
+    let request = Request::new(Method::POST, CONFIG_MAPS, config_map("a").to_string());
+    let yaml = Request { content_type: "application/yaml".to_owned(), ..request.clone() };
+    assert_eq!(reason(&world.reply(&yaml)), (415, "UnsupportedMediaType"));
+    let accept = Request { accept: "application/vnd.kubernetes.protobuf".to_owned(), ..request };
+    assert_eq!(reason(&world.reply(&accept)), (406, "NotAcceptable"));
+    let huge = "x".repeat(4 * 1024 * 1024);
+    assert_eq!(world.send(Method::POST, CONFIG_MAPS, &huge).0, 413);
+}
+
+#[test]
+fn hostile_queries_are_refused() {
+    let mut world = World::new();
+    for query in [
+        "limit=x",
+        "continue=!!!",
+        "continue=e30",
+        "resourceVersion=-1",
+        "resourceVersion=99999999999999999999999",
+        "labelSelector=%00",
+        "fieldSelector=%5C",
+        "watch=1&timeoutSeconds=x",
+        "watch=1&continue=x",
+    ] {
+        let (code, answer) = world.get(&format!("{CONFIG_MAPS}?{query}"));
+        assert!((400..500).contains(&code), "{query}: {answer}");
+    }
+}
