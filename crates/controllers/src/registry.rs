@@ -16,10 +16,7 @@ pub struct Settings {
 pub fn all(settings: &Settings) -> Vec<Controller> {
     [
         // First, because others may need a token before they can do anything.
-        settings
-            .serviceaccount_token
-            .as_ref()
-            .map(serviceaccount_token::controller),
+        settings.serviceaccount_token.as_ref().map(serviceaccount_token::controller),
         Some(serviceaccount::controller()),
     ]
     .into_iter()

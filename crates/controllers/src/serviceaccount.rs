@@ -15,11 +15,7 @@ pub fn controller() -> Controller {
     Controller::new("serviceaccount-controller")
         .also_known_as(&["serviceaccount"])
         .works_as("service-account-controller")
-        .may_write(&[Grant {
-            group: "",
-            resource: "serviceaccounts",
-            verbs: &["create"],
-        }])
+        .may_write(&[Grant { group: "", resource: "serviceaccounts", verbs: &["create"] }])
         .runs(
             Loop::deciding("serviceaccount", decide)
                 .woken_by::<Namespace>(namespace_changed)
@@ -41,10 +37,7 @@ fn account_changed(change: &Change<ServiceAccount>, _: &View<'_>, wakes: &mut Wa
 }
 
 fn decide(view: &View<'_>, item: &Item) -> Plan {
-    let Some(namespace) = view
-        .get::<Namespace>(item)
-        .filter(|namespace| namespace.phase == "Active")
-    else {
+    let Some(namespace) = view.get::<Namespace>(item).filter(|namespace| namespace.phase == "Active") else {
         return Plan::none();
     };
     let key = Key::namespaced(&*namespace.meta.key.name, ACCOUNT);
@@ -117,14 +110,7 @@ mod tests {
         odd["secrets"] = json!([{"name": "x"}]);
         odd["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         odd["metadata"]["finalizers"] = json!(["hold"]);
-        check(
-            |world| {
-                world
-                    .with::<Namespace>(namespace("a", "Active"))
-                    .with::<ServiceAccount>(odd)
-            },
-            "",
-        );
+        check(|world| world.with::<Namespace>(namespace("a", "Active")).with::<ServiceAccount>(odd), "");
     }
 
     /// Proves SA-13, SA-14, SA-20, SA-40, SA-41.
@@ -151,11 +137,7 @@ mod tests {
         let a_loop = the_loop();
         for name in ["kube-system", "kube-public", "kube-node-lease", "default", "mine"] {
             let mut world = World::of(&a_loop).with::<Namespace>(namespace(name, "Active"));
-            assert!(
-                world
-                    .sync(&a_loop, Key::cluster(name))
-                    .contains(&format!("{name}/default"))
-            );
+            assert!(world.sync(&a_loop, Key::cluster(name)).contains(&format!("{name}/default")));
         }
     }
 
@@ -166,22 +148,12 @@ mod tests {
             let a_loop = the_loop();
             let key = Key::namespaced("a", "default");
             let world = World::of(&a_loop).with::<Namespace>(namespace("a", "Active"));
-            world
-                .refusing::<ServiceAccount>("create", &key, refused(reason))
-                .sync(&a_loop, Key::cluster("a"))
+            world.refusing::<ServiceAccount>("create", &key, refused(reason)).sync(&a_loop, Key::cluster("a"))
         };
         for fine in [Reason::AlreadyExists, Reason::NamespaceTerminating] {
-            assert!(
-                refusing(fine).ends_with("(refused, which is fine: refused)\n"),
-                "{fine:?}"
-            );
+            assert!(refusing(fine).ends_with("(refused, which is fine: refused)\n"), "{fine:?}");
         }
-        for bad in [
-            Reason::Forbidden,
-            Reason::NotFound,
-            Reason::Unavailable,
-            Reason::Unreachable,
-        ] {
+        for bad in [Reason::Forbidden, Reason::NotFound, Reason::Unavailable, Reason::Unreachable] {
             assert!(refusing(bad).ends_with("retry: refused\n"), "{bad:?}");
         }
     }
@@ -219,10 +191,7 @@ mod tests {
         );
         assert_eq!(controller.event_component, None);
         let a_loop = the_loop();
-        assert_eq!(
-            (a_loop.queue, a_loop.workers, a_loop.retries_max),
-            ("serviceaccount", 1, None)
-        );
+        assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("serviceaccount", 1, None));
         assert_eq!(a_loop.limiter, Limiter::DEFAULT);
     }
 }

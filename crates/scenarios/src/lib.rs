@@ -1,1 +1,50 @@
-//! Scenarios that run against any world, and their runner for the real one.
+//! Scenarios: what a user of a cluster does and then sees, written once, run in every world.
+//!
+//! A scenario speaks to a cluster as its administrator and waits for what a controller manager must
+//! bring about. Whether the cluster is the embedded one or a real control plane, and whether the manager
+//! is this one or the original, is the [`World`]'s affair.
+
+mod accounts;
+pub mod real;
+mod resilience;
+mod roles;
+mod tokens;
+mod world;
+
+use futures::future::LocalBoxFuture;
+
+pub use world::{Plane, World};
+
+/// Something that must hold in a cluster with a controller manager.
+pub struct Scenario {
+    /// What holds, as a sentence with underscores.
+    pub name: &'static str,
+    /// Where it can be played.
+    pub stage: Stage,
+    /// Plays it.
+    pub play: fn(&World) -> LocalBoxFuture<'_, anyhow::Result<()>>,
+}
+
+/// Where a scenario can be played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// In every world, with any manager.
+    Anywhere,
+    /// Only with processes that can be killed, paused and started again.
+    Processes,
+}
+
+/// All scenarios.
+pub const ALL: &[Scenario] = &[
+    accounts::A_NAMESPACE_HAS_ITS_DEFAULT_ACCOUNT,
+    accounts::A_TERMINATING_NAMESPACE_GETS_NOTHING,
+    tokens::A_TOKEN_SECRET_IS_FILLED_WORKS_AND_GOES_WITH_ITS_ACCOUNT,
+    tokens::A_TOKEN_SECRET_WITHOUT_AN_ACCOUNT_IS_DELETED,
+    tokens::A_DELETED_TOKEN_SECRET_LEAVES_ITS_ACCOUNT_S_LIST,
+    tokens::AN_EMPTIED_TOKEN_IS_MINTED_AGAIN,
+    roles::AGGREGATED_ROLES_FILL_AND_FOLLOW,
+    resilience::A_KILLED_MANAGER_LOSES_NOTHING,
+    resilience::AN_API_SERVER_RESTART_LOSES_NOTHING,
+    resilience::AN_ETCD_RESTART_LOSES_NOTHING,
+    resilience::A_PAUSE_OF_A_MINUTE_LOSES_NOTHING,
+];

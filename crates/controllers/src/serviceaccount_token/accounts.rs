@@ -6,9 +6,7 @@ use keleustes_plan::{Change, Item, Loop, Plan, View, Wakes};
 use super::{BY_ACCOUNT, QUEUE, delete};
 
 pub(super) fn the_loop() -> Loop {
-    Loop::deciding(QUEUE, decide)
-        .woken_by::<ServiceAccount>(account_changed)
-        .reads_by(BY_ACCOUNT)
+    Loop::deciding(QUEUE, decide).woken_by::<ServiceAccount>(account_changed).reads_by(BY_ACCOUNT)
 }
 
 /// The uid travels with the item: once the account is gone, or has come back as another, nothing in
@@ -26,10 +24,7 @@ fn decide(view: &View<'_>, item: &Item) -> Plan {
     if item.namespace.is_empty() || item.name.is_empty() || uid.is_empty() {
         return plan;
     }
-    if view
-        .get::<ServiceAccount>(item)
-        .is_some_and(|account| account.meta.uid == uid)
-    {
+    if view.get::<ServiceAccount>(item).is_some_and(|account| account.meta.uid == uid) {
         return plan;
     }
     let secrets = view.table::<TokenSecret>().by(&BY_ACCOUNT, &item.key.to_string());

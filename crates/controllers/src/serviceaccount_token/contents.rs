@@ -20,10 +20,7 @@ pub(super) struct Contents {
 
 impl Contents {
     pub(super) fn new(settings: &Settings) -> Arc<Self> {
-        Arc::new(Self {
-            ca_base64: BASE64_STANDARD.encode(&settings.ca),
-            settings: settings.clone(),
-        })
+        Arc::new(Self { ca_base64: BASE64_STANDARD.encode(&settings.ca), settings: settings.clone() })
     }
 
     /// Whether a cached Secret lacks anything. A namespace of the user's own choice is no lack.
@@ -34,27 +31,16 @@ impl Contents {
 
     /// Fills in what a freshly read Secret lacks, and says in its annotations whose it is.
     pub(super) fn fill(&self, secret: &mut Value, account: &Meta) -> Edited {
-        let held = |name: &str| {
-            secret
-                .pointer("/data")
-                .and_then(|data| data.get(name))
-                .and_then(Value::as_str)
-        };
+        let held =
+            |name: &str| secret.pointer("/data").and_then(|data| data.get(name)).and_then(Value::as_str);
         let lacks_ca = !self.ca_base64.is_empty() && held("ca.crt") != Some(&self.ca_base64);
         let lacks = |name: &str| held(name).unwrap_or_default().is_empty();
         let (lacks_namespace, lacks_token) = (lacks("namespace"), lacks("token"));
         if !(lacks_ca || lacks_namespace || lacks_token) {
             return Edited::Unneeded;
         }
-        let name = secret
-            .pointer("/metadata/name")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        let token = if lacks_token {
-            self.token(name, account).map(Some)
-        } else {
-            Ok(None)
-        };
+        let name = secret.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let token = if lacks_token { self.token(name, account).map(Some) } else { Ok(None) };
         let token = match token {
             Ok(token) => token,
             Err(why) => return Edited::Impossible(format!("the token cannot be signed: {why}")),
@@ -64,10 +50,7 @@ impl Contents {
             data.insert("ca.crt".into(), json!(self.ca_base64));
         }
         if lacks_namespace {
-            data.insert(
-                "namespace".into(),
-                json!(BASE64_STANDARD.encode(&*account.key.namespace)),
-            );
+            data.insert("namespace".into(), json!(BASE64_STANDARD.encode(&*account.key.namespace)));
         }
         if let Some(token) = token {
             data.insert("token".into(), json!(BASE64_STANDARD.encode(token)));

@@ -41,27 +41,11 @@ pub fn controller(settings: &Settings) -> Controller {
     Controller::new("serviceaccount-token-controller")
         .also_known_as(&["serviceaccount-token"])
         .may_write(&[
-            Grant {
-                group: "",
-                resource: "secrets",
-                verbs: &["get", "update", "delete"],
-            },
-            Grant {
-                group: "",
-                resource: "serviceaccounts",
-                verbs: &["get", "update"],
-            },
+            Grant { group: "", resource: "secrets", verbs: &["get", "update", "delete"] },
+            Grant { group: "", resource: "serviceaccounts", verbs: &["get", "update"] },
         ])
-        .runs(
-            accounts::the_loop()
-                .workers(settings.workers)
-                .retries_at_most(RETRIES_MAX),
-        )
-        .runs(
-            secrets::the_loop(settings)
-                .workers(settings.workers)
-                .retries_at_most(RETRIES_MAX),
-        )
+        .runs(accounts::the_loop().workers(settings.workers).retries_at_most(RETRIES_MAX))
+        .runs(secrets::the_loop(settings).workers(settings.workers).retries_at_most(RETRIES_MAX))
 }
 
 /// Finds the Secrets of an account, by `namespace/name` of the account.

@@ -14,14 +14,9 @@ use super::{QUEUE, Settings, delete};
 const CONFLICT_TRIES: u32 = 10;
 
 pub(super) fn the_loop(settings: &Settings) -> Loop {
-    Loop::scripted(
-        QUEUE,
-        Secrets {
-            contents: Contents::new(settings),
-        },
-    )
-    .woken_by::<TokenSecret>(secret_changed)
-    .reads::<ServiceAccount>()
+    Loop::scripted(QUEUE, Secrets { contents: Contents::new(settings) })
+        .woken_by::<TokenSecret>(secret_changed)
+        .reads::<ServiceAccount>()
 }
 
 /// Facts about the Secret travel with the item: once it is gone, nothing else tells whose it was.
@@ -54,28 +49,18 @@ impl Secrets {
             return Ok(Next::Done);
         }
         let plan = match cx.gather(|view| Facts::gather(view, item)) {
-            Facts {
-                secret: None,
-                account,
-                ..
-            } => account.map_or_else(Plan::none, |account| unlist(&account, item)),
-            Facts {
-                secret: Some(secret),
-                account: Some(account),
-                ..
-            } => self.fill(&secret, &account),
+            Facts { secret: None, account, .. } => {
+                account.map_or_else(Plan::none, |account| unlist(&account, item))
+            }
+            Facts { secret: Some(secret), account: Some(account), .. } => self.fill(&secret, &account),
             // The cache may lag behind an account that has just been made. Before anything is
             // deleted, the server is asked.
-            Facts {
-                secret: Some(secret),
-                account: None,
-                account_key,
-            } => match cx.fetch::<ServiceAccount>(&account_key).await? {
+            Facts { secret: Some(secret), account: None, account_key } => match cx
+                .fetch::<ServiceAccount>(&account_key)
+                .await?
+            {
                 Some(account) if is_the_one(&account, &secret.account_uid) => self.fill(&secret, &account),
-                _ => Plan::of(delete(
-                    &secret,
-                    "it belongs to a service account that does not exist",
-                )),
+                _ => Plan::of(delete(&secret, "it belongs to a service account that does not exist")),
             },
         };
         cx.apply(plan).await.all_done().map(|()| Next::Done)
@@ -109,10 +94,7 @@ struct Facts {
 impl Facts {
     fn gather(view: &View<'_>, item: &Item) -> Self {
         let uid = Uid::from(item.fact("uid"));
-        let secret = view
-            .get::<TokenSecret>(item)
-            .filter(|secret| secret.meta.uid == uid)
-            .cloned();
+        let secret = view.get::<TokenSecret>(item).filter(|secret| secret.meta.uid == uid).cloned();
         // A Secret that is there speaks for itself: it may name another account than it did when the
         // item was queued.
         let (name, account_uid) = match &secret {
@@ -121,14 +103,8 @@ impl Facts {
         };
         let account_key = Key::namespaced(&*item.namespace, name);
         let account = view.get::<ServiceAccount>(&account_key);
-        let account = account
-            .filter(|account| is_the_one(account, account_uid))
-            .cloned();
-        Self {
-            secret,
-            account,
-            account_key,
-        }
+        let account = account.filter(|account| is_the_one(account, account_uid)).cloned();
+        Self { secret, account, account_key }
     }
 }
 
@@ -146,11 +122,7 @@ fn unlist(account: &ServiceAccount, item: &Item) -> Plan {
         };
         let before = listed.len();
         listed.retain(|reference| reference.get("name").and_then(Value::as_str) != Some(gone.as_str()));
-        if listed.len() == before {
-            Edited::Unneeded
-        } else {
-            Edited::Changed
-        }
+        if listed.len() == before { Edited::Unneeded } else { Edited::Changed }
     };
     Plan::of(
         Write::edit(account, unlist)

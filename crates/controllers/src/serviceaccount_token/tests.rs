@@ -71,21 +71,13 @@ fn refused(reason: Reason) -> Failure {
 /// Works on one Secret and gives the minutes and the Secret as it is then.
 fn fill(world: impl FnOnce(World) -> World, item: Item) -> (String, Value) {
     let a_loop = secrets();
-    let mut world = world(World::of(&a_loop));
-    let minutes = world.sync(&a_loop, item.clone());
-    (
-        minutes,
-        world
-            .live_object::<TokenSecret>(&item.key)
-            .cloned()
-            .unwrap_or_default(),
-    )
+    let (mut world, key) = (world(World::of(&a_loop)), item.key.clone());
+    let minutes = world.sync(&a_loop, item);
+    (minutes, world.live_object::<TokenSecret>(&key).cloned().unwrap_or_default())
 }
 
 fn decoded(secret: &Value, name: &str) -> String {
-    let bytes = BASE64_STANDARD
-        .decode(secret["data"][name].as_str().unwrap_or_default())
-        .unwrap();
+    let bytes = BASE64_STANDARD.decode(secret["data"][name].as_str().unwrap_or_default()).unwrap();
     String::from_utf8(bytes).unwrap()
 }
 
@@ -98,21 +90,12 @@ fn every_change_of_an_account_wakes_every_life_it_shows() {
     let world = World::of(&a_loop);
     let decode =
         |uid: &str| -> Arc<ServiceAccount> { Arc::new(serde_json::from_value(account(uid)).unwrap()) };
-    assert_eq!(
-        world.wakes(&a_loop, Change::added(decode("u1"))),
-        ["a/builder uid=u1"]
-    );
-    assert_eq!(
-        world.wakes(&a_loop, Change::deleted(decode("u1"))),
-        ["a/builder uid=u1"]
-    );
+    assert_eq!(world.wakes(&a_loop, Change::added(decode("u1"))), ["a/builder uid=u1"]);
+    assert_eq!(world.wakes(&a_loop, Change::deleted(decode("u1"))), ["a/builder uid=u1"]);
     let mut table = keleustes_plan::Table::default();
     table.apply(decode("u1"));
     let reborn = table.apply(decode("u2"));
-    assert_eq!(
-        world.wakes(&a_loop, reborn),
-        ["a/builder uid=u1", "a/builder uid=u2"]
-    );
+    assert_eq!(world.wakes(&a_loop, reborn), ["a/builder uid=u1", "a/builder uid=u2"]);
 }
 
 /// Proves SAT-8.
@@ -122,19 +105,9 @@ fn every_change_of_a_secret_wakes_it_with_what_it_says_of_its_account() {
     let world = World::of(&a_loop);
     let decode = |json| -> Arc<TokenSecret> { Arc::new(serde_json::from_value(json).unwrap()) };
     let wanted = ["a/t uid=uid-t account=builder account-uid=u1"];
-    assert_eq!(
-        world.wakes(&a_loop, Change::added(decode(secret("t", "u1")))),
-        wanted
-    );
-    assert_eq!(
-        world.wakes(&a_loop, Change::deleted(decode(secret("t", "u1")))),
-        wanted
-    );
-    assert!(
-        world
-            .wakes(&a_loop, Change::resync(decode(secret("t", "u1"))))
-            .is_empty()
-    );
+    assert_eq!(world.wakes(&a_loop, Change::added(decode(secret("t", "u1")))), wanted);
+    assert_eq!(world.wakes(&a_loop, Change::deleted(decode(secret("t", "u1")))), wanted);
+    assert!(world.wakes(&a_loop, Change::resync(decode(secret("t", "u1")))).is_empty());
 }
 
 /// Proves SAT-6, SAT-10, SAT-11, SAT-55.
@@ -143,10 +116,7 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
     let controller = controller(&settings());
     assert_eq!(controller.name, "serviceaccount-token-controller");
     assert_eq!(controller.aliases, ["serviceaccount-token"]);
-    assert_eq!(
-        (controller.service_account, controller.event_component),
-        (None, None)
-    );
+    assert_eq!((controller.service_account, controller.event_component), (None, None));
     assert_eq!(controller.loops.len(), 2);
     for a_loop in &controller.loops {
         assert_eq!(a_loop.queue, "serviceaccount_tokens_service");
@@ -175,9 +145,7 @@ fn a_living_account_needs_nothing() {
     let a_loop = accounts();
     let mut listed = account("u1");
     listed["secrets"] = json!([{"name": "dangling"}]);
-    let mut world = World::of(&a_loop)
-        .with::<ServiceAccount>(listed)
-        .with::<TokenSecret>(secret("t", "u1"));
+    let mut world = World::of(&a_loop).with::<ServiceAccount>(listed).with::<TokenSecret>(secret("t", "u1"));
     assert_eq!(world.sync(&a_loop, account_item("u1")), "");
 }
 
@@ -191,22 +159,15 @@ fn the_secrets_of_a_gone_account_go_if_they_were_its_or_do_not_say() {
     others["metadata"]["annotations"]["kubernetes.io/service-account.name"] = json!("other");
     let world = || {
         let world = World::of(&a_loop).with::<TokenSecret>(secret("mine", "u1"));
-        let world = world
-            .with::<TokenSecret>(secret("newer", "u2"))
-            .with::<TokenSecret>(secret("silent", ""));
-        world
-            .with::<TokenSecret>(elsewhere.clone())
-            .with::<TokenSecret>(others.clone())
+        let world =
+            world.with::<TokenSecret>(secret("newer", "u2")).with::<TokenSecret>(secret("silent", ""));
+        world.with::<TokenSecret>(elsewhere.clone()).with::<TokenSecret>(others.clone())
     };
     let wanted = "delete secrets a/mine because its service account is gone\n\
                   delete secrets a/silent because its service account is gone\n";
     assert_eq!(world().sync(&a_loop, account_item("u1")), wanted, "no account");
     let mut reborn = world().with::<ServiceAccount>(account("u2"));
-    assert_eq!(
-        reborn.sync(&a_loop, account_item("u1")),
-        wanted,
-        "another life of it"
-    );
+    assert_eq!(reborn.sync(&a_loop, account_item("u1")), wanted, "another life of it");
 }
 
 /// Proves SAT-23, SAT-50.
@@ -218,19 +179,11 @@ fn a_failed_deletion_stops_no_other_and_is_tried_again() {
             .with::<TokenSecret>(secret("t1", "u1"))
             .with::<TokenSecret>(secret("t2", "u1"));
         let key = Key::namespaced("a", "t1");
-        world
-            .refusing::<TokenSecret>("delete", &key, refused(reason))
-            .sync(&a_loop, account_item("u1"))
+        world.refusing::<TokenSecret>("delete", &key, refused(reason)).sync(&a_loop, account_item("u1"))
     };
     let minutes = failing(Reason::Unavailable);
-    assert!(
-        minutes.contains("a/t1 because its service account is gone FAILED"),
-        "{minutes}"
-    );
-    assert!(
-        minutes.contains("delete secrets a/t2") && minutes.ends_with("retry: refused\n"),
-        "{minutes}"
-    );
+    assert!(minutes.contains("a/t1 because its service account is gone FAILED"), "{minutes}");
+    assert!(minutes.contains("delete secrets a/t2") && minutes.ends_with("retry: refused\n"), "{minutes}");
     for fine in [Reason::NotFound, Reason::Conflict] {
         assert!(!failing(fine).contains("retry"), "{fine:?}");
     }
@@ -243,16 +196,12 @@ fn a_failed_deletion_stops_no_other_and_is_tried_again() {
 fn a_secret_that_names_no_account_is_left_alone() {
     let mut nameless = secret("t", "");
     nameless["metadata"]["annotations"] = json!({});
-    let item = Item::from(Key::namespaced("a", "t"))
-        .with("uid", "uid-t")
-        .with("account", "");
+    let item = Item::from(Key::namespaced("a", "t")).with("uid", "uid-t").with("account", "");
     let (minutes, _) = fill(|world| world.with::<TokenSecret>(nameless), item);
     assert_eq!(minutes, "");
     for item in [
         Item::from(Key::namespaced("a", "t")).with("account", "builder"),
-        Item::from(Key::cluster("t"))
-            .with("uid", "uid-t")
-            .with("account", "builder"),
+        Item::from(Key::cluster("t")).with("uid", "uid-t").with("account", "builder"),
     ] {
         assert_eq!(fill(|world| world, item).0, "");
     }
@@ -269,30 +218,16 @@ fn a_gone_secret_is_taken_off_its_account_s_list() {
         let minutes = world.sync(&a_loop, item);
         (
             minutes,
-            world
-                .live_object::<ServiceAccount>(&Key::namespaced("a", "builder"))
-                .unwrap()["secrets"]
-                .clone(),
+            world.live_object::<ServiceAccount>(&Key::namespaced("a", "builder")).unwrap()["secrets"].clone(),
         )
     };
     let edits = "edit serviceaccounts a/builder because its token Secret t is gone";
     let (minutes, left) = run(&listing, secret_item("t", "u1"));
-    assert_eq!(
-        (minutes, left),
-        (format!("{edits}\n"), json!([{"name": "first"}, {"name": "last"}]))
-    );
+    assert_eq!((minutes, left), (format!("{edits}\n"), json!([{"name": "first"}, {"name": "last"}])));
     let (minutes, _) = run(&listing, secret_item("t", ""));
-    assert_eq!(
-        minutes,
-        format!("{edits}\n"),
-        "no uid given: any life of the account"
-    );
+    assert_eq!(minutes, format!("{edits}\n"), "no uid given: any life of the account");
     let (minutes, left) = run(&listing, secret_item("t", "another"));
-    assert_eq!(
-        (minutes.as_str(), &left),
-        ("", &listing["secrets"]),
-        "not its account"
-    );
+    assert_eq!((minutes.as_str(), &left), ("", &listing["secrets"]), "not its account");
     let (minutes, _) = run(&account("u1"), secret_item("t", "u1"));
     assert_eq!(minutes, format!("{edits} (unneeded)\n"), "not on the list");
 }
@@ -308,10 +243,7 @@ fn a_list_that_cannot_be_changed_is_not_tried_again() {
     let minutes = world
         .refusing::<ServiceAccount>("update", &key, refused(Reason::Forbidden))
         .sync(&a_loop, secret_item("t", "u1"));
-    assert!(
-        minutes.contains("FAILED") && !minutes.contains("retry"),
-        "{minutes}"
-    );
+    assert!(minutes.contains("FAILED") && !minutes.contains("retry"), "{minutes}");
 }
 
 /// Proves SAT-33, SAT-34, SAT-61.
@@ -319,33 +251,18 @@ fn a_list_that_cannot_be_changed_is_not_tried_again() {
 fn before_a_secret_is_deleted_the_server_is_asked_for_its_account() {
     let deletes = "get serviceaccounts a/builder\n\
                    delete secrets a/t because it belongs to a service account that does not exist\n";
-    let (minutes, _) = fill(
-        |world| world.with::<TokenSecret>(secret("t", "")),
-        secret_item("t", ""),
-    );
+    let (minutes, _) = fill(|world| world.with::<TokenSecret>(secret("t", "")), secret_item("t", ""));
     assert_eq!(minutes, deletes, "no such account");
     let (minutes, _) = fill(
-        |world| {
-            world
-                .with::<TokenSecret>(secret("t", "u1"))
-                .with::<ServiceAccount>(account("u2"))
-        },
+        |world| world.with::<TokenSecret>(secret("t", "u1")).with::<ServiceAccount>(account("u2")),
         secret_item("t", "u1"),
     );
     assert_eq!(minutes, deletes, "another life of it");
     let (minutes, filled) = fill(
-        |world| {
-            world
-                .with::<TokenSecret>(secret("t", ""))
-                .live::<ServiceAccount>(account("u1"))
-        },
+        |world| world.with::<TokenSecret>(secret("t", "")).live::<ServiceAccount>(account("u1")),
         secret_item("t", ""),
     );
-    assert_eq!(
-        minutes,
-        format!("get serviceaccounts a/builder\n{FILLS}"),
-        "the cache was behind"
-    );
+    assert_eq!(minutes, format!("get serviceaccounts a/builder\n{FILLS}"), "the cache was behind");
     assert!(!decoded(&filled, "token").is_empty());
     let (minutes, _) = fill(
         |world| {
@@ -358,10 +275,7 @@ fn before_a_secret_is_deleted_the_server_is_asked_for_its_account() {
         },
         secret_item("t", ""),
     );
-    assert!(
-        minutes.ends_with("retry: reading a/builder: refused\n"),
-        "{minutes}"
-    );
+    assert!(minutes.ends_with("retry: reading a/builder: refused\n"), "{minutes}");
     assert!(!minutes.contains("delete"), "nothing is deleted on a guess");
 }
 
@@ -369,23 +283,13 @@ fn before_a_secret_is_deleted_the_server_is_asked_for_its_account() {
 #[test]
 fn a_complete_secret_is_left_alone() {
     let mut plain = complete("t");
-    plain["metadata"]["annotations"]
-        .as_object_mut()
-        .unwrap()
-        .remove("kubernetes.io/service-account.uid");
+    plain["metadata"]["annotations"].as_object_mut().unwrap().remove("kubernetes.io/service-account.uid");
     plain["metadata"]["labels"] = json!({"kubernetes.io/legacy-token-invalid-since": "2026-01-01"});
     let (minutes, _) = fill(
-        |world| {
-            world
-                .with::<TokenSecret>(plain)
-                .with::<ServiceAccount>(account("u1"))
-        },
+        |world| world.with::<TokenSecret>(plain).with::<ServiceAccount>(account("u1")),
         secret_item("t", ""),
     );
-    assert_eq!(
-        minutes, "",
-        "whatever its token was signed with, its labels and its missing annotation"
-    );
+    assert_eq!(minutes, "", "whatever its token was signed with, its labels and its missing annotation");
 }
 
 /// Proves SAT-36, SAT-68.
@@ -396,19 +300,15 @@ fn a_secret_that_has_moved_on_waits_for_its_event() {
     let with_live = |live: Option<Value>| {
         fill(
             |world| {
-                let world = world
-                    .with::<ServiceAccount>(account("u1"))
-                    .cached::<TokenSecret>(secret("t", ""));
+                let world =
+                    world.with::<ServiceAccount>(account("u1")).cached::<TokenSecret>(secret("t", ""));
                 live.into_iter().fold(world, World::live::<TokenSecret>)
             },
             secret_item("t", ""),
         )
         .0
     };
-    assert_eq!(
-        with_live(Some(newer)),
-        format!("{} (moved on)\n", FILLS.trim_end())
-    );
+    assert_eq!(with_live(Some(newer)), format!("{} (moved on)\n", FILLS.trim_end()));
     assert_eq!(with_live(None), format!("{} (gone)\n", FILLS.trim_end()));
 }
 
@@ -417,27 +317,13 @@ fn a_secret_that_has_moved_on_waits_for_its_event() {
 fn only_what_is_missing_is_set_and_the_annotations_say_whose_it_is() {
     let filled = |secret: Value| {
         let (minutes, filled) = fill(
-            |world| {
-                world
-                    .with::<TokenSecret>(secret)
-                    .with::<ServiceAccount>(account("u1"))
-            },
+            |world| world.with::<TokenSecret>(secret).with::<ServiceAccount>(account("u1")),
             secret_item("t", ""),
         );
         assert_eq!(minutes, FILLS);
-        assert_eq!(
-            filled["metadata"]["annotations"]["kubernetes.io/service-account.name"],
-            "builder"
-        );
-        assert_eq!(
-            filled["metadata"]["annotations"]["kubernetes.io/service-account.uid"],
-            "u1"
-        );
-        (
-            decoded(&filled, "token"),
-            decoded(&filled, "namespace"),
-            decoded(&filled, "ca.crt"),
-        )
+        assert_eq!(filled["metadata"]["annotations"]["kubernetes.io/service-account.name"], "builder");
+        assert_eq!(filled["metadata"]["annotations"]["kubernetes.io/service-account.uid"], "u1");
+        (decoded(&filled, "token"), decoded(&filled, "namespace"), decoded(&filled, "ca.crt"))
     };
     let (token, namespace, ca) = filled(secret("t", ""));
     assert!(token.starts_with("signed {"));
@@ -453,45 +339,27 @@ fn only_what_is_missing_is_set_and_the_annotations_say_whose_it_is() {
 /// Proves SAT-39.
 #[test]
 fn without_a_ca_the_one_in_the_secret_is_left_alone() {
-    let contents = contents::Contents::new(&Settings {
-        ca: Arc::from([]),
-        ..settings()
-    });
+    let contents = contents::Contents::new(&Settings { ca: Arc::from([]), ..settings() });
     let account: ServiceAccount = serde_json::from_value(account("u1")).unwrap();
     let mut empty = secret("t", "");
-    assert_eq!(
-        contents.fill(&mut empty, &account.meta),
-        keleustes_plan::Edited::Changed
-    );
+    assert_eq!(contents.fill(&mut empty, &account.meta), keleustes_plan::Edited::Changed);
     assert_eq!(empty["data"].get("ca.crt"), None);
     let mut wrong = complete("t");
     wrong["data"]["ca.crt"] = json!("b3RoZXI=");
     assert!(!contents.lacks_any(&serde_json::from_value(wrong.clone()).unwrap()));
-    assert_eq!(
-        contents.fill(&mut wrong, &account.meta),
-        keleustes_plan::Edited::Unneeded
-    );
+    assert_eq!(contents.fill(&mut wrong, &account.meta), keleustes_plan::Edited::Unneeded);
 }
 
 /// Proves SAT-40.
 #[test]
 fn a_token_that_cannot_be_signed_is_not_tried_again() {
-    let broken = Settings {
-        sign: Arc::new(|_| Err("no entropy".into())),
-        ..settings()
-    };
+    let broken = Settings { sign: Arc::new(|_| Err("no entropy".into())), ..settings() };
     let a_loop = controller(&broken).loops.remove(1);
-    let mut world = World::of(&a_loop)
-        .with::<ServiceAccount>(account("u1"))
-        .with::<TokenSecret>(secret("t", ""));
+    let mut world =
+        World::of(&a_loop).with::<ServiceAccount>(account("u1")).with::<TokenSecret>(secret("t", ""));
     let minutes = world.sync(&a_loop, secret_item("t", ""));
-    assert!(
-        minutes.ends_with("(impossible: the token cannot be signed: no entropy)\n"),
-        "{minutes}"
-    );
-    let untouched = world
-        .live_object::<TokenSecret>(&Key::namespaced("a", "t"))
-        .unwrap();
+    assert!(minutes.ends_with("(impossible: the token cannot be signed: no entropy)\n"), "{minutes}");
+    let untouched = world.live_object::<TokenSecret>(&Key::namespaced("a", "t")).unwrap();
     assert_eq!(untouched, &secret("t", ""), "nothing half-filled is written");
 }
 
@@ -513,16 +381,12 @@ fn a_token_says_whose_it_is_and_nothing_of_time_or_audience() {
 /// Proves SAT-51.
 #[test]
 fn a_lost_race_for_the_secret_is_no_error() {
-    for (reason, retries) in [
-        (Reason::NotFound, false),
-        (Reason::Conflict, false),
-        (Reason::Unavailable, true),
-    ] {
+    for (reason, retries) in
+        [(Reason::NotFound, false), (Reason::Conflict, false), (Reason::Unavailable, true)]
+    {
         let (minutes, _) = fill(
             |world| {
-                let world = world
-                    .with::<TokenSecret>(secret("t", ""))
-                    .with::<ServiceAccount>(account("u1"));
+                let world = world.with::<TokenSecret>(secret("t", "")).with::<ServiceAccount>(account("u1"));
                 world.refusing::<TokenSecret>("update", &Key::namespaced("a", "t"), refused(reason))
             },
             secret_item("t", ""),
@@ -534,26 +398,12 @@ fn a_lost_race_for_the_secret_is_no_error() {
 /// Proves SAT-63.
 #[test]
 fn another_ca_is_written_to_every_secret_and_tokens_stay() {
-    let a_loop = controller(&Settings {
-        ca: Arc::from(*b"new CA"),
-        ..settings()
-    })
-    .loops
-    .remove(1);
-    let mut world = World::of(&a_loop)
-        .with::<ServiceAccount>(account("u1"))
-        .with::<TokenSecret>(complete("t"));
+    let a_loop = controller(&Settings { ca: Arc::from(*b"new CA"), ..settings() }).loops.remove(1);
+    let mut world =
+        World::of(&a_loop).with::<ServiceAccount>(account("u1")).with::<TokenSecret>(complete("t"));
     assert_eq!(world.sync(&a_loop, secret_item("t", "u1")), FILLS);
-    let filled = world
-        .live_object::<TokenSecret>(&Key::namespaced("a", "t"))
-        .unwrap();
-    assert_eq!(
-        (
-            decoded(filled, "ca.crt").as_str(),
-            decoded(filled, "token").as_str()
-        ),
-        ("new CA", "t")
-    );
+    let filled = world.live_object::<TokenSecret>(&Key::namespaced("a", "t")).unwrap();
+    assert_eq!((decoded(filled, "ca.crt").as_str(), decoded(filled, "token").as_str()), ("new CA", "t"));
 }
 
 /// Proves SAT-65.
@@ -563,11 +413,7 @@ fn an_emptied_token_is_minted_again() {
         let mut secret = complete("t");
         secret["data"]["token"] = empty;
         let (minutes, filled) = fill(
-            |world| {
-                world
-                    .with::<TokenSecret>(secret)
-                    .with::<ServiceAccount>(account("u1"))
-            },
+            |world| world.with::<TokenSecret>(secret).with::<ServiceAccount>(account("u1")),
             secret_item("t", "u1"),
         );
         assert_eq!(minutes, FILLS);
@@ -580,9 +426,5 @@ fn an_emptied_token_is_minted_again() {
 fn secrets_of_other_types_never_reach_it() {
     use keleustes_objects::Kind as _;
     let wanted = "type=kubernetes.io/service-account-token";
-    assert_eq!(
-        TokenSecret::PROJECTION.field_selector,
-        Some(wanted),
-        "the server holds them back"
-    );
+    assert_eq!(TokenSecret::PROJECTION.field_selector, Some(wanted), "the server holds them back");
 }

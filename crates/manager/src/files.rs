@@ -1,0 +1,104 @@
+//! Files that flags name, read once at start: the signing key and the cluster's CA.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use keleustes_client::Connection;
+use keleustes_controllers::{Settings, serviceaccount_token};
+use keleustes_runtime::signing::Signer;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+
+use crate::flags::ControllerFlags;
+
+/// Everything that controllers are told by flags and files.
+///
+/// # Errors
+/// Names the flag, the file and what is wrong with it.
+pub(crate) fn settings(flags: &ControllerFlags, connection: &Connection) -> anyhow::Result<Settings> {
+    let ca = match &flags.root_ca_file {
+        Some(file) => certificates("--root-ca-file", file)?,
+        None => connection.embedded_ca().unwrap_or_default().to_vec(),
+    };
+    let Some(key_file) = &flags.service_account_private_key_file else {
+        return Ok(Settings::default());
+    };
+    let flag = "--service-account-private-key-file";
+    let signer = Signer::from_pem(&read(flag, key_file)?).with_context(|| named(flag, key_file))?;
+    let serviceaccount_token = serviceaccount_token::Settings {
+        sign: Arc::new(move |claims| signer.sign(claims)),
+        ca: ca.into(),
+        workers: flags.concurrent_serviceaccount_token_syncs.into(),
+    };
+    Ok(Settings { serviceaccount_token: Some(serviceaccount_token) })
+}
+
+/// The bytes of a file that holds at least one certificate.
+fn certificates(flag: &str, file: &Path) -> anyhow::Result<Vec<u8>> {
+    let pem = read(flag, file)?;
+    let mut found = 0;
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        certificate.map_err(|error| anyhow::anyhow!("{error:?}")).with_context(|| named(flag, file))?;
+        found += 1;
+    }
+    if found == 0 {
+        bail!("{}: there is no certificate in it", named(flag, file));
+    }
+    Ok(pem)
+}
+
+fn read(flag: &str, file: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(file).with_context(|| named(flag, file))
+}
+
+fn named(flag: &str, file: &Path) -> String {
+    format!("{flag}={}", file.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::flags::Flags;
+
+    fn complaint(args: &[&str]) -> String {
+        let connection = Connection::over(tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
+        }));
+        let flags = Flags::parse_from([&["kcm"], args].concat());
+        settings(&flags.controllers, &connection).err().map(|error| format!("{error:#}")).unwrap_or_default()
+    }
+
+    fn file(name: &str, content: &str) -> (tempfile::TempDir, String) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        (directory, path.display().to_string())
+    }
+
+    /// Proves SAT-1.
+    #[test]
+    fn without_a_key_there_is_no_token_controller_and_a_bad_key_fails_the_start() {
+        assert_eq!(complaint(&[]), "");
+        let missing = complaint(&["--service-account-private-key-file=/no/such/file"]);
+        assert!(
+            missing.starts_with("--service-account-private-key-file=/no/such/file: No such file"),
+            "{missing}"
+        );
+        let (_directory, path) = file("sa.key", "not a key");
+        let bad = complaint(&[&format!("--service-account-private-key-file={path}")]);
+        assert!(bad.ends_with("sa.key: data does not contain a valid RSA or ECDSA private key"), "{bad}");
+    }
+
+    /// Proves SAT-4.
+    #[test]
+    fn a_root_ca_without_a_certificate_fails_the_start() {
+        let (_directory, path) = file("ca.crt", "nothing");
+        let bad = complaint(&[&format!("--root-ca-file={path}")]);
+        assert!(bad.ends_with("ca.crt: there is no certificate in it"), "{bad}");
+        let missing = complaint(&["--root-ca-file=/no/such/file"]);
+        assert!(missing.starts_with("--root-ca-file=/no/such/file: No such file"), "{missing}");
+    }
+}

@@ -1,1 +1,0 @@
-//! The drop-in kube-controller-manager.

@@ -1,0 +1,218 @@
+//! The real world: etcd, kube-apiserver with RBAC, and a controller manager, ours or the original, as
+//! processes of their own.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use keleustes_control_plane::build::Program;
+use keleustes_control_plane::{ControlPlane, Process, Stop, User};
+use kube::api::PostParams;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+
+use crate::{Plane, World};
+
+/// Which controller manager is at work.
+#[derive(Clone, Debug)]
+pub enum Manager {
+    /// Ours, from this file.
+    Ours(PathBuf),
+    /// The original.
+    Original,
+}
+
+/// A real control plane with a manager in it.
+pub struct Real {
+    plane: ControlPlane,
+    manager: Manager,
+    extra: Vec<String>,
+    process: Mutex<Option<Process>>,
+}
+
+/// The controllers that are there; the original is asked for the same ones.
+pub const CONTROLLERS: &str =
+    "serviceaccount-token-controller,serviceaccount-controller,clusterrole-aggregation-controller";
+
+impl Real {
+    /// Starts a control plane and a manager with the flags of a kubeadm manifest, and `extra` after them.
+    ///
+    /// # Errors
+    /// If anything does not start; the message has the end of its log.
+    pub fn start(manager: Manager, extra: &[&str]) -> anyhow::Result<Self> {
+        let mut builder = ControlPlane::builder();
+        if matches!(manager, Manager::Original) {
+            builder = builder.with_program(Program::KubeControllerManager);
+        }
+        if let Some(logs) = std::env::var_os("KELEUSTES_LOGS") {
+            builder = builder.keep_logs(logs);
+        }
+        let plane = builder.start()?;
+        let extra = extra.iter().map(|&flag| flag.to_owned()).collect();
+        let real = Self { plane, manager, extra, process: Mutex::default() };
+        real.start_manager()?;
+        Ok(real)
+    }
+
+    /// The control plane.
+    #[must_use]
+    pub fn plane(&self) -> &ControlPlane {
+        &self.plane
+    }
+
+    /// The process id of the manager.
+    ///
+    /// # Errors
+    /// If it does not run.
+    pub fn manager_pid(&self) -> anyhow::Result<u32> {
+        Ok(self.process().as_ref().context("no manager runs")?.pid())
+    }
+
+    /// A client for a user of the cluster.
+    ///
+    /// # Errors
+    /// If its kubeconfig cannot be used.
+    pub async fn client(&self, user: User) -> anyhow::Result<Client> {
+        Ok(Client::try_from(self.config(user).await?.0)?)
+    }
+
+    async fn config(&self, user: User) -> anyhow::Result<(Config, Kubeconfig)> {
+        let kubeconfig = Kubeconfig::read_from(self.plane.kubeconfig(user))?;
+        let config =
+            Config::from_custom_kubeconfig(kubeconfig.clone(), &KubeConfigOptions::default()).await?;
+        Ok((config, kubeconfig))
+    }
+
+    /// This control plane as a world for scenarios.
+    ///
+    /// # Errors
+    /// If its administrator cannot connect.
+    pub async fn into_world(self) -> anyhow::Result<World> {
+        let admin = self.client(User::Admin).await?;
+        // A manager that comes after a killed one waits out the lease of the dead.
+        Ok(World { admin, plane: Some(Box::new(self)), patience: Duration::from_secs(60) })
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Process>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn spawn_manager(&self) -> anyhow::Result<Process> {
+        let controllers = format!("--controllers={CONTROLLERS}");
+        match &self.manager {
+            Manager::Original => {
+                let mut flags = vec![controllers];
+                flags.extend(self.extra.iter().cloned());
+                Ok(self.plane.start_go_manager(&flags)?)
+            }
+            Manager::Ours(program) => {
+                let mut command = Command::new(program);
+                command.args(self.plane.manager_args(self.plane.free_port()?)).arg("--v=4").args(&self.extra);
+                Ok(Process::spawn(
+                    "kube-controller-manager",
+                    &command,
+                    &self.plane.logs_dir().join("manager.log"),
+                )?)
+            }
+        }
+    }
+
+    async fn identify(&self, token: &str) -> anyhow::Result<Option<String>> {
+        let (_, mut kubeconfig) = self.config(User::Admin).await?;
+        for user in &mut kubeconfig.auth_infos {
+            user.auth_info = Some(AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() });
+        }
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let reviews: Api<SelfSubjectReview> = Api::all(Client::try_from(config)?);
+        match reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await {
+            Ok(review) => {
+                Ok(review.status.and_then(|status| status.user_info).and_then(|user| user.username))
+            }
+            Err(kube::Error::Api(status)) if status.code == 401 => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn pause(&self, time: Duration) -> anyhow::Result<()> {
+        self.process().as_mut().context("no manager runs")?.pause()?;
+        tokio::time::sleep(time).await;
+        self.process().as_mut().context("no manager runs")?.resume()?;
+        for _ in 0..50 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            if self.process().as_mut().is_none_or(|process| !process.is_running()) {
+                return self.start_manager();
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that was refused to the manager or to one of its service accounts.
+    ///
+    /// # Errors
+    /// If the audit log cannot be read.
+    pub fn refusals(&self) -> anyhow::Result<Vec<String>> {
+        let ours = |user: &str| {
+            user == User::ControllerManager.name() || user.starts_with("system:serviceaccount:kube-system:")
+        };
+        let entries = self.plane.audit_entries()?.into_iter();
+        let refused = entries.filter(|entry| matches!(entry.code, 401 | 403) && ours(&entry.user));
+        Ok(refused
+            .map(|entry| format!("{} {} {} {}", entry.code, entry.user, entry.verb, entry.uri))
+            .collect())
+    }
+}
+
+impl Plane for Real {
+    fn identify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+        Real::identify(self, token).boxed()
+    }
+
+    fn kill_manager(&self) -> anyhow::Result<()> {
+        let Some(mut process) = self.process().take() else { bail!("no manager runs") };
+        process.kill9()?;
+        process.wait_exit(Duration::from_secs(5))?;
+        Ok(())
+    }
+
+    fn start_manager(&self) -> anyhow::Result<()> {
+        *self.process() = Some(self.spawn_manager()?);
+        Ok(())
+    }
+
+    fn pause_manager<'a>(&'a self, time: Duration) -> BoxFuture<'a, anyhow::Result<()>> {
+        self.pause(time).boxed()
+    }
+
+    fn restart_api_server(&self) -> anyhow::Result<()> {
+        Ok(self.plane.restart_api_server(Stop::Kill)?)
+    }
+
+    fn restart_etcd(&self) -> anyhow::Result<()> {
+        Ok(self.plane.restart_etcd(Stop::Kill)?)
+    }
+
+    fn refusals(&self) -> anyhow::Result<Vec<String>> {
+        Real::refusals(self)
+    }
+
+    fn manager_log(&self) -> String {
+        self.process().as_ref().map(Process::log_tail).unwrap_or_default()
+    }
+}
+
+/// Where the manager is that was built together with this program.
+///
+/// # Errors
+/// If this program does not know where it is itself.
+pub fn built_manager() -> anyhow::Result<PathBuf> {
+    let manager = std::env::current_exe()?.with_file_name("kube-controller-manager");
+    if !manager.exists() {
+        bail!("{} is not there; build it with: cargo build -p keleustes-manager", manager.display());
+    }
+    Ok(manager)
+}

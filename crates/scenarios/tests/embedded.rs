@@ -1,0 +1,47 @@
+//! Plays the scenarios in the embedded world: the same controllers over an API server in this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keleustes_apiserver::ApiServer;
+use keleustes_client::{ClientFactory, ClientOptions, Connection};
+use keleustes_controllers::{Settings, all, serviceaccount_token};
+use keleustes_runtime::caches::Caches;
+use keleustes_runtime::clock::{Chance, Clocks};
+use keleustes_runtime::loops::{self, Surroundings};
+use keleustes_runtime::metrics::Metrics;
+use keleustes_scenarios::{ALL, Stage, World};
+
+/// All controllers at work on an API server.
+async fn start_controllers(server: &ApiServer) {
+    let factory = ClientFactory::new(Connection::over(server.clone()), ClientOptions::default());
+    let (clocks, chance, metrics) = (Clocks::new(|| 0), Chance::seeded(1), Metrics::new());
+    let caches =
+        Caches::new(factory.root("shared-informers"), clocks.clone(), chance.clone(), metrics.clone(), None);
+    let surroundings =
+        Surroundings { caches, clocks, chance, metrics, leads: Arc::new(|| true), in_flight_max: 8 };
+    let settings = Settings {
+        serviceaccount_token: Some(serviceaccount_token::Settings {
+            sign: Arc::new(|claims| Ok(claims.to_string())),
+            ca: Arc::from(*b"-----BEGIN CERTIFICATE-----"),
+            workers: 5,
+        }),
+    };
+    for controller in all(&settings) {
+        let client = factory.root(controller.name);
+        loops::start(controller, &surroundings, client, Arc::new(|_| {})).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_scenario_holds_in_the_embedded_world() {
+    let server = ApiServer::builder().seed(7).build();
+    start_controllers(&server).await;
+    let admin = kube::Client::new(server.clone(), "default");
+    let world = World { admin, plane: None, patience: Duration::from_secs(60) };
+    for scenario in ALL.iter().filter(|scenario| scenario.stage == Stage::Anywhere) {
+        if let Err(error) = (scenario.play)(&world).await {
+            panic!("{}: {error:#}", scenario.name);
+        }
+    }
+}
