@@ -1,0 +1,383 @@
+//! Finds the API server and a way to it: kubeconfig, flags or the pod's own service account.
+//!
+//! There are two ways: one with the credentials that were found, and one without any, for clients that
+//! bring a token of their own. A client certificate on the same connection would win over the token.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base64::Engine as _;
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::Config;
+use kube::client::{Body, ConfigExt as _, RustlsTlsError};
+use kube::config::{AuthInfo, Cluster, Kubeconfig, KubeconfigError};
+use tower::{BoxError, Service, ServiceBuilder};
+
+use crate::layers::{Transport, transport};
+
+/// The version of Kubernetes whose manager this one stands in for.
+pub const KUBERNETES_VERSION: &str = "v1.37.1";
+
+/// From the first packet to the end of the handshake. Shorter than a lease's renewal, so that a server
+/// that is gone costs one try of several.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// A connection on which nothing is heard is asked for a sign of life after the first time and given up
+/// after both. Parity: `client-go`'s HTTP/2 health check.
+const SIGN_OF_LIFE_AFTER: Duration = Duration::from_secs(30);
+const SIGN_OF_LIFE_WITHIN: Duration = Duration::from_secs(15);
+/// What the server may send ahead on one stream, and on all of them. The sum is far more than one, so
+/// that many watches that are not being read do not keep an answer from coming through.
+const STREAM_WINDOW_BYTES: u32 = 512 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 32 * 1024 * 1024;
+
+/// Why there is no way to the API server.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// There is no such file.
+    #[error("kubeconfig {} does not exist", path.display())]
+    Missing {
+        /// The file that was named.
+        path: PathBuf,
+    },
+    /// The file cannot be read or is no kubeconfig.
+    #[error("kubeconfig {} cannot be read: {problem}", path.display())]
+    Unreadable {
+        /// The file that was named.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The file does not say which of its contexts to use.
+    #[error("kubeconfig {} has no current-context", path.display())]
+    NoCurrentContext {
+        /// The file that was named.
+        path: PathBuf,
+    },
+    /// The context to use, or the cluster it names, is not in the file.
+    #[error("kubeconfig {}: {problem}", path.display())]
+    DanglingContext {
+        /// The file that was named.
+        path: PathBuf,
+        /// What is not there.
+        problem: String,
+    },
+    /// The address of the server is missing or is no address.
+    #[error("{origin}: bad server address: {problem}")]
+    BadServer {
+        /// The file or flag that should name it.
+        origin: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The certificates to check the server against cannot be used.
+    #[error("{origin}: bad certificate-authority: {problem}")]
+    BadCertificateAuthority {
+        /// The file that should hold or name them.
+        origin: String,
+        /// What is wrong with them.
+        problem: String,
+    },
+    /// The client's own certificate or key cannot be used.
+    #[error("{origin}: bad client certificate: {problem}")]
+    BadClientCertificate {
+        /// The file that should hold or name them.
+        origin: String,
+        /// What is wrong with them.
+        problem: String,
+    },
+    /// Token, password or plugin of the user cannot be used.
+    #[error("{origin}: bad credentials: {problem}")]
+    BadCredentials {
+        /// The file that should hold or name them.
+        origin: String,
+        /// What is wrong with them.
+        problem: String,
+    },
+    /// The kubeconfig asks for a proxy.
+    #[error("{origin}: proxy-url is not supported")]
+    Proxy {
+        /// The file that asks for it.
+        origin: String,
+    },
+    /// No kubeconfig was named and there is no service account to use instead.
+    #[error("no --kubeconfig and no --master given, and not running in a pod: {problem}")]
+    NotInCluster {
+        /// What a pod would have.
+        problem: String,
+    },
+}
+
+/// A way to an API server.
+#[derive(Clone)]
+pub struct Connection {
+    with_credentials: Transport,
+    anonymous: Transport,
+    host: String,
+    embedded_ca: Option<Vec<u8>>,
+}
+
+impl Connection {
+    /// The way that the two flags describe; without either, the one of the pod's own service account.
+    ///
+    /// # Errors
+    /// Whatever is wrong with what they name.
+    pub fn open(kubeconfig: Option<&Path>, master: Option<&str>) -> Result<Self, ConnectError> {
+        match (kubeconfig, master) {
+            (Some(path), master) => Self::from_kubeconfig(path, master),
+            (None, Some(master)) => Self::from_master(master),
+            (None, None) => Self::in_cluster(),
+        }
+    }
+
+    /// The way that a kubeconfig describes, to another server if one is named.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the file.
+    pub fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Self, ConnectError> {
+        let origin = format!("kubeconfig {}", path.display());
+        let mut kubeconfig = Kubeconfig::read_from(path).map_err(|error| kubeconfig_error(path, error))?;
+        let cluster = current_cluster(&mut kubeconfig);
+        let proxied = cluster.as_deref().is_some_and(|cluster| cluster.proxy_url.is_some());
+        if let (Some(cluster), Some(master)) = (cluster, master) {
+            cluster.server = Some(master.to_owned());
+        }
+        let cluster = current_cluster(&mut kubeconfig).cloned().unwrap_or_default();
+        let mut config = Config::try_from(kubeconfig).map_err(|error| kubeconfig_error(path, error))?;
+        if proxied {
+            return Err(ConnectError::Proxy { origin });
+        }
+        if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
+            let problem = "it holds no certificate".to_owned();
+            return Err(ConnectError::BadCertificateAuthority { origin, problem });
+        }
+        let ca_data = cluster.certificate_authority_data.filter(|data| !data.is_empty());
+        if ca_data.is_none() {
+            // A file may be replaced by a newer one while the manager runs.
+            config.root_cert_file = cluster.certificate_authority.map(PathBuf::from);
+        }
+        let mut connection = Self::of_config(&config, &origin)?;
+        connection.embedded_ca = ca_data.and_then(|data| {
+            // Loading it above has shown that it decodes.
+            base64::engine::general_purpose::STANDARD.decode(data).ok()
+        });
+        Ok(connection)
+    }
+
+    /// The way of a pod's own service account.
+    ///
+    /// # Errors
+    /// If this is not a pod that has one.
+    pub fn in_cluster() -> Result<Self, ConnectError> {
+        let config =
+            Config::incluster().map_err(|error| ConnectError::NotInCluster { problem: error.to_string() })?;
+        Self::of_config(&config, "service account of the pod")
+    }
+
+    fn from_master(master: &str) -> Result<Self, ConnectError> {
+        let address = if master.contains("://") { master.to_owned() } else { format!("http://{master}") };
+        let server = address.parse::<Uri>().map_err(|error| ConnectError::BadServer {
+            origin: "--master".to_owned(),
+            problem: error.to_string(),
+        })?;
+        Self::of_config(&Config::new(server), "--master")
+    }
+
+    /// A way that is a service itself, such as an API server in the same process. Who speaks is then only
+    /// told by tokens.
+    pub fn over<S, B>(service: S) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let transport = transport(service);
+        Self {
+            with_credentials: transport.clone(),
+            anonymous: transport,
+            host: "in-process".to_owned(),
+            embedded_ca: None,
+        }
+    }
+
+    fn of_config(config: &Config, origin: &str) -> Result<Self, ConnectError> {
+        let bad_server = |problem: &str| ConnectError::BadServer {
+            origin: origin.to_owned(),
+            problem: problem.to_owned(),
+        };
+        let host = config.cluster_url.authority().map(ToString::to_string);
+        let host = host.ok_or_else(|| bad_server("it names no host"))?;
+        if !matches!(config.cluster_url.scheme_str(), Some("http" | "https")) {
+            return Err(bad_server("it is neither http:// nor https://"));
+        }
+        let mut anonymous = config.clone();
+        anonymous.auth_info = AuthInfo::default();
+        anonymous.headers = Vec::new();
+        Ok(Self {
+            with_credentials: way(config).map_err(|error| client_error(origin, error))?,
+            anonymous: way(&anonymous).map_err(|error| client_error(origin, error))?,
+            host,
+            embedded_ca: None,
+        })
+    }
+
+    /// The `certificate-authority-data` of the kubeconfig, decoded. A file that the kubeconfig only names
+    /// is not meant.
+    #[must_use]
+    pub fn embedded_ca(&self) -> Option<&[u8]> {
+        self.embedded_ca.as_deref()
+    }
+
+    /// The server's name and port.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The way with the credentials that were found.
+    #[must_use]
+    pub fn with_credentials(&self) -> Transport {
+        self.with_credentials.clone()
+    }
+
+    /// The way without any credentials.
+    #[must_use]
+    pub fn anonymous(&self) -> Transport {
+        self.anonymous.clone()
+    }
+}
+
+/// How a client calls itself: program, version and platform like the original, then this program, then
+/// the part of it that speaks.
+#[must_use]
+pub fn user_agent(component: &str) -> String {
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    format!(
+        "kube-controller-manager/{KUBERNETES_VERSION} ({}/{arch}) keleustes/{}/{component}",
+        std::env::consts::OS,
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
+/// Many requests share one connection where the server speaks HTTP/2, as API servers do.
+fn way(config: &Config) -> Result<Transport, kube::Error> {
+    // The provider is process-wide; whoever was first has chosen the same one.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(SIGN_OF_LIFE_AFTER));
+    let mut builder =
+        HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = name.clone().try_into();
+        let name = name.map_err(|error| kube::Error::RustlsTls(RustlsTlsError::InvalidServerName(error)))?;
+        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    let mut connector = TimeoutConnector::new(builder.enable_all_versions().wrap_connector(tcp));
+    connector.set_connect_timeout(Some(CONNECT_WITHIN));
+    let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .http2_keep_alive_interval(SIGN_OF_LIFE_AFTER)
+        .http2_keep_alive_timeout(SIGN_OF_LIFE_WITHIN)
+        .http2_keep_alive_while_idle(true)
+        .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(transport(service))
+}
+
+fn current_cluster(kubeconfig: &mut Kubeconfig) -> Option<&mut Cluster> {
+    let current = kubeconfig.current_context.as_ref()?;
+    let context = kubeconfig.contexts.iter().find(|named| &named.name == current)?;
+    let cluster = &context.context.as_ref()?.cluster;
+    let named = kubeconfig.clusters.iter_mut().find(|named| &named.name == cluster)?;
+    named.cluster.as_mut()
+}
+
+fn kubeconfig_error(path: &Path, error: KubeconfigError) -> ConnectError {
+    let origin = format!("kubeconfig {}", path.display());
+    let path = path.to_owned();
+    match error {
+        KubeconfigError::ReadConfig(cause, _) if cause.kind() == std::io::ErrorKind::NotFound => {
+            ConnectError::Missing { path }
+        }
+        KubeconfigError::ReadConfig(cause, _) => {
+            ConnectError::Unreadable { path, problem: cause.to_string() }
+        }
+        // The parser's own words show the lines around the error, and with them keys and tokens.
+        KubeconfigError::Parse(cause) => ConnectError::Unreadable {
+            path,
+            problem: match cause.location() {
+                Some(at) => format!("it is no kubeconfig, see line {} column {}", at.line(), at.column()),
+                None => "it is no kubeconfig".to_owned(),
+            },
+        },
+        KubeconfigError::CurrentContextNotSet => ConnectError::NoCurrentContext { path },
+        KubeconfigError::LoadContext(name) => {
+            ConnectError::DanglingContext { path, problem: format!("there is no context {name:?}") }
+        }
+        KubeconfigError::LoadClusterOfContext(name) => {
+            ConnectError::DanglingContext { path, problem: format!("there is no cluster {name:?}") }
+        }
+        KubeconfigError::MissingClusterUrl => {
+            ConnectError::BadServer { origin, problem: "it is missing".to_owned() }
+        }
+        KubeconfigError::ParseClusterUrl(cause) => {
+            ConnectError::BadServer { origin, problem: cause.to_string() }
+        }
+        KubeconfigError::LoadCertificateAuthority(cause) => {
+            ConnectError::BadCertificateAuthority { origin, problem: cause.to_string() }
+        }
+        KubeconfigError::ParseCertificates(cause) => {
+            ConnectError::BadCertificateAuthority { origin, problem: cause.to_string() }
+        }
+        KubeconfigError::LoadClientCertificate(cause) => {
+            ConnectError::BadClientCertificate { origin, problem: cause.to_string() }
+        }
+        KubeconfigError::LoadClientKey(cause) => {
+            ConnectError::BadClientCertificate { origin, problem: format!("its key: {cause}") }
+        }
+        other => ConnectError::Unreadable { path, problem: other.to_string() },
+    }
+}
+
+fn client_error(origin: &str, error: kube::Error) -> ConnectError {
+    let origin = origin.to_owned();
+    match error {
+        kube::Error::RustlsTls(cause @ RustlsTlsError::AddRootCertificate(_)) => {
+            ConnectError::BadCertificateAuthority { origin, problem: cause.to_string() }
+        }
+        kube::Error::RustlsTls(cause @ RustlsTlsError::InvalidServerName(_)) => {
+            ConnectError::BadServer { origin, problem: cause.to_string() }
+        }
+        kube::Error::RustlsTls(cause) => {
+            ConnectError::BadClientCertificate { origin, problem: cause.to_string() }
+        }
+        kube::Error::InferKubeconfig(cause) => {
+            ConnectError::BadClientCertificate { origin, problem: cause.to_string() }
+        }
+        other => ConnectError::BadCredentials { origin, problem: other.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! Kubeconfigs with every fault, and connections to a server with TLS.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use http_body_util::Full;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use hyper_util::server::conn::auto;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::server::WebPkiClientVerifier;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use super::*;
+use crate::{Call, ClientFactory, ClientOptions};
+
+fn base64(text: &str) -> String {
+    base64::engine::general_purpose::STANDARD.encode(text)
+}
+
+/// A kubeconfig made of the lines of its cluster and its user.
+fn kubeconfig(cluster: &[(&str, &str)], user: &[(&str, &str)]) -> String {
+    let lines = |fields: &[(&str, &str)]| {
+        fields.iter().fold(String::new(), |mut text, (name, value)| {
+            write!(text, "\n    {name}: {value}").unwrap();
+            text
+        })
+    };
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: it\n\
+         contexts:\n- name: it\n  context: {{cluster: here, user: me}}\n\
+         clusters:\n- name: here\n  cluster:{}\n\
+         users:\n- name: me\n  user:{}\n",
+        lines(cluster),
+        if user.is_empty() { " {}".to_owned() } else { lines(user) },
+    )
+}
+
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn open(&self, text: &str) -> Result<Connection, ConnectError> {
+        Connection::from_kubeconfig(&self.write("config", text), None)
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_kubeconfig_is_said_with_its_name() {
+    let files = Files::new();
+    let server = ("server", "https://127.0.0.1:6443");
+    let missing = Connection::open(Some(Path::new("/nowhere/at/all")), None).err().unwrap();
+    assert!(matches!(missing, ConnectError::Missing { .. }), "{missing}");
+    assert_eq!(missing.to_string(), "kubeconfig /nowhere/at/all does not exist");
+
+    let says = |text: &str, wanted: &str| {
+        let error = files.open(text).err().unwrap().to_string();
+        assert!(error.contains("/config"), "names the file: {error}");
+        assert!(error.contains(wanted), "{wanted:?} in {error}");
+    };
+    says("clusters: {", "it is no kubeconfig, see line");
+    says("apiVersion: v1\nkind: Config\n", "no current-context");
+    says("current-context: x\n", "there is no context \"x\"");
+    says(&kubeconfig(&[server], &[]).replace("name: here", "name: there"), "there is no cluster \"here\"");
+    says(&kubeconfig(&[("tls-server-name", "x")], &[]), "bad server address: it is missing");
+    says(&kubeconfig(&[("server", "127.0.0.1:6443")], &[]), "neither http:// nor https://");
+    says(&kubeconfig(&[server, ("certificate-authority-data", "'%%%'")], &[]), "bad certificate-authority");
+    says(
+        &kubeconfig(&[server, ("certificate-authority-data", &base64("no certificate"))], &[]),
+        "bad certificate-authority: it holds no certificate",
+    );
+    says(&kubeconfig(&[server, ("certificate-authority", "/nowhere")], &[]), "bad certificate-authority");
+    says(&kubeconfig(&[server], &[("client-certificate-data", &base64("x"))]), "bad client certificate");
+    let user = [("client-certificate-data", &*base64("x")), ("client-key-data", &*base64("y"))];
+    says(&kubeconfig(&[server], &user), "bad client certificate");
+    says(&kubeconfig(&[server], &[("tokenFile", "/nowhere")]), "bad credentials");
+    says(&kubeconfig(&[server, ("proxy-url", "http://proxy")], &[]), "proxy-url is not supported");
+}
+
+#[tokio::test]
+async fn a_broken_kubeconfig_is_not_quoted() {
+    let files = Files::new();
+    let text = kubeconfig(&[("server", "https://127.0.0.1:6443")], &[("token", "hunter2\n  : [")]);
+    let error = files.open(&text).err().unwrap();
+    assert!(!error.to_string().contains("hunter2"), "{error}");
+    assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+}
+
+#[test]
+fn clients_call_themselves_like_the_original_with_their_own_name_behind() {
+    let agent = user_agent("shared-informers");
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(agent.starts_with("kube-controller-manager/v1.37.1 ("), "{agent}");
+    assert!(agent.ends_with(&format!(") keleustes/{version}/shared-informers")), "{agent}");
+}
+
+/// A certificate authority and a server that tells who asked, and how.
+struct Server {
+    ca: CertifiedIssuer<'static, KeyPair>,
+    address: std::net::SocketAddr,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "ca");
+        let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+
+        let key = KeyPair::generate().unwrap();
+        let names = vec!["127.0.0.1".to_owned()];
+        let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &ca).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(ca.der().clone()).unwrap();
+        let verifier = WebPkiClientVerifier::builder(roots.into()).allow_unauthenticated().build().unwrap();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let mut tls = rustls::ServerConfig::builder()
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(Self::serve(listener, TlsAcceptor::from(Arc::new(tls))));
+        Self { ca, address }
+    }
+
+    async fn serve(listener: TcpListener, acceptor: TlsAcceptor) {
+        loop {
+            let (socket, peer) = listener.accept().await.unwrap();
+            let Ok(stream) = acceptor.accept(socket).await else { continue };
+            let certified = stream.get_ref().1.peer_certificates().is_some();
+            let service = service_fn(move |request: Request<hyper::body::Incoming>| async move {
+                let answer = serde_json::json!({
+                    "version": format!("{:?}", request.version()),
+                    "certified": certified,
+                    "peer": peer.port(),
+                    "uri": request.uri().path(),
+                });
+                Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from(answer.to_string()))))
+            });
+            tokio::spawn(async move {
+                let _ = auto::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await;
+            });
+        }
+    }
+
+    fn client_certificate(&self) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "system:kube-controller-manager");
+        let certificate = params.signed_by(&key, &self.ca).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+}
+
+#[tokio::test]
+async fn the_manager_shows_its_certificate_and_controllers_do_not() {
+    let server = Server::start().await;
+    let (certificate, key) = server.client_certificate();
+    let (ca, url) = (server.ca.pem(), server.url());
+    let text = kubeconfig(
+        &[("server", &url), ("certificate-authority-data", &base64(&ca))],
+        &[("client-certificate-data", &base64(&certificate)), ("client-key-data", &base64(&key))],
+    );
+    let connection = Files::new().open(&text).unwrap();
+    assert_eq!(connection.host(), server.address.to_string());
+    assert_eq!(connection.embedded_ca(), Some(ca.as_bytes()));
+
+    let factory = ClientFactory::new(connection.clone(), ClientOptions::default());
+    let call = Call::raw(http::Method::GET, "/version");
+    let one = call.send(&factory.root("a")).await.unwrap();
+    assert_eq!((&one["certified"], &one["version"]), (&true.into(), &"HTTP/2.0".into()));
+    let two = call.send(&factory.root("b")).await.unwrap();
+    assert_eq!(two["peer"], one["peer"], "clients share a connection");
+    let anonymous = kube::Client::new(connection.anonymous(), "default");
+    assert_eq!(call.send(&anonymous).await.unwrap()["certified"], false);
+}
+
+#[tokio::test]
+async fn files_and_another_server_serve_as_well() {
+    let server = Server::start().await;
+    let files = Files::new();
+    let (certificate, key) = server.client_certificate();
+    files.write("ca.crt", &server.ca.pem());
+    files.write("me.crt", &certificate);
+    files.write("me.key", &key);
+    let text = kubeconfig(
+        &[("server", "https://nowhere.invalid"), ("certificate-authority", "ca.crt")],
+        &[("client-certificate", "me.crt"), ("client-key", "me.key")],
+    );
+    let path = files.write("config", &text);
+    let connection = Connection::open(Some(&path), Some(&format!("{}/prefix/", server.url()))).unwrap();
+    assert_eq!(connection.embedded_ca(), None, "a path is not data");
+    let factory = ClientFactory::new(connection, ClientOptions::default());
+    let answer = Call::raw(http::Method::GET, "/version").send(&factory.root("a")).await.unwrap();
+    assert_eq!((&answer["certified"], &answer["uri"]), (&true.into(), &"/prefix/version".into()));
+}
+
+#[tokio::test]
+async fn a_server_of_another_authority_is_not_spoken_to() {
+    let (server, other) = (Server::start().await, Server::start().await);
+    let text = kubeconfig(
+        &[("server", &server.url()), ("certificate-authority-data", &base64(&other.ca.pem()))],
+        &[],
+    );
+    let factory = ClientFactory::new(Files::new().open(&text).unwrap(), ClientOptions::default());
+    let failure = Call::raw(http::Method::GET, "/version").send(&factory.root("a")).await.unwrap_err();
+    assert!(!failure.is_status_reply(), "{failure}");
+    assert!(failure.message.contains("certificate"), "{failure}");
+}
