@@ -1,0 +1,471 @@
+//! Makes clients: as the manager itself, or as the service account of one controller.
+//!
+//! A controller's account and token are made when its client first needs them, and the token is renewed
+//! well before it ends, so that each controller acts with the rights of its own role only.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use keleustes_objects::{Failure, Key, Kind as _, Namespace, Reason, ServiceAccount};
+use kube::Client;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::Instant;
+use tower::Layer as _;
+
+use crate::connect::{Connection, user_agent};
+use crate::layers::{
+    Around, BearerToken, InFlight, Observe, Rate, RequestObserver, Retry, Throttle, Token, TokenSource,
+    Transport, UserAgent,
+};
+use crate::writes::{Call, unreadable};
+
+/// Where the accounts of controllers live.
+const NAMESPACE: &str = "kube-system";
+/// How long a token is asked to last. Parity: `controller-manager/pkg/clientbuilder`.
+const TOKEN_SECONDS: u32 = 3600;
+/// A shorter life than this is not believed: the server would not grant it.
+const TOKEN_LIFE_MIN: Duration = Duration::from_secs(600);
+/// After this part of its life a token is renewed.
+const RENEW_AFTER: f64 = 0.8;
+/// How long to wait between tries to get a token; then the request that needs it fails.
+const TRY_AGAIN_AFTER: [Duration; 3] =
+    [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
+/// After a failed renewal the old token serves this long before the next try.
+const RENEW_AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// What all clients of a manager have in common.
+#[derive(Clone, Default)]
+pub struct ClientOptions {
+    /// The rate that each client keeps to; by default none.
+    pub throttle: Option<Rate>,
+    /// How many requests of one client wait for an answer at the same time; by default any number.
+    pub in_flight_max: Option<usize>,
+    /// Who hears of requests.
+    pub observer: Option<Arc<dyn RequestObserver>>,
+    /// Whether each controller speaks as its own service account.
+    pub use_service_account_credentials: bool,
+}
+
+/// Makes the clients of a manager.
+#[derive(Clone)]
+pub struct ClientFactory {
+    connection: Connection,
+    options: ClientOptions,
+}
+
+impl ClientFactory {
+    /// Clients that go this way.
+    #[must_use]
+    pub fn new(connection: Connection, options: ClientOptions) -> Self {
+        Self { connection, options }
+    }
+
+    /// The way that clients go.
+    #[must_use]
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// A client that speaks as the manager itself, for a component of it.
+    #[must_use]
+    pub fn root(&self, component: &str) -> Client {
+        self.client(self.connection.with_credentials(), component)
+    }
+
+    /// A client that speaks as a controller's service account, or as the manager itself if controllers
+    /// have no accounts of their own.
+    #[must_use]
+    pub fn for_controller(&self, service_account: &str) -> Client {
+        if !self.options.use_service_account_credentials {
+            return self.root(service_account);
+        }
+        let tokens = ServiceAccountTokens::new(self.root("kube-controller-manager"), service_account);
+        let way = Around::new(BearerToken::new(Arc::new(tokens))).layer(self.connection.anonymous());
+        let user = format!("system:serviceaccount:{NAMESPACE}:{service_account}");
+        self.client(Transport::new(way), &user)
+    }
+
+    fn client(&self, way: Transport, component: &str) -> Client {
+        let host = self.connection.host().to_owned();
+        let observer = self.options.observer.clone();
+        let mut way = way;
+        if let Some(observer) = &observer {
+            way = Transport::new(Around::new(Observe::new(&host, Arc::clone(observer))).layer(way));
+        }
+        if let Some(requests_max) = self.options.in_flight_max {
+            way = Transport::new(Around::new(InFlight::new(requests_max)).layer(way));
+        }
+        if let Some(rate) = self.options.throttle {
+            let throttle = Throttle::new(rate, host.clone(), observer.clone());
+            way = Transport::new(Around::new(throttle).layer(way));
+        }
+        let way = Around::new(Retry::new(host, observer)).layer(way);
+        let way = Around::new(UserAgent::new(&user_agent(component))).layer(way);
+        Client::new(way, "default")
+    }
+}
+
+/// The tokens of one service account.
+pub struct ServiceAccountTokens {
+    client: Client,
+    account: Key,
+    known: Mutex<Known>,
+    /// Held while a token is asked for, so that many requests that need one ask once.
+    asking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Known {
+    token: Option<KnownToken>,
+    /// What the last try came to, if it failed.
+    failure: Option<(Instant, Failure)>,
+}
+
+#[derive(Clone)]
+struct KnownToken {
+    token: Token,
+    renew_at: Instant,
+    ends_at: Instant,
+}
+
+#[derive(Deserialize)]
+struct TokenRequest {
+    spec: TokenRequestSpec,
+    status: TokenRequestStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TokenRequestSpec {
+    expiration_seconds: u32,
+}
+
+#[derive(Deserialize)]
+struct TokenRequestStatus {
+    token: String,
+}
+
+impl ServiceAccountTokens {
+    /// The tokens of an account in `kube-system`, asked for through a client that may make accounts.
+    #[must_use]
+    pub fn new(client: Client, service_account: &str) -> Self {
+        Self {
+            client,
+            account: Key::namespaced(NAMESPACE, service_account),
+            known: Mutex::default(),
+            asking: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    async fn current(&self) -> Result<Token, Failure> {
+        let called_at = Instant::now();
+        if let Some(token) = self.known_until(|known| known.renew_at) {
+            return Ok(token);
+        }
+        // While somebody renews a token that is still good, everybody else goes on with it.
+        let old = self.known_until(|known| known.ends_at);
+        let _asking = match (self.asking.try_lock(), old) {
+            (Ok(asking), _) => asking,
+            (Err(_), Some(old)) => return Ok(old),
+            (Err(_), None) => self.asking.lock().await,
+        };
+        if let Some(token) = self.known_until(|known| known.renew_at) {
+            return Ok(token);
+        }
+        if let Some((failed_at, failure)) = &self.known.lock().failure
+            && *failed_at > called_at
+        {
+            return Err(failure.clone());
+        }
+        self.renew().await
+    }
+
+    fn known_until(&self, until: fn(&KnownToken) -> Instant) -> Option<Token> {
+        let known = self.known.lock();
+        let token = known.token.as_ref().filter(|token| Instant::now() < until(token))?;
+        Some(token.token.clone())
+    }
+
+    async fn renew(&self) -> Result<Token, Failure> {
+        let asked = self.ask_repeatedly().await;
+        let now = Instant::now();
+        let mut known = self.known.lock();
+        match asked {
+            Ok(fresh) => {
+                known.failure = None;
+                Ok(known.token.insert(fresh).token.clone())
+            }
+            Err(failure) => {
+                let failure = Failure {
+                    message: format!("failed to get token for {}: {failure}", self.account),
+                    ..failure
+                };
+                match &mut known.token {
+                    Some(old) if now < old.ends_at => {
+                        tracing::warn!(%failure, "going on with the old token");
+                        old.renew_at = now + RENEW_AGAIN_AFTER;
+                        Ok(old.token.clone())
+                    }
+                    _ => {
+                        known.failure = Some((now, failure.clone()));
+                        Err(failure)
+                    }
+                }
+            }
+        }
+    }
+
+    async fn ask_repeatedly(&self) -> Result<KnownToken, Failure> {
+        let mut waits = TRY_AGAIN_AFTER.into_iter();
+        loop {
+            match (self.ask().await, waits.next()) {
+                (Err(failure), Some(wait)) => {
+                    tracing::warn!(account = %self.account, %failure, "no token yet");
+                    tokio::time::sleep(wait).await;
+                }
+                (answer, _) => return answer,
+            }
+        }
+    }
+
+    async fn ask(&self) -> Result<KnownToken, Failure> {
+        self.ensure_account().await?;
+        let body = json!({
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "spec": {"expirationSeconds": TOKEN_SECONDS},
+        });
+        let asked_at = Instant::now();
+        let request = Call::raw(http::Method::POST, ServiceAccount::RESOURCE.object_path(&self.account));
+        let answer: TokenRequest =
+            request.subresource("token").with_body(&body).send_as(&self.client).await?;
+        let token = Token::new(&answer.status.token).ok_or_else(|| unreadable("the token cannot be sent"))?;
+        // The length that was granted, not the time of its end: clocks of hosts differ.
+        let life = Duration::from_secs(answer.spec.expiration_seconds.into()).max(TOKEN_LIFE_MIN);
+        Ok(KnownToken { token, renew_at: asked_at + life.mul_f64(RENEW_AFTER), ends_at: asked_at + life })
+    }
+
+    async fn ensure_account(&self) -> Result<(), Failure> {
+        let accounts = ServiceAccount::RESOURCE;
+        match Call::get(&accounts, &self.account).send_for_answer(&self.client).await {
+            Err(failure) if failure.reason == Reason::NotFound => {}
+            found => return found.map(|_| ()),
+        }
+        self.ensure_namespace().await;
+        let body = json!({
+            "kind": "ServiceAccount",
+            "apiVersion": "v1",
+            "metadata": {"name": self.account.name, "namespace": self.account.namespace},
+        });
+        let created =
+            Call::create(&accounts, &self.account.namespace, &body).send_for_answer(&self.client).await;
+        match created {
+            Err(failure) if failure.reason != Reason::AlreadyExists => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    /// On a new cluster the manager may be faster than the API server's own bootstrap. It may also lack
+    /// the right to do this; then creating the account tells.
+    async fn ensure_namespace(&self) {
+        let key = Key::cluster(self.account.namespace.as_str());
+        let found = Call::get(&Namespace::RESOURCE, &key).send_for_answer(&self.client).await;
+        if found.is_err_and(|failure| failure.reason == Reason::NotFound) {
+            let body = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": key.name}});
+            let created = Call::create(&Namespace::RESOURCE, "", &body).send_for_answer(&self.client).await;
+            if let Err(failure) = created {
+                tracing::warn!(namespace = %key, %failure, "could not create the namespace");
+            }
+        }
+    }
+}
+
+impl TokenSource for ServiceAccountTokens {
+    fn token(&self) -> BoxFuture<'_, Result<Token, Failure>> {
+        Box::pin(self.current())
+    }
+
+    fn reject(&self, token: &Token) {
+        let mut known = self.known.lock();
+        // The token may have been renewed while the answer was on its way.
+        if known.token.as_ref().is_some_and(|known| known.token == *token) {
+            known.token = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use http::header::{AUTHORIZATION, USER_AGENT};
+    use http::{HeaderMap, Request, Response};
+    use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
+    use kube::client::Body;
+    use tower::{BoxError, ServiceExt as _};
+
+    use super::*;
+    use crate::layers::{AnswerBody, Answering, Concern, transport};
+
+    /// Keeps the headers of requests.
+    #[derive(Default)]
+    struct Headers(Mutex<Vec<(String, HeaderMap)>>);
+
+    impl Concern for Headers {
+        async fn pass<S: Answering>(
+            self: Arc<Self>,
+            request: Request<Body>,
+            inner: S,
+        ) -> Result<Response<AnswerBody>, BoxError> {
+            let told = format!("{} {}", request.method(), request.uri());
+            self.0.lock().push((told, request.headers().clone()));
+            inner.oneshot(request).await
+        }
+    }
+
+    struct World {
+        server: ApiServer,
+        faults: Faults,
+        headers: Arc<Headers>,
+        factory: ClientFactory,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let (server, faults) = (ApiServer::builder().seed(3).build(), Faults::new());
+            let headers = Arc::new(Headers::default());
+            let way = Around::shared(Arc::clone(&headers)).layer(transport(faults.layer(server.clone())));
+            let options = ClientOptions { use_service_account_credentials: true, ..ClientOptions::default() };
+            let factory = ClientFactory::new(Connection::over(way), options);
+            Self { server, faults, headers, factory }
+        }
+
+        fn asked(&self) -> Vec<String> {
+            std::mem::take(&mut *self.headers.0.lock()).into_iter().map(|(told, _)| told).collect()
+        }
+    }
+
+    async fn read(client: &Client) -> Result<serde_json::Value, Failure> {
+        Call::raw(http::Method::GET, "/api/v1/secrets").send(client).await
+    }
+
+    const ACCOUNT: &str = "/api/v1/namespaces/kube-system/serviceaccounts/job-controller";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controllers_account_and_token_are_made_on_first_use_and_kept() {
+        let world = World::new();
+        let client = world.factory.for_controller("job-controller");
+        assert!(world.asked().is_empty());
+        futures::future::join_all((0..5).map(|_| read(&client))).await;
+        let requests = world.headers.0.lock().clone();
+        let told: Vec<_> = requests.iter().map(|(told, _)| told.as_str()).collect();
+        assert_eq!(
+            told[..4],
+            [
+                &format!("GET {ACCOUNT}"),
+                "GET /api/v1/namespaces/kube-system",
+                "POST /api/v1/namespaces/kube-system/serviceaccounts",
+                &format!("POST {ACCOUNT}/token"),
+            ]
+        );
+        assert_eq!(told[4..], ["GET /api/v1/secrets"; 5]);
+        assert!(world.server.object("serviceaccounts", "kube-system", "job-controller").is_some());
+        for (_, headers) in &requests[..4] {
+            assert!(!headers.contains_key(AUTHORIZATION));
+            let agent = headers[USER_AGENT].to_str().unwrap();
+            assert!(agent.starts_with("kube-controller-manager/v1.37.1 (linux/"), "{agent}");
+            assert!(agent.ends_with("/kube-controller-manager"), "{agent}");
+        }
+        for (_, headers) in &requests[4..] {
+            assert!(headers[AUTHORIZATION].to_str().unwrap().starts_with("Bearer "));
+            let agent = headers[USER_AGENT].to_str().unwrap();
+            assert!(agent.ends_with("/system:serviceaccount:kube-system:job-controller"), "{agent}");
+        }
+        let token_request = world.server.requests().into_iter().find(|one| one.target.ends_with("/token"));
+        assert_eq!(token_request.unwrap().json()["spec"]["expirationSeconds"], 3600);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_renewed_when_a_fifth_of_its_life_is_left() {
+        let world = World::new();
+        let client = world.factory.for_controller("job-controller");
+        read(&client).await.unwrap();
+        world.asked();
+        tokio::time::advance(Duration::from_secs(2879)).await;
+        read(&client).await.unwrap();
+        assert_eq!(world.asked(), ["GET /api/v1/secrets"]);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        read(&client).await.unwrap();
+        let account = format!("GET {ACCOUNT}");
+        assert_eq!(world.asked(), [&account, &format!("POST {ACCOUNT}/token"), "GET /api/v1/secrets"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_that_cannot_be_renewed_serves_until_its_end() {
+        let world = World::new();
+        let client = world.factory.for_controller("job-controller");
+        read(&client).await.unwrap();
+        world.faults.add(Rule::new(Verdict::status(500, "InternalError", "boom")).target("/token"));
+        tokio::time::advance(Duration::from_secs(2900)).await;
+        read(&client).await.unwrap();
+        tokio::time::advance(Duration::from_secs(600)).await;
+        read(&client).await.unwrap();
+        tokio::time::advance(Duration::from_secs(200)).await;
+        let failure = read(&client).await.unwrap_err();
+        assert_eq!(failure.reason, Reason::Unavailable);
+        assert_eq!(failure.message, "failed to get token for kube-system/job-controller: boom");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_tried_for_four_times_and_all_who_wait_share_the_outcome() {
+        let world = World::new();
+        let refused = Rule::new(Verdict::ConnectionError(ErrorKind::ConnectionRefused));
+        let id = world.faults.add(refused);
+        let client = world.factory.for_controller("job-controller");
+        let start = Instant::now();
+        let outcomes = futures::future::join_all((0..5).map(|_| read(&client))).await;
+        assert!(
+            outcomes.iter().all(|one| one.as_ref().is_err_and(|it| it.reason == Reason::ConnectionRefused))
+        );
+        assert_eq!(start.elapsed(), Duration::from_millis(3500));
+        assert_eq!(world.asked(), vec![format!("GET {ACCOUNT}"); 4]);
+        world.faults.retire(id);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        read(&client).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rejected_token_is_replaced() {
+        let world = World::new();
+        let client = world.factory.for_controller("job-controller");
+        read(&client).await.unwrap();
+        world.asked();
+        world.faults.add(Rule::new(Verdict::status(401, "Unauthorized", "who?")).target("/secrets").times(1));
+        assert_eq!(read(&client).await.unwrap_err().reason, Reason::Unauthorized);
+        read(&client).await.unwrap();
+        assert!(world.asked().contains(&format!("POST {ACCOUNT}/token")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn somebody_else_may_create_the_account_at_the_same_time() {
+        let world = World::new();
+        let exists = Verdict::status(409, "AlreadyExists", "there");
+        let creation = Rule::new(Verdict::AfterEffect(Box::new(exists)));
+        world.faults.add(creation.method(http::Method::POST).target("/serviceaccounts").times(1));
+        read(&world.factory.for_controller("job-controller")).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_accounts_of_their_own_controllers_speak_as_the_manager() {
+        let world = World::new();
+        let factory = ClientFactory::new(world.factory.connection().clone(), ClientOptions::default());
+        read(&factory.for_controller("job-controller")).await.unwrap();
+        let requests = world.headers.0.lock();
+        let [(_, headers)] = requests.as_slice() else { panic!("one request") };
+        assert!(!headers.contains_key(AUTHORIZATION));
+        assert!(headers[USER_AGENT].to_str().unwrap().ends_with("/job-controller"));
+    }
+}
