@@ -6,11 +6,17 @@
 //! Bodies of requests and answers never reach a log: they may hold Secrets. That is also why answers are
 //! decoded here and not by `kube::Client::request`, which writes a body it cannot decode to the log.
 
+pub mod connect;
+pub mod credentials;
+pub mod discovery;
 pub mod failure;
 pub mod layers;
 mod reflector;
 mod writes;
 
+pub use connect::{ConnectError, Connection};
+pub use credentials::{ClientFactory, ClientOptions};
+pub use discovery::{ApiResource, Discovered, RestMapping, Subresource, discover};
 pub use layers::{ObservedRequest, Rate, RequestObserver};
 pub use reflector::{Decode, Delta, Reflector, ReflectorObserver, Source};
 pub use writes::{Answer, Call, Deletion, Patch, Propagation};
