@@ -48,9 +48,8 @@ pub fn of_transport(error: &(dyn Error + 'static)) -> Failure {
         if let Some(kube::Error::Api(status)) = cause.downcast_ref::<kube::Error>() {
             return of_status(status, None);
         }
-        let refused = cause
-            .downcast_ref::<io::Error>()
-            .is_some_and(|io| io.kind() == io::ErrorKind::ConnectionRefused);
+        let refused =
+            cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::ConnectionRefused);
         // Whatever fails before a connection stands, be it name, route or handshake, has had no effect.
         let never_connected = cause
             .downcast_ref::<hyper_util::client::legacy::Error>()
@@ -87,9 +86,7 @@ pub fn of_answer(code: u16, headers: &HeaderMap, body: &Bytes) -> Failure {
 #[must_use]
 pub fn of_status(status: &Status, retry_after: Option<Duration>) -> Failure {
     let details = status.details.as_ref();
-    let causes = details
-        .map(|details| details.causes.as_slice())
-        .unwrap_or_default();
+    let causes = details.map(|details| details.causes.as_slice()).unwrap_or_default();
     let mut failure = Failure::from_status(
         status.code,
         &status.reason,
@@ -112,12 +109,7 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 /// over, which may be a secret.
 #[must_use]
 pub(crate) fn decode_error_without_content(error: &serde_json::Error) -> String {
-    format!(
-        "{:?} error at line {} column {}",
-        error.classify(),
-        error.line(),
-        error.column()
-    )
+    format!("{:?} error at line {} column {}", error.classify(), error.line(), error.column())
 }
 
 fn clipped(text: &str) -> String {

@@ -248,33 +248,24 @@ impl Call {
             let body = response.into_body().collect().await;
             Ok(body.map_err(|error| failure::of(&error))?.to_bytes())
         };
-        tokio::time::timeout(ANSWER_WITHIN, answer)
-            .await
-            .unwrap_or_else(|_| {
-                Err(Failure::transport(
-                    Reason::Unreachable,
-                    format!("no answer to {self} within {} s", ANSWER_WITHIN.as_secs()),
-                ))
-            })
+        tokio::time::timeout(ANSWER_WITHIN, answer).await.unwrap_or_else(|_| {
+            Err(Failure::transport(
+                Reason::Unreachable,
+                format!("no answer to {self} within {} s", ANSWER_WITHIN.as_secs()),
+            ))
+        })
     }
 
     /// Sends the call and waits only for the head of the answer; the body is still to be read.
     pub(crate) async fn open(&self, client: &Client) -> Result<Response<Body>, Failure> {
-        let response = client
-            .send(self.request()?)
-            .await
-            .map_err(|error| failure::of(&error))?;
+        let response = client.send(self.request()?).await.map_err(|error| failure::of(&error))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
         let (parts, body) = response.into_parts();
         // If the words of a refusal get lost on the way, the code still tells enough.
-        let body = body
-            .collect()
-            .await
-            .map(|body| body.to_bytes())
-            .unwrap_or_default();
+        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
         Err(failure::of_answer(status.as_u16(), &parts.headers, &body))
     }
 
@@ -296,9 +287,7 @@ impl Call {
         if self.query.is_empty() {
             return self.path.clone();
         }
-        let query = form_urlencoded::Serializer::new(String::new())
-            .extend_pairs(&self.query)
-            .finish();
+        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.query).finish();
         format!("{}?{query}", self.path)
     }
 }
@@ -348,15 +337,8 @@ impl From<WireAnswer> for Answer {
     fn from(wire: WireAnswer) -> Self {
         let is_object = wire.kind != "Status";
         Self {
-            key: Key {
-                namespace: wire.metadata.namespace,
-                name: wire.metadata.name,
-            },
-            uid: if is_object {
-                wire.metadata.uid
-            } else {
-                wire.details.uid
-            },
+            key: Key { namespace: wire.metadata.namespace, name: wire.metadata.name },
+            uid: if is_object { wire.metadata.uid } else { wire.details.uid },
             version: wire.metadata.resource_version,
             is_object,
         }
@@ -375,10 +357,7 @@ mod tests {
     fn calls_are_shown_without_what_they_carry() {
         let call = Call::create(&secrets(), "a", &json!({"data": {"token": "aHVudGVyMg=="}}));
         assert_eq!(call.to_string(), "POST /api/v1/namespaces/a/secrets");
-        assert_eq!(
-            format!("{call:?}"),
-            "POST /api/v1/namespaces/a/secrets (33 bytes)"
-        );
+        assert_eq!(format!("{call:?}"), "POST /api/v1/namespaces/a/secrets (33 bytes)");
     }
 
     #[test]
@@ -386,10 +365,7 @@ mod tests {
         let key = Key::namespaced("a", "b");
         let merge = Call::patch(&secrets(), &key, Patch::Merge, &json!({}));
         assert_eq!(merge.content_type, Some("application/merge-patch+json"));
-        let apply = Patch::Apply {
-            manager: "clusterrole aggregation".to_owned(),
-            force: true,
-        };
+        let apply = Patch::Apply { manager: "clusterrole aggregation".to_owned(), force: true };
         let apply = Call::patch(&secrets(), &key, apply, &json!({})).subresource("status");
         assert_eq!(apply.content_type, Some("application/apply-patch+yaml"));
         assert_eq!(
@@ -430,5 +406,61 @@ mod tests {
         let status = read(r#"{"kind":"Status","metadata":{},"status":"Success","details":{"uid":"u"}}"#);
         assert!(!status.is_object && status.version.is_empty());
         assert_eq!(status.uid, Uid::from("u"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_does_what_calls_say() {
+        let server = keleustes_apiserver::ApiServer::default();
+        let client = Client::new(server.clone(), "default");
+        let body = |value: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "stringData": {"k": value}});
+        let (secrets, key) = (secrets(), Key::namespaced("default", "x"));
+        let created = Call::create(&secrets, "default", &body("1")).send_for_answer(&client).await.unwrap();
+        assert!(created.is_object);
+        assert_eq!(created.key, key);
+        let again = Call::create(&secrets, "default", &body("1")).send_for_answer(&client).await.unwrap_err();
+        assert_eq!(again.reason, Reason::AlreadyExists);
+
+        let mut read = Call::get(&secrets, &key).from_cache().send(&client).await.unwrap();
+        assert_eq!(read["metadata"]["uid"], created.uid.to_string());
+        let change = json!({"metadata": {"labels": {"l": "1"}}});
+        let patched =
+            Call::patch(&secrets, &key, Patch::Merge, &change).send_for_answer(&client).await.unwrap();
+        assert!(created.version.is_older_than(&patched.version));
+        read["metadata"]["labels"] = json!({"l": "2"});
+        let stale = Call::replace(&secrets, &key, &read).send_for_answer(&client).await.unwrap_err();
+        assert_eq!(stale.reason, Reason::Conflict);
+
+        let other_life = Deletion { uid: Some(Uid::from("another")), ..Deletion::default() };
+        let refused = Call::delete(&secrets, &key, &other_life).send_for_answer(&client).await.unwrap_err();
+        assert_eq!(refused.reason, Reason::Conflict);
+        let this_life = Deletion { uid: Some(created.uid), ..Deletion::default() };
+        Call::delete(&secrets, &key, &this_life).send_for_answer(&client).await.unwrap();
+        let gone = Call::get(&secrets, &key).send(&client).await.unwrap_err();
+        assert_eq!((gone.reason, gone.code), (Reason::NotFound, 404));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_never_comes_is_not_waited_for_forever() {
+        use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
+        use tower::Layer as _;
+        let faults = Faults::new();
+        faults.add(Rule::new(Verdict::Hang));
+        let client = Client::new(faults.layer(ApiServer::default()), "default");
+        let failure = Call::list(&secrets(), "").send(&client).await.unwrap_err();
+        assert_eq!(failure.reason, Reason::Unreachable);
+        assert_eq!(failure.message, "no answer to GET /api/v1/secrets within 90 s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_cannot_be_read_is_not_quoted() {
+        use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
+        use tower::Layer as _;
+        let faults = Faults::new();
+        let body = Bytes::from_static(b"{\"metadata\": \"hunter2\"}");
+        faults.add(Rule::new(Verdict::RawBody { code: 200, body }));
+        let client = Client::new(faults.layer(ApiServer::default()), "default");
+        let failure = Call::list(&secrets(), "").send_for_answer(&client).await.unwrap_err();
+        assert_eq!(failure.reason, Reason::Unreadable);
+        assert!(!format!("{failure:?}").contains("hunter2"), "{failure:?}");
     }
 }

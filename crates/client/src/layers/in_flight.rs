@@ -19,9 +19,7 @@ impl InFlight {
     /// At most this many at a time, and at least one.
     #[must_use]
     pub fn new(requests_max: usize) -> Self {
-        Self {
-            places: Semaphore::new(requests_max.clamp(1, Semaphore::MAX_PERMITS)),
-        }
+        Self { places: Semaphore::new(requests_max.clamp(1, Semaphore::MAX_PERMITS)) }
     }
 }
 
@@ -31,11 +29,7 @@ impl Concern for InFlight {
         request: Request<Body>,
         inner: S,
     ) -> Result<Response<AnswerBody>, BoxError> {
-        let _place = if is_watch(&request) {
-            None
-        } else {
-            Some(self.places.acquire().await?)
-        };
+        let _place = if is_watch(&request) { None } else { Some(self.places.acquire().await?) };
         inner.oneshot(request).await
     }
 }

@@ -90,19 +90,18 @@ pub struct Around<C, S = ()> {
 impl<C> Around<C> {
     /// The layer; services made from it share the concern's state.
     pub fn new(concern: C) -> Self {
-        Self {
-            concern: Arc::new(concern),
-            inner: (),
-        }
+        Self::shared(Arc::new(concern))
+    }
+
+    /// The layer of a concern whose state others look at, too.
+    pub fn shared(concern: Arc<C>) -> Self {
+        Self { concern, inner: () }
     }
 }
 
 impl<C, S: Clone> Clone for Around<C, S> {
     fn clone(&self) -> Self {
-        Self {
-            concern: Arc::clone(&self.concern),
-            inner: self.inner.clone(),
-        }
+        Self { concern: Arc::clone(&self.concern), inner: self.inner.clone() }
     }
 }
 
@@ -110,10 +109,7 @@ impl<C, S> Layer<S> for Around<C> {
     type Service = Around<C, S>;
 
     fn layer(&self, inner: S) -> Around<C, S> {
-        Around {
-            concern: Arc::clone(&self.concern),
-            inner,
-        }
+        Around { concern: Arc::clone(&self.concern), inner }
     }
 }
 

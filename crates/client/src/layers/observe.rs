@@ -64,10 +64,7 @@ impl Observe {
     /// Requests to this host are told to this observer.
     #[must_use]
     pub fn new(host: &str, observer: Arc<dyn RequestObserver>) -> Self {
-        Self {
-            host: Arc::from(host),
-            observer,
-        }
+        Self { host: Arc::from(host), observer }
     }
 }
 
@@ -95,12 +92,7 @@ impl Concern for Observe {
                 observed.response_bytes = Some(0);
                 let observer = Arc::clone(&self.observer);
                 return Ok(response.map(|body| {
-                    let counted = Counted {
-                        body,
-                        observed,
-                        started_at,
-                        observer,
-                    };
+                    let counted = Counted { body, observed, started_at, observer };
                     counted.boxed_unsync()
                 }));
             }

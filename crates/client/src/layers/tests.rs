@@ -28,25 +28,18 @@ struct Server {
 
 impl Server {
     fn answering(answers: &[(u16, Option<&'static str>)]) -> Arc<Self> {
-        Arc::new(Self {
-            answers: Mutex::new(answers.iter().copied().collect()),
-            ..Self::default()
-        })
+        Arc::new(Self { answers: Mutex::new(answers.iter().copied().collect()), ..Self::default() })
     }
 
     fn transport(self: &Arc<Self>) -> Transport {
         let server = Arc::clone(self);
-        transport(tower::service_fn(move |request: Request<Body>| {
-            Arc::clone(&server).answer(request)
-        }))
+        transport(tower::service_fn(move |request: Request<Body>| Arc::clone(&server).answer(request)))
     }
 
     async fn answer(self: Arc<Self>, request: Request<Body>) -> Result<Response<Full<Bytes>>, BoxError> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        self.asked
-            .lock()
-            .push((Instant::now(), parts.method, parts.headers, body));
+        self.asked.lock().push((Instant::now(), parts.method, parts.headers, body));
         {
             let mut busy = self.busy.lock();
             busy.0 += 1;
@@ -64,10 +57,7 @@ impl Server {
 
     fn times(&self, since: Instant) -> Vec<u64> {
         let asked = self.asked.lock();
-        asked
-            .iter()
-            .map(|(at, ..)| at.duration_since(since).as_millis() as u64)
-            .collect()
+        asked.iter().map(|(at, ..)| at.duration_since(since).as_millis() as u64).collect()
     }
 }
 
@@ -83,13 +73,7 @@ async fn requests_are_repeated_when_the_server_says_when() {
     let response = service.oneshot(post("/x")).await.unwrap();
     assert_eq!(response.status(), 201);
     assert_eq!(server.times(start), [0, 3000, 4000]);
-    assert!(
-        server
-            .asked
-            .lock()
-            .iter()
-            .all(|(_, method, _, body)| method == Method::POST && body == "body")
-    );
+    assert!(server.asked.lock().iter().all(|(_, method, _, body)| method == Method::POST && body == "body"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,15 +102,11 @@ async fn a_rate_lets_a_burst_through_and_then_one_by_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_bounded_number_of_requests_is_in_flight_and_watches_do_not_count() {
-    let server = Arc::new(Server {
-        delay: Duration::from_secs(1),
-        ..Server::default()
-    });
+    let server = Arc::new(Server { delay: Duration::from_secs(1), ..Server::default() });
     let service = Around::new(InFlight::new(2)).layer(server.transport());
     let start = Instant::now();
-    let requests = (0..6)
-        .map(|_| post("/x"))
-        .chain([Request::get("/x?watch=true").body(Body::empty()).unwrap()]);
+    let requests =
+        (0..6).map(|_| post("/x")).chain([Request::get("/x?watch=true").body(Body::empty()).unwrap()]);
     futures::future::join_all(requests.map(|request| service.clone().oneshot(request))).await;
     assert_eq!(start.elapsed(), Duration::from_secs(3));
     assert_eq!(server.busy.lock().1, 3, "two writes and the watch");
@@ -163,22 +143,12 @@ async fn every_attempt_is_observed_with_its_code_time_and_sizes() {
     let observed = Around::new(Observe::new("example:6443", Arc::clone(&observer))).layer(server.transport());
     let service = Around::new(Retry::new("example:6443".to_owned(), Some(observer))).layer(observed);
     let response = service.oneshot(post("/x?y=z")).await.unwrap();
-    assert_eq!(
-        ledger.observed.lock().len(),
-        1,
-        "the second answer has not been read yet"
-    );
+    assert_eq!(ledger.observed.lock().len(), 1, "the second answer has not been read yet");
     response.into_body().collect().await.unwrap();
     let seen = ledger.observed.lock();
-    assert_eq!(
-        seen.iter().map(|request| request.code).collect::<Vec<_>>(),
-        [Some(429), Some(200)]
-    );
+    assert_eq!(seen.iter().map(|request| request.code).collect::<Vec<_>>(), [Some(429), Some(200)]);
     let last = &seen[1];
-    assert_eq!(
-        (&*last.host, last.path.as_str(), last.is_watch),
-        ("example:6443", "/x", false)
-    );
+    assert_eq!((&*last.host, last.path.as_str(), last.is_watch), ("example:6443", "/x", false));
     assert_eq!((last.request_bytes, last.response_bytes), (4, Some(2)));
     assert_eq!(last.duration, Duration::from_millis(20));
     assert_eq!(*ledger.retried.lock(), [429]);
@@ -225,10 +195,7 @@ async fn a_token_that_is_not_accepted_is_given_up() {
         service.clone().oneshot(post("/x")).await.unwrap();
     }
     let asked = server.asked.lock();
-    let sent: Vec<_> = asked
-        .iter()
-        .map(|(_, _, headers, _)| headers[AUTHORIZATION].clone())
-        .collect();
+    let sent: Vec<_> = asked.iter().map(|(_, _, headers, _)| headers[AUTHORIZATION].clone()).collect();
     assert_eq!(sent, ["Bearer old", "Bearer new"]);
     assert!(sent.iter().all(http::HeaderValue::is_sensitive));
     assert!(!format!("{:?}", Token::new("hunter2")).contains("hunter2"));
@@ -240,14 +207,8 @@ async fn the_lack_of_a_token_is_a_failure_of_the_request() {
     let service =
         Around::new(BearerToken::new(Arc::new(Tokens(Mutex::new(Vec::new()))))).layer(server.transport());
     let client = kube::Client::new(service, "default");
-    let failure = crate::Call::raw(Method::GET, "/version")
-        .send(&client)
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (failure.reason, failure.message.as_str()),
-        (Reason::Unauthorized, "no token left")
-    );
+    let failure = crate::Call::raw(Method::GET, "/version").send(&client).await.unwrap_err();
+    assert_eq!((failure.reason, failure.message.as_str()), (Reason::Unauthorized, "no token left"));
     assert!(server.asked.lock().is_empty());
 }
 

@@ -38,16 +38,8 @@ impl Throttle {
     /// A full bucket.
     #[must_use]
     pub fn new(rate: Rate, host: String, observer: Option<Arc<dyn RequestObserver>>) -> Self {
-        let bucket = Bucket {
-            tokens: f64::from(rate.burst),
-            filled_at: Instant::now(),
-        };
-        Self {
-            rate,
-            bucket: Mutex::new(bucket),
-            host,
-            observer,
-        }
+        let bucket = Bucket { tokens: f64::from(rate.burst), filled_at: Instant::now() };
+        Self { rate, bucket: Mutex::new(bucket), host, observer }
     }
 
     /// Takes a token and says how long to wait for it.

@@ -17,18 +17,12 @@ pub(super) struct Backoff {
 
 impl Backoff {
     pub(super) fn new() -> Self {
-        Self {
-            next: FIRST,
-            last_at: None,
-        }
+        Self { next: FIRST, last_at: None }
     }
 
     /// The next wait. Jitter comes on top of the longest wait too, so a wait takes up to a minute.
     pub(super) fn wait(&mut self, now: Instant, chance: &mut fastrand::Rng) -> Duration {
-        if self
-            .last_at
-            .is_some_and(|last| now.duration_since(last) > FORGET_AFTER)
-        {
+        if self.last_at.is_some_and(|last| now.duration_since(last) > FORGET_AFTER) {
             self.next = FIRST;
         }
         self.last_at = Some(now);
@@ -50,10 +44,7 @@ mod tests {
         let mut now = Instant::now();
         for base in [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0] {
             let wait = backoff.wait(now, &mut chance);
-            assert!(
-                (base..base * 2.0).contains(&wait.as_secs_f64()),
-                "{base}: {wait:?}"
-            );
+            assert!((base..base * 2.0).contains(&wait.as_secs_f64()), "{base}: {wait:?}");
             now += wait;
         }
         now += Duration::from_secs(121);

@@ -16,10 +16,7 @@ pub(super) enum Event<'a> {
     /// Something happened to an object.
     Object(EventType, &'a str),
     /// Nothing happened up to a version, which may also be the end of the initial events.
-    Bookmark {
-        version: Version,
-        ends_initial_events: bool,
-    },
+    Bookmark { version: Version, ends_initial_events: bool },
     /// The server ends the watch.
     Error(Failure),
     /// An event of a type that is not known.
@@ -134,10 +131,9 @@ pub(super) fn trace(object: &[u8]) -> Trace {
         metadata: Meta,
     }
     match serde_json::from_slice::<Wire>(object) {
-        Ok(Wire { metadata }) if metadata.namespace.is_empty() => Trace {
-            name: metadata.name,
-            version: metadata.resource_version,
-        },
+        Ok(Wire { metadata }) if metadata.namespace.is_empty() => {
+            Trace { name: metadata.name, version: metadata.resource_version }
+        }
         Ok(Wire { metadata }) => Trace {
             name: format!("{}/{}", metadata.namespace, metadata.name),
             version: metadata.resource_version,
@@ -164,12 +160,7 @@ impl ExpectedType {
         } else {
             format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",")
         };
-        Self {
-            kind,
-            api_version,
-            metadata_only,
-            usual_start,
-        }
+        Self { kind, api_version, metadata_only, usual_start }
     }
 
     /// Whether an object says to be of the expected type, or does not say.
@@ -224,10 +215,7 @@ pub(super) fn envelope(text: &[u8]) -> Result<(Version, Option<String>), Failure
         return Err(unreadable(&format!("unsupported list kind: {:?}", envelope.kind)));
     }
     let next = envelope.metadata.r#continue;
-    Ok((
-        envelope.metadata.resource_version,
-        (!next.is_empty()).then_some(next),
-    ))
+    Ok((envelope.metadata.resource_version, (!next.is_empty()).then_some(next)))
 }
 
 #[cfg(test)]
@@ -244,9 +232,7 @@ mod tests {
         assert_eq!(event(usual), wanted);
         assert_eq!(event(odd), wanted);
         let more = br#"{"type":"ADDED","object":{"metadata":{"name":"a"}},"extra":{}}"#;
-        let Event::Object(_, text) = event(more) else {
-            panic!("no object")
-        };
+        let Event::Object(_, text) = event(more) else { panic!("no object") };
         let decode: Decode<Partial> = |text| serde_json::from_str(text);
         assert_eq!(object(decode, text, more).unwrap().meta.key.name, "a");
         assert_eq!(event(b"garbage"), Event::Unreadable);
@@ -261,10 +247,7 @@ mod tests {
                 r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"9","annotations":{annotations}}}}}}}"#
             );
             match event(line.as_bytes()) {
-                Event::Bookmark {
-                    version,
-                    ends_initial_events,
-                } => {
+                Event::Bookmark { version, ends_initial_events } => {
                     assert_eq!(version, Version::from("9"));
                     ends_initial_events
                 }
@@ -280,9 +263,7 @@ mod tests {
     #[test]
     fn errors_carry_their_status() {
         let gone = br#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"Expired","code":410}}"#;
-        let Event::Error(failure) = event(gone) else {
-            panic!("no error")
-        };
+        let Event::Error(failure) = event(gone) else { panic!("no error") };
         assert_eq!((failure.reason, failure.code), (Reason::Gone, 410));
     }
 

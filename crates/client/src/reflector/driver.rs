@@ -63,10 +63,7 @@ impl<T> Reflector<T> {
         Self {
             client,
             expected: ExpectedType::of(&source.resource, source.projection.metadata_only),
-            told: Told {
-                source,
-                observer: None,
-            },
+            told: Told { source, observer: None },
             policy: Policy::new(chance),
             doing: Doing::Nothing,
             gathered: Gathered::new(),
@@ -128,8 +125,7 @@ impl<T> Reflector<T> {
                     Ok(Some(received)) => {
                         let (gathered, told) = (&mut self.gathered, &self.told);
                         let cut = items.push(&received, |item| gathered.objects.extend(told.item(item)));
-                        cut.err()
-                            .and_then(|malformed| self.failed(&unreadable(&malformed.to_string())))
+                        cut.err().and_then(|malformed| self.failed(&unreadable(&malformed.to_string())))
                     }
                     Ok(None) => self.end_page(),
                     Err(failure) => self.failed(&failure),
@@ -152,12 +148,7 @@ impl<T> Reflector<T> {
         };
         tracing::debug!(%call, "asking");
         let started_at = Instant::now();
-        let exchange = Exchange {
-            is_list,
-            started_at,
-            deadline: started_at + within,
-            events: 0,
-        };
+        let exchange = Exchange { is_list, started_at, deadline: started_at + within, events: 0 };
         let client = self.client.clone();
         self.doing = Doing::Opening(exchange, Box::pin(async move { call.open(&client).await }));
         None
@@ -183,10 +174,7 @@ impl<T> Reflector<T> {
     fn hear(&mut self, line: &Bytes) -> Option<Delta<T>> {
         match decode::event(line) {
             Event::Object(event, text) => self.hear_object(event, text, line),
-            Event::Bookmark {
-                version,
-                ends_initial_events,
-            } if self.policy.is_streaming() => {
+            Event::Bookmark { version, ends_initial_events } if self.policy.is_streaming() => {
                 if !ends_initial_events {
                     return None;
                 }
@@ -218,18 +206,14 @@ impl<T> Reflector<T> {
             Err(why) => {
                 let Trace { version, .. } = self.told.undecodable(text.as_bytes(), &why);
                 // The consumer must not wait for a version that it will never be told of.
-                return self
-                    .policy
-                    .event(event, &version)
-                    .then_some(Delta::Bookmark(version));
+                return self.policy.event(event, &version).then_some(Delta::Bookmark(version));
             }
         };
         if self.policy.is_streaming() {
             self.gathered.event(event, object, self.told.source.meta);
             return None;
         }
-        self.policy
-            .event(event, &(self.told.source.meta)(&object).version);
+        self.policy.event(event, &(self.told.source.meta)(&object).version);
         Some(match event {
             EventType::Deleted => Delta::Delete(object),
             _ => Delta::Apply(object),
@@ -283,11 +267,8 @@ impl<T> Reflector<T> {
     /// Whatever was gathered so far belonged to an answer that is not going to be complete.
     fn wait(&mut self, wait: Duration) -> Option<Delta<T>> {
         self.gathered = Gathered::new();
-        self.doing = if wait.is_zero() {
-            Doing::Nothing
-        } else {
-            Doing::Waiting(Box::pin(tokio::time::sleep(wait)))
-        };
+        self.doing =
+            if wait.is_zero() { Doing::Nothing } else { Doing::Waiting(Box::pin(tokio::time::sleep(wait))) };
         None
     }
 }
@@ -299,9 +280,7 @@ fn late(what: &str) -> Failure {
 /// The next part of a body; nothing at its end.
 async fn chunk(body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, Failure> {
     loop {
-        let frame = timeout_at(deadline, body.frame())
-            .await
-            .map_err(|_| late("no end of the answer"))?;
+        let frame = timeout_at(deadline, body.frame()).await.map_err(|_| late("no end of the answer"))?;
         match frame {
             None => return Ok(None),
             Some(Err(error)) => return Err(failure::of(&error)),
@@ -352,10 +331,7 @@ struct Gathered<T> {
 
 impl<T> Gathered<T> {
     fn new() -> Self {
-        Self {
-            objects: Vec::new(),
-            later: BTreeMap::new(),
-        }
+        Self { objects: Vec::new(), later: BTreeMap::new() }
     }
 
     /// Initial events come once for each object and are just put down; only what comes between them and
@@ -380,8 +356,7 @@ impl<T> Gathered<T> {
 
     fn finish(mut self, meta: fn(&T) -> &Meta) -> Vec<T> {
         if !self.later.is_empty() {
-            self.objects
-                .retain(|object| !self.later.contains_key(&meta(object).key));
+            self.objects.retain(|object| !self.later.contains_key(&meta(object).key));
             self.objects.extend(self.later.into_values().flatten());
         }
         self.objects.shrink_to_fit();

@@ -133,11 +133,7 @@ impl<T> Source<T> {
             call = call.query("resourceVersion", version);
         }
         match ask {
-            Ask::List {
-                limit,
-                continue_token,
-                ..
-            } => {
+            Ask::List { limit, continue_token, .. } => {
                 if let Some(limit) = limit {
                     call = call.query("limit", limit.to_string());
                 }

@@ -137,8 +137,7 @@ impl Items {
 
     fn at_items_key(&self) -> bool {
         let text = self.envelope.trim_ascii_end();
-        text.strip_suffix(b":")
-            .is_some_and(|key| key.trim_ascii_end().ends_with(b"\"items\""))
+        text.strip_suffix(b":").is_some_and(|key| key.trim_ascii_end().ends_with(b"\"items\""))
     }
 }
 
@@ -167,11 +166,7 @@ mod tests {
     fn items_are_cut_out_wherever_the_network_cuts() {
         for size in 1..=LIST.len() {
             let (items, envelope) = cut(size);
-            let wanted = [
-                r#"{"metadata":{"name":"a"},"data":{"x":"}]\\\""}}"#,
-                r#"{"l":[[1],{}]}"#,
-                "{}",
-            ];
+            let wanted = [r#"{"metadata":{"name":"a"},"data":{"x":"}]\\\""}}"#, r#"{"l":[[1],{}]}"#, "{}"];
             assert_eq!(items, wanted, "chunks of {size}");
             let envelope: serde_json::Value = serde_json::from_str(&envelope).unwrap();
             assert_eq!(envelope["items"], serde_json::json!([]));

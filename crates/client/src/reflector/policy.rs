@@ -26,11 +26,7 @@ pub(super) enum Ask {
     /// A watch that starts with all objects.
     Stream { version: String, timeout_seconds: u32 },
     /// A page of a list, or all of it if there is no limit. An empty version is left out.
-    List {
-        version: String,
-        limit: Option<u32>,
-        continue_token: Option<String>,
-    },
+    List { version: String, limit: Option<u32>, continue_token: Option<String> },
     /// A watch of what happened after a version.
     Watch { version: String, timeout_seconds: u32 },
 }
@@ -111,10 +107,9 @@ impl Policy {
     /// The request to send now.
     pub(super) fn ask(&mut self) -> Ask {
         match &self.step {
-            Step::Stream => Ask::Stream {
-                version: self.newest_known(),
-                timeout_seconds: self.chance.u32(WATCH_SECONDS),
-            },
+            Step::Stream => {
+                Ask::Stream { version: self.newest_known(), timeout_seconds: self.chance.u32(WATCH_SECONDS) }
+            }
             Step::List(listing) => Ask::List {
                 version: listing.version.clone(),
                 limit: listing.limit,
@@ -197,31 +192,21 @@ impl Policy {
     /// The request failed, or the server ended its answer with an error. Returns how long to wait before
     /// asking on.
     pub(super) fn failed(&mut self, now: Instant, failure: &Failure) -> Duration {
-        let server_is_busy = matches!(
-            failure.reason,
-            Reason::ConnectionRefused | Reason::TooManyRequests
-        );
+        let server_is_busy = matches!(failure.reason, Reason::ConnectionRefused | Reason::TooManyRequests);
         let version_is_gone = matches!(failure.reason, Reason::Gone | Reason::VersionTooLarge);
         match &mut self.step {
             Step::Stream | Step::Watch(_) if server_is_busy => self.wait(now, failure),
             Step::Stream if version_is_gone => {
                 // Asking for the newest state cannot be answered so; a server that does is left alone a while.
                 let again = std::mem::replace(&mut self.last_seen_unavailable, true);
-                if again {
-                    self.wait(now, failure)
-                } else {
-                    Duration::ZERO
-                }
+                if again { self.wait(now, failure) } else { Duration::ZERO }
             }
             Step::Stream => {
                 self.list();
                 Duration::ZERO
             }
             Step::List(listing) if failure.reason == Reason::Gone && listing.continue_token.is_some() => {
-                let whole = Listing {
-                    paged: true,
-                    ..Listing::of(self.list_version(), None)
-                };
+                let whole = Listing { paged: true, ..Listing::of(self.list_version(), None) };
                 self.step = Step::List(whole);
                 Duration::ZERO
             }
@@ -266,23 +251,13 @@ impl Policy {
     }
 
     fn newest_known(&self) -> String {
-        if self.last_seen_unavailable {
-            String::new()
-        } else {
-            self.last_seen.to_string()
-        }
+        if self.last_seen_unavailable { String::new() } else { self.last_seen.to_string() }
     }
 }
 
 impl Listing {
     fn of(version: String, limit: Option<u32>) -> Self {
-        Self {
-            version,
-            limit,
-            continue_token: None,
-            paged: false,
-            first_version: None,
-        }
+        Self { version, limit, continue_token: None, paged: false, first_version: None }
     }
 }
 
@@ -321,11 +296,7 @@ mod tests {
     }
 
     fn list(version: &str, limit: Option<u32>, continue_token: Option<&str>) -> Ask {
-        Ask::List {
-            version: version.to_owned(),
-            limit,
-            continue_token: continue_token.map(str::to_owned),
-        }
+        Ask::List { version: version.to_owned(), limit, continue_token: continue_token.map(str::to_owned) }
     }
 
     fn asks_stream_from(policy: &mut Policy, wanted: &str) {
@@ -423,16 +394,10 @@ mod tests {
 
         let mut without_cache = policy();
         without_cache.failed(Instant::now(), &failure(400));
-        assert_eq!(
-            without_cache.paged(Version::from("9"), Some("a".to_owned())),
-            None
-        );
+        assert_eq!(without_cache.paged(Version::from("9"), Some("a".to_owned())), None);
         assert_eq!(without_cache.ask(), list("", Some(500), Some("a")));
         // The version of a list is that of its first page.
-        assert_eq!(
-            without_cache.paged(Version::from("11"), None),
-            Some(Version::from("9"))
-        );
+        assert_eq!(without_cache.paged(Version::from("11"), None), Some(Version::from("9")));
         without_cache.failed(Instant::now(), &failure(410));
         without_cache.failed(Instant::now(), &failure(400));
         assert_eq!(without_cache.ask(), list("9", Some(500), None));
@@ -544,13 +509,7 @@ mod tests {
     /// Proves INF-26, INF-28.
     #[test]
     fn any_other_failure_starts_over_from_the_last_seen_version() {
-        for other in [
-            failure(410),
-            failure(500),
-            failure(401),
-            failure(403),
-            too_large(),
-        ] {
+        for other in [failure(410), failure(500), failure(401), failure(403), too_large()] {
             let mut policy = streamed("7");
             assert!(policy.failed(Instant::now(), &other) >= Duration::from_millis(800));
             asks_stream_from(&mut policy, "7");
