@@ -11,6 +11,7 @@ pub mod clock;
 pub mod events;
 pub mod executor;
 pub mod gate;
+pub mod leader;
 pub mod loops;
 pub mod metrics;
 pub mod queue;

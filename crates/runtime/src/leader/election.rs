@@ -1,0 +1,309 @@
+//! Carries out what the elector decides: takes the Lease, keeps it, gives it back.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use keleustes_objects::{Failure, Reason};
+use keleustes_plan::EventNote;
+use kube::Client;
+
+use super::elector::{Elector, Next, Standing};
+use super::leadership::{Leadership, SentAt};
+use super::lease::{Change, Lease};
+use super::record::LeaseRecord;
+use super::settings::{BadSettings, Settings};
+use crate::clock::Clocks;
+
+/// Who wants to know about the election. Every method does nothing unless it is given.
+pub trait ElectionObserver: Send + Sync {
+    /// Something happened that people should see as an event on the Lease.
+    fn event(&self, _event: EventNote) {}
+    /// Whether this process leads, for `leader_election_master_status`; called once before anything happens.
+    fn leading(&self, _lease_name: &str, _leading: bool) {}
+    /// A renewal had to read the Lease first, for `leader_election_slowpath_total`.
+    fn slow_path(&self, _lease_name: &str) {}
+}
+
+/// A process that wants to lead.
+pub struct LeaderElection {
+    settings: Settings,
+    clocks: Clocks,
+    chance: fastrand::Rng,
+    observer: Arc<dyn ElectionObserver>,
+    elector: Elector,
+    lease: Lease,
+    leadership: Leadership,
+    /// Our name may be on the Lease: a write of it was begun and not refused.
+    may_hold: bool,
+}
+
+/// A process that leads. Nothing renews the Lease unless [`Leading::hold`] runs.
+pub struct Leading(LeaderElection);
+
+/// How leading ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The Lease could not be renewed in time. Another process may lead from now on: end this one at once.
+    Lost,
+    /// It was asked to stop.
+    Stopped {
+        /// Whether the Lease was given back, so that another can take it without waiting.
+        released: bool,
+    },
+}
+
+/// Why a try did not lead to holding the Lease; the next try will tell more.
+struct Missed(String);
+
+impl LeaderElection {
+    /// Prepares to compete; nothing is sent yet.
+    ///
+    /// # Errors
+    /// If the durations would not keep two leaders apart.
+    pub fn new(
+        client: Client,
+        settings: Settings,
+        clocks: Clocks,
+        chance: fastrand::Rng,
+        observer: Arc<dyn ElectionObserver>,
+    ) -> Result<Self, BadSettings> {
+        settings.validate()?;
+        observer.leading(&settings.lease.name, false);
+        Ok(Self {
+            elector: Elector::new(settings.clone(), clocks.monotonic()),
+            lease: Lease::new(client, settings.lease.clone(), settings.request_timeout()),
+            leadership: Leadership::elected(&settings, clocks.clone()),
+            settings,
+            clocks,
+            chance,
+            observer,
+            may_hold: false,
+        })
+    }
+
+    /// The guard for everything that writes, and the health check; good before and after the Lease is won.
+    #[must_use]
+    pub fn leadership(&self) -> Leadership {
+        self.leadership.clone()
+    }
+
+    /// Stands by until this process leads; `None` if `stop` came first.
+    pub async fn acquire(mut self, stop: impl Future<Output = ()>) -> Option<Leading> {
+        let mut stop = pin!(stop);
+        let mut changes = self.lease.changes(self.settings.retry_period);
+        tracing::info!(lock = %self.settings.lease, "Attempting to acquire leader lease...");
+        loop {
+            let won = match self.elector.next(self.clocks.monotonic()) {
+                Next::Try | Next::Renew => tokio::select! {
+                    biased;
+                    () = &mut stop => break,
+                    won = self.try_once() => won,
+                },
+                // A claim that succeeded too late to be used: it is looked at afresh.
+                Next::Lost => {
+                    self.elector.step_down(self.clocks.monotonic());
+                    continue;
+                }
+                Next::WaitUntil(moment) => {
+                    let until = self.clocks.instant(moment);
+                    tokio::select! {
+                        biased;
+                        () = &mut stop => break,
+                        Some(change) = changes.next() => self.learn(change),
+                        () = tokio::time::sleep_until(until) => {}
+                    }
+                    continue;
+                }
+            };
+            // A process that slept between sending and now may have won a lease that is over already.
+            if won && self.leadership.still_held() {
+                return Some(self.lead());
+            }
+        }
+        if self.may_hold && self.settings.release_on_stop {
+            // The answer to a claim was not waited for; nobody should have to wait for it to run out.
+            self.leadership.revoke();
+            self.release().await;
+        }
+        None
+    }
+
+    fn lead(self) -> Leading {
+        tracing::info!(lock = %self.settings.lease, "Successfully acquired lease");
+        self.observer.leading(&self.settings.lease.name, true);
+        self.tell("became leader");
+        Leading(self)
+    }
+
+    /// What the watch brings, unless a read was faster.
+    fn learn(&mut self, change: Change) {
+        let now = self.clocks.monotonic();
+        match change {
+            Change::Is(_, version) if version.is_older_than(&self.lease.version()) => {}
+            Change::Is(record, _) => self.elector.observe(record, now),
+            Change::Gone => self.elector.observe_absence(now),
+        }
+    }
+
+    /// One try to take or to renew.
+    async fn try_once(&mut self) -> bool {
+        self.elector.trying(self.clocks.monotonic());
+        let missed = match self.claim().await {
+            Ok(()) => return true,
+            Err(Missed(reason)) => reason,
+        };
+        tracing::debug!(lock = %self.settings.lease, reason = %missed, "the lease was not taken or renewed");
+        self.elector.failed(self.clocks.monotonic(), &mut self.chance);
+        false
+    }
+
+    /// Claims the Lease: without a look if it is surely ours, else after reading it.
+    async fn claim(&mut self) -> Result<(), Missed> {
+        if self.elector.may_renew_unseen(self.clocks.monotonic()) && self.write_claim().await.is_ok() {
+            return Ok(());
+        }
+        match self.lease.read().await {
+            Ok(record) => self.elector.observe(record, self.clocks.monotonic()),
+            Err(failure) if failure.reason == Reason::NotFound => {
+                self.elector.observe_absence(self.clocks.monotonic());
+            }
+            Err(failure) => return Err(Missed(failure.to_string())),
+        }
+        match self.elector.standing(self.clocks.monotonic()) {
+            Standing::Open => {}
+            Standing::HeldByOther { .. } => return Err(Missed("held by another".to_owned())),
+            Standing::Superseded => {
+                // Known now, so nothing more is written, although renewing is tried until its deadline.
+                self.leadership.revoke();
+                return Err(Missed("taken by another".to_owned()));
+            }
+        }
+        if self.elector.is_observed_holder() {
+            self.observer.slow_path(&self.settings.lease.name);
+        }
+        self.write_claim().await
+    }
+
+    async fn write_claim(&mut self) -> Result<(), Missed> {
+        // Others may count from the moment this leaves, so both clocks are read before.
+        let sent =
+            SentAt { monotonic: self.clocks.monotonic(), wall_nanoseconds: self.clocks.wall_nanoseconds() };
+        let claim = self.elector.claim(self.wall());
+        self.may_hold = true;
+        self.lease.write(&claim).await.map_err(|failure| Missed(failure.to_string()))?;
+        self.elector.claimed(claim, sent.monotonic, self.clocks.monotonic());
+        self.leadership.renewed(sent);
+        Ok(())
+    }
+
+    /// Gives the Lease back, if it is still in our name.
+    async fn release(&mut self) -> bool {
+        let deadline = self.settings.renew_deadline;
+        let released = tokio::time::timeout(deadline, self.write_release()).await;
+        let reason = match released {
+            Ok(Ok(released)) => return released,
+            Ok(Err(failure)) => failure.to_string(),
+            Err(_) => "the lease kept changing".to_owned(),
+        };
+        tracing::warn!(lock = %self.settings.lease, %reason, "Failed to release lease");
+        false
+    }
+
+    /// The original does not look whose name is on the Lease it has just read; here that is checked, or
+    /// an orderly stop could end the term of a successor.
+    async fn write_release(&mut self) -> Result<bool, Failure> {
+        loop {
+            let record = match self.lease.read().await {
+                Ok(record) if record.holder == self.settings.identity => record,
+                Ok(_) => return Ok(false),
+                Err(failure) if failure.reason == Reason::NotFound => return Ok(false),
+                Err(failure) => return Err(failure),
+            };
+            let now = Some(self.wall());
+            let freed = LeaseRecord {
+                holder: String::new(),
+                duration_seconds: 1,
+                acquired_at: now,
+                renewed_at: now,
+                transitions: record.transitions,
+                ..LeaseRecord::default()
+            };
+            match self.lease.write(&freed).await {
+                Ok(()) => return Ok(true),
+                // Changed between reading and writing: look again.
+                Err(failure) if failure.reason == Reason::Conflict => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp::from_nanosecond(self.clocks.wall_nanoseconds().into())
+            .unwrap_or_else(|_| unreachable!("64 bits of nanoseconds end in 2262, the calendar in 9999"))
+    }
+
+    fn tell(&self, what: &str) {
+        let message = format!("{} {what}", self.settings.identity);
+        self.observer.event(EventNote::normal(self.lease.involved(), "LeaderElection", message));
+    }
+}
+
+impl Leading {
+    /// The guard for everything that writes.
+    #[must_use]
+    pub fn leadership(&self) -> Leadership {
+        self.0.leadership()
+    }
+
+    /// Keeps the Lease until it is lost or `stop` resolves.
+    ///
+    /// Run it beside the workers from the start, and let `stop` resolve only after they have ended: from then
+    /// on [`Leadership::still_held`] is false and another process may lead at any moment.
+    pub async fn hold(self, stop: impl Future<Output = ()>) -> Ended {
+        let mut election = self.0;
+        let mut stop = pin!(stop);
+        loop {
+            let now = election.clocks.monotonic();
+            let lost_at = election.clocks.instant(election.elector.lost_at().unwrap_or(now));
+            match election.elector.next(now) {
+                Next::Lost => return election.lose(),
+                Next::Try | Next::Renew => tokio::select! {
+                    biased;
+                    () = &mut stop => return election.end().await,
+                    // Before the try: after a long pause its answer, though it may be there, comes too late.
+                    () = tokio::time::sleep_until(lost_at) => {}
+                    _ = election.try_once() => {}
+                },
+                Next::WaitUntil(moment) => {
+                    let until = election.clocks.instant(moment);
+                    tokio::select! {
+                        biased;
+                        () = &mut stop => return election.end().await,
+                        () = tokio::time::sleep_until(until) => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl LeaderElection {
+    fn lose(self) -> Ended {
+        self.leadership.revoke();
+        self.observer.leading(&self.settings.lease.name, false);
+        tracing::error!(lock = %self.settings.lease, "Failed to renew lease");
+        self.tell("stopped leading");
+        Ended::Lost
+    }
+
+    async fn end(mut self) -> Ended {
+        // First of all: from here on nothing of ours may be written.
+        self.leadership.revoke();
+        self.observer.leading(&self.settings.lease.name, false);
+        let released = self.settings.release_on_stop && self.release().await;
+        self.tell("stopped leading");
+        Ended::Stopped { released }
+    }
+}

@@ -1,0 +1,427 @@
+//! When to try, when to renew, what to write and when to give up: decided from records and clock readings alone.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::record::LeaseRecord;
+use super::settings::{JITTER_FACTOR, Settings};
+
+/// A reading of the monotonic clock: the time since some fixed moment.
+pub type Moment = Duration;
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Try to take the lease.
+    Try,
+    /// Renew the lease that is held.
+    Renew,
+    /// Nothing before this moment, unless the lease changes.
+    WaitUntil(Moment),
+    /// The lease was not renewed in time: stop writing and end.
+    Lost,
+}
+
+/// What the last observed record means for this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Its own, or free to take.
+    Open,
+    /// Another's, until this moment at least.
+    HeldByOther {
+        /// When it may be taken if it does not change.
+        expires_at: Moment,
+    },
+    /// This process leads, yet somebody else has led since it last renewed. The term is over even if the
+    /// lease is free again: what was decided in between is not known here.
+    Superseded,
+}
+
+/// The state of one process in one election.
+#[derive(Debug)]
+pub struct Elector {
+    settings: Settings,
+    observed: Option<Observed>,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+struct Observed {
+    record: LeaseRecord,
+    /// When this record was first seen here; the only time that counts for its expiry.
+    at: Moment,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Seeking {
+        /// The next try by the period.
+        try_at: Moment,
+        /// The next try at all: by the period, by expiry, or because the lease was seen free.
+        wake_at: Moment,
+    },
+    Leading {
+        /// The number of transitions that this term began with.
+        transitions: i64,
+        tried_at: Moment,
+        try_at: Moment,
+        /// The end of this round of renewal.
+        lost_at: Moment,
+    },
+}
+
+impl Elector {
+    /// A process that has seen nothing yet and tries at once.
+    #[must_use]
+    pub fn new(settings: Settings, now: Moment) -> Self {
+        Self { settings, observed: None, phase: Phase::Seeking { try_at: now, wake_at: now } }
+    }
+
+    /// What to do next.
+    #[must_use]
+    pub fn next(&self, now: Moment) -> Next {
+        match self.phase {
+            Phase::Seeking { wake_at, .. } if now >= wake_at => Next::Try,
+            Phase::Seeking { wake_at, .. } => Next::WaitUntil(wake_at),
+            Phase::Leading { lost_at, .. } if now >= lost_at => Next::Lost,
+            Phase::Leading { try_at, .. } if now >= try_at => Next::Renew,
+            Phase::Leading { try_at, lost_at, .. } => Next::WaitUntil(try_at.min(lost_at)),
+        }
+    }
+
+    /// While leading: when it is lost unless renewed.
+    #[must_use]
+    pub fn lost_at(&self) -> Option<Moment> {
+        match self.phase {
+            Phase::Leading { lost_at, .. } => Some(lost_at),
+            Phase::Seeking { .. } => None,
+        }
+    }
+
+    /// A record was read or a watch brought it. Only a change counts as news.
+    pub fn observe(&mut self, record: LeaseRecord, now: Moment) {
+        if self.observed.as_ref().is_none_or(|observed| !observed.record.is_same_as(&record)) {
+            self.observed = Some(Observed { record, at: now });
+        }
+        let standing = self.standing(now);
+        if let Phase::Seeking { try_at, wake_at } = &mut self.phase {
+            *wake_at = match standing {
+                Standing::HeldByOther { expires_at } => expires_at.min(*try_at),
+                Standing::Open | Standing::Superseded => now,
+            };
+        }
+    }
+
+    /// There is no lease.
+    pub fn observe_absence(&mut self, now: Moment) {
+        self.observed = None;
+        if let Phase::Seeking { wake_at, .. } = &mut self.phase {
+            *wake_at = now;
+        }
+    }
+
+    /// What the last observed record means for this process now.
+    #[must_use]
+    pub fn standing(&self, now: Moment) -> Standing {
+        let Some(Observed { record, .. }) = &self.observed else { return Standing::Open };
+        if record.holder == self.settings.identity {
+            return Standing::Open;
+        }
+        if let Phase::Leading { transitions, .. } = self.phase
+            && !(record.holder.is_empty() && record.transitions == transitions)
+        {
+            return Standing::Superseded;
+        }
+        let expires_at = self.expires_at().unwrap_or_default();
+        if !record.holder.is_empty() && expires_at > now {
+            Standing::HeldByOther { expires_at }
+        } else {
+            Standing::Open
+        }
+    }
+
+    /// Whether the lease is known to be ours and not expired, so that it can be renewed without a look.
+    #[must_use]
+    pub fn may_renew_unseen(&self, now: Moment) -> bool {
+        self.is_observed_holder() && self.expires_at().is_some_and(|expires_at| expires_at > now)
+    }
+
+    /// Whether the last observed record names this process.
+    #[must_use]
+    pub fn is_observed_holder(&self) -> bool {
+        self.observed.as_ref().is_some_and(|observed| observed.record.holder == self.settings.identity)
+    }
+
+    /// What to write in order to take or renew the lease.
+    #[must_use]
+    pub fn claim(&self, wall: Timestamp) -> LeaseRecord {
+        let (acquired_at, transitions) = match &self.observed {
+            None => (Some(wall), 0),
+            Some(Observed { record, .. }) if record.holder == self.settings.identity => {
+                (record.acquired_at, record.transitions)
+            }
+            Some(Observed { record, .. }) => (Some(wall), record.transitions + 1),
+        };
+        LeaseRecord {
+            holder: self.settings.identity.clone(),
+            duration_seconds: self.settings.stored_seconds(),
+            acquired_at,
+            renewed_at: Some(wall),
+            transitions,
+            ..LeaseRecord::default()
+        }
+    }
+
+    /// The claim was written: sent at one moment, known at another.
+    ///
+    /// A round of renewal begins one period from now and lasts for the renew deadline, as in the original; but it
+    /// never reaches the moment at which others may take over, which the original does not watch.
+    pub fn claimed(&mut self, claim: LeaseRecord, sent_at: Moment, now: Moment) {
+        let try_at = now + self.settings.retry_period;
+        let good_for_others = self.settings.good_for_others();
+        self.phase = Phase::Leading {
+            transitions: claim.transitions,
+            tried_at: sent_at,
+            try_at,
+            lost_at: (try_at + self.settings.renew_deadline).min(sent_at + good_for_others),
+        };
+        self.observed = Some(Observed { record: claim, at: now });
+    }
+
+    /// A try began now; the next one in the same round is counted from here.
+    pub fn trying(&mut self, now: Moment) {
+        if let Phase::Leading { tried_at, .. } = &mut self.phase {
+            *tried_at = now;
+        }
+    }
+
+    /// A try to take or renew the lease failed.
+    pub fn failed(&mut self, now: Moment, chance: &mut fastrand::Rng) {
+        let retry_period = self.settings.retry_period;
+        let expires_at = match self.standing(now) {
+            Standing::HeldByOther { expires_at } => Some(expires_at),
+            Standing::Open | Standing::Superseded => None,
+        };
+        match &mut self.phase {
+            Phase::Seeking { try_at, wake_at } => {
+                *try_at = now + retry_period.mul_f64(1.0 + chance.f64() * JITTER_FACTOR);
+                *wake_at = expires_at.map_or(*try_at, |expires_at| expires_at.min(*try_at));
+            }
+            Phase::Leading { tried_at, try_at, .. } => *try_at = now.max(*tried_at + retry_period),
+        }
+    }
+
+    /// A lease that was won is not used; the search goes on.
+    pub fn step_down(&mut self, now: Moment) {
+        self.phase = Phase::Seeking { try_at: now, wake_at: now };
+    }
+
+    fn expires_at(&self) -> Option<Moment> {
+        let Observed { record, at } = self.observed.as_ref()?;
+        Some(*at + Duration::from_secs(record.duration_seconds.unsigned_abs()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elector() -> Elector {
+        Elector::new(Settings::new("me".to_owned()), at(0.0))
+    }
+
+    fn at(seconds: f64) -> Moment {
+        // Far from zero, as real clocks are.
+        Duration::from_secs_f64(1_000.0 + seconds)
+    }
+
+    fn wall(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    fn chance() -> fastrand::Rng {
+        fastrand::Rng::with_seed(1)
+    }
+
+    fn held_by(holder: &str, renewed: i64) -> LeaseRecord {
+        LeaseRecord {
+            holder: holder.to_owned(),
+            duration_seconds: 15,
+            acquired_at: Some(wall(-500)),
+            renewed_at: Some(wall(renewed)),
+            transitions: 4,
+            ..LeaseRecord::default()
+        }
+    }
+
+    fn leading_since(sent_at: f64, known_at: f64) -> Elector {
+        let mut elector = elector();
+        let claim = elector.claim(wall(0));
+        elector.claimed(claim, at(sent_at), at(known_at));
+        elector
+    }
+
+    /// Parity: LE-11, LE-12, LE-13.
+    #[test]
+    fn claims_count_transitions_only_between_holders() {
+        let mut elector = elector();
+        let created = elector.claim(wall(7));
+        assert_eq!((created.acquired_at, created.renewed_at), (Some(wall(7)), Some(wall(7))));
+        assert_eq!((created.transitions, created.duration_seconds, &*created.holder), (0, 15, "me"));
+
+        for (holder, acquired_at, transitions) in
+            [("other", wall(9), 5), ("", wall(9), 5), ("me", wall(-500), 4)]
+        {
+            elector.observe(held_by(holder, 0), at(0.0));
+            let claim = elector.claim(wall(9));
+            assert_eq!((claim.acquired_at, claim.renewed_at), (Some(acquired_at), Some(wall(9))), "{holder}");
+            assert_eq!((claim.transitions, &*claim.holder), (transitions, "me"), "{holder}");
+        }
+    }
+
+    /// Parity: LE-22, LE-24, LE-26, LE-27, LE-28.
+    #[test]
+    fn a_held_lease_is_left_alone_until_it_was_seen_unchanged_for_its_own_duration() {
+        let mut elector = elector();
+        // Its times lie hours in the past and say nothing; its own duration counts, not ours.
+        let mut record = held_by("other", -9_999);
+        record.duration_seconds = 30;
+        elector.observe(record.clone(), at(1.0));
+        assert_eq!(elector.standing(at(30.9)), Standing::HeldByOther { expires_at: at(31.0) });
+        assert_eq!(elector.standing(at(31.0)), Standing::Open);
+        // Reading it again does not make it younger; a renewal does, even one by a clock that runs behind.
+        elector.observe(record.clone(), at(20.0));
+        assert_eq!(elector.standing(at(31.0)), Standing::Open);
+        record.renewed_at = Some(wall(-99_999));
+        elector.observe(record, at(30.0));
+        assert_eq!(elector.standing(at(31.0)), Standing::HeldByOther { expires_at: at(60.0) });
+    }
+
+    /// Parity: LE-15, LE-28.
+    #[test]
+    fn an_empty_or_blank_lease_is_taken_at_once() {
+        for record in [held_by("", 0), LeaseRecord::default()] {
+            let mut elector = elector();
+            elector.failed(at(0.0), &mut chance());
+            elector.observe(record, at(0.5));
+            assert_eq!(elector.standing(at(0.5)), Standing::Open);
+            assert_eq!(elector.next(at(0.5)), Next::Try);
+        }
+    }
+
+    /// Parity: LE-30.
+    #[test]
+    fn a_seeker_tries_at_once_and_then_after_a_period_with_jitter() {
+        let mut elector = elector();
+        assert_eq!(elector.next(at(0.0)), Next::Try);
+        let mut chance = chance();
+        let mut waits = Vec::new();
+        for _ in 0..500 {
+            elector.failed(at(0.0), &mut chance);
+            let Next::WaitUntil(moment) = elector.next(at(0.0)) else { panic!("no wait after a failed try") };
+            waits.push((moment - at(0.0)).as_secs_f64());
+        }
+        waits.sort_by(f64::total_cmp);
+        assert!(waits[0] >= 2.0 && waits[0] < 2.1, "{}", waits[0]);
+        assert!(waits[499] < 4.4 && waits[499] > 4.3, "{}", waits[499]);
+    }
+
+    #[test]
+    fn a_seeker_wakes_at_expiry_and_on_news_but_only_once_for_each() {
+        let mut elector = elector();
+        elector.observe(held_by("other", 0), at(0.0));
+        elector.failed(at(14.0), &mut chance());
+        assert_eq!(elector.next(at(14.0)), Next::WaitUntil(at(15.0)));
+        assert_eq!(elector.next(at(15.0)), Next::Try);
+        // The write failed for some other reason: the same expiry does not make a hot loop.
+        elector.failed(at(15.0), &mut chance());
+        let Next::WaitUntil(moment) = elector.next(at(15.0)) else { panic!("a hot loop") };
+        assert!(moment >= at(17.0));
+        elector.observe_absence(at(15.5));
+        assert_eq!(elector.next(at(15.5)), Next::Try);
+        // News of a renewal is no reason to try before its expiry.
+        elector.failed(at(15.5), &mut chance());
+        elector.observe(held_by("other", 15), at(15.6));
+        assert!(matches!(elector.next(at(15.6)), Next::WaitUntil(_)));
+    }
+
+    /// Parity: LE-32, LE-36.
+    #[test]
+    fn a_leader_renews_each_period_and_gives_up_a_deadline_later() {
+        let mut elector = leading_since(0.0, 0.0);
+        assert_eq!(elector.next(at(1.9)), Next::WaitUntil(at(2.0)));
+        assert_eq!(elector.next(at(2.0)), Next::Renew);
+        // Tries within a round begin a period apart, however long each takes.
+        elector.trying(at(2.0));
+        elector.failed(at(2.5), &mut chance());
+        assert_eq!(elector.next(at(2.5)), Next::WaitUntil(at(4.0)));
+        elector.trying(at(4.0));
+        elector.failed(at(9.0), &mut chance());
+        assert_eq!(elector.next(at(9.0)), Next::Renew);
+        elector.trying(at(11.0));
+        elector.failed(at(11.0), &mut chance());
+        assert_eq!(elector.next(at(11.0)), Next::WaitUntil(at(12.0)));
+        assert_eq!(elector.next(at(12.0)), Next::Lost);
+        // After a pause nothing else is even considered.
+        assert_eq!(leading_since(0.0, 0.0).next(at(60.0)), Next::Lost);
+    }
+
+    #[test]
+    fn a_leader_gives_up_before_others_may_take_over_whatever_the_settings() {
+        let rows = [(15.0, 14.0, 2.0), (2.9, 2.5, 0.5), (15.9, 15.8, 1.0), (60.0, 40.0, 30.0)];
+        for (lease, deadline, retry) in rows {
+            let settings = Settings {
+                lease_duration: Duration::from_secs_f64(lease),
+                renew_deadline: Duration::from_secs_f64(deadline),
+                retry_period: Duration::from_secs_f64(retry),
+                ..Settings::new("me".to_owned())
+            };
+            settings.validate().unwrap();
+            let mut leader = Elector::new(settings.clone(), at(0.0));
+            let claim = leader.claim(wall(0));
+            // The earliest moment another can have seen the claim is when it was sent; but an earlier renewal
+            // in the same second looks the same.
+            let mut other = Elector::new(Settings::new("other".to_owned()), at(-1.0));
+            other.observe(claim.clone(), at(-0.99));
+            other.observe(claim.clone(), at(0.0));
+            leader.claimed(claim, at(0.0), at(0.3));
+            let lost_at = leader.lost_at().unwrap();
+            assert!(settings.trusted_for() <= lost_at - at(0.0));
+            let just_before = lost_at - Duration::from_millis(1);
+            assert!(matches!(other.standing(just_before), Standing::HeldByOther { .. }), "{settings:?}");
+        }
+    }
+
+    /// Parity: LE-20, LE-105.
+    #[test]
+    fn only_a_lease_that_is_ours_and_fresh_is_renewed_unseen() {
+        let mut elector = elector();
+        assert!(!elector.may_renew_unseen(at(0.0)));
+        let claim = elector.claim(wall(0));
+        elector.claimed(claim, at(0.0), at(0.0));
+        assert!(elector.may_renew_unseen(at(14.9)));
+        assert!(!elector.may_renew_unseen(at(15.0)));
+        elector.observe(held_by("other", 3), at(3.0));
+        assert!(!elector.may_renew_unseen(at(3.0)));
+    }
+
+    /// Parity: LE-35, LE-102, LE-103.
+    #[test]
+    fn a_leader_takes_an_emptied_lease_back_but_not_one_that_others_had() {
+        let mut elector = leading_since(0.0, 0.0);
+        let emptied = LeaseRecord { holder: String::new(), ..elector.claim(wall(1)) };
+        elector.observe(emptied.clone(), at(2.0));
+        assert_eq!(elector.standing(at(2.0)), Standing::Open);
+        assert_eq!(elector.claim(wall(2)).transitions, 1);
+        // Freed by somebody who took it meanwhile.
+        elector.observe(LeaseRecord { transitions: 1, ..emptied.clone() }, at(2.0));
+        assert_eq!(elector.standing(at(2.0)), Standing::Superseded);
+        // In the name of somebody else, however short their lease is.
+        let named = LeaseRecord { holder: "other".to_owned(), duration_seconds: 1, ..emptied };
+        elector.observe(named, at(2.0));
+        assert_eq!(elector.standing(at(9.0)), Standing::Superseded);
+        assert_eq!(elector.next(at(9.0)), Next::Renew);
+        assert_eq!(elector.next(at(12.0)), Next::Lost);
+    }
+}

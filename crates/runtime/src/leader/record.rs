@@ -1,0 +1,142 @@
+//! What a Lease says about its holder, in the bytes that Go's clients read and write.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// The part of a Lease that the election is about. Absent fields read as empty or zero.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseRecord {
+    /// Who holds it; empty if nobody does.
+    pub holder: String,
+    /// How long it is good after it was last seen to change.
+    pub duration_seconds: i64,
+    /// When the holder took it, by the holder's clock.
+    pub acquired_at: Option<Timestamp>,
+    /// When the holder last renewed it, by the holder's clock.
+    pub renewed_at: Option<Timestamp>,
+    /// How often it went from one holder to another.
+    pub transitions: i64,
+    /// How a coordinated election chooses; not written by us.
+    pub strategy: String,
+    /// Whom a coordinated election wants to hold it next; not written by us.
+    pub preferred_holder: String,
+}
+
+impl LeaseRecord {
+    /// Reads a Lease object.
+    #[must_use]
+    pub fn of(lease: &Value) -> Self {
+        let spec = &lease["spec"];
+        let text = |name: &str| spec[name].as_str().unwrap_or_default().to_owned();
+        let number = |name: &str| spec[name].as_i64().unwrap_or_default().max(0);
+        let time = |name: &str| spec[name].as_str().and_then(|text| text.parse().ok());
+        Self {
+            holder: text("holderIdentity"),
+            duration_seconds: number("leaseDurationSeconds"),
+            acquired_at: time("acquireTime"),
+            renewed_at: time("renewTime"),
+            transitions: number("leaseTransitions"),
+            strategy: text("strategy"),
+            preferred_holder: text("preferredHolder"),
+        }
+    }
+
+    /// Writes the spec of a Lease; an empty holder is written too, since that is what frees it.
+    #[must_use]
+    pub fn spec(&self) -> Value {
+        json!({
+            "holderIdentity": self.holder,
+            "leaseDurationSeconds": self.duration_seconds,
+            "acquireTime": self.acquired_at.map(micro_time),
+            "renewTime": self.renewed_at.map(micro_time),
+            "leaseTransitions": self.transitions,
+        })
+    }
+
+    /// Whether two readings show the same state. Times count in whole seconds, as Go's clients compare
+    /// them; [`Settings::good_for_others`](super::Settings::good_for_others) allows for that.
+    #[must_use]
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        let whole = |record: &Self| {
+            let seconds = |time: Option<Timestamp>| time.map(|time| time.as_second());
+            (seconds(record.acquired_at), seconds(record.renewed_at))
+        };
+        let untimed = |record: &Self| Self { acquired_at: None, renewed_at: None, ..record.clone() };
+        whole(self) == whole(other) && untimed(self) == untimed(other)
+    }
+}
+
+/// RFC 3339 in UTC with exactly six digits; Go's reader of such times takes nothing else.
+fn micro_time(time: Timestamp) -> String {
+    // Cut, not rounded, as Go does.
+    let time = Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time);
+    format!("{time:.6}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    /// Parity: LE-10. The expected text is what a Go client stores for these times.
+    #[test]
+    fn times_have_six_digits_always() {
+        let rows = [
+            ("2026-11-15T09:00:01.123456789Z", "2026-11-15T09:00:01.123456Z"),
+            ("2026-11-15T09:00:01.9999999Z", "2026-11-15T09:00:01.999999Z"),
+            ("2026-11-15T09:00:01.5Z", "2026-11-15T09:00:01.500000Z"),
+            ("2026-11-15T09:00:01Z", "2026-11-15T09:00:01.000000Z"),
+            ("2026-11-15T10:00:01+01:00", "2026-11-15T09:00:01.000000Z"),
+        ];
+        for (given, written) in rows {
+            assert_eq!(micro_time(time(given)), written);
+        }
+    }
+
+    /// Parity: LE-10, LE-14.
+    #[test]
+    fn a_record_is_written_as_go_writes_it() {
+        let record = LeaseRecord {
+            holder: "node-1_u".to_owned(),
+            duration_seconds: 15,
+            acquired_at: Some(time("2026-11-15T09:00:00Z")),
+            renewed_at: Some(time("2026-11-15T09:00:02.25Z")),
+            transitions: 3,
+            strategy: "OldestEmulationVersion".to_owned(),
+            preferred_holder: "other".to_owned(),
+        };
+        let expected = json!({
+            "holderIdentity": "node-1_u", "leaseDurationSeconds": 15, "leaseTransitions": 3,
+            "acquireTime": "2026-11-15T09:00:00.000000Z", "renewTime": "2026-11-15T09:00:02.250000Z",
+        });
+        assert_eq!(record.spec(), expected);
+        let plain = LeaseRecord { strategy: String::new(), preferred_holder: String::new(), ..record };
+        assert_eq!(LeaseRecord::of(&json!({ "spec": expected })), plain);
+    }
+
+    /// Parity: LE-15.
+    #[test]
+    fn absent_and_strange_fields_read_as_nothing() {
+        for lease in [json!({}), json!({"spec": {}}), json!({"spec": null})] {
+            assert_eq!(LeaseRecord::of(&lease), LeaseRecord::default());
+        }
+        let strange =
+            json!({"spec": {"leaseDurationSeconds": -4, "renewTime": "yesterday", "holderIdentity": 7}});
+        assert_eq!(LeaseRecord::of(&strange), LeaseRecord::default());
+    }
+
+    /// Parity: LE-23.
+    #[test]
+    fn records_are_compared_with_times_in_whole_seconds() {
+        let base = LeaseRecord { renewed_at: Some(time("2026-11-15T09:00:02.1Z")), ..LeaseRecord::default() };
+        let within = LeaseRecord { renewed_at: Some(time("2026-11-15T09:00:02.9Z")), ..base.clone() };
+        let beyond = LeaseRecord { renewed_at: Some(time("2026-11-15T09:00:03Z")), ..base.clone() };
+        assert!(base.is_same_as(&within) && !base.is_same_as(&beyond));
+        assert!(!base.is_same_as(&LeaseRecord { transitions: 1, ..base.clone() }));
+        assert!(!base.is_same_as(&LeaseRecord { holder: "x".to_owned(), ..base.clone() }));
+        assert!(!base.is_same_as(&LeaseRecord { preferred_holder: "x".to_owned(), ..base.clone() }));
+    }
+}
