@@ -70,11 +70,8 @@ pub(crate) fn tls_config(
         CertificateSource::Directory(directory) => from_directory(directory, bind_address, now)?,
         CertificateSource::Generated => from_generated(&generate(bind_address, now)?)?,
     };
-    config.alpn_protocols = if http2 {
-        vec![b"h2".to_vec(), b"http/1.1".to_vec()]
-    } else {
-        vec![b"http/1.1".to_vec()]
-    };
+    config.alpn_protocols =
+        if http2 { vec![b"h2".to_vec(), b"http/1.1".to_vec()] } else { vec![b"http/1.1".to_vec()] };
     Ok(config)
 }
 
@@ -111,16 +108,10 @@ fn from_directory(
     match (certificate.exists(), key.exists()) {
         (true, true) => return from_files(&certificate, DIRECTORY_FLAG, &key, DIRECTORY_FLAG),
         (true, false) => {
-            return Err(ServingError::HalfPair {
-                missing: key,
-                present: certificate,
-            });
+            return Err(ServingError::HalfPair { missing: key, present: certificate });
         }
         (false, true) => {
-            return Err(ServingError::HalfPair {
-                missing: certificate,
-                present: key,
-            });
+            return Err(ServingError::HalfPair { missing: certificate, present: key });
         }
         (false, false) => {}
     }
@@ -147,11 +138,7 @@ fn store(directory: &Path, certificate: &Path, key: &Path, pair: &Pair) -> io::R
 }
 
 fn write_new(file: &Path, text: &[u8], mode: u32) -> io::Result<()> {
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(file)?;
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(file)?;
     file.write_all(text)?;
     file.sync_all()
 }
@@ -163,22 +150,14 @@ fn from_generated(pair: &Pair) -> Result<ServerConfig, ServingError> {
 }
 
 fn read(file: &Path, flag: &'static str) -> Result<Vec<u8>, ServingError> {
-    fs::read(file).map_err(|cause| ServingError::Unreadable {
-        file: file.to_owned(),
-        flag,
-        cause,
-    })
+    fs::read(file).map_err(|cause| ServingError::Unreadable { file: file.to_owned(), flag, cause })
 }
 
 fn chain_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
         .map_err(|error| format!("is not valid PEM: {error}"))?;
-    if chain.is_empty() {
-        Err("holds no certificate in PEM form".to_owned())
-    } else {
-        Ok(chain)
-    }
+    if chain.is_empty() { Err("holds no certificate in PEM form".to_owned()) } else { Ok(chain) }
 }
 
 fn key_of(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
@@ -218,10 +197,7 @@ fn generate(bind_address: IpAddr, now: SystemTime) -> Result<Pair, ServingError>
 
         let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?;
         let mut leaf = valid_from(now, format!("localhost@{made_at}"));
-        leaf.key_usages = vec![
-            KeyUsagePurpose::KeyEncipherment,
-            KeyUsagePurpose::DigitalSignature,
-        ];
+        leaf.key_usages = vec![KeyUsagePurpose::KeyEncipherment, KeyUsagePurpose::DigitalSignature];
         leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         leaf.subject_alt_names = vec![
             SanType::DnsName(Ia5String::try_from("localhost")?),
@@ -257,16 +233,11 @@ mod tests {
     const ANY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
     fn fault(source: &CertificateSource) -> String {
-        tls_config(source, ANY, true, SystemTime::now())
-            .unwrap_err()
-            .to_string()
+        tls_config(source, ANY, true, SystemTime::now()).unwrap_err().to_string()
     }
 
     fn files(directory: &Path, certificate: &str, key: &str) -> CertificateSource {
-        CertificateSource::Files {
-            certificate: directory.join(certificate),
-            key: directory.join(key),
-        }
+        CertificateSource::Files { certificate: directory.join(certificate), key: directory.join(key) }
     }
 
     /// Parity: SRV-13.
@@ -281,10 +252,7 @@ mod tests {
         let key = fs::metadata(directory.join("kube-controller-manager.key")).unwrap();
         assert_eq!(key.permissions().mode() & 0o777, 0o600);
         tls_config(&source, ANY, true, SystemTime::now()).unwrap();
-        assert_eq!(
-            fs::read(directory.join("kube-controller-manager.crt")).unwrap(),
-            first
-        );
+        assert_eq!(fs::read(directory.join("kube-controller-manager.crt")).unwrap(), first);
     }
 
     #[test]
@@ -317,11 +285,7 @@ mod tests {
             fs::write(path.join(format!("{name}.key")), pair.key).unwrap();
         }
         fs::write(path.join("empty"), "").unwrap();
-        fs::write(
-            path.join("cut.crt"),
-            &fs::read(path.join("a.crt")).unwrap()[..300],
-        )
-        .unwrap();
+        fs::write(path.join("cut.crt"), &fs::read(path.join("a.crt")).unwrap()[..300]).unwrap();
         fs::write(
             path.join("noise.crt"),
             "-----BEGIN CERTIFICATE-----\naHVudGVyMg==\n-----END CERTIFICATE-----\n",
@@ -334,61 +298,17 @@ mod tests {
         .unwrap();
         tls_config(&files(path, "a.crt", "a.key"), ANY, true, SystemTime::now()).unwrap();
         let rows = [
-            (
-                "gone.crt",
-                "a.key",
-                "cannot read DIR/gone.crt (--tls-cert-file): No such file",
-            ),
-            (
-                "a.crt",
-                "gone.key",
-                "cannot read DIR/gone.key (--tls-private-key-file): No such file",
-            ),
-            (
-                ".",
-                "a.key",
-                "cannot read DIR/. (--tls-cert-file): Is a directory",
-            ),
-            (
-                "empty",
-                "a.key",
-                "DIR/empty (--tls-cert-file) holds no certificate in PEM form",
-            ),
-            (
-                "a.key",
-                "a.key",
-                "DIR/a.key (--tls-cert-file) holds no certificate in PEM form",
-            ),
-            (
-                "cut.crt",
-                "a.key",
-                "DIR/cut.crt (--tls-cert-file) is not valid PEM",
-            ),
-            (
-                "a.crt",
-                "empty",
-                "DIR/empty (--tls-private-key-file) holds no private key in PEM form",
-            ),
-            (
-                "a.crt",
-                "a.crt",
-                "DIR/a.crt (--tls-private-key-file) holds no private key in PEM form",
-            ),
-            (
-                "a.crt",
-                "b.key",
-                "DIR/a.crt and DIR/b.key cannot be used together",
-            ),
-            (
-                "noise.crt",
-                "a.key",
-                "DIR/noise.crt and DIR/a.key cannot be used together",
-            ),
-            (
-                "a.crt",
-                "noise.key",
-                "DIR/a.crt and DIR/noise.key cannot be used together",
-            ),
+            ("gone.crt", "a.key", "cannot read DIR/gone.crt (--tls-cert-file): No such file"),
+            ("a.crt", "gone.key", "cannot read DIR/gone.key (--tls-private-key-file): No such file"),
+            (".", "a.key", "cannot read DIR/. (--tls-cert-file): Is a directory"),
+            ("empty", "a.key", "DIR/empty (--tls-cert-file) holds no certificate in PEM form"),
+            ("a.key", "a.key", "DIR/a.key (--tls-cert-file) holds no certificate in PEM form"),
+            ("cut.crt", "a.key", "DIR/cut.crt (--tls-cert-file) is not valid PEM"),
+            ("a.crt", "empty", "DIR/empty (--tls-private-key-file) holds no private key in PEM form"),
+            ("a.crt", "a.crt", "DIR/a.crt (--tls-private-key-file) holds no private key in PEM form"),
+            ("a.crt", "b.key", "DIR/a.crt and DIR/b.key cannot be used together"),
+            ("noise.crt", "a.key", "DIR/noise.crt and DIR/a.key cannot be used together"),
+            ("a.crt", "noise.key", "DIR/a.crt and DIR/noise.key cannot be used together"),
         ];
         for (certificate, key, expected) in rows {
             let fault = fault(&files(path, certificate, key)).replace(path.to_str().unwrap(), "DIR");
@@ -403,10 +323,7 @@ mod tests {
         let key = directory.path().join("kube-controller-manager.key");
         fs::write(&key, "precious").unwrap();
         let fault = fault(&CertificateSource::Directory(directory.path().to_owned()));
-        assert!(
-            fault.contains("kube-controller-manager.crt (--cert-dir) is missing while "),
-            "{fault}"
-        );
+        assert!(fault.contains("kube-controller-manager.crt (--cert-dir) is missing while "), "{fault}");
         assert_eq!(fs::read_to_string(&key).unwrap(), "precious");
     }
 }

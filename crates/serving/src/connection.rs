@@ -63,11 +63,8 @@ pub(crate) async fn serve(
         Ok(Err(error)) => return tracing::debug!(%peer, %error, "TLS handshake failed"),
         Err(_) => return tracing::debug!(%peer, "TLS handshake took too long"),
     };
-    let (activity, quiet) = watch::channel(Activity {
-        requests: 0,
-        leave_at: first_request_by,
-        parting: Duration::ZERO,
-    });
+    let (activity, quiet) =
+        watch::channel(Activity { requests: 0, leave_at: first_request_by, parting: Duration::ZERO });
     let service = service_fn(|request: Request<Incoming>| {
         activity.send_modify(|now| now.requests += 1);
         let answer = desk.pages.answer(request.method(), request.uri(), peer);
@@ -76,9 +73,7 @@ pub(crate) async fn serve(
             now.leave_at = Instant::now() + limits.quiet_at_most;
             now.parting = PARTING;
         });
-        std::future::ready(Ok::<_, Infallible>(
-            answer.map(Full::<Bytes>::new) as Response<Full<Bytes>>
-        ))
+        std::future::ready(Ok::<_, Infallible>(answer.map(Full::<Bytes>::new) as Response<Full<Bytes>>))
     });
     let builder = protocol(limits);
     let connection = builder.serve_connection(TokioIo::new(stream), service);

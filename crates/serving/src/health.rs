@@ -104,11 +104,7 @@ mod tests {
         let checks = HealthChecks::new();
         for name in ["leaderElection", "serviceaccount-controller", "a-controller"] {
             checks.add(name, move || {
-                if failing.contains(&name) {
-                    Err("the password is hunter2".to_owned())
-                } else {
-                    Ok(())
-                }
+                if failing.contains(&name) { Err("the password is hunter2".to_owned()) } else { Ok(()) }
             });
         }
         checks
@@ -127,10 +123,7 @@ mod tests {
         let lines = "[+]leaderElection ok\n[+]serviceaccount-controller ok\n[+]a-controller ok\nhealthz check passed\n";
         assert_eq!(report(&checks(&[]), true, &[]), (true, lines.to_owned()));
         let nothing = "[+]ping ok\nhealthz check passed\n";
-        assert_eq!(
-            report(&HealthChecks::new(), true, &[]),
-            (true, nothing.to_owned())
-        );
+        assert_eq!(report(&HealthChecks::new(), true, &[]), (true, nothing.to_owned()));
     }
 
     /// Parity: SRV-25, SRV-105.
@@ -156,10 +149,7 @@ mod tests {
             "[+]leaderElection ok\n[+]serviceaccount-controller ok\n[+]a-controller excluded: ok\n\
              warn: some health checks cannot be excluded: no matches for \"y\",\"z\"\nhealthz check passed\n"
         );
-        assert_eq!(
-            report(&checks(&["a-controller"]), false, &["a-controller"]),
-            (true, "ok".to_owned())
-        );
+        assert_eq!(report(&checks(&["a-controller"]), false, &["a-controller"]), (true, "ok".to_owned()));
     }
 
     #[test]

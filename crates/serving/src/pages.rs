@@ -29,11 +29,7 @@ impl Pages {
     #[must_use]
     pub fn new(health: HealthChecks, metrics: Registry, started_at: SystemTime) -> Self {
         let since_1970 = started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self {
-            health,
-            metrics,
-            started_at_unix_seconds: since_1970.as_secs(),
-        }
+        Self { health, metrics, started_at_unix_seconds: since_1970.as_secs() }
     }
 
     /// The answer to one request of one peer.
@@ -49,10 +45,7 @@ impl Pages {
                 _ => plain(StatusCode::NOT_FOUND, "404 page not found\n"),
             }
         };
-        answer
-            .headers_mut()
-            .entry(CACHE_CONTROL)
-            .or_insert(HeaderValue::from_static("no-cache, private"));
+        answer.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
         answer
     }
 
@@ -63,14 +56,8 @@ impl Pages {
                 .map(|(_, value)| value.into_owned())
                 .collect::<BTreeSet<_>>()
         };
-        let report = self
-            .health
-            .report(!asked("verbose").is_empty(), &asked("exclude"));
-        let status = if report.passed {
-            StatusCode::OK
-        } else {
-            StatusCode::INTERNAL_SERVER_ERROR
-        };
+        let report = self.health.report(!asked("verbose").is_empty(), &asked("exclude"));
+        let status = if report.passed { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
         plain(status, report.text)
     }
 
@@ -93,10 +80,8 @@ impl Pages {
 /// The refusal in the form the original gives it: a `Status` object.
 fn forbidden(method: &Method, path: &str) -> Response<Bytes> {
     let verb = method.as_str().to_lowercase();
-    let message = format!(
-        "forbidden: User \"system:anonymous\" cannot {verb} path \"{path}\": {}",
-        access::REFUSAL
-    );
+    let message =
+        format!("forbidden: User \"system:anonymous\" cannot {verb} path \"{path}\": {}", access::REFUSAL);
     let status = format!(
         "{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{{}},\"status\":\"Failure\",\"message\":{},\
          \"reason\":\"Forbidden\",\"details\":{{}},\"code\":403}}\n",
@@ -138,11 +123,7 @@ mod tests {
         registry.register(Box::new(counter)).unwrap();
         let health = HealthChecks::new();
         health.add_ping("a");
-        Pages::new(
-            health,
-            registry,
-            UNIX_EPOCH + Duration::from_millis(1_794_733_201_900),
-        )
+        Pages::new(health, registry, UNIX_EPOCH + Duration::from_millis(1_794_733_201_900))
     }
 
     fn ask(method: &Method, uri: &str, peer: [u8; 4]) -> Response<Bytes> {
@@ -169,25 +150,15 @@ mod tests {
         let verbose = "[+]a ok\nhealthz check passed\n";
         assert_eq!(text(&near("/healthz?verbose")), verbose);
         assert_eq!(text(&near("/healthz?verbose=0&x=y")), verbose);
-        assert_eq!(
-            text(&near("/healthz?exclude=%61&verbose")),
-            "[+]a excluded: ok\nhealthz check passed\n"
-        );
+        assert_eq!(text(&near("/healthz?exclude=%61&verbose")), "[+]a excluded: ok\nhealthz check passed\n");
     }
 
     /// Parity: SRV-20, SRV-54.
     #[test]
     fn there_is_nothing_else() {
-        for path in [
-            "/livez",
-            "/readyz",
-            "/healthz/a",
-            "/healthz/",
-            "/",
-            "/metrics/",
-            "/debug/pprof",
-            "/configz",
-        ] {
+        for path in
+            ["/livez", "/readyz", "/healthz/a", "/healthz/", "/", "/metrics/", "/debug/pprof", "/configz"]
+        {
             let answer = near(path);
             assert_eq!(
                 (answer.status(), text(&answer)),
@@ -196,10 +167,7 @@ mod tests {
             );
         }
         // Health paths that do not exist are no secret either.
-        assert_eq!(
-            ask(&Method::GET, "/livez", [192, 0, 2, 1]).status(),
-            StatusCode::NOT_FOUND
-        );
+        assert_eq!(ask(&Method::GET, "/livez", [192, 0, 2, 1]).status(), StatusCode::NOT_FOUND);
     }
 
     /// Parity: SRV-30, SRV-31.
@@ -224,18 +192,12 @@ mod tests {
         assert_eq!(answer.status(), StatusCode::FORBIDDEN);
         assert_eq!(answer.headers()[CONTENT_TYPE], "application/json");
         let status: serde_json::Value = serde_json::from_slice(answer.body()).unwrap();
-        assert_eq!(
-            (&status["reason"], &status["code"]),
-            (&"Forbidden".into(), &403.into())
-        );
+        assert_eq!((&status["reason"], &status["code"]), (&"Forbidden".into(), &403.into()));
         let message = status["message"].as_str().unwrap();
         assert!(
             message.starts_with("forbidden: User \"system:anonymous\" cannot post path \"/metrics\": "),
             "{message}"
         );
-        assert_eq!(
-            ask(&Method::GET, "/no-such-page", [192, 0, 2, 1]).status(),
-            StatusCode::FORBIDDEN
-        );
+        assert_eq!(ask(&Method::GET, "/no-such-page", [192, 0, 2, 1]).status(), StatusCode::FORBIDDEN);
     }
 }

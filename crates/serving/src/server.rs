@@ -112,29 +112,13 @@ impl Server {
         pages: Pages,
     ) -> Result<Self, ServingError> {
         let asked = SocketAddr::new(options.bind_address, options.port);
-        let unusable = |cause| ServingError::Bind {
-            address: asked,
-            cause,
-        };
+        let unusable = |cause| ServingError::Bind { address: asked, cause };
         listener.set_nonblocking(true).map_err(unusable)?;
         let listener = TcpListener::from_std(listener).map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;
-        let tls = tls_config(
-            &options.certificate,
-            options.bind_address,
-            options.http2,
-            SystemTime::now(),
-        )?;
-        let desk = Desk {
-            tls: TlsAcceptor::from(Arc::new(tls)),
-            pages,
-            limits: options.limits,
-        };
-        Ok(Self {
-            listener,
-            address,
-            desk: Arc::new(desk),
-        })
+        let tls = tls_config(&options.certificate, options.bind_address, options.http2, SystemTime::now())?;
+        let desk = Desk { tls: TlsAcceptor::from(Arc::new(tls)), pages, limits: options.limits };
+        Ok(Self { listener, address, desk: Arc::new(desk) })
     }
 
     /// The address that is served on.
@@ -150,11 +134,7 @@ impl Server {
     /// # Errors
     /// If the socket itself fails; the process should end then, since nobody can ask for its health.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServingError> {
-        let Self {
-            listener,
-            address,
-            desk,
-        } = self;
+        let Self { listener, address, desk } = self;
         tracing::info!("Serving securely on {address}");
         let (end, ending) = watch::channel(false);
         let mut connections = JoinSet::new();
@@ -221,10 +201,7 @@ fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
         match listen_on(both) {
             // A system without IPv6: one family is all there is.
             Err(error)
-                if !matches!(
-                    error.kind(),
-                    io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied
-                ) => {}
+                if !matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied) => {}
             bound => return bound,
         }
     }
@@ -245,9 +222,7 @@ fn listen_on(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 }
 
 fn keep_alive(stream: &TcpStream) {
-    let keep_alive = TcpKeepalive::new()
-        .with_time(TCP_KEEP_ALIVE)
-        .with_interval(TCP_KEEP_ALIVE);
+    let keep_alive = TcpKeepalive::new().with_time(TCP_KEEP_ALIVE).with_interval(TCP_KEEP_ALIVE);
     if let Err(error) = SockRef::from(stream).set_tcp_keepalive(&keep_alive) {
         // Quiet connections are let go without it, only later.
         tracing::debug!(%error, "TCP keep-alive could not be set");

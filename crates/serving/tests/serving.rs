@@ -1,8 +1,5 @@
 //! The endpoint over real sockets and real TLS.
-#![allow(
-    clippy::unwrap_used,
-    reason = "in a test, a failed assumption is a failed test"
-)]
+#![allow(clippy::unwrap_used, reason = "in a test, a failed assumption is a failed test")]
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -58,13 +55,7 @@ fn start(limits: Limits) -> World {
     let served = tokio::spawn(server.run(async {
         let _ = stopped.await;
     }));
-    World {
-        address,
-        health,
-        stop,
-        served,
-        directory,
-    }
+    World { address, health, stop, served, directory }
 }
 
 impl World {
@@ -98,16 +89,11 @@ async fn connect(
 }
 
 fn request(uri: &str) -> Request<Empty<Bytes>> {
-    Request::get(uri)
-        .header("Host", "localhost")
-        .body(Empty::new())
-        .unwrap()
+    Request::get(uri).header("Host", "localhost").body(Empty::new()).unwrap()
 }
 
 async fn ask_http1(stream: TlsStream<TcpStream>, path: &str) -> Response<Bytes> {
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     whole(sender.send_request(request(path)).await.unwrap()).await
 }
@@ -141,31 +127,18 @@ async fn both_versions_of_http_are_spoken_over_verified_tls() {
     let old = world.connect(&["http/1.1"]).await;
     assert_eq!(old.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
     let answer = ask_http1(old, "/healthz").await;
-    assert_eq!(
-        (answer.status(), answer.version()),
-        (StatusCode::OK, Version::HTTP_11)
-    );
+    assert_eq!((answer.status(), answer.version()), (StatusCode::OK, Version::HTTP_11));
     assert_eq!(answer.body(), "ok");
 
     let new = world.connect(&["h2", "http/1.1"]).await;
     assert_eq!(new.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let (mut sender, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(new))
-            .await
-            .unwrap();
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(new)).await.unwrap();
     tokio::spawn(connection);
     for _ in 0..3 {
-        let answer = whole(
-            sender
-                .send_request(request("https://localhost/healthz?verbose"))
-                .await
-                .unwrap(),
-        )
-        .await;
-        assert_eq!(
-            (answer.status(), answer.version()),
-            (StatusCode::OK, Version::HTTP_2)
-        );
+        let answer =
+            whole(sender.send_request(request("https://localhost/healthz?verbose")).await.unwrap()).await;
+        assert_eq!((answer.status(), answer.version()), (StatusCode::OK, Version::HTTP_2));
         assert_eq!(answer.body(), "[+]ping ok\nhealthz check passed\n");
     }
 }
@@ -177,10 +150,7 @@ async fn checks_added_while_serving_are_told() {
     world.health.add("leaderElection", || Err("late".to_owned()));
     let answer = world.ask("/healthz").await;
     assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
-    assert_eq!(
-        answer.body(),
-        "[-]leaderElection failed: reason withheld\nhealthz check failed\n"
-    );
+    assert_eq!(answer.body(), "[-]leaderElection failed: reason withheld\nhealthz check failed\n");
     assert_eq!(world.ask("/metrics").await.status(), StatusCode::OK);
     assert_eq!(world.ask("/nothing").await.status(), StatusCode::NOT_FOUND);
 }
@@ -189,19 +159,13 @@ async fn checks_added_while_serving_are_told() {
 #[tokio::test]
 async fn one_socket_serves_both_families_and_mapped_loopback_is_loopback() {
     let directory = tempfile::tempdir().unwrap();
-    let port = TcpListener::bind((LOOPBACK, 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = TcpListener::bind((LOOPBACK, 0)).unwrap().local_addr().unwrap().port();
     let options = ServingOptions {
         port,
         certificate: CertificateSource::Directory(directory.path().to_owned()),
         ..ServingOptions::default()
     };
-    let server = Server::bind(&options, pages(&HealthChecks::new()))
-        .unwrap()
-        .unwrap();
+    let server = Server::bind(&options, pages(&HealthChecks::new())).unwrap().unwrap();
     let has_ipv6 = server.address().is_ipv6();
     tokio::spawn(server.run(std::future::pending()));
     let mut hosts = vec![LOOPBACK];
@@ -209,14 +173,8 @@ async fn one_socket_serves_both_families_and_mapped_loopback_is_loopback() {
         hosts.push("::1".parse().unwrap());
     }
     for host in hosts {
-        let stream = connect(SocketAddr::new(host, port), directory.path(), &["http/1.1"])
-            .await
-            .unwrap();
-        assert_eq!(
-            ask_http1(stream, "/metrics").await.status(),
-            StatusCode::OK,
-            "{host}"
-        );
+        let stream = connect(SocketAddr::new(host, port), directory.path(), &["http/1.1"]).await.unwrap();
+        assert_eq!(ask_http1(stream, "/metrics").await.status(), StatusCode::OK, "{host}");
     }
 }
 
@@ -224,18 +182,12 @@ async fn one_socket_serves_both_families_and_mapped_loopback_is_loopback() {
 async fn a_port_in_use_is_told_with_address_and_flag() {
     let taken = TcpListener::bind((LOOPBACK, 0)).unwrap();
     let address = taken.local_addr().unwrap();
-    let options = ServingOptions {
-        bind_address: LOOPBACK,
-        port: address.port(),
-        ..ServingOptions::default()
-    };
+    let options =
+        ServingOptions { bind_address: LOOPBACK, port: address.port(), ..ServingOptions::default() };
     let error = Server::bind(&options, pages(&HealthChecks::new())).err().unwrap();
     assert!(matches!(error, ServingError::PortInUse { .. }), "{error:?}");
     let text = error.to_string();
-    assert!(
-        text.starts_with(&format!("cannot serve on {address}: the port is in use")),
-        "{text}"
-    );
+    assert!(text.starts_with(&format!("cannot serve on {address}: the port is in use")), "{text}");
     assert!(text.contains("--secure-port"), "{text}");
 }
 
@@ -246,10 +198,7 @@ async fn an_address_of_another_machine_is_told_with_its_flag() {
         port: 10257,
         ..ServingOptions::default()
     };
-    let error = Server::bind(&options, pages(&HealthChecks::new()))
-        .err()
-        .unwrap()
-        .to_string();
+    let error = Server::bind(&options, pages(&HealthChecks::new())).err().unwrap().to_string();
     assert!(
         error.starts_with("cannot serve on 192.0.2.1:10257 (--bind-address, --secure-port): "),
         "{error}"
@@ -259,39 +208,23 @@ async fn an_address_of_another_machine_is_told_with_its_flag() {
 /// Parity: SRV-10.
 #[tokio::test]
 async fn port_zero_serves_nothing() {
-    let options = ServingOptions {
-        port: 0,
-        ..ServingOptions::default()
-    };
-    assert!(
-        Server::bind(&options, pages(&HealthChecks::new()))
-            .unwrap()
-            .is_none()
-    );
+    let options = ServingOptions { port: 0, ..ServingOptions::default() };
+    assert!(Server::bind(&options, pages(&HealthChecks::new())).unwrap().is_none());
 }
 
 /// Parity: SRV-17.
 #[tokio::test]
 async fn a_head_that_is_too_large_is_refused() {
-    let limits = Limits {
-        header_bytes_max: 16 << 10,
-        ..Limits::default()
-    };
+    let limits = Limits { header_bytes_max: 16 << 10, ..Limits::default() };
     let world = start(limits);
     let mut stream = world.connect(&["http/1.1"]).await;
-    let head = format!(
-        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n",
-        "x".repeat(20 << 10)
-    );
+    let head =
+        format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n", "x".repeat(20 << 10));
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     // The server need not read the rest, so the connection may end roughly.
     let _ = stream.read_to_end(&mut answer).await;
-    assert!(
-        answer.starts_with(b"HTTP/1.1 431 "),
-        "{:?}",
-        String::from_utf8_lossy(&answer)
-    );
+    assert!(answer.starts_with(b"HTTP/1.1 431 "), "{:?}", String::from_utf8_lossy(&answer));
 }
 
 #[tokio::test]
@@ -305,9 +238,8 @@ async fn clients_that_say_too_little_are_let_go() {
     // One letter at a time never completes a head.
     let (read, mut write) = tokio::io::split(world.connect(&["http/1.1"]).await);
     let dripping = tokio::spawn(async move {
-        for letter in b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Drip: "
-            .iter()
-            .chain([b'x'; 2000].iter())
+        for letter in
+            b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Drip: ".iter().chain([b'x'; 2000].iter())
         {
             if write.write_all(&[*letter]).await.is_err() {
                 return;
@@ -321,16 +253,10 @@ async fn clients_that_say_too_little_are_let_go() {
 
 #[tokio::test]
 async fn a_connection_stays_between_requests_but_not_for_ever() {
-    let world = start(Limits {
-        first_request_within: Duration::from_secs(10),
-        ..impatient()
-    });
+    let world = start(Limits { first_request_within: Duration::from_secs(10), ..impatient() });
     let mut stream = world.connect(&["http/1.1"]).await;
     for _ in 0..4 {
-        stream
-            .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            .await
-            .unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
         let mut answer = [0; 4096];
         let length = stream.read(&mut answer).await.unwrap();
         assert!(answer[..length].starts_with(b"HTTP/1.1 200 OK\r\n"));
@@ -341,10 +267,7 @@ async fn a_connection_stays_between_requests_but_not_for_ever() {
 
 #[tokio::test]
 async fn connections_beyond_the_bound_wait_their_turn() {
-    let world = start(Limits {
-        connections_max: 1,
-        ..Limits::default()
-    });
+    let world = start(Limits { connections_max: 1, ..Limits::default() });
     let first = world.connect(&["http/1.1"]).await;
     let second = tokio::time::timeout(Duration::from_millis(300), world.ask("/healthz")).await;
     assert!(second.is_err(), "a second connection was served beside the first");
@@ -355,29 +278,17 @@ async fn connections_beyond_the_bound_wait_their_turn() {
 /// Parity: SRV-19.
 #[tokio::test]
 async fn stopping_closes_socket_and_quiet_connections_at_once() {
-    let world = start(Limits {
-        shutdown_grace: Duration::from_secs(10),
-        ..Limits::default()
-    });
+    let world = start(Limits { shutdown_grace: Duration::from_secs(10), ..Limits::default() });
     let mut quiet = world.connect(&["http/1.1"]).await;
-    quiet
-        .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        .await
-        .unwrap();
+    quiet.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut answer = [0; 4096];
     assert!(quiet.read(&mut answer).await.unwrap() > 0);
     let begun = Instant::now();
     world.stop.send(()).unwrap();
     world.served.await.unwrap().unwrap();
-    assert!(
-        begun.elapsed() < Duration::from_secs(5),
-        "quiet connections were waited for"
-    );
+    assert!(begun.elapsed() < Duration::from_secs(5), "quiet connections were waited for");
     closed_after(quiet).await;
-    assert!(
-        TcpStream::connect(world.address).await.is_err(),
-        "the socket is still open"
-    );
+    assert!(TcpStream::connect(world.address).await.is_err(), "the socket is still open");
 }
 
 #[tokio::test]
