@@ -4,6 +4,7 @@
 //! Nothing here can wait, tell the time, roll dice or open a connection; what a controller sees is
 //! handed to it and what it wants is handed back.
 
+pub mod clusterrole_aggregation;
 pub mod names;
 mod registry;
 pub mod serviceaccount;

@@ -2,7 +2,7 @@
 
 use keleustes_plan::Controller;
 
-use crate::{serviceaccount, serviceaccount_token};
+use crate::{clusterrole_aggregation, serviceaccount, serviceaccount_token};
 
 /// What controllers are told by flags and files.
 #[derive(Default)]
@@ -18,6 +18,7 @@ pub fn all(settings: &Settings) -> Vec<Controller> {
         // First, because others may need a token before they can do anything.
         settings.serviceaccount_token.as_ref().map(serviceaccount_token::controller),
         Some(serviceaccount::controller()),
+        Some(clusterrole_aggregation::controller()),
     ]
     .into_iter()
     .flatten()
