@@ -101,6 +101,8 @@ async fn lists_come_in_pages_and_by_selector() {
     assert_eq!(found.iter().map(|m| m.name_any()).collect::<Vec<_>>(), ["m1", "m3"]);
     let metadata = api.list_metadata(&ListParams::default()).await.unwrap();
     assert_eq!(metadata.items.len(), 5);
+    let elsewhere = Api::<ConfigMap>::namespaced(client(&server), "kube-system");
+    assert_eq!(elsewhere.list_metadata(&ListParams::default()).await.unwrap().items.len(), 0);
 }
 
 #[tokio::test]

@@ -9,11 +9,14 @@ use super::create::Write;
 use super::fields::{self, FieldSet, Manager, Operation};
 use super::metadata::{meta, meta_str};
 use super::options::WriteOptions;
+use super::patch::refuse_other_uid;
 use super::request::Call;
-use super::resources::Resource;
 use super::schema::{ListKind, item_key, list_kind};
 use super::status::{Cause, FieldError, Outcome, Reason, Status};
 use super::{Document, Kernel, body};
+
+/// Owner of what an object without owners holds at its first apply.
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 impl Kernel {
     pub(crate) fn apply(
@@ -44,8 +47,9 @@ impl Kernel {
             let created = self.insert(Write { applied: Some(managers), ..write }, applied)?;
             return Ok(Document::json(201, &*call.representation.of(&created)));
         };
+        refuse_other_uid(target.resource, &live, &applied)?;
         let force = call.query.flag("force") == Some(true);
-        let (merged, managers) = merge(target.resource, &live, &applied, &by, force)?;
+        let (merged, managers) = merge(&live, &applied, &by, force)?;
         let merged = body::conform(target.resource, merged, options.unknown_fields)?;
         let stored = self.replace(Write { applied: Some(managers), ..write }, &live, merged)?;
         Ok(Document::json(200, &*call.representation.of(&stored)))
@@ -72,16 +76,20 @@ fn decode(call: &Call<'_>, options: &WriteOptions) -> Outcome<Value> {
 }
 
 /// The object after the apply and who owns what in it.
-fn merge(
-    resource: &Resource,
-    live: &Value,
-    applied: &Value,
-    by: &Manager,
-    force: bool,
-) -> Outcome<(Value, Vec<Manager>)> {
+fn merge(live: &Value, applied: &Value, by: &Manager, force: bool) -> Outcome<(Value, Vec<Manager>)> {
     let mut managers = fields::managers(live);
     let wanted = fields::leaves(applied);
     let present = fields::leaves(live);
+    if managers.is_empty() {
+        // Until its first apply an object may be without owners; what it holds then is nobody's to remove.
+        managers.push(Manager {
+            name: BEFORE_FIRST_APPLY.to_owned(),
+            operation: Operation::Update,
+            subresource: String::new(),
+            fields: present.keys().cloned().collect(),
+            ..by.clone()
+        });
+    }
     let changed: FieldSet = wanted
         .iter()
         .filter(|(path, value)| present.get(*path) != Some(value))
@@ -89,7 +97,7 @@ fn merge(
         .collect();
     let conflicts = conflicts(&managers, &changed, by);
     if !force && !conflicts.is_empty() {
-        return Err(conflict(resource, meta_str(live, "name"), conflicts));
+        return Err(conflict(conflicts));
     }
     for other in managers.iter_mut().filter(|m| !m.same_as(by)) {
         other.fields.retain(|owned| !changed.contains(owned));
@@ -118,19 +126,25 @@ fn conflicts(managers: &[Manager], changed: &FieldSet, by: &Manager) -> Vec<Caus
     let mut causes = Vec::new();
     for other in managers.iter().filter(|m| !m.same_as(by)) {
         for path in changed.iter().filter(|path| other.touches(path)) {
-            let place = if other.subresource.is_empty() {
-                String::new()
-            } else {
-                format!(" with subresource {:?}", other.subresource)
-            };
             causes.push(Cause {
                 reason: "FieldManagerConflict",
-                message: format!("conflict with {:?}{place} using {}", other.name, other.api_version),
+                message: format!("conflict with {}", introduced(other)),
                 field: path.iter().map(|step| readable(step)).collect(),
             });
         }
     }
     causes
+}
+
+fn introduced(manager: &Manager) -> String {
+    let mut text = format!("{:?}", manager.name);
+    if !manager.subresource.is_empty() {
+        text.push_str(&format!(" with subresource {:?}", manager.subresource));
+    }
+    if manager.operation == Operation::Update {
+        text.push_str(&format!(" using {}", manager.api_version));
+    }
+    text
 }
 
 fn readable(step: &str) -> String {
@@ -142,16 +156,13 @@ fn readable(step: &str) -> String {
     }
 }
 
-fn conflict(resource: &Resource, name: &str, causes: Vec<Cause>) -> Box<Status> {
+fn conflict(causes: Vec<Cause>) -> Box<Status> {
     let listed: Vec<String> = causes.iter().map(|c| format!("{}: {}", c.message, c.field)).collect();
     let message = match listed.as_slice() {
         [only] => format!("Apply failed with 1 conflict: {only}"),
         many => format!("Apply failed with {} conflicts: {}", many.len(), many.join("; ")),
     };
     let mut status = Status::new(Reason::Conflict, message);
-    status.name = name.to_owned();
-    status.group = resource.group.to_owned();
-    status.kind = resource.plural.to_owned();
     status.causes = causes;
     status
 }

@@ -57,7 +57,7 @@ impl Kernel {
         self.admit_namespace(target, meta_str(&object, "name"))?;
         if !meta_str(&object, "resourceVersion").is_empty() {
             let message = "resourceVersion should not be set on objects to be created";
-            return Err(Status::new(Reason::InternalError, message));
+            return Err(Status::new(Reason::Unknown, message));
         }
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             set_meta(&mut object, field, None);

@@ -44,9 +44,7 @@ impl Kernel {
             let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
             return Ok(Document::json(200, &success));
         }
-        let waiting = !deleted.gone && options.propagation == Some(Propagation::Foreground);
-        let code = if waiting { 202 } else { 200 };
-        Ok(Document::json(code, &*call.representation.of(&deleted.object)))
+        Ok(Document::json(200, &*call.representation.of(&deleted.object)))
     }
 
     pub(crate) fn delete_collection(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
@@ -90,7 +88,7 @@ impl Kernel {
         let held = resource.strategy == Strategy::Namespace
             && live.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty());
         if kept.is_empty() && grace == 0 && !held {
-            return Ok(self.remove_now(resource, live, options.dry_run));
+            return Ok(self.remove_now(resource, live, options.dry_run, now));
         }
         let marked = mark(resource, &live, &kept, grace, now);
         if marked == *live || options.dry_run {
@@ -100,7 +98,21 @@ impl Kernel {
         Ok(Deleted { object: self.publish(&event), gone: false })
     }
 
-    fn remove_now(&mut self, resource: &'static Resource, live: Stored, dry_run: bool) -> Deleted {
+    fn remove_now(
+        &mut self,
+        resource: &'static Resource,
+        live: Stored,
+        dry_run: bool,
+        now: Timestamp,
+    ) -> Deleted {
+        // A pod is marked even when it goes at once, so watches see it terminating before it is gone.
+        let marked = mark(resource, &live, &[], 0, now);
+        let live = if resource.strategy == Strategy::Pod && !dry_run && marked != *live {
+            let event = self.store.put(resource, marked);
+            self.publish(&event)
+        } else {
+            live
+        };
         if dry_run {
             return Deleted { object: live, gone: true };
         }

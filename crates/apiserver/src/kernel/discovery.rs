@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::accept::aggregated_discovery;
 use super::request::Route;
 use super::resources::{RESOURCES, Resource, group_versions};
-use super::status::Outcome;
+use super::status::{Outcome, Status};
 use super::{Document, Kernel};
 
 impl Kernel {
@@ -27,7 +27,7 @@ impl Kernel {
             Route::GroupVersion(group, version) => {
                 self.refuse_failing(group, version)?;
                 if !group_versions().contains(&(group, version)) {
-                    return Ok(None);
+                    return Err(Status::no_resource());
                 }
                 Document::json(200, &resource_list(group, version))
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::metadata::{meta, set_meta};
+use super::metadata::{meta, meta_str, set_meta};
 use super::schema::{ListKind, item_key, list_kind};
 
 /// Path of a field in the notation of FieldsV1: `f:name`, `k:{key}` or `v:value` per step.
@@ -251,7 +251,12 @@ pub(crate) fn record_update(old: &Value, new: &mut Value, by: &Manager) {
     // A single empty entry is the documented way to start ownership afresh.
     let reset = meta(new, "managedFields") == Some(&json!([{}]));
     let sent = managers(new);
-    let mut all = if reset || !sent.is_empty() { sent } else { managers(old) };
+    let mut all = if !sent.is_empty() { sent } else { managers(old) };
+    // An object without owners stays so until somebody applies to it; only a new one gets its first owner here.
+    if reset || (all.is_empty() && !meta_str(old, "uid").is_empty()) {
+        set_meta(new, "managedFields", None);
+        return;
+    }
     let (before, after) = (leaves(old), leaves(new));
     let changed: FieldSet = after
         .iter()

@@ -57,7 +57,8 @@ impl Serialize for ListDocument<'_> {
                 map.serialize_entry("apiVersion", "meta.k8s.io/v1")?;
                 map.serialize_entry("metadata", &self.metadata)?;
                 let items: Vec<Stored> = self.items.iter().map(|i| self.representation.of(i)).collect();
-                map.serialize_entry("items", &items)?;
+                // The real server writes an empty list of this kind as null.
+                map.serialize_entry("items", &Some(items).filter(|items| !items.is_empty()))?;
             }
         }
         map.end()

@@ -196,7 +196,7 @@ fn validate_owners(object: &Value, errors: &mut Vec<FieldError>) {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if owner.get(field).and_then(Value::as_str).unwrap_or_default().is_empty() {
                 let path = format!("metadata.ownerReferences[{at}].{field}");
-                errors.push(FieldError::invalid(&path, &json!(""), "must not be empty"));
+                errors.push(FieldError::required(&path, "must not be empty"));
             }
         }
         controllers += usize::from(owner.get("controller") == Some(&json!(true)));

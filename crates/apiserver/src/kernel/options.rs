@@ -104,9 +104,8 @@ impl ListOptions {
         if query.flag("sendInitialEvents").is_some() {
             return forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
         }
-        let limit = query.integer("limit")?.unwrap_or(0);
-        let limit = usize::try_from(limit)
-            .map_err(|_| Status::bad_request(format!("limit: {limit} must not be negative")))?;
+        // A negative limit is no limit.
+        let limit = usize::try_from(query.integer("limit")?.unwrap_or(0)).unwrap_or(0);
         if !matching.is_empty() {
             if asked.is_empty() {
                 let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
@@ -207,7 +206,7 @@ impl WriteOptions {
             "" | "Warn" | "Ignore" => UnknownFields::Drop,
             "Strict" => UnknownFields::Refuse,
             other => {
-                let supported = "\"Ignore\", \"Warn\", \"Strict\"";
+                let supported = "\"\", \"Ignore\", \"Strict\", \"Warn\"";
                 return Err(FieldError::not_supported("fieldValidation", other, supported).of_options(kind));
             }
         };
@@ -341,7 +340,8 @@ mod tests {
         assert_eq!(version("resourceVersion=7&resourceVersionMatch=Maybe"), Err(422));
         assert_eq!(version("resourceVersion=7&continue=x"), Err(400));
         assert_eq!(version("resourceVersion=x"), Err(400));
-        assert_eq!(version("limit=-1"), Err(400));
+        assert_eq!(version("limit=-1"), Ok(VersionMatch::Latest));
+        assert_eq!(version("limit=x"), Err(400));
         assert_eq!(version("sendInitialEvents=true"), Err(422));
     }
 

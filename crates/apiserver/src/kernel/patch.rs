@@ -2,11 +2,13 @@
 
 use jiff::Timestamp;
 use json_patch::{PatchOperation, PatchOperation::Copy};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::create::Write;
+use super::metadata::meta_str;
 use super::options::WriteOptions;
 use super::request::Call;
+use super::resources::Resource;
 use super::status::{FieldError, Outcome, Reason, Status};
 use super::{Document, Kernel, body, strategic};
 
@@ -48,12 +50,32 @@ impl Kernel {
         };
         let mut patched = Value::clone(&live);
         edit(&mut patched, &call.request.body)?;
-        let mut patched = body::conform(target.resource, patched, options.unknown_fields)?;
+        let mut patched = body::conform(target.resource, patched, options.unknown_fields).map_err(unfit)?;
         body::place(call, &mut patched)?;
+        refuse_other_uid(target.resource, &live, &patched)?;
         let write = Write { target, options: &options, now, applied: None };
         let stored = self.replace(write, &live, patched)?;
         Ok(Document::json(200, &*call.representation.of(&stored)))
     }
+}
+
+/// A patch that yields an object nobody can decode is itself invalid.
+fn unfit(status: Box<Status>) -> Box<Status> {
+    if status.reason != Reason::BadRequest {
+        return status;
+    }
+    let error = FieldError::invalid("patch", &Value::Null, &status.message);
+    Status::invalid("", "", "", &[error])
+}
+
+/// In a patch the uid is a field like others, one that cannot be changed; controllers rely on the 422.
+pub(crate) fn refuse_other_uid(resource: &Resource, live: &Value, new: &Value) -> Outcome<()> {
+    let uid = meta_str(new, "uid");
+    if uid.is_empty() || uid == meta_str(live, "uid") {
+        return Ok(());
+    }
+    let error = FieldError::invalid("metadata.uid", &json!(uid), "field is immutable");
+    Err(Status::invalid(resource.group, resource.kind, meta_str(live, "name"), &[error]))
 }
 
 fn json_patch(object: &mut Value, patch: &[u8]) -> Outcome<()> {

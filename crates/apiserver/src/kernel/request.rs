@@ -190,7 +190,7 @@ fn verb(target: &Target, method: &Method, query: &Query) -> Outcome<Verb> {
     }
 }
 
-/// Finds the route; `Ok(None)` is the plain "404 page not found".
+/// Finds the route; `Ok(None)` is the plain "404 page not found" of paths outside every served group.
 pub(crate) fn route(path: &str) -> Outcome<Option<Route>> {
     let segments: Vec<String> =
         path.split('/').filter(|s| !s.is_empty()).map(percent_decode).collect::<Option<_>>().ok_or_else(
@@ -203,18 +203,19 @@ pub(crate) fn route(path: &str) -> Outcome<Option<Route>> {
         ["api"] => Some(Route::CoreVersions),
         ["apis"] => Some(Route::Groups),
         ["api", "v1"] => Some(Route::GroupVersion(String::new(), "v1".to_owned())),
-        ["api", version, rest @ ..] => target("", version, rest)?,
+        ["api", version, rest @ ..] => Some(target("", version, rest)?),
         ["apis", group, ..] if UNIMPLEMENTED_GROUPS.contains(group) => {
             return Err(Status::not_implemented(&format!("the API group {group}")));
         }
+        ["apis", group, ..] if !resources::group_versions().iter().any(|(served, _)| served == group) => None,
         ["apis", group] => Some(Route::Group((*group).to_owned())),
         ["apis", group, version] => Some(Route::GroupVersion((*group).to_owned(), (*version).to_owned())),
-        ["apis", group, version, rest @ ..] => target(group, version, rest)?,
+        ["apis", group, version, rest @ ..] => Some(target(group, version, rest)?),
         _ => None,
     })
 }
 
-fn target(group: &str, version: &str, rest: &[&str]) -> Outcome<Option<Route>> {
+fn target(group: &str, version: &str, rest: &[&str]) -> Outcome<Route> {
     if let ["watch", ..] = rest {
         return Err(Status::not_implemented("the deprecated watch paths; list with watch=true instead"));
     }
@@ -232,15 +233,15 @@ fn target(group: &str, version: &str, rest: &[&str]) -> Outcome<Option<Route>> {
         [plural, name] => (*plural, Some(*name), None),
         [plural, name, subresource] => (*plural, Some(*name), Some(*subresource)),
         [plural, name, "proxy", ..] => (*plural, Some(*name), Some("proxy")),
-        _ => return Ok(None),
+        _ => return Err(Status::no_resource()),
     };
     let Some(resource) = resources::by_path(group, version, plural) else {
-        return Ok(None);
+        return Err(Status::no_resource());
     };
     let misplaced =
         if resource.namespaced { namespace.is_none() && name.is_some() } else { namespace.is_some() };
     if misplaced {
-        return Ok(None);
+        return Err(Status::no_resource());
     }
     if let Some(subresource) = subresource {
         if resource.unimplemented.contains(&subresource) {
@@ -248,15 +249,15 @@ fn target(group: &str, version: &str, rest: &[&str]) -> Outcome<Option<Route>> {
         }
         if !(subresource == "status" && resource.has_status()) && resource.subresource(subresource).is_none()
         {
-            return Ok(None);
+            return Err(Status::no_resource());
         }
     }
-    Ok(Some(Route::Resource(Target {
+    Ok(Route::Resource(Target {
         resource,
         namespace,
         name: name.map(str::to_owned),
         subresource: subresource.map(str::to_owned),
-    })))
+    }))
 }
 
 fn percent_decode(segment: &str) -> Option<String> {

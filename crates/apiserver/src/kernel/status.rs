@@ -36,8 +36,8 @@ pub enum Reason {
     Invalid,
     /// Too many requests at once (429).
     TooManyRequests,
-    /// The server failed (500).
-    InternalError,
+    /// The real server fails here without giving a reason (500).
+    Unknown,
     /// The real server does this, the embedded one does not (501).
     NotImplemented,
     /// The group version is marked as failing (503).
@@ -47,7 +47,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The word used in `Status.reason`.
+    /// The word used in `Status.reason`; empty if there is none.
     pub fn as_str(self) -> &'static str {
         match self {
             Reason::BadRequest => "BadRequest",
@@ -62,7 +62,7 @@ impl Reason {
             Reason::UnsupportedMediaType => "UnsupportedMediaType",
             Reason::Invalid => "Invalid",
             Reason::TooManyRequests => "TooManyRequests",
-            Reason::InternalError => "InternalError",
+            Reason::Unknown => "",
             Reason::NotImplemented => "NotImplemented",
             Reason::ServiceUnavailable => "ServiceUnavailable",
             Reason::Timeout => "Timeout",
@@ -83,7 +83,7 @@ impl Reason {
             Reason::UnsupportedMediaType => 415,
             Reason::Invalid => 422,
             Reason::TooManyRequests => 429,
-            Reason::InternalError => 500,
+            Reason::Unknown => 500,
             Reason::NotImplemented => 501,
             Reason::ServiceUnavailable => 503,
             Reason::Timeout => 504,
@@ -162,6 +162,11 @@ impl Status {
         Status::new(Reason::MethodNotAllowed, message)
     }
 
+    /// Nothing is served at that path of a served group.
+    pub(crate) fn no_resource() -> Box<Status> {
+        Status::new(Reason::NotFound, "the server could not find the requested resource")
+    }
+
     /// No such object.
     pub(crate) fn not_found(resource: &Resource, name: &str) -> Box<Status> {
         let message = format!("{} {name:?} not found", resource.qualified());
@@ -237,7 +242,7 @@ impl Status {
 
     /// The asked resource version lies in the future.
     pub(crate) fn version_too_large(asked: u64, current: u64) -> Box<Status> {
-        let message = format!("Too large resource version: {asked}, current: {current}");
+        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let mut status = Status::new(Reason::Timeout, message);
         status.retry_after_seconds = 1;
         status.causes.push(Cause {
@@ -277,10 +282,12 @@ impl Status {
             "metadata": metadata,
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason.as_str(),
             "code": self.reason.code(),
         });
-        if !details.is_empty() {
+        if !self.reason.as_str().is_empty() {
+            status["reason"] = json!(self.reason.as_str());
+        }
+        if !details.is_empty() || matches!(self.reason, Reason::NotFound | Reason::MethodNotAllowed) {
             status["details"] = Value::Object(details);
         }
         status

@@ -135,10 +135,12 @@ fn merge_item<'a>(
     if map.len() == 1 && map.contains_key(PATCH) {
         return Ok(());
     }
-    let Some(id) = map.get(key) else {
+    let id = map.get(key);
+    // In an empty list there is nothing to tell apart; validation will find what is missing.
+    if id.is_none() && !items.is_empty() {
         return Err(format!("map: {patch} does not contain declared merge key: {key}"));
-    };
-    let at = items.iter().position(|item| item.get(key) == Some(id)).unwrap_or_else(|| {
+    }
+    let at = items.iter().position(|item| item.get(key) == id).unwrap_or_else(|| {
         items.push(Value::Null);
         items.len() - 1
     });
@@ -214,7 +216,7 @@ mod tests {
         for patch in [
             json!({"$patch": 3}),
             json!({"metadata": {"$deleteFromPrimitiveList/finalizers": 3}}),
-            json!({"metadata": {"ownerReferences": [{"name": "no uid"}]}}),
+            json!({"metadata": {"ownerReferences": [{"uid": "1"}, {"name": "no uid"}]}}),
             json!({"metadata": {"ownerReferences": [3]}}),
             json!({"$retainKeys": {}}),
         ] {

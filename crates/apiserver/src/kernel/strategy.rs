@@ -30,7 +30,12 @@ pub(crate) fn prepare_create(resource: &Resource, object: &mut Value) {
             object["spec"] = json!({"finalizers": ["kubernetes"]});
             object["status"] = json!({"phase": "Active"});
         }
-        Strategy::Pod => object["status"] = json!({"phase": "Pending"}),
+        Strategy::Pod => {
+            let class = quality_of_service(object);
+            object["status"] = json!({"phase": "Pending", "qosClass": class});
+        }
+        Strategy::ReplicaSet => object["status"] = json!({"replicas": 0}),
+        Strategy::Deployment => object["status"] = json!({}),
         _ => {}
     }
     default(resource, object);
@@ -47,7 +52,12 @@ pub(crate) fn prepare_update(resource: &Resource, subresource: Option<&str>, old
                 keep(old, new, "spec");
             }
         }
-        Some("finalize") => keep(old, new, "status"),
+        Some("finalize") => {
+            keep(old, new, "status");
+            if new.pointer("/spec/finalizers") == Some(&json!([])) {
+                new["spec"] = json!({});
+            }
+        }
         Some(_) => {
             for field in resource.fields.iter().filter(|f| **f != "status") {
                 keep(old, new, field);
@@ -101,7 +111,21 @@ fn default(resource: &Resource, object: &mut Value) {
             set_default(object, "type", json!("Opaque"));
             fold_string_data(object);
         }
-        Strategy::Pod => default_pod_spec(&mut object["spec"]),
+        Strategy::Pod => {
+            default_pod_spec(&mut object["spec"]);
+            set_default(&mut object["spec"], "enableServiceLinks", json!(true));
+        }
+        // Fields the real server always writes, even when they say nothing.
+        Strategy::ClusterRole => set_default(object, "rules", Value::Null),
+        Strategy::Event => {
+            set_default(object, "source", json!({}));
+            for field in ["firstTimestamp", "lastTimestamp", "eventTime"] {
+                set_default(object, field, Value::Null);
+            }
+            for field in ["reportingComponent", "reportingInstance"] {
+                set_default(object, field, json!(""));
+            }
+        }
         Strategy::ReplicaSet => {
             set_default(&mut object["spec"], "replicas", json!(1));
             default_pod_spec_of_template(object);
@@ -134,7 +158,42 @@ fn default_pod_spec(spec: &mut Value) {
     set_default(spec, "dnsPolicy", json!("ClusterFirst"));
     set_default(spec, "schedulerName", json!("default-scheduler"));
     set_default(spec, "securityContext", json!({}));
-    set_default(spec, "enableServiceLinks", json!(true));
+    for list in ["containers", "initContainers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            default_container(container);
+        }
+    }
+}
+
+fn default_container(container: &mut Value) {
+    let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
+    // The tag follows the last colon, unless that colon belongs to the port of a registry.
+    let tag = image.rsplit_once(':').map_or("", |(_, tag)| tag);
+    let floating = matches!(tag, "" | "latest") || tag.contains('/');
+    set_default(container, "imagePullPolicy", json!(if floating { "Always" } else { "IfNotPresent" }));
+    set_default(container, "resources", json!({}));
+    set_default(container, "terminationMessagePath", json!("/dev/termination-log"));
+    set_default(container, "terminationMessagePolicy", json!("File"));
+}
+
+/// How firmly a pod's resources are promised to it.
+fn quality_of_service(pod: &Value) -> &'static str {
+    let lists = ["/spec/containers", "/spec/initContainers"];
+    let containers = lists.iter().filter_map(|list| pod.pointer(list)?.as_array()).flatten();
+    let (mut any, mut all) = (false, true);
+    for container in containers {
+        let amount = |kind: &str, what: &str| container.pointer(&format!("/resources/{kind}/{what}"));
+        for what in ["cpu", "memory"] {
+            let (limit, request) = (amount("limits", what), amount("requests", what));
+            any |= limit.is_some() || request.is_some();
+            all &= limit.is_some() && request.is_none_or(|request| limit == Some(request));
+        }
+    }
+    match (any, all) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
 }
 
 fn set_default(object: &mut Value, field: &str, value: Value) {

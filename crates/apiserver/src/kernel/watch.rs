@@ -90,7 +90,7 @@ impl Watch {
     }
 
     fn bookmark(&mut self, revision: u64, closes_initial_events: bool) {
-        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
         if closes_initial_events {
             metadata["annotations"] = json!({ INITIAL_EVENTS_END: "true" });
         }
@@ -131,13 +131,15 @@ impl Kernel {
         };
         match options.start {
             WatchStart::State => self.fill_state(&mut watch),
-            WatchStart::StateWithMark(not_older) => {
-                self.refuse_future(not_older)?;
-                self.fill_state(&mut watch);
-                if watch.bookmarks {
-                    watch.bookmark(self.store.revision(), true);
+            WatchStart::StateWithMark(not_older) => match self.refuse_future(not_older) {
+                Ok(()) => {
+                    self.fill_state(&mut watch);
+                    if watch.bookmarks {
+                        watch.bookmark(self.store.revision(), true);
+                    }
                 }
-            }
+                Err(status) => watch.fail(&status),
+            },
             WatchStart::Now => {}
             WatchStart::After(revision) => self.fill_changes(&mut watch, revision),
         }

@@ -29,9 +29,12 @@ fn a_uid_or_version_in_the_patch_is_a_lock() {
     let mut world = World::new();
     let path = stored(&mut world);
     for kind in ["merge-patch+json", "strategic-merge-patch+json"] {
-        for lock in [json!({"uid": "other"}), json!({"resourceVersion": "1"})] {
+        for (lock, expected) in [
+            (json!({"uid": "other"}), (422, "Invalid")),
+            (json!({"resourceVersion": "1"}), (409, "Conflict")),
+        ] {
             let refused = world.patch(&path, kind, &json!({"metadata": lock, "data": {"k": "w"}}));
-            assert_eq!(reason(&refused), (409, "Conflict"), "{kind}");
+            assert_eq!(reason(&refused), expected, "{kind}");
         }
     }
     let live = world.get(&path).1;
@@ -70,9 +73,9 @@ fn bad_patches_are_refused() {
         ("json-patch+json", json!([{"op": "test", "path": "/data/k", "value": "no"}]), 422),
         ("json-patch+json", json!([{"op": "remove", "path": "/missing"}]), 422),
         ("json-patch+json", json!({"op": "add"}), 400),
-        ("json-patch+json", json!([{"op": "replace", "path": "", "value": 3}]), 400),
+        ("json-patch+json", json!([{"op": "replace", "path": "", "value": 3}]), 422),
         ("merge-patch+json", json!([1]), 400),
-        ("merge-patch+json", json!({"metadata": {"labels": 3}}), 400),
+        ("merge-patch+json", json!({"metadata": {"labels": 3}}), 422),
         ("merge-patch+json", json!({"metadata": {"name": "other"}}), 400),
         ("strategic-merge-patch+json", json!({"$patch": "nonsense"}), 400),
         ("unheard-of+json", json!({}), 415),

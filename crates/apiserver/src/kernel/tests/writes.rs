@@ -98,7 +98,7 @@ fn status_and_specification_are_written_separately() {
     let path = format!("{REPLICA_SETS}/a");
     let mut object = world.created(REPLICA_SETS, &replica_set("a"));
     assert_eq!(object["metadata"]["generation"], 1);
-    assert!(object.get("status").is_none());
+    assert_eq!(object["status"], json!({"replicas": 0}));
     object["spec"]["replicas"] = json!(5);
     object["status"] = json!({"replicas": 3});
     object["metadata"]["annotations"] = json!({"note": "kept"});
