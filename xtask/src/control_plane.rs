@@ -46,9 +46,7 @@ fn programs(name: &str) -> Result<Programs> {
     }
     let known = || Program::ALL.map(Program::name).join(", ");
     let found = Program::ALL.into_iter().find(|program| program.name() == name);
-    found
-        .map(|program| Programs(vec![program]))
-        .ok_or_else(|| anyhow!("there are: all, {}", known()))
+    found.map(|program| Programs(vec![program])).ok_or_else(|| anyhow!("there are: all, {}", known()))
 }
 
 impl Options {
@@ -62,10 +60,7 @@ impl Options {
         let began = Instant::now();
         let plane = builder.start()?;
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-        println!(
-            "The control plane is ready after {:.1} s.\n",
-            began.elapsed().as_secs_f64()
-        );
+        println!("The control plane is ready after {:.1} s.\n", began.elapsed().as_secs_f64());
         println!("{}", instructions(&plane)?);
         let ended = loop {
             if signals.pending().next().is_some() {
@@ -139,11 +134,7 @@ fn instructions(plane: &ControlPlane) -> Result<String> {
 /// Protects an argument from the shell it is pasted into.
 fn quoted(arg: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:".contains(c);
-    if arg.chars().all(plain) {
-        arg.to_owned()
-    } else {
-        format!("'{arg}'")
-    }
+    if arg.chars().all(plain) { arg.to_owned() } else { format!("'{arg}'") }
 }
 
 #[cfg(test)]

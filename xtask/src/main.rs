@@ -41,9 +41,9 @@ enum Command {
     /// Start a real control plane and keep it until Ctrl-C; builds it on first use (needs Go)
     ControlPlane(control_plane::Options),
     /// Run the scenarios on a real control plane, which is built on first use (needs Go)
-    Real(run::Scenarios),
+    Real(run::BesideManager),
     /// Measure the manager on a real control plane (needs Go)
-    Bench(run::Scenarios),
+    Bench(run::BesideManager),
 }
 
 fn main() -> ExitCode {
@@ -60,45 +60,28 @@ fn run_command(command: Command) -> Result<ExitCode> {
     let workspace = Workspace::open()?;
     match command {
         Command::House { rules } => check_house(&workspace, &rules),
-        Command::Behaviour {
-            sheet,
-            missing,
-            write,
-        } => show_behaviour(&workspace, sheet.as_deref(), missing, write),
+        Command::Behaviour { sheet, missing, write } => {
+            show_behaviour(&workspace, sheet.as_deref(), missing, write)
+        }
         Command::ControlPlane(options) => options.run(),
-        Command::Real(scenarios) => scenarios.run(&workspace, "real"),
-        Command::Bench(scenarios) => scenarios.run(&workspace, "bench"),
+        Command::Real(program) => program.run(&workspace, "keleustes-scenarios", "real"),
+        Command::Bench(program) => program.run(&workspace, "keleustes-bench", "bench"),
     }
 }
 
 fn check_house(workspace: &Workspace, wanted: &[String]) -> Result<ExitCode> {
-    if let Some(unknown) = wanted
-        .iter()
-        .find(|name| !RULES.iter().any(|rule| rule.name == **name))
-    {
+    if let Some(unknown) = wanted.iter().find(|name| !RULES.iter().any(|rule| rule.name == **name)) {
         let known: Vec<_> = RULES.iter().map(|rule| rule.name).collect();
         bail!("there is no rule `{unknown}`; there are: {}", known.join(", "));
     }
     let mut all_hold = true;
-    for rule in RULES
-        .iter()
-        .filter(|rule| wanted.is_empty() || wanted.iter().any(|name| name == rule.name))
-    {
+    for rule in RULES.iter().filter(|rule| wanted.is_empty() || wanted.iter().any(|name| name == rule.name)) {
         let problems = (rule.check)(workspace)?;
-        println!(
-            "{} {:<12} {}",
-            if problems.is_empty() { "ok  " } else { "FAIL" },
-            rule.name,
-            rule.keeps
-        );
+        println!("{} {:<12} {}", if problems.is_empty() { "ok  " } else { "FAIL" }, rule.name, rule.keeps);
         print_problems(&problems);
         all_hold &= problems.is_empty();
     }
-    Ok(if all_hold {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if all_hold { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn show_behaviour(
@@ -113,18 +96,11 @@ fn show_behaviour(
     }
     match sheet {
         Some(name) => print_sheet(behaviour.sheet(name)?, missing),
-        None if missing => behaviour
-            .coverages
-            .iter()
-            .for_each(|coverage| print_sheet(coverage, true)),
+        None if missing => behaviour.coverages.iter().for_each(|coverage| print_sheet(coverage, true)),
         None => print!("{}", behaviour.overview()),
     }
     print_problems(&behaviour.problems);
-    Ok(if behaviour.problems.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if behaviour.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn print_sheet(coverage: &Coverage, missing_only: bool) {

@@ -16,20 +16,12 @@ pub struct Problem {
 impl Problem {
     /// A problem of a whole file or crate.
     pub fn of(place: impl Into<String>, what: impl Into<String>) -> Self {
-        Self {
-            place: place.into(),
-            line: None,
-            what: what.into(),
-        }
+        Self { place: place.into(), line: None, what: what.into() }
     }
 
     /// A problem at one line.
     pub fn at(place: impl Into<String>, line: usize, what: impl Into<String>) -> Self {
-        Self {
-            place: place.into(),
-            line: Some(line),
-            what: what.into(),
-        }
+        Self { place: place.into(), line: Some(line), what: what.into() }
     }
 }
 

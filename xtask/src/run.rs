@@ -6,9 +6,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use xtask::workspace::{Workspace, cargo};
 
-/// A program of the scenarios crate, run against a freshly built manager.
+/// A program that is run against a freshly built manager.
 #[derive(Args)]
-pub(crate) struct Scenarios {
+pub(crate) struct BesideManager {
     /// Build and run with optimisations
     #[arg(long)]
     release: bool,
@@ -17,41 +17,24 @@ pub(crate) struct Scenarios {
     args: Vec<String>,
 }
 
-impl Scenarios {
-    /// Builds the manager, then runs `program` and ends as it ends.
-    pub(crate) fn run(&self, workspace: &Workspace, program: &str) -> Result<ExitCode> {
+impl BesideManager {
+    /// Builds the manager, then runs a program of a package and ends as it ends.
+    pub(crate) fn run(&self, workspace: &Workspace, package: &str, program: &str) -> Result<ExitCode> {
         let release = self.release.then_some("--release");
         let mut build = cargo();
-        build
-            .args(["build", "--package", "keleustes-manager"])
-            .args(release);
+        build.args(["build", "--package", "keleustes-manager"]).args(release);
         let built = status(build, workspace)?;
         if !built.success() {
             bail!("the manager does not build");
         }
         let mut run = cargo();
-        run.args([
-            "run",
-            "--quiet",
-            "--package",
-            "keleustes-scenarios",
-            "--bin",
-            program,
-        ])
-        .args(release);
+        run.args(["run", "--quiet", "--package", package, "--bin", program]).args(release);
         run.arg("--").args(&self.args);
         let ended = status(run, workspace)?;
-        Ok(if ended.success() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(if ended.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
 fn status(mut command: Command, workspace: &Workspace) -> Result<ExitStatus> {
-    command
-        .current_dir(workspace.root())
-        .status()
-        .context("starting cargo")
+    command.current_dir(workspace.root()).status().context("starting cargo")
 }

@@ -46,18 +46,10 @@ impl Source {
         for (index, line) in text.lines().enumerate() {
             if is_code(line) {
                 let in_tests = test_modules.iter().any(|range| range.contains(&(index + 1)));
-                *(if in_tests {
-                    &mut test_lines
-                } else {
-                    &mut code_lines
-                }) += 1;
+                *(if in_tests { &mut test_lines } else { &mut code_lines }) += 1;
             }
         }
-        Ok(Self {
-            functions: collector.functions,
-            code_lines,
-            test_lines,
-        })
+        Ok(Self { functions: collector.functions, code_lines, test_lines })
     }
 }
 
@@ -87,23 +79,15 @@ impl Collector {
         let first = signature.fn_token.span.start().line;
         let last = block.brace_token.span.close().end().line;
         let last_segment_is = |attribute: &Attribute, name: &str| {
-            attribute
-                .path()
-                .segments
-                .last()
-                .is_some_and(|segment| segment.ident == name)
+            attribute.path().segments.last().is_some_and(|segment| segment.ident == name)
         };
         self.functions.push(Function {
             name: signature.ident.to_string(),
             line: first,
             lines: last - first + 1,
             docs: attributes.iter().filter_map(doc_line).collect(),
-            is_test: attributes
-                .iter()
-                .any(|attribute| last_segment_is(attribute, "test")),
-            is_ignored: attributes
-                .iter()
-                .any(|attribute| last_segment_is(attribute, "ignore")),
+            is_test: attributes.iter().any(|attribute| last_segment_is(attribute, "test")),
+            is_ignored: attributes.iter().any(|attribute| last_segment_is(attribute, "ignore")),
         });
     }
 }
@@ -138,10 +122,7 @@ fn doc_line(attribute: &Attribute) -> Option<(usize, String)> {
         return None;
     };
     let Lit::Str(text) = &literal.lit else { return None };
-    Some((
-        attribute.pound_token.span.start().line,
-        text.value().trim().to_owned(),
-    ))
+    Some((attribute.pound_token.span.start().line, text.value().trim().to_owned()))
 }
 
 #[cfg(test)]
@@ -158,23 +139,9 @@ mod tests {
         let shown: Vec<_> = source
             .functions
             .iter()
-            .map(|function| {
-                (
-                    function.name.as_str(),
-                    function.line,
-                    function.lines,
-                    function.is_test,
-                )
-            })
+            .map(|function| (function.name.as_str(), function.line, function.lines, function.is_test))
             .collect();
-        assert_eq!(
-            shown,
-            [
-                ("hello", 4, 4, false),
-                ("greets", 13, 2, true),
-                ("sleeps", 18, 1, true)
-            ]
-        );
+        assert_eq!(shown, [("hello", 4, 4, false), ("greets", 13, 2, true), ("sleeps", 18, 1, true)]);
         assert_eq!(source.functions[0].docs, [(3, "Says hello.".to_owned())]);
         assert!(source.functions[2].is_ignored);
     }

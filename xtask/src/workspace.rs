@@ -35,10 +35,7 @@ impl Workspace {
         let mut files = Vec::new();
         collect(root, root, &mut files).with_context(|| format!("listing {}", root.display()))?;
         files.sort();
-        Ok(Self {
-            root: root.to_owned(),
-            files,
-        })
+        Ok(Self { root: root.to_owned(), files })
     }
 
     /// The directory that holds the root manifest.
@@ -53,8 +50,7 @@ impl Workspace {
 
     /// The files below `folder` whose name ends in `.extension`.
     pub fn files_in<'a>(&'a self, folder: &'a str, extension: &'a str) -> impl Iterator<Item = &'a str> {
-        self.files()
-            .filter(move |file| is_below(file, folder) && extension_of(file) == Some(extension))
+        self.files().filter(move |file| is_below(file, folder) && extension_of(file) == Some(extension))
     }
 
     /// The Rust sources of all crates and of this program.
@@ -69,9 +65,7 @@ impl Workspace {
 
     /// The size of one file in bytes.
     pub fn size_bytes(&self, file: &str) -> Result<u64> {
-        Ok(fs::metadata(self.root.join(file))
-            .with_context(|| format!("reading {file}"))?
-            .len())
+        Ok(fs::metadata(self.root.join(file)).with_context(|| format!("reading {file}"))?.len())
     }
 
     /// Replaces the text of one file.
@@ -81,11 +75,7 @@ impl Workspace {
 
     /// What `cargo ARGS` prints when run at the root.
     pub fn cargo_output(&self, args: &[&str]) -> Result<String> {
-        let output = cargo()
-            .args(args)
-            .current_dir(&self.root)
-            .output()
-            .context("starting cargo")?;
+        let output = cargo().args(args).current_dir(&self.root).output().context("starting cargo")?;
         ensure!(
             output.status.success(),
             "`cargo {}` failed:\n{}",
@@ -107,8 +97,7 @@ pub fn extension_of(file: &str) -> Option<&str> {
 }
 
 fn is_below(file: &str, folder: &str) -> bool {
-    file.strip_prefix(folder)
-        .is_some_and(|rest| rest.starts_with('/'))
+    file.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
 fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) -> io::Result<()> {
@@ -139,11 +128,7 @@ mod tests {
         let workspace = Workspace::open().unwrap();
         assert!(workspace.files().any(|file| file == "xtask/src/workspace.rs"));
         assert!(workspace.files().any(|file| file == ".cargo/config.toml"));
-        assert!(
-            workspace
-                .files()
-                .all(|file| !file.starts_with("target/") && !file.starts_with(".git/"))
-        );
+        assert!(workspace.files().all(|file| !file.starts_with("target/") && !file.starts_with(".git/")));
     }
 
     #[test]

@@ -5,10 +5,7 @@ use xtask::workspace::Workspace;
 
 #[track_caller]
 fn holds(name: &str) {
-    let rule = RULES
-        .iter()
-        .find(|rule| rule.name == name)
-        .expect("a rule of that name");
+    let rule = RULES.iter().find(|rule| rule.name == name).expect("a rule of that name");
     let workspace = Workspace::open().expect("a readable checkout");
     let problems = (rule.check)(&workspace).expect("a check that can run");
     let shown: Vec<_> = problems.iter().map(ToString::to_string).collect();
@@ -59,10 +56,6 @@ fn every_behaviour_id_is_proved_or_excused() {
 fn every_rule_has_its_test_here() {
     let here = include_str!("house.rs");
     for rule in RULES {
-        assert!(
-            here.contains(&format!("holds(\"{}\")", rule.name)),
-            "no test for the rule `{}`",
-            rule.name
-        );
+        assert!(here.contains(&format!("holds(\"{}\")", rule.name)), "no test for the rule `{}`", rule.name);
     }
 }

@@ -31,6 +31,9 @@ pub struct AuditEntry {
     pub object: Option<ObjectRef>,
     /// How the client called itself.
     pub user_agent: String,
+    /// Whether an authoriser let it through; a 403 may also come from later on, such as from a namespace that
+    /// is being deleted.
+    pub authorised: bool,
     /// When the request came in, as the API server wrote it (RFC 3339 with microseconds).
     pub received_at: String,
 }
@@ -83,6 +86,14 @@ struct Line {
     response_status: Status,
     #[serde(default)]
     request_received_timestamp: String,
+    #[serde(default)]
+    annotations: Annotations,
+}
+
+#[derive(Default, Deserialize)]
+struct Annotations {
+    #[serde(default, rename = "authorization.k8s.io/decision")]
+    decision: String,
 }
 
 #[derive(Deserialize)]
@@ -107,6 +118,7 @@ impl Line {
             code: self.response_status.code,
             object: self.object_ref,
             user_agent: self.user_agent,
+            authorised: self.annotations.decision == "allow",
             received_at: self.request_received_timestamp,
         })
     }
@@ -124,7 +136,8 @@ mod tests {
         r#""objectRef":{"resource":"pods","namespace":"n","name":"p","uid":"u","apiVersion":"v1","subresource":"status"},"#,
         r#""responseStatus":{"metadata":{},"status":"Failure","code":403},"requestReceivedTimestamp":"2026-01-02T03:04:05.000006Z"}"#,
         "\n",
-        r#"{"stage":"ResponseComplete","requestURI":"/readyz","verb":"get","user":{"username":"root"},"impersonatedUser":{"username":"me"},"responseStatus":{"code":200}}"#,
+        r#"{"stage":"ResponseComplete","annotations":{"authorization.k8s.io/decision":"allow"},"#,
+        r#""requestURI":"/readyz","verb":"get","user":{"username":"root"},"impersonatedUser":{"username":"me"},"responseStatus":{"code":200}}"#,
         "\n",
         r#"{"stage":"ResponseComplete","requestURI":"/api"#,
     );
@@ -134,26 +147,14 @@ mod tests {
         let entries = parse(LOG);
         assert_eq!(entries.len(), 2);
         let refused = &entries[0];
-        assert_eq!(
-            (refused.user.as_str(), refused.code),
-            ("system:kube-controller-manager", 403)
-        );
-        assert_eq!(
-            (refused.verb.as_str(), refused.user_agent.as_str()),
-            ("update", "tests/1")
-        );
+        assert_eq!((refused.user.as_str(), refused.code), ("system:kube-controller-manager", 403));
+        assert_eq!((refused.verb.as_str(), refused.user_agent.as_str()), ("update", "tests/1"));
         assert_eq!(refused.received_at, "2026-01-02T03:04:05.000006Z");
+        assert!(!refused.authorised && entries[1].authorised);
         let object = refused.object.as_ref().unwrap();
+        assert_eq!((object.resource.as_str(), object.subresource.as_str()), ("pods", "status"));
         assert_eq!(
-            (object.resource.as_str(), object.subresource.as_str()),
-            ("pods", "status")
-        );
-        assert_eq!(
-            (
-                object.namespace.as_str(),
-                object.name.as_str(),
-                object.api_group.as_str()
-            ),
+            (object.namespace.as_str(), object.name.as_str(), object.api_group.as_str()),
             ("n", "p", "")
         );
     }
@@ -161,10 +162,7 @@ mod tests {
     #[test]
     fn with_impersonation_the_user_is_the_one_acted_as() {
         let entries = parse(LOG);
-        assert_eq!(
-            (entries[1].user.as_str(), entries[1].uri.as_str()),
-            ("me", "/readyz")
-        );
+        assert_eq!((entries[1].user.as_str(), entries[1].uri.as_str()), ("me", "/readyz"));
         assert_eq!(entries[1].object, None);
     }
 }

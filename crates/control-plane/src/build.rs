@@ -146,11 +146,7 @@ pub struct Workshop {
 impl Workshop {
     /// The workshop the environment describes (`KELEUSTES_CACHE`, `XDG_CACHE_HOME`, `HOME`, `KUBEBUILDER_ASSETS`).
     pub fn from_env() -> Self {
-        Self::from_vars(|name| {
-            std::env::var_os(name)
-                .filter(|value| !value.is_empty())
-                .map(PathBuf::from)
-        })
+        Self::from_vars(|name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from))
     }
 
     fn from_vars(var: impl Fn(&str) -> Option<PathBuf>) -> Self {
@@ -158,11 +154,7 @@ impl Workshop {
             .or_else(|| var("XDG_CACHE_HOME").map(|dir| dir.join("keleustes")))
             .or_else(|| var("HOME").map(|dir| dir.join(".cache/keleustes")))
             .unwrap_or_else(|| std::env::temp_dir().join("keleustes"));
-        Self {
-            cache,
-            assets: var("KUBEBUILDER_ASSETS"),
-            go: "go".into(),
-        }
+        Self { cache, assets: var("KUBEBUILDER_ASSETS"), go: "go".into() }
     }
 
     /// The folder of the programs built from the module files as they are now.
@@ -198,10 +190,7 @@ impl Workshop {
 
     fn locate(&self, wanted: &[Program]) -> Result<(Programs, Vec<Program>)> {
         let built = self.built_dir();
-        let mut programs = Programs {
-            kwok_stages: built.join(STAGES),
-            ..Programs::default()
-        };
+        let mut programs = Programs { kwok_stages: built.join(STAGES), ..Programs::default() };
         let mut missing = Vec::new();
         for &program in wanted {
             if let Some(path) = self.asset(program)? {
@@ -223,10 +212,7 @@ impl Workshop {
         if path.is_file() {
             Ok(Some(path))
         } else if required {
-            Err(Error::AssetMissing {
-                dir: dir.clone(),
-                program: program.to_string(),
-            })
+            Err(Error::AssetMissing { dir: dir.clone(), program: program.to_string() })
         } else {
             Ok(None)
         }
@@ -270,10 +256,7 @@ impl Workshop {
         let fresh = work.join(format!("{program}.fresh"));
         let log = work.join(format!("{program}.log"));
         let mut command = self.go(module);
-        command
-            .args(["build", "-ldflags", &program.linker_flags(), "-o"])
-            .arg(&fresh)
-            .arg(program.package());
+        command.args(["build", "-ldflags", &program.linker_flags(), "-o"]).arg(&fresh).arg(program.package());
         let mut build = Process::spawn("go", &command, &log)?;
         let status = loop {
             match build.wait_exit(Duration::from_secs(1)) {
@@ -284,10 +267,7 @@ impl Workshop {
         if status.success() {
             Ok(fresh)
         } else {
-            Err(Error::Build {
-                program: program.to_string(),
-                tail: tail_of(&log),
-            })
+            Err(Error::Build { program: program.to_string(), tail: tail_of(&log) })
         }
     }
 
@@ -319,24 +299,15 @@ impl Workshop {
             return Ok(());
         }
         let complaint = String::from_utf8_lossy(&answer.stderr);
-        let found = [said.trim(), complaint.trim()]
-            .into_iter()
-            .filter(|part| !part.is_empty());
-        Err(Error::GoTooOld {
-            needed,
-            wanted,
-            found: found.collect::<Vec<_>>().join(": "),
-        })
+        let found = [said.trim(), complaint.trim()].into_iter().filter(|part| !part.is_empty());
+        Err(Error::GoTooOld { needed, wanted, found: found.collect::<Vec<_>>().join(": ") })
     }
 
     /// Takes the stages out of the same module kwok is built from, and joins them into one file.
     fn copy_stages(&self, module: &Path, work: &Path, built: &Path) -> Result<()> {
         let asked = || "asking Go where the module of kwok is";
-        let answer = self
-            .go(module)
-            .args(["mod", "download", "-json", "sigs.k8s.io/kwok"])
-            .output()
-            .during(asked)?;
+        let answer =
+            self.go(module).args(["mod", "download", "-json", "sigs.k8s.io/kwok"]).output().during(asked)?;
         let parsed: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap_or_default();
         let Some(source) = parsed["Dir"].as_str() else {
             let said = [answer.stdout, answer.stderr].concat();
@@ -365,11 +336,8 @@ fn joined_stages(stages: &Path) -> Result<String> {
     for folder in ["node/fast", "node/heartbeat-with-lease", "pod/fast"] {
         let dir = stages.join(folder);
         let entries = fs::read_dir(&dir).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
-        let mut files: Vec<_> = entries
-            .during(|| format!("reading {}", dir.display()))?
-            .iter()
-            .map(fs::DirEntry::path)
-            .collect();
+        let mut files: Vec<_> =
+            entries.during(|| format!("reading {}", dir.display()))?.iter().map(fs::DirEntry::path).collect();
         files.sort();
         for file in files {
             let is_yaml = file.extension().is_some_and(|extension| extension == "yaml");
@@ -412,11 +380,7 @@ fn remove_leftovers(shelf: &Path) {
 }
 
 fn names(programs: &[Program]) -> String {
-    programs
-        .iter()
-        .map(|program| program.name())
-        .collect::<Vec<_>>()
-        .join(", ")
+    programs.iter().map(|program| program.name()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -156,18 +156,11 @@ impl ControlPlane {
     /// Writes everything the parts will read, and chooses their ports.
     fn prepare(builder: &Builder, workshop: &Workshop, programs: Programs) -> Result<Self> {
         let scratch = Scratch::create("keleustes-control-plane-")?;
-        let logs = builder
-            .logs
-            .clone()
-            .unwrap_or_else(|| scratch.path().join("logs"));
+        let logs = builder.logs.clone().unwrap_or_else(|| scratch.path().join("logs"));
         fs::create_dir_all(&logs).during(|| format!("creating {}", logs.display()))?;
         let pki = Pki::create(&scratch.path().join("pki"), builder.service_account_keys)?;
         let claims = workshop.port_claims();
-        let ports = [
-            Port::claim(&claims)?,
-            Port::claim(&claims)?,
-            Port::claim(&claims)?,
-        ];
+        let ports = [Port::claim(&claims)?, Port::claim(&claims)?, Port::claim(&claims)?];
         let [etcd_port, peer_port, api_server_port] = [0, 1, 2].map(|index: usize| ports[index].number());
         pki.write_kubeconfigs(&format!("https://127.0.0.1:{api_server_port}"))?;
         let audit_policy = scratch.path().join("audit-policy.yaml");
@@ -216,8 +209,7 @@ impl ControlPlane {
     /// Makes a kubeconfig file for any user name, optionally in a group; it has the rights RBAC gives to that name.
     pub fn kubeconfig_for(&self, user: &str, group: Option<&str>) -> Result<PathBuf> {
         let file = format!("user-{}.kubeconfig", user.replace(['/', ':'], "-"));
-        self.pki
-            .write_kubeconfig(&file, &self.api_server_url(), user, group)
+        self.pki.write_kubeconfig(&file, &self.api_server_url(), user, group)
     }
 
     /// The certificate of the authority that signs for the API server and its clients.
@@ -258,9 +250,7 @@ impl ControlPlane {
         let mut command = Command::new(self.binary(Program::Kubectl)?);
         command.arg("--kubeconfig").arg(self.kubeconfig(user));
         // Discovery results of other control planes on the same port must not be believed.
-        command
-            .arg("--cache-dir")
-            .arg(self.scratch.path().join("kubectl-cache"));
+        command.arg("--cache-dir").arg(self.scratch.path().join("kubectl-cache"));
         Ok(command)
     }
 
@@ -278,10 +268,7 @@ impl ControlPlane {
     pub fn free_port(&self) -> Result<u16> {
         let port = Port::claim(&self.claims)?;
         let number = port.number();
-        self.ports
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(port);
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner).push(port);
         Ok(number)
     }
 
@@ -356,12 +343,17 @@ impl ControlPlane {
         components::controller_manager(&self.pki, secure_port)
     }
 
-    /// Starts Go's kube-controller-manager with `args` after those of [`Self::manager_args`]; it ends when dropped.
+    /// Starts Go's kube-controller-manager with `args` in place of, or else after, those of
+    /// [`Self::manager_args`]; it ends when dropped.
     ///
     /// It returns when the manager has opened its port, which is before it has won the lease.
     pub fn start_go_manager<A: AsRef<str>>(&self, args: &[A]) -> Result<Process> {
         let port = self.free_port()?;
+        // A list that is given twice is added up, not replaced, so the earlier one must go.
+        let flag = |arg: &str| arg.split('=').next().unwrap_or_default().to_owned();
+        let given: Vec<_> = args.iter().map(|arg| flag(arg.as_ref())).collect();
         let mut all = self.manager_args(port);
+        all.retain(|arg| !given.contains(&flag(arg)));
         all.extend(args.iter().map(|arg| arg.as_ref().to_owned()));
         let mut process = self.spawn(Program::KubeControllerManager, "go-kube-controller-manager", &all)?;
         until_listening(&mut process, port)?;
@@ -375,16 +367,8 @@ impl ControlPlane {
 
     /// The error that names a part which ended by itself, if one did.
     pub fn ended_part(&self) -> Option<Error> {
-        let parts = [
-            &self.etcd,
-            &self.api_server,
-            &self.scheduler,
-            &self.kwok,
-            &self.go_manager,
-        ];
-        parts
-            .into_iter()
-            .find_map(|part| self.slot(part).as_mut().and_then(Process::ended_early))
+        let parts = [&self.etcd, &self.api_server, &self.scheduler, &self.kwok, &self.go_manager];
+        parts.into_iter().find_map(|part| self.slot(part).as_mut().and_then(Process::ended_early))
     }
 
     fn start_scheduler(&self) -> Result<Process> {
@@ -414,10 +398,7 @@ impl ControlPlane {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&answer.stderr).into_owned();
-        Err(Error::Refused {
-            what: format!("creating {count} nodes"),
-            said,
-        })
+        Err(Error::Refused { what: format!("creating {count} nodes"), said })
     }
 
     fn spawn(&self, program: Program, name: &str, args: &[String]) -> Result<Process> {
@@ -466,9 +447,7 @@ fn until_ready(process: &mut Process, probe: &Probe) -> Result<()> {
 
 fn until_listening(process: &mut Process, port: u16) -> Result<()> {
     until(process, || {
-        std::net::TcpStream::connect(("127.0.0.1", port))
-            .map(drop)
-            .map_err(|err| err.to_string())
+        std::net::TcpStream::connect(("127.0.0.1", port)).map(drop).map_err(|err| err.to_string())
     })
 }
 
@@ -502,10 +481,7 @@ mod tests {
     #[test]
     fn only_the_programs_of_the_chosen_parts_are_wanted() {
         assert_eq!(ControlPlane::builder().programs(), Program::BASE);
-        let all = ControlPlane::builder()
-            .with_scheduler()
-            .with_kwok(1)
-            .with_go_manager([""; 0]);
+        let all = ControlPlane::builder().with_scheduler().with_kwok(1).with_go_manager([""; 0]);
         assert_eq!(all.programs(), Program::ALL);
         let with_kubectl_again = ControlPlane::builder().with_program(Program::Kubectl);
         assert_eq!(with_kubectl_again.programs(), Program::BASE);
@@ -517,13 +493,8 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "echo port is taken; exit 1"]);
         let mut process = Process::spawn("kube-apiserver", &command, &dir.path().join("log")).unwrap();
-        let error = until(&mut process, || Err("connection refused".into()))
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("kube-apiserver ended") && error.contains("port is taken"),
-            "{error}"
-        );
+        let error = until(&mut process, || Err("connection refused".into())).unwrap_err().to_string();
+        assert!(error.contains("kube-apiserver ended") && error.contains("port is taken"), "{error}");
     }
 
     #[test]

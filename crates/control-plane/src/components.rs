@@ -172,17 +172,10 @@ mod tests {
             audit_log: Path::new("/audit.log"),
             cert_dir: Path::new("/certs"),
         });
-        for wanted in [
-            "--authorization-mode=Node,RBAC",
-            "--audit-log-path=/audit.log",
-            "--secure-port=2",
-        ] {
+        for wanted in ["--authorization-mode=Node,RBAC", "--audit-log-path=/audit.log", "--secure-port=2"] {
             assert!(args.iter().any(|arg| arg == wanted), "{wanted}");
         }
-        assert!(
-            !args.iter().any(|arg| arg.contains("admission")),
-            "admission stays at its defaults"
-        );
+        assert!(!args.iter().any(|arg| arg.contains("admission")), "admission stays at its defaults");
     }
 
     #[test]

@@ -119,18 +119,12 @@ pub(crate) trait During<T> {
 
 impl<T> During<T> for io::Result<T> {
     fn during<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T> {
-        self.map_err(|source| Error::Io {
-            what: what().into(),
-            source,
-        })
+        self.map_err(|source| Error::Io { what: what().into(), source })
     }
 }
 
 impl<T> During<T> for std::result::Result<T, rcgen::Error> {
     fn during<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T> {
-        self.map_err(|source| Error::Certificate {
-            what: what().into(),
-            source,
-        })
+        self.map_err(|source| Error::Certificate { what: what().into(), source })
     }
 }

@@ -102,9 +102,7 @@ pub struct Pki {
 impl std::fmt::Debug for Pki {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The private keys stay out of every message.
-        f.debug_struct("Pki")
-            .field("dir", &self.dir)
-            .finish_non_exhaustive()
+        f.debug_struct("Pki").field("dir", &self.dir).finish_non_exhaustive()
     }
 }
 
@@ -112,10 +110,7 @@ impl Pki {
     /// Makes everything anew and writes it to `dir`.
     pub fn create(dir: &Path, service_account_keys: KeyKind) -> Result<Self> {
         fs::create_dir_all(dir).during(|| format!("creating {}", dir.display()))?;
-        let pki = Self {
-            dir: dir.to_owned(),
-            cluster: authority("kubernetes")?,
-        };
+        let pki = Self { dir: dir.to_owned(), cluster: authority("kubernetes")? };
         pki.write("ca", &pki.cluster.pem(), pki.cluster.key())?;
 
         let mut serving = params("kube-apiserver", None, ExtendedKeyUsagePurpose::ServerAuth);
@@ -163,10 +158,7 @@ impl Pki {
         user: &str,
         group: Option<&str>,
     ) -> Result<PathBuf> {
-        let (cert, key) = issue(
-            &self.cluster,
-            &params(user, group, ExtendedKeyUsagePurpose::ClientAuth),
-        )?;
+        let (cert, key) = issue(&self.cluster, &params(user, group, ExtendedKeyUsagePurpose::ClientAuth))?;
         let content = kubeconfig(server, user, &self.cluster.pem(), &cert, &key.serialize_pem());
         self.write_file(file, &content)
     }
@@ -196,11 +188,8 @@ fn authority(name: &str) -> Result<CertifiedIssuer<'static, KeyPair>> {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![
-        KeyUsagePurpose::KeyCertSign,
-        KeyUsagePurpose::DigitalSignature,
-        KeyUsagePurpose::CrlSign,
-    ];
+    params.key_usages =
+        vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::CrlSign];
     let key = KeyPair::generate().during(|| format!("the key of {name}"))?;
     CertifiedIssuer::self_signed(params, key).during(|| format!("the certificate of {name}"))
 }
@@ -212,10 +201,7 @@ fn params(name: &str, group: Option<&str>, usage: ExtendedKeyUsagePurpose) -> Ce
     if let Some(group) = group {
         params.distinguished_name.push(DnType::OrganizationName, group);
     }
-    params.key_usages = vec![
-        KeyUsagePurpose::DigitalSignature,
-        KeyUsagePurpose::KeyEncipherment,
-    ];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     params.extended_key_usages = vec![usage];
     params.use_authority_key_identifier_extension = true;
     params
@@ -273,10 +259,7 @@ mod tests {
 
     /// The values of `key: value` lines, which is all a kubeconfig of ours consists of.
     fn values(kubeconfig: &str) -> BTreeMap<&str, &str> {
-        kubeconfig
-            .lines()
-            .filter_map(|line| line.trim().trim_start_matches("- ").split_once(": "))
-            .collect()
+        kubeconfig.lines().filter_map(|line| line.trim().trim_start_matches("- ").split_once(": ")).collect()
     }
 
     fn decoded(value: &str) -> String {
@@ -298,11 +281,7 @@ mod tests {
             let cert = decoded(values["client-certificate-data"]);
             let der = CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
             assert!(contains(&der, user.name()), "{user:?}");
-            assert_eq!(
-                contains(&der, "system:masters"),
-                user.group().is_some(),
-                "{user:?}"
-            );
+            assert_eq!(contains(&der, "system:masters"), user.group().is_some(), "{user:?}");
             PrivateKeyDer::from_pem_slice(decoded(values["client-key-data"]).as_bytes()).unwrap();
         }
     }
@@ -333,11 +312,7 @@ mod tests {
         pki.write_kubeconfigs("https://127.0.0.1:6443").unwrap();
         for entry in fs::read_dir(dir.path()).unwrap() {
             let entry = entry.unwrap();
-            assert_eq!(
-                entry.metadata().unwrap().permissions().mode() & 0o777,
-                0o600,
-                "{entry:?}"
-            );
+            assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{entry:?}");
         }
     }
 

@@ -54,9 +54,7 @@ impl Port {
 
 /// Where to begin looking: any number serves, a different one each time saves looking twice.
 fn some_offset() -> u16 {
-    let nanos = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.subsec_nanos());
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
     // The lower bits of a clock reading are often zero; the process id tells programs started together apart.
     ((nanos / 1000) as u16).wrapping_add((std::process::id() as u16).wrapping_mul(97))
 }

@@ -22,11 +22,7 @@ pub(crate) struct Probe {
 impl Probe {
     /// Asks without TLS.
     pub(crate) fn http(port: u16, path: &'static str) -> Self {
-        Self {
-            port,
-            path,
-            tls: None,
-        }
+        Self { port, path, tls: None }
     }
 
     /// Asks with TLS, anonymously, and believes only a server certified by `ca`.
@@ -39,22 +35,14 @@ impl Probe {
             .map_err(io::Error::other)?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(Self {
-            port,
-            path,
-            tls: Some(Arc::new(config)),
-        })
+        Ok(Self { port, path, tls: Some(Arc::new(config)) })
     }
 
     /// `Ok` when the server says 200, otherwise what it said instead.
     pub(crate) fn ask(&self) -> Result<(), String> {
         let answer = self.exchange().map_err(|err| err.to_string())?;
         let status = answer.lines().next().unwrap_or_default();
-        if status.split(' ').nth(1) == Some("200") {
-            Ok(())
-        } else {
-            Err(status.trim().to_owned())
-        }
+        if status.split(' ').nth(1) == Some("200") { Ok(()) } else { Err(status.trim().to_owned()) }
     }
 
     fn exchange(&self) -> io::Result<String> {
@@ -74,10 +62,7 @@ impl Probe {
 
     fn converse(&self, mut stream: impl Read + Write) -> io::Result<String> {
         let Self { port, path, .. } = self;
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"
-        )?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n")?;
         let mut answer = [0; 256];
         // The status line comes with the first bytes; nothing after it is of interest.
         let length = stream.read(&mut answer)?;

@@ -59,12 +59,7 @@ impl Process {
         let program = executable(Path::new(command.get_program()))
             .during(|| format!("starting {name} ({})", command.get_program().display()))?;
         let mut shell = Command::new("/bin/sh");
-        shell
-            .arg("-c")
-            .arg(BECOME_PROGRAM_AND_LEAVE_WATCHER)
-            .arg(name)
-            .arg(program)
-            .args(command.get_args());
+        shell.arg("-c").arg(BECOME_PROGRAM_AND_LEAVE_WATCHER).arg(name).arg(program).args(command.get_args());
         for (key, value) in command.get_envs() {
             match value {
                 Some(value) => shell.env(key, value),
@@ -75,9 +70,7 @@ impl Process {
             shell.current_dir(dir);
         }
         let out = append_to(log)?;
-        let err = out
-            .try_clone()
-            .during(|| format!("opening {} twice", log.display()))?;
+        let err = out.try_clone().during(|| format!("opening {} twice", log.display()))?;
         let child = shell
             .process_group(0)
             .stdin(Stdio::piped())
@@ -85,12 +78,7 @@ impl Process {
             .stderr(err)
             .spawn()
             .during(|| format!("starting {name}"))?;
-        Ok(Self {
-            name: name.to_owned(),
-            child,
-            log: log.to_owned(),
-            ended: None,
-        })
+        Ok(Self { name: name.to_owned(), child, log: log.to_owned(), ended: None })
     }
 
     /// The name given at the start.
@@ -187,11 +175,7 @@ impl Process {
     /// The error that says this program ended while it was needed, if it did.
     pub(crate) fn ended_early(&mut self) -> Option<Error> {
         let status = self.exit_status()?;
-        Some(Error::Exited {
-            program: self.name.clone(),
-            status: status.to_string(),
-            tail: self.log_tail(),
-        })
+        Some(Error::Exited { program: self.name.clone(), status: status.to_string(), tail: self.log_tail() })
     }
 
     /// Sends a signal to the program; one that has ended already is left alone.
@@ -229,9 +213,7 @@ fn executable(program: &Path) -> std::io::Result<PathBuf> {
         Some(program.to_owned()).filter(|path| runs(path))
     } else {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path)
-            .map(|dir| dir.join(program))
-            .find(|path| runs(path))
+        std::env::split_paths(&path).map(|dir| dir.join(program)).find(|path| runs(path))
     };
     found.ok_or_else(|| std::io::Error::new(std::io::ErrorKind::NotFound, "no such program"))
 }
@@ -240,11 +222,7 @@ fn append_to(log: &Path) -> Result<File> {
     if let Some(dir) = log.parent() {
         fs::create_dir_all(dir).during(|| format!("creating {}", dir.display()))?;
     }
-    OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(log)
-        .during(|| format!("opening {}", log.display()))
+    OpenOptions::new().create(true).append(true).open(log).during(|| format!("opening {}", log.display()))
 }
 
 /// The last lines of a file, or why they cannot be had.
@@ -342,20 +320,12 @@ mod tests {
     fn the_exit_status_and_the_output_of_the_program_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
-        command
-            .args(["-c", "echo out; echo $WORD >&2; exit 7"])
-            .env("WORD", "err");
+        command.args(["-c", "echo out; echo $WORD >&2; exit 7"]).env("WORD", "err");
         let mut process = Process::spawn("brief", &command, &dir.path().join("brief.log")).unwrap();
-        assert_eq!(
-            process.wait_exit(Duration::from_secs(10)).unwrap().code(),
-            Some(7)
-        );
+        assert_eq!(process.wait_exit(Duration::from_secs(10)).unwrap().code(), Some(7));
         assert_eq!(process.log_tail(), "out\nerr\n");
         let error = process.ended_early().unwrap().to_string();
-        assert!(
-            error.contains("brief ended (exit status: 7)") && error.contains("err"),
-            "{error}"
-        );
+        assert!(error.contains("brief ended (exit status: 7)") && error.contains("err"), "{error}");
     }
 
     #[test]
@@ -373,9 +343,6 @@ mod tests {
         let path = dir.path().join("long.log");
         fs::write(&path, "0123456789 line\n".repeat(1000)).unwrap();
         let tail = tail_of(&path);
-        assert!(
-            tail.len() <= TAIL_BYTES && tail.starts_with("0123456789 line\n"),
-            "{tail}"
-        );
+        assert!(tail.len() <= TAIL_BYTES && tail.starts_with("0123456789 line\n"), "{tail}");
     }
 }

@@ -40,10 +40,7 @@ impl Scratch {
             .stderr(Stdio::null())
             .spawn()
             .during(|| "starting /bin/sh")?;
-        Ok(Self {
-            dir: Some(dir),
-            undertaker,
-        })
+        Ok(Self { dir: Some(dir), undertaker })
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -50,11 +50,7 @@ impl Module {
 
     /// The oldest Go that builds this module, such as `1.26.0`.
     pub(crate) fn oldest_go(&self) -> &'static str {
-        self.go_mod
-            .lines()
-            .find_map(|line| line.strip_prefix("go "))
-            .unwrap_or("unknown")
-            .trim()
+        self.go_mod.lines().find_map(|line| line.strip_prefix("go ")).unwrap_or("unknown").trim()
     }
 
     /// Copies the module to a folder of its name in `dir`.
@@ -86,9 +82,7 @@ const RECIPE: &str = "1";
 /// FNV-1a: stable across releases of Rust, which the hashers of std do not promise.
 fn digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> u64 {
     let bytes = texts.into_iter().flat_map(|text| text.bytes().chain([0]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]
@@ -122,11 +116,7 @@ mod tests {
     #[test]
     fn the_published_staging_modules_have_the_version_of_kubernetes() {
         let wanted = KUBERNETES.version().replacen("v1.", "v0.", 1);
-        let replaced: Vec<&str> = KUBERNETES
-            .go_mod
-            .lines()
-            .filter(|line| line.contains(" => "))
-            .collect();
+        let replaced: Vec<&str> = KUBERNETES.go_mod.lines().filter(|line| line.contains(" => ")).collect();
         assert!(replaced.len() > 30, "{replaced:?}");
         for line in replaced {
             assert!(line.ends_with(&wanted), "{line}");
@@ -139,10 +129,6 @@ mod tests {
         let written = KWOK.write_to(dir.path()).unwrap();
         assert_eq!(fs::read_to_string(written.join("go.mod")).unwrap(), KWOK.go_mod);
         assert_eq!(fs::read_to_string(written.join("go.sum")).unwrap(), KWOK.go_sum);
-        assert!(
-            fs::read_to_string(written.join("tools.go"))
-                .unwrap()
-                .contains("sigs.k8s.io/kwok/cmd/kwok")
-        );
+        assert!(fs::read_to_string(written.join("tools.go")).unwrap().contains("sigs.k8s.io/kwok/cmd/kwok"));
     }
 }

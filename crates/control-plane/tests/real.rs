@@ -12,11 +12,7 @@ fn kubectl(plane: &ControlPlane, user: User, args: &[&str]) -> Result<String, St
     let mut command = plane.kubectl(user).map_err(|err| err.to_string())?;
     let answer = command.args(args).output().map_err(|err| err.to_string())?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if answer.status.success() {
-        Ok(text(&answer.stdout))
-    } else {
-        Err(text(&answer.stderr))
-    }
+    if answer.status.success() { Ok(text(&answer.stdout)) } else { Err(text(&answer.stderr)) }
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -30,10 +26,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 #[test]
 #[ignore = "needs Go, or KUBEBUILDER_ASSETS"]
 fn data_and_address_survive_every_kind_of_restart() {
-    let plane = ControlPlane::builder()
-        .service_account_keys(KeyKind::Ecdsa)
-        .start()
-        .unwrap();
+    let plane = ControlPlane::builder().service_account_keys(KeyKind::Ecdsa).start().unwrap();
     let url = plane.api_server_url();
     kubectl(&plane, User::Admin, &["create", "namespace", "kept"]).unwrap();
     for how in [Stop::Gracefully, Stop::Kill] {
@@ -48,10 +41,7 @@ fn data_and_address_survive_every_kind_of_restart() {
     let created = plane.audit_entries().unwrap().into_iter().find(|entry| {
         entry.verb == "create" && entry.object.as_ref().is_some_and(|object| object.name == "kept")
     });
-    assert_eq!(
-        created.map(|entry| (entry.user, entry.code)),
-        Some(("kubernetes-admin".into(), 201))
-    );
+    assert_eq!(created.map(|entry| (entry.user, entry.code)), Some(("kubernetes-admin".into(), 201)));
 }
 
 #[test]
@@ -61,10 +51,8 @@ fn rbac_refuses_what_a_role_lacks_and_the_audit_log_tells() {
     let refused = kubectl(&plane, User::Scheduler, &["get", "secrets", "-A"]).unwrap_err();
     assert!(refused.contains("Forbidden"), "{refused}");
     let noted = plane.audit_entries().unwrap();
-    let refusal = noted
-        .iter()
-        .find(|entry| entry.user == User::Scheduler.name() && entry.code == 403)
-        .unwrap();
+    let refusal =
+        noted.iter().find(|entry| entry.user == User::Scheduler.name() && entry.code == 403).unwrap();
     assert_eq!(refusal.object.as_ref().unwrap().resource, "secrets");
 
     let stranger = plane.kubeconfig_for("jane", None).unwrap();
@@ -77,27 +65,15 @@ fn rbac_refuses_what_a_role_lacks_and_the_audit_log_tells() {
 #[test]
 #[ignore = "needs Go, or KUBEBUILDER_ASSETS"]
 fn with_all_parts_a_deployment_comes_to_life() {
-    let plane = ControlPlane::builder()
-        .with_scheduler()
-        .with_kwok(3)
-        .with_go_manager([""; 0])
-        .start()
-        .unwrap();
+    let plane =
+        ControlPlane::builder().with_scheduler().with_kwok(3).with_go_manager([""; 0]).start().unwrap();
     wait_until("the default account", || {
         kubectl(&plane, User::Admin, &["get", "serviceaccount", "default"]).is_ok()
     });
     let create = ["create", "deployment", "web", "--image=web", "--replicas=6"];
     kubectl(&plane, User::Admin, &create).unwrap();
-    let count = [
-        "get",
-        "deployment",
-        "web",
-        "-o",
-        "jsonpath={.status.readyReplicas}",
-    ];
-    wait_until("six running pods", || {
-        kubectl(&plane, User::Admin, &count).as_deref() == Ok("6")
-    });
+    let count = ["get", "deployment", "web", "-o", "jsonpath={.status.readyReplicas}"];
+    wait_until("six running pods", || kubectl(&plane, User::Admin, &count).as_deref() == Ok("6"));
     let mut manager = plane.go_manager();
     let manager = manager.as_mut().unwrap();
     manager.pause().unwrap();
@@ -109,13 +85,6 @@ fn with_all_parts_a_deployment_comes_to_life() {
 #[test]
 #[ignore = "needs Go, or KUBEBUILDER_ASSETS"]
 fn an_api_server_that_does_not_start_is_shown_with_its_own_words() {
-    let error = ControlPlane::builder()
-        .api_server_arg("--no-such-flag=1")
-        .start()
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("kube-apiserver ended") && error.contains("no-such-flag"),
-        "{error}"
-    );
+    let error = ControlPlane::builder().api_server_arg("--no-such-flag=1").start().unwrap_err().to_string();
+    assert!(error.contains("kube-apiserver ended") && error.contains("no-such-flag"), "{error}");
 }

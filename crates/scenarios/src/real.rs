@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{ControlPlane, Process, Stop, User};
@@ -33,6 +34,9 @@ pub struct Real {
     manager: Manager,
     extra: Vec<String>,
     process: Mutex<Option<Process>>,
+    /// When the API server was not ready. Until its authorizer has read the roles it refuses everybody
+    /// everything, which says nothing about the manager.
+    outages: Mutex<Vec<(Timestamp, Timestamp)>>,
 }
 
 /// The controllers that are there; the original is asked for the same ones.
@@ -54,7 +58,7 @@ impl Real {
         }
         let plane = builder.start()?;
         let extra = extra.iter().map(|&flag| flag.to_owned()).collect();
-        let real = Self { plane, manager, extra, process: Mutex::default() };
+        let real = Self { plane, manager, extra, process: Mutex::default(), outages: Mutex::default() };
         real.start_manager()?;
         Ok(real)
     }
@@ -122,6 +126,17 @@ impl Real {
         }
     }
 
+    /// Does something to the API server and notes how long it was not ready.
+    fn outage(
+        &self,
+        accident: impl FnOnce(&ControlPlane) -> keleustes_control_plane::Result<()>,
+    ) -> anyhow::Result<()> {
+        let from = Timestamp::now();
+        accident(&self.plane)?;
+        self.outages.lock().unwrap_or_else(PoisonError::into_inner).push((from, Timestamp::now()));
+        Ok(())
+    }
+
     async fn identify(&self, token: &str) -> anyhow::Result<Option<String>> {
         let (_, mut kubeconfig) = self.config(User::Admin).await?;
         for user in &mut kubeconfig.auth_infos {
@@ -160,7 +175,15 @@ impl Real {
             user == User::ControllerManager.name() || user.starts_with("system:serviceaccount:kube-system:")
         };
         let entries = self.plane.audit_entries()?.into_iter();
-        let refused = entries.filter(|entry| matches!(entry.code, 401 | 403) && ours(&entry.user));
+        let outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_outage = |at: &str| {
+            let at: Option<Timestamp> = at.parse().ok();
+            at.is_some_and(|at| outages.iter().any(|(from, to)| (from..=to).contains(&&at)))
+        };
+        let refused = entries.filter(|entry| {
+            let refused = entry.code == 401 || entry.code == 403 && !entry.authorised;
+            refused && ours(&entry.user) && !in_outage(&entry.received_at)
+        });
         Ok(refused
             .map(|entry| format!("{} {} {} {}", entry.code, entry.user, entry.verb, entry.uri))
             .collect())
@@ -189,11 +212,11 @@ impl Plane for Real {
     }
 
     fn restart_api_server(&self) -> anyhow::Result<()> {
-        Ok(self.plane.restart_api_server(Stop::Kill)?)
+        self.outage(|plane| plane.restart_api_server(Stop::Kill))
     }
 
     fn restart_etcd(&self) -> anyhow::Result<()> {
-        Ok(self.plane.restart_etcd(Stop::Kill)?)
+        self.outage(|plane| plane.restart_etcd(Stop::Kill))
     }
 
     fn refusals(&self) -> anyhow::Result<Vec<String>> {

@@ -9,6 +9,12 @@ use serde_json::{Value, json};
 
 use crate::{Scenario, Stage, World};
 
+pub(crate) const BUILT_IN_ROLES_TAKE_UP_NEW_PARTS: Scenario = Scenario {
+    name: "built_in_roles_take_up_new_parts",
+    stage: Stage::Processes,
+    play: |world| built_in_roles_take_up_new_parts(world).boxed_local(),
+};
+
 pub(crate) const AGGREGATED_ROLES_FILL_AND_FOLLOW: Scenario = Scenario {
     name: "aggregated_roles_fill_and_follow",
     stage: Stage::Anywhere,
@@ -27,14 +33,13 @@ async fn resources(roles: &Api<ClusterRole>, name: &str) -> anyhow::Result<Vec<S
     Ok(rules.into_iter().flat_map(|rule| rule.resources.unwrap_or_default()).collect())
 }
 
-/// Proves CRA-11, CRA-17, CRA-20, CRA-30, CRA-42.
+/// Proves CRA-11, CRA-17, CRA-20, CRA-30, CRA-42, CRA-45.
 async fn aggregated_roles_fill_and_follow(world: &World) -> anyhow::Result<()> {
     // Cluster-scoped objects need names of their own; a namespace's made-up name is one.
     let run = world.namespace("roles").await?;
     let roles: Api<ClusterRole> = Api::all(world.admin.clone());
     let whole = format!("{run}-whole");
     let selector = json!({"matchLabels": {format!("{run}.example.com/part"): "true"}});
-    world.create(&roles, part(&run, "b", "bees")).await?;
     world
         .create(
             &roles,
@@ -46,6 +51,10 @@ async fn aggregated_roles_fill_and_follow(world: &World) -> anyhow::Result<()> {
         let what = format!("rules for {wanted:?}");
         world.eventually(&what, async || Ok((resources(&roles, &whole).await? == wanted).then_some(()))).await
     };
+    world.settle().await;
+    // Nothing is selected, and what somebody else wrote is not this manager's to remove by saying nothing.
+    grants_become(&["by-hand"]).await?;
+    world.create(&roles, part(&run, "b", "bees")).await?;
     grants_become(&["bees"]).await?;
     world.create(&roles, part(&run, "a", "ants")).await?;
     grants_become(&["ants", "bees"]).await?;
@@ -65,6 +74,33 @@ async fn aggregated_roles_fill_and_follow(world: &World) -> anyhow::Result<()> {
     );
     for name in ["whole", "b"] {
         roles.delete(&format!("{run}-{name}"), &DeleteParams::default()).await?;
+    }
+    Ok(())
+}
+
+/// Proves CRA-19, CRA-43.
+async fn built_in_roles_take_up_new_parts(world: &World) -> anyhow::Result<()> {
+    let run = world.namespace("roles").await?;
+    let roles: Api<ClusterRole> = Api::all(world.admin.clone());
+    let mut viewing = part(&run, "viewing", &run);
+    viewing["metadata"]["labels"] = json!({"rbac.authorization.k8s.io/aggregate-to-view": "true"});
+    world.create(&roles, viewing).await?;
+    // `edit` and `admin` do not select the part itself; it reaches them through `view`.
+    for built_in in ["view", "edit", "admin"] {
+        let what = format!("{run} in {built_in}");
+        world
+            .eventually(&what, async || Ok(resources(&roles, built_in).await?.contains(&run).then_some(())))
+            .await?;
+    }
+    roles.delete(&format!("{run}-viewing"), &DeleteParams::default()).await?;
+    for built_in in ["view", "edit", "admin"] {
+        let what = format!("{built_in} without {run}");
+        world
+            .eventually(
+                &what,
+                async || Ok((!resources(&roles, built_in).await?.contains(&run)).then_some(())),
+            )
+            .await?;
     }
     Ok(())
 }

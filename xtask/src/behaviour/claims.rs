@@ -47,11 +47,7 @@ pub(super) fn gather(workspace: &Workspace) -> Result<(Vec<Claim>, Vec<Problem>)
 /// How often each name occurs in the code of the scenarios crate: a registered scenario occurs at least twice.
 fn words_of_scenarios(texts: &BTreeMap<String, String>) -> BTreeMap<String, usize> {
     let mut words = BTreeMap::new();
-    for text in texts
-        .iter()
-        .filter(|(file, _)| file.starts_with(SCENARIOS))
-        .map(|(_, text)| text)
-    {
+    for text in texts.iter().filter(|(file, _)| file.starts_with(SCENARIOS)).map(|(_, text)| text) {
         for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
             let is_part = |c: char| c.is_alphanumeric() || c == '_';
             for word in line.split(|c| !is_part(c)).filter(|word| !word.is_empty()) {
@@ -67,10 +63,7 @@ fn claims_of(file: &str, text: &str, scenario_words: &BTreeMap<String, usize>) -
     let source = match Source::parse(text) {
         Ok(source) => source,
         Err(error) => {
-            return (
-                claims,
-                vec![Problem::of(file, format!("does not parse: {error}"))],
-            );
+            return (claims, vec![Problem::of(file, format!("does not parse: {error}"))]);
         }
     };
     let mut attached = BTreeSet::new();
@@ -95,10 +88,7 @@ fn claims_of(file: &str, text: &str, scenario_words: &BTreeMap<String, usize>) -
         }
     }
     for (index, line) in text.lines().enumerate() {
-        let is_claim = line
-            .trim_start()
-            .strip_prefix("/// ")
-            .is_some_and(|doc| doc.starts_with(OPENING));
+        let is_claim = line.trim_start().strip_prefix("/// ").is_some_and(|doc| doc.starts_with(OPENING));
         if is_claim && !attached.contains(&(index + 1)) {
             problems.push(Problem::at(
                 file,
@@ -128,23 +118,13 @@ fn fault_of(
 
 /// The claims in a doc comment, each with the line it begins on.
 fn sentences(function: &Function) -> Vec<(usize, String)> {
-    let starts = function
-        .docs
-        .iter()
-        .enumerate()
-        .filter(|(_, (_, text))| text.starts_with(OPENING));
+    let starts = function.docs.iter().enumerate().filter(|(_, (_, text))| text.starts_with(OPENING));
     starts
         .map(|(index, (line, _))| {
-            let rest: Vec<_> = function.docs[index..]
-                .iter()
-                .map(|(_, text)| text.as_str())
-                .collect();
+            let rest: Vec<_> = function.docs[index..].iter().map(|(_, text)| text.as_str()).collect();
             let text = rest.join(" ");
             let list = &text[OPENING.len()..];
-            let end = list
-                .find(". ")
-                .or_else(|| list.strip_suffix('.').map(str::len))
-                .unwrap_or(list.len());
+            let end = list.find(". ").or_else(|| list.strip_suffix('.').map(str::len)).unwrap_or(list.len());
             let end = list.find([':', ';', '(']).map_or(end, |at| at.min(end));
             (*line, list[..end].to_owned())
         })
@@ -152,17 +132,10 @@ fn sentences(function: &Function) -> Vec<(usize, String)> {
 }
 
 fn ids_in(list: &str) -> Result<Vec<Id>, String> {
-    let words = list
-        .split([',', ' '])
-        .filter(|word| !word.is_empty() && *word != "and");
-    let ids: Vec<Id> = words
-        .map(|word| word.parse().map_err(|_| word.to_owned()))
-        .collect::<Result<_, _>>()?;
-    if ids.is_empty() {
-        Err(list.to_owned())
-    } else {
-        Ok(ids)
-    }
+    let words = list.split([',', ' ']).filter(|word| !word.is_empty() && *word != "and");
+    let ids: Vec<Id> =
+        words.map(|word| word.parse().map_err(|_| word.to_owned())).collect::<Result<_, _>>()?;
+    if ids.is_empty() { Err(list.to_owned()) } else { Ok(ids) }
 }
 
 #[cfg(test)]
@@ -172,10 +145,7 @@ mod tests {
     fn check(file: &str, text: &str) -> (Vec<String>, Vec<String>) {
         let texts = BTreeMap::from([(file.to_owned(), text.to_owned())]);
         let (claims, problems) = claims_of(file, text, &words_of_scenarios(&texts));
-        let claims = claims
-            .iter()
-            .map(|claim| format!("{} {}", claim.test, claim.id))
-            .collect();
+        let claims = claims.iter().map(|claim| format!("{} {}", claim.test, claim.id)).collect();
         (claims, problems.iter().map(Problem::to_string).collect())
     }
 
@@ -185,10 +155,7 @@ mod tests {
         let text = format!("{text}/// Proves B-1: see A-9.\n#[test]\nfn u() {{}}\n");
         assert_eq!(
             check("a.rs", &text),
-            (
-                vec!["t A-1".into(), "t A-2".into(), "t A-3".into(), "u B-1".into()],
-                vec![]
-            )
+            (vec!["t A-1".into(), "t A-2".into(), "t A-3".into(), "u B-1".into()], vec![])
         );
     }
 

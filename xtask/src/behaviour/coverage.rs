@@ -31,11 +31,7 @@ impl Coverage {
     /// Sorts the claims to the entries of a sheet.
     pub fn of(sheet: Sheet, claims: &[Claim]) -> Self {
         let tests_of = |entry: &Entry| {
-            claims
-                .iter()
-                .filter(|claim| claim.id == entry.id)
-                .map(|claim| claim.test.clone())
-                .collect()
+            claims.iter().filter(|claim| claim.id == entry.id).map(|claim| claim.test.clone()).collect()
         };
         let tests = sheet.entries.iter().map(tests_of).collect();
         Self { sheet, tests }
@@ -68,11 +64,7 @@ impl Coverage {
                 problems.push(Problem::at(&self.sheet.file, entry.line, what));
             }
             if verdict == Verdict::Proved && entry.excuse.is_some() {
-                let what = format!(
-                    "{} is proved by `{}`; remove its excuse",
-                    entry.id,
-                    tests.join("`, `")
-                );
+                let what = format!("{} is proved by `{}`; remove its excuse", entry.id, tests.join("`, `"));
                 problems.push(Problem::at(&self.sheet.file, entry.line, what));
             }
         }
@@ -94,33 +86,19 @@ pub(super) fn overview(coverages: &[Coverage]) -> String {
             Status::Landed => "landed",
             Status::InProgress => "in progress",
         };
-        let counts = [
-            Verdict::Proved,
-            Verdict::LeftOut,
-            Verdict::Later,
-            Verdict::Missing,
-        ]
-        .map(|verdict| coverage.count(verdict).to_string())
-        .join(" | ");
+        let counts = [Verdict::Proved, Verdict::LeftOut, Verdict::Later, Verdict::Missing]
+            .map(|verdict| coverage.count(verdict).to_string())
+            .join(" | ");
         let name = &sheet.name;
         // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "| [{name}]({name}.md) | {status} | {} | {counts} |",
-            sheet.entries.len()
-        );
+        let _ = writeln!(text, "| [{name}]({name}.md) | {status} | {} | {counts} |", sheet.entries.len());
     }
-    let missing: Vec<_> = coverages
-        .iter()
-        .filter(|coverage| coverage.count(Verdict::Missing) > 0)
-        .collect();
+    let missing: Vec<_> = coverages.iter().filter(|coverage| coverage.count(Verdict::Missing) > 0).collect();
     if !missing.is_empty() {
         text.push_str("\n## Missing\n\n");
     }
     for coverage in missing {
-        let ids = coverage
-            .rows()
-            .filter(|(_, verdict, _)| *verdict == Verdict::Missing);
+        let ids = coverage.rows().filter(|(_, verdict, _)| *verdict == Verdict::Missing);
         let ids: Vec<_> = ids.map(|(entry, ..)| entry.id.to_string()).collect();
         let _ = writeln!(text, "- {}: {}", coverage.sheet.name, ids.join(", "));
     }
@@ -149,19 +127,8 @@ mod tests {
 
     #[test]
     fn each_id_has_one_verdict() {
-        let verdicts: Vec<_> = coverage("landed", &["A-1"])
-            .rows()
-            .map(|(_, verdict, _)| verdict)
-            .collect();
-        assert_eq!(
-            verdicts,
-            [
-                Verdict::Proved,
-                Verdict::LeftOut,
-                Verdict::Later,
-                Verdict::Missing
-            ]
-        );
+        let verdicts: Vec<_> = coverage("landed", &["A-1"]).rows().map(|(_, verdict, _)| verdict).collect();
+        assert_eq!(verdicts, [Verdict::Proved, Verdict::LeftOut, Verdict::Later, Verdict::Missing]);
     }
 
     #[test]
@@ -185,10 +152,7 @@ mod tests {
     #[test]
     fn the_overview_counts_and_lists_what_is_missing() {
         let text = overview(&[coverage("in progress", &["A-1"])]);
-        assert!(
-            text.contains("| [a](a.md) | in progress | 4 | 1 | 1 | 1 | 1 |\n"),
-            "{text}"
-        );
+        assert!(text.contains("| [a](a.md) | in progress | 4 | 1 | 1 | 1 | 1 |\n"), "{text}");
         assert!(text.ends_with("- a: A-4\n"), "{text}");
     }
 }

@@ -26,10 +26,7 @@ impl FromStr for Id {
         if !prefix_is_plain || !number_is_plain {
             return Err(NotAnId);
         }
-        Ok(Self {
-            prefix: prefix.to_owned(),
-            number: number.parse().map_err(|_| NotAnId)?,
-        })
+        Ok(Self { prefix: prefix.to_owned(), number: number.parse().map_err(|_| NotAnId)? })
     }
 }
 
@@ -46,16 +43,7 @@ mod tests {
     #[test]
     fn only_a_prefix_and_a_number_make_an_id() {
         assert_eq!("INF-12".parse::<Id>().unwrap().to_string(), "INF-12");
-        for bad in [
-            "INF",
-            "inf-12",
-            "INF-",
-            "-12",
-            "INF-012",
-            "INF-1a",
-            "INF-12-14",
-            "INF-10..INF-13",
-        ] {
+        for bad in ["INF", "inf-12", "INF-", "-12", "INF-012", "INF-1a", "INF-12-14", "INF-10..INF-13"] {
             assert_eq!(bad.parse::<Id>(), Err(NotAnId), "{bad}");
         }
     }

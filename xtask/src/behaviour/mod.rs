@@ -50,25 +50,15 @@ impl Behaviour {
         problems.extend(faults);
         problems.extend(shared_prefixes(&sheets));
         problems.extend(unknown_ids(&sheets, &claims));
-        let coverages = sheets
-            .into_iter()
-            .map(|sheet| Coverage::of(sheet, &claims))
-            .collect();
+        let coverages = sheets.into_iter().map(|sheet| Coverage::of(sheet, &claims)).collect();
         Ok(Self { coverages, problems })
     }
 
     /// The coverage of one sheet, by its file name without the ending or by its prefix.
     pub fn sheet(&self, name: &str) -> Result<&Coverage> {
-        let found = self
-            .coverages
-            .iter()
-            .find(|coverage| coverage.sheet.is_called(name));
+        let found = self.coverages.iter().find(|coverage| coverage.sheet.is_called(name));
         let Some(found) = found else {
-            let known: Vec<_> = self
-                .coverages
-                .iter()
-                .map(|coverage| coverage.sheet.name.as_str())
-                .collect();
+            let known: Vec<_> = self.coverages.iter().map(|coverage| coverage.sheet.name.as_str()).collect();
             bail!("there is no sheet `{name}`; there are: {}", known.join(", "));
         };
         Ok(found)
@@ -86,10 +76,7 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Problem>> {
     let mut problems = behaviour.problems.clone();
     problems.extend(behaviour.coverages.iter().flat_map(Coverage::problems));
     if workspace.read(OVERVIEW).ok().as_deref() != Some(&behaviour.overview()) {
-        problems.push(Problem::of(
-            OVERVIEW,
-            "is out of date; run `cargo xtask behaviour --write`",
-        ));
+        problems.push(Problem::of(OVERVIEW, "is out of date; run `cargo xtask behaviour --write`"));
     }
     Ok(problems)
 }
@@ -99,28 +86,19 @@ fn shared_prefixes(sheets: &[Sheet]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for sheet in sheets {
         if let Some(first) = seen.insert(&sheet.prefix, &sheet.file) {
-            problems.push(Problem::of(
-                &sheet.file,
-                format!("shares the prefix {} with {first}", sheet.prefix),
-            ));
+            problems
+                .push(Problem::of(&sheet.file, format!("shares the prefix {} with {first}", sheet.prefix)));
         }
     }
     problems
 }
 
 fn unknown_ids(sheets: &[Sheet], claims: &[Claim]) -> Vec<Problem> {
-    let is_known = |id: &Id| {
-        sheets
-            .iter()
-            .any(|sheet| sheet.entries.iter().any(|entry| entry.id == *id))
-    };
+    let is_known = |id: &Id| sheets.iter().any(|sheet| sheet.entries.iter().any(|entry| entry.id == *id));
     let unknown = claims.iter().filter(|claim| !is_known(&claim.id));
     unknown
         .map(|claim| {
-            let what = format!(
-                "`{}` claims to prove {}, which no sheet has",
-                claim.test, claim.id
-            );
+            let what = format!("`{}` claims to prove {}, which no sheet has", claim.test, claim.id);
             Problem::at(&claim.file, claim.line, what)
         })
         .collect()
@@ -141,10 +119,7 @@ mod tests {
         };
         let problems = unknown_ids(&[sheet], &[claim("A-1"), claim("A-2"), claim("B-1")]);
         assert_eq!(problems.len(), 2);
-        assert_eq!(
-            problems[0].to_string(),
-            "x.rs:3: `t` claims to prove A-2, which no sheet has"
-        );
+        assert_eq!(problems[0].to_string(), "x.rs:3: `t` claims to prove A-2, which no sheet has");
     }
 
     #[test]

@@ -55,48 +55,29 @@ impl Sheet {
     /// Reads the text of a sheet and what is wrong with it.
     pub fn parse(file: &str, text: &str) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
-        let name = file
-            .rsplit('/')
-            .next()
-            .unwrap_or(file)
-            .trim_end_matches(".md")
-            .to_owned();
+        let name = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".md").to_owned();
         let status = match text.lines().find_map(|line| line.strip_prefix("status: ")) {
             Some("landed") => Status::Landed,
             Some("in progress") => Status::InProgress,
             _ => {
-                problems.push(Problem::of(
-                    file,
-                    "needs a line `status: landed` or `status: in progress`",
-                ));
+                problems.push(Problem::of(file, "needs a line `status: landed` or `status: in progress`"));
                 Status::InProgress
             }
         };
         let mut entries: Vec<Entry> = Vec::new();
         let mut seen = BTreeSet::new();
-        for (index, line) in text
-            .lines()
-            .enumerate()
-            .filter(|(_, line)| line.starts_with("- **"))
-        {
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with("- **")) {
             match Entry::parse(index + 1, line) {
                 Ok(entry) => {
                     if !seen.insert(entry.id.clone()) {
-                        problems.push(Problem::at(
-                            file,
-                            index + 1,
-                            format!("{} is here twice", entry.id),
-                        ));
+                        problems.push(Problem::at(file, index + 1, format!("{} is here twice", entry.id)));
                     }
                     entries.push(entry);
                 }
                 Err(what) => problems.push(Problem::at(file, index + 1, what)),
             }
         }
-        let prefix = entries
-            .first()
-            .map(|entry| entry.id.prefix.clone())
-            .unwrap_or_default();
+        let prefix = entries.first().map(|entry| entry.id.prefix.clone()).unwrap_or_default();
         if prefix.is_empty() {
             problems.push(Problem::of(file, "has no ids; write `- **ABC-1** what holds`"));
         }
@@ -107,16 +88,7 @@ impl Sheet {
                 format!("{} does not belong to sheet {prefix}", entry.id),
             ));
         }
-        (
-            Self {
-                file: file.to_owned(),
-                name,
-                prefix,
-                status,
-                entries,
-            },
-            problems,
-        )
+        (Self { file: file.to_owned(), name, prefix, status, entries }, problems)
     }
 
     /// Whether the sheet goes by this name.
@@ -136,28 +108,19 @@ impl Entry {
         if text.is_empty() {
             return Err(format!("{id} says nothing"));
         }
-        Ok(Self {
-            id,
-            line: line_number,
-            text,
-            excuse,
-        })
+        Ok(Self { id, line: line_number, text, excuse })
     }
 }
 
 /// An excuse is the last thing on the line, in parentheses.
 fn split_excuse(text: &str) -> Result<(String, Option<Excuse>), String> {
-    for (opening, make) in [
-        ("(left out:", Excuse::LeftOut as fn(String) -> Excuse),
-        ("(later:", Excuse::Later),
-    ] {
+    for (opening, make) in
+        [("(left out:", Excuse::LeftOut as fn(String) -> Excuse), ("(later:", Excuse::Later)]
+    {
         let Some((text, reason)) = text.rsplit_once(opening) else {
             continue;
         };
-        let reason = reason
-            .strip_suffix(')')
-            .ok_or("an excuse ends the line with `)`")?
-            .trim();
+        let reason = reason.strip_suffix(')').ok_or("an excuse ends the line with `)`")?.trim();
         if reason.is_empty() {
             return Err("an excuse needs a reason".to_owned());
         }
@@ -172,11 +135,7 @@ mod tests {
 
     fn faults(lines: &str) -> Vec<String> {
         let text = format!("# a\nstatus: in progress\n\n{lines}\n");
-        Sheet::parse("docs/behaviour/a.md", &text)
-            .1
-            .iter()
-            .map(Problem::to_string)
-            .collect()
+        Sheet::parse("docs/behaviour/a.md", &text).1.iter().map(Problem::to_string).collect()
     }
 
     #[test]
@@ -187,11 +146,8 @@ mod tests {
         assert_eq!(problems, []);
         assert!(sheet.is_called("some-name") && sheet.is_called("A") && !sheet.is_called("a"));
         assert_eq!(sheet.status, Status::Landed);
-        let shown: Vec<_> = sheet
-            .entries
-            .iter()
-            .map(|entry| (entry.text.as_str(), entry.excuse.as_ref()))
-            .collect();
+        let shown: Vec<_> =
+            sheet.entries.iter().map(|entry| (entry.text.as_str(), entry.excuse.as_ref())).collect();
         assert_eq!(
             shown,
             [

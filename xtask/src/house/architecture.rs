@@ -21,10 +21,7 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Problem>> {
         // A file that does not parse is the business of the rule about sizes.
         if let Ok(source) = Source::parse(&workspace.read(file)?) {
             let scenario = file.starts_with("crates/scenarios/");
-            let tests = source
-                .functions
-                .into_iter()
-                .filter(|function| function.is_test || scenario);
+            let tests = source.functions.into_iter().filter(|function| function.is_test || scenario);
             functions.extend(tests.map(|function| function.name));
         }
     }
@@ -33,14 +30,8 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Problem>> {
 
 fn judge(map: &str, tests: &BTreeSet<String>) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for room in ROOMS
-        .iter()
-        .filter(|room| !map.contains(&format!("\n| `{}` |", room.name)))
-    {
-        problems.push(Problem::of(
-            MAP,
-            format!("the table of rooms lacks `{}`", room.name),
-        ));
+    for room in ROOMS.iter().filter(|room| !map.contains(&format!("\n| `{}` |", room.name))) {
+        problems.push(Problem::of(MAP, format!("the table of rooms lacks `{}`", room.name)));
     }
     let rows = map
         .lines()
@@ -56,39 +47,23 @@ fn judge(map: &str, tests: &BTreeSet<String>) -> Vec<Problem> {
         rows_seen += 1;
         let named = tests_named(row);
         if named.is_empty() {
-            problems.push(Problem::at(
-                MAP,
-                index + 1,
-                "this invariant names no test that keeps it",
-            ));
+            problems.push(Problem::at(MAP, index + 1, "this invariant names no test that keeps it"));
         }
         for name in named.into_iter().filter(|name| !tests.contains(*name)) {
             problems.push(Problem::at(MAP, index + 1, format!("there is no test `{name}`")));
         }
     }
     if rows_seen == 0 {
-        problems.push(Problem::of(
-            MAP,
-            format!("has no invariants under `{INVARIANTS}`"),
-        ));
+        problems.push(Problem::of(MAP, format!("has no invariants under `{INVARIANTS}`")));
     }
     problems
 }
 
 /// Names of functions in the last column; other things in backticks have a dot, a slash or a space.
 fn tests_named(row: &str) -> Vec<&str> {
-    let last = row
-        .trim_end_matches(" |")
-        .rsplit(" | ")
-        .next()
-        .unwrap_or_default();
+    let last = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
     let quoted = last.split('`').skip(1).step_by(2);
-    quoted
-        .filter(|name| {
-            name.bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        })
-        .collect()
+    quoted.filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')).collect()
 }
 
 #[cfg(test)]
@@ -96,10 +71,7 @@ mod tests {
     use super::*;
 
     fn check(rows: &str) -> Vec<String> {
-        let rooms: String = ROOMS
-            .iter()
-            .map(|room| format!("\n| `{}` | x | - |", room.name))
-            .collect();
+        let rooms: String = ROOMS.iter().map(|room| format!("\n| `{}` | x | - |", room.name)).collect();
         let map = format!(
             "# Map\n{rooms}\n\n{INVARIANTS}\n\n| invariant | kept by |\n| --- | --- |\n{rows}\n## Next\n| a | b |\n"
         );
@@ -113,10 +85,7 @@ mod tests {
     fn an_invariant_names_tests_that_exist() {
         assert_eq!(check("| It `holds`. | `it_holds`, and `clippy.toml` |"), [""; 0]);
         assert_eq!(check("| It holds. | `it_held` |"), ["there is no test `it_held`"]);
-        assert_eq!(
-            check("| It holds. | good will |"),
-            ["this invariant names no test that keeps it"]
-        );
+        assert_eq!(check("| It holds. | good will |"), ["this invariant names no test that keeps it"]);
         assert_eq!(check(""), ["has no invariants under `## Invariants`"]);
     }
 

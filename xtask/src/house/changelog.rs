@@ -22,9 +22,7 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Problem>> {
         let Some(name) = file.strip_prefix(&prefix).filter(|name| *name != "README.md") else {
             continue;
         };
-        let faults = name_fault(name)
-            .into_iter()
-            .chain(text_fault(&workspace.read(file)?));
+        let faults = name_fault(name).into_iter().chain(text_fault(&workspace.read(file)?));
         problems.extend(faults.map(|what| Problem::of(file, what)));
     }
     Ok(problems)
@@ -39,10 +37,7 @@ fn name_fault(name: &str) -> Option<String> {
         return Some(format!("`{kind}` is no kind of change; choose one of {KINDS:?}"));
     }
     let words_are_plain = topic.split('-').all(|word| {
-        !word.is_empty()
-            && word
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
     });
     (!words_are_plain).then(|| format!("write the topic `{topic}` in lower case, words joined by `-`"))
 }
@@ -70,14 +65,8 @@ mod tests {
     #[test]
     fn names_are_topic_kind_md() {
         assert_eq!(name_fault("clusterrole-aggregation.feature.md"), None);
-        for bad in [
-            "notes.md",
-            "a.feature.txt",
-            "a.enhancement.md",
-            "A.fix.md",
-            "a--b.fix.md",
-            "a.b.fix.md",
-        ] {
+        for bad in ["notes.md", "a.feature.txt", "a.enhancement.md", "A.fix.md", "a--b.fix.md", "a.b.fix.md"]
+        {
             assert!(name_fault(bad).is_some(), "{bad}");
         }
     }
@@ -85,12 +74,7 @@ mod tests {
     #[test]
     fn texts_are_short_sentences() {
         assert_eq!(text_fault("The manager now keeps time.\n"), None);
-        for bad in [
-            "\n",
-            "# News\nIt is faster.",
-            "It is faster",
-            &"Line.\n".repeat(16),
-        ] {
+        for bad in ["\n", "# News\nIt is faster.", "It is faster", &"Line.\n".repeat(16)] {
             assert!(text_fault(bad).is_some(), "{bad}");
         }
     }

@@ -11,10 +11,8 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();
     for manifest in workspace.files().filter(|file| is_member_manifest(file)) {
         if !inherits_lints(&workspace.read(manifest)?) {
-            problems.push(Problem::of(
-                manifest,
-                "inherit the house lints: `[lints]` with `workspace = true`",
-            ));
+            problems
+                .push(Problem::of(manifest, "inherit the house lints: `[lints]` with `workspace = true`"));
         }
     }
     let mut strict: Option<(String, String)> = None;
@@ -30,10 +28,8 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Problem>> {
         let text = workspace.read(&file)?;
         match &strict {
             Some((first, wanted)) if *wanted != text => {
-                problems.push(Problem::of(
-                    &file,
-                    format!("differs from {first}; the pure rooms share one text"),
-                ));
+                problems
+                    .push(Problem::of(&file, format!("differs from {first}; the pure rooms share one text")));
             }
             Some(_) => {}
             None => strict = Some((file, text)),

@@ -10,17 +10,7 @@ use crate::workspace::Workspace;
 
 /// Crates that bring something a decision must not have, grouped by what they bring.
 const FORBIDDEN: &[(&str, &[&str])] = &[
-    (
-        "an async runtime",
-        &[
-            "tokio",
-            "async-std",
-            "smol",
-            "async-io",
-            "async-executor",
-            "futures-executor",
-        ],
-    ),
+    ("an async runtime", &["tokio", "async-std", "smol", "async-io", "async-executor", "futures-executor"]),
     (
         "sockets",
         &[
@@ -36,26 +26,11 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
             "native-tls",
         ],
     ),
-    (
-        "a cluster client",
-        &["kube", "kube-client", "kube-core", "kube-runtime", "k8s-openapi"],
-    ),
-    (
-        "a clock",
-        &["chrono", "time", "web-time", "quanta", "coarsetime", "humantime"],
-    ),
+    ("a cluster client", &["kube", "kube-client", "kube-core", "kube-runtime", "k8s-openapi"]),
+    ("a clock", &["chrono", "time", "web-time", "quanta", "coarsetime", "humantime"]),
     (
         "chance",
-        &[
-            "rand",
-            "rand_core",
-            "rand_chacha",
-            "getrandom",
-            "fastrand",
-            "oorandom",
-            "nanorand",
-            "uuid",
-        ],
+        &["rand", "rand_core", "rand_chacha", "getrandom", "fastrand", "oorandom", "nanorand", "uuid"],
     ),
 ];
 
@@ -64,10 +39,7 @@ struct Exception {
     name: &'static str,
     below: &'static str,
     /// Why the thing it brings cannot reach a decision.
-    #[allow(
-        dead_code,
-        reason = "read by people: an exception without a reason should not compile"
-    )]
+    #[allow(dead_code, reason = "read by people: an exception without a reason should not compile")]
     reason: &'static str,
 }
 
@@ -87,30 +59,15 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Problem>> {
     let mut exceptions_used = BTreeSet::new();
     for room in ROOMS.iter().filter(|room| room.pure) {
         let package = format!("keleustes-{}", room.name);
-        let args = [
-            "tree",
-            "--package",
-            &package,
-            "--edges",
-            "normal",
-            "--prefix",
-            "depth",
-            "--format",
-            " {p}",
-        ];
+        let args =
+            ["tree", "--package", &package, "--edges", "normal", "--prefix", "depth", "--format", " {p}"];
         let parents = parse(&workspace.cargo_output(&args)?)?;
         problems.extend(judge(&package, &parents, &mut exceptions_used));
     }
-    for exception in EXCEPTIONS
-        .iter()
-        .filter(|exception| !exceptions_used.contains(exception.name))
-    {
+    for exception in EXCEPTIONS.iter().filter(|exception| !exceptions_used.contains(exception.name)) {
         problems.push(Problem::of(
             "xtask/src/house/purity.rs",
-            format!(
-                "the exception for `{}` is no longer needed; remove it",
-                exception.name
-            ),
+            format!("the exception for `{}` is no longer needed; remove it", exception.name),
         ));
     }
     Ok(problems)
@@ -124,18 +81,12 @@ fn parse(tree: &str) -> Result<Parents> {
     let mut macro_depth = usize::MAX;
     for line in tree.lines().filter(|line| !line.trim().is_empty()) {
         let mut words = line.split_whitespace();
-        let depth: usize = words
-            .next()
-            .and_then(|word| word.parse().ok())
-            .context("cargo tree without a depth")?;
+        let depth: usize =
+            words.next().and_then(|word| word.parse().ok()).context("cargo tree without a depth")?;
         let name = words.next().context("cargo tree without a name")?;
         path.truncate(depth);
         if depth <= macro_depth {
-            macro_depth = if line.contains("(proc-macro)") {
-                depth
-            } else {
-                usize::MAX
-            };
+            macro_depth = if line.contains("(proc-macro)") { depth } else { usize::MAX };
             if macro_depth == usize::MAX {
                 let entry = parents.entry(name.to_owned()).or_default();
                 entry.extend(path.last().map(|parent| (*parent).to_owned()));
@@ -175,10 +126,7 @@ mod tests {
 
     fn problems_of(tree: &str) -> Vec<String> {
         let parents = parse(tree).unwrap();
-        judge("keleustes-plan", &parents, &mut BTreeSet::new())
-            .iter()
-            .map(Problem::to_string)
-            .collect()
+        judge("keleustes-plan", &parents, &mut BTreeSet::new()).iter().map(Problem::to_string).collect()
     }
 
     #[test]
@@ -189,9 +137,7 @@ mod tests {
 
     #[test]
     fn a_forbidden_crate_is_found_with_the_crate_that_asks_for_it() {
-        let found = problems_of(&format!(
-            "{TREE}1 uuid v1.0.0\n2 getrandom v0.3.4 (*)\n1 tokio v1.0.0\n"
-        ));
+        let found = problems_of(&format!("{TREE}1 uuid v1.0.0\n2 getrandom v0.3.4 (*)\n1 tokio v1.0.0\n"));
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].contains("`tokio` (through `keleustes-plan`) brings an async runtime"));
         assert!(found[1].contains("`getrandom` (through `uuid`) brings chance"));

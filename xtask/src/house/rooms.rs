@@ -20,69 +20,26 @@ pub struct Room {
 
 /// The map of the house. A new crate gets its line here before it gets its first dependency.
 pub const ROOMS: &[Room] = &[
+    Room { name: "objects", sees: &[], pure: true },
+    Room { name: "plan", sees: &["objects"], pure: true },
+    Room { name: "controllers", sees: &["plan", "objects"], pure: true },
+    Room { name: "client", sees: &["objects"], pure: false },
+    Room { name: "runtime", sees: &["objects", "plan", "client"], pure: false },
+    Room { name: "serving", sees: &[], pure: false },
+    Room { name: "apiserver", sees: &["objects"], pure: false },
+    Room { name: "control-plane", sees: &[], pure: false },
+    Room { name: "scenarios", sees: &["control-plane", "objects"], pure: false },
     Room {
-        name: "objects",
-        sees: &[],
-        pure: true,
-    },
-    Room {
-        name: "plan",
-        sees: &["objects"],
-        pure: true,
-    },
-    Room {
-        name: "controllers",
-        sees: &["plan", "objects"],
-        pure: true,
-    },
-    Room {
-        name: "client",
-        sees: &["objects"],
-        pure: false,
-    },
-    Room {
-        name: "runtime",
-        sees: &["objects", "plan", "client"],
-        pure: false,
-    },
-    Room {
-        name: "serving",
-        sees: &[],
-        pure: false,
-    },
-    Room {
-        name: "apiserver",
-        sees: &["objects"],
-        pure: false,
-    },
-    Room {
-        name: "control-plane",
-        sees: &[],
-        pure: false,
-    },
-    Room {
-        name: "scenarios",
-        sees: &["control-plane", "objects"],
+        name: "bench",
+        sees: &["objects", "plan", "client", "runtime", "control-plane", "scenarios"],
         pure: false,
     },
     Room {
         name: "manager",
-        sees: &[
-            "objects",
-            "plan",
-            "controllers",
-            "client",
-            "runtime",
-            "serving",
-            "apiserver",
-        ],
+        sees: &["objects", "plan", "controllers", "client", "runtime", "serving", "apiserver"],
         pure: false,
     },
-    Room {
-        name: "xtask",
-        sees: &["control-plane"],
-        pure: false,
-    },
+    Room { name: "xtask", sees: &["control-plane"], pure: false },
 ];
 
 /// The embedded API server is a world for tests, so any room may use it there.
@@ -113,9 +70,7 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Problem>> {
 }
 
 fn read(metadata: &Value) -> Result<(BTreeSet<String>, Vec<Edge>)> {
-    let packages = metadata["packages"]
-        .as_array()
-        .context("cargo metadata lists no packages")?;
+    let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
     let mut members = BTreeSet::new();
     let mut edges = Vec::new();
     for package in packages {
@@ -150,10 +105,7 @@ fn judge(members: &BTreeSet<String>, edges: &[Edge]) -> Vec<Problem> {
         }
     }
     for room in ROOMS.iter().filter(|room| !members.contains(room.name)) {
-        problems.push(Problem::of(
-            room.name,
-            "the map has this crate, but the workspace does not",
-        ));
+        problems.push(Problem::of(room.name, "the map has this crate, but the workspace does not"));
     }
     for edge in edges {
         let Some(room) = ROOMS.iter().find(|room| room.name == edge.from) else {
@@ -189,48 +141,28 @@ mod tests {
     }
 
     fn edge(from: &str, to: &str, for_tests: bool) -> Edge {
-        Edge {
-            from: from.to_owned(),
-            to: to.to_owned(),
-            for_tests,
-        }
+        Edge { from: from.to_owned(), to: to.to_owned(), for_tests }
     }
 
     #[test]
     fn a_dependency_against_the_map_is_a_problem() {
-        let problems = judge(
-            &all_members(),
-            &[edge("plan", "objects", false), edge("plan", "runtime", false)],
-        );
+        let problems =
+            judge(&all_members(), &[edge("plan", "objects", false), edge("plan", "runtime", false)]);
         assert_eq!(problems.len(), 1);
-        assert!(
-            problems[0]
-                .to_string()
-                .starts_with("plan: may not depend on `runtime`"),
-            "{problems:?}"
-        );
+        assert!(problems[0].to_string().starts_with("plan: may not depend on `runtime`"), "{problems:?}");
     }
 
     #[test]
     fn the_embedded_api_server_is_open_to_tests_only() {
         assert_eq!(judge(&all_members(), &[edge("client", "apiserver", true)]), []);
-        assert_eq!(
-            judge(&all_members(), &[edge("client", "apiserver", false)]).len(),
-            1
-        );
+        assert_eq!(judge(&all_members(), &[edge("client", "apiserver", false)]).len(), 1);
     }
 
     #[test]
     fn what_tests_see_is_not_open_to_the_code_nor_to_other_rooms() {
         assert_eq!(judge(&all_members(), &[edge("runtime", "controllers", true)]), []);
-        assert_eq!(
-            judge(&all_members(), &[edge("runtime", "controllers", false)]).len(),
-            1
-        );
-        assert_eq!(
-            judge(&all_members(), &[edge("client", "controllers", true)]).len(),
-            1
-        );
+        assert_eq!(judge(&all_members(), &[edge("runtime", "controllers", false)]).len(), 1);
+        assert_eq!(judge(&all_members(), &[edge("client", "controllers", true)]).len(), 1);
     }
 
     #[test]
@@ -238,10 +170,7 @@ mod tests {
         let mut members = all_members();
         members.remove("serving");
         members.insert("attic".to_owned());
-        let places: Vec<_> = judge(&members, &[])
-            .into_iter()
-            .map(|problem| problem.place)
-            .collect();
+        let places: Vec<_> = judge(&members, &[]).into_iter().map(|problem| problem.place).collect();
         assert_eq!(places, ["attic", "serving"]);
     }
 
@@ -257,10 +186,7 @@ mod tests {
                 })
                 .map(|room| room.name)
                 .collect();
-            assert!(
-                !next.is_empty(),
-                "these rooms depend on each other in a circle, given {settled:?}"
-            );
+            assert!(!next.is_empty(), "these rooms depend on each other in a circle, given {settled:?}");
             settled.extend(next);
         }
     }
@@ -274,9 +200,6 @@ mod tests {
         ]}]});
         let (members, edges) = read(&metadata).unwrap();
         assert_eq!(members, BTreeSet::from(["plan".to_owned()]));
-        assert_eq!(
-            edges,
-            [edge("plan", "objects", false), edge("plan", "apiserver", true)]
-        );
+        assert_eq!(edges, [edge("plan", "objects", false), edge("plan", "apiserver", true)]);
     }
 }

@@ -50,18 +50,13 @@ fn oversized(file: &str, source: &Source) -> Oversized {
 
 /// Reads lines such as `fn crates/x/src/y.rs name 83`; `#` starts a comment.
 fn parse(text: &str) -> Result<Oversized> {
-    let entries = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let entries = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     entries
         .map(|line| {
-            let (what, lines) = line
-                .rsplit_once(' ')
-                .with_context(|| format!("{RATCHETS}: no size in `{line}`"))?;
-            let lines = lines
-                .parse()
-                .with_context(|| format!("{RATCHETS}: no number at the end of `{line}`"))?;
+            let (what, lines) =
+                line.rsplit_once(' ').with_context(|| format!("{RATCHETS}: no size in `{line}`"))?;
+            let lines =
+                lines.parse().with_context(|| format!("{RATCHETS}: no number at the end of `{line}`"))?;
             Ok((what.to_owned(), lines))
         })
         .collect()
@@ -91,10 +86,8 @@ fn judge(found: &Oversized, recorded: &Oversized) -> Vec<Problem> {
         }
     }
     for what in recorded.keys().filter(|what| !found.contains_key(*what)) {
-        problems.push(Problem::of(
-            what,
-            format!("keeps to the limits now; remove its record from {RATCHETS}"),
-        ));
+        problems
+            .push(Problem::of(what, format!("keeps to the limits now; remove its record from {RATCHETS}")));
     }
     problems
 }
@@ -104,43 +97,26 @@ mod tests {
     use super::*;
 
     fn sizes(entries: &[(&str, usize)]) -> Oversized {
-        entries
-            .iter()
-            .map(|(what, lines)| ((*what).to_owned(), *lines))
-            .collect()
+        entries.iter().map(|(what, lines)| ((*what).to_owned(), *lines)).collect()
     }
 
     #[test]
     fn a_long_function_and_a_long_module_are_found() {
         let body = "    wave();\n".repeat(FUNCTION_LINES_MAX - 1);
         let source = Source::parse(&format!("fn long() {{\n{body}}}\nfn short() {{}}\n")).unwrap();
-        assert_eq!(
-            oversized("a.rs", &source),
-            sizes(&[("fn a.rs long", FUNCTION_LINES_MAX + 1)])
-        );
+        assert_eq!(oversized("a.rs", &source), sizes(&[("fn a.rs long", FUNCTION_LINES_MAX + 1)]));
 
-        let constants: String = (0..=MODULE_LINES_MAX)
-            .map(|n| format!("const A{n}: u8 = 0;\n"))
-            .collect();
+        let constants: String = (0..=MODULE_LINES_MAX).map(|n| format!("const A{n}: u8 = 0;\n")).collect();
         let source = Source::parse(&constants).unwrap();
-        assert_eq!(
-            oversized("a.rs", &source),
-            sizes(&[("mod a.rs", MODULE_LINES_MAX + 1)])
-        );
+        assert_eq!(oversized("a.rs", &source), sizes(&[("mod a.rs", MODULE_LINES_MAX + 1)]));
         let source = Source::parse(&format!("#[cfg(test)]\nmod tests {{\n{constants}}}\n")).unwrap();
-        assert_eq!(
-            oversized("a.rs", &source),
-            sizes(&[("tests a.rs", MODULE_LINES_MAX + 3)])
-        );
+        assert_eq!(oversized("a.rs", &source), sizes(&[("tests a.rs", MODULE_LINES_MAX + 3)]));
     }
 
     #[test]
     fn a_record_may_only_shrink_and_must_be_exact() {
         let check = |found: &[(&str, usize)], recorded: &[(&str, usize)]| {
-            judge(&sizes(found), &sizes(recorded))
-                .iter()
-                .map(Problem::to_string)
-                .collect::<Vec<_>>()
+            judge(&sizes(found), &sizes(recorded)).iter().map(Problem::to_string).collect::<Vec<_>>()
         };
         assert_eq!(check(&[("fn a.rs f", 80)], &[("fn a.rs f", 80)]), [""; 0]);
         assert!(check(&[("fn a.rs f", 80)], &[])[0].contains("has 80 lines"));

@@ -9,17 +9,12 @@ use crate::workspace::{Workspace, extension_of};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Files that are text; everything else is only measured.
-const TEXT_EXTENSIONS: [&str; 12] = [
-    "rs", "md", "toml", "txt", "sh", "yaml", "yml", "json", "tsv", "go", "mod", "lock",
-];
+const TEXT_EXTENSIONS: [&str; 12] =
+    ["rs", "md", "toml", "txt", "sh", "yaml", "yml", "json", "tsv", "go", "mod", "lock"];
 
 /// Beginnings of paths that exist on one machine only. Spelled in halves so that this file does not find itself.
-const MACHINE_PATHS: [&str; 4] = [
-    concat!("/wo", "rk/"),
-    concat!("/ro", "ot/"),
-    concat!("/ho", "me/"),
-    concat!("/Us", "ers/"),
-];
+const MACHINE_PATHS: [&str; 4] =
+    [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
 /// The name to use where an example needs a home directory.
 const NOBODY: &str = "someone";
@@ -73,16 +68,13 @@ fn line_faults(line: &str) -> Vec<String> {
     }
     for path in MACHINE_PATHS {
         if starts_a_path(line, path) {
-            faults.push(format!(
-                "`{path}…` exists on one machine only; use a relative path or a variable"
-            ));
+            faults.push(format!("`{path}…` exists on one machine only; use a relative path or a variable"));
         }
     }
     for word in POSTPONED {
         if contains_word(line, word) {
-            faults.push(format!(
-                "{word} is postponed to nobody; do it, or write down what is missing and why"
-            ));
+            faults
+                .push(format!("{word} is postponed to nobody; do it, or write down what is missing and why"));
         }
     }
     faults
@@ -151,10 +143,7 @@ mod tests {
     #[test]
     fn a_clean_file_has_no_faults() {
         assert_eq!(shown("a.rs", "//! Keeps things clean.\n\nfn a() {}\n"), [""; 0]);
-        assert_eq!(
-            shown("a.md", "See https://example.com/home/page and target/work/x.\n"),
-            [""; 0]
-        );
+        assert_eq!(shown("a.md", "See https://example.com/home/page and target/work/x.\n"), [""; 0]);
         assert_eq!(shown("a.md", concat!("HOME=/ho", "me/someone\n")), [""; 0]);
     }
 
@@ -171,10 +160,7 @@ mod tests {
     #[test]
     fn a_select_says_which_branch_wins() {
         let select = |first: &str| {
-            format!(
-                "//! Waits.\nfn a() {{\n    select{}! {{\n        {first}\n    }}\n}}\n",
-                ""
-            )
+            format!("//! Waits.\nfn a() {{\n    select{}! {{\n        {first}\n    }}\n}}\n", "")
         };
         assert_eq!(shown("a.rs", &select("biased; x = y => {}")), [""; 0]);
         assert!(shown("a.rs", &select("x = y => {}"))[0].starts_with("a.rs:3: `select!` without"));

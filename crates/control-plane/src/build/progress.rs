@@ -62,11 +62,7 @@ impl Progress {
     /// Says that all is done.
     pub(super) fn end(mut self) {
         self.close_line();
-        eprintln!(
-            "built {} programs in {} s",
-            self.total,
-            self.began.elapsed().as_secs()
-        );
+        eprintln!("built {} programs in {} s", self.total, self.began.elapsed().as_secs());
     }
 
     fn say(&mut self) {

@@ -1,0 +1,42 @@
+//! Measurements, side by side with the original in one run: `cargo xtask bench`.
+
+mod memory;
+mod metadata;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Measures the manager, side by side with the original in one run.")]
+struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// What Secrets and ConfigMaps cost that no controller is interested in.
+    Metadata {
+        /// How many, half of them Secrets and half ConfigMaps.
+        #[arg(long, default_value_t = 50_000)]
+        objects: usize,
+        /// Leaves the original out.
+        #[arg(long)]
+        without_original: bool,
+    },
+    /// Fills metadata-only caches and prints what they cost; used by `metadata`, in a process of its own.
+    #[command(hide = true)]
+    FillMetadataCaches {
+        /// How to reach the API server.
+        kubeconfig: PathBuf,
+    },
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match Args::parse().what {
+        What::Metadata { objects, without_original } => metadata::measure(objects, !without_original).await,
+        What::FillMetadataCaches { kubeconfig } => metadata::fill_caches(&kubeconfig).await,
+    }
+}

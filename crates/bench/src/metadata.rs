@@ -1,0 +1,145 @@
+//! What objects cost of which only metadata is needed, or nothing at all.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use keleustes_client::{ClientFactory, ClientOptions, Connection};
+use keleustes_control_plane::User;
+use keleustes_objects::Resource;
+use keleustes_plan::KindEntry;
+use keleustes_runtime::caches::Caches;
+use keleustes_runtime::clock::{Chance, Clocks};
+use keleustes_runtime::metrics::Metrics;
+use keleustes_scenarios::real::{Manager, Real, built_manager};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::json;
+
+use crate::memory;
+
+const NAMESPACES: usize = 20;
+
+/// Fills a control plane with objects of no interest and prints what they cost whom.
+pub(crate) async fn measure(objects: usize, with_original: bool) -> anyhow::Result<()> {
+    let real = Real::start(Manager::Ours(built_manager()?), &["--leader-elect=false", "--v=0"])?;
+    let ours_empty = memory::settled(real.manager_pid()?).await?;
+    let go = if with_original { Some(Original::start(&real).await?) } else { None };
+
+    eprintln!("creating {objects} objects ...");
+    let began = Instant::now();
+    create(&real.client(User::Admin).await?, objects).await?;
+    eprintln!("... took {:.0} s", began.elapsed().as_secs_f64());
+
+    let ours_full = memory::settled(real.manager_pid()?).await?;
+    let caches = fill_in_another_process(&real, objects)?;
+    println!("| what | bytes an object |");
+    println!("| --- | --- |");
+    let per_object = |more: u64, less: u64| more.saturating_sub(less) / objects as u64;
+    println!(
+        "| manager, {objects} Secrets and ConfigMaps of no interest | {} |",
+        per_object(ours_full, ours_empty)
+    );
+    println!("| metadata-only caches of the same objects | {caches} |");
+    if let Some(go) = go {
+        let full = memory::settled(go.process.pid()).await?;
+        println!("| the original, same controllers, same objects | {} |", per_object(full, go.empty));
+        println!("\nwhole processes: ours {ours_full} bytes, the original {full} bytes");
+    }
+    Ok(())
+}
+
+/// The original beside ours on the same control plane, standing by for a lease of its own.
+struct Original {
+    process: keleustes_control_plane::Process,
+    empty: u64,
+}
+
+impl Original {
+    async fn start(real: &Real) -> anyhow::Result<Self> {
+        let controllers = format!("--controllers={}", keleustes_scenarios::real::CONTROLLERS);
+        let process = real.plane().start_go_manager(&[controllers.as_str(), "--leader-elect=false"])?;
+        let empty = memory::settled(process.pid()).await?;
+        Ok(Self { process, empty })
+    }
+}
+
+/// Creates objects as clusters have them: a kilobyte of data, some labels, an annotation.
+async fn create(client: &Client, objects: usize) -> anyhow::Result<()> {
+    for n in 0..NAMESPACES {
+        let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
+        let namespace = serde_json::from_value(json!({"metadata": {"name": format!("bulk-{n:02}")}}))?;
+        namespaces.create(&PostParams::default(), &namespace).await?;
+    }
+    stream::iter(0..objects)
+        .map(|n| async move {
+            let namespace = format!("bulk-{:02}", n % NAMESPACES);
+            let metadata = json!({
+                "name": format!("settings-of-the-application-{n:06}"),
+                "labels": {"app.kubernetes.io/name": "application", "app.kubernetes.io/managed-by": "Helm",
+                           "app.kubernetes.io/instance": format!("release-{}", n % 100)},
+                "annotations": {"meta.helm.sh/release-name": "release", "note": "x".repeat(200)},
+            });
+            if n % 2 == 0 {
+                let object = json!({"metadata": metadata, "stringData": {"values": "s".repeat(1024)}});
+                create_one::<Secret>(client, &namespace, object).await
+            } else {
+                let object = json!({"metadata": metadata, "data": {"values": "c".repeat(1024)}});
+                create_one::<ConfigMap>(client, &namespace, object).await
+            }
+        })
+        .buffer_unordered(32)
+        .try_collect::<Vec<()>>()
+        .await?;
+    Ok(())
+}
+
+async fn create_one<K>(client: &Client, namespace: &str, object: serde_json::Value) -> anyhow::Result<()>
+where
+    K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+        + serde::de::DeserializeOwned
+        + serde::Serialize
+        + Clone
+        + std::fmt::Debug,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+    Ok(())
+}
+
+/// Runs [`fill_caches`] in a process whose memory holds nothing else.
+fn fill_in_another_process(real: &Real, objects: usize) -> anyhow::Result<u64> {
+    let kubeconfig = real.plane().kubeconfig(User::ControllerManager);
+    let output =
+        Command::new(std::env::current_exe()?).arg("fill-metadata-caches").arg(kubeconfig).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let numbers = String::from_utf8(output.stdout)?;
+    let (found, bytes) = numbers.trim().split_once(' ').context("two numbers")?;
+    ensure!(found.parse::<usize>()? >= objects, "only {found} objects were found");
+    Ok(bytes.parse()?)
+}
+
+/// Fills metadata-only caches and prints how many objects they hold and how many bytes one costs.
+pub(crate) async fn fill_caches(kubeconfig: &Path) -> anyhow::Result<()> {
+    let connection = Connection::open(Some(kubeconfig), None)?;
+    let client = ClientFactory::new(connection, ClientOptions::default()).root("metadata-informers");
+    let (pid, clocks) = (std::process::id(), Clocks::new(|| 0));
+    let caches = Caches::new(client, clocks, Chance::seeded(1), Metrics::new(), None);
+    // A kind with few objects warms up connections, TLS and the parser, which are not what is measured.
+    let namespaces = Resource::cluster("", "v1", "namespaces", "Namespace");
+    caches.cache(&KindEntry::metadata_of(namespaces)).synced().await;
+    let before = memory::resident(pid)?;
+    let secrets = Resource::namespaced("", "v1", "secrets", "Secret");
+    let config_maps = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
+    let filled = [secrets, config_maps].map(|resource| caches.cache(&KindEntry::metadata_of(resource)));
+    for cache in &filled {
+        cache.synced().await;
+    }
+    let objects: usize = filled.iter().map(|cache| cache.len()).sum();
+    let after = memory::settled(pid).await?;
+    println!("{objects} {}", after.saturating_sub(before) / objects.max(1) as u64);
+    Ok(())
+}
