@@ -182,8 +182,8 @@ impl<T> Reflector<T> {
                 Some(self.replace(version))
             }
             Event::Bookmark { version, .. } => {
-                self.policy.event(EventType::Bookmark, &version);
-                Some(Delta::Bookmark(version))
+                let moves = self.policy.event(EventType::Bookmark, &version);
+                moves.then_some(Delta::Bookmark(version))
             }
             Event::Error(failure) => self.failed(&failure),
             Event::Unknown => {

@@ -485,13 +485,16 @@ async fn the_version_of_a_list_is_its_own_even_if_an_object_is_newer() {
     assert_eq!(reflector.last_seen(), &Version::from("45"));
 }
 
+/// Proves INF-11.
 #[tokio::test(start_paused = true)]
-async fn changes_before_the_end_of_a_stream_are_part_of_it() {
+async fn everything_before_the_end_of_a_stream_is_part_of_it() {
     let script = Script::new(vec![Answer::lines(&[
         event("ADDED", "kept", 1),
         event("ADDED", "gone", 2),
         event("ADDED", "back", 3),
         event("MODIFIED", "kept", 4),
+        json!({"type": "BOOKMARK", "object": {"kind": "ServiceAccount", "apiVersion": "v1",
+               "metadata": {"resourceVersion": "4"}}}),
         event("DELETED", "gone", 5),
         event("DELETED", "back", 6),
         event("ADDED", "back", 7),
