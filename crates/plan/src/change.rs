@@ -23,29 +23,17 @@ impl<T: Object> Change<T> {
     /// It is gone; this was its last known state.
     #[must_use]
     pub fn deleted(last: Arc<T>) -> Self {
-        Self {
-            old: Some(last),
-            new: None,
-            resync: false,
-        }
+        Self { old: Some(last), new: None, resync: false }
     }
 
     /// It is as it was, and is shown again so that nobody has to rely on never missing anything.
     #[must_use]
     pub fn resync(object: Arc<T>) -> Self {
-        Self {
-            old: Some(object.clone()),
-            new: Some(object),
-            resync: true,
-        }
+        Self { old: Some(object.clone()), new: Some(object), resync: true }
     }
 
     pub(crate) fn between(old: Option<Arc<T>>, new: Arc<T>) -> Self {
-        Self {
-            old,
-            new: Some(new),
-            resync: false,
-        }
+        Self { old, new: Some(new), resync: false }
     }
 
     pub(crate) fn from_parts(old: Option<Arc<T>>, new: Option<Arc<T>>, resync: bool) -> Self {
@@ -117,10 +105,7 @@ impl Item {
     /// A fact; empty if it was not given.
     #[must_use]
     pub fn fact(&self, name: &str) -> &str {
-        self.facts
-            .iter()
-            .find(|(there, _)| *there == name)
-            .map_or("", |(_, fact)| fact.as_str())
+        self.facts.iter().find(|(there, _)| *there == name).map_or("", |(_, fact)| fact.as_str())
     }
 }
 
@@ -135,10 +120,7 @@ impl std::ops::Deref for Item {
 
 impl From<Key> for Item {
     fn from(key: Key) -> Self {
-        Self {
-            key,
-            facts: Vec::new(),
-        }
+        Self { key, facts: Vec::new() }
     }
 }
 
@@ -151,9 +133,7 @@ impl From<&Key> for Item {
 impl fmt::Display for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.key)?;
-        self.facts
-            .iter()
-            .try_for_each(|(name, fact)| write!(f, " {name}={fact}"))
+        self.facts.iter().try_for_each(|(name, fact)| write!(f, " {name}={fact}"))
     }
 }
 

@@ -130,9 +130,6 @@ impl Retry {
     /// Tries again later for this reason.
     #[must_use]
     pub fn because(reason: impl Into<String>) -> Self {
-        Self {
-            because: reason.into(),
-            after: None,
-        }
+        Self { because: reason.into(), after: None }
     }
 }

@@ -233,10 +233,7 @@ impl Loop {
         let erased = move |change: &AnyChange, view: &View<'_>, wakes: &mut Wakes| {
             wake(&change.typed::<T>(), view, wakes);
         };
-        self.watches.push(Watch {
-            kind: KindEntry::of::<T>(),
-            wake: Box::new(erased),
-        });
+        self.watches.push(Watch { kind: KindEntry::of::<T>(), wake: Box::new(erased) });
         self.reads::<T>()
     }
 
@@ -259,11 +256,7 @@ impl Loop {
                 let _ = table.add_index(index);
             }
         };
-        self.indexes.push(DeclaredIndex {
-            kind: KindEntry::of::<T>(),
-            name: index.name,
-            add: Arc::new(add),
-        });
+        self.indexes.push(DeclaredIndex { kind: KindEntry::of::<T>(), name: index.name, add: Arc::new(add) });
         self.reads::<T>()
     }
 

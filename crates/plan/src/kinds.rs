@@ -4,7 +4,7 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::Arc;
 
-use keleustes_objects::{Kind, Meta, Object, Partial, Projection, Resource, Version};
+use keleustes_objects::{Key, Kind, Meta, Object, Partial, Projection, Resource, Version};
 
 use crate::{Change, Table};
 
@@ -45,10 +45,7 @@ impl AnyChange {
     pub(crate) fn typed<T: Object>(&self) -> Change<T> {
         let typed = |object: &Option<Arc<dyn AnyObject>>| {
             object.clone().map(|object| {
-                object
-                    .into_any()
-                    .downcast::<T>()
-                    .unwrap_or_else(|_| panic!("a change of another kind"))
+                object.into_any().downcast::<T>().unwrap_or_else(|_| panic!("a change of another kind"))
             })
         };
         Change::from_parts(typed(&self.old), typed(&self.new), self.resync)
@@ -57,10 +54,7 @@ impl AnyChange {
     /// Metadata of the newest state that is known.
     #[must_use]
     pub fn meta(&self) -> Option<&Meta> {
-        self.new
-            .as_ref()
-            .or(self.old.as_ref())
-            .map(|object| object.meta())
+        self.new.as_ref().or(self.old.as_ref()).map(|object| object.meta())
     }
 }
 
@@ -68,11 +62,7 @@ impl<T: Object> From<Change<T>> for AnyChange {
     fn from(change: Change<T>) -> Self {
         let erased = |object: Arc<T>| -> Arc<dyn AnyObject> { object };
         let (old, new, resync) = change.into_parts();
-        Self {
-            old: old.map(erased),
-            new: new.map(erased),
-            resync,
-        }
+        Self { old: old.map(erased), new: new.map(erased), resync }
     }
 }
 
@@ -83,7 +73,12 @@ pub trait AnyTable: Send + Sync {
     /// The way back to its type, for changes to the table itself.
     fn as_any_mut(&mut self) -> &mut dyn Any;
     /// See [`Table::replace`].
-    fn replace(&mut self, objects: Vec<Arc<dyn AnyObject>>, version: Version) -> Vec<AnyChange>;
+    fn replace(
+        &mut self,
+        objects: Vec<Arc<dyn AnyObject>>,
+        unreadable: &[Key],
+        version: Version,
+    ) -> Vec<AnyChange>;
     /// See [`Table::apply`].
     fn apply(&mut self, object: Arc<dyn AnyObject>) -> AnyChange;
     /// See [`Table::delete`].
@@ -97,7 +92,7 @@ pub trait AnyTable: Send + Sync {
     /// Every object, as a change that adds it.
     fn additions(&self) -> Vec<AnyChange>;
     /// Metadata of one object.
-    fn meta(&self, key: &keleustes_objects::Key) -> Option<&Meta>;
+    fn meta(&self, key: &Key) -> Option<&Meta>;
     /// How many objects there are.
     fn len(&self) -> usize;
     /// Whether there are none.
@@ -107,10 +102,7 @@ pub trait AnyTable: Send + Sync {
 }
 
 fn typed<T: Object>(object: Arc<dyn AnyObject>) -> Arc<T> {
-    object
-        .into_any()
-        .downcast()
-        .unwrap_or_else(|_| panic!("an object of another kind than its table"))
+    object.into_any().downcast().unwrap_or_else(|_| panic!("an object of another kind than its table"))
 }
 
 impl<T: Object> AnyTable for Table<T> {
@@ -122,8 +114,13 @@ impl<T: Object> AnyTable for Table<T> {
         self
     }
 
-    fn replace(&mut self, objects: Vec<Arc<dyn AnyObject>>, version: Version) -> Vec<AnyChange> {
-        let changes = Table::replace(self, objects.into_iter().map(typed::<T>), version);
+    fn replace(
+        &mut self,
+        objects: Vec<Arc<dyn AnyObject>>,
+        unreadable: &[Key],
+        version: Version,
+    ) -> Vec<AnyChange> {
+        let changes = Table::replace(self, objects.into_iter().map(typed::<T>), unreadable, version);
         changes.into_iter().map(AnyChange::from).collect()
     }
 
@@ -144,18 +141,14 @@ impl<T: Object> AnyTable for Table<T> {
     }
 
     fn resync(&self) -> Vec<AnyChange> {
-        self.all()
-            .map(|object| Change::resync(object.clone()).into())
-            .collect()
+        self.all().map(|object| Change::resync(object.clone()).into()).collect()
     }
 
     fn additions(&self) -> Vec<AnyChange> {
-        self.all()
-            .map(|object| Change::added(object.clone()).into())
-            .collect()
+        self.all().map(|object| Change::added(object.clone()).into()).collect()
     }
 
-    fn meta(&self, key: &keleustes_objects::Key) -> Option<&Meta> {
+    fn meta(&self, key: &Key) -> Option<&Meta> {
         self.get(key).map(|object| Object::meta(&**object))
     }
 

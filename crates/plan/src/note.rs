@@ -62,13 +62,7 @@ impl Involved {
     /// Refers to a cached object. Caches hold no type lines; the type knows them.
     pub fn of<T: Kind>(object: &T) -> Self {
         let (meta, resource) = (object.meta(), T::RESOURCE);
-        Self::named(
-            &resource,
-            &meta.key.namespace,
-            &meta.key.name,
-            meta.uid.clone(),
-            meta.version.clone(),
-        )
+        Self::named(&resource, &meta.key.namespace, &meta.key.name, meta.uid.clone(), meta.version.clone())
     }
 
     /// Refers to an object of any resource.
@@ -100,12 +94,6 @@ impl EventNote {
     }
 
     fn new(involved: Involved, kind: EventKind, reason: &str, message: String) -> Self {
-        Self {
-            involved,
-            kind,
-            reason: reason.to_owned(),
-            message,
-            annotations: BTreeMap::new(),
-        }
+        Self { involved, kind, reason: reason.to_owned(), message, annotations: BTreeMap::new() }
     }
 }

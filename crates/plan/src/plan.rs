@@ -43,10 +43,7 @@ impl Plan {
     /// slowly, because a change elsewhere may cure it without waking the item.
     #[must_use]
     pub fn stuck(complaint: impl Into<String>) -> Self {
-        Self {
-            complaint: Some(complaint.into()),
-            ..Self::default()
-        }
+        Self { complaint: Some(complaint.into()), ..Self::default() }
     }
 
     /// Adds a write.

@@ -30,16 +30,8 @@ pub struct World {
 
 impl Default for World {
     fn default() -> Self {
-        let now = Now {
-            wall: Time::from_unix_seconds(1_800_000_000),
-            monotonic: Duration::from_secs(1000),
-        };
-        Self {
-            tables: Vec::new(),
-            live: BTreeMap::new(),
-            refusals: BTreeMap::new(),
-            now,
-        }
+        let now = Now { wall: Time::from_unix_seconds(1_800_000_000), monotonic: Duration::from_secs(1000) };
+        Self { tables: Vec::new(), live: BTreeMap::new(), refusals: BTreeMap::new(), now }
     }
 }
 
@@ -72,11 +64,7 @@ impl World {
     pub fn cached<T: Kind>(mut self, json: Value) -> Self {
         let wanted = KindEntry::of::<T>();
         let object: T = serde_json::from_value(json).expect("a well-formed object");
-        let table = self
-            .tables
-            .iter_mut()
-            .find(|(entry, _)| *entry == wanted)
-            .expect("a declared kind");
+        let table = self.tables.iter_mut().find(|(entry, _)| *entry == wanted).expect("a declared kind");
         table.1.apply(Arc::new(object));
         self
     }
@@ -95,8 +83,7 @@ impl World {
     /// Makes requests about an object fail. `verb` is `get` or a write's verb.
     #[must_use]
     pub fn refusing<T: Kind>(mut self, verb: &str, key: &Key, failure: Failure) -> Self {
-        self.refusals
-            .insert(format!("{verb} {}", T::RESOURCE.object_path(key)), failure);
+        self.refusals.insert(format!("{verb} {}", T::RESOURCE.object_path(key)), failure);
         self
     }
 
@@ -109,13 +96,7 @@ impl World {
     /// The caches, as a controller sees them.
     #[must_use]
     pub fn view(&self) -> View<'_> {
-        View::new(
-            self.tables
-                .iter()
-                .map(|(entry, table)| (entry.clone(), &**table))
-                .collect(),
-            self.now,
-        )
+        View::new(self.tables.iter().map(|(entry, table)| (entry.clone(), &**table)).collect(), self.now)
     }
 
     /// The items that a change wakes, one line each.
@@ -125,21 +106,14 @@ impl World {
         for watch in a_loop.watches.iter().filter(|watch| watch.kind == kind) {
             watch.wake(&change, &self.view(), &mut wakes);
         }
-        wakes
-            .into_items()
-            .into_iter()
-            .map(|(item, _)| item.to_string())
-            .collect()
+        wakes.into_items().into_iter().map(|(item, _)| item.to_string()).collect()
     }
 
     /// Works on one item and tells what was done, one line per write, with the reason and what became
     /// of it where that was not plain success.
     pub fn sync(&mut self, a_loop: &Loop, item: impl Into<Item>) -> String {
         let item = item.into();
-        let mut hands = Rehearsing {
-            world: self,
-            transcript: String::new(),
-        };
+        let mut hands = Rehearsing { world: self, transcript: String::new() };
         let result = match &a_loop.behaviour {
             Behaviour::Decide(decide) => {
                 let plan = decide(&hands.world.view(), &item);
@@ -189,17 +163,11 @@ impl Rehearsing<'_> {
         });
         let mut stopped = false;
         for write in writes {
-            let outcome = if stopped {
-                Outcome::NotTried
-            } else {
-                self.write(write)
-            };
+            let outcome = if stopped { Outcome::NotTried } else { self.write(write) };
             if let Outcome::Failed(failure) = &outcome {
                 stopped |= write.on_failure == OnFailure::StopAndRetry;
                 if write.on_failure != OnFailure::LogOnly {
-                    applied
-                        .retry
-                        .get_or_insert_with(|| Retry::because(failure.to_string()));
+                    applied.retry.get_or_insert_with(|| Retry::because(failure.to_string()));
                 }
             }
             applied.outcomes.push(outcome);
@@ -209,11 +177,7 @@ impl Rehearsing<'_> {
 
     fn write(&mut self, write: &Write) -> Outcome {
         let path = write.target.resource.object_path(&write.target.key);
-        let refused = self
-            .world
-            .refusals
-            .get(&format!("{} {path}", write.verb()))
-            .cloned();
+        let refused = self.world.refusals.get(&format!("{} {path}", write.verb())).cloned();
         let result = match (refused, &write.action) {
             (Some(failure), _) if write.tolerated.contains(&failure.reason) => {
                 Ok(format!(" (refused, which is fine: {failure})"))
@@ -230,13 +194,7 @@ impl Rehearsing<'_> {
             }
         };
         let (note, outcome) = match result {
-            Ok(note) => (
-                note,
-                Outcome::Done {
-                    version: Version::default(),
-                    uid: Uid::default(),
-                },
-            ),
+            Ok(note) => (note, Outcome::Done { version: Version::default(), uid: Uid::default() }),
             Err(failure) => (format!(" FAILED: {failure}"), Outcome::Failed(failure)),
         };
         let _ = writeln!(self.transcript, "{write}{note}");
@@ -249,24 +207,14 @@ impl Rehearsing<'_> {
             return Outcome::Unneeded;
         };
         let live_version = Version::from(live["metadata"]["resourceVersion"].as_str().unwrap_or_default());
-        if edit
-            .decided_on
-            .as_ref()
-            .is_some_and(|decided_on| *decided_on != live_version)
-        {
+        if edit.decided_on.as_ref().is_some_and(|decided_on| *decided_on != live_version) {
             let _ = writeln!(self.transcript, "{write} (moved on)");
             return Outcome::Unneeded;
         }
         let before = live.clone();
         let (note, outcome) = match (edit.change)(live) {
             Edited::Changed if *live == before => unreachable!("an edit said it changed what it left alone"),
-            Edited::Changed => (
-                String::new(),
-                Outcome::Done {
-                    version: live_version,
-                    uid: Uid::default(),
-                },
-            ),
+            Edited::Changed => (String::new(), Outcome::Done { version: live_version, uid: Uid::default() }),
             Edited::Unneeded => (" (unneeded)".to_owned(), Outcome::Unneeded),
             Edited::Impossible(why) => (format!(" (impossible: {why})"), Outcome::Unneeded),
         };

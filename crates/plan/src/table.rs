@@ -55,11 +55,7 @@ impl std::error::Error for DuplicateIndex {}
 
 impl<T: Object> Default for Table<T> {
     fn default() -> Self {
-        Self {
-            rows: BTreeSet::new(),
-            indexes: Vec::new(),
-            version: Version::default(),
-        }
+        Self { rows: BTreeSet::new(), indexes: Vec::new(), version: Version::default() }
     }
 }
 
@@ -72,10 +68,7 @@ impl<T: Object> Table<T> {
         if self.indexes.iter().any(|there| there.index.name == index.name) {
             return Err(DuplicateIndex(index.name));
         }
-        let mut indexed = Indexed {
-            index,
-            rows: BTreeMap::new(),
-        };
+        let mut indexed = Indexed { index, rows: BTreeMap::new() };
         for row in &self.rows {
             indexed.insert(row);
         }
@@ -96,10 +89,7 @@ impl<T: Object> Table<T> {
 
     /// The objects of one namespace, sorted by name.
     pub fn in_namespace<'a>(&'a self, namespace: &Word) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
-        let first = Key {
-            namespace: namespace.clone(),
-            name: Text::default(),
-        };
+        let first = Key { namespace: namespace.clone(), name: Text::default() };
         let namespace = namespace.clone();
         self.rows
             .range::<Key, _>((Bound::Included(first), Bound::Unbounded))
@@ -154,9 +144,19 @@ impl<T: Object> Table<T> {
     }
 
     /// Swaps all objects for these. The table holds the new world before any change is told;
-    /// deletions come first. An object that did not change keeps its place and is not told.
-    pub fn replace(&mut self, objects: impl IntoIterator<Item = Arc<T>>, version: Version) -> Vec<Change<T>> {
+    /// deletions come first. An object that did not change keeps its place and is not told. Those that
+    /// are there but could not be read stay as they were known: to take them for gone would have what
+    /// depends on them deleted.
+    pub fn replace(
+        &mut self,
+        objects: impl IntoIterator<Item = Arc<T>>,
+        unreadable: &[Key],
+        version: Version,
+    ) -> Vec<Change<T>> {
         let mut gone = self.rows.clone();
+        for key in unreadable {
+            gone.remove(key);
+        }
         let mut changes = Vec::new();
         for object in objects {
             gone.remove(object.key());
@@ -269,31 +269,22 @@ mod tests {
         objects.map(|object| object.key().to_string()).collect()
     }
 
-    const BY_UID: Index<Partial> = Index {
-        name: "uid",
-        values: |object, emit| emit(Word::from(&*object.meta.uid.to_string())),
-    };
+    const BY_UID: Index<Partial> =
+        Index { name: "uid", values: |object, emit| emit(Word::from(&*object.meta.uid.to_string())) };
 
     /// Proves INF-4.
     #[test]
     fn namespaces_and_indexes_answer_from_any_moment_on() {
         let mut table = Table::default();
         table.replace(
-            [
-                partial("a/x", "1", "5"),
-                partial("b/x", "2", "6"),
-                partial("a/y", "3", "7"),
-            ],
+            [partial("a/x", "1", "5"), partial("b/x", "2", "6"), partial("a/y", "3", "7")],
+            &[],
             "9".into(),
         );
         assert_eq!(keys(table.in_namespace(&Word::from("a"))), ["a/x", "a/y"]);
         assert_eq!(keys(table.in_namespace(&Word::from("c"))), [""; 0]);
         table.add_index(BY_UID).unwrap();
-        assert_eq!(
-            keys(table.by(&BY_UID, "2")),
-            ["b/x"],
-            "a late index covers what is there"
-        );
+        assert_eq!(keys(table.by(&BY_UID, "2")), ["b/x"], "a late index covers what is there");
         table.apply(partial("b/z", "4", "10"));
         assert_eq!(keys(table.by(&BY_UID, "4")), ["b/z"]);
         table.apply(partial("b/z", "5", "11"));
@@ -310,23 +301,11 @@ mod tests {
         let added = table.apply(partial("a/x", "1", "5"));
         assert!(added.before().is_none() && added.after().is_some());
         let updated = table.apply(partial("a/x", "1", "6"));
-        assert_eq!(
-            updated
-                .before()
-                .map(|old| old.meta.version.to_string())
-                .as_deref(),
-            Some("5")
-        );
+        assert_eq!(updated.before().map(|old| old.meta.version.to_string()).as_deref(), Some("5"));
         let reborn = table.apply(partial("a/x", "2", "9"));
-        let uids = (
-            reborn.before().map(|o| o.meta.uid.to_string()),
-            reborn.after().map(|n| n.meta.uid.to_string()),
-        );
-        assert_eq!(
-            uids,
-            (Some("1".into()), Some("2".into())),
-            "a new life shows as update with two uids"
-        );
+        let uids =
+            (reborn.before().map(|o| o.meta.uid.to_string()), reborn.after().map(|n| n.meta.uid.to_string()));
+        assert_eq!(uids, (Some("1".into()), Some("2".into())), "a new life shows as update with two uids");
     }
 
     /// Proves INF-33.
@@ -335,10 +314,7 @@ mod tests {
         let mut table = Table::default();
         table.apply(partial("a/x", "1", "5"));
         let change = table.delete(partial("a/x", "1", "8"));
-        assert_eq!(
-            change.before().map(|old| old.meta.version.to_string()).as_deref(),
-            Some("8")
-        );
+        assert_eq!(change.before().map(|old| old.meta.version.to_string()).as_deref(), Some("8"));
         assert!(table.is_empty());
         assert!(table.delete(partial("a/never", "2", "9")).is_deletion());
     }
@@ -348,46 +324,38 @@ mod tests {
     fn a_replacement_tells_deletions_first_and_nothing_that_did_not_change() {
         let mut table = Table::default();
         table.replace(
-            [
-                partial("a/kept", "1", "5"),
-                partial("a/gone", "2", "6"),
-                partial("a/new", "3", "7"),
-            ],
+            [partial("a/kept", "1", "5"), partial("a/gone", "2", "6"), partial("a/new", "3", "7")],
+            &[],
             "7".into(),
         );
         let changes = table.replace(
-            [
-                partial("a/added", "4", "8"),
-                partial("a/kept", "1", "5"),
-                partial("a/new", "3", "9"),
-            ],
+            [partial("a/added", "4", "8"), partial("a/kept", "1", "5"), partial("a/new", "3", "9")],
+            &[],
             "9".into(),
         );
-        let told: Vec<_> = changes
-            .iter()
-            .map(|change| (change.is_deletion(), change.either().key().to_string()))
-            .collect();
-        assert_eq!(
-            told,
-            [
-                (true, "a/gone".into()),
-                (false, "a/added".into()),
-                (false, "a/new".into())
-            ]
-        );
+        let told: Vec<_> =
+            changes.iter().map(|change| (change.is_deletion(), change.either().key().to_string())).collect();
+        assert_eq!(told, [(true, "a/gone".into()), (false, "a/added".into()), (false, "a/new".into())]);
         assert_eq!(keys(table.all()), ["a/added", "a/kept", "a/new"]);
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_not_taken_for_gone() {
+        let mut table = Table::default();
+        table.replace([partial("a/odd", "1", "5"), partial("a/gone", "2", "6")], &[], "7".into());
+        let unreadable = [Key::namespaced("a", "odd"), Key::namespaced("a", "never-read")];
+        let changes = table.replace([], &unreadable, "9".into());
+        assert_eq!(changes.len(), 1);
+        assert_eq!(changes[0].either().key().to_string(), "a/gone");
+        assert_eq!(keys(table.all()), ["a/odd"]);
     }
 
     /// Proves INF-41, INF-150.
     #[test]
     fn the_version_follows_every_event_and_the_list() {
         let mut table = Table::default();
-        table.replace([partial("a/x", "1", "50")], "40".into());
-        assert_eq!(
-            table.version().to_string(),
-            "40",
-            "the list's, even if an object is newer"
-        );
+        table.replace([partial("a/x", "1", "50")], &[], "40".into());
+        assert_eq!(table.version().to_string(), "40", "the list's, even if an object is newer");
         table.apply(partial("a/x", "1", "51"));
         assert_eq!(table.version().to_string(), "51");
         table.bookmark("60".into());

@@ -131,21 +131,13 @@ pub enum OnFailure {
 impl Target {
     /// An object of a kind, as it was seen.
     pub fn of<T: Kind>(object: &T) -> Self {
-        Self {
-            resource: T::RESOURCE,
-            key: object.key().clone(),
-            uid: object.meta().uid.clone(),
-        }
+        Self { resource: T::RESOURCE, key: object.key().clone(), uid: object.meta().uid.clone() }
     }
 
     /// Any life of an object.
     #[must_use]
     pub fn named<T: Kind>(key: Key) -> Self {
-        Self {
-            resource: T::RESOURCE,
-            key,
-            uid: Uid::default(),
-        }
+        Self { resource: T::RESOURCE, key, uid: Uid::default() }
     }
 }
 
@@ -163,23 +155,12 @@ impl Write {
 
     /// Patches an object.
     pub fn patch<T: Kind>(object: &T, form: PatchForm, body: Value) -> Self {
-        Self::new(
-            Target::of(object),
-            Action::Patch {
-                form,
-                body,
-                subresource: "",
-            },
-        )
+        Self::new(Target::of(object), Action::Patch { form, body, subresource: "" })
     }
 
     /// Reads an object afresh, changes it and puts it back.
     pub fn edit<T: Kind>(object: &T, change: impl Fn(&mut Value) -> Edited + Send + Sync + 'static) -> Self {
-        let edit = Edit {
-            change: Arc::new(change),
-            decided_on: None,
-            conflict_tries: 1,
-        };
+        let edit = Edit { change: Arc::new(change), decided_on: None, conflict_tries: 1 };
         Self::new(Target::of(object), Action::Edit(edit))
     }
 
@@ -265,10 +246,6 @@ impl fmt::Display for Write {
             Action::Edit(_) => "edit",
             _ => self.verb(),
         };
-        write!(
-            f,
-            "{word} {} {} because {}",
-            self.target.resource, self.target.key, self.because
-        )
+        write!(f, "{word} {} {} because {}", self.target.resource, self.target.key, self.because)
     }
 }

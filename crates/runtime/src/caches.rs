@@ -4,8 +4,12 @@
 //! server told it, and a listener that comes late is first shown everything that is there. What wakes
 //! controllers runs right here, on the task that reads the wire: wake-ups are pure and short, so no
 //! second queue stands between the wire and the work queues.
+//!
+//! Locks are taken in one order everywhere: the listeners of one cache, then the state of a gate, then
+//! tables by rank. Nobody waits for the network with one of them in hand.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +18,15 @@ use keleustes_objects::{Failure, Key, Meta, Resource, Uid, Version};
 use keleustes_plan::{AnyChange, AnyObject, AnyTable, DeclaredIndex, KindEntry, View};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::{Chance, Clocks};
-use crate::metrics::Metrics;
+use crate::metrics::{CacheMetrics, Metrics};
+
+/// Objects are not shown again more often than this, whatever is asked for.
+const RESYNC_PERIOD_MIN: Duration = Duration::from_secs(1);
 
 /// All caches of a process, one per kind.
 #[derive(Clone)]
@@ -45,16 +53,29 @@ pub trait Listener: Send + Sync {
 /// The cache of one kind.
 pub struct Cache {
     entry: KindEntry,
+    /// Its place in the order in which tables are locked.
+    rank: usize,
     table: RwLock<Box<dyn AnyTable>>,
-    synced: watch::Sender<bool>,
+    /// How many whole lists the table has taken in.
+    lists: watch::Sender<u64>,
     /// Held while changes are told, so that a late listener gets every object and then every change.
     listeners: Mutex<Vec<Arc<dyn Listener>>>,
+    clocks: Clocks,
     metrics: Metrics,
+    counts: Option<CacheMetrics>,
+}
+
+/// Caches that are looked at together, as if all stood still at one moment.
+#[derive(Clone)]
+pub struct Window {
+    /// By rank: two who wait for each other's tables would wait for ever.
+    caches: Vec<Arc<Cache>>,
+    clocks: Clocks,
 }
 
 impl Caches {
     /// No caches yet; they list and watch through this client. With a resync period every object is
-    /// shown again to its listeners once in that time or up to twice of it.
+    /// shown again to its listeners after that time or up to twice of it; zero means never.
     #[must_use]
     pub fn new(
         client: kube::Client,
@@ -68,7 +89,7 @@ impl Caches {
             clocks,
             chance,
             metrics,
-            resync_period,
+            resync_period: resync_period.filter(|period| !period.is_zero()),
             caches: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -78,20 +99,33 @@ impl Caches {
     /// The cache of a kind. The first who asks starts it; nobody lists a kind twice.
     #[must_use]
     pub fn cache(&self, entry: &KindEntry) -> Arc<Cache> {
-        let mut caches = self.0.caches.lock();
+        let shared = &self.0;
+        let mut caches = shared.caches.lock();
         if let Some(there) = caches.iter().find(|cache| cache.entry == *entry) {
             return there.clone();
         }
         let cache = Arc::new(Cache {
             entry: entry.clone(),
+            rank: caches.len(),
             table: RwLock::new(entry.new_table()),
-            synced: watch::Sender::new(false),
+            lists: watch::Sender::new(0),
             listeners: Mutex::default(),
-            metrics: self.0.metrics.clone(),
+            clocks: shared.clocks.clone(),
+            metrics: shared.metrics.clone(),
+            counts: shared.metrics.cache(entry),
         });
         caches.push(cache.clone());
-        self.0.tasks.spawn(self.fill(cache.clone()));
+        shared.tasks.spawn(self.fill(cache.clone()));
         cache
+    }
+
+    /// A window onto the caches of these kinds.
+    #[must_use]
+    pub fn window(&self, entries: &[KindEntry]) -> Window {
+        let mut caches: Vec<_> = entries.iter().map(|entry| self.cache(entry)).collect();
+        caches.sort_by_key(|cache| cache.rank);
+        caches.dedup_by_key(|cache| cache.rank);
+        Window { caches, clocks: self.0.clocks.clone() }
     }
 
     /// Adds indexes to the caches they are of. An index that is there stays as it is.
@@ -101,26 +135,18 @@ impl Caches {
         }
     }
 
-    /// Shows a view of these caches, all of them held still.
-    pub fn look(&self, caches: &[Arc<Cache>], eye: &mut dyn FnMut(&View<'_>)) {
-        let guards: Vec<RwLockReadGuard<'_, Box<dyn AnyTable>>> =
-            caches.iter().map(|cache| cache.table.read()).collect();
-        let tables = caches.iter().zip(&guards).map(|(cache, guard)| (cache.entry.clone(), &***guard));
-        eye(&View::new(tables.collect(), self.0.clocks.now()));
-    }
-
     /// The kinds whose caches have not got their first whole list yet.
     #[must_use]
     pub fn unsynced(&self) -> Vec<String> {
         let caches = self.0.caches.lock();
         caches
             .iter()
-            .filter(|cache| !*cache.synced.borrow())
+            .filter(|cache| cache.lists() == 0)
             .map(|cache| cache.entry.resource().to_string())
             .collect()
     }
 
-    /// Ends all list-and-watches and returns when they have ended.
+    /// Ends all list-and-watches and returns when they have ended. What is cached stays readable.
     pub async fn stop(&self) {
         self.0.stop.cancel();
         self.0.tasks.close();
@@ -138,36 +164,55 @@ impl Caches {
             meta: meta_of,
         };
         let mut chance = shared.chance.fork();
-        let resync = shared.resync_period.map(|period| period.mul_f64(1.0 + chance.f64()));
-        let reflector = Reflector::new(shared.client.clone(), source, chance);
+        let stretch = 1.0 + chance.f64();
+        let period = shared.resync_period.map(|period| period.mul_f64(stretch).max(RESYNC_PERIOD_MIN));
         let observer = Arc::new(Complaints { metrics: shared.metrics.clone() });
-        let mut reflector = reflector.observed_by(observer);
+        let mut reflector = Reflector::new(shared.client.clone(), source, chance).observed_by(observer);
         async move {
-            let mut due = resync.map(|period| tokio::time::Instant::now() + period);
+            let mut timer = pin!(tokio::time::sleep(period.unwrap_or_default()));
             loop {
-                let resync_due = async move {
-                    match due {
-                        Some(due) => tokio::time::sleep_until(due).await,
-                        None => std::future::pending().await,
-                    }
-                };
-                tokio::select! {
+                let restarts_timer = tokio::select! {
                     biased;
                     () = shared.stop.cancelled() => return,
                     delta = reflector.next() => {
-                        // A whole new list is as good as a resync; the time starts again.
-                        if matches!(delta, Delta::Replace { .. }) {
-                            due = resync.map(|period| tokio::time::Instant::now() + period);
-                        }
-                        cache.take_in(delta);
+                        // A whole new list is as good as a resync.
+                        let is_list = matches!(delta, Delta::Replace { .. });
+                        cache.contain("cache", || cache.take_in(delta));
+                        is_list
                     }
-                    () = resync_due => {
+                    () = &mut timer, if period.is_some() => {
                         cache.resync();
-                        due = resync.map(|period| tokio::time::Instant::now() + period);
+                        true
                     }
+                };
+                if let Some(period) = period.filter(|_| restarts_timer) {
+                    timer.as_mut().reset(Instant::now() + period);
                 }
             }
         }
+    }
+}
+
+impl Window {
+    /// The caches behind it, in the order of their tables.
+    #[must_use]
+    pub fn caches(&self) -> &[Arc<Cache>] {
+        &self.caches
+    }
+
+    /// Returns as soon as all of them have got their first whole list.
+    pub async fn synced(&self) {
+        for cache in &self.caches {
+            cache.synced().await;
+        }
+    }
+
+    /// Shows them, all held still. The eye must not look again while it looks.
+    pub fn look(&self, eye: &mut dyn FnMut(&View<'_>)) {
+        let guards: Vec<RwLockReadGuard<'_, Box<dyn AnyTable>>> =
+            self.caches.iter().map(|cache| cache.table.read()).collect();
+        let tables = self.caches.iter().zip(&guards).map(|(cache, guard)| (cache.entry.clone(), &***guard));
+        eye(&View::new(tables.collect(), self.clocks.now()));
     }
 }
 
@@ -182,16 +227,30 @@ impl Cache {
         &self.entry
     }
 
-    /// Returns as soon as the first whole list is in the table.
+    /// Returns as soon as the first whole list is in the table. Never, if the caches are
+    /// stopped before: whoever waits has to give up waiting then.
     pub async fn synced(&self) {
         // The sender lives as long as the cache, so waiting cannot fail.
-        let _ = self.synced.subscribe().wait_for(|synced| *synced).await;
+        let _ = self.lists.subscribe().wait_for(|lists| *lists > 0).await;
+    }
+
+    /// How many whole lists it has taken in: one when it is first filled, one more after each gap in
+    /// which changes may have gone unnoticed.
+    #[must_use]
+    pub fn lists(&self) -> u64 {
+        *self.lists.borrow()
     }
 
     /// The version of the world this cache has come to.
     #[must_use]
     pub fn version(&self) -> Version {
         self.table.read().version().clone()
+    }
+
+    /// Which life of an object is in the cache, if any is.
+    #[must_use]
+    pub fn uid(&self, key: &Key) -> Option<Uid> {
+        self.table.read().meta(key).map(|meta| meta.uid.clone())
     }
 
     /// Whether this life of an object is no longer in the cache, or is in it with its deletion asked for.
@@ -213,29 +272,35 @@ impl Cache {
     }
 
     /// Tells a listener of every object that is there, as if it had just been added, and of every
-    /// change from then on.
+    /// change from then on. Not to be called by a listener while it is told something.
     pub fn subscribe(&self, listener: Arc<dyn Listener>) {
         let mut listeners = self.listeners.lock();
         let additions = self.table.read().additions();
-        self.tell_one(&*listener, &additions);
+        self.contain("wake-up", || listener.changed(&additions));
         listeners.push(listener);
     }
 
-    /// Stops telling a listener. What it has been told stays told.
+    /// Stops telling a listener, and returns when nothing is being told to it any more. Not to be
+    /// called by a listener while it is told something.
     pub fn unsubscribe(&self, listener: &Arc<dyn Listener>) {
         self.listeners.lock().retain(|there| !Arc::ptr_eq(there, listener));
     }
 
     fn take_in(&self, delta: Delta<Arc<dyn AnyObject>>) {
+        let began = self.clocks.monotonic();
         let listeners = self.listeners.lock();
-        let mut synced = false;
+        let (is_list, size) = match &delta {
+            Delta::Replace { objects, .. } => (true, objects.len()),
+            Delta::Apply(_) | Delta::Delete(_) => (false, 1),
+            Delta::Bookmark(_) => (false, 0),
+        };
+        if let Some(counts) = &self.counts {
+            counts.reading(size);
+        }
         let (changes, version) = {
             let mut table = self.table.write();
             let changes = match delta {
-                Delta::Replace { objects, version } => {
-                    synced = true;
-                    table.replace(objects, version)
-                }
+                Delta::Replace { objects, unreadable, version } => table.replace(objects, &unreadable, version),
                 Delta::Apply(object) => vec![table.apply(object)],
                 Delta::Delete(object) => vec![table.delete(object)],
                 Delta::Bookmark(version) => {
@@ -245,29 +310,33 @@ impl Cache {
             };
             (changes, table.version().clone())
         };
-        self.metrics.store_version(self.entry.resource(), &version);
-        for listener in &*listeners {
-            self.tell_one(&**listener, &changes);
+        if is_list {
+            self.lists.send_modify(|lists| *lists += 1);
         }
-        if synced {
-            self.synced.send_replace(true);
+        self.tell(&listeners, &changes);
+        if let Some(counts) = &self.counts {
+            let took = self.clocks.monotonic().saturating_sub(began);
+            counts.told(&version, (size > 0).then_some(took));
         }
     }
 
     fn resync(&self) {
         let listeners = self.listeners.lock();
         let again = self.table.read().resync();
-        for listener in &*listeners {
-            self.tell_one(&**listener, &again);
+        self.tell(&listeners, &again);
+    }
+
+    fn tell(&self, listeners: &[Arc<dyn Listener>], changes: &[AnyChange]) {
+        for listener in listeners {
+            self.contain("wake-up", || listener.changed(changes));
         }
     }
 
-    /// A listener that panics over one odd object must not keep others from hearing of it, nor end
-    /// the cache.
-    fn tell_one(&self, listener: &dyn Listener, changes: &[AnyChange]) {
-        if catch_unwind(AssertUnwindSafe(|| listener.changed(changes))).is_err() {
-            self.metrics.panicked("wake-up");
-            tracing::error!(resource = %self.entry.resource(), "a wake-up panicked and was contained");
+    /// Whatever panics over one odd object must not keep others from hearing of it, nor end the cache.
+    fn contain(&self, what: &str, work: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            self.metrics.panicked(what);
+            tracing::error!(resource = %self.entry.resource(), what, "a panic was contained");
         }
     }
 }

@@ -124,7 +124,10 @@ impl<T> Reflector<T> {
                 Doing::ReadingItems(exchange, body, items) => match chunk(body, exchange.deadline).await {
                     Ok(Some(received)) => {
                         let (gathered, told) = (&mut self.gathered, &self.told);
-                        let cut = items.push(&received, |item| gathered.objects.extend(told.item(item)));
+                        let cut = items.push(&received, |item| match told.item(item) {
+                            Ok(object) => gathered.objects.push(object),
+                            Err(trace) => gathered.unreadable.extend(trace.name.parse().ok()),
+                        });
                         cut.err().and_then(|malformed| self.failed(&unreadable(&malformed.to_string())))
                     }
                     Ok(None) => self.end_page(),
@@ -204,7 +207,11 @@ impl<T> Reflector<T> {
         let object = match object {
             Ok(object) => object,
             Err(why) => {
-                let Trace { version, .. } = self.told.undecodable(text.as_bytes(), &why);
+                let Trace { name, version } = self.told.undecodable(text.as_bytes(), &why);
+                if self.policy.is_streaming() {
+                    self.gathered.unreadable.extend(name.parse().ok());
+                    return None;
+                }
                 // The consumer must not wait for a version that it will never be told of.
                 return self.policy.event(event, &version).then_some(Delta::Bookmark(version));
             }
@@ -239,9 +246,9 @@ impl<T> Reflector<T> {
 
     fn replace(&mut self, version: Version) -> Delta<T> {
         let gathered = std::mem::replace(&mut self.gathered, Gathered::new());
-        let objects = gathered.finish(self.told.source.meta);
+        let (objects, unreadable) = gathered.finish(self.told.source.meta);
         tracing::debug!(resource = %self.told.source.resource, objects = objects.len(), %version, "synced");
-        Delta::Replace { objects, version }
+        Delta::Replace { objects, unreadable, version }
     }
 
     /// The watch ended without an error.
@@ -301,14 +308,13 @@ struct Told<T> {
 
 impl<T> Told<T> {
     /// Reads an item of a list.
-    fn item(&self, text: &[u8]) -> Option<T> {
+    fn item(&self, text: &[u8]) -> Result<T, Trace> {
         let why = match std::str::from_utf8(text).map(self.source.decode) {
-            Ok(Ok(object)) => return Some(object),
+            Ok(Ok(object)) => return Ok(object),
             Ok(Err(error)) => failure::decode_error_without_content(&error),
             Err(_) => "it is not UTF-8".to_owned(),
         };
-        self.undecodable(text, &why);
-        None
+        Err(self.undecodable(text, &why))
     }
 
     fn undecodable(&self, text: &[u8], why: &str) -> Trace {
@@ -327,11 +333,13 @@ struct Gathered<T> {
     objects: Vec<T>,
     /// What happened to objects after their initial event, if anything did: their last state, or none.
     later: BTreeMap<Key, Option<T>>,
+    /// Objects that could not be read.
+    unreadable: Vec<Key>,
 }
 
 impl<T> Gathered<T> {
     fn new() -> Self {
-        Self { objects: Vec::new(), later: BTreeMap::new() }
+        Self { objects: Vec::new(), later: BTreeMap::new(), unreadable: Vec::new() }
     }
 
     /// Initial events come once for each object and are just put down; only what comes between them and
@@ -354,12 +362,12 @@ impl<T> Gathered<T> {
         }
     }
 
-    fn finish(mut self, meta: fn(&T) -> &Meta) -> Vec<T> {
+    fn finish(mut self, meta: fn(&T) -> &Meta) -> (Vec<T>, Vec<Key>) {
         if !self.later.is_empty() {
             self.objects.retain(|object| !self.later.contains_key(&meta(object).key));
             self.objects.extend(self.later.into_values().flatten());
         }
         self.objects.shrink_to_fit();
-        self.objects
+        (self.objects, self.unreadable)
     }
 }

@@ -16,7 +16,7 @@ mod policy;
 mod tests;
 
 use http::Method;
-use keleustes_objects::{Failure, Kind, Meta, Object, Partial, Projection, Resource, Version};
+use keleustes_objects::{Failure, Key, Kind, Meta, Object, Partial, Projection, Resource, Version};
 
 pub use self::driver::Reflector;
 use self::policy::Ask;
@@ -50,6 +50,8 @@ pub enum Delta<T> {
     Replace {
         /// All objects, in no order.
         objects: Vec<T>,
+        /// Objects that are there but could not be read. They are not gone.
+        unreadable: Vec<Key>,
         /// The version of the whole; single objects may be newer.
         version: Version,
     },

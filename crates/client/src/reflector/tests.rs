@@ -476,7 +476,7 @@ async fn the_version_of_a_list_is_its_own_even_if_an_object_is_newer() {
         Answer::lines(&[event("ADDED", "a", 91), end_of_initial(45)]),
     ]);
     let mut reflector = script.accounts();
-    let Delta::Replace { objects, version } = reflector.next().await else { panic!() };
+    let Delta::Replace { objects, version, .. } = reflector.next().await else { panic!() };
     assert_eq!((objects[0].meta.version.clone(), version), (Version::from("90"), Version::from("40")));
     assert_eq!(reflector.last_seen(), &Version::from("40"));
     let streamed = Script::new(vec![Answer::lines(&[event("ADDED", "a", 91), end_of_initial(45)])]);
@@ -553,7 +553,10 @@ async fn one_object_that_cannot_be_read_spoils_no_other_and_is_not_quoted() {
     ]);
     let heard = Arc::new(Heard::default());
     let mut reflector = script.accounts().observed_by(heard.clone());
-    assert_eq!(names(&reflector.next().await), ["good"]);
+    let all = reflector.next().await;
+    assert_eq!(names(&all), ["good"]);
+    let Delta::Replace { unreadable, .. } = all else { panic!() };
+    assert_eq!(unreadable, [Key::namespaced("default", "bad")], "it is there, only nobody can read it");
     assert_eq!(names(&reflector.next().await), ["@41"], "nobody waits for it in vain");
     assert_eq!(reflector.last_seen(), &Version::from("41"));
     assert_eq!(names(&reflector.next().await), ["+good"]);
