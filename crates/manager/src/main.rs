@@ -15,7 +15,8 @@ fn main() -> ExitCode {
     if let Some(command) = &flags.command {
         return command.run();
     }
-    logging::start(&flags.logging);
+    let form = if flags.logging.logging_format == "json" { logging::Form::Json } else { logging::Form::Text };
+    logging::start(form, logging::Verbosity::new(flags.logging.v.into(), Vec::new()));
     match life::run(&flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

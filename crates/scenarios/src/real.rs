@@ -115,8 +115,11 @@ impl Real {
                 Ok(self.plane.start_go_manager(&flags)?)
             }
             Manager::Ours(program) => {
+                let mut flags = self.plane.manager_args(self.plane.free_port()?);
+                let name = |flag: &str| flag.split('=').next().unwrap_or_default().to_owned();
+                flags.retain(|flag| !self.extra.iter().any(|extra| name(extra) == name(flag)));
                 let mut command = Command::new(program);
-                command.args(self.plane.manager_args(self.plane.free_port()?)).arg("--v=4").args(&self.extra);
+                command.args(flags).args(&self.extra);
                 Ok(Process::spawn(
                     "kube-controller-manager",
                     &command,

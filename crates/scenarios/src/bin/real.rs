@@ -34,7 +34,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         let named = args.filter.as_ref().is_none_or(|filter| scenario.name.contains(filter.as_str()));
         named && (scenario.stage == Stage::Anywhere || args.manager == Whose::Ours)
     };
-    let world = Real::start(manager, &[])?.into_world().await?;
+    let world = Real::start(manager, &["--v=4"])?.into_world().await?;
     let (mut passed, mut failed) = (0, 0);
     let mut tell = |name: &str, began: Instant, result: anyhow::Result<()>| {
         let took = began.elapsed().as_secs_f64();

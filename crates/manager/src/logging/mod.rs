@@ -1,0 +1,47 @@
+//! The log: to stderr, in the original's two forms, as much as `--v` and `--vmodule` ask for.
+//!
+//! What the original calls verbosity is a number, what our crates log with is a level. A warning or
+//! an error is always logged; `info` is verbosity 0, `debug` 4, `trace` 6. Bodies of requests and
+//! answers are never given to the log by anyone, so no verbosity shows a secret.
+
+mod fields;
+mod forms;
+mod verbosity;
+
+use std::io::Write as _;
+
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+pub(crate) use self::forms::Form;
+pub(crate) use self::verbosity::{ModuleLevel, Verbosity};
+
+/// Starts logging, and has panics logged too.
+pub(crate) fn start(form: Form, verbosity: Verbosity) {
+    let log = Log { form, verbosity };
+    tracing_subscriber::registry().with(log).init();
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let panicked = panic.payload_as_str().unwrap_or("no message");
+        tracing::error!(place, panicked, "Observed a panic");
+    }));
+}
+
+struct Log {
+    form: Form,
+    verbosity: Verbosity,
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>, _: Context<'_, S>) -> bool {
+        self.verbosity.lets_through(metadata)
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let line = self.form.line(event, jiff::Timestamp::now());
+        // A log that cannot be written must not end the manager.
+        let _ = std::io::stderr().lock().write_all(line.as_bytes());
+    }
+}

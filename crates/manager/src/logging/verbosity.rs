@@ -1,0 +1,89 @@
+//! How much is logged: a number for everything, others for some files.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tracing::{Level, Metadata};
+
+/// A number for some files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ModuleLevel {
+    /// The name of a file without its ending; `*` stands for anything, `?` for one character.
+    pub(crate) pattern: String,
+    /// The number.
+    pub(crate) verbosity: u32,
+}
+
+/// How much is logged. Clones share the number for everything, which may be changed at run time.
+#[derive(Clone, Debug)]
+pub(crate) struct Verbosity {
+    everywhere: Arc<AtomicU32>,
+    modules: Vec<ModuleLevel>,
+}
+
+/// From this number on, what the libraries below us have to say is of interest too.
+const LIBRARIES: u32 = 8;
+
+/// The verbosity that a level stands for.
+pub(super) fn of_level(level: Level) -> u32 {
+    match level {
+        Level::ERROR | Level::WARN | Level::INFO => 0,
+        Level::DEBUG => 4,
+        Level::TRACE => 6,
+    }
+}
+
+impl Verbosity {
+    pub(crate) fn new(everywhere: u32, modules: Vec<ModuleLevel>) -> Self {
+        Self { everywhere: Arc::new(AtomicU32::new(everywhere)), modules }
+    }
+
+    /// Changes the number for everything.
+    pub(crate) fn change(&self, everywhere: u32) {
+        self.everywhere.store(everywhere, Ordering::Relaxed);
+        // What each place in the code was told before is asked again.
+        tracing::callsite::rebuild_interest_cache();
+    }
+
+    pub(super) fn lets_through(&self, metadata: &Metadata<'_>) -> bool {
+        let everywhere = self.everywhere.load(Ordering::Relaxed);
+        let ours = ["keleustes_", "kube_controller_manager"].iter().any(|ours| metadata.target().starts_with(ours));
+        if !ours {
+            return *metadata.level() <= Level::WARN || everywhere >= LIBRARIES;
+        }
+        let file = metadata.file().unwrap_or_default().rsplit('/').next().unwrap_or_default();
+        let module = file.strip_suffix(".rs").unwrap_or(file);
+        let here = self.modules.iter().find(|there| matches(&there.pattern, module));
+        of_level(*metadata.level()) <= here.map_or(everywhere, |there| there.verbosity.max(everywhere))
+    }
+}
+
+/// Whether a text fits a pattern of literal characters, `*` and `?`.
+fn matches(pattern: &str, text: &str) -> bool {
+    match (pattern.chars().next(), text.chars().next()) {
+        (None, None) => true,
+        (Some('*'), _) => {
+            let rest = &pattern[1..];
+            (0..=text.len()).filter(|&at| text.is_char_boundary(at)).any(|at| matches(rest, &text[at..]))
+        }
+        (Some(wanted), Some(found)) if wanted == '?' || wanted == found => {
+            matches(&pattern[wanted.len_utf8()..], &text[found.len_utf8()..])
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_name_files() {
+        for (pattern, text) in [("loops", "loops"), ("*", "any"), ("l*s", "loops"), ("lo?ps", "loops"), ("*", "")] {
+            assert!(matches(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("loop", "loops"), ("?", ""), ("l*x", "loops"), ("", "x")] {
+            assert!(!matches(pattern, text), "{pattern} {text}");
+        }
+    }
+}
