@@ -300,7 +300,9 @@ impl Cache {
         let (changes, version) = {
             let mut table = self.table.write();
             let changes = match delta {
-                Delta::Replace { objects, unreadable, version } => table.replace(objects, &unreadable, version),
+                Delta::Replace { objects, unreadable, version } => {
+                    table.replace(objects, &unreadable, version)
+                }
                 Delta::Apply(object) => vec![table.apply(object)],
                 Delta::Delete(object) => vec![table.delete(object)],
                 Delta::Bookmark(version) => {

@@ -7,8 +7,8 @@ use futures::future::join_all;
 use keleustes_client::{Answer, Call, Deletion, Patch};
 use keleustes_objects::{Failure, Key, Reason, Resource, Uid, Version};
 use keleustes_plan::{
-    Action, Applied, Controller, Edit, Edited, EventNote, Grant, Guard, OnFailure, Outcome, PatchForm, Plan,
-    Propagation, Retry, Step, Target, Write,
+    Action, Applied, Controller, Edit, Edited, EventNote, Grant, Guard, Item, OnFailure, Outcome, PatchForm,
+    Plan, Propagation, Retry, Step, Target, Write,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -38,25 +38,34 @@ pub struct Executor {
 
 /// How long to wait before reading again after a conflict; up to twice that, by chance.
 const CONFLICT_WAIT: Duration = Duration::from_millis(100);
+const NOT_LEADING: &str = "not sent: this process does not lead any more";
 
 impl Executor {
-    /// Carries out a plan for the item with this key.
-    pub async fn apply(&self, key: &Key, plan: Plan) -> Applied {
+    /// Carries out a plan for an item.
+    ///
+    /// # Panics
+    /// If the plan holds a write that the controller did not declare; nothing of it is sent then.
+    pub async fn apply(&self, item: &Item, plan: Plan) -> Applied {
+        for write in plan.steps().iter().flat_map(step_writes) {
+            self.assert_granted(write);
+        }
         let mut applied = Applied { retry: plan.complaint().map(Retry::because), ..Applied::default() };
-        for event in plan.events() {
-            (self.record)(event.clone());
+        let mut stopped = !(self.leads)();
+        if stopped {
+            applied.retry = Some(Retry::because(NOT_LEADING));
+        } else {
+            plan.events().iter().cloned().for_each(|event| (self.record)(event));
         }
         let guards = Guards::default();
-        let mut stopped = false;
         for step in plan.steps() {
             match step {
                 _ if stopped => applied.outcomes.extend(step_writes(step).iter().map(|_| Outcome::NotTried)),
                 Step::One(write) => {
-                    let outcome = self.write(key, write, &guards).await;
+                    let outcome = self.write(item, write, &guards).await;
                     stopped = self.note(&mut applied, write, outcome);
                 }
                 Step::SlowStart(writes) => {
-                    stopped = self.slow_start(key, writes, &guards, &mut applied).await;
+                    stopped = self.slow_start(item, writes, &guards, &mut applied).await;
                 }
             }
         }
@@ -67,7 +76,11 @@ impl Executor {
     ///
     /// # Errors
     /// If there is no answer, or one that is neither the object nor "not found".
+    ///
+    /// # Panics
+    /// If the controller did not declare that it may.
     pub async fn fetch(&self, resource: &Resource, key: &Key) -> Result<Option<String>, Failure> {
+        self.assert_readable(resource);
         match Call::get(resource, key).send_text(&self.client).await {
             Ok(bytes) => String::from_utf8(bytes.to_vec())
                 .map(Some)
@@ -77,26 +90,28 @@ impl Executor {
         }
     }
 
-    /// Sends batches of one, two, four and so on; the first with a failure is the last.
-    async fn slow_start(&self, key: &Key, writes: &[Write], guards: &Guards, applied: &mut Applied) -> bool {
-        let mut rest = writes;
-        let mut batch_size = 1;
-        while !rest.is_empty() {
-            let (batch, after) = rest.split_at(batch_size.min(rest.len()).min(self.in_flight_max));
-            let outcomes = join_all(batch.iter().map(|write| self.write(key, write, guards))).await;
-            rest = after;
-            let mut failed = false;
+    /// Sends batches of one, two, four and so on; the first with a failure is the last. Tells whether
+    /// a failure stops the plan, too.
+    async fn slow_start(
+        &self,
+        item: &Item,
+        writes: &[Write],
+        guards: &Guards,
+        applied: &mut Applied,
+    ) -> bool {
+        let (mut rest, mut size, mut failed, mut stops) = (writes, 1, false, false);
+        while !rest.is_empty() && !failed {
+            let (batch, after) = rest.split_at(size.min(rest.len()));
+            let outcomes = join_all(batch.iter().map(|write| self.write(item, write, guards))).await;
             for (write, outcome) in batch.iter().zip(outcomes) {
                 failed |= matches!(outcome, Outcome::Failed(_));
-                self.note(applied, write, outcome);
+                stops |= self.note(applied, write, outcome);
             }
-            if failed {
-                applied.outcomes.extend(rest.iter().map(|_| Outcome::NotTried));
-                return true;
-            }
-            batch_size *= 2;
+            rest = after;
+            size = (size * 2).min(self.in_flight_max.max(1));
         }
-        false
+        applied.outcomes.extend(rest.iter().map(|_| Outcome::NotTried));
+        stops
     }
 
     /// Writes an outcome down and tells whether it stops the plan.
@@ -110,8 +125,10 @@ impl Executor {
                 if write.on_failure == OnFailure::LogOnly {
                     tracing::error!(controller = self.controller, %failure, "{write}: failed, not tried again");
                 } else {
-                    let retry = Retry { because: format!("{write}: {failure}"), after: failure.retry_after };
-                    applied.retry.get_or_insert(retry);
+                    // The first failure is the reason; the longest wait that was asked for is kept.
+                    let retry =
+                        applied.retry.get_or_insert_with(|| Retry::because(format!("{write}: {failure}")));
+                    retry.after = retry.after.max(failure.retry_after);
                 }
             }
         }
@@ -119,12 +136,31 @@ impl Executor {
         stops
     }
 
-    async fn write(&self, key: &Key, write: &Write, guards: &Guards) -> Outcome {
+    /// What a role does not grant is refused by every real cluster; here it is refused before that, in
+    /// every test.
+    fn assert_granted(&self, write: &Write) {
+        let controller = self.controller;
         assert!(
             Controller::is_granted(self.grants, write),
-            "{} may not {write}: its grants do not cover it",
-            self.controller
+            "{controller} may not {write}: its grants do not cover it"
         );
+        if let Some(Guard::OwnerLives(owner)) = &write.guard {
+            self.assert_readable(&owner.resource);
+        }
+    }
+
+    fn assert_readable(&self, resource: &Resource) {
+        let covers = |grant: &Grant| {
+            grant.group == resource.group && grant.resource == resource.plural && grant.verbs.contains(&"get")
+        };
+        let controller = self.controller;
+        assert!(
+            self.grants.iter().any(covers),
+            "{controller} may not get {resource}: its grants do not cover it"
+        );
+    }
+
+    async fn write(&self, item: &Item, write: &Write, guards: &Guards) -> Outcome {
         if let Some(guard) = &write.guard
             && let Err(failure) = guards.check(self, guard).await
         {
@@ -135,9 +171,10 @@ impl Executor {
             _ => self.send(&call_for(write)).await.map(Some),
         };
         match result {
-            Ok(Some(answer)) => self.remember(key, write, &answer),
+            Ok(Some(answer)) => self.remember(item, write, &answer),
             Ok(None) => Outcome::Unneeded,
             Err(failure) if write.tolerated.contains(&failure.reason) => {
+                self.remember_refusal(item, write, failure.reason);
                 Outcome::Done { version: Version::default(), uid: Uid::default() }
             }
             Err(failure) => Outcome::Failed(failure),
@@ -147,19 +184,32 @@ impl Executor {
     /// The last check before anything leaves: only a leader writes.
     async fn send(&self, call: &Call) -> Result<Answer, Failure> {
         if !(self.leads)() {
-            return Err(Failure::transport(Reason::Other, "not sent: this process does not lead any more"));
+            return Err(Failure::transport(Reason::Other, NOT_LEADING));
         }
         call.send_for_answer(&self.client).await
     }
 
-    fn remember(&self, key: &Key, write: &Write, answer: &Answer) -> Outcome {
+    fn remember(&self, item: &Item, write: &Write, answer: &Answer) -> Outcome {
         let target = &write.target;
         if matches!(write.action, Action::Delete { .. }) {
-            self.gate.deleted(key, &target.resource, &target.key, &target.uid);
+            self.gate.deleted(item, &target.resource, &target.key, &target.uid);
         } else {
-            self.gate.wrote(key, &target.resource, &answer.version);
+            self.gate.wrote(item, &target.resource, &answer.version);
         }
         Outcome::Done { version: answer.version.clone(), uid: answer.uid.clone() }
+    }
+
+    /// A refusal may tell that the cache is behind. Looking at it again before it has caught up would
+    /// lead to the same refusal.
+    fn remember_refusal(&self, item: &Item, write: &Write, reason: Reason) {
+        let Target { resource, key, uid } = &write.target;
+        match (&write.action, reason) {
+            (Action::Create(_), Reason::AlreadyExists) => self.gate.met(item, resource, key),
+            (Action::Delete { .. }, Reason::NotFound | Reason::Conflict) => {
+                self.gate.deleted(item, resource, key, uid);
+            }
+            _ => {}
+        }
     }
 
     /// Reads, changes and puts back, again after a conflict. `None` if there was nothing to write.
@@ -191,6 +241,8 @@ impl Executor {
                     let by_chance = self.chance.lock().f64();
                     tokio::time::sleep(CONFLICT_WAIT.mul_f64(1.0 + by_chance)).await;
                 }
+                // It went away between reading and putting back.
+                Err(failure) if failure.reason == Reason::NotFound => return Ok(None),
                 answer => return answer.map(Some),
             }
         }
@@ -262,24 +314,21 @@ impl Guards {
 
 /// Reads an owner afresh: it must be the same life, and not on its way out.
 async fn owner_lives(executor: &Executor, owner: &Target) -> Result<(), Failure> {
-    let refuse = |message: String| Err(Failure::transport(Reason::Other, message));
-    let live: Value = match Call::get(&owner.resource, &owner.key).send(&executor.client).await {
+    let Target { resource, key, uid: wanted } = owner;
+    let unknown = |why: String| format!("can't recheck DeletionTimestamp: {why}");
+    let live: Value = match Call::get(resource, key).send(&executor.client).await {
         Ok(live) => live,
-        Err(failure) => {
-            return Err(Failure {
-                message: format!("can't recheck DeletionTimestamp: {failure}"),
-                ..failure
-            });
-        }
+        Err(failure) => return Err(Failure { message: unknown(failure.to_string()), ..failure }),
     };
     let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (uid, deleted_at) = (text("/metadata/uid"), text("/metadata/deletionTimestamp"));
-    if Uid::from(uid) != owner.uid {
-        let Target { resource, key, uid: wanted } = owner;
-        return refuse(format!("original {} {key} is gone: got uid {uid}, wanted {wanted}", resource.kind));
-    }
-    if !deleted_at.is_empty() {
-        return refuse(format!("{} has just been deleted at {deleted_at}", owner.key));
-    }
-    Ok(())
+    let gone = if Uid::from(uid) != *wanted {
+        let kind = &resource.kind;
+        unknown(format!("original {kind} {key} is gone: got uid {uid}, wanted {wanted}"))
+    } else if !deleted_at.is_empty() {
+        format!("{key} has just been deleted at {deleted_at}")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::transport(Reason::Other, gone))
 }

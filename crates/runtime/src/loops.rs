@@ -1,7 +1,8 @@
 //! Runs the loops of controllers: wakes items, lets controllers decide, has plans carried out, and
 //! decides what follows.
 
-use std::panic::AssertUnwindSafe;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::FutureExt as _;
@@ -11,14 +12,18 @@ use keleustes_plan::{
     Next, Plan, Retry, View, Wakes,
 };
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::caches::{Cache, Caches, Listener};
+use crate::caches::{Cache, Caches, Listener, Window};
 use crate::clock::{Chance, Clocks};
 use crate::executor::Executor;
-use crate::gate::Gate;
+use crate::gate::{Gate, Passage};
 use crate::metrics::Metrics;
 use crate::queue::Queue;
+
+/// How many changes are told to a loop at once.
+const CHANGES_AT_ONCE: usize = 1000;
 
 /// What every loop needs from its surroundings.
 #[derive(Clone)]
@@ -42,33 +47,34 @@ pub struct Running {
     /// Its name.
     pub name: &'static str,
     loops: Vec<Arc<RunningLoop>>,
+    ears: Vec<(Arc<Cache>, Arc<dyn Listener>)>,
     workers: TaskTracker,
 }
 
 struct RunningLoop {
     controller: &'static str,
     what: Loop,
-    caches: Caches,
-    reads: Vec<Arc<Cache>>,
+    window: Window,
     queue: Queue,
     gate: Arc<Gate>,
     executor: Executor,
     metrics: Metrics,
+    stop: CancellationToken,
 }
 
 /// Asks for the caches that a controller reads, so that they fill before it starts, and adds the
 /// indexes it declared.
 pub fn prepare(controller: &Controller, caches: &Caches) {
     for a_loop in &controller.loops {
-        for entry in &a_loop.reads {
-            let _filling = caches.cache(entry);
-        }
+        let _filling = caches.window(&a_loop.reads);
         caches.add_indexes(&a_loop.indexes);
     }
 }
 
 /// Starts a controller as soon as the caches it reads are filled. Its writes go through `client`,
 /// its events to `record`.
+///
+/// Whoever gives up waiting and drops this has started nothing.
 pub async fn start(
     controller: Controller,
     surroundings: &Surroundings,
@@ -76,14 +82,16 @@ pub async fn start(
     record: Arc<dyn Fn(EventNote) + Send + Sync>,
 ) -> Running {
     prepare(&controller, &surroundings.caches);
+    for a_loop in &controller.loops {
+        surroundings.caches.window(&a_loop.reads).synced().await;
+    }
     let (name, grants) = (controller.name, controller.grants);
-    let mut running = Running { name, loops: Vec::new(), workers: TaskTracker::new() };
+    let mut running = Running { name, loops: Vec::new(), ears: Vec::new(), workers: TaskTracker::new() };
     for what in controller.loops {
-        let reads: Vec<_> = what.reads.iter().map(|entry| surroundings.caches.cache(entry)).collect();
-        for cache in &reads {
-            cache.synced().await;
-        }
-        let gate = Arc::new(Gate::new(reads.clone()));
+        let window = surroundings.caches.window(&what.reads);
+        // By convention, items are named after objects of the first kind that wakes them.
+        let owners = what.watches.first().map(|watch| surroundings.caches.cache(&watch.kind));
+        let gate = Arc::new(Gate::new(window.caches(), owners, surroundings.clocks.clone()));
         let executor = Executor {
             controller: name,
             grants,
@@ -96,14 +104,8 @@ pub async fn start(
         };
         let metrics = surroundings.metrics.clone();
         let queue = Queue::new(what.limiter, surroundings.clocks.clone(), metrics.queue(what.queue));
-        let caches = surroundings.caches.clone();
-        let a_loop =
-            Arc::new(RunningLoop { controller: name, what, caches, reads, queue, gate, executor, metrics });
-        a_loop.listen();
-        for _ in 0..a_loop.what.workers {
-            running.workers.spawn(a_loop.clone().work());
-        }
-        running.loops.push(a_loop);
+        let stop = CancellationToken::new();
+        running.run(RunningLoop { controller: name, what, window, queue, gate, executor, metrics, stop });
     }
     running.workers.close();
     tracing::info!(controller = name, "started");
@@ -111,9 +113,28 @@ pub async fn start(
 }
 
 impl Running {
-    /// Takes no more work and returns when the work under way has ended.
+    /// Lets a loop hear of everything, then lets its workers begin.
+    fn run(&mut self, a_loop: RunningLoop) {
+        let a_loop = Arc::new(a_loop);
+        for cache in a_loop.window.caches() {
+            let ear: Arc<dyn Listener> =
+                Arc::new(Ear { a_loop: a_loop.clone(), kind: cache.entry().clone() });
+            cache.subscribe(ear.clone());
+            self.ears.push((cache.clone(), ear));
+        }
+        for _ in 0..a_loop.what.workers {
+            self.workers.spawn(a_loop.clone().work());
+        }
+        self.loops.push(a_loop);
+    }
+
+    /// Takes up no more work, also none that is queued, and returns when the work under way has ended.
     pub async fn stop(self) {
+        for (cache, ear) in &self.ears {
+            cache.unsubscribe(ear);
+        }
         for a_loop in &self.loops {
+            a_loop.stop.cancel();
             a_loop.queue.shut_down();
         }
         self.workers.wait().await;
@@ -131,13 +152,14 @@ impl Listener for Ear {
     fn changed(&self, changes: &[AnyChange]) {
         let a_loop = &self.a_loop;
         let watches: Vec<_> = a_loop.what.watches.iter().filter(|watch| watch.kind == self.kind).collect();
-        if !changes.is_empty() && !watches.is_empty() {
+        // In portions: while tables are looked at, nobody can write to them.
+        for changes in changes.chunks(CHANGES_AT_ONCE).filter(|_| !watches.is_empty()) {
             let mut wakes = Wakes::default();
-            a_loop.look(&mut |view| {
-                for change in changes {
-                    for watch in &watches {
-                        watch.wake(change, view, &mut wakes);
-                    }
+            a_loop.window.look(&mut |view| {
+                for (change, watch) in
+                    changes.iter().flat_map(|change| watches.iter().map(move |w| (change, w)))
+                {
+                    a_loop.contain_wake(|| watch.wake(change, view, &mut wakes));
                 }
             });
             for (item, delay) in wakes.into_items() {
@@ -151,23 +173,35 @@ impl Listener for Ear {
 }
 
 impl RunningLoop {
-    fn look(&self, eye: &mut dyn FnMut(&View<'_>)) {
-        self.caches.look(&self.reads, eye);
-    }
-
-    fn listen(self: &Arc<Self>) {
-        for cache in &self.reads {
-            cache.subscribe(Arc::new(Ear { a_loop: self.clone(), kind: cache.entry().clone() }));
+    /// One odd object that a wake-up panics over must not keep others from waking their items.
+    fn contain_wake(&self, wake: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(wake)).is_err() {
+            self.metrics.panicked(self.controller);
+            tracing::error!(
+                controller = self.controller,
+                "a wake-up panicked, which is a bug; it was contained"
+            );
         }
     }
 
     async fn work(self: Arc<Self>) {
         while let Some(item) = self.queue.next().await {
-            if self.gate.lets_through(&item) {
-                let result = AssertUnwindSafe(self.sync(&item)).catch_unwind().await;
-                self.follow_up(&item, result.unwrap_or_else(|_| Err(self.contain_panic())));
-            } else {
-                self.metrics.held_back(self.controller);
+            if self.stop.is_cancelled() {
+                return;
+            }
+            match self.gate.passage(&item) {
+                Passage::Free => {
+                    let lists = self.gate.lists();
+                    let result = AssertUnwindSafe(self.sync(&item)).catch_unwind().await;
+                    self.follow_up(&item, result.unwrap_or_else(|panic| Err(self.contain_panic(&*panic))));
+                    if self.gate.lists() != lists {
+                        self.queue.add(item.clone());
+                    }
+                }
+                Passage::HeldFor(at_most) => {
+                    self.metrics.held_back(self.controller);
+                    self.queue.add_after(item.clone(), at_most);
+                }
             }
             self.queue.done(&item);
         }
@@ -177,22 +211,24 @@ impl RunningLoop {
         match &self.what.behaviour {
             Behaviour::Decide(decide) => {
                 let mut plan = None;
-                self.look(&mut |view| plan = Some(decide(view, item)));
+                self.window.look(&mut |view| plan = Some(decide(view, item)));
                 let plan = plan.unwrap_or_default();
                 let next = plan.revisit().map_or(Next::Done, Next::Revisit);
-                self.executor.apply(&item.key, plan).await.all_done().map(|()| next)
+                self.executor.apply(item, plan).await.all_done().map(|()| next)
             }
             Behaviour::Script(script) => {
-                let mut hands = RealHands { a_loop: self, key: &item.key };
+                let mut hands = RealHands { a_loop: self, item };
                 script.sync(&mut Context::new(&mut hands), item).await
             }
         }
     }
 
     /// A panic ends this item's turn and nothing else: other items, other loops, the process go on.
-    fn contain_panic(&self) -> Retry {
+    fn contain_panic(&self, panic: &(dyn Any + Send)) -> Retry {
         self.metrics.panicked(self.controller);
-        Retry::because("the decision panicked, which is a bug; it was contained")
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Retry::because(format!("a bug was contained: {}", text.unwrap_or("a panic without a message")))
     }
 
     fn follow_up(&self, item: &Item, result: Result<Next, Retry>) {
@@ -220,16 +256,16 @@ impl RunningLoop {
 /// The hands of a script at work: caches to look at, an executor to apply plans.
 struct RealHands<'a> {
     a_loop: &'a RunningLoop,
-    key: &'a Key,
+    item: &'a Item,
 }
 
 impl Hands for RealHands<'_> {
     fn look(&self, eye: &mut dyn FnMut(&View<'_>)) {
-        self.a_loop.look(eye);
+        self.a_loop.window.look(eye);
     }
 
     fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied> {
-        Box::pin(self.a_loop.executor.apply(self.key, plan))
+        Box::pin(self.a_loop.executor.apply(self.item, plan))
     }
 
     fn fetch<'a>(

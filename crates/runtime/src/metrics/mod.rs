@@ -1,0 +1,159 @@
+//! The metrics of the runtime, under the names and labels that the original's dashboards know.
+
+mod caches;
+mod queues;
+mod requests;
+
+use std::sync::Arc;
+
+use keleustes_objects::Resource;
+use keleustes_plan::KindEntry;
+use prometheus::core::Collector;
+use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder};
+
+pub use self::caches::CacheMetrics;
+pub use self::queues::QueueMetrics;
+pub use crate::queue::Running;
+
+/// All metrics of a process. Clones share them.
+#[derive(Clone)]
+pub struct Metrics(Arc<Families>);
+
+struct Families {
+    registry: Registry,
+    caches: caches::Families,
+    queues: queues::Families,
+    requests: requests::Families,
+    panics: IntCounterVec,
+    undecodable: IntCounterVec,
+    held_back: IntCounterVec,
+    leading: GaugeVec,
+    slow_path: IntCounterVec,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// A new set in a registry of its own.
+    #[must_use]
+    pub fn new() -> Self {
+        let registry = Registry::new();
+        let families = Families {
+            caches: caches::Families::new(&registry),
+            queues: queues::Families::new(&registry),
+            requests: requests::Families::new(&registry),
+            panics: counters(
+                &registry,
+                "keleustes_sync_panics_total",
+                "Decisions or wake-ups that ended in a panic and were contained.",
+                &["controller"],
+            ),
+            undecodable: counters(
+                &registry,
+                "keleustes_undecodable_objects_total",
+                "Objects that could not be read and were left out of the caches.",
+                &["group", "resource"],
+            ),
+            held_back: counters(
+                &registry,
+                "keleustes_stale_cache_holds_total",
+                "Times an item was held back until a cache had seen the item's own writes.",
+                &["controller"],
+            ),
+            leading: gauges(
+                &registry,
+                "leader_election_master_status",
+                "1 while this process leads, 0 while not.",
+                &["name"],
+            ),
+            slow_path: counters(
+                &registry,
+                "leader_election_slowpath_total",
+                "Renewals of the lease that had to read it first.",
+                &["name"],
+            ),
+            registry,
+        };
+        Self(Arc::new(families))
+    }
+
+    /// The registry, for whoever serves or extends it.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    /// All metrics as Prometheus text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        TextEncoder::new().encode_to_string(&self.0.registry.gather()).unwrap_or_default()
+    }
+
+    /// The metrics of one queue. Queues of one name share them.
+    #[must_use]
+    pub fn queue(&self, name: &'static str) -> QueueMetrics {
+        self.0.queues.of(name)
+    }
+
+    /// The metrics of one cache. Caches of bare metadata have none, as with the original: they would
+    /// be mixed up with those of the whole objects.
+    #[must_use]
+    pub fn cache(&self, entry: &KindEntry) -> Option<CacheMetrics> {
+        (!entry.projection().metadata_only).then(|| self.0.caches.of(entry.resource()))
+    }
+
+    /// Counts a contained panic.
+    pub fn panicked(&self, controller: &str) {
+        self.0.panics.with_label_values(&[controller]).inc();
+    }
+
+    /// Counts an object that could not be read.
+    pub fn undecodable(&self, resource: &Resource) {
+        self.0.undecodable.with_label_values(&[&*resource.group, &*resource.plural]).inc();
+    }
+
+    /// Notes whether this process leads.
+    pub fn leading(&self, lease_name: &str, leading: bool) {
+        self.0.leading.with_label_values(&[lease_name]).set(f64::from(u8::from(leading)));
+    }
+
+    /// Counts a renewal of the lease that had to read it first.
+    pub fn slow_path(&self, lease_name: &str) {
+        self.0.slow_path.with_label_values(&[lease_name]).inc();
+    }
+
+    /// Counts an item held back by the read-your-own-writes gate.
+    pub fn held_back(&self, controller: &str) {
+        self.0.held_back.with_label_values(&[controller]).inc();
+    }
+}
+
+fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    let family = IntCounterVec::new(Opts::new(name, help), labels).expect("names in this room are valid");
+    registered(registry, family)
+}
+
+fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+    let family = GaugeVec::new(Opts::new(name, help), labels).expect("names in this room are valid");
+    registered(registry, family)
+}
+
+fn histograms(
+    registry: &Registry,
+    (name, help): (&str, &str),
+    labels: &[&str],
+    buckets: &[f64],
+) -> HistogramVec {
+    let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+    let family = HistogramVec::new(options, labels).expect("names in this room are valid");
+    registered(registry, family)
+}
+
+fn registered<T: Collector + Clone + 'static>(registry: &Registry, family: T) -> T {
+    registry.register(Box::new(family.clone())).expect("names in this room are unique");
+    family
+}
