@@ -1,0 +1,10 @@
+//! Controllers at work in the embedded world: what caches, gate, executor and loops promise together.
+#![allow(clippy::unwrap_used, reason = "in a test, a failed assumption is a failed test")]
+
+mod caches;
+mod executor;
+mod gate;
+mod loops;
+mod metadata;
+mod outages;
+mod world;
