@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(world.wakes(&a_loop, Change::deleted(account)), ["a"]);
     }
 
-    /// Proves SA-4, SA-30.
+    /// Proves SA-4, SA-5, SA-30.
     #[test]
     fn it_is_known_by_the_original_s_names_and_numbers() {
         let controller = controller();
@@ -193,5 +193,8 @@ mod tests {
         let a_loop = the_loop();
         assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("serviceaccount", 1, None));
         assert_eq!(a_loop.limiter, Limiter::DEFAULT);
+        // A loop starts when all it reads is there.
+        let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
+        assert_eq!(reads, ["namespaces", "serviceaccounts"]);
     }
 }

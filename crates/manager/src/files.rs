@@ -63,12 +63,16 @@ mod tests {
     use super::*;
     use crate::flags::Flags;
 
-    fn complaint(args: &[&str]) -> String {
-        let connection = Connection::over(tower::service_fn(|_: http::Request<kube::client::Body>| async {
+    /// A connection that leads nowhere: nothing here sends anything.
+    fn nowhere() -> Connection {
+        Connection::over(tower::service_fn(|_: http::Request<kube::client::Body>| async {
             Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
-        }));
+        }))
+    }
+
+    fn complaint(args: &[&str]) -> String {
         let flags = Flags::parse_from([&["kcm"], args].concat());
-        settings(&flags.controllers, &connection).err().map(|error| format!("{error:#}")).unwrap_or_default()
+        settings(&flags.controllers, &nowhere()).err().map(|error| format!("{error:#}")).unwrap_or_default()
     }
 
     fn file(name: &str, content: &str) -> (tempfile::TempDir, String) {
@@ -90,6 +94,27 @@ mod tests {
         let (_directory, path) = file("sa.key", "not a key");
         let bad = complaint(&[&format!("--service-account-private-key-file={path}")]);
         assert!(bad.ends_with("sa.key: data does not contain a valid RSA or ECDSA private key"), "{bad}");
+    }
+
+    /// Proves SAT-5.
+    #[test]
+    fn the_key_and_the_ca_are_read_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let (key_file, ca_file) = (directory.path().join("sa.key"), directory.path().join("ca.crt"));
+        let key = rcgen::KeyPair::generate().unwrap();
+        let ca = rcgen::CertificateParams::new(["ca".to_owned()]).unwrap().self_signed(&key).unwrap().pem();
+        std::fs::write(&key_file, key.serialize_pem()).unwrap();
+        std::fs::write(&ca_file, &ca).unwrap();
+        let flags = Flags::parse_from([
+            "kcm".to_owned(),
+            named("--service-account-private-key-file", &key_file),
+            named("--root-ca-file", &ca_file),
+        ]);
+        let settings = settings(&flags.controllers, &nowhere()).unwrap().serviceaccount_token.unwrap();
+        std::fs::remove_file(&key_file).unwrap();
+        std::fs::write(&ca_file, "another").unwrap();
+        assert_eq!(&*settings.ca, ca.as_bytes());
+        assert!((settings.sign)(&serde_json::json!({})).is_ok());
     }
 
     /// Proves SAT-4.

@@ -259,7 +259,7 @@ mod tests {
         let flags = Flags::parse_from(normalised(flags.split_whitespace().map(str::to_owned)));
         assert_eq!(flags.controllers.controllers, ["*", "bootstrapsigner", "-tokencleaner"]);
         assert!(flags.api.use_service_account_credentials && flags.election.leader_elect);
-        assert_eq!(flags.later.given().len(), 9);
+        assert_eq!(flags.later.given().len(), 10);
         assert!(flags.later.given().contains(&"--cluster-cidr"));
     }
 
