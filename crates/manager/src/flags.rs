@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+use crate::logging::ModuleLevel;
+
 /// Runs the control loops that turn what users ask of a cluster into objects.
 #[derive(Parser)]
 #[command(name = "kube-controller-manager", version = VERSION, max_term_width = 100)]
@@ -156,6 +158,9 @@ pub(crate) struct LoggingFlags {
     /// How much to log: 0 is what an operator needs, 4 tells every write, 6 every request.
     #[arg(long, short, value_name = "LEVEL", default_value_t = 0)]
     pub(crate) v: u8,
+    /// Other levels for some files: `loops=4,exec*=6`, names without their ending.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = module_level)]
+    pub(crate) vmodule: Vec<ModuleLevel>,
     /// `text` or `json`.
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
     pub(crate) logging_format: String,
@@ -197,6 +202,12 @@ later_flags! {
     profiling = "profiling",
     requestheader_client_ca_file = "requestheader-client-ca-file",
     service_cluster_ip_range = "service-cluster-ip-range",
+}
+
+fn module_level(text: &str) -> Result<ModuleLevel, String> {
+    let bad = || format!("{text:?} is not a pattern and a number, such as loops=4");
+    let (pattern, verbosity) = text.split_once('=').ok_or_else(bad)?;
+    Ok(ModuleLevel { pattern: pattern.to_owned(), verbosity: verbosity.parse().map_err(|_| bad())? })
 }
 
 /// The original takes `--some_flag` for `--some-flag`; so do we.

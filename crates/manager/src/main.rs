@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         return command.run();
     }
     let form = if flags.logging.logging_format == "json" { logging::Form::Json } else { logging::Form::Text };
-    logging::start(form, logging::Verbosity::new(flags.logging.v.into(), Vec::new()));
+    logging::start(form, logging::Verbosity::new(flags.logging.v.into(), flags.logging.vmodule.clone()));
     match life::run(&flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

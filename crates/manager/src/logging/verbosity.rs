@@ -38,13 +38,6 @@ impl Verbosity {
         Self { everywhere: Arc::new(AtomicU32::new(everywhere)), modules }
     }
 
-    /// Changes the number for everything.
-    pub(crate) fn change(&self, everywhere: u32) {
-        self.everywhere.store(everywhere, Ordering::Relaxed);
-        // What each place in the code was told before is asked again.
-        tracing::callsite::rebuild_interest_cache();
-    }
-
     pub(super) fn lets_through(&self, metadata: &Metadata<'_>) -> bool {
         let everywhere = self.everywhere.load(Ordering::Relaxed);
         let ours = ["keleustes_", "kube_controller_manager"].iter().any(|ours| metadata.target().starts_with(ours));
