@@ -1,0 +1,260 @@
+//! What the flags of secure serving, authentication and authorization say, in types.
+//!
+//! Reading the command line is not done here; what a flag may say is. A field names its flag.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::ServingError;
+use crate::tls::TlsOptions;
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct ServingOptions {
+    /// `--bind-address`; an unspecified one means all interfaces of both IP families.
+    pub bind_address: IpAddr,
+    /// `--secure-port`; 0 serves nothing.
+    pub port: u16,
+    /// Where the certificate comes from.
+    pub certificate: CertificateSource,
+    /// `--tls-sni-cert-key`, in the order given: of two for one name the first counts.
+    pub sni: Vec<NamedCertificate>,
+    /// `--tls-min-version`, `--tls-cipher-suites`, `--tls-curve-preferences`.
+    pub tls: TlsOptions,
+    /// Whether HTTP/2 is offered (`--disable-http2-serving` turns it off).
+    pub http2: bool,
+    /// Whether an HTTP/2 connection ends after a request by nobody in particular (gate
+    /// `UnauthenticatedHTTP2DOSMitigation`).
+    pub end_anonymous_http2: bool,
+    /// `--permit-address-sharing`. Linux lets a restarted process have its port back either way, and so
+    /// do we: the flag changes nothing.
+    pub permit_address_sharing: bool,
+    /// `--permit-port-sharing`: several processes may listen on one port.
+    pub permit_port_sharing: bool,
+    /// How often files are looked at for changes: those of certificates and of client CAs.
+    pub reload_every: Duration,
+    /// What clients may hold on to; `--http2-max-streams-per-connection` is one of its fields.
+    pub limits: Limits,
+}
+
+impl Default for ServingOptions {
+    fn default() -> Self {
+        Self {
+            bind_address: IpAddr::from([0, 0, 0, 0]),
+            port: 10257,
+            certificate: CertificateSource::Generated,
+            sni: Vec::new(),
+            tls: TlsOptions::default(),
+            http2: true,
+            end_anonymous_http2: true,
+            permit_address_sharing: false,
+            permit_port_sharing: false,
+            reload_every: Duration::from_secs(2),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Where the certificate comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertificateSource {
+    /// Two given PEM files (`--tls-cert-file`, `--tls-private-key-file`).
+    Files {
+        /// The chain, leaf first.
+        certificate: PathBuf,
+        /// The leaf's private key.
+        key: PathBuf,
+    },
+    /// `kube-controller-manager.crt` and `.key` in this directory (`--cert-dir`); made there if neither is.
+    Directory(PathBuf),
+    /// Made at each start and kept in memory.
+    Generated,
+}
+
+/// One `--tls-sni-cert-key`: a certificate for clients that ask for certain names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedCertificate {
+    /// The chain, leaf first.
+    pub certificate: PathBuf,
+    /// The leaf's private key.
+    pub key: PathBuf,
+    /// Names, `*.` wildcards and addresses; those in the certificate if empty.
+    pub names: Vec<String>,
+}
+
+impl FromStr for NamedCertificate {
+    type Err = ServingError;
+
+    /// Reads `CERTIFICATE,KEY` or `CERTIFICATE,KEY:NAME,NAME`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = |fault| ServingError::Option { flag: "--tls-sni-cert-key", fault };
+        let (files, names) = match text.split_once(':') {
+            Some((_, names)) if names.trim().is_empty() => {
+                return Err(bad("empty names list is not allowed".to_owned()));
+            }
+            Some((files, names)) => (files, names.split(',').map(|name| name.trim().to_owned()).collect()),
+            None => (text, Vec::new()),
+        };
+        match files.split(',').map(str::trim).collect::<Vec<_>>()[..] {
+            [certificate, key] => Ok(Self { certificate: certificate.into(), key: key.into(), names }),
+            _ => Err(bad("expected comma separated certificate and key file paths".to_owned())),
+        }
+    }
+}
+
+/// What clients may hold on to.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at a time; more wait to be accepted. The original has no such bound.
+    pub connections_max: usize,
+    /// The size of a request's head.
+    pub header_bytes_max: u32,
+    /// Requests at a time on one HTTP/2 connection.
+    pub http2_streams_max: u32,
+    /// The time for TLS handshake and head of the first request together.
+    pub first_request_within: Duration,
+    /// The time between an answer and the next request.
+    pub quiet_at_most: Duration,
+    /// The time that answers under way may take once the server is told to end.
+    pub shutdown_grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 256,
+            header_bytes_max: 1 << 20,
+            http2_streams_max: 100,
+            first_request_within: Duration::from_secs(32),
+            quiet_at_most: Duration::from_secs(90),
+            shutdown_grace: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Who is believed, and how it is found out.
+#[derive(Clone, Debug)]
+pub struct AuthenticationOptions {
+    /// `--client-ca-file`: certificates under these CAs name their users.
+    pub client_ca_file: Option<PathBuf>,
+    /// The `--requestheader-…` flags.
+    pub request_header: RequestHeaderOptions,
+    /// `--authentication-token-webhook-cache-ttl`; zero asks each time.
+    pub token_cache_ttl: Duration,
+    /// `--authentication-skip-lookup`: what no flag says is not looked up in the cluster either.
+    pub skip_lookup: bool,
+    /// `--authentication-tolerate-lookup-failure`: start even if looking it up fails.
+    pub tolerate_lookup_failure: bool,
+}
+
+impl Default for AuthenticationOptions {
+    fn default() -> Self {
+        Self {
+            client_ca_file: None,
+            request_header: RequestHeaderOptions::default(),
+            token_cache_ttl: Duration::from_secs(10),
+            skip_lookup: false,
+            tolerate_lookup_failure: false,
+        }
+    }
+}
+
+/// Which front proxies may say in headers who asks. Only meant with a CA file; without one, all of it
+/// comes from the cluster.
+#[derive(Clone, Debug)]
+pub struct RequestHeaderOptions {
+    /// `--requestheader-client-ca-file`.
+    pub client_ca_file: Option<PathBuf>,
+    /// `--requestheader-allowed-names`: common names of proxies; any if empty.
+    pub allowed_names: Vec<String>,
+    /// `--requestheader-username-headers`: the first that is there counts.
+    pub username_headers: Vec<String>,
+    /// `--requestheader-uid-headers`: the first that is there counts.
+    pub uid_headers: Vec<String>,
+    /// `--requestheader-group-headers`: all count.
+    pub group_headers: Vec<String>,
+    /// `--requestheader-extra-headers-prefix`.
+    pub extra_header_prefixes: Vec<String>,
+}
+
+impl Default for RequestHeaderOptions {
+    fn default() -> Self {
+        Self {
+            client_ca_file: None,
+            allowed_names: Vec::new(),
+            username_headers: vec!["x-remote-user".to_owned()],
+            uid_headers: Vec::new(),
+            group_headers: vec!["x-remote-group".to_owned()],
+            extra_header_prefixes: vec!["x-remote-extra-".to_owned()],
+        }
+    }
+}
+
+/// Who may see what.
+#[derive(Clone, Debug)]
+pub struct AuthorizationOptions {
+    /// `--authorization-always-allow-paths`: whole paths, or prefixes that end in `*`.
+    pub always_allow_paths: Vec<String>,
+    /// `--authorization-webhook-cache-authorized-ttl`; zero asks each time.
+    pub allowed_cache_ttl: Duration,
+    /// `--authorization-webhook-cache-unauthorized-ttl`; zero asks each time.
+    pub denied_cache_ttl: Duration,
+}
+
+impl Default for AuthorizationOptions {
+    fn default() -> Self {
+        Self {
+            always_allow_paths: ["/healthz", "/readyz", "/livez"].map(str::to_owned).to_vec(),
+            allowed_cache_ttl: Duration::from_secs(10),
+            denied_cache_ttl: Duration::from_secs(10),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Proves SRV-1.
+    #[test]
+    fn defaults_are_those_of_the_flags() {
+        let serving = ServingOptions::default();
+        assert_eq!((serving.bind_address, serving.port), (IpAddr::from([0, 0, 0, 0]), 10257));
+        assert_eq!(serving.certificate, CertificateSource::Generated);
+        assert!(serving.http2 && serving.sni.is_empty() && !serving.permit_port_sharing);
+        let authentication = AuthenticationOptions::default();
+        assert_eq!(authentication.token_cache_ttl, Duration::from_secs(10));
+        assert!(!authentication.skip_lookup && !authentication.tolerate_lookup_failure);
+        assert_eq!(authentication.request_header.username_headers, ["x-remote-user"]);
+        assert_eq!(authentication.request_header.group_headers, ["x-remote-group"]);
+        assert_eq!(authentication.request_header.extra_header_prefixes, ["x-remote-extra-"]);
+        assert!(authentication.request_header.uid_headers.is_empty());
+        let authorization = AuthorizationOptions::default();
+        assert_eq!(authorization.always_allow_paths, ["/healthz", "/readyz", "/livez"]);
+        assert_eq!(authorization.allowed_cache_ttl, Duration::from_secs(10));
+        assert_eq!(authorization.denied_cache_ttl, Duration::from_secs(10));
+    }
+
+    #[test]
+    fn named_certificates_are_read_as_the_original_reads_them() {
+        let read = |text: &str| text.parse::<NamedCertificate>();
+        let two = |certificate: &str, key: &str, names: &[&str]| NamedCertificate {
+            certificate: certificate.into(),
+            key: key.into(),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        assert_eq!(read("a.crt,a.key").unwrap(), two("a.crt", "a.key", &[]));
+        assert_eq!(read(" a.crt , a.key : *.a.io , b ").unwrap(), two("a.crt", "a.key", &["*.a.io", "b"]));
+        assert_eq!(read("a,b:::1").unwrap(), two("a", "b", &["::1"]));
+        for (text, fault) in [
+            ("a.crt", "expected comma separated certificate and key file paths"),
+            ("a,b,c", "expected comma separated certificate and key file paths"),
+            ("", "expected comma separated certificate and key file paths"),
+            ("a,b:", "empty names list is not allowed"),
+        ] {
+            assert_eq!(read(text).unwrap_err().to_string(), format!("--tls-sni-cert-key: {fault}"));
+        }
+    }
+}
