@@ -14,7 +14,9 @@ use keleustes_runtime::events::{MANAGER_COMPONENT, Recorder};
 use keleustes_runtime::leader::{self, ElectionObserver, Ended, LeaderElection, Leadership};
 use keleustes_runtime::loops::{self, Running, Surroundings};
 use keleustes_runtime::metrics::Metrics;
-use keleustes_serving::{CertificateSource, HealthChecks, Pages, Server, ServingOptions};
+use keleustes_serving::{
+    Access, CertificateSource, HealthChecks, PageOptions, Pages, Server, ServingOptions,
+};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -144,8 +146,9 @@ impl House {
             certificate,
             ..ServingOptions::default()
         };
-        let pages = Pages::new(health.clone(), self.metrics.registry().clone(), SystemTime::now());
-        Ok((health, Server::bind(&options, pages)?))
+        let registry = self.metrics.registry().clone();
+        let pages = Pages::new(health.clone(), registry, SystemTime::now(), PageOptions::default());
+        Ok((health, Server::bind(&options, pages, Access::closed())?))
     }
 
     /// Wins the lease and works until told to stop, or until the lease or a part of the process is lost.

@@ -24,7 +24,15 @@ pub enum ServingError {
         /// What the system says.
         cause: io::Error,
     },
-    /// A file of the certificate cannot be read.
+    /// A flag says what cannot be done.
+    #[error("{flag}: {fault}")]
+    Option {
+        /// The flag.
+        flag: &'static str,
+        /// What is wrong with its value.
+        fault: String,
+    },
+    /// A file cannot be read.
     #[error("cannot read {} ({flag}): {cause}", file.display())]
     Unreadable {
         /// The file.
@@ -66,6 +74,13 @@ pub enum ServingError {
     /// No certificate could be made.
     #[error("cannot make a self-signed certificate: {0}")]
     Generate(String),
+    /// The cluster did not tell whom to believe; a flag can make that bearable.
+    #[error(
+        "cannot look up configmap/extension-apiserver-authentication in kube-system: {0}; give \
+         --requestheader-client-ca-file or --authentication-skip-lookup, or start without it with \
+         --authentication-tolerate-lookup-failure"
+    )]
+    Lookup(String),
     /// The socket no longer accepts connections; health can no longer be told, so the process must end.
     #[error("the socket on {address} no longer accepts connections: {cause}")]
     Accept {

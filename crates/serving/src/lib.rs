@@ -1,26 +1,30 @@
-//! Secure serving: one HTTPS endpoint that tells whether the manager is well and what it counts.
+//! Secure serving: one HTTPS endpoint that tells those who may know how the manager is and what it does.
 //!
-//! **Who is answered.** Delegated authentication and authorization (TokenReview, client certificates,
-//! SubjectAccessReview) are *not* here yet. Until they are, the rule of [`access`] stands in for them:
-//! `/healthz`, `/livez` and `/readyz` are open to everybody, as they are by default in the original, and
-//! **every other page is answered to peers on a loopback address only**; all others get a 403. Whoever
-//! can open a connection from the same network namespace (on a control-plane node: any local user) can
-//! therefore read `/metrics`.
+//! A request passes three rooms. [`access`] finds out who asks and whether they may, with the help of the
+//! API server; `pages` turns it into an answer without any IO; `connection` bounds what its client can hold
+//! on to. [`Server`] binds them to a socket whose certificates `tls` finds or makes, and follows.
 //!
-//! Rooms: [`health`] keeps the named checks, `certificate` finds or makes the certificate, `pages` turns a
-//! request into an answer without any IO, `connection` bounds what one client can hold on to, and
-//! [`Server`] binds them to a socket.
+//! Nothing here knows Kubernetes' clients: the API server is any service that carries HTTP
+//! ([`ApiServer::over`]), handed in by whoever starts the server.
 
 pub mod access;
-mod certificate;
 mod connection;
 mod error;
 pub mod health;
+mod metrics;
+mod options;
 mod pages;
+mod process;
 mod server;
+mod tls;
 
-pub use certificate::CertificateSource;
+pub use access::{Access, ApiServer, Delegates};
 pub use error::ServingError;
 pub use health::HealthChecks;
-pub use pages::Pages;
-pub use server::{Limits, Server, ServingOptions};
+pub use options::{
+    AuthenticationOptions, AuthorizationOptions, CertificateSource, Limits, NamedCertificate,
+    RequestHeaderOptions, ServingOptions,
+};
+pub use pages::{About, DebugPage, Feature, PageOptions, Pages, SetVerbosity};
+pub use server::Server;
+pub use tls::TlsOptions;

@@ -1,19 +1,20 @@
 //! The socket: bound before anything is promised, bounded in connections, closed in order.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::RwLock;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 
-use crate::certificate::{CertificateSource, tls_config};
+use crate::access::Access;
 use crate::connection::{self, Desk};
-use crate::{Pages, ServingError};
+use crate::tls::{Pairs, Tls};
+use crate::{Pages, ServingError, ServingOptions};
 
 /// Connections that wait to be accepted while all places are taken.
 const BACKLOG: i32 = 128;
@@ -21,68 +22,15 @@ const TCP_KEEP_ALIVE: Duration = Duration::from_secs(3 * 60);
 /// The pause after a failed accept: long enough for descriptors or memory to become free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How to serve.
-#[derive(Clone, Debug)]
-pub struct ServingOptions {
-    /// `--bind-address`; an unspecified one means all interfaces of both IP families.
-    pub bind_address: IpAddr,
-    /// `--secure-port`; 0 serves nothing.
-    pub port: u16,
-    /// Where the certificate comes from.
-    pub certificate: CertificateSource,
-    /// Whether HTTP/2 is offered (`--disable-http2-serving` turns it off).
-    pub http2: bool,
-    /// What clients may hold on to.
-    pub limits: Limits,
-}
-
-impl Default for ServingOptions {
-    fn default() -> Self {
-        Self {
-            bind_address: IpAddr::from([0, 0, 0, 0]),
-            port: 10257,
-            certificate: CertificateSource::Generated,
-            http2: true,
-            limits: Limits::default(),
-        }
-    }
-}
-
-/// What clients may hold on to.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Connections at a time; more wait to be accepted. The original has no such bound.
-    pub connections_max: usize,
-    /// The size of a request's head.
-    pub header_bytes_max: u32,
-    /// Requests at a time on one HTTP/2 connection.
-    pub http2_streams_max: u32,
-    /// The time for TLS handshake and head of the first request together.
-    pub first_request_within: Duration,
-    /// The time between an answer and the next request.
-    pub quiet_at_most: Duration,
-    /// The time that answers under way may take once the server is told to end.
-    pub shutdown_grace: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections_max: 256,
-            header_bytes_max: 1 << 20,
-            http2_streams_max: 100,
-            first_request_within: Duration::from_secs(32),
-            quiet_at_most: Duration::from_secs(90),
-            shutdown_grace: Duration::from_secs(1),
-        }
-    }
-}
-
 /// A bound socket with a certificate and pages to serve.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     desk: Arc<Desk>,
+    tls: Tls,
+    /// What clients are greeted with.
+    pairs: Pairs,
+    reload_every: Duration,
 }
 
 impl Server {
@@ -90,16 +38,20 @@ impl Server {
     ///
     /// # Errors
     /// If the address cannot be bound or there is no usable certificate.
-    pub fn bind(options: &ServingOptions, pages: Pages) -> Result<Option<Self>, ServingError> {
+    pub fn bind(
+        options: &ServingOptions,
+        pages: Pages,
+        access: Access,
+    ) -> Result<Option<Self>, ServingError> {
         if options.port == 0 {
             return Ok(None);
         }
         let address = SocketAddr::new(options.bind_address, options.port);
-        let listener = listen(address).map_err(|cause| match cause.kind() {
+        let listener = listen(address, options.permit_port_sharing).map_err(|cause| match cause.kind() {
             io::ErrorKind::AddrInUse => ServingError::PortInUse { address },
             _ => ServingError::Bind { address, cause },
         })?;
-        Self::on(listener, options, pages).map(Some)
+        Self::on(listener, options, pages, access).map(Some)
     }
 
     /// Serves on a socket that is bound already, whatever address and port the options name.
@@ -110,15 +62,25 @@ impl Server {
         listener: std::net::TcpListener,
         options: &ServingOptions,
         pages: Pages,
+        access: Access,
     ) -> Result<Self, ServingError> {
         let asked = SocketAddr::new(options.bind_address, options.port);
         let unusable = |cause| ServingError::Bind { address: asked, cause };
         listener.set_nonblocking(true).map_err(unusable)?;
         let listener = TcpListener::from_std(listener).map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;
-        let tls = tls_config(&options.certificate, options.bind_address, options.http2, SystemTime::now())?;
-        let desk = Desk { tls: TlsAcceptor::from(Arc::new(tls)), pages, limits: options.limits };
-        Ok(Self { listener, address, desk: Arc::new(desk) })
+        let tls = Tls::open(options, SystemTime::now())?;
+        let pairs = tls.read()?;
+        let greeting = tls.greeting(&pairs, access.hints())?;
+        let desk = Desk {
+            greeting: RwLock::new(greeting),
+            pages,
+            access,
+            limits: options.limits,
+            end_anonymous_http2: options.end_anonymous_http2,
+        };
+        let reload_every = options.reload_every;
+        Ok(Self { listener, address, desk: Arc::new(desk), tls, pairs, reload_every })
     }
 
     /// The address that is served on.
@@ -134,7 +96,7 @@ impl Server {
     /// # Errors
     /// If the socket itself fails; the process should end then, since nobody can ask for its health.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServingError> {
-        let Self { listener, address, desk } = self;
+        let Self { listener, address, desk, tls, pairs, reload_every } = self;
         tracing::info!("Serving securely on {address}");
         let (end, ending) = watch::channel(false);
         let mut connections = JoinSet::new();
@@ -144,6 +106,8 @@ impl Server {
                 biased;
                 () = stop => Ok(()),
                 error = accepting => Err(error),
+                () = reload(&desk, &tls, pairs, reload_every) => unreachable!("it never ends"),
+                () = desk.access.follow() => unreachable!("it never ends"),
             }
         };
         drop(listener);
@@ -153,6 +117,39 @@ impl Server {
             note_panic(ended);
         }
         served
+    }
+}
+
+/// Lets greetings follow their files and the CAs that clients are told of; never ends.
+///
+/// Files are read rather than watched: they are few and small, and what is mounted into a pod changes by
+/// links that a watch on a file would miss.
+async fn reload(desk: &Desk, tls: &Tls, mut pairs: Pairs, every: Duration) {
+    let mut trust = desk.access.trust_version();
+    let mut complaint = None;
+    loop {
+        tokio::time::sleep(every).await;
+        desk.access.reload();
+        let fresh_trust = desk.access.trust_version();
+        let fresh = tls.read().and_then(|fresh| {
+            let same = fresh == pairs && fresh_trust == trust;
+            let greeting = (!same).then(|| tls.greeting(&fresh, desk.access.hints())).transpose()?;
+            Ok(greeting.map(|greeting| (fresh, greeting)))
+        });
+        let fault = match fresh {
+            Ok(None) => None,
+            Ok(Some((fresh, greeting))) => {
+                tracing::info!("certificates or client CAs have changed and are in use now");
+                *desk.greeting.write() = greeting;
+                (pairs, trust) = (fresh, fresh_trust);
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(fault) = fault.as_ref().filter(|fault| complaint.as_ref() != Some(*fault)) {
+            tracing::warn!("{fault}; the certificates known so far stay in use");
+        }
+        complaint = fault;
     }
 }
 
@@ -177,7 +174,7 @@ async fn accept_all(
                 keep_alive(&stream);
                 let (desk, ending) = (Arc::clone(desk), ending.clone());
                 connections.spawn(async move {
-                    connection::serve(desk, stream, peer.ip(), ending).await;
+                    connection::serve(desk, stream, peer, ending).await;
                     drop(place);
                 });
             }
@@ -195,20 +192,20 @@ async fn accept_all(
 }
 
 /// Binds as the original does: an unspecified address serves both IP families from one socket.
-fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+fn listen(address: SocketAddr, share_port: bool) -> io::Result<std::net::TcpListener> {
     if address.ip().is_unspecified() {
         let both = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
-        match listen_on(both) {
+        match listen_on(both, share_port) {
             // A system without IPv6: one family is all there is.
             Err(error)
                 if !matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied) => {}
             bound => return bound,
         }
     }
-    listen_on(address)
+    listen_on(address, share_port)
 }
 
-fn listen_on(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+fn listen_on(address: SocketAddr, share_port: bool) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
@@ -216,6 +213,7 @@ fn listen_on(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     // Lets a restarted process have its port back while old connections linger; it does not let two
     // processes listen at once.
     socket.set_reuse_address(true)?;
+    socket.set_reuse_port(share_port)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())

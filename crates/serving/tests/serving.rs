@@ -11,7 +11,7 @@ use http::{Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use keleustes_serving::{
-    CertificateSource, HealthChecks, Limits, Pages, Server, ServingError, ServingOptions,
+    Access, CertificateSource, HealthChecks, Limits, PageOptions, Pages, Server, ServingError, ServingOptions,
 };
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
@@ -36,7 +36,7 @@ struct World {
 }
 
 fn pages(health: &HealthChecks) -> Pages {
-    Pages::new(health.clone(), prometheus::Registry::new(), SystemTime::now())
+    Pages::new(health.clone(), prometheus::Registry::new(), SystemTime::now(), PageOptions::default())
 }
 
 fn start(limits: Limits) -> World {
@@ -49,7 +49,7 @@ fn start(limits: Limits) -> World {
     };
     let health = HealthChecks::new();
     let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
-    let server = Server::on(listener, &options, pages(&health)).unwrap();
+    let server = Server::on(listener, &options, pages(&health), Access::closed()).unwrap();
     let address = server.address();
     let (stop, stopped) = oneshot::channel();
     let served = tokio::spawn(server.run(async {
@@ -120,7 +120,7 @@ fn impatient() -> Limits {
     }
 }
 
-/// Parity: SRV-11, SRV-15: the generated certificate convinces a client that trusts its issuer.
+/// Proves SRV-11, SRV-15, SRV-100.
 #[tokio::test]
 async fn both_versions_of_http_are_spoken_over_verified_tls() {
     let world = start(Limits::default());
@@ -130,19 +130,23 @@ async fn both_versions_of_http_are_spoken_over_verified_tls() {
     assert_eq!((answer.status(), answer.version()), (StatusCode::OK, Version::HTTP_11));
     assert_eq!(answer.body(), "ok");
 
-    let new = world.connect(&["h2", "http/1.1"]).await;
-    assert_eq!(new.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
-    let (mut sender, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(new)).await.unwrap();
-    tokio::spawn(connection);
     for _ in 0..3 {
+        let new = world.connect(&["h2", "http/1.1"]).await;
+        assert_eq!(new.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+        let (mut sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(new)).await.unwrap();
+        let connection = tokio::spawn(connection);
         let answer =
             whole(sender.send_request(request("https://localhost/healthz?verbose")).await.unwrap()).await;
         assert_eq!((answer.status(), answer.version()), (StatusCode::OK, Version::HTTP_2));
         assert_eq!(answer.body(), "[+]ping ok\nhealthz check passed\n");
+        let ended = tokio::time::timeout(Duration::from_secs(4), connection).await;
+        assert!(ended.is_ok(), "a stranger's connection goes on");
+        assert!(!answer.headers().contains_key("connection"), "no header shows it");
     }
 }
 
+/// Proves SRV-20, SRV-102.
 #[tokio::test]
 async fn checks_added_while_serving_are_told() {
     let world = start(Limits::default());
@@ -151,13 +155,13 @@ async fn checks_added_while_serving_are_told() {
     let answer = world.ask("/healthz").await;
     assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(answer.body(), "[-]leaderElection failed: reason withheld\nhealthz check failed\n");
-    assert_eq!(world.ask("/metrics").await.status(), StatusCode::OK);
-    assert_eq!(world.ask("/nothing").await.status(), StatusCode::NOT_FOUND);
+    assert_eq!(world.ask("/metrics").await.status(), StatusCode::FORBIDDEN);
+    assert_eq!(world.ask("/livez").await.status(), StatusCode::NOT_FOUND);
 }
 
-/// Parity: SRV-10.
+/// Proves SRV-10.
 #[tokio::test]
-async fn one_socket_serves_both_families_and_mapped_loopback_is_loopback() {
+async fn one_socket_serves_both_families() {
     let directory = tempfile::tempdir().unwrap();
     let port = TcpListener::bind((LOOPBACK, 0)).unwrap().local_addr().unwrap().port();
     let options = ServingOptions {
@@ -165,7 +169,7 @@ async fn one_socket_serves_both_families_and_mapped_loopback_is_loopback() {
         certificate: CertificateSource::Directory(directory.path().to_owned()),
         ..ServingOptions::default()
     };
-    let server = Server::bind(&options, pages(&HealthChecks::new())).unwrap().unwrap();
+    let server = Server::bind(&options, pages(&HealthChecks::new()), Access::closed()).unwrap().unwrap();
     let has_ipv6 = server.address().is_ipv6();
     tokio::spawn(server.run(std::future::pending()));
     let mut hosts = vec![LOOPBACK];
@@ -174,7 +178,7 @@ async fn one_socket_serves_both_families_and_mapped_loopback_is_loopback() {
     }
     for host in hosts {
         let stream = connect(SocketAddr::new(host, port), directory.path(), &["http/1.1"]).await.unwrap();
-        assert_eq!(ask_http1(stream, "/metrics").await.status(), StatusCode::OK, "{host}");
+        assert_eq!(ask_http1(stream, "/healthz").await.status(), StatusCode::OK, "{host}");
     }
 }
 
@@ -184,7 +188,7 @@ async fn a_port_in_use_is_told_with_address_and_flag() {
     let address = taken.local_addr().unwrap();
     let options =
         ServingOptions { bind_address: LOOPBACK, port: address.port(), ..ServingOptions::default() };
-    let error = Server::bind(&options, pages(&HealthChecks::new())).err().unwrap();
+    let error = Server::bind(&options, pages(&HealthChecks::new()), Access::closed()).err().unwrap();
     assert!(matches!(error, ServingError::PortInUse { .. }), "{error:?}");
     let text = error.to_string();
     assert!(text.starts_with(&format!("cannot serve on {address}: the port is in use")), "{text}");
@@ -198,21 +202,22 @@ async fn an_address_of_another_machine_is_told_with_its_flag() {
         port: 10257,
         ..ServingOptions::default()
     };
-    let error = Server::bind(&options, pages(&HealthChecks::new())).err().unwrap().to_string();
+    let error =
+        Server::bind(&options, pages(&HealthChecks::new()), Access::closed()).err().unwrap().to_string();
     assert!(
         error.starts_with("cannot serve on 192.0.2.1:10257 (--bind-address, --secure-port): "),
         "{error}"
     );
 }
 
-/// Parity: SRV-10.
+/// Proves SRV-10.
 #[tokio::test]
 async fn port_zero_serves_nothing() {
     let options = ServingOptions { port: 0, ..ServingOptions::default() };
-    assert!(Server::bind(&options, pages(&HealthChecks::new())).unwrap().is_none());
+    assert!(Server::bind(&options, pages(&HealthChecks::new()), Access::closed()).unwrap().is_none());
 }
 
-/// Parity: SRV-17.
+/// Proves SRV-17.
 #[tokio::test]
 async fn a_head_that_is_too_large_is_refused() {
     let limits = Limits { header_bytes_max: 16 << 10, ..Limits::default() };
@@ -227,6 +232,7 @@ async fn a_head_that_is_too_large_is_refused() {
     assert!(answer.starts_with(b"HTTP/1.1 431 "), "{:?}", String::from_utf8_lossy(&answer));
 }
 
+/// Proves SRV-17.
 #[tokio::test]
 async fn clients_that_say_too_little_are_let_go() {
     let world = start(impatient());
@@ -251,6 +257,7 @@ async fn clients_that_say_too_little_are_let_go() {
     dripping.abort();
 }
 
+/// Proves SRV-17.
 #[tokio::test]
 async fn a_connection_stays_between_requests_but_not_for_ever() {
     let world = start(Limits { first_request_within: Duration::from_secs(10), ..impatient() });
@@ -275,7 +282,7 @@ async fn connections_beyond_the_bound_wait_their_turn() {
     assert_eq!(world.ask("/healthz").await.status(), StatusCode::OK);
 }
 
-/// Parity: SRV-19.
+/// Proves SRV-19.
 #[tokio::test]
 async fn stopping_closes_socket_and_quiet_connections_at_once() {
     let world = start(Limits { shutdown_grace: Duration::from_secs(10), ..Limits::default() });
@@ -291,6 +298,7 @@ async fn stopping_closes_socket_and_quiet_connections_at_once() {
     assert!(TcpStream::connect(world.address).await.is_err(), "the socket is still open");
 }
 
+/// Proves SRV-11.
 #[tokio::test]
 async fn tls_below_1_2_is_refused() {
     let world = start(Limits::default());

@@ -1,0 +1,229 @@
+//! Who may see which page: everybody some, masters all, and about the rest the API server is asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::api::ApiServer;
+use super::cache::Expiring;
+use super::user::{MASTERS, User};
+use crate::metrics::AccessMetrics;
+use crate::{AuthorizationOptions, ServingError};
+
+const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+const CACHED_ANSWERS_MAX: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
+/// Longer questions are not kept: clients choose their length.
+const CACHED_QUESTION_BYTES_MAX: usize = 10_000;
+
+/// What was decided about one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    Allow,
+    /// Nobody said yes.
+    NoOpinion {
+        reason: String,
+    },
+    /// Somebody said no.
+    Deny {
+        reason: String,
+    },
+}
+
+/// Decides who may see what.
+pub(super) struct Authorizer {
+    paths: Paths,
+    reviews: Option<Reviews>,
+}
+
+impl Authorizer {
+    pub(super) fn new(
+        options: &AuthorizationOptions,
+        api: Option<ApiServer>,
+        metrics: Arc<AccessMetrics>,
+        chance: fastrand::Rng,
+    ) -> Result<Self, ServingError> {
+        let reviews = api.map(|api| Reviews {
+            api,
+            allowed_lifetime: options.allowed_cache_ttl,
+            denied_lifetime: options.denied_cache_ttl,
+            known: Expiring::new(CACHED_ANSWERS_MAX),
+            metrics,
+            chance: Mutex::new(chance),
+        });
+        Ok(Self { paths: Paths::new(&options.always_allow_paths)?, reviews })
+    }
+
+    /// # Errors
+    /// If the API server could not say.
+    pub(super) async fn decide(&self, user: &User, verb: &str, path: &str) -> Result<Decision, String> {
+        if user.groups.iter().any(|group| group == MASTERS) || self.paths.contain(path) {
+            return Ok(Decision::Allow);
+        }
+        match &self.reviews {
+            Some(reviews) => reviews.decide(user, verb, path).await,
+            None => Ok(Decision::NoOpinion { reason: String::new() }),
+        }
+    }
+}
+
+/// Paths that everybody may see.
+struct Paths {
+    whole: BTreeSet<String>,
+    prefixes: Vec<String>,
+}
+
+impl Paths {
+    fn new(paths: &[String]) -> Result<Self, ServingError> {
+        let (mut whole, mut prefixes) = (BTreeSet::new(), Vec::new());
+        for path in paths {
+            let path = path.strip_prefix('/').unwrap_or(path);
+            let prefix = path.strip_suffix('*');
+            if prefix.unwrap_or(path).contains('*') {
+                return Err(ServingError::Option {
+                    flag: "--authorization-always-allow-paths",
+                    fault: format!("only trailing * allowed in {path:?}"),
+                });
+            }
+            match prefix {
+                Some(prefix) => prefixes.push(prefix.to_owned()),
+                None => {
+                    whole.insert(path.to_owned());
+                }
+            }
+        }
+        Ok(Self { whole, prefixes })
+    }
+
+    fn contain(&self, path: &str) -> bool {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        self.whole.contains(path) || self.prefixes.iter().any(|prefix| path.starts_with(prefix))
+    }
+}
+
+/// Asks the API server, once for a while.
+struct Reviews {
+    api: ApiServer,
+    allowed_lifetime: Duration,
+    denied_lifetime: Duration,
+    known: Expiring<String, ReviewStatus>,
+    metrics: Arc<AccessMetrics>,
+    chance: Mutex<fastrand::Rng>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Review<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: serde_json::Map<String, serde_json::Value>,
+    spec: &'a ReviewSpec<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReviewSpec<'a> {
+    non_resource_attributes: Attributes<'a>,
+    user: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    groups: &'a [String],
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    extra: &'a BTreeMap<String, Vec<String>>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    uid: &'a str,
+}
+
+#[derive(Serialize)]
+struct Attributes<'a> {
+    path: &'a str,
+    verb: &'a str,
+}
+
+#[derive(Deserialize)]
+struct Reviewed {
+    #[serde(default)]
+    status: ReviewStatus,
+}
+
+#[derive(Clone, Deserialize, Default)]
+#[serde(default)]
+struct ReviewStatus {
+    allowed: bool,
+    denied: bool,
+    reason: String,
+}
+
+impl Reviews {
+    async fn decide(&self, user: &User, verb: &str, path: &str) -> Result<Decision, String> {
+        let spec = ReviewSpec {
+            non_resource_attributes: Attributes { path, verb },
+            user: &user.name,
+            groups: &user.groups,
+            extra: &user.extra,
+            uid: &user.uid,
+        };
+        let question = serde_json::to_string(&spec).map_err(|error| error.to_string())?;
+        if let Some(known) = self.known.get(&question) {
+            return known.decision();
+        }
+        let review = Review {
+            api_version: "authorization.k8s.io/v1",
+            kind: "SubjectAccessReview",
+            metadata: serde_json::Map::new(),
+            spec: &spec,
+        };
+        let answer = self.api.review(PATH, &review, &self.metrics.access_reviews, &self.chance).await;
+        let Reviewed { status } = answer.inspect_err(|error| {
+            tracing::error!(%error, "access could not be reviewed");
+        })?;
+        if path.len() + verb.len() <= CACHED_QUESTION_BYTES_MAX {
+            let lifetime = if status.allowed { self.allowed_lifetime } else { self.denied_lifetime };
+            self.known.put(question, status.clone(), lifetime);
+        }
+        status.decision()
+    }
+}
+
+impl ReviewStatus {
+    fn decision(self) -> Result<Decision, String> {
+        match (self.allowed, self.denied) {
+            (true, true) => Err("the review says both yes and no".to_owned()),
+            (true, false) => Ok(Decision::Allow),
+            (false, true) => Ok(Decision::Deny { reason: self.reason }),
+            (false, false) => Ok(Decision::NoOpinion { reason: self.reason }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(paths: &[&str]) -> Result<Paths, ServingError> {
+        Paths::new(&paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>())
+    }
+
+    /// Proves SRV-76.
+    #[test]
+    fn always_allowed_paths_are_whole_or_prefixes() {
+        let usual = Paths::new(&AuthorizationOptions::default().always_allow_paths).unwrap();
+        let rows = [("/healthz", true), ("/livez", true), ("/readyz", true), ("/healthz/", false)];
+        for (path, allowed) in
+            rows.into_iter().chain([("/healthz/a", false), ("/", false), ("/metrics", false)])
+        {
+            assert_eq!(usual.contain(path), allowed, "{path}");
+        }
+        let some = paths(&["metrics", "/debug/*", "/"]).unwrap();
+        for (path, allowed) in
+            [("/metrics", true), ("/debug/", true), ("/debug/a/b", true), ("/debug", false), ("/", true)]
+        {
+            assert_eq!(some.contain(path), allowed, "{path}");
+        }
+        assert!(paths(&["*"]).unwrap().contain("/anything"));
+        let error = paths(&["/a*b"]).err().unwrap().to_string();
+        assert_eq!(error, "--authorization-always-allow-paths: only trailing * allowed in \"a*b\"");
+    }
+}

@@ -1,0 +1,262 @@
+//! Certificates, proxies, and what the cluster says about both.
+
+use super::*;
+use crate::RequestHeaderOptions;
+
+async fn open_known(cluster: &Cluster, clients: &Ca, proxies: &Ca) -> Access {
+    *cluster.0.config_map.lock() = Some(config_map(clients, proxies, "X-Remote-User"));
+    open(cluster).await
+}
+
+async fn user(
+    access: &Access,
+    headers: &[(&str, &str)],
+    certificates: &[CertificateDer<'static>],
+) -> Option<User> {
+    let mut headers_map = HeaderMap::new();
+    for (name, value) in headers {
+        headers_map.append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+    }
+    access.0.authenticate(&headers_map, certificates).await.ok()
+}
+
+/// Proves SRV-62, SRV-67.
+#[tokio::test]
+async fn certificates_of_the_client_ca_name_their_users() {
+    let (clients, proxies, strangers) = (Ca::new("clients"), Ca::new("proxies"), Ca::new("clients"));
+    let access = open_known(&Cluster::default(), &clients, &proxies).await;
+    let chain = clients.client("jane", &["rowers"]);
+    let jane = user(&access, &[], &chain).await.unwrap();
+    assert_eq!(
+        (jane.name.as_str(), &jane.groups[..]),
+        ("jane", &["rowers", "system:authenticated"].map(str::to_owned)[..])
+    );
+    let id = &jane.extra["authentication.kubernetes.io/credential-id"][0];
+    assert_eq!((id.len(), &id[..11]), (11 + 64, "X509SHA256="));
+    let authority = Authority::new(clients.pem().as_bytes()).unwrap();
+    assert_eq!(authority.user_of(&clients.client("", &["rowers"])), Ok(None), "it names nobody");
+    assert_eq!(user(&access, &[], &strangers.client("jane", &[])).await, None, "under another CA");
+    let server = clients.issue("jane", &[], ExtendedKeyUsagePurpose::ServerAuth);
+    assert_eq!(user(&access, &[], &[server]).await, None, "not meant for clients");
+    let masters = clients.client("root", &["system:masters"]);
+    assert_eq!(ask_for(&access, "/metrics", &[], &masters).await, (200, "root".to_owned()));
+}
+
+/// Proves SRV-60, SRV-68.
+#[tokio::test]
+async fn proxies_name_users_in_headers() {
+    let (clients, proxies) = (Ca::new("clients"), Ca::new("proxies"));
+    let access = open_known(&Cluster::default(), &clients, &proxies).await;
+    let front = proxies.client("front-proxy-client", &[]);
+    let headers = [
+        ("x-remote-user", "jane"),
+        ("x-remote-group", "rowers"),
+        ("x-remote-group", ""),
+        ("x-remote-group", "singers"),
+        ("x-remote-uid", "7"),
+        ("x-remote-extra-Scopes%2FOf", "a"),
+        ("x-remote-extra-scopes%2Fof", "b"),
+    ];
+    let jane = user(&access, &headers, &front).await.unwrap();
+    assert_eq!((jane.name.as_str(), jane.uid.as_str()), ("jane", "7"));
+    assert_eq!(jane.groups, ["rowers", "singers", "system:authenticated"]);
+    assert_eq!(jane.extra, BTreeMap::from([("scopes/of".to_owned(), vec!["a".to_owned(), "b".to_owned()])]));
+    assert_eq!(user(&access, &headers, &proxies.client("impostor", &[])).await, None, "not an allowed name");
+    let direct = user(&access, &headers, &clients.client("joe", &[])).await.unwrap();
+    assert_eq!(direct.name, "joe", "headers of others say nothing");
+    assert_eq!(user(&access, &headers, &[]).await, Some(User::anonymous()));
+    let token = [("authorization", "Bearer jane")];
+    let by_token = user(&access, &token, &proxies.client("impostor", &[])).await.unwrap();
+    assert_eq!(by_token.name, "jane", "the first that is believed wins");
+    assert_eq!(user(&access, &token, &clients.client("joe", &[])).await.unwrap().name, "joe");
+}
+
+/// Proves SRV-69, SRV-107.
+#[tokio::test]
+async fn flags_win_over_what_the_cluster_says() {
+    let (clients, proxies, flagged) = (Ca::new("clients"), Ca::new("proxies"), Ca::new("flagged"));
+    let cluster = Cluster::default();
+    *cluster.0.config_map.lock() = Some(config_map(&clients, &proxies, "X-Cluster-User"));
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ca.crt");
+    std::fs::write(&file, flagged.pem()).unwrap();
+    let authorization = AuthorizationOptions::default();
+    let by_flag =
+        AuthenticationOptions { client_ca_file: Some(file.clone()), ..AuthenticationOptions::default() };
+    let access = open_with(&cluster, &by_flag, &authorization, &Registry::new()).await.unwrap();
+    assert_eq!(user(&access, &[], &flagged.client("joe", &[])).await.unwrap().name, "joe");
+    assert_eq!(user(&access, &[], &clients.client("joe", &[])).await, None, "the cluster's CA is not used");
+    let front = proxies.client("front-proxy-client", &[]);
+    let headers = [("x-cluster-user", "jane"), ("x-remote-user", "joe")];
+    assert_eq!(user(&access, &headers, &front).await.unwrap().name, "jane", "its proxies still are");
+
+    let request_header =
+        RequestHeaderOptions { client_ca_file: Some(file), ..RequestHeaderOptions::default() };
+    let by_flag = AuthenticationOptions { request_header, ..AuthenticationOptions::default() };
+    let access = open_with(&cluster, &by_flag, &authorization, &Registry::new()).await.unwrap();
+    let any_name = flagged.client("any", &[]);
+    assert_eq!(user(&access, &headers, &any_name).await.unwrap().name, "joe");
+    assert_eq!(user(&access, &headers, &front).await, None);
+}
+
+/// Proves SRV-2, SRV-70.
+#[tokio::test(start_paused = true)]
+async fn what_the_cluster_says_is_followed() {
+    let (clients, proxies) = (Ca::new("clients"), Ca::new("proxies"));
+    let cluster = Cluster::default();
+    let access = open(&cluster).await;
+    let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+    assert_eq!(cluster.count(path), 1, "read by name at the start, and not there");
+    let joe = clients.client("joe", &[]);
+    assert_eq!(user(&access, &[], &joe).await, Some(User::anonymous()), "nobody says what it means");
+    let following = access.clone();
+    let following = tokio::spawn(async move { following.follow().await });
+    *cluster.0.config_map.lock() = Some(config_map(&clients, &proxies, "X-Remote-User"));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(user(&access, &[], &joe).await.unwrap().name, "joe");
+    let front = proxies.client("front-proxy-client", &[]);
+    let headers = [("x-remote-user", "jane"), ("x-other-user", "ann")];
+    assert_eq!(user(&access, &headers, &front).await.unwrap().name, "jane");
+    *cluster.0.config_map.lock() = Some(config_map(&clients, &proxies, "X-Other-User"));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(user(&access, &headers, &front).await.unwrap().name, "ann");
+    // What is deleted or no longer makes sense leaves things as they are.
+    for nonsense in
+        [None, Some(json!({"data": {"client-ca-file": "x", "requestheader-username-headers": "x"}}))]
+    {
+        *cluster.0.config_map.lock() = nonsense;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(user(&access, &[], &joe).await.unwrap().name, "joe");
+        assert_eq!(user(&access, &headers, &front).await.unwrap().name, "ann");
+    }
+    let asked = cluster.0.asked.lock().clone();
+    let list = "fieldSelector=metadata.name%3Dextension-apiserver-authentication";
+    assert!(asked.iter().any(|(target, _)| target.contains(list) && !target.contains("watch")));
+    assert!(asked.iter().any(|(target, _)| target.contains(list) && target.contains("watch=true")));
+    following.abort();
+}
+
+/// Proves SRV-70.
+#[tokio::test]
+async fn a_watch_tells_changes_at_once() {
+    let (old, new, proxies) = (Ca::new("old"), Ca::new("new"), Ca::new("proxies"));
+    let (events, told) = tokio::sync::mpsc::unbounded_channel::<Result<Bytes, std::io::Error>>();
+    let told = Arc::new(Mutex::new(Some(told)));
+    let first = config_map(&old, &proxies, "X-Remote-User");
+    let api = ApiServer::over(tower::service_fn(move |request: Request<Bytes>| {
+        let told = request.uri().to_string().contains("watch=true").then(|| told.lock().take()).flatten();
+        let whole = if request.uri().query().is_some() { json!({"items": [first]}) } else { first.clone() };
+        async move {
+            use http_body_util::{BodyExt as _, StreamBody};
+            let body = match told {
+                Some(told) => {
+                    let frames = futures::stream::unfold(told, |mut told| async move {
+                        told.recv().await.map(|event| (event.map(http_body::Frame::data), told))
+                    });
+                    StreamBody::new(frames).boxed_unsync()
+                }
+                None => {
+                    Full::new(Bytes::from(whole.to_string())).map_err(|never| match never {}).boxed_unsync()
+                }
+            };
+            Ok::<_, std::io::Error>(Response::new(body))
+        }
+    }));
+    let delegates = Delegates { authentication: Some(api), authorization: None };
+    let (authentication, authorization) = (AuthenticationOptions::default(), AuthorizationOptions::default());
+    let rng = fastrand::Rng::with_seed(1);
+    let access =
+        Access::open(&authentication, &authorization, delegates, &Registry::new(), rng).await.unwrap();
+    let following = access.clone();
+    let following = tokio::spawn(async move { following.follow().await });
+    let event =
+        json!({"type": "MODIFIED", "object": config_map(&new, &proxies, "X-Remote-User")}).to_string();
+    let (one, two) = event.split_at(100);
+    events.send(Ok(Bytes::from(one.to_owned()))).unwrap();
+    events.send(Ok(Bytes::from(format!("{two}\n")))).unwrap();
+    let joe = new.client("joe", &[]);
+    let known = async {
+        while user(&access, &[], &joe).await.is_none_or(|user| user.name != "joe") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), known).await.unwrap();
+    following.abort();
+}
+
+/// Proves SRV-70.
+#[tokio::test]
+async fn a_cluster_that_cannot_be_asked_must_be_tolerated_explicitly() {
+    let cluster = Cluster::default();
+    let authorization = AuthorizationOptions::default();
+    cluster.fail(StatusCode::FORBIDDEN, 1);
+    let strict = AuthenticationOptions::default();
+    let error =
+        open_with(&cluster, &strict, &authorization, &Registry::new()).await.err().unwrap().to_string();
+    assert!(error.contains("extension-apiserver-authentication") && error.contains("not now"), "{error}");
+    assert!(error.contains("--authentication-tolerate-lookup-failure"), "{error}");
+    for lenient in [
+        AuthenticationOptions { tolerate_lookup_failure: true, ..AuthenticationOptions::default() },
+        AuthenticationOptions { skip_lookup: true, ..AuthenticationOptions::default() },
+    ] {
+        cluster.fail(StatusCode::FORBIDDEN, 1);
+        open_with(&cluster, &lenient, &authorization, &Registry::new()).await.unwrap();
+    }
+    let (clients, proxies) = (Ca::new("clients"), Ca::new("proxies"));
+    let cluster = Cluster::default();
+    *cluster.0.config_map.lock() = Some(config_map(&clients, &proxies, "X-Remote-User"));
+    let skipping = AuthenticationOptions { skip_lookup: true, ..AuthenticationOptions::default() };
+    let access = open_with(&cluster, &skipping, &authorization, &Registry::new()).await.unwrap();
+    assert_eq!(user(&access, &[], &clients.client("joe", &[])).await, Some(User::anonymous()));
+    assert!(access.hints().is_none(), "clients are not asked for what says nothing");
+}
+
+/// Proves SRV-14.
+#[tokio::test]
+async fn ca_files_are_followed() {
+    let (old, new) = (Ca::new("old"), Ca::new("new"));
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ca.crt");
+    std::fs::write(&file, old.pem()).unwrap();
+    let options =
+        AuthenticationOptions { client_ca_file: Some(file.clone()), ..AuthenticationOptions::default() };
+    let cluster = Cluster::default();
+    let authorization = AuthorizationOptions::default();
+    let access = open_with(&cluster, &options, &authorization, &Registry::new()).await.unwrap();
+    let joe = new.client("joe", &[]);
+    assert_eq!(user(&access, &[], &joe).await, None);
+    std::fs::write(&file, format!("{}{}", old.pem(), new.pem())).unwrap();
+    access.reload();
+    assert_eq!(user(&access, &[], &joe).await.unwrap().name, "joe");
+    assert_eq!(access.hints().unwrap().len(), 2);
+    std::fs::write(&file, "cut off").unwrap();
+    access.reload();
+    assert_eq!(user(&access, &[], &joe).await.unwrap().name, "joe", "a bad file changes nothing");
+    for (text, fault) in [("", "holds no certificate in PEM form"), ("-----BEGIN", "holds no certificate")] {
+        std::fs::write(&file, text).unwrap();
+        let error = open_with(&cluster, &options, &authorization, &Registry::new()).await.err().unwrap();
+        let error = error.to_string();
+        assert!(error.contains("ca.crt (--client-ca-file) ") && error.contains(fault), "{error}");
+    }
+}
+
+/// Proves SRV-71.
+#[tokio::test]
+async fn who_asked_is_not_told_to_the_pages() {
+    let (clients, proxies) = (Ca::new("clients"), Ca::new("proxies"));
+    let cluster = Cluster::default();
+    *cluster.0.config_map.lock() = Some(config_map(&clients, &proxies, "X-Other-User"));
+    let access = open(&cluster).await;
+    let headers = [
+        ("authorization", "Bearer jane"),
+        ("x-remote-user", "a"),
+        ("x-remote-uid", "a"),
+        ("x-remote-group", "a"),
+        ("x-remote-extra-a", "a"),
+        ("x-other-user", "a"),
+        ("accept", "a"),
+    ];
+    let mut asked = head("GET", "/healthz", &headers);
+    access.admit(&mut asked, "/healthz", &[]).await;
+    assert_eq!(asked.headers.keys().collect::<Vec<_>>(), ["accept"]);
+}

@@ -1,0 +1,266 @@
+//! Tokens and permissions, as the API server tells them.
+
+use tokio::time::{Instant, advance};
+
+use super::*;
+
+/// Proves SRV-61, SRV-62, SRV-65, SRV-90.
+#[tokio::test(start_paused = true)]
+async fn tokens_are_reviewed_once_for_a_while() {
+    let cluster = Cluster::default();
+    *cluster.0.allows_jane.lock() = true;
+    let access = open(&cluster).await;
+    for _ in 0..3 {
+        assert_eq!(ask(&access, "jane").await, (200, "jane".to_owned()));
+        assert_eq!(ask(&access, "nobody").await.0, 401);
+    }
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "metadata": {},
+        "spec": {"token": "jane"}});
+    let asked = cluster.asked(TOKEN_REVIEWS);
+    assert_eq!((asked.len(), &asked[0]), (2, &review), "one for each token, without audiences");
+    assert_eq!(
+        cluster.asked(ACCESS_REVIEWS)[0]["spec"],
+        json!({"user": "jane", "uid": "7", "groups": ["rowers", "system:authenticated"], "extra": {"k": ["v"]},
+            "nonResourceAttributes": {"path": "/metrics", "verb": "get"}})
+    );
+    advance(Duration::from_millis(9_900)).await;
+    ask(&access, "jane").await;
+    assert_eq!(cluster.count(TOKEN_REVIEWS), 2);
+    advance(Duration::from_millis(200)).await;
+    ask(&access, "jane").await;
+    assert_eq!(cluster.count(TOKEN_REVIEWS), 3, "asked anew after ten seconds");
+    for _ in 0..2 {
+        assert_eq!(ask(&access, "stale").await.0, 401);
+    }
+    assert_eq!(cluster.count(TOKEN_REVIEWS), 5, "errors are not kept");
+}
+
+/// Proves SRV-65.
+#[tokio::test(start_paused = true)]
+async fn requests_with_one_token_share_one_review() {
+    let cluster = Cluster::default();
+    *cluster.0.delay.lock() = Duration::from_secs(1);
+    let access = open(&cluster).await;
+    let all = futures::future::join_all((0..8).map(|_| ask(&access, "jane"))).await;
+    assert!(all.iter().all(|answer| answer.0 == 403), "{all:?}");
+    assert_eq!(cluster.count(TOKEN_REVIEWS), 1);
+    // One that gives up does not take the lookup along.
+    let impatient = tokio::time::timeout(Duration::from_millis(500), ask(&access, "nobody")).await;
+    assert!(impatient.is_err());
+    assert_eq!(ask(&access, "nobody").await.0, 401);
+    assert_eq!(cluster.count(TOKEN_REVIEWS), 2);
+}
+
+/// Proves SRV-66.
+#[tokio::test(start_paused = true)]
+async fn reviews_that_may_pass_are_tried_again() {
+    for code in
+        [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::GATEWAY_TIMEOUT, StatusCode::TOO_MANY_REQUESTS]
+    {
+        let cluster = Cluster::default();
+        let access = open(&cluster).await;
+        cluster.fail(code, 4);
+        let began = Instant::now();
+        assert_eq!(ask(&access, "master").await.0, 200, "{code}");
+        assert_eq!(cluster.count(TOKEN_REVIEWS), 5);
+        let pauses = 0.5 * (1.0 + 1.5 + 2.25 + 3.375);
+        let took = began.elapsed().as_secs_f64();
+        assert!(took > pauses && took < pauses * 1.2 + 0.1, "{took} s");
+    }
+    let cluster = Cluster::default();
+    let access = open(&cluster).await;
+    cluster.fail(StatusCode::INTERNAL_SERVER_ERROR, 5);
+    assert_eq!(ask(&access, "master").await.0, 401, "five tries are enough");
+    assert_eq!(ask(&access, "master").await.0, 200, "and their failure is not kept");
+    cluster.fail(StatusCode::FORBIDDEN, 1);
+    assert_eq!(ask(&access, "jane").await.0, 401, "what will not pass is not tried again");
+    let slow = Cluster::default();
+    let access = open(&slow).await;
+    *slow.0.delay.lock() = Duration::from_secs(60);
+    let began = Instant::now();
+    assert_eq!(ask(&access, "master").await.0, 401);
+    assert!(began.elapsed() < Duration::from_secs(11), "{:?}", began.elapsed());
+}
+
+/// Proves SRV-62, SRV-101.
+#[tokio::test(start_paused = true)]
+async fn without_the_api_server_strangers_see_health_and_tokens_say_nothing() {
+    let down = ApiServer::over(tower::service_fn(|_: Request<Bytes>| async {
+        Err::<Response<Full<Bytes>>, _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
+    }));
+    let delegates = Delegates { authentication: Some(down.clone()), authorization: Some(down) };
+    let authentication = AuthenticationOptions { skip_lookup: true, ..AuthenticationOptions::default() };
+    let options = AuthorizationOptions::default();
+    let rng = fastrand::Rng::with_seed(1);
+    let access = Access::open(&authentication, &options, delegates, &Registry::new(), rng).await.unwrap();
+    assert_eq!(ask_for(&access, "/healthz", &[], &[]).await.0, 200);
+    assert_eq!(ask_for(&access, "/healthz", &[("authorization", "Bearer jane")], &[]).await.0, 401);
+    assert_eq!(ask(&access, "").await.0, 500, "nobody can say whether strangers may");
+}
+
+/// Proves SRV-60, SRV-64, SRV-75.
+#[tokio::test]
+async fn nobody_to_ask_means_nobody_is_known() {
+    let access = Access::closed();
+    for token in ["", "jane", "master"] {
+        assert_eq!(ask(&access, token).await, (403, "system:anonymous".to_owned()));
+        let headers = [("authorization", "Bearer x")];
+        assert_eq!(ask_for(&access, "/healthz", &headers, &[]).await.0, 200);
+    }
+}
+
+/// Proves SRV-3, SRV-96.
+#[tokio::test]
+async fn without_kubeconfigs_it_is_told_what_will_not_work() {
+    let lines = logged(async {
+        let (authentication, authorization) =
+            (AuthenticationOptions::default(), AuthorizationOptions::default());
+        let rng = fastrand::Rng::with_seed(1);
+        let delegates = Delegates::default();
+        let access = Access::open(&authentication, &authorization, delegates, &Registry::new(), rng).await;
+        assert_eq!(ask(&access.unwrap(), "jane").await.0, 403);
+    })
+    .await;
+    for words in [
+        "configmap/extension-apiserver-authentication in kube-system with: client certificate authentication will not work",
+        "configmap/extension-apiserver-authentication in kube-system with: request-header authentication will not work",
+        "SubjectAccessReview will not work",
+    ] {
+        assert!(lines.contains(words), "{words} is not in\n{lines}");
+    }
+}
+
+/// Proves SRV-75, SRV-81.
+#[tokio::test]
+async fn masters_and_always_allowed_paths_need_no_review() {
+    let cluster = Cluster::default();
+    let access = open(&cluster).await;
+    assert_eq!(ask(&access, "master").await, (200, "m".to_owned()));
+    for path in ["/healthz", "/livez", "/readyz"] {
+        assert_eq!(ask_for(&access, path, &[], &[]).await.0, 200);
+    }
+    assert_eq!(cluster.count(ACCESS_REVIEWS), 0);
+    for path in ["/metrics", "/configz", "/flagz", "/statusz", "/debug/pprof/", "/nosuch"] {
+        assert_eq!(ask_for(&access, path, &[], &[]).await, (403, "system:anonymous".to_owned()), "{path}");
+    }
+    assert_eq!(cluster.count(ACCESS_REVIEWS), 6);
+    let stranger = &cluster.asked(ACCESS_REVIEWS)[0]["spec"];
+    assert_eq!(
+        (&stranger["user"], &stranger["groups"]),
+        (&json!("system:anonymous"), &json!(["system:unauthenticated"]))
+    );
+}
+
+/// Proves SRV-77.
+#[tokio::test]
+async fn every_path_is_just_a_path_and_every_method_a_verb() {
+    let cluster = Cluster::default();
+    let access = open(&cluster).await;
+    let path = "/api/v1/pods";
+    access.admit(&mut head("DELETE", path, &[]), path, &[]).await;
+    let spec = &cluster.asked(ACCESS_REVIEWS)[0]["spec"];
+    assert_eq!(spec["nonResourceAttributes"], json!({"path": "/api/v1/pods", "verb": "delete"}));
+    assert!(spec.get("resourceAttributes").is_none());
+}
+
+/// Proves SRV-78, SRV-104.
+#[tokio::test(start_paused = true)]
+async fn answers_about_access_are_kept_for_a_while() {
+    let cluster = Cluster::default();
+    let options = AuthorizationOptions {
+        allowed_cache_ttl: Duration::from_secs(20),
+        denied_cache_ttl: Duration::from_secs(5),
+        ..AuthorizationOptions::default()
+    };
+    let access =
+        open_with(&cluster, &AuthenticationOptions::default(), &options, &Registry::new()).await.unwrap();
+    assert_eq!(ask(&access, "jane").await.0, 403);
+    *cluster.0.allows_jane.lock() = true;
+    assert_eq!(ask(&access, "jane").await.0, 403, "refusals outlive the change that made them wrong");
+    advance(Duration::from_secs(5)).await;
+    assert_eq!(ask(&access, "jane").await.0, 200);
+    *cluster.0.allows_jane.lock() = false;
+    advance(Duration::from_secs(19)).await;
+    assert_eq!(ask(&access, "jane").await.0, 200, "so do permissions");
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(ask(&access, "jane").await.0, 403);
+    assert_eq!(cluster.count(ACCESS_REVIEWS), 3);
+    let long = format!("/{}", "a".repeat(10_000));
+    for _ in 0..2 {
+        ask_for(&access, &long, &[], &[]).await;
+    }
+    assert_eq!(cluster.count(ACCESS_REVIEWS), 5, "what clients can make as long as they like is not kept");
+}
+
+/// Proves SRV-79, SRV-80.
+#[tokio::test(start_paused = true)]
+async fn refusals_have_reasons_and_failures_are_not_kept() {
+    let cluster = Cluster::default();
+    let access = open(&cluster).await;
+    assert_eq!(ask_for(&access, "/denied", &[], &[]).await, (403, "system:anonymousnever".to_owned()));
+    assert_eq!(ask_for(&access, "/both", &[], &[]).await.0, 500);
+    cluster.fail(StatusCode::INTERNAL_SERVER_ERROR, 5);
+    let failed = ask_for(&access, "/metrics", &[], &[]).await;
+    assert_eq!(failed, (500, format!("{ACCESS_REVIEWS}: not now")));
+    assert_eq!(ask_for(&access, "/metrics", &[], &[]).await.0, 403);
+}
+
+/// Proves SRV-33, SRV-34.
+#[tokio::test(start_paused = true)]
+async fn who_asked_and_what_it_cost_is_counted() {
+    let (cluster, registry) = (Cluster::default(), Registry::new());
+    let (authentication, authorization) = (AuthenticationOptions::default(), AuthorizationOptions::default());
+    let access = open_with(&cluster, &authentication, &authorization, &registry).await.unwrap();
+    for token in ["jane", "jane", "master", "bad", ""] {
+        ask(&access, token).await;
+    }
+    ask_for(&access, "/denied", &[], &[]).await;
+    cluster.fail(StatusCode::INTERNAL_SERVER_ERROR, 5);
+    ask_for(&access, "/other", &[], &[]).await;
+    let text = prometheus::TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+    for line in [
+        "authenticated_user_requests{username=\"other\"} 6",
+        "authentication_attempts{result=\"success\"} 6",
+        "authentication_attempts{result=\"error\"} 1",
+        "authentication_duration_seconds_count{result=\"success\"} 6",
+        "authorization_attempts_total{result=\"allowed\"} 1",
+        "authorization_attempts_total{result=\"no-opinion\"} 3",
+        "authorization_attempts_total{result=\"denied\"} 1",
+        "authorization_attempts_total{result=\"error\"} 1",
+        "authorization_duration_seconds_count{result=\"error\"} 1",
+        "apiserver_delegated_authn_request_total{code=\"201\"} 3",
+        "apiserver_delegated_authn_request_duration_seconds_count{code=\"201\"} 3",
+        "apiserver_delegated_authz_request_total{code=\"201\"} 3",
+        "apiserver_delegated_authz_request_total{code=\"500\"} 5",
+        "apiserver_delegated_authz_request_duration_seconds_count{code=\"500\"} 5",
+        "authentication_token_cache_request_total{status=\"hit\"} 1",
+        "authentication_token_cache_request_total{status=\"miss\"} 3",
+        "authentication_token_cache_fetch_total{status=\"error\"} 1",
+        "authentication_token_cache_active_fetch_count{status=\"in_flight\"} 0",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+}
+
+/// What is logged while something is done.
+async fn logged(doing: impl Future<Output = ()>) -> String {
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+    impl std::io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
+    let guard = tracing::subscriber::set_default(subscriber);
+    doing.await;
+    drop(guard);
+    let bytes = lines.0.lock().clone();
+    String::from_utf8(bytes).unwrap()
+}

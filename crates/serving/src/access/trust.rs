@@ -1,0 +1,218 @@
+//! Whose certificates are believed: what a CA vouches for, and what a proxy under one may say in headers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use percent_encoding::percent_decode_str;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{DistinguishedName, RootCertStore};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::user::User;
+use crate::tls::chain_of;
+
+/// Says in a user's extra fields which certificate was shown.
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+/// The part of a subject that holds a user's uid.
+const UID_OBJECT_ID: &str = "1.3.6.1.4.1.57683.2";
+
+/// Who is believed at the moment.
+#[derive(Clone, Default)]
+pub(super) struct Trust {
+    /// Grows with every change.
+    pub(super) version: u64,
+    /// Its certificates name their users.
+    pub(super) clients: Option<Authority>,
+    /// Its certificates belong to proxies that name users in headers.
+    pub(super) proxies: Option<Proxies>,
+}
+
+/// The CAs of one bundle.
+#[derive(Clone)]
+pub(super) struct Authority {
+    pem: Vec<u8>,
+    subjects: Vec<DistinguishedName>,
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+/// Proxies and the headers in which they say who asks.
+#[derive(Clone, PartialEq)]
+pub(super) struct Proxies {
+    pub(super) authority: Authority,
+    pub(super) headers: Headers,
+}
+
+/// The names of headers, and who may send them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Headers {
+    /// Common names of proxies; any if empty.
+    pub(super) allowed_names: Vec<String>,
+    pub(super) username: Vec<String>,
+    pub(super) uid: Vec<String>,
+    pub(super) group: Vec<String>,
+    pub(super) extra_prefixes: Vec<String>,
+}
+
+impl PartialEq for Authority {
+    fn eq(&self, other: &Self) -> bool {
+        self.pem == other.pem
+    }
+}
+
+impl Trust {
+    /// The issuers clients are told of.
+    pub(super) fn hints(&self) -> Vec<DistinguishedName> {
+        let authorities = self.clients.iter().chain(self.proxies.iter().map(|proxies| &proxies.authority));
+        authorities.flat_map(|authority| authority.subjects.clone()).collect()
+    }
+}
+
+impl Authority {
+    /// Reads a bundle of CAs.
+    pub(super) fn new(pem: &[u8]) -> Result<Self, String> {
+        let mut roots = RootCertStore::empty();
+        for certificate in chain_of(pem)? {
+            roots.add(certificate).map_err(|error| format!("holds what is no CA: {error}"))?;
+        }
+        let subjects = roots.subjects();
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            .build()
+            .map_err(|error| format!("cannot be used: {error}"))?;
+        Ok(Self { pem: pem.to_owned(), subjects, verifier })
+    }
+
+    fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), String> {
+        let [leaf, intermediates @ ..] = chain else {
+            return Err("no certificate".to_owned());
+        };
+        let verified = self.verifier.verify_client_cert(leaf, intermediates, UnixTime::now());
+        verified.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// The user that a certificate names; `None` if it names nobody.
+    pub(super) fn user_of(&self, chain: &[CertificateDer<'_>]) -> Result<Option<User>, String> {
+        self.verify(chain)?;
+        let leaf = parse(&chain[0])?;
+        let Some(name) = common_name(&leaf).filter(|name| !name.is_empty()) else {
+            return Ok(None);
+        };
+        let groups = leaf.subject().iter_organization();
+        let groups = groups.filter_map(|group| group.as_str().ok()).map(str::to_owned).collect();
+        let digest = sha256_hex(&chain[0]);
+        let extra = BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={digest}")])]);
+        Ok(Some(User { name: name.to_owned(), uid: uid(&leaf)?, groups, extra }))
+    }
+}
+
+impl Proxies {
+    /// The user that a proxy names; `None` if it names nobody.
+    pub(super) fn user_of(
+        &self,
+        chain: &[CertificateDer<'_>],
+        headers: &HeaderMap,
+    ) -> Result<Option<User>, String> {
+        self.authority.verify(chain)?;
+        let leaf = parse(&chain[0])?;
+        let name = common_name(&leaf).unwrap_or_default();
+        let allowed = &self.headers.allowed_names;
+        if !allowed.is_empty() && !allowed.iter().any(|allowed| allowed == name) {
+            return Err(format!("the proxy {name:?} is not in the list of allowed names"));
+        }
+        Ok(self.headers.user_in(headers))
+    }
+}
+
+impl Headers {
+    fn user_in(&self, headers: &HeaderMap) -> Option<User> {
+        let first = |names: &[String]| {
+            let mut values = names.iter().filter_map(|name| headers.get(name.as_str()));
+            values.find(|value| !value.is_empty()).map(text)
+        };
+        let name = first(&self.username)?;
+        let groups = self.group.iter().flat_map(|name| headers.get_all(name.as_str()));
+        let groups = groups.filter(|value| !value.is_empty()).map(text).collect();
+        let mut extra = BTreeMap::<_, Vec<_>>::new();
+        for prefix in &self.extra_prefixes {
+            let prefix = prefix.to_ascii_lowercase();
+            for (key, value) in headers {
+                if let Some(key) = key.as_str().strip_prefix(&prefix) {
+                    let decoded = percent_decode_str(key).decode_utf8();
+                    let key = decoded.map_or_else(|_| key.to_owned(), |key| key.into_owned());
+                    extra.entry(key).or_default().push(text(value));
+                }
+            }
+        }
+        Some(User { name, uid: first(&self.uid).unwrap_or_default(), groups, extra })
+    }
+
+    /// Takes what says who asks out of a request, so that nothing behind can be misled by it.
+    pub(super) fn strip(&self, headers: &mut HeaderMap) {
+        for name in self.username.iter().chain(&self.uid).chain(&self.group) {
+            headers.remove(name.as_str());
+        }
+        let prefixes: Vec<_> = self.extra_prefixes.iter().map(|prefix| prefix.to_ascii_lowercase()).collect();
+        let is_extra =
+            |name: &http::HeaderName| prefixes.iter().any(|prefix| name.as_str().starts_with(prefix));
+        let extra: Vec<_> = headers.keys().filter(|name| is_extra(name)).cloned().collect();
+        for name in extra {
+            headers.remove(name);
+        }
+    }
+
+    /// The names that are usual.
+    pub(super) fn usual() -> Self {
+        let one = |name: &str| vec![name.to_owned()];
+        Self {
+            allowed_names: Vec::new(),
+            username: one("x-remote-user"),
+            uid: one("x-remote-uid"),
+            group: one("x-remote-group"),
+            extra_prefixes: one("x-remote-extra-"),
+        }
+    }
+}
+
+fn text(value: &http::HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
+}
+
+fn parse<'a>(certificate: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, String> {
+    X509Certificate::from_der(certificate).map(|(_, leaf)| leaf).map_err(|error| error.to_string())
+}
+
+/// How long a certificate is still valid, in seconds.
+pub(super) fn seconds_left(certificate: &CertificateDer<'_>) -> Option<f64> {
+    let not_after = parse(certificate).ok()?.validity().not_after.timestamp();
+    #[allow(clippy::cast_precision_loss, reason = "seconds of a few centuries fit")]
+    Some(not_after as f64 - UnixTime::now().as_secs() as f64)
+}
+
+/// Of several common names the last counts, as in the original.
+fn common_name<'a>(certificate: &'a X509Certificate<'_>) -> Option<&'a str> {
+    certificate.subject().iter_common_name().last()?.as_str().ok()
+}
+
+fn uid(certificate: &X509Certificate<'_>) -> Result<String, String> {
+    let named = |attribute: &&x509_parser::x509::AttributeTypeAndValue<'_>| {
+        attribute.attr_type().to_id_string() == UID_OBJECT_ID
+    };
+    let mut uids = certificate.subject().iter_attributes().filter(named);
+    match (uids.next(), uids.next()) {
+        (None, _) => Ok(String::new()),
+        (Some(uid), None) => match uid.as_str() {
+            Ok("") | Err(_) => Err("the certificate's uid is no text".to_owned()),
+            Ok(uid) => Ok(uid.to_owned()),
+        },
+        (Some(_), Some(_)) => Err("the certificate has several uids".to_owned()),
+    }
+}
+
+fn sha256_hex(certificate: &[u8]) -> String {
+    let digest = ::aws_lc_rs::digest::digest(&::aws_lc_rs::digest::SHA256, certificate);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}

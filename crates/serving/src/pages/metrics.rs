@@ -1,0 +1,229 @@
+//! `/metrics` and `/metrics/slis`: everything that is counted, as Prometheus text.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use prometheus::core::Collector;
+use prometheus::proto::MetricFamily;
+use prometheus::{GaugeVec, IntCounterVec, Opts, Registry, TextEncoder};
+
+use super::answers::{TEXT, of, plain};
+use super::{About, PageOptions};
+use crate::process::ProcessMetrics;
+
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+const PROCESS_START: HeaderName = HeaderName::from_static("process-start-time-unix");
+/// How a help text begins says how much a metric may be relied on.
+const STABILITIES: [&str; 4] = ["ALPHA", "BETA", "INTERNAL", "STABLE"];
+
+/// One feature gate.
+#[derive(Clone, Debug)]
+pub struct Feature {
+    /// Its name.
+    pub name: String,
+    /// `ALPHA`, `BETA`, `DEPRECATED`, or nothing once it is there for good.
+    pub stage: String,
+    /// Whether it is on.
+    pub enabled: bool,
+}
+
+/// The metrics of a process and those of its health checks.
+pub(super) struct MetricsPages {
+    registry: Registry,
+    disabled: BTreeSet<String>,
+    started_at_unix_seconds: u64,
+    slis: Registry,
+    check: GaugeVec,
+    checks: IntCounterVec,
+    start: GaugeVec,
+}
+
+impl MetricsPages {
+    pub(super) fn new(registry: Registry, started_at: SystemTime, options: &PageOptions) -> Self {
+        let since_1970 = started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        register(&registry, ProcessMetrics::new(since_1970));
+        register(&registry, about(&options.about));
+        register(&registry, build(&options.about));
+        register(&registry, features(&options.features));
+        register(&registry, missing(&options.missing_controllers));
+        let slis = Registry::new();
+        let check = gauges(
+            "kubernetes_healthcheck",
+            "[STABLE] Whether a health check passed, last time.",
+            &["name", "type"],
+        );
+        let checks = IntCounterVec::new(
+            Opts::new("kubernetes_healthchecks_total", "[STABLE] Health checks by their results."),
+            &["name", "type", "status"],
+        )
+        .unwrap_or_else(|error| panic!("a metric of this file is malformed: {error}"));
+        let start =
+            gauges("process_start_time_seconds", "[ALPHA] When this process started, in Unix time.", &[]);
+        start.with_label_values::<&str>(&[]).set(since_1970.as_secs_f64());
+        register(&slis, check.clone());
+        register(&slis, checks.clone());
+        register(&slis, start.clone());
+        Self {
+            registry,
+            disabled: options.disabled_metrics.clone(),
+            started_at_unix_seconds: since_1970.as_secs(),
+            slis,
+            check,
+            checks,
+            start,
+        }
+    }
+
+    /// Counts the results of health checks.
+    pub(super) fn checked(&self, outcomes: &[(String, bool)]) {
+        for (name, passed) in outcomes {
+            self.check.with_label_values(&[name, "healthz"]).set(f64::from(u8::from(*passed)));
+            let status = if *passed { "success" } else { "error" };
+            self.checks.with_label_values(&[name, "healthz", status]).inc();
+        }
+    }
+
+    /// The page of all metrics.
+    pub(super) fn all(&self) -> Response<Bytes> {
+        let (mut families, disabled): (Vec<_>, Vec<_>) =
+            self.registry.gather().into_iter().partition(|family| !self.disabled.contains(family.name()));
+        families.extend(meta(&families, disabled.len()));
+        families.sort_by(|a, b| a.name().cmp(b.name()));
+        self.told(&families)
+    }
+
+    /// The page of health checks; a DELETE forgets them.
+    pub(super) fn slis(&self, method: &Method) -> Response<Bytes> {
+        if *method == Method::DELETE {
+            self.check.reset();
+            self.checks.reset();
+            self.start.reset();
+            return of(StatusCode::OK, TEXT, "metrics reset\n");
+        }
+        self.told(&self.slis.gather())
+    }
+
+    fn told(&self, families: &[MetricFamily]) -> Response<Bytes> {
+        match TextEncoder::new().encode_to_string(families) {
+            Ok(text) => {
+                let mut answer = of(StatusCode::OK, CONTENT_TYPE, text);
+                let start = HeaderValue::from(self.started_at_unix_seconds);
+                answer.headers_mut().insert(PROCESS_START, start);
+                answer
+            }
+            Err(error) => plain(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("An error has occurred while serving metrics:\n\n{error}\n"),
+            ),
+        }
+    }
+}
+
+/// How many metrics there are, by how much they may be relied on.
+fn meta(families: &[MetricFamily], disabled: usize) -> Vec<MetricFamily> {
+    let registry = Registry::new();
+    let mut counted = BTreeMap::<_, u64>::new();
+    for family in families {
+        let stability = STABILITIES.iter().find(|level| family.help().starts_with(&format!("[{level}]")));
+        *counted.entry(stability).or_default() += 1;
+    }
+    let help = "[BETA] Metrics by stability.";
+    let labels = ["deprecated_version", "stability_level"];
+    let registered = counters("registered_metrics_total", help, &labels);
+    for (stability, count) in counted.into_iter().filter_map(|(level, count)| Some((level?, count))) {
+        registered.with_label_values(&["", stability]).inc_by(count);
+    }
+    register(&registry, registered);
+    let disabled_total = counters("disabled_metrics_total", "[BETA] Metrics that were turned off.", &[]);
+    disabled_total.with_label_values::<&str>(&[]).inc_by(disabled as u64);
+    register(&registry, disabled_total);
+    let hidden = counters("hidden_metrics_total", "[BETA] Metrics that are hidden.", &[]);
+    hidden.with_label_values::<&str>(&[]).inc_by(0);
+    register(&registry, hidden);
+    registry.gather()
+}
+
+fn about(about: &About) -> GaugeVec {
+    let gauge = gauges(
+        "version_info",
+        "[ALPHA] The version this program stands for, and those it gets along with.",
+        &["binary", "component", "emulation", "min_compat"],
+    );
+    let versions = [&about.version, "kube", &about.emulation_version, &about.min_compatibility_version];
+    gauge.with_label_values(&versions).set(1.0);
+    gauge
+}
+
+fn build(about: &About) -> GaugeVec {
+    let gauge = gauges(
+        "kubernetes_build_info",
+        "[BETA] What this program was built from.",
+        &[
+            "build_date",
+            "compiler",
+            "git_commit",
+            "git_tree_state",
+            "git_version",
+            "go_version",
+            "major",
+            "minor",
+            "platform",
+        ],
+    );
+    let git_version = format!("v{}", about.version);
+    let mut numbers = about.version.split('.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
+    let values = [
+        &about.build_date,
+        "rustc",
+        &about.git_commit,
+        "",
+        &git_version,
+        &about.language,
+        major,
+        minor,
+        &platform,
+    ];
+    gauge.with_label_values(&values).set(1.0);
+    gauge
+}
+
+fn features(features: &[Feature]) -> GaugeVec {
+    let gauge =
+        gauges("kubernetes_feature_enabled", "[BETA] Whether a feature gate is on.", &["name", "stage"]);
+    for Feature { name, stage, enabled } in features {
+        gauge.with_label_values(&[name, stage]).set(f64::from(u8::from(*enabled)));
+    }
+    gauge
+}
+
+fn missing(controllers: &[String]) -> GaugeVec {
+    let gauge = gauges(
+        "keleustes_missing_controllers",
+        "[ALPHA] Controllers that are wanted and not there yet.",
+        &["name"],
+    );
+    for name in controllers {
+        gauge.with_label_values(&[name]).set(1.0);
+    }
+    gauge
+}
+
+fn gauges(name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+    GaugeVec::new(Opts::new(name, help), labels)
+        .unwrap_or_else(|error| panic!("a metric of this file is malformed: {error}"))
+}
+
+fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    IntCounterVec::new(Opts::new(name, help), labels)
+        .unwrap_or_else(|error| panic!("a metric of this file is malformed: {error}"))
+}
+
+fn register(registry: &Registry, collector: impl Collector + 'static) {
+    if let Err(error) = registry.register(Box::new(collector)) {
+        tracing::warn!(%error, "a metric is there already and is told as it was");
+    }
+}

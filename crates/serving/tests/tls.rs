@@ -1,0 +1,405 @@
+//! What is spoken over TLS, with which certificates, and that both follow their files.
+#![allow(clippy::unwrap_used, reason = "in a test, a failed assumption is a failed test")]
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, Version};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use keleustes_serving::{
+    Access, ApiServer, AuthenticationOptions, AuthorizationOptions, CertificateSource, Delegates,
+    HealthChecks, NamedCertificate, PageOptions, Pages, Server, ServingError, ServingOptions, TlsOptions,
+};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// A CA, and certificates under it.
+struct Ca(CertifiedIssuer<'static, KeyPair>);
+
+impl Ca {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn issue(
+        &self,
+        common_name: &str,
+        group: &str,
+        names: &[&str],
+    ) -> (String, KeyPair, CertificateDer<'static>) {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        params.distinguished_name.push(DnType::OrganizationName, group);
+        let key = KeyPair::generate().unwrap();
+        let leaf = params.signed_by(&key, &self.0).unwrap();
+        (leaf.pem(), key, leaf.der().clone())
+    }
+
+    /// Writes a pair for a server.
+    fn write(&self, directory: &Path, file: &str, names: &[&str]) -> CertificateDer<'static> {
+        let (pem, key, der) = self.issue(file, "", names);
+        std::fs::write(directory.join(format!("{file}.key")), key.serialize_pem()).unwrap();
+        std::fs::write(directory.join(format!("{file}.crt")), pem).unwrap();
+        der
+    }
+
+    fn client(&self, common_name: &str, group: &str) -> Pair {
+        let (_, key, der) = self.issue(common_name, group, &[]);
+        (vec![der], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+    }
+}
+
+/// A client's way of speaking.
+struct Speaks {
+    versions: &'static [&'static SupportedProtocolVersion],
+    provider: CryptoProvider,
+    alpn: &'static [u8],
+    pair: Option<Pair>,
+}
+
+impl Default for Speaks {
+    fn default() -> Self {
+        static BOTH: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+        Self { versions: &BOTH, provider: aws_lc_rs::default_provider(), alpn: b"http/1.1", pair: None }
+    }
+}
+
+async fn connect(
+    address: SocketAddr,
+    ca: &Ca,
+    name: &str,
+    speaks: Speaks,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(ca.0.der().clone()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(speaks.provider))
+        .with_protocol_versions(speaks.versions)
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut config = match speaks.pair {
+        Some((chain, key)) => builder.with_client_auth_cert(chain, key).unwrap(),
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![speaks.alpn.to_vec()];
+    let stream = TcpStream::connect(address).await?;
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await
+}
+
+/// What the server showed.
+async fn shown(address: SocketAddr, ca: &Ca, name: &str) -> CertificateDer<'static> {
+    let stream = connect(address, ca, name, Speaks::default()).await.unwrap();
+    stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
+}
+
+struct World {
+    address: SocketAddr,
+    served: JoinHandle<Result<(), ServingError>>,
+    pages: Pages,
+}
+
+fn start(options: &ServingOptions, access: Access) -> World {
+    let health = HealthChecks::new();
+    let page_options = PageOptions { set_verbosity: Some(Arc::new(|_| Ok(()))), ..PageOptions::default() };
+    let pages = Pages::new(health, prometheus::Registry::new(), SystemTime::now(), page_options);
+    let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
+    let server = Server::on(listener, options, pages.clone(), access).unwrap();
+    let address = server.address();
+    World { address, served: tokio::spawn(server.run(std::future::pending())), pages }
+}
+
+fn options(directory: &Path) -> ServingOptions {
+    ServingOptions {
+        bind_address: LOOPBACK,
+        certificate: CertificateSource::Files {
+            certificate: directory.join("usual.crt"),
+            key: directory.join("usual.key"),
+        },
+        reload_every: Duration::from_millis(50),
+        ..ServingOptions::default()
+    }
+}
+
+async fn ask(
+    stream: TlsStream<TcpStream>,
+    method: Method,
+    path: &str,
+    body: &'static str,
+) -> Response<Bytes> {
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::builder().method(method).uri(path).header("Host", "localhost");
+    let answer = sender.send_request(request.body(Full::new(Bytes::from_static(body.as_bytes()))).unwrap());
+    let (head, body) = answer.await.unwrap().into_parts();
+    Response::from_parts(head, body.collect().await.unwrap().to_bytes())
+}
+
+/// Proves SRV-14.
+#[tokio::test]
+async fn certificates_follow_their_files() {
+    let (ca, directory) = (Ca::new(), tempfile::tempdir().unwrap());
+    let old = ca.write(directory.path(), "usual", &["localhost"]);
+    let old_named = ca.write(directory.path(), "named", &["named.io"]);
+    let mut options = options(directory.path());
+    options.sni = vec![NamedCertificate {
+        certificate: directory.path().join("named.crt"),
+        key: directory.path().join("named.key"),
+        names: Vec::new(),
+    }];
+    let world = start(&options, Access::closed());
+    assert_eq!(shown(world.address, &ca, "localhost").await, old);
+    assert_eq!(shown(world.address, &ca, "named.io").await, old_named);
+    // A bad file leaves the old one in use, and does not end the server.
+    std::fs::write(directory.path().join("usual.crt"), "not a certificate").unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(shown(world.address, &ca, "localhost").await, old);
+    let new = ca.write(directory.path(), "usual", &["localhost"]);
+    let new_named = ca.write(directory.path(), "named", &["named.io"]);
+    for (name, wanted) in [("localhost", new), ("named.io", new_named)] {
+        let followed = async {
+            while shown(world.address, &ca, name).await != wanted {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), followed).await.unwrap();
+    }
+}
+
+/// Proves SRV-11.
+#[tokio::test]
+async fn only_what_flags_allow_is_spoken() {
+    static OLD: [&SupportedProtocolVersion; 1] = [&TLS12];
+    let (ca, directory) = (Ca::new(), tempfile::tempdir().unwrap());
+    ca.write(directory.path(), "usual", &["localhost"]);
+    let with = |tls: TlsOptions| ServingOptions { tls, ..options(directory.path()) };
+    let speaks = |tls: TlsOptions, speaks: Speaks| {
+        let world = start(&with(tls), Access::closed());
+        let ca = &ca;
+        async move { connect(world.address, ca, "localhost", speaks).await.is_ok() }
+    };
+    let parse = |version: &str, suites: &[&str], curves: &[i32]| {
+        let suites: Vec<_> = suites.iter().map(|name| (*name).to_owned()).collect();
+        TlsOptions::parse(version, &suites, curves).unwrap()
+    };
+    let old = || Speaks { versions: &OLD, ..Speaks::default() };
+    assert!(speaks(parse("", &[], &[]), old()).await);
+    assert!(!speaks(parse("VersionTLS13", &[], &[]), old()).await, "the version is too old");
+    assert!(speaks(parse("VersionTLS13", &[], &[]), Speaks::default()).await);
+
+    let suite = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
+    let mut other_suite = old();
+    other_suite.provider.cipher_suites =
+        vec![aws_lc_rs::cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384];
+    assert!(!speaks(parse("", &[suite], &[]), other_suite).await, "the suite is not allowed");
+    assert!(speaks(parse("", &[suite], &[]), old()).await);
+
+    let mut other_curve = Speaks::default();
+    other_curve.provider.kx_groups = vec![aws_lc_rs::kx_group::SECP256R1];
+    assert!(!speaks(parse("", &[], &[29]), other_curve).await, "the curve is not allowed");
+    assert!(speaks(parse("", &[], &[29]), Speaks::default()).await);
+
+    let options = ServingOptions { http2: false, ..options(directory.path()) };
+    let world = start(&options, Access::closed());
+    let modern = Speaks { alpn: b"h2", ..Speaks::default() };
+    assert!(connect(world.address, &ca, "localhost", modern).await.is_err(), "HTTP/2 is turned off");
+}
+
+/// An API server that allows masters' friends nothing and is never needed for masters.
+fn cluster() -> ApiServer {
+    ApiServer::over(tower::service_fn(|_: Request<Bytes>| async {
+        let body = Bytes::from_static(b"{\"status\":{}}");
+        Ok::<_, std::io::Error>(Response::new(Full::new(body)))
+    }))
+}
+
+async fn known_to(ca: &Ca, directory: &Path) -> Access {
+    let file = directory.join("clients.crt");
+    std::fs::write(&file, ca.0.pem()).unwrap();
+    let authentication = AuthenticationOptions {
+        client_ca_file: Some(file),
+        skip_lookup: true,
+        ..AuthenticationOptions::default()
+    };
+    let delegates = Delegates { authentication: Some(cluster()), authorization: Some(cluster()) };
+    let rng = fastrand::Rng::with_seed(1);
+    let options = AuthorizationOptions::default();
+    Access::open(&authentication, &options, delegates, &prometheus::Registry::new(), rng).await.unwrap()
+}
+
+/// Proves SRV-16, SRV-67.
+#[tokio::test]
+async fn certificates_of_clients_are_asked_for_and_judged_later() {
+    let (ca, strangers, directory) = (Ca::new(), Ca::new(), tempfile::tempdir().unwrap());
+    ca.write(directory.path(), "usual", &["localhost"]);
+    let world = start(&options(directory.path()), known_to(&ca, directory.path()).await);
+    for (pair, metrics, health) in [
+        (Some(ca.client("root", "system:masters")), StatusCode::OK, StatusCode::OK),
+        (Some(ca.client("jane", "rowers")), StatusCode::FORBIDDEN, StatusCode::OK),
+        (
+            Some(strangers.client("root", "system:masters")),
+            StatusCode::UNAUTHORIZED,
+            StatusCode::UNAUTHORIZED,
+        ),
+        (None, StatusCode::FORBIDDEN, StatusCode::OK),
+    ] {
+        for (path, wanted) in [("/metrics", metrics), ("/healthz", health)] {
+            let pair = pair.as_ref().map(|(chain, key)| (chain.clone(), key.clone_key()));
+            // A hint of other issuers would keep a good client from showing a certificate of strangers.
+            let speaks = Speaks { pair, ..Speaks::default() };
+            let stream = connect(world.address, &ca, "localhost", speaks).await.unwrap();
+            assert_eq!(ask(stream, Method::GET, path, "").await.status(), wanted, "{path}");
+        }
+    }
+}
+
+async fn as_master(world: &World, ca: &Ca, alpn: &'static [u8]) -> TlsStream<TcpStream> {
+    let pair = Some(ca.client("root", "system:masters"));
+    connect(world.address, ca, "localhost", Speaks { pair, alpn, ..Speaks::default() }).await.unwrap()
+}
+
+/// Proves SRV-100.
+#[tokio::test]
+async fn those_who_are_known_may_keep_their_connection() {
+    let (ca, directory) = (Ca::new(), tempfile::tempdir().unwrap());
+    ca.write(directory.path(), "usual", &["localhost"]);
+    let world = start(&options(directory.path()), known_to(&ca, directory.path()).await);
+    let stream = as_master(&world, &ca, b"h2").await;
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    for _ in 0..3 {
+        let request = Request::get("https://localhost/metrics").body(Full::<Bytes>::default()).unwrap();
+        let answer = sender.send_request(request).await.unwrap();
+        assert_eq!((answer.status(), answer.version()), (StatusCode::OK, Version::HTTP_2));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Proves SRV-51, SRV-52, SRV-103.
+#[tokio::test]
+async fn pages_are_told_to_those_who_may_and_their_failures_too() {
+    let (ca, directory) = (Ca::new(), tempfile::tempdir().unwrap());
+    ca.write(directory.path(), "usual", &["localhost"]);
+    let world = start(&options(directory.path()), known_to(&ca, directory.path()).await);
+    world.pages.add_debug("bad", |_, _| panic!("on purpose"));
+    let http1 = b"http/1.1";
+    let failed = ask(as_master(&world, &ca, http1).await, Method::GET, "/debug/controllers/bad/x", "").await;
+    assert_eq!(failed.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(failed.body(), "This request caused apiserver to panic. Look in the logs for details.\n");
+    // Contention profiling has nothing to profile, so no flag changes this.
+    let block = ask(as_master(&world, &ca, http1).await, Method::GET, "/debug/pprof/block", "").await;
+    assert_eq!(block.status(), StatusCode::NOT_IMPLEMENTED);
+    let set = ask(as_master(&world, &ca, http1).await, Method::PUT, "/debug/flags/v", "3").await;
+    assert_eq!(
+        (set.status(), &set.body()[..]),
+        (StatusCode::OK, &b"successfully set klog.logging.verbosity to 3\n"[..])
+    );
+    let head = ask(as_master(&world, &ca, http1).await, Method::HEAD, "/healthz", "").await;
+    assert_eq!(
+        (head.status(), &head.headers()["content-length"], head.body().len()),
+        (StatusCode::OK, &"2".parse().unwrap(), 0)
+    );
+    let encoded = ask(as_master(&world, &ca, http1).await, Method::GET, "/metr%69cs", "").await;
+    assert_eq!(encoded.status(), StatusCode::OK, "paths are decoded");
+}
+
+/// Proves SRV-106.
+#[tokio::test]
+async fn a_socket_that_fails_ends_the_server() {
+    let (ca, directory) = (Ca::new(), tempfile::tempdir().unwrap());
+    ca.write(directory.path(), "usual", &["localhost"]);
+    let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
+    let handle = socket2::Socket::from(listener.try_clone().unwrap());
+    let pages = Pages::new(
+        HealthChecks::new(),
+        prometheus::Registry::new(),
+        SystemTime::now(),
+        PageOptions::default(),
+    );
+    let server = Server::on(listener, &options(directory.path()), pages, Access::closed()).unwrap();
+    let served = tokio::spawn(server.run(std::future::pending()));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    handle.shutdown(std::net::Shutdown::Both).unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(10), served).await.unwrap().unwrap();
+    assert!(matches!(ended, Err(ServingError::Accept { .. })), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_port_can_be_shared_by_those_who_both_say_so() {
+    let (ca, directory) = (Ca::new(), tempfile::tempdir().unwrap());
+    ca.write(directory.path(), "usual", &["localhost"]);
+    let port = TcpListener::bind((LOOPBACK, 0)).unwrap().local_addr().unwrap().port();
+    let options = ServingOptions { port, permit_port_sharing: true, ..options(directory.path()) };
+    let bind = |options: &ServingOptions| {
+        let registry = prometheus::Registry::new();
+        let pages = Pages::new(HealthChecks::new(), registry, SystemTime::now(), PageOptions::default());
+        Server::bind(options, pages, Access::closed())
+    };
+    let _first = bind(&options).unwrap().unwrap();
+    let _second = bind(&options).unwrap().unwrap();
+    let alone = ServingOptions { permit_port_sharing: false, ..options };
+    assert!(matches!(bind(&alone).err(), Some(ServingError::PortInUse { .. })));
+}
+
+/// Proves SRV-12.
+#[tokio::test]
+async fn without_flags_a_certificate_is_made() {
+    let made = ServingOptions { bind_address: LOOPBACK, ..ServingOptions::default() };
+    let world = start(&made, Access::closed());
+    let error = connect(world.address, &Ca::new(), "localhost", Speaks::default()).await.err().unwrap();
+    assert!(error.to_string().contains("UnknownIssuer"), "it speaks TLS, vouched for by nobody: {error}");
+    assert!(!world.served.is_finished());
+}
+
+/// Proves SRV-95.
+#[tokio::test]
+async fn serving_and_requests_are_logged() {
+    #[derive(Clone, Default)]
+    struct Lines(Arc<std::sync::Mutex<Vec<u8>>>);
+    impl std::io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let (ca, directory) = (Ca::new(), tempfile::tempdir().unwrap());
+    ca.write(directory.path(), "usual", &["localhost"]);
+    let world = start(&options(directory.path()), Access::closed());
+    let stream = connect(world.address, &ca, "localhost", Speaks::default()).await.unwrap();
+    ask(stream, Method::GET, "/healthz?verbose", "").await;
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert!(text.contains(&format!("Serving securely on {}", world.address)), "{text}");
+    let line = text.lines().find(|line| line.contains("HTTP verb=GET")).unwrap_or_default();
+    for words in ["uri=/healthz?verbose", "latency=", "user_agent=", "status=200"] {
+        assert!(line.contains(words), "{words} is not in {line}");
+    }
+}
