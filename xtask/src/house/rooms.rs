@@ -49,6 +49,8 @@ const WORLD_OF_TESTS: &str = "apiserver";
 const TESTS_ALSO_SEE: &[(&str, &[&str])] = &[
     // The runtime is shown to converge under faults with a controller that ships, not only with toys.
     ("runtime", &["controllers"]),
+    // The endpoint is compared with that of the original, which runs on a real control plane.
+    ("serving", &["control-plane"]),
     // A scenario that can run in the embedded world needs there what a manager brings along.
     ("scenarios", &["client", "controllers", "runtime"]),
 ];
