@@ -38,96 +38,88 @@ const AGENT: &str = "serving-under-test";
 /// What Prometheus asks for when it scrapes native histograms.
 const PROTOBUF: &str =
     "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
-const STATUSZ: &str = "application/json;v=v1beta1;g=config.k8s.io;as=Statusz";
+const FLAGZ: &str = "application/json;v=v1beta1;g=config.k8s.io;as=Flagz";
 
-/// Every page, and every way of asking that changes the answer.
+/// Every page.
+const PAGES: [&str; 33] = [
+    "/",
+    "/nothing",
+    "/healthz",
+    "/healthz?verbose",
+    "/healthz?exclude=leaderElection&verbose",
+    "/healthz?exclude=x&exclude=y&verbose",
+    "/healthz/leaderElection",
+    "/livez",
+    "/readyz",
+    "/metrics",
+    "/metrics/",
+    "/metrics/slis",
+    "/configz",
+    "/flagz",
+    "/statusz",
+    "/statusz?pretty=true",
+    "/api/v1/pods",
+    "/a%3Cb%22c",
+    "/debug/pprof",
+    "/debug/pprof/",
+    "/debug/pprof/heap",
+    "/debug/pprof/goroutine",
+    "/debug/pprof/symbol",
+    "/debug/pprof/cmdline",
+    "/debug/pprof/nosuch",
+    "/debug/flags",
+    "/debug/flags/",
+    "/debug/flags/x",
+    "/debug/flags/v",
+    "/debug/controllers",
+    "/debug/controllers/nosuch/graph",
+    "/debug/controllers/garbage-collector-controller",
+    "/debug/controllers/garbage-collector-controller/graph",
+];
+
+/// Methods that pages might care about.
+const METHODS: [(Method, &str); 7] = [
+    (Method::POST, "/healthz"),
+    (Method::HEAD, "/healthz"),
+    (Method::HEAD, "/nothing"),
+    (Method::DELETE, "/metrics"),
+    (Method::OPTIONS, "/configz"),
+    (Method::POST, "/debug/pprof"),
+    (Method::PATCH, "/statusz"),
+];
+
+/// Headers that change the form of an answer.
+const HEADERS: [(&str, &[(&str, &str)]); 19] = [
+    ("/metrics", &[("Accept", "application/yaml")]),
+    ("/metrics", &[("Accept", "text/html")]),
+    ("/metrics", &[("User-Agent", "curl/8.0")]),
+    ("/metrics", &[("Accept", "application/vnd.kubernetes.protobuf")]),
+    ("/metrics", &[("Accept", "application/json;pretty=1")]),
+    ("/metrics", &[("Accept", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")]),
+    ("/metrics", &[("Accept", PROTOBUF)]),
+    ("/metrics", &[("Accept-Encoding", "gzip")]),
+    ("/flagz", &[("Accept", FLAGZ)]),
+    ("/flagz", &[("Accept", "application/yaml;v=v1beta1;g=config.k8s.io;as=Flagz")]),
+    ("/flagz", &[("Accept", "application/json;v=v1alpha1;g=config.k8s.io;as=Flagz")]),
+    ("/flagz", &[("Accept", "application/cbor;v=v1beta1;g=config.k8s.io;as=Flagz")]),
+    ("/flagz", &[("Accept", "application/json;as=Flagz")]),
+    ("/flagz", &[("Accept", "application/json")]),
+    ("/flagz", &[("Accept", "text/html,*/*;q=0.8")]),
+    ("/flagz", &[("Accept", "garbage")]),
+    ("/statusz", &[("Accept", "application/json;v=v1beta1;g=config.k8s.io;as=Statusz")]),
+    ("/statusz", &[("Accept", "application/yaml;v=v1beta1;g=config.k8s.io;as=Statusz")]),
+    ("/statusz", &[("Accept", "application/json")]),
+];
+
+/// Levels of verbosity, good and bad.
+const LEVELS: [&str; 7] = ["3", "abc", "", "-1", "99999999999", "3000000000", "0"];
+
 fn questions() -> Vec<Question> {
-    let mut questions: Vec<_> = [
-        "/",
-        "/nothing",
-        "/healthz",
-        "/healthz?verbose",
-        "/healthz?exclude=leaderElection&verbose",
-        "/healthz?exclude=x&exclude=y&verbose",
-        "/healthz/leaderElection",
-        "/livez",
-        "/readyz",
-        "/metrics",
-        "/metrics/",
-        "/metrics/slis",
-        "/configz",
-        "/flagz",
-        "/statusz",
-        "/statusz?pretty=true",
-        "/api/v1/pods",
-        "/a%3Cb%22c",
-        "/debug/pprof",
-        "/debug/pprof/",
-        "/debug/pprof/heap",
-        "/debug/pprof/goroutine",
-        "/debug/pprof/symbol",
-        "/debug/pprof/cmdline",
-        "/debug/pprof/nosuch",
-        "/debug/flags",
-        "/debug/flags/",
-        "/debug/flags/x",
-        "/debug/flags/v",
-        "/debug/controllers",
-        "/debug/controllers/nosuch/graph",
-        "/debug/controllers/garbage-collector-controller",
-        "/debug/controllers/garbage-collector-controller/graph",
-    ]
-    .map(Question::get)
-    .into();
     let asked = |method, target, headers, body| Question { method, target, headers, body };
-    for (method, target) in [
-        (Method::POST, "/healthz"),
-        (Method::HEAD, "/healthz"),
-        (Method::HEAD, "/nothing"),
-        (Method::DELETE, "/metrics"),
-        (Method::OPTIONS, "/configz"),
-        (Method::POST, "/debug/pprof"),
-        (Method::PATCH, "/statusz"),
-    ] {
-        questions.push(asked(method, target, &[], ""));
-    }
-    for headers in [
-        &[("Accept", "application/yaml")],
-        &[("Accept", "text/html")],
-        &[("User-Agent", "curl/8.0")],
-        &[("Accept", "application/vnd.kubernetes.protobuf")],
-        &[("Accept", "application/json;pretty=1")],
-        &[("Accept", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")],
-        &[("Accept", PROTOBUF)],
-        &[("Accept-Encoding", "gzip")],
-    ] as [&[_]; 8]
-    {
-        questions.push(asked(Method::GET, "/metrics", headers, ""));
-    }
-    for headers in [
-        &[("Accept", "application/json;v=v1beta1;g=config.k8s.io;as=Flagz")],
-        &[("Accept", "application/yaml;v=v1beta1;g=config.k8s.io;as=Flagz")],
-        &[("Accept", "application/json;v=v1alpha1;g=config.k8s.io;as=Flagz")],
-        &[("Accept", "application/cbor;v=v1beta1;g=config.k8s.io;as=Flagz")],
-        &[("Accept", "application/json;as=Flagz")],
-        &[("Accept", "application/json")],
-        &[("Accept", "text/html,*/*;q=0.8")],
-        &[("Accept", "garbage")],
-    ] as [&[_]; 8]
-    {
-        questions.push(asked(Method::GET, "/flagz", headers, ""));
-    }
-    for headers in [
-        &[("Accept", STATUSZ)],
-        &[("Accept", "application/yaml;v=v1beta1;g=config.k8s.io;as=Statusz")],
-        &[("Accept", "application/json")],
-    ] as [&[_]; 3]
-    {
-        questions.push(asked(Method::GET, "/statusz", headers, ""));
-    }
-    for body in ["3", "abc", "", "-1", "99999999999", "3000000000", "0"] {
-        questions.push(asked(Method::PUT, "/debug/flags/v", &[], body));
-    }
+    let mut questions: Vec<_> = PAGES.map(Question::get).into();
+    questions.extend(METHODS.map(|(method, target)| asked(method, target, &[], "")));
+    questions.extend(HEADERS.map(|(target, headers)| asked(Method::GET, target, headers, "")));
+    questions.extend(LEVELS.map(|level| asked(Method::PUT, "/debug/flags/v", &[], level)));
     // Last, since it forgets what others look at.
     questions.push(asked(Method::DELETE, "/metrics/slis", &[], ""));
     questions.push(Question::get("/metrics/slis?again"));
@@ -325,10 +317,7 @@ fn different(original: &Answer, ours: &Answer) -> BTreeSet<&'static str> {
 
 /// What the original tells of its flags and configuration, to be told by ours.
 async fn told(world: &World, reader: &Asker) -> PageOptions {
-    let flagz = Question {
-        headers: &[("Accept", "application/json;v=v1beta1;g=config.k8s.io;as=Flagz")],
-        ..Question::get("/flagz")
-    };
+    let flagz = Question { headers: &[("Accept", FLAGZ)], ..Question::get("/flagz") };
     let flags: serde_json::Value =
         serde_json::from_str(&ask(world.original, reader, &flagz).await.body).unwrap();
     let configz = ask(world.original, reader, &Question::get("/configz")).await.body;

@@ -368,38 +368,3 @@ async fn without_flags_a_certificate_is_made() {
     assert!(error.to_string().contains("UnknownIssuer"), "it speaks TLS, vouched for by nobody: {error}");
     assert!(!world.served.is_finished());
 }
-
-/// Proves SRV-95.
-#[tokio::test]
-async fn serving_and_requests_are_logged() {
-    #[derive(Clone, Default)]
-    struct Lines(Arc<std::sync::Mutex<Vec<u8>>>);
-    impl std::io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::DEBUG)
-        .with_writer(move || writer.clone())
-        .with_ansi(false)
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
-    let (ca, directory) = (Ca::new(), tempfile::tempdir().unwrap());
-    ca.write(directory.path(), "usual", &["localhost"]);
-    let world = start(&options(directory.path()), Access::closed());
-    let stream = connect(world.address, &ca, "localhost", Speaks::default()).await.unwrap();
-    ask(stream, Method::GET, "/healthz?verbose", "").await;
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    assert!(text.contains(&format!("Serving securely on {}", world.address)), "{text}");
-    let line = text.lines().find(|line| line.contains("HTTP verb=GET")).unwrap_or_default();
-    for words in ["uri=/healthz?verbose", "latency=", "user_agent=", "status=200"] {
-        assert!(line.contains(words), "{words} is not in {line}");
-    }
-}

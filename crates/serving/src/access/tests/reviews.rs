@@ -109,27 +109,6 @@ async fn nobody_to_ask_means_nobody_is_known() {
     }
 }
 
-/// Proves SRV-3, SRV-96.
-#[tokio::test]
-async fn without_kubeconfigs_it_is_told_what_will_not_work() {
-    let lines = logged(async {
-        let (authentication, authorization) =
-            (AuthenticationOptions::default(), AuthorizationOptions::default());
-        let rng = fastrand::Rng::with_seed(1);
-        let delegates = Delegates::default();
-        let access = Access::open(&authentication, &authorization, delegates, &Registry::new(), rng).await;
-        assert_eq!(ask(&access.unwrap(), "jane").await.0, 403);
-    })
-    .await;
-    for words in [
-        "configmap/extension-apiserver-authentication in kube-system with: client certificate authentication will not work",
-        "configmap/extension-apiserver-authentication in kube-system with: request-header authentication will not work",
-        "SubjectAccessReview will not work",
-    ] {
-        assert!(lines.contains(words), "{words} is not in\n{lines}");
-    }
-}
-
 /// Proves SRV-75, SRV-81.
 #[tokio::test]
 async fn masters_and_always_allowed_paths_need_no_review() {
@@ -240,27 +219,4 @@ async fn who_asked_and_what_it_cost_is_counted() {
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
-}
-
-/// What is logged while something is done.
-async fn logged(doing: impl Future<Output = ()>) -> String {
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-    impl std::io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
-    let guard = tracing::subscriber::set_default(subscriber);
-    doing.await;
-    drop(guard);
-    let bytes = lines.0.lock().clone();
-    String::from_utf8(bytes).unwrap()
 }
