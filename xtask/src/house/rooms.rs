@@ -27,6 +27,7 @@ pub const ROOMS: &[Room] = &[
     Room { name: "runtime", sees: &["objects", "plan", "client"], pure: false },
     Room { name: "serving", sees: &[], pure: false },
     Room { name: "apiserver", sees: &["objects"], pure: false },
+    Room { name: "hollow", sees: &["objects", "client"], pure: false },
     Room { name: "control-plane", sees: &[], pure: false },
     Room { name: "scenarios", sees: &["control-plane", "objects"], pure: false },
     Room {

@@ -1,0 +1,9 @@
+//! What a kubelet does with one pod: a state machine without clock or IO, and the status it reports.
+
+mod life;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::life::{Habits, Life, Want};
+pub(crate) use self::status::Place;

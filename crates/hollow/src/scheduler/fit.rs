@@ -1,0 +1,157 @@
+//! Whether a pod fits on a node, and how well.
+
+use std::fmt;
+
+use keleustes_objects::{Labels, Word};
+
+use crate::seen::{Effect, Node, Requests, Taint, Template, Toleration};
+
+/// What a pod is taken to need that does not say, so that such pods spread as well. Parity: kube-scheduler.
+const USUAL_CPU: i64 = 100;
+const USUAL_MEMORY: i64 = 200 * 1024 * 1024 * 1000;
+const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
+
+/// A node and what runs on it.
+#[derive(Debug, Default)]
+pub(super) struct NodeInfo {
+    /// Whether there is a Node object.
+    pub(super) is_there: bool,
+    pub(super) labels: Labels,
+    unschedulable: bool,
+    taints: Box<[Taint]>,
+    allocatable: Requests,
+    used: Requests,
+    /// Like `used`, with the usual needs of pods that state none.
+    weight: (i64, i64),
+    pods: usize,
+}
+
+/// Why a pod does not fit on a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Obstacle {
+    Unschedulable,
+    Tainted,
+    Unselected,
+    TooManyPods,
+    NoPort,
+    Insufficient(Word),
+    TooClose,
+    NotWelcome,
+    TooFar,
+}
+
+impl NodeInfo {
+    /// Takes in a node. True if pods that did not fit may fit now.
+    pub(super) fn observe(&mut self, node: &Node) -> bool {
+        let is_news = !self.is_there
+            || self.unschedulable != node.unschedulable
+            || self.taints != node.taints
+            || self.labels != node.meta.labels
+            || self.allocatable != node.allocatable;
+        if is_news {
+            self.is_there = true;
+            self.unschedulable = node.unschedulable;
+            self.taints.clone_from(&node.taints);
+            self.labels = node.meta.labels.clone();
+            self.allocatable = node.allocatable.clone();
+        }
+        is_news
+    }
+
+    /// The Node object is gone.
+    pub(super) fn vanish(&mut self) {
+        self.is_there = false;
+    }
+
+    /// Whether nothing is left to remember.
+    pub(super) fn is_forgotten(&self) -> bool {
+        !self.is_there && self.pods == 0
+    }
+
+    /// Adds a pod, or takes one away.
+    pub(super) fn fill(&mut self, template: &Template, sign: i64) {
+        self.used.add(&template.requests, sign);
+        let (cpu, memory) = weight(&template.requests);
+        self.weight.0 += sign * cpu;
+        self.weight.1 += sign * memory;
+        self.pods = self.pods.saturating_add_signed(if sign > 0 { 1 } else { -1 });
+    }
+
+    /// Whether a pod may run here, as far as node and pod alone can tell.
+    pub(super) fn admits(&self, name: &Word, template: &Template) -> Result<(), Obstacle> {
+        if self.unschedulable && !tolerated(&unschedulable(), &template.tolerations) {
+            return Err(Obstacle::Unschedulable);
+        }
+        let repels = |taint: &&Taint| matches!(taint.effect, Effect::NoSchedule | Effect::NoExecute);
+        if !self.taints.iter().filter(repels).all(|taint| tolerated(taint, &template.tolerations)) {
+            return Err(Obstacle::Tainted);
+        }
+        let selected =
+            template.node_selector.iter().all(|(key, value)| self.labels.value(key) == Some(value));
+        let terms = template.node_terms.as_deref();
+        if !selected || terms.is_some_and(|terms| !terms.iter().any(|term| term.fits(name, &self.labels))) {
+            return Err(Obstacle::Unselected);
+        }
+        self.has_room(&template.requests)
+    }
+
+    fn has_room(&self, wanted: &Requests) -> Result<(), Obstacle> {
+        let (has, used) = (&self.allocatable, &self.used);
+        if used.pods + wanted.pods > has.pods {
+            return Err(Obstacle::TooManyPods);
+        }
+        if wanted.cpu > 0 && used.cpu + wanted.cpu > has.cpu {
+            return Err(Obstacle::Insufficient(Word::from("cpu")));
+        }
+        if wanted.memory > 0 && used.memory + wanted.memory > has.memory {
+            return Err(Obstacle::Insufficient(Word::from("memory")));
+        }
+        for (name, amount) in wanted.other.iter().filter(|(_, amount)| *amount > 0) {
+            if name.starts_with(Requests::HOST_PORT) {
+                if used.other(name) > 0 {
+                    return Err(Obstacle::NoPort);
+                }
+            } else if used.other(name).saturating_add(*amount) > has.other(name) {
+                return Err(Obstacle::Insufficient(name.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// How much would be left, in percent of processor and memory.
+    pub(super) fn score(&self, template: &Template) -> i64 {
+        let (cpu, memory) = weight(&template.requests);
+        let left = |has: i64, used: i64| if has <= 0 { 0 } else { (has - used).max(0) / (has / 100).max(1) };
+        left(self.allocatable.cpu, self.weight.0 + cpu)
+            + left(self.allocatable.memory, self.weight.1 + memory)
+    }
+}
+
+fn weight(requests: &Requests) -> (i64, i64) {
+    let or_usual = |amount: i64, usual: i64| if amount == 0 { usual } else { amount };
+    (or_usual(requests.cpu, USUAL_CPU), or_usual(requests.memory, USUAL_MEMORY))
+}
+
+fn tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
+    tolerations.iter().any(|toleration| toleration.tolerates(taint))
+}
+
+fn unschedulable() -> Taint {
+    Taint { key: Word::from(UNSCHEDULABLE_TAINT), value: Word::default(), effect: Effect::NoSchedule }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unschedulable => "node(s) were unschedulable",
+            Self::Tainted => "node(s) had untolerated taint(s)",
+            Self::Unselected => "node(s) didn't match Pod's node affinity/selector",
+            Self::TooManyPods => "Too many pods",
+            Self::NoPort => "node(s) didn't have free ports for the requested pod ports",
+            Self::Insufficient(name) => return write!(f, "Insufficient {name}"),
+            Self::TooClose => "node(s) didn't match pod anti-affinity rules",
+            Self::NotWelcome => "node(s) didn't satisfy existing pods anti-affinity rules",
+            Self::TooFar => "node(s) didn't match pod affinity rules",
+        })
+    }
+}

@@ -1,0 +1,257 @@
+//! Worlds of nodes and pods, and where the next pod goes or why it cannot.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use keleustes_objects::Key;
+use serde_json::{Value, json};
+
+use super::Scheduler;
+use crate::clock::after;
+use crate::seen::{Node, Pod};
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn node(name: &str, with: &Value) -> Node {
+    let mut node = json!({
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "zone": name.split('-').next()}},
+        "spec": {},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10", "example.com/gpu": "1"}},
+    });
+    json_patch(&mut node, with);
+    serde_json::from_str(&node.to_string()).unwrap()
+}
+
+fn pod_value(name: &str, with: &Value) -> Value {
+    let mut pod = json!({
+        "metadata": {"name": name, "namespace": "n", "uid": name, "labels": {"app": "x"}},
+        "spec": {"schedulerName": "default-scheduler", "containers": [{"name": "c"}]},
+    });
+    json_patch(&mut pod, with);
+    pod
+}
+
+fn pod(name: &str, with: &Value) -> Pod {
+    serde_json::from_str(&pod_value(name, with).to_string()).unwrap()
+}
+
+fn json_patch(onto: &mut Value, patch: &Value) {
+    match (onto, patch) {
+        (Value::Object(onto), Value::Object(patch)) => {
+            for (key, value) in patch {
+                json_patch(onto.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (onto, patch) => *onto = patch.clone(),
+    }
+}
+
+fn world(nodes: &[Node], pods: &[Pod]) -> Scheduler {
+    let mut scheduler = Scheduler::new(fastrand::Rng::with_seed(1));
+    nodes.iter().for_each(|node| scheduler.observe_node(node));
+    pods.iter().for_each(|pod| scheduler.observe_pod(pod));
+    scheduler
+}
+
+/// Where the only waiting pod goes, or why it cannot.
+fn place(scheduler: &mut Scheduler) -> String {
+    let verdicts = scheduler.decide(NOW);
+    assert_eq!(verdicts.len(), 1, "{verdicts:?}");
+    verdicts[0].node.clone().map_or_else(|why| why, |node| node.to_string())
+}
+
+fn asking(name: &str, amount: &str) -> Value {
+    json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {name: amount}}}]}})
+}
+
+fn with_port() -> Value {
+    json!({"spec": {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}})
+}
+
+fn merged(one: &Value, two: &Value) -> Value {
+    let mut both = one.clone();
+    json_patch(&mut both, two);
+    both
+}
+
+fn near_or_far(kind: &str, topology: &str, app: &str) -> Value {
+    json!({"spec": {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": topology, "labelSelector": {"matchLabels": {"app": app}}}]}}}})
+}
+
+fn on(node: &str) -> Value {
+    json!({"spec": {"nodeName": node}})
+}
+
+#[test]
+fn pods_go_where_they_fit() {
+    let small = || vec![node("a-1", &json!({}))];
+    let two = || vec![node("a-1", &json!({})), node("b-1", &json!({}))];
+    let cordoned = vec![node("a-1", &json!({"spec": {"unschedulable": true}}))];
+    let tainted =
+        vec![node("a-1", &json!({"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoExecute"}]}}))];
+    let soft = vec![node("a-1", &json!({"spec": {"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}}))];
+    let tolerant = json!({"spec": {"tolerations": [{"operator": "Exists"}]}});
+    let selecting = |zone: &str| json!({"spec": {"nodeSelector": {"zone": zone}}});
+    let daemon = json!({"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+        {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b-1"]}]}]}}}}});
+    let unschedulable = "0/1 nodes are available: 1 node(s) were unschedulable.";
+    let untolerated = "0/1 nodes are available: 1 node(s) had untolerated taint(s).";
+    let unselected = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.";
+    let cases: Vec<(Vec<Node>, Vec<Pod>, Value, &str)> = vec![
+        (vec![], vec![], json!({}), "no nodes available to schedule pods"),
+        (small(), vec![], json!({}), "a-1"),
+        (small(), vec![], asking("cpu", "4"), "a-1"),
+        (small(), vec![], asking("cpu", "4001m"), "0/1 nodes are available: 1 Insufficient cpu."),
+        (small(), vec![], asking("memory", "9Gi"), "0/1 nodes are available: 1 Insufficient memory."),
+        (small(), vec![], asking("example.com/gpu", "1"), "a-1"),
+        (
+            small(),
+            vec![pod("o", &merged(&on("a-1"), &asking("example.com/gpu", "1")))],
+            asking("example.com/gpu", "1"),
+            "0/1 nodes are available: 1 Insufficient example.com/gpu.",
+        ),
+        (
+            vec![node("a-1", &json!({"status": {"allocatable": {"pods": "1"}}}))],
+            vec![pod("o", &on("a-1"))],
+            json!({}),
+            "0/1 nodes are available: 1 Too many pods.",
+        ),
+        (
+            small(),
+            vec![pod("o", &merged(&on("a-1"), &with_port()))],
+            with_port(),
+            "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports.",
+        ),
+        (cordoned.clone(), vec![], json!({}), unschedulable),
+        (cordoned, vec![], tolerant.clone(), "a-1"),
+        (tainted.clone(), vec![], json!({}), untolerated),
+        (tainted, vec![], tolerant, "a-1"),
+        (soft, vec![], json!({}), "a-1"),
+        (two(), vec![], selecting("b"), "b-1"),
+        (two(), vec![], selecting("c"), unselected),
+        (two(), vec![], daemon, "b-1"),
+        // The emptier node is the better one.
+        (two(), vec![pod("o", &merged(&on("a-1"), &asking("cpu", "2")))], json!({}), "b-1"),
+        (two(), vec![pod("o", &on("b-1"))], json!({}), "a-1"),
+    ];
+    for (nodes, mut pods, wish, wanted) in cases {
+        pods.push(pod("p", &wish));
+        assert_eq!(place(&mut world(&nodes, &pods)), wanted, "{wish}");
+    }
+}
+
+#[test]
+fn pods_keep_to_or_from_each_other() {
+    let nodes = [node("a-1", &json!({})), node("a-2", &json!({})), node("b-1", &json!({}))];
+    let far = |topology: &str| near_or_far("podAntiAffinity", topology, "x");
+    let near = |app: &str| near_or_far("podAffinity", "zone", app);
+    // Where another pod is that has the labels, and what it wants itself.
+    let other = |wish: &Value| pod("o", &merged(&on("a-1"), wish));
+    let plain = json!({});
+
+    assert_eq!(place(&mut world(&nodes, &[other(&plain), pod("p", &far("zone"))])), "b-1");
+    let host = place(&mut world(&nodes, &[other(&plain), pod("p", &far("kubernetes.io/hostname"))]));
+    assert!(host == "a-2" || host == "b-1", "{host}");
+    assert_eq!(place(&mut world(&nodes, &[other(&far("zone")), pod("p", &plain)])), "b-1");
+    assert_eq!(
+        place(&mut world(&nodes[..2], &[other(&far("zone")), pod("p", &plain)])),
+        "0/2 nodes are available: 2 node(s) didn't satisfy existing pods anti-affinity rules."
+    );
+    assert_eq!(
+        place(&mut world(&nodes[..2], &[other(&plain), pod("p", &far("zone"))])),
+        "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
+    );
+    assert_eq!(place(&mut world(&nodes, &[other(&plain), pod("p", &near("x"))])), "a-2");
+    let first = place(&mut world(&nodes, &[pod("p", &near("x"))]));
+    assert!(first.len() == 3, "the first of its kind goes anywhere: {first}");
+    assert_eq!(
+        place(&mut world(&nodes, &[pod("p", &near("y"))])),
+        "0/3 nodes are available: 3 node(s) didn't match pod affinity rules."
+    );
+}
+
+#[test]
+fn some_pods_are_not_its_business() {
+    let nodes = [node("a-1", &json!({}))];
+    for wish in [
+        json!({"spec": {"schedulerName": "another"}}),
+        json!({"spec": {"schedulingGates": [{"name": "g"}]}}),
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+        json!({"spec": {"nodeName": "a-1"}}),
+        json!({"status": {"phase": "Failed"}}),
+    ] {
+        let mut scheduler = world(&nodes, &[pod("p", &wish)]);
+        assert_eq!(scheduler.decide(NOW), [], "{wish}");
+        assert_eq!(scheduler.due(), None);
+    }
+}
+
+#[test]
+fn a_decision_takes_room_before_the_watch_tells() {
+    let nodes = [node("a-1", &json!({}))];
+    let pods = [pod("p", &asking("cpu", "3")), pod("q", &asking("cpu", "3"))];
+    let mut scheduler = world(&nodes, &pods);
+    let verdicts = scheduler.decide(NOW);
+    assert_eq!(verdicts[0].node.as_deref(), Ok("a-1"));
+    assert_eq!(verdicts[1].node, Err("0/1 nodes are available: 1 Insufficient cpu.".to_owned()));
+    // The watch still shows it unbound: it is not decided about twice.
+    scheduler.observe_pod(&pods[0]);
+    assert_eq!(scheduler.due(), None);
+    // A refused binding gives the room back, to the pod itself and to others.
+    scheduler.binding_failed(&pods[0]);
+    assert_eq!(scheduler.decide(NOW).len(), 1);
+}
+
+#[test]
+fn those_without_a_node_try_again_when_something_changed_and_not_before() {
+    let full = pod("o", &merged(&on("a-1"), &asking("cpu", "4")));
+    let mut scheduler = world(&[node("a-1", &json!({}))], &[full.clone(), pod("p", &asking("cpu", "1"))]);
+    assert!(place(&mut scheduler).contains("Insufficient cpu"));
+    assert_eq!(scheduler.due(), None, "nothing has changed");
+    scheduler.observe_node(&node("a-1", &json!({})));
+    assert_eq!(scheduler.due(), None, "a heartbeat is no change");
+    scheduler.forget_pod(&full.meta.key);
+    let due = scheduler.due().unwrap();
+    assert_eq!(due, after(NOW, Duration::from_secs(1)), "not at once: there may be more to come");
+    let verdicts = scheduler.decide(due);
+    assert_eq!(verdicts[0].node.as_deref(), Ok("a-1"));
+    assert_eq!((scheduler.due(), scheduler.waiting()), (None, 0));
+}
+
+#[test]
+fn attempts_come_less_and_less_often() {
+    let mut scheduler = world(&[node("a-1", &json!({}))], &[pod("p", &asking("cpu", "9"))]);
+    let mut now = NOW;
+    let mut waits = Vec::new();
+    for round in 0..6 {
+        assert_eq!(scheduler.decide(now).len(), 1, "{round}");
+        scheduler.observe_node(&node("a-1", &json!({"metadata": {"labels": {"round": round.to_string()}}})));
+        let due = scheduler.due().unwrap();
+        waits.push(crate::clock::since(due, now).as_secs());
+        now = due;
+    }
+    assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
+}
+
+#[test]
+fn the_urgent_come_first_then_the_early() {
+    let nodes = [node("a-1", &json!({}))];
+    let urgent = json!({"spec": {"priority": 1000}});
+    let pods = [pod("p", &json!({})), pod("q", &json!({})), pod("r", &urgent)];
+    let order: Vec<Key> = world(&nodes, &pods).decide(NOW).into_iter().map(|verdict| verdict.key).collect();
+    assert_eq!(order, ["r", "p", "q"].map(|name| Key::namespaced("n", name)));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_places_and_all_nodes_are_used() {
+    let nodes: Vec<Node> = (0..7).map(|index| node(&format!("a-{index}"), &json!({}))).collect();
+    let pods: Vec<Pod> = (0..49).map(|index| pod(&format!("p{index}"), &json!({}))).collect();
+    let places = || world(&nodes, &pods).decide(NOW);
+    let first = places();
+    assert_eq!(first, places());
+    for node in &nodes {
+        let here = first.iter().filter(|verdict| verdict.node.as_deref() == Ok(&*node.meta.key.name));
+        assert_eq!(here.count(), 7, "least allocated spreads evenly");
+    }
+}

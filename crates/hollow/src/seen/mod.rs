@@ -1,0 +1,51 @@
+//! What is kept of pods and nodes as the API shows them: only what a kubelet or a scheduler looks at.
+
+mod node;
+mod pod;
+mod template;
+mod terms;
+mod volume;
+
+use keleustes_objects::{Key, Labels, Meta, Text, Time, Uid, Version, Word};
+use serde::{Deserialize, Deserializer};
+
+pub(crate) use self::node::{Effect, Node, Taint};
+pub(crate) use self::pod::{Phase, Pod, Reported};
+pub(crate) use self::template::{Requests, RestartPolicy, Template, TemplateRef};
+pub(crate) use self::terms::{PodTerm, PodTerms, Toleration};
+pub(crate) use self::volume::{Attachment, Volume};
+
+/// Metadata as it stands on the wire, with what pods have beside what all objects have.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireMeta {
+    name: Text,
+    namespace: Word,
+    uid: Uid,
+    resource_version: Version,
+    generation: i64,
+    deletion_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<u32>,
+    labels: Labels,
+    annotations: crate::behaviour::Behaviour,
+}
+
+impl WireMeta {
+    fn meta(&mut self) -> Meta {
+        Meta {
+            key: Key { namespace: std::mem::take(&mut self.namespace), name: std::mem::take(&mut self.name) },
+            uid: std::mem::take(&mut self.uid),
+            version: std::mem::take(&mut self.resource_version),
+            deleted_at: self.deletion_timestamp,
+            labels: std::mem::take(&mut self.labels),
+            ..Meta::default()
+        }
+    }
+}
+
+/// Reads a field that may also be written as `null`.
+fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}

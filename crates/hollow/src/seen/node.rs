@@ -1,0 +1,105 @@
+//! A node as the scheduler and the hollow node of its name see it.
+
+use std::collections::BTreeMap;
+
+use keleustes_objects::{Meta, Object, Resource, Word};
+use serde::Deserialize;
+
+use super::{Requests, WireMeta, nullable};
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "Wire")]
+pub(crate) struct Node {
+    pub(crate) meta: Meta,
+    pub(crate) unschedulable: bool,
+    pub(crate) taints: Box<[Taint]>,
+    pub(crate) allocatable: Requests,
+    /// Whether its `Ready` condition is `True`.
+    pub(crate) is_ready: bool,
+    /// The first of its pod ranges.
+    pub(crate) pod_cidr: Word,
+    /// Whether an annotation wants it dead.
+    pub(crate) wants_to_fail: bool,
+}
+
+/// One taint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Taint {
+    pub(crate) key: Word,
+    pub(crate) value: Word,
+    pub(crate) effect: Effect,
+}
+
+/// What a taint does to pods that do not tolerate it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+pub(crate) enum Effect {
+    #[default]
+    NoSchedule,
+    PreferNoSchedule,
+    NoExecute,
+    /// A word of a later version.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Node {
+    pub(crate) const RESOURCE: Resource = Resource::cluster("", "v1", "nodes", "Node");
+}
+
+impl Object for Node {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: WireMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    unschedulable: bool,
+    #[serde(deserialize_with = "nullable")]
+    taints: Box<[Taint]>,
+    #[serde(rename = "podCIDR")]
+    pod_cidr: Word,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    #[serde(deserialize_with = "nullable")]
+    allocatable: BTreeMap<Word, String>,
+    #[serde(deserialize_with = "nullable")]
+    conditions: Vec<Condition>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Condition {
+    r#type: Word,
+    status: Word,
+}
+
+impl From<Wire> for Node {
+    fn from(mut wire: Wire) -> Self {
+        let conditions = &wire.status.conditions;
+        Self {
+            meta: wire.metadata.meta(),
+            unschedulable: wire.spec.unschedulable,
+            taints: wire.spec.taints,
+            allocatable: Requests::read(&wire.status.allocatable),
+            is_ready: conditions.iter().any(|one| &*one.r#type == "Ready" && &*one.status == "True"),
+            pod_cidr: wire.spec.pod_cidr,
+            wants_to_fail: wire.metadata.annotations.failed,
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! A pod as the API shows it: shared template, own identity, and what its status says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keleustes_objects::{Meta, Object, Resource, Text, Time, Word};
+use serde::Deserialize;
+
+use super::template::{Container, InitContainer, Requests, RestartPolicy, Template, TemplateRef};
+use super::terms::{PodTerms, Toleration, WireAffinity};
+use super::{WireMeta, nullable};
+
+/// A pod.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Wire")]
+pub(crate) struct Pod {
+    pub(crate) meta: Meta,
+    pub(crate) generation: i64,
+    /// How long the pod may take to end, if its deletion was asked for.
+    pub(crate) deletion_grace: Option<Duration>,
+    /// The node it is bound to; empty if none.
+    pub(crate) node: Word,
+    /// Whether something still holds it back from being scheduled.
+    pub(crate) is_gated: bool,
+    pub(crate) template: TemplateRef,
+    pub(crate) pod_terms: Option<Arc<PodTerms>>,
+    /// The claims it mounts.
+    pub(crate) claims: Box<[Text]>,
+    pub(crate) reported: Reported,
+}
+
+/// What a pod's status says.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Reported {
+    pub(crate) phase: Phase,
+    #[serde(rename = "podIP")]
+    pub(crate) pod_ip: Text,
+    pub(crate) start_time: Option<Time>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) conditions: Vec<Condition>,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) container_statuses: Vec<ContainerReport>,
+}
+
+/// Where a pod is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) enum Phase {
+    #[default]
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    /// Nobody knows, or a word of a later version.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Phase {
+    pub(crate) fn is_final(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+}
+
+/// One condition of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Condition {
+    pub(crate) r#type: Word,
+    pub(crate) status: Word,
+    pub(crate) reason: Word,
+    pub(crate) message: Text,
+    pub(crate) last_transition_time: Option<Time>,
+}
+
+/// What the status says of one container.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ContainerReport {
+    pub(crate) restart_count: u32,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) state: ContainerState,
+    #[serde(deserialize_with = "nullable")]
+    pub(crate) last_state: ContainerState,
+}
+
+/// The state of one container; at most one of the two is there.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct ContainerState {
+    pub(crate) running: Option<Running>,
+    pub(crate) terminated: Option<Terminated>,
+}
+
+/// A running container.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Running {
+    pub(crate) started_at: Option<Time>,
+}
+
+/// A container that has exited.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Terminated {
+    pub(crate) exit_code: i32,
+    pub(crate) started_at: Option<Time>,
+    pub(crate) finished_at: Option<Time>,
+}
+
+impl Reported {
+    pub(crate) fn condition(&self, name: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| &*condition.r#type == name)
+    }
+
+    /// Whether a condition is there and `True`.
+    pub(crate) fn holds(&self, name: &str) -> bool {
+        self.condition(name).is_some_and(|condition| &*condition.status == "True")
+    }
+}
+
+impl Pod {
+    pub(crate) const RESOURCE: Resource = Resource::namespaced("", "v1", "pods", "Pod");
+}
+
+impl Object for Pod {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: WireMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Reported,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    node_name: Word,
+    scheduler_name: Word,
+    priority: Option<i32>,
+    restart_policy: RestartPolicy,
+    host_network: bool,
+    active_deadline_seconds: Option<u32>,
+    termination_grace_period_seconds: Option<u32>,
+    #[serde(deserialize_with = "nullable")]
+    containers: Vec<WireContainer>,
+    #[serde(deserialize_with = "nullable")]
+    init_containers: Vec<WireContainer>,
+    #[serde(deserialize_with = "nullable")]
+    readiness_gates: Vec<Gate>,
+    #[serde(deserialize_with = "nullable")]
+    scheduling_gates: Vec<serde::de::IgnoredAny>,
+    resources: WireResources,
+    #[serde(deserialize_with = "nullable")]
+    overhead: BTreeMap<Word, String>,
+    #[serde(deserialize_with = "nullable")]
+    node_selector: BTreeMap<Word, Word>,
+    #[serde(deserialize_with = "nullable")]
+    affinity: WireAffinity,
+    #[serde(deserialize_with = "nullable")]
+    tolerations: Box<[Toleration]>,
+    #[serde(deserialize_with = "nullable")]
+    volumes: Vec<WireVolume>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireContainer {
+    name: Word,
+    image: Word,
+    restart_policy: Word,
+    resources: WireResources,
+    #[serde(deserialize_with = "nullable")]
+    ports: Vec<WirePort>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireResources {
+    #[serde(deserialize_with = "nullable")]
+    requests: BTreeMap<Word, String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WirePort {
+    host_port: u16,
+    protocol: Word,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Gate {
+    condition_type: Word,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireVolume {
+    name: Word,
+    persistent_volume_claim: Option<WireClaim>,
+    ephemeral: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireClaim {
+    claim_name: Text,
+}
+
+impl From<Wire> for Pod {
+    fn from(mut wire: Wire) -> Self {
+        let meta = wire.metadata.meta();
+        let spec = &mut wire.spec;
+        let claims = spec.volumes.iter().filter_map(|volume| volume.claim(&meta.key.name)).collect();
+        let node_terms = spec.affinity.node_terms();
+        let pod_terms = std::mem::take(&mut spec.affinity).pod_terms(&meta.key.namespace);
+        let template = Template {
+            scheduler: spec.scheduler_name.clone(),
+            priority: spec.priority.unwrap_or(0),
+            restart_policy: spec.restart_policy,
+            host_network: spec.host_network,
+            active_for_max: spec.active_deadline_seconds.map(seconds),
+            grace: seconds(spec.termination_grace_period_seconds.unwrap_or(30)),
+            containers: spec.containers.iter().map(WireContainer::container).collect(),
+            init_containers: spec.init_containers.iter().map(WireContainer::init_container).collect(),
+            readiness_gates: spec.readiness_gates.iter().map(|gate| gate.condition_type.clone()).collect(),
+            requests: spec.requests(),
+            node_selector: std::mem::take(&mut spec.node_selector).into_iter().collect(),
+            node_terms,
+            tolerations: std::mem::take(&mut spec.tolerations),
+            behaviour: wire.metadata.annotations,
+        };
+        Self {
+            meta,
+            generation: wire.metadata.generation,
+            deletion_grace: wire.metadata.deletion_grace_period_seconds.map(seconds),
+            node: wire.spec.node_name,
+            is_gated: !wire.spec.scheduling_gates.is_empty(),
+            template: TemplateRef::new(template),
+            pod_terms,
+            claims,
+            reported: wire.status,
+        }
+    }
+}
+
+fn seconds(seconds: u32) -> Duration {
+    Duration::from_secs(seconds.into())
+}
+
+impl WireVolume {
+    fn claim(&self, pod: &str) -> Option<Text> {
+        match &self.persistent_volume_claim {
+            Some(claim) => Some(claim.claim_name.clone()),
+            None => self.ephemeral.is_some().then(|| Text::from(format!("{pod}-{}", self.name))),
+        }
+    }
+}
+
+impl WireContainer {
+    fn container(&self) -> Container {
+        Container { name: self.name.clone(), image: self.image.clone() }
+    }
+
+    fn init_container(&self) -> InitContainer {
+        InitContainer {
+            name: self.name.clone(),
+            image: self.image.clone(),
+            is_sidecar: &*self.restart_policy == "Always",
+        }
+    }
+}
+
+impl Spec {
+    /// What the pod needs at its neediest moment: all containers at once, or one init container beside
+    /// the sidecars that were started before it.
+    fn requests(&self) -> Requests {
+        let mut running = Requests::default();
+        let mut sidecars = Requests::default();
+        let mut neediest = Requests::default();
+        for container in &self.init_containers {
+            let own = Requests::read(&container.resources.requests);
+            let mut moment = sidecars.clone();
+            moment.add(&own, 1);
+            neediest.raise_to(&moment);
+            if &*container.restart_policy == "Always" {
+                sidecars = moment;
+            }
+        }
+        for container in &self.containers {
+            running.add(&Requests::read(&container.resources.requests), 1);
+        }
+        running.add(&sidecars, 1);
+        running.raise_to(&neediest);
+        // What is asked for the pod as a whole stands in place of the sum.
+        for (name, amount) in &Requests::named(&self.resources.requests) {
+            *running.amount(name) = *amount;
+        }
+        running.add(&Requests::read(&self.overhead), 1);
+        running.pods = 1000;
+        let ports = self.containers.iter().flat_map(|container| &container.ports);
+        for port in ports.filter(|port| port.host_port != 0) {
+            *running.amount(&host_port(port)) = 1000;
+        }
+        running
+    }
+}
+
+impl Requests {
+    fn named(amounts: &BTreeMap<Word, String>) -> Vec<(Word, i64)> {
+        let read = amounts.iter().map(|(name, amount)| (name.clone(), crate::quantity::milli(amount)));
+        read.map(|(name, amount)| (name, amount.unwrap_or(0))).collect()
+    }
+}
+
+/// A port of the host is a resource of which every node has one.
+fn host_port(port: &WirePort) -> Word {
+    let protocol = if port.protocol.is_empty() { "TCP" } else { &port.protocol };
+    Word::from(format!("{}{protocol}/{}", Requests::HOST_PORT, port.host_port).as_str())
+}
+
+impl Requests {
+    /// How the names of ports start among resources; no resource of the API can be called so.
+    pub(crate) const HOST_PORT: &str = "host port ";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Pod {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn requests_are_those_of_the_neediest_moment() {
+        let request = |cpu: &str| format!(r#""resources":{{"requests":{{"cpu":"{cpu}"}}}}"#);
+        let pod = |inits: &str, rest: &str| {
+            read(&format!(
+                r#"{{"metadata":{{"name":"p"}},"spec":{{"initContainers":[{inits}],
+                   "containers":[{{"name":"a",{}}},{{"name":"b",{}}}]{rest}}}}}"#,
+                request("100m"),
+                request("200m")
+            ))
+            .template
+            .requests
+            .cpu
+        };
+        let init = |cpu: &str| format!(r#"{{"name":"i",{}}}"#, request(cpu));
+        let sidecar = |cpu: &str| format!(r#"{{"name":"s","restartPolicy":"Always",{}}}"#, request(cpu));
+        assert_eq!(pod("", ""), 300);
+        assert_eq!(pod(&init("1"), ""), 1000);
+        assert_eq!(pod(&format!("{},{}", init("50m"), sidecar("50m")), ""), 350);
+        assert_eq!(pod(&format!("{},{}", sidecar("50m"), init("1")), ""), 1050);
+        assert_eq!(pod("", r#","overhead":{"cpu":"10m"}"#), 310);
+        assert_eq!(pod("", r#","resources":{"requests":{"cpu":"2"}}"#), 2000);
+    }
+
+    #[test]
+    fn pods_of_one_template_share_it() {
+        let pod = |name: &str, node: &str| {
+            read(&format!(
+                r#"{{"metadata":{{"name":"{name}","namespace":"n","uid":"{name}"}},
+                    "spec":{{"nodeName":"{node}","containers":[{{"name":"c","image":"i","ports":[{{"hostPort":80}}]}}],
+                    "volumes":[{{"name":"v","persistentVolumeClaim":{{"claimName":"data-{name}"}}}},{{"name":"e","ephemeral":{{}}}}]}}}}"#
+            ))
+        };
+        let (one, two) = (pod("x", ""), pod("y", "n1"));
+        // Equality of interned values is identity.
+        assert_eq!(one.template, two.template);
+        assert_eq!(one.template.requests.other(&Word::from("host port TCP/80")), 1000);
+        assert_eq!(*two.claims, [Text::from("data-y"), Text::from("y-e")]);
+    }
+
+    #[test]
+    fn nulls_and_strangers_do_not_spoil_a_pod() {
+        let pod = read(
+            r#"{"metadata":{"name":"p","annotations":null,"labels":null},"spec":{"containers":null,"affinity":null,"novelty":1},
+                "status":{"phase":"Novel","conditions":null,"containerStatuses":[{"state":null,"lastState":{}}]}}"#,
+        );
+        assert_eq!(pod.reported.phase, Phase::Unknown);
+    }
+}

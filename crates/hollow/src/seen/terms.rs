@@ -1,0 +1,258 @@
+//! What pods demand of nodes and of each other.
+
+use std::sync::Arc;
+
+use keleustes_objects::{Key, LabelSelector, Labels, Matcher, Word};
+use serde::Deserialize;
+
+use super::node::{Effect, Taint};
+use super::nullable;
+
+/// A toleration of taints.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+pub(crate) struct Toleration {
+    key: Word,
+    operator: Word,
+    value: Word,
+    effect: Option<Effect>,
+}
+
+impl Toleration {
+    pub(crate) fn tolerates(&self, taint: &Taint) -> bool {
+        let value_fits = match &*self.operator {
+            "Exists" => true,
+            "Lt" | "Gt" => compare(&taint.value, &self.operator, &self.value),
+            _ => self.value == taint.value,
+        };
+        self.effect.is_none_or(|effect| effect == taint.effect)
+            && (self.key.is_empty() || self.key == taint.key)
+            && value_fits
+    }
+}
+
+/// Demands on one node, all of which must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct NodeTerm {
+    #[serde(deserialize_with = "nullable")]
+    match_expressions: Box<[NodeDemand]>,
+    #[serde(deserialize_with = "nullable")]
+    match_fields: Box<[NodeDemand]>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+struct NodeDemand {
+    key: Word,
+    operator: Word,
+    #[serde(deserialize_with = "nullable")]
+    values: Box<[Word]>,
+}
+
+impl NodeTerm {
+    /// Whether a node fits. A term that demands nothing fits no node.
+    pub(crate) fn fits(&self, name: &Word, labels: &Labels) -> bool {
+        let demands = !self.match_expressions.is_empty() || !self.match_fields.is_empty();
+        demands
+            && self.match_expressions.iter().all(|demand| demand.holds_for(labels.value(&demand.key)))
+            && self
+                .match_fields
+                .iter()
+                .all(|demand| &*demand.key == "metadata.name" && demand.holds_for(Some(name)))
+    }
+}
+
+impl NodeDemand {
+    fn holds_for(&self, value: Option<&Word>) -> bool {
+        match &*self.operator {
+            "In" => value.is_some_and(|value| self.values.contains(value)),
+            "NotIn" => value.is_none_or(|value| !self.values.contains(value)),
+            "Exists" => value.is_some(),
+            "DoesNotExist" => value.is_none(),
+            operator @ ("Gt" | "Lt") => match (value, &*self.values) {
+                (Some(value), [bound]) => compare(value, operator, bound),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+/// Whether both are integers and the first is greater or less than the second.
+fn compare(value: &str, operator: &str, bound: &str) -> bool {
+    match (value.parse::<i64>(), bound.parse::<i64>()) {
+        (Ok(value), Ok(bound)) if operator == "Gt" => value > bound,
+        (Ok(value), Ok(bound)) => value < bound,
+        _ => false,
+    }
+}
+
+/// What a pod demands of the pods around it. Most pods demand nothing and have none of this.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct PodTerms {
+    /// Each must find a pod that it selects in the domain of the node.
+    pub(crate) together: Box<[PodTerm]>,
+    /// None may find a pod that it selects in the domain of the node.
+    pub(crate) apart: Box<[PodTerm]>,
+}
+
+/// A demand for nodes near or far from selected pods.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PodTerm {
+    /// The label whose value tells the domain of a node.
+    pub(crate) topology_key: Word,
+    /// The namespaces it looks at; empty for all.
+    namespaces: Box<[Word]>,
+    /// Nothing if the selector is missing or nonsense; then no pod is selected.
+    selector: Option<Matcher>,
+}
+
+impl PodTerm {
+    /// Whether a pod is one of those meant.
+    pub(crate) fn selects(&self, key: &Key, labels: &Labels) -> bool {
+        (self.namespaces.is_empty() || self.namespaces.contains(&key.namespace))
+            && self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct WireAffinity {
+    #[serde(deserialize_with = "nullable")]
+    node_affinity: WireNodeAffinity,
+    #[serde(deserialize_with = "nullable")]
+    pod_affinity: WirePodAffinity,
+    #[serde(deserialize_with = "nullable")]
+    pod_anti_affinity: WirePodAffinity,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireNodeAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    required: Option<WireNodeTerms>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireNodeTerms {
+    #[serde(deserialize_with = "nullable")]
+    node_selector_terms: Box<[NodeTerm]>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WirePodAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "nullable")]
+    required: Vec<WirePodTerm>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WirePodTerm {
+    topology_key: Word,
+    label_selector: Option<LabelSelector>,
+    #[serde(deserialize_with = "nullable")]
+    namespaces: Box<[Word]>,
+    /// Namespaces are not watched here, so a selector of namespaces is taken to mean all.
+    namespace_selector: Option<serde::de::IgnoredAny>,
+}
+
+impl WireAffinity {
+    pub(super) fn node_terms(&mut self) -> Option<Box<[NodeTerm]>> {
+        self.node_affinity.required.take().map(|required| required.node_selector_terms)
+    }
+
+    pub(super) fn pod_terms(self, own_namespace: &Word) -> Option<Arc<PodTerms>> {
+        let read = |wire: WirePodAffinity| -> Box<[PodTerm]> {
+            wire.required.into_iter().map(|term| term.read(own_namespace)).collect()
+        };
+        let terms = PodTerms { together: read(self.pod_affinity), apart: read(self.pod_anti_affinity) };
+        (!terms.together.is_empty() || !terms.apart.is_empty()).then(|| Arc::new(terms))
+    }
+}
+
+impl WirePodTerm {
+    fn read(self, own_namespace: &Word) -> PodTerm {
+        let namespaces = match (self.namespace_selector, self.namespaces) {
+            (Some(_), _) => Box::default(),
+            (None, named) if named.is_empty() => Box::new([own_namespace.clone()]) as Box<[Word]>,
+            (None, named) => named,
+        };
+        let selector = self.label_selector.and_then(|selector| selector.matcher().ok());
+        PodTerm { topology_key: self.topology_key, namespaces, selector }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        pairs.iter().map(|(key, value)| (Word::from(*key), Word::from(*value))).collect()
+    }
+
+    #[test]
+    fn node_terms_are_judged_by_operator() {
+        let node = labels(&[("zone", "a"), ("cores", "8")]);
+        for (term, wanted) in [
+            (r#"{"matchExpressions":[{"key":"zone","operator":"In","values":["a","b"]}]}"#, true),
+            (r#"{"matchExpressions":[{"key":"zone","operator":"NotIn","values":["a"]}]}"#, false),
+            (r#"{"matchExpressions":[{"key":"disk","operator":"NotIn","values":["a"]}]}"#, true),
+            (r#"{"matchExpressions":[{"key":"zone","operator":"Exists"}]}"#, true),
+            (r#"{"matchExpressions":[{"key":"zone","operator":"DoesNotExist"}]}"#, false),
+            (r#"{"matchExpressions":[{"key":"cores","operator":"Gt","values":["7"]}]}"#, true),
+            (r#"{"matchExpressions":[{"key":"cores","operator":"Gt","values":["8"]}]}"#, false),
+            (r#"{"matchExpressions":[{"key":"cores","operator":"Lt","values":["9"]}]}"#, true),
+            (r#"{"matchExpressions":[{"key":"zone","operator":"Lt","values":["9"]}]}"#, false),
+            (r#"{"matchFields":[{"key":"metadata.name","operator":"In","values":["n"]}]}"#, true),
+            (r#"{"matchFields":[{"key":"metadata.name","operator":"In","values":["m"]}]}"#, false),
+            (
+                r#"{"matchExpressions":[{"key":"zone","operator":"Exists"},{"key":"gpu","operator":"Exists"}]}"#,
+                false,
+            ),
+            ("{}", false),
+        ] {
+            let read: NodeTerm = serde_json::from_str(term).unwrap();
+            assert_eq!(read.fits(&Word::from("n"), &node), wanted, "{term}");
+        }
+    }
+
+    #[test]
+    fn tolerations_are_judged_by_operator() {
+        let taint = Taint { key: "k".into(), value: "v".into(), effect: Effect::NoSchedule };
+        for (toleration, wanted) in [
+            (r#"{"key":"k","operator":"Equal","value":"v","effect":"NoSchedule"}"#, true),
+            (r#"{"key":"k","value":"v"}"#, true),
+            (r#"{"key":"k","value":"w"}"#, false),
+            (r#"{"key":"k","operator":"Exists"}"#, true),
+            (r#"{"operator":"Exists"}"#, true),
+            (r#"{"operator":"Exists","effect":"NoExecute"}"#, false),
+            (r#"{"key":"l","operator":"Exists"}"#, false),
+        ] {
+            let read: Toleration = serde_json::from_str(toleration).unwrap();
+            assert_eq!(read.tolerates(&taint), wanted, "{toleration}");
+        }
+    }
+
+    #[test]
+    fn pod_terms_look_at_their_own_namespace_unless_told_otherwise() {
+        let affinity = |term: &str| {
+            let text = format!(
+                r#"{{"podAntiAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":[{term}]}}}}"#
+            );
+            let wire: WireAffinity = serde_json::from_str(&text).unwrap();
+            wire.pod_terms(&Word::from("own")).unwrap().apart[0].clone()
+        };
+        let pod = labels(&[("app", "x")]);
+        let (own, other) = (Key::namespaced("own", "p"), Key::namespaced("other", "p"));
+        let plain = affinity(r#"{"labelSelector":{"matchLabels":{"app":"x"}}}"#);
+        assert!(plain.selects(&own, &pod) && !plain.selects(&other, &pod));
+        assert!(!plain.selects(&own, &Labels::default()));
+        let named = affinity(r#"{"labelSelector":{},"namespaces":["other"]}"#);
+        assert!(!named.selects(&own, &pod) && named.selects(&other, &pod));
+        assert!(affinity(r#"{"labelSelector":{},"namespaceSelector":{}}"#).selects(&other, &pod));
+        assert!(!affinity("{}").selects(&own, &pod), "no selector selects nothing");
+    }
+}

@@ -1,0 +1,116 @@
+//! Volumes and their attachments to nodes.
+
+use keleustes_objects::{Key, Meta, Object, Resource, Text, Word};
+use serde::Deserialize;
+
+use super::WireMeta;
+
+/// A persistent volume.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "WireVolume")]
+pub(crate) struct Volume {
+    pub(crate) meta: Meta,
+    /// The claim it is bound to.
+    pub(crate) claim: Option<Key>,
+    /// What nodes call it; nothing for volumes that are not attached to nodes.
+    pub(crate) unique_name: Option<Text>,
+}
+
+/// The wish that a volume be attached to a node.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "WireAttachment")]
+pub(crate) struct Attachment {
+    pub(crate) meta: Meta,
+    pub(crate) node: Word,
+    pub(crate) is_attached: bool,
+}
+
+impl Volume {
+    pub(crate) const RESOURCE: Resource =
+        Resource::cluster("", "v1", "persistentvolumes", "PersistentVolume");
+}
+
+impl Attachment {
+    pub(crate) const RESOURCE: Resource =
+        Resource::cluster("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment");
+}
+
+impl Object for Volume {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl Object for Attachment {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+#[derive(Deserialize)]
+struct WireVolume {
+    metadata: WireMeta,
+    #[serde(default)]
+    spec: VolumeSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct VolumeSpec {
+    claim_ref: Option<ClaimRef>,
+    csi: Option<Csi>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ClaimRef {
+    namespace: Word,
+    name: Text,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Csi {
+    driver: Word,
+    volume_handle: Text,
+}
+
+#[derive(Deserialize)]
+struct WireAttachment {
+    metadata: WireMeta,
+    #[serde(default)]
+    spec: AttachmentSpec,
+    #[serde(default)]
+    status: AttachmentStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AttachmentSpec {
+    node_name: Word,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AttachmentStatus {
+    attached: bool,
+}
+
+impl From<WireVolume> for Volume {
+    fn from(mut wire: WireVolume) -> Self {
+        let csi = wire.spec.csi;
+        Self {
+            meta: wire.metadata.meta(),
+            claim: wire.spec.claim_ref.map(|claim| Key { namespace: claim.namespace, name: claim.name }),
+            // Parity: the name that the attach-detach controller and kubelets make of a volume.
+            unique_name: csi
+                .map(|csi| Text::from(format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle))),
+        }
+    }
+}
+
+impl From<WireAttachment> for Attachment {
+    fn from(mut wire: WireAttachment) -> Self {
+        Self { meta: wire.metadata.meta(), node: wire.spec.node_name, is_attached: wire.status.attached }
+    }
+}
