@@ -8,7 +8,8 @@ use anyhow::{Context as _, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use keleustes_client::{ClientFactory, ClientOptions, Connection};
-use keleustes_control_plane::User;
+use keleustes_control_plane::build::Program;
+use keleustes_control_plane::{ControlPlane, User};
 use keleustes_objects::Resource;
 use keleustes_plan::KindEntry;
 use keleustes_runtime::caches::Caches;
@@ -25,7 +26,11 @@ const NAMESPACES: usize = 20;
 
 /// Fills a control plane with objects of no interest and prints what they cost whom.
 pub(crate) async fn measure(objects: usize, with_original: bool) -> anyhow::Result<()> {
-    let real = Real::start(Manager::Ours(built_manager()?), &["--leader-elect=false", "--v=0"])?;
+    let mut builder = ControlPlane::builder();
+    if with_original {
+        builder = builder.with_program(Program::KubeControllerManager);
+    }
+    let real = Real::start_on(builder, Manager::Ours(built_manager()?), &["--leader-elect=false"])?;
     let ours_empty = memory::settled(real.manager_pid()?).await?;
     let go = if with_original { Some(Original::start(&real).await?) } else { None };
 

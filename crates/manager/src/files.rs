@@ -1,67 +1,58 @@
 //! Files that flags name, read once at start: the signing key and the cluster's CA.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use keleustes_client::Connection;
 use keleustes_controllers::{Settings, serviceaccount_token};
+use keleustes_options::Options;
 use keleustes_runtime::signing::Signer;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
-
-use crate::flags::ControllerFlags;
 
 /// Everything that controllers are told by flags and files.
 ///
 /// # Errors
 /// Names the flag, the file and what is wrong with it.
-pub(crate) fn settings(flags: &ControllerFlags, connection: &Connection) -> anyhow::Result<Settings> {
-    let ca = match &flags.root_ca_file {
-        Some(file) => certificates("--root-ca-file", file)?,
-        None => connection.embedded_ca().unwrap_or_default().to_vec(),
+pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Result<Settings> {
+    let flags = &options.service_account;
+    let ca = match flags.root_ca_file.as_str() {
+        "" => connection.embedded_ca().unwrap_or_default().to_vec(),
+        file => certificates(file).with_context(|| format!("error parsing root-ca-file at {file}"))?,
     };
-    let Some(key_file) = &flags.service_account_private_key_file else {
+    let file = flags.private_key_file.as_str();
+    if file.is_empty() {
         return Ok(Settings::default());
-    };
-    let flag = "--service-account-private-key-file";
-    let signer = Signer::from_pem(&read(flag, key_file)?).with_context(|| named(flag, key_file))?;
+    }
+    let read = || Ok::<_, anyhow::Error>(Signer::from_pem(&std::fs::read(file)?)?);
+    let signer =
+        read().with_context(|| format!("error reading key for service account token controller: {file}"))?;
     let serviceaccount_token = serviceaccount_token::Settings {
         sign: Arc::new(move |claims| signer.sign(claims)),
         ca: ca.into(),
-        workers: flags.concurrent_serviceaccount_token_syncs.into(),
+        workers: usize::try_from(options.workers.service_account_token).unwrap_or(1),
     };
     Ok(Settings { serviceaccount_token: Some(serviceaccount_token) })
 }
 
 /// The bytes of a file that holds at least one certificate.
-fn certificates(flag: &str, file: &Path) -> anyhow::Result<Vec<u8>> {
-    let pem = read(flag, file)?;
+fn certificates(file: &str) -> anyhow::Result<Vec<u8>> {
+    let pem = std::fs::read(file)?;
     let mut found = 0;
     for certificate in CertificateDer::pem_slice_iter(&pem) {
-        certificate.map_err(|error| anyhow::anyhow!("{error:?}")).with_context(|| named(flag, file))?;
+        certificate.map_err(|error| anyhow::anyhow!("{error:?}"))?;
         found += 1;
     }
     if found == 0 {
-        bail!("{}: there is no certificate in it", named(flag, file));
+        bail!("there is no certificate in it");
     }
     Ok(pem)
 }
 
-fn read(flag: &str, file: &Path) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(file).with_context(|| named(flag, file))
-}
-
-fn named(flag: &str, file: &Path) -> String {
-    format!("{flag}={}", file.display())
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
-    use crate::flags::Flags;
+    use crate::command;
 
     /// A connection that leads nowhere: nothing here sends anything.
     fn nowhere() -> Connection {
@@ -70,9 +61,13 @@ mod tests {
         }))
     }
 
+    fn options(args: impl Iterator<Item = String>) -> Box<Options> {
+        command::read(args.map(Into::into)).unwrap()
+    }
+
     fn complaint(args: &[&str]) -> String {
-        let flags = Flags::parse_from([&["kcm"], args].concat());
-        settings(&flags.controllers, &nowhere()).err().map(|error| format!("{error:#}")).unwrap_or_default()
+        let options = options(args.iter().map(ToString::to_string));
+        settings(&options, &nowhere()).err().map(|error| format!("{error:#}")).unwrap_or_default()
     }
 
     fn file(name: &str, content: &str) -> (tempfile::TempDir, String) {
@@ -87,10 +82,8 @@ mod tests {
     fn without_a_key_there_is_no_token_controller_and_a_bad_key_fails_the_start() {
         assert_eq!(complaint(&[]), "");
         let missing = complaint(&["--service-account-private-key-file=/no/such/file"]);
-        assert!(
-            missing.starts_with("--service-account-private-key-file=/no/such/file: No such file"),
-            "{missing}"
-        );
+        let begins = "error reading key for service account token controller: /no/such/file: No such file";
+        assert!(missing.starts_with(begins), "{missing}");
         let (_directory, path) = file("sa.key", "not a key");
         let bad = complaint(&[&format!("--service-account-private-key-file={path}")]);
         assert!(bad.ends_with("sa.key: data does not contain a valid RSA or ECDSA private key"), "{bad}");
@@ -105,12 +98,12 @@ mod tests {
         let ca = rcgen::CertificateParams::new(["ca".to_owned()]).unwrap().self_signed(&key).unwrap().pem();
         std::fs::write(&key_file, key.serialize_pem()).unwrap();
         std::fs::write(&ca_file, &ca).unwrap();
-        let flags = Flags::parse_from([
-            "kcm".to_owned(),
-            named("--service-account-private-key-file", &key_file),
-            named("--root-ca-file", &ca_file),
-        ]);
-        let settings = settings(&flags.controllers, &nowhere()).unwrap().serviceaccount_token.unwrap();
+        let options = options(
+            [("--service-account-private-key-file", &key_file), ("--root-ca-file", &ca_file)]
+                .into_iter()
+                .map(|(flag, file)| format!("{flag}={}", file.display())),
+        );
+        let settings = settings(&options, &nowhere()).unwrap().serviceaccount_token.unwrap();
         std::fs::remove_file(&key_file).unwrap();
         std::fs::write(&ca_file, "another").unwrap();
         assert_eq!(&*settings.ca, ca.as_bytes());
@@ -124,6 +117,9 @@ mod tests {
         let bad = complaint(&[&format!("--root-ca-file={path}")]);
         assert!(bad.ends_with("ca.crt: there is no certificate in it"), "{bad}");
         let missing = complaint(&["--root-ca-file=/no/such/file"]);
-        assert!(missing.starts_with("--root-ca-file=/no/such/file: No such file"), "{missing}");
+        assert!(
+            missing.starts_with("error parsing root-ca-file at /no/such/file: No such file"),
+            "{missing}"
+        );
     }
 }

@@ -1,283 +1,217 @@
-//! The life of the process: connect, fill the caches, win the lease, work, stop in order.
+//! The life of the process: connect, serve, fill the caches, win the lease, work, stop in order.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use keleustes_client::{ClientFactory, ClientOptions, Connection, Rate};
-use keleustes_controllers::all;
+use anyhow::{Context as _, anyhow, bail};
+use keleustes_client::{Call, Connection};
 use keleustes_objects::Key;
-use keleustes_plan::{Controller, EventNote};
-use keleustes_runtime::caches::Caches;
-use keleustes_runtime::clock::{Chance, Clocks};
-use keleustes_runtime::events::{MANAGER_COMPONENT, Recorder};
-use keleustes_runtime::leader::{self, ElectionObserver, Ended, LeaderElection, Leadership};
-use keleustes_runtime::loops::{self, Running, Surroundings};
-use keleustes_runtime::metrics::Metrics;
-use keleustes_serving::{
-    Access, CertificateSource, HealthChecks, PageOptions, Pages, Server, ServingOptions,
+use keleustes_options::Options;
+use keleustes_plan::Controller;
+use keleustes_runtime::leader::{
+    self, Announcer, Candidacy, Candidate, ElectionObserver, Finish, Lock, Locks, Migration, Term,
 };
+use keleustes_runtime::loops;
+use keleustes_serving::HealthChecks;
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::choice::Choice;
-use crate::files;
-use crate::flags::{ElectionFlags, Flags, ServingFlags};
+use crate::house::House;
+use crate::logging::Verbosity;
+use crate::team::{AtWork, Team};
+use crate::{files, serving};
 
-/// How many requests of one controller, and how many writes of one plan, may wait for an answer at once.
-const IN_FLIGHT_MAX: usize = 64;
+/// How long, and how often, an API server is waited for that has just been fit to give us the lease.
+const API_SERVER_TRIES: usize = 10;
+const API_SERVER_RETRY_EVERY: Duration = Duration::from_secs(1);
+
+/// How long the last events may take to be written after the lease was given back.
+const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Runs the manager until it is told to stop.
 ///
 /// # Errors
 /// What kept it from starting, or made it end before its time.
-pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
+pub(crate) fn run(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()> {
     // Two threads are plenty: one item's work is microseconds of deciding and milliseconds of waiting.
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .context("starting the async runtime")?
-        .block_on(live(flags))
+        .block_on(live(options, verbosity))
 }
 
-async fn live(flags: &Flags) -> anyhow::Result<()> {
+async fn live(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     tokio::spawn(cancel_on_signal(stop.clone())?);
 
-    let choice = Choice::read(&flags.controllers.controllers)?;
-    let connection = Connection::open(flags.api.kubeconfig.as_deref(), flags.api.master.as_deref())?;
-    let controllers = all(&files::settings(&flags.controllers, &connection)?);
-    complain_of_what_is_missing(flags, &choice, &controllers);
-    let controllers: Vec<_> =
-        controllers.into_iter().filter(|controller| choice.wants(controller.name)).collect();
+    let client = &options.client;
+    let kubeconfig = (!client.kubeconfig.is_empty()).then(|| client.kubeconfig.as_ref());
+    let connection =
+        Connection::open(kubeconfig, Some(client.master.as_str()).filter(|url| !url.is_empty()))?;
+    let team = Team::choose(options, &files::settings(options, &connection)?);
+    let house = House::new(options, connection);
 
-    let house = House::new(flags, connection);
-    let leadership = house.election(&flags.election)?;
-    let (health, server) = house.serve(&flags.serving, &controllers, &leadership)?;
+    let root = house.factory.root("kube-controller-manager");
+    let (announcer, events) =
+        Announcer::new(root, house.clocks.clone(), house.chance.fork(), house.metrics.clone());
+    let events = tokio::spawn(events.run(CancellationToken::new()));
+    let identity = leader::identity(&leader::host_name()?, &mut house.chance.fork());
+    let locks = locks(&house, options, &identity, Arc::new(announcer))?;
+
+    let health = HealthChecks::new();
+    health.add("leaderElection", locks.health());
     let mut background = JoinSet::new();
+    let server = serving::open(&house, options, health.clone(), &team.missing, verbosity).await?;
     if let Some(server) = server {
         let stopped = stop.clone().cancelled_owned();
         background.spawn(async move { server.run(stopped).await.context("serving") });
     }
-
+    if options.leader_election.leader_elect && options.gates.enabled("CoordinatedLeaderElection") {
+        let candidate = candidate(&house, options, identity);
+        health.add("informer-sync", candidate.health());
+        let stopped = stop.clone().cancelled_owned();
+        background.spawn(async move { Ok(candidate.run(stopped).await) });
+    }
     // Caches fill before the lease is won: a standby is ready to work the moment it may.
-    for controller in &controllers {
+    for controller in &team.members {
         loops::prepare(controller, &house.caches);
     }
-    let result = house.lead(flags, controllers, leadership, health, &stop, &mut background).await;
+    let result = lead(&house, options, locks, team.members, &health, &stop, &mut background).await;
+    // With the locks the last recorder is gone; its writer ends when all is written.
+    let _ = tokio::time::timeout(LAST_EVENTS_WITHIN, events).await;
     house.caches.stop().await;
     result
 }
 
-/// What the parts of the process share.
-struct House {
-    factory: ClientFactory,
-    metrics: Metrics,
-    clocks: Clocks,
-    chance: Chance,
-    caches: Caches,
+fn locks(
+    house: &House,
+    options: &Options,
+    identity: &str,
+    observer: Arc<dyn ElectionObserver>,
+) -> anyhow::Result<Locks> {
+    let flags = &options.leader_election;
+    if !flags.leader_elect {
+        return Ok(Locks::unelected());
+    }
+    let mut settings = leader::Settings::new(identity.to_owned());
+    settings.lease = Key::namespaced(flags.resource_namespace.as_str(), flags.resource_name.as_str());
+    settings.lease_duration = flags.lease_duration.to_std();
+    settings.renew_deadline = flags.renew_deadline.to_std();
+    settings.retry_period = flags.retry_period.to_std();
+    settings.coordinated = options.gates.enabled("CoordinatedLeaderElection");
+    // The original has this gate off. Giving the lease back is why the next leader need not wait, so it is on
+    // here unless the operator says otherwise.
+    settings.release_on_stop =
+        options.gates.wish("ControllerManagerReleaseLeaderElectionLockOnExit").unwrap_or(true);
+    let migration = options.leader_migration.as_ref().map(|migration| Migration {
+        leader_name: migration.leader_name.clone(),
+        resource_lock: migration.resource_lock.clone(),
+        entries: migration
+            .controller_leaders
+            .iter()
+            .map(|entry| (entry.name.clone(), entry.component.clone()))
+            .collect(),
+    });
+    let client = house.factory.root("leader-election");
+    Ok(Locks::elected(&client, settings, migration, &house.clocks, house.chance.fork(), &observer)?)
 }
 
-/// The lease to win, if there is one, and what tells whether it is held.
-struct Election {
-    election: Option<LeaderElection>,
-    leadership: Leadership,
+fn candidate(house: &House, options: &Options, identity: String) -> Candidate {
+    let candidacy = Candidacy {
+        identity,
+        binary_version: options.reported_version.trim_start_matches('v').to_owned(),
+        emulation_version: format!("{}.0", options.versions.emulation),
+    };
+    let client = house.factory.root("leader-election");
+    Candidate::new(client, candidacy, house.clocks.clone(), &house.metrics)
 }
 
-impl House {
-    fn new(flags: &Flags, connection: Connection) -> Self {
-        let metrics = Metrics::new();
-        let throttle = flags.api.kube_api_qps.map(|qps| Rate { qps, burst: flags.api.kube_api_burst });
-        let options = ClientOptions {
-            throttle,
-            in_flight_max: Some(IN_FLIGHT_MAX),
-            observer: Some(Arc::new(metrics.clone())),
-            use_service_account_credentials: flags.api.use_service_account_credentials,
-        };
-        let factory = ClientFactory::new(connection, options);
-        let clocks = Clocks::new(wall_nanoseconds);
-        let chance = Chance::seeded(seed());
-        let resync = Some(flags.api.min_resync_period).filter(|period| !period.is_zero());
-        let informers = factory.root("shared-informers");
-        let caches = Caches::new(informers, clocks.clone(), chance.clone(), metrics.clone(), resync);
-        Self { factory, metrics, clocks, chance, caches }
-    }
-
-    fn election(&self, flags: &ElectionFlags) -> anyhow::Result<Election> {
-        if !flags.leader_elect {
-            return Ok(Election { election: None, leadership: Leadership::unelected() });
+/// Wins the locks and works under them until told to stop, or until a lock or a part of the process is lost.
+async fn lead(
+    house: &House,
+    options: &Options,
+    locks: Locks,
+    members: Vec<Controller>,
+    health: &HealthChecks,
+    stop: &CancellationToken,
+    background: &mut JoinSet<anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    let (mut main, mut migrated) = (Vec::new(), Vec::new());
+    for controller in members {
+        match locks.lock_of(controller.name) {
+            Some(Lock::Main) => main.push(controller),
+            Some(Lock::Migration) => migrated.push(controller),
+            None => tracing::info!(controller = controller.name, "another program runs this controller"),
         }
-        let mut chance = self.chance.fork();
-        let mut settings = leader::Settings::new(leader::identity(&leader::host_name(), &mut chance));
-        let (namespace, name) = (&flags.leader_elect_resource_namespace, &flags.leader_elect_resource_name);
-        settings.lease = Key::namespaced(namespace.as_str(), name.as_str());
-        settings.lease_duration = flags.leader_elect_lease_duration;
-        settings.renew_deadline = flags.leader_elect_renew_deadline;
-        settings.retry_period = flags.leader_elect_retry_period;
-        let client = self.factory.root("leader-election");
-        let observer = Arc::new(Announcer::new(self));
-        let election = LeaderElection::new(client, settings, self.clocks.clone(), chance, observer)?;
-        Ok(Election { leadership: election.leadership(), election: Some(election) })
     }
-
-    fn serve(
-        &self,
-        flags: &ServingFlags,
-        controllers: &[Controller],
-        election: &Election,
-    ) -> anyhow::Result<(HealthChecks, Option<Server>)> {
-        let health = HealthChecks::new();
-        let leadership = election.leadership.clone();
-        health.add("leaderElection", move || leadership.check());
-        for controller in controllers {
-            health.add_ping(controller.name);
-        }
-        let certificate = match (&flags.tls_cert_file, &flags.tls_private_key_file, &flags.cert_dir) {
-            (Some(certificate), Some(key), _) => {
-                CertificateSource::Files { certificate: certificate.clone(), key: key.clone() }
-            }
-            (_, _, Some(directory)) => CertificateSource::Directory(directory.clone()),
-            _ => CertificateSource::Generated,
+    let (main, migrated) = (Mutex::new(main), Mutex::new(migrated));
+    let work = |term: Term| {
+        let members = match term.lock {
+            Lock::Main => std::mem::take(&mut *main.lock()),
+            Lock::Migration => std::mem::take(&mut *migrated.lock()),
         };
-        let options = ServingOptions {
-            bind_address: flags.bind_address,
-            port: flags.secure_port,
-            certificate,
-            ..ServingOptions::default()
-        };
-        let registry = self.metrics.registry().clone();
-        let pages = Pages::new(health.clone(), registry, SystemTime::now(), PageOptions::default());
-        Ok((health, Server::bind(&options, pages, Access::closed())?))
-    }
-
-    /// Wins the lease and works until told to stop, or until the lease or a part of the process is lost.
-    async fn lead(
-        &self,
-        flags: &Flags,
-        controllers: Vec<Controller>,
-        election: Election,
-        _health: HealthChecks,
-        stop: &CancellationToken,
-        background: &mut JoinSet<anyhow::Result<()>>,
-    ) -> anyhow::Result<()> {
-        let leadership = election.leadership.clone();
-        let leading = match election.election {
-            Some(election) => {
-                tracing::info!("standing by for the lease");
-                match election.acquire(stop.cancelled()).await {
-                    Some(leading) => Some(leading),
-                    None => return Ok(()),
-                }
-            }
-            None => None,
-        };
-        let workers_ended = CancellationToken::new();
-        let hold = async {
-            match leading {
-                Some(leading) => leading.hold(workers_ended.cancelled()).await,
-                None => {
-                    workers_ended.cancelled().await;
-                    Ended::Stopped { released: false }
-                }
-            }
-        };
-        let work = async {
-            let running = self.start(controllers, &leadership).await;
+        work_under(house, options, members, health, term)
+    };
+    let mut failed = None;
+    let finish = {
+        let mut leading = std::pin::pin!(locks.run(stop, work));
+        loop {
             tokio::select! {
                 biased;
-                () = stop.cancelled() => {}
-                Some(ended) = background.join_next() => ended.context("a part of the process panicked")??,
+                finish = &mut leading => break finish,
+                Some(ended) = background.join_next() => {
+                    let ended = ended.context("a part of the process panicked").and_then(|ended| ended);
+                    failed = failed.or(ended.err());
+                    stop.cancel();
+                }
             }
-            let stopping = futures::future::join_all(running.into_iter().map(Running::stop));
-            let timeout = flags.controllers.controller_shutdown_timeout;
-            if tokio::time::timeout(timeout, stopping).await.is_err() {
-                tracing::warn!(?timeout, "work under way was cut off");
-            }
-            workers_ended.cancel();
-            // Holding on gives the lease back; the select below waits for that.
-            std::future::pending::<anyhow::Result<()>>().await
-        };
+        }
+    };
+    match (finish, failed) {
+        (Finish::Lost(Lock::Main), _) => bail!("leaderelection lost"),
+        (Finish::Lost(Lock::Migration), _) => bail!("migration leaderelection lost"),
+        (Finish::Stopped { errors }, failed) => {
+            let errors: Vec<_> = failed.into_iter().chain(errors).map(|error| format!("{error:#}")).collect();
+            if errors.is_empty() { Ok(()) } else { Err(anyhow!(errors.join("; "))) }
+        }
+    }
+}
+
+async fn work_under(
+    house: &House,
+    options: &Options,
+    members: Vec<Controller>,
+    health: &HealthChecks,
+    term: Term,
+) -> anyhow::Result<()> {
+    wait_for_api_server(house, &term.stop).await?;
+    health.add_pings(members.iter().map(|controller| controller.name));
+    let interval = options.generic.controller_start_interval.to_std();
+    let Term { leadership, stop, ready, .. } = term;
+    let at_work = AtWork::start(house, members, &leadership, interval, || ready.signal(), &stop).await;
+    stop.cancelled().await;
+    at_work.stop(options.generic.controller_shutdown_timeout.to_std()).await
+}
+
+/// A manager whose API server is not healthy would only fill its log; its supervisor starts it again.
+async fn wait_for_api_server(house: &House, stop: &CancellationToken) -> anyhow::Result<()> {
+    let client = house.factory.root("kube-controller-manager");
+    let mut last = String::new();
+    for _ in 0..API_SERVER_TRIES {
+        match Call::raw(http::Method::GET, "/healthz").send_text(&client).await {
+            Ok(_) => return Ok(()),
+            Err(failure) => last = failure.to_string(),
+        }
         tokio::select! {
             biased;
-            ended = hold => match ended {
-                Ended::Lost => bail!("leaderelection lost"),
-                Ended::Stopped { .. } => Ok(()),
-            },
-            failed = work => failed,
+            () = stop.cancelled() => return Ok(()),
+            () = tokio::time::sleep(API_SERVER_RETRY_EVERY) => {}
         }
     }
-
-    /// Starts all controllers, each as soon as its caches are filled; the first one is up before the
-    /// others begin.
-    async fn start(&self, controllers: Vec<Controller>, leadership: &Leadership) -> Vec<Running> {
-        let leadership = leadership.clone();
-        let surroundings = Surroundings {
-            caches: self.caches.clone(),
-            clocks: self.clocks.clone(),
-            chance: self.chance.clone(),
-            metrics: self.metrics.clone(),
-            leads: Arc::new(move || leadership.still_held()),
-            in_flight_max: IN_FLIGHT_MAX,
-        };
-        let mut running = Vec::new();
-        for controller in controllers {
-            let client = match controller.service_account {
-                Some(account) => self.factory.for_controller(account),
-                None => self.factory.root("tokens-controller"),
-            };
-            let recorder = Recorder::of(&controller, client.clone(), self.clocks.clone(), self.chance.fork());
-            let record: Arc<dyn Fn(EventNote) + Send + Sync> = match recorder {
-                Some((recorder, writer)) => {
-                    tokio::spawn(writer.run(CancellationToken::new()));
-                    Arc::new(move |note| recorder.record(note))
-                }
-                None => Arc::new(|_| unreachable!("a controller without a component records no events")),
-            };
-            running.push(loops::start(controller, &surroundings, client, record).await);
-        }
-        running
-    }
-}
-
-fn complain_of_what_is_missing(flags: &Flags, choice: &Choice, there: &[Controller]) {
-    let missing = choice.missing(there);
-    if !missing.is_empty() {
-        tracing::warn!(
-            controllers = missing.join(","),
-            "these controllers are asked for and do not run here"
-        );
-    }
-    let later = flags.later.given();
-    if !later.is_empty() {
-        tracing::warn!(flags = later.join(","), "these flags have no effect yet");
-    }
-}
-
-/// Tells people and dashboards who leads.
-struct Announcer {
-    recorder: Recorder,
-    metrics: Metrics,
-}
-
-impl Announcer {
-    fn new(house: &House) -> Self {
-        let client = house.factory.root("leader-election");
-        let (recorder, writer) =
-            Recorder::new(MANAGER_COMPONENT, client, house.clocks.clone(), house.chance.fork());
-        tokio::spawn(writer.run(CancellationToken::new()));
-        Self { recorder, metrics: house.metrics.clone() }
-    }
-}
-
-impl ElectionObserver for Announcer {
-    fn event(&self, note: EventNote) {
-        self.recorder.record(note);
-    }
-
-    fn leading(&self, lease_name: &str, leading: bool) {
-        self.metrics.leading(lease_name, leading);
-    }
+    bail!("failed to wait for apiserver being healthy: timed out waiting for the condition: {last}")
 }
 
 /// Ends the process in order on SIGTERM or SIGINT; a second signal ends it at once.
@@ -299,15 +233,4 @@ fn cancel_on_signal(stop: CancellationToken) -> anyhow::Result<impl Future<Outpu
             stop.cancel();
         }
     })
-}
-
-fn wall_nanoseconds() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-}
-
-/// The one place where real chance comes in: two managers that start together must not wait in step.
-fn seed() -> u64 {
-    use std::hash::{BuildHasher as _, Hasher as _};
-    std::hash::RandomState::new().build_hasher().finish()
 }

@@ -1,27 +1,40 @@
-//! The drop-in kube-controller-manager: reads flags, then keeps everything running until it must stop.
+//! The drop-in kube-controller-manager: reads options, then keeps everything running until it must stop.
 
-mod choice;
+mod command;
 mod files;
-mod flags;
+mod house;
 mod life;
 mod logging;
+mod serving;
+mod team;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use keleustes_options::LogFormat;
 
 fn main() -> ExitCode {
-    let flags = flags::Flags::parse_from(flags::normalised(std::env::args()));
-    if let Some(command) = &flags.command {
-        return command.run();
+    let options = match command::read(std::env::args_os().skip(1)) {
+        Ok(options) => options,
+        Err(end) => return end,
+    };
+    for notice in &options.notices {
+        eprintln!("{notice}");
     }
-    let form = if flags.logging.logging_format == "json" { logging::Form::Json } else { logging::Form::Text };
-    logging::start(form, logging::Verbosity::new(flags.logging.v.into(), flags.logging.vmodule.clone()));
-    match life::run(&flags) {
+    let verbosity = logging::Verbosity::new(options.logs.verbosity, options.logs.vmodule.clone());
+    let form = match options.logs.format {
+        LogFormat::Text => logging::Form::Text,
+        LogFormat::Json => logging::Form::Json,
+    };
+    logging::start(form, verbosity.clone());
+    tracing::info!(version = command::VERSION, keleustes = env!("CARGO_PKG_VERSION"), "Starting");
+    options.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    for line in options.flag_lines().iter().filter(|_| options.logs.verbosity >= 1) {
+        tracing::info!("{line}");
+    }
+    match life::run(&options, &verbosity) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // One line on stderr whatever the log format, for whoever looks at a crash loop.
-            eprintln!("kube-controller-manager: {error:#}");
+            tracing::error!(err = %format_args!("{error:#}"), "command failed");
             ExitCode::FAILURE
         }
     }

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use keleustes_control_plane::build::Program;
-use keleustes_control_plane::{ControlPlane, Process, Stop, User};
+use keleustes_control_plane::{Builder, ControlPlane, Process, Stop, User};
 use kube::api::PostParams;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
@@ -53,6 +53,14 @@ impl Real {
         if matches!(manager, Manager::Original) {
             builder = builder.with_program(Program::KubeControllerManager);
         }
+        Self::start_on(builder, manager, extra)
+    }
+
+    /// As [`Real::start`], on a control plane of the caller's making.
+    ///
+    /// # Errors
+    /// If anything does not start; the message has the end of its log.
+    pub fn start_on(mut builder: Builder, manager: Manager, extra: &[&str]) -> anyhow::Result<Self> {
         if let Some(logs) = std::env::var_os("KELEUSTES_LOGS") {
             builder = builder.keep_logs(logs);
         }

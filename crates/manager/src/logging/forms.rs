@@ -91,7 +91,8 @@ mod tests {
     use super::*;
 
     fn fields() -> Fields {
-        let others = vec![("item", Value::from("a/\"b\"\n")), ("tries", Value::from(3)), ("msg", Value::from("x"))];
+        let others =
+            vec![("item", Value::from("a/\"b\"\n")), ("tries", Value::from(3)), ("msg", Value::from("x"))];
         Fields { message: "trying again".into(), others }
     }
 
@@ -115,7 +116,10 @@ mod tests {
         let now = "2026-11-15T10:12:23.51033Z".parse().unwrap();
         let line: Value = serde_json::from_str(&json(Level::DEBUG, PLACE, fields(), now)).unwrap();
         assert_eq!(line["ts"], 1_794_737_543_510.33);
-        assert_eq!((&line["caller"], &line["msg"]), (&Value::from("src/loops.rs:7"), &Value::from("trying again")));
+        assert_eq!(
+            (&line["caller"], &line["msg"]),
+            (&Value::from("src/loops.rs:7"), &Value::from("trying again"))
+        );
         assert_eq!((&line["v"], &line["msg_"], &line["tries"]), (&4.into(), &"x".into(), &3.into()));
         let error: Value = serde_json::from_str(&json(Level::ERROR, PLACE, fields(), now)).unwrap();
         assert_eq!(error.get("v"), None);

@@ -16,7 +16,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 pub(crate) use self::forms::Form;
-pub(crate) use self::verbosity::{ModuleLevel, Verbosity};
+pub(crate) use self::verbosity::Verbosity;
 
 /// Starts logging, and has panics logged too.
 pub(crate) fn start(form: Form, verbosity: Verbosity) {

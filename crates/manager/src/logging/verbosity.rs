@@ -3,16 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use keleustes_options::ModuleLevel;
 use tracing::{Level, Metadata};
-
-/// A number for some files.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ModuleLevel {
-    /// The name of a file without its ending; `*` stands for anything, `?` for one character.
-    pub(crate) pattern: String,
-    /// The number.
-    pub(crate) verbosity: u32,
-}
 
 /// How much is logged. Clones share the number for everything, which may be changed at run time.
 #[derive(Clone, Debug)]
@@ -38,9 +30,17 @@ impl Verbosity {
         Self { everywhere: Arc::new(AtomicU32::new(everywhere)), modules }
     }
 
+    /// Changes the number for everything.
+    pub(crate) fn change(&self, everywhere: u32) {
+        self.everywhere.store(everywhere, Ordering::Relaxed);
+        // What each place in the code was told before is asked again.
+        tracing::callsite::rebuild_interest_cache();
+    }
+
     pub(super) fn lets_through(&self, metadata: &Metadata<'_>) -> bool {
         let everywhere = self.everywhere.load(Ordering::Relaxed);
-        let ours = ["keleustes_", "kube_controller_manager"].iter().any(|ours| metadata.target().starts_with(ours));
+        let ours =
+            ["keleustes_", "kube_controller_manager"].iter().any(|ours| metadata.target().starts_with(ours));
         if !ours {
             return *metadata.level() <= Level::WARN || everywhere >= LIBRARIES;
         }
@@ -72,7 +72,9 @@ mod tests {
 
     #[test]
     fn patterns_name_files() {
-        for (pattern, text) in [("loops", "loops"), ("*", "any"), ("l*s", "loops"), ("lo?ps", "loops"), ("*", "")] {
+        for (pattern, text) in
+            [("loops", "loops"), ("*", "any"), ("l*s", "loops"), ("lo?ps", "loops"), ("*", "")]
+        {
             assert!(matches(pattern, text), "{pattern} {text}");
         }
         for (pattern, text) in [("loop", "loops"), ("?", ""), ("l*x", "loops"), ("", "x")] {

@@ -1,0 +1,99 @@
+//! The command line: the manager's own flags, and the few commands beside them.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use keleustes_controllers::names::{Default, KNOWN};
+use keleustes_options::{Build, Controller, Known, Manner, Options, Outcome, Shell};
+
+/// The release of the API that this program speaks and reports.
+pub(crate) const VERSION: &str = "v1.37.1";
+
+const PLAYGROUND: &str = "playground: the embedded cluster is not there yet.\n\
+To see the manager work on a real control plane (needs Go for its first build):\n\
+\n    cargo xtask control-plane      starts etcd and kube-apiserver, prints a kubeconfig\n\
+\n    cargo run --release -- --kubeconfig=FILE --leader-elect=false";
+
+/// What the arguments ask for: options to run with, or an end of the process.
+///
+/// # Errors
+/// How to end, if there is nothing to run; what there was to say has been said.
+pub(crate) fn read(args: impl Iterator<Item = OsString>) -> Result<Box<Options>, ExitCode> {
+    let controllers: Vec<_> = KNOWN
+        .iter()
+        .map(|known| Controller {
+            name: known.name,
+            alias: known.alias,
+            on_by_default: known.default != Default::NamedOnly,
+        })
+        .collect();
+    let landed = crate::team::landed();
+    let known = Known {
+        controllers: &controllers,
+        landed: &landed,
+        build: Build {
+            git_version: VERSION,
+            git_commit: option_env!("KELEUSTES_COMMIT").unwrap_or_default(),
+            git_tree_state: "",
+            build_date: option_env!("KELEUSTES_BUILD_DATE").unwrap_or_default(),
+            language_version: concat!("rust", env!("CARGO_PKG_RUST_VERSION")),
+            compiler: "rustc",
+            platform: "linux/amd64",
+        },
+        width: terminal_width(),
+        read_file: &|path| std::fs::read_to_string(path),
+    };
+    let args: Vec<OsString> = args.collect();
+    if let Some(end) = beside(&args, &known) {
+        return Err(end);
+    }
+    match keleustes_options::parse(args, &known) {
+        Outcome::Run(options) => Ok(options),
+        Outcome::Print(text) => {
+            print!("{text}");
+            Err(ExitCode::SUCCESS)
+        }
+        Outcome::Refuse { message, exit_code, manner } => {
+            match manner {
+                Manner::Usage => eprintln!("{}\nError: {message}", keleustes_options::usage()),
+                Manner::Plain => eprintln!("Error: {message}"),
+                Manner::Logged => eprintln!("kube-controller-manager: {message}"),
+            }
+            Err(ExitCode::from(exit_code))
+        }
+    }
+}
+
+/// Commands that are not the manager itself; the original takes no arguments, so none of its is taken away.
+fn beside(args: &[OsString], known: &Known<'_>) -> Option<ExitCode> {
+    let words: Vec<_> = args.iter().map(|arg| arg.to_str().unwrap_or_default()).collect();
+    let shell = |name| match name {
+        "bash" => Some(Shell::Bash),
+        "zsh" => Some(Shell::Zsh),
+        "fish" => Some(Shell::Fish),
+        _ => None,
+    };
+    match words[..] {
+        ["playground", ..] => {
+            eprintln!("{PLAYGROUND}");
+            Some(ExitCode::FAILURE)
+        }
+        ["completion", name] => {
+            let Some(shell) = shell(name) else {
+                eprintln!("Error: there is no completion for {name:?}; there is for bash, zsh and fish");
+                return Some(ExitCode::FAILURE);
+            };
+            print!("{}", keleustes_options::completion(shell, known));
+            Some(ExitCode::SUCCESS)
+        }
+        ["man-page"] => {
+            print!("{}", keleustes_options::man_page(known));
+            Some(ExitCode::SUCCESS)
+        }
+        _ => None,
+    }
+}
+
+fn terminal_width() -> Option<usize> {
+    std::env::var("COLUMNS").ok()?.parse().ok()
+}

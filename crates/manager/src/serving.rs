@@ -1,0 +1,164 @@
+//! The secure port: what options say of it, in the words of the serving room.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::Context as _;
+use keleustes_client::{ClientFactory, ClientOptions, Connection};
+use keleustes_options::{Options, SniCertKey, TlsVersion};
+use keleustes_serving::{
+    About, Access, ApiServer, AuthenticationOptions, AuthorizationOptions, CertificateSource, Delegates,
+    Feature, HealthChecks, Limits, NamedCertificate, PageOptions, Pages, RequestHeaderOptions, Server,
+    ServingOptions, TlsOptions,
+};
+
+use crate::house::House;
+use crate::logging::Verbosity;
+
+/// Opens the secure port; `None` if it is switched off.
+///
+/// # Errors
+/// What is wrong with a certificate, an address or the way to the API server, with the flag's name.
+pub(crate) async fn open(
+    house: &House,
+    options: &Options,
+    health: HealthChecks,
+    missing: &[&'static str],
+    verbosity: &Verbosity,
+) -> anyhow::Result<Option<Server>> {
+    if !options.serving.is_on() {
+        return Ok(None);
+    }
+    let registry = house.metrics.registry().clone();
+    let access = access(options, house).await?;
+    let pages = Pages::new(health, registry, SystemTime::now(), pages(house, options, missing, verbosity)?);
+    Ok(Server::bind(&serving(options)?, pages, access)?)
+}
+
+fn serving(options: &Options) -> anyhow::Result<ServingOptions> {
+    let flags = &options.serving;
+    let certificate = match (flags.cert_file.as_str(), flags.cert_dir.as_str()) {
+        ("", "") => CertificateSource::Generated,
+        ("", directory) => CertificateSource::Directory(directory.into()),
+        (certificate, _) => {
+            CertificateSource::Files { certificate: certificate.into(), key: flags.key_file.as_str().into() }
+        }
+    };
+    let min_version = match flags.min_version {
+        None => "",
+        Some(TlsVersion::Tls10) => "VersionTLS10",
+        Some(TlsVersion::Tls11) => "VersionTLS11",
+        Some(TlsVersion::Tls12) => "VersionTLS12",
+        Some(TlsVersion::Tls13) => "VersionTLS13",
+    };
+    let streams = u32::try_from(flags.http2_max_streams).ok().filter(|streams| *streams > 0);
+    let defaults = Limits::default();
+    Ok(ServingOptions {
+        bind_address: flags.bind_address,
+        port: u16::try_from(flags.secure_port).context("--secure-port")?,
+        certificate,
+        sni: flags.sni.iter().map(named_certificate).collect(),
+        tls: TlsOptions::parse(min_version, &flags.cipher_suites, &flags.curves)?,
+        http2: !flags.disable_http2,
+        permit_address_sharing: flags.permit_address_sharing,
+        permit_port_sharing: flags.permit_port_sharing,
+        limits: Limits { http2_streams_max: streams.unwrap_or(defaults.http2_streams_max), ..defaults },
+        ..ServingOptions::default()
+    })
+}
+
+fn named_certificate(sni: &SniCertKey) -> NamedCertificate {
+    NamedCertificate {
+        certificate: PathBuf::from(&sni.cert_file),
+        key: PathBuf::from(&sni.key_file),
+        names: sni.names.clone(),
+    }
+}
+
+/// Who may see what: asked of the API server that the two kubeconfigs name, or of the one around us.
+async fn access(options: &Options, house: &House) -> anyhow::Result<Access> {
+    let flags = &options.authentication;
+    let header = &flags.request_header;
+    let some_file = |file: &str| (!file.is_empty()).then(|| PathBuf::from(file));
+    let authentication = AuthenticationOptions {
+        client_ca_file: some_file(&flags.client_ca_file),
+        request_header: RequestHeaderOptions {
+            client_ca_file: some_file(&header.client_ca_file),
+            allowed_names: header.allowed_names.clone(),
+            username_headers: header.username_headers.clone(),
+            uid_headers: header.uid_headers.clone(),
+            group_headers: header.group_headers.clone(),
+            extra_header_prefixes: header.extra_header_prefixes.clone(),
+        },
+        token_cache_ttl: flags.token_cache_ttl.to_std(),
+        skip_lookup: flags.skip_lookup,
+        tolerate_lookup_failure: flags.tolerate_lookup_failure,
+    };
+    let authorization = AuthorizationOptions {
+        always_allow_paths: options.authorization.always_allow_paths.clone(),
+        allowed_cache_ttl: options.authorization.authorized_ttl.to_std(),
+        denied_cache_ttl: options.authorization.unauthorized_ttl.to_std(),
+    };
+    let delegates = Delegates {
+        authentication: delegate("--authentication-kubeconfig", &flags.kubeconfig)?,
+        authorization: delegate("--authorization-kubeconfig", &options.authorization.kubeconfig)?,
+    };
+    let registry = house.metrics.registry();
+    Ok(Access::open(&authentication, &authorization, delegates, registry, house.chance.fork()).await?)
+}
+
+/// The API server that a kubeconfig names; without one, that of the pod this runs in, if it runs in one.
+fn delegate(flag: &str, kubeconfig: &str) -> anyhow::Result<Option<ApiServer>> {
+    let connection = if kubeconfig.is_empty() {
+        match Connection::in_cluster() {
+            Ok(connection) => connection,
+            Err(_) => return Ok(None),
+        }
+    } else {
+        Connection::open(Some(kubeconfig.as_ref()), None).with_context(|| format!("{flag}={kubeconfig}"))?
+    };
+    let client = ClientFactory::new(connection, ClientOptions::default()).root("delegated-access");
+    Ok(Some(ApiServer::over(tower::service_fn(move |request: http::Request<bytes::Bytes>| {
+        let client = client.clone();
+        async move { client.send(request.map(kube::client::Body::from)).await }
+    }))))
+}
+
+fn pages(
+    house: &House,
+    options: &Options,
+    missing: &[&'static str],
+    verbosity: &Verbosity,
+) -> anyhow::Result<PageOptions> {
+    let verbosity = verbosity.clone();
+    let features = options.gates.all().map(|gate| Feature {
+        name: gate.name.to_owned(),
+        stage: gate.stage.name().to_owned(),
+        enabled: gate.enabled,
+    });
+    let configuration = options.configz();
+    // The page wraps what the group's name stands for; the options hand out both.
+    let configuration =
+        configuration.as_object().and_then(|map| map.values().next()).map(ToString::to_string);
+    Ok(PageOptions {
+        about: About {
+            version: options.reported_version.trim_start_matches('v').to_owned(),
+            emulation_version: options.versions.emulation.to_string(),
+            min_compatibility_version: options.versions.min_compatibility.to_string(),
+            ..About::default()
+        },
+        profiling: options.debugging.profiling,
+        flags: options.gates.enabled("ComponentFlagz").then(|| options.flagz()),
+        statusz: options.gates.enabled("ComponentStatusz"),
+        configuration,
+        features: features.collect(),
+        disabled_metrics: options.metrics.disabled.iter().cloned().collect(),
+        missing_controllers: missing.iter().map(|name| (*name).to_owned()).collect(),
+        set_verbosity: Some(Arc::new(move |level| {
+            verbosity.change(level);
+            Ok(())
+        })),
+        chance: house.chance.fork(),
+    })
+}
