@@ -27,6 +27,7 @@ pub const ROOMS: &[Room] = &[
     Room { name: "runtime", sees: &["objects", "plan", "client"], pure: false },
     Room { name: "serving", sees: &[], pure: false },
     Room { name: "apiserver", sees: &["objects"], pure: false },
+    Room { name: "options", sees: &[], pure: false },
     Room { name: "hollow", sees: &["objects", "client"], pure: false },
     Room { name: "control-plane", sees: &[], pure: false },
     Room { name: "scenarios", sees: &["control-plane", "objects"], pure: false },
@@ -37,7 +38,7 @@ pub const ROOMS: &[Room] = &[
     },
     Room {
         name: "manager",
-        sees: &["objects", "plan", "controllers", "client", "runtime", "serving", "apiserver"],
+        sees: &["objects", "plan", "controllers", "client", "runtime", "serving", "apiserver", "options"],
         pure: false,
     },
     Room { name: "xtask", sees: &["control-plane"], pure: false },

@@ -1,0 +1,112 @@
+//! Help in our own words, from the list of flags.
+
+use crate::flag::{Flag, Group, Start};
+use crate::value::Value;
+use crate::versions::Versions;
+use crate::{Known, flags, gates};
+
+const ABOUT: &str = "Keleustes is a kube-controller-manager: it watches a cluster through its API server and keeps \
+                     changing it until it is in the state that its objects ask for.";
+
+/// The short text that goes before a complaint about arguments.
+#[must_use]
+pub fn usage() -> &'static str {
+    "Usage:\n  kube-controller-manager [flags]\n\nUse \"kube-controller-manager --help\" for a list of all flags.\n"
+}
+
+/// All flags, by group.
+pub(crate) fn text(known: &Known<'_>) -> String {
+    let width = known.width.unwrap_or(usize::MAX);
+    let mut text = wrap(ABOUT, 0, width);
+    text.push_str("\n\nUsage:\n  kube-controller-manager [flags]\n");
+    for group in flags::GROUPS {
+        text.push_str(&section(group, known, width));
+    }
+    text
+}
+
+fn section(group: &Group, known: &Known<'_>, width: usize) -> String {
+    let shown: Vec<_> = group.flags.iter().filter(|flag| flag.deprecated.is_none()).collect();
+    let names: Vec<_> = shown.iter().map(|flag| spelling(flag)).collect();
+    let indent = names.iter().map(String::len).max().unwrap_or(0) + 3;
+    let mut text = format!("\n{} flags:\n\n", group.title);
+    for (flag, name) in shown.iter().zip(names) {
+        text.push_str(&format!("{name:indent$}"));
+        let paragraphs: Vec<_> =
+            description(flag, known).iter().map(|line| wrap(line, indent, width)).collect();
+        text.push_str(&paragraphs.join(&format!("\n{:indent$}", "")));
+        text.push('\n');
+    }
+    text
+}
+
+fn spelling(flag: &Flag) -> String {
+    let short = flag.short.map_or("    ".to_owned(), |short| format!("-{short}, "));
+    let kind = flag.start.type_name();
+    let space = if kind.is_empty() || flag.start == Start::Version { "" } else { " " };
+    let kind = if flag.start == Start::Version { "[=true]" } else { kind };
+    format!("  {short}--{}{space}{kind}", flag.name)
+}
+
+/// What help says about a flag: what it does, its default, its possible values, whether it does anything.
+pub(crate) fn description(flag: &Flag, known: &Known<'_>) -> Vec<String> {
+    let mut first = flag.help.to_owned();
+    if let Some(default) = default_text(flag) {
+        first.push_str(&format!(" (default {default})"));
+    }
+    if let Some(remark) = flag.remark(known.landed) {
+        first.push(' ');
+        first.push_str(remark);
+    }
+    let mut lines = vec![first];
+    match flag.name {
+        "controllers" => lines.extend(controller_lines(known)),
+        "emulated-version" => {
+            let versions = Versions::of(&known.build);
+            lines.push(format!("From {} to {}.", versions.floor(), versions.binary));
+        }
+        "feature-gates" => {
+            lines.push("Gates that are not done yet:".to_owned());
+            lines.extend(gates::help_lines(Versions::of(&known.build)));
+        }
+        _ => {}
+    }
+    lines
+}
+
+fn controller_lines(known: &Known<'_>) -> [String; 2] {
+    let list = |wanted: &dyn Fn(&str, bool) -> bool| {
+        let matching = known.controllers.iter().filter(|known| wanted(known.name, known.on_by_default));
+        let mut names: Vec<_> = matching.map(|controller| controller.name).collect();
+        names.sort_unstable();
+        names.join(", ")
+    };
+    [
+        format!("All controllers: {}", list(&|_, _| true)),
+        format!("Off by default: {}", list(&|_, on_by_default| !on_by_default)),
+    ]
+}
+
+/// The default, when there is one worth telling.
+pub(crate) fn default_text(flag: &Flag) -> Option<String> {
+    let value = Value::from(flag.start).to_string();
+    let plain = matches!(value.as_str(), "" | "0" | "0s" | "false" | "[]");
+    let quoted = matches!(flag.start, Start::Text(_));
+    (!plain).then(|| if quoted { format!("\"{value}\"") } else { value })
+}
+
+/// Breaks a paragraph between words so that lines end before the width.
+fn wrap(text: &str, indent: usize, width: usize) -> String {
+    let room = width.saturating_sub(indent).max(24);
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join(&format!("\n{:indent$}", ""))
+}

@@ -1,0 +1,149 @@
+//! Shell completion, the man page and the reference page, from the list of flags.
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, Command, ValueHint};
+
+use crate::flag::{Flag, Part, Start};
+use crate::{Known, flags, gates, help};
+
+/// A shell that can complete flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shell {
+    /// bash
+    Bash,
+    /// zsh
+    Zsh,
+    /// fish
+    Fish,
+}
+
+const PROGRAM: &str = "kube-controller-manager";
+
+/// A script that teaches a shell to complete the flags.
+#[must_use]
+pub fn completion(shell: Shell, known: &Known<'_>) -> String {
+    let shell = match shell {
+        Shell::Bash => clap_complete::Shell::Bash,
+        Shell::Zsh => clap_complete::Shell::Zsh,
+        Shell::Fish => clap_complete::Shell::Fish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command(known), PROGRAM, &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}
+
+/// The man page, in roff.
+#[must_use]
+pub fn man_page(known: &Known<'_>) -> String {
+    let mut page = Vec::new();
+    // Writing into memory does not fail.
+    let _ = clap_mangen::Man::new(command(known)).section("8").render(&mut page);
+    String::from_utf8_lossy(&page).into_owned()
+}
+
+/// The flags as a clap command. It is used to write pages and never to parse: clap cannot leave a word after a
+/// boolean alone, replace a list's default on its first use only, or read underscores as hyphens.
+fn command(known: &Known<'_>) -> Command {
+    let mut command = Command::new(PROGRAM)
+        .about("Keeps a Kubernetes cluster in the state its objects ask for")
+        .version(known.build.git_version.trim_start_matches('v').to_owned())
+        .disable_help_flag(true)
+        .disable_version_flag(true);
+    for group in flags::GROUPS {
+        command = command.next_help_heading(format!("{} flags", group.title));
+        for flag in group.flags.iter().filter(|flag| flag.deprecated.is_none()) {
+            command = command.arg(argument(flag, known));
+        }
+    }
+    command
+}
+
+fn argument(flag: &Flag, known: &Known<'_>) -> Arg {
+    let mut argument = Arg::new(flag.name).long(flag.name).help(help::description(flag, known).join("\n"));
+    argument = match flag.short {
+        Some(short) if short.to_string() == flag.name => Arg::new(flag.name).short(short).long(flag.name),
+        Some(short) => argument.short(short),
+        None => argument,
+    };
+    argument = argument.help(help::description(flag, known).join("\n"));
+    match flag.start {
+        Start::Bool(_) | Start::Version => return argument.action(ArgAction::SetTrue),
+        kind => argument = argument.value_name(kind.type_name()).action(ArgAction::Append),
+    }
+    if flag.name.ends_with("-file") || flag.name.ends_with("kubeconfig") {
+        argument = argument.value_hint(ValueHint::FilePath);
+    }
+    match possible_values(flag, known) {
+        values if values.is_empty() => argument,
+        values => argument.value_parser(PossibleValuesParser::new(values)).hide_possible_values(true),
+    }
+}
+
+fn possible_values(flag: &Flag, known: &Known<'_>) -> Vec<String> {
+    match flag.name {
+        "controllers" => {
+            let names = known.controllers.iter().map(|controller| controller.name);
+            std::iter::once("*".to_owned()).chain(names.map(ToOwned::to_owned)).collect()
+        }
+        "feature-gates" => {
+            gates::names().flat_map(|name| [format!("{name}=true"), format!("{name}=false")]).collect()
+        }
+        "logging-format" => vec!["text".to_owned(), "json".to_owned()],
+        "tls-min-version" => ["10", "11", "12", "13"].map(|version| format!("VersionTLS{version}")).to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// The page about flags, in Markdown. It does not depend on which controllers have landed.
+#[must_use]
+pub fn flags_page() -> String {
+    let mut page = String::from(
+        "# Flags\n\n\
+         Generated from the list of flags in `crates/options`; a test keeps it up to date.\n\n\
+         Flags are written `--name=value` or `--name value`, booleans `--name` or `--name=false`, and `_` in a name is\n\
+         `-`. Lists are separated by commas and may be given repeatedly: the first use replaces the default, later ones\n\
+         append. `kube-controller-manager --help` also says which controllers are not there yet.\n",
+    );
+    for group in flags::GROUPS {
+        page.push_str(&format!(
+            "\n## {}\n\n| flag | type | default | |\n| --- | --- | --- | --- |\n",
+            group.title
+        ));
+        for flag in group.flags {
+            page.push_str(&flag_row(flag));
+        }
+    }
+    page
+}
+
+fn flag_row(flag: &Flag) -> String {
+    let kind = match flag.start {
+        Start::Bool(_) => "bool",
+        kind => kind.type_name(),
+    };
+    let default = help::default_text(flag).map_or(String::new(), |default| format!("`{default}`"));
+    let mut text = flag.help.to_owned();
+    match (flag.deprecated, flag.part) {
+        (Some(reason), _) => text.push_str(&format!(" Deprecated: {reason}")),
+        (None, Part::Nothing) => text.push_str(" Accepted and without effect."),
+        _ => {}
+    }
+    let short = flag.short.map_or(String::new(), |short| format!(", `-{short}`"));
+    format!("| `--{}`{short} | {kind} | {default} | {text} |\n", flag.name)
+}
+
+/// The page about feature gates, in Markdown.
+#[must_use]
+pub fn gates_page() -> String {
+    let mut page = String::from(
+        "# Feature gates\n\n\
+         Generated from the list of gates in `crates/options`; a test keeps it up to date. All gates of the original are\n\
+         known, so that its command lines are accepted; those of parts that are not there yet change nothing.\n\
+         `--emulated-version` picks the column.\n\n\
+         | gate | 1.34 | 1.35 | 1.36 | 1.37 | needs |\n| --- | --- | --- | --- | --- | --- |\n",
+    );
+    for (name, columns, needs) in gates::table() {
+        page.push_str(&format!("| {name} | {} | {} |\n", columns.join(" | "), needs.join(", ")));
+    }
+    page
+}

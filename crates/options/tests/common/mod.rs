@@ -1,0 +1,84 @@
+//! What the tests of the command line share: the original's controllers, its version and a few files.
+
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+use std::io;
+use std::path::Path;
+
+use keleustes_options::{Build, Controller, Known, Manner, Options, Outcome, parse};
+
+/// The names that tests need, in the original's spelling; the full list lives with the controllers.
+pub(crate) const CONTROLLERS: &[Controller<'static>] = &[
+    controller("serviceaccount-token-controller", "serviceaccount-token", true),
+    controller("endpoints-controller", "endpoint", true),
+    controller("pod-garbage-collector-controller", "podgc", true),
+    controller("daemonset-controller", "daemonset", true),
+    controller("job-controller", "job", true),
+    controller("deployment-controller", "deployment", true),
+    controller("podgroup-protection-controller", "", true),
+    controller("bootstrap-signer-controller", "bootstrapsigner", false),
+    controller("selinux-warning-controller", "", false),
+    controller("token-cleaner-controller", "tokencleaner", false),
+];
+
+const fn controller(name: &'static str, alias: &'static str, on_by_default: bool) -> Controller<'static> {
+    Controller { name, alias, on_by_default }
+}
+
+/// The version of the original that the recordings were made with.
+pub(crate) const BUILD: Build<'static> = Build {
+    git_version: "v1.37.1",
+    git_commit: "abc",
+    git_tree_state: "clean",
+    build_date: "1970-01-01T00:00:00Z",
+    language_version: "rust1.95",
+    compiler: "rustc",
+    platform: "linux/amd64",
+};
+
+pub(crate) fn known() -> Known<'static> {
+    Known {
+        controllers: CONTROLLERS,
+        landed: &["serviceaccount-token-controller"],
+        build: BUILD,
+        width: None,
+        read_file: &read_file,
+    }
+}
+
+/// Files of the tests by their bare names; other paths as they are.
+fn read_file(path: &str) -> io::Result<String> {
+    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files");
+    std::fs::read_to_string(base.join(path))
+}
+
+pub(crate) fn recorded(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+pub(crate) fn run(args: &[&str]) -> Options {
+    match parse(args, &known()) {
+        Outcome::Run(options) => *options,
+        other => panic!("{args:?} should run: {other:?}"),
+    }
+}
+
+pub(crate) fn print(args: &[&str]) -> String {
+    match parse(args, &known()) {
+        Outcome::Print(text) => text,
+        other => panic!("{args:?} should print: {other:?}"),
+    }
+}
+
+pub(crate) fn refusal(args: &[&str]) -> (String, Manner) {
+    match parse(args, &known()) {
+        Outcome::Refuse { message, exit_code: 1, manner } => (message, manner),
+        other => panic!("{args:?} should be refused with code 1: {other:?}"),
+    }
+}
+
+pub(crate) fn refused(args: &[&str]) -> String {
+    refusal(args).0
+}

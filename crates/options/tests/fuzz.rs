@@ -1,0 +1,87 @@
+//! No command line and no file makes the parser panic, and what it accepts it shows in a form it accepts again.
+
+mod common;
+
+use common::known;
+use keleustes_options::flag::Start;
+use keleustes_options::{Known, Outcome, flags, parse};
+use proptest::prelude::*;
+
+/// Values that are likely to be right or nearly right for some flag.
+fn value() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        "[a-z]{0,6}",
+        "-?[0-9]{1,12}(ms|s|m|h|us|ns)?",
+        "[0-9.,:+-_eExXinfNa]{0,10}",
+        "(true|false|T|0|1|maybe)",
+        "[A-Za-z]{1,8}=(true|false|[a-z]{0,3})(,[A-Za-z:]{1,8}=true)?",
+        "\"?[a-z,\"=:]{0,12}",
+        "[0-9]{1,4}(Ki|k|Mi|E|e3|m|n)?",
+        "(\\*|-?(job|deployment|podgc|foo))(,(\\*|-?job))?",
+        any::<String>(),
+    ]
+}
+
+fn argument() -> impl Strategy<Value = Vec<String>> {
+    let names: Vec<&'static str> = flags::all().map(|flag| flag.name).collect();
+    prop_oneof![
+        8 => (prop::sample::select(names), value(), any::<bool>()).prop_map(|(name, value, apart)| {
+            if apart { vec![format!("--{name}"), value] } else { vec![format!("--{name}={value}")] }
+        }),
+        1 => value().prop_map(|value| vec![format!("-v{value}")]),
+        1 => any::<String>().prop_map(|text| vec![text]),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_command_line_makes_the_parser_panic(args in prop::collection::vec(argument(), 0..5)) {
+        match parse(args.into_iter().flatten(), &known()) {
+            Outcome::Refuse { message, exit_code, .. } => {
+                prop_assert_eq!(exit_code, 1);
+                prop_assert!(!message.is_empty() && !message.contains(['\n', '\r']), "{:?}", message);
+            }
+            Outcome::Run(options) => {
+                let _ = options.configz();
+                let _ = options.flagz_text(": ");
+            }
+            Outcome::Print(text) => prop_assert!(text.ends_with('\n')),
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_accepted_again(flag in prop::sample::select(flags::all().collect::<Vec<_>>()), value in value()) {
+        // Lists are shown in brackets that the flag itself does not read; gates with a colon before them.
+        let readable = !matches!(flag.start, Start::List(_) | Start::Numbers | Start::Map | Start::CertKeys | Start::Gates | Start::Version);
+        if !readable || flag.name == "help" {
+            return Ok(());
+        }
+        let Outcome::Run(options) = parse([format!("--{}={value}", flag.name)], &known()) else { return Ok(()) };
+        let shown = options.flagz()[flag.name].clone();
+        let Outcome::Run(again) = parse([format!("--{}={shown}", flag.name)], &known()) else {
+            return Err(TestCaseError::fail(format!("--{}={shown} was refused", flag.name)));
+        };
+        prop_assert_eq!(&again.flagz()[flag.name], &shown);
+    }
+
+    #[test]
+    fn no_file_makes_the_parser_panic(
+        text in prop_oneof![
+            any::<String>(),
+            "(apiVersion: controllermanager.config.k8s.io/v1(alpha1|beta1)?\nkind: LeaderMigrationConfiguration\n)[a-zA-Z: \\[\\]{}\",&*|>\n-]{0,60}",
+            "[\\[\\]{}:,\"'&*!|>%@`a-c \n-]{0,40}",
+        ],
+        manifest in any::<bool>(),
+    ) {
+        let read = |_: &str| Ok(text.clone());
+        let known = Known { read_file: &read, ..known() };
+        let args: &[&str] = if manifest { &["--allow-metric-labels-manifest=f"] } else { &["--enable-leader-migration", "--leader-migration-config=f"] };
+        if let Outcome::Refuse { message, exit_code, .. } = parse(args, &known) {
+            prop_assert_eq!(exit_code, 1);
+            prop_assert!(!message.is_empty() && !message.contains('\n'), "{:?}", message);
+        }
+    }
+}

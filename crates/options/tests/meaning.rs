@@ -1,0 +1,451 @@
+//! What accepted command lines mean.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{CONTROLLERS, known, print, run};
+use keleustes_options::{
+    Known, LogFormat, Manner, Outcome, Shell, Span, Throttle, TlsVersion, completion, flags, man_page, parse,
+};
+
+/// Proves OPT-1.
+#[test]
+fn values_stand_behind_a_sign_or_a_space_and_booleans_stand_alone() {
+    let options = run(&[
+        "--cluster-name=a",
+        "--cluster-cidr",
+        "10.0.0.0/8",
+        "-v",
+        "4",
+        "--profiling=false",
+        "--allocate-node-cidrs",
+        "--kubeconfig",
+        "--master",
+    ]);
+    assert_eq!(options.cloud.cluster_name, "a");
+    assert_eq!(options.cloud.cluster_cidr, "10.0.0.0/8");
+    assert_eq!(options.logs.verbosity, 4);
+    assert!(!options.debugging.profiling);
+    assert!(options.cloud.allocate_node_cidrs);
+    // A flag that needs a value takes whatever comes next.
+    assert_eq!(options.client.kubeconfig, "--master");
+    for spelling in [&["-v7"][..], &["-v=7"], &["--v=7"], &["--v", "7"]] {
+        assert_eq!(run(spelling).logs.verbosity, 7, "{spelling:?}");
+    }
+}
+
+/// Proves OPT-2.
+#[test]
+fn underscores_in_names_are_hyphens() {
+    assert_eq!(run(&["--concurrent_rc_syncs=9"]).workers.replication_controller, 9);
+    assert!(run(&["--allocate_node-cidrs"]).cloud.allocate_node_cidrs);
+    // In values they stay what they are.
+    assert_eq!(run(&["--cluster_name=a_b"]).cloud.cluster_name, "a_b");
+}
+
+/// Proves OPT-4.
+#[test]
+fn the_first_use_of_a_list_replaces_its_default_and_later_ones_append() {
+    let paths = |args: &[&str]| run(args).authorization.always_allow_paths;
+    assert_eq!(paths(&[]), ["/healthz", "/readyz", "/livez"]);
+    assert_eq!(
+        paths(&["--authorization-always-allow-paths=/a,/b", "--authorization-always-allow-paths", "/c"]),
+        ["/a", "/b", "/c"]
+    );
+    assert_eq!(paths(&["--authorization-always-allow-paths=\"/a,b\""]), ["/a,b"]);
+    assert!(paths(&["--authorization-always-allow-paths="]).is_empty());
+    let pairs = run(&["--tls-sni-cert-key=a,b", "--tls-sni-cert-key=c,d:x.example,*.y.example"]).serving.sni;
+    assert_eq!(pairs.len(), 2);
+    assert_eq!((pairs[1].cert_file.as_str(), pairs[1].key_file.as_str()), ("c", "d"));
+    assert_eq!(pairs[1].names, ["x.example", "*.y.example"]);
+}
+
+/// Proves OPT-5.
+#[test]
+fn empty_arguments_are_no_arguments() {
+    run(&["", "--cluster-name=a", ""]);
+    run(&["--", ""]);
+}
+
+/// Proves OPT-6, OPT-8, OPT-9, OPT-92, OPT-114.
+#[test]
+fn the_connection_is_throttled_only_when_asked() {
+    let client = |args: &[&str]| run(args).client;
+    let plain = client(&["--kubeconfig=k", "--master=https://m"]);
+    assert_eq!((plain.kubeconfig.as_str(), plain.master.as_str()), ("k", "https://m"));
+    assert_eq!((plain.qps, plain.burst, plain.throttle), (20.0, 30, None));
+    assert_eq!(plain.content_type, "application/vnd.kubernetes.protobuf");
+    assert_eq!(client(&["--kube-api-qps=50"]).throttle, Some(Throttle { qps: 50.0, burst: 30 }));
+    assert_eq!(client(&["--kube-api-burst=7"]).throttle, Some(Throttle { qps: 20.0, burst: 7 }));
+    assert_eq!(client(&["--kube-api-qps=-1", "--kube-api-burst=0"]).throttle, None);
+    assert_eq!(client(&["--kube-api-qps=0"]).throttle, Some(Throttle { qps: 5.0, burst: 30 }));
+    assert_eq!(client(&["--kube-api-content-type=application/json"]).content_type, "application/json");
+    let options = run(&["--kube-api-qps=20"]);
+    assert!(options.set("kube-api-qps") && !options.set("kube-api-burst"));
+}
+
+/// Proves OPT-12, OPT-13.
+#[test]
+fn deprecated_flags_work_and_are_told() {
+    let options = run(&["--node-sync-period=1s", "--node_sync_period=2s", "--allow-untagged-cloud"]);
+    let no_op =
+        "Flag --node-sync-period has been deprecated, This flag is currently no-op and will be deleted.";
+    let untagged = "Flag --allow-untagged-cloud has been deprecated, This flag is deprecated and will be removed in a \
+                    future release. A cluster-id will be required on cloud instances.";
+    assert_eq!(options.notices, [no_op, no_op, untagged]);
+    assert!(options.cloud.allow_untagged_cloud);
+    let help = print(&["--help"]);
+    assert!(!help.contains("node-sync-period") && !help.contains("allow-untagged-cloud"));
+}
+
+/// Proves OPT-20, OPT-25.
+#[test]
+fn help_goes_before_versions_and_gates_and_these_before_the_version() {
+    assert!(print(&["--help", "--feature-gates=Foo=true", "extra"]).contains("Usage:"));
+    assert!(matches!(parse(["--version", "--feature-gates=Foo=true"], &known()), Outcome::Refuse { .. }));
+    // Logging is set up before anything else is checked, and after the version was printed.
+    assert!(print(&["--version", "--logging-format=foo"]).starts_with("Kubernetes "));
+    let both = ["--logging-format=foo", "--secure-port=-1"];
+    assert_eq!(common::refused(&both), "format: Invalid value: \"foo\": Unsupported log format");
+}
+
+/// Proves OPT-14, OPT-23.
+#[test]
+fn help_is_grouped_and_says_what_does_nothing_yet() {
+    let help = print(&["-h"]);
+    assert_eq!(help, print(&["--help"]));
+    let titles: Vec<_> = help.lines().filter_map(|line| line.strip_suffix(" flags:")).collect();
+    assert_eq!(titles, flags::GROUPS.iter().map(|group| group.title).collect::<Vec<_>>());
+    let line_of = |help: &str, flag: &str| {
+        help.lines()
+            .find(|line| line.contains(&format!("--{flag} ")))
+            .unwrap_or_else(|| panic!("{flag}"))
+            .to_owned()
+    };
+    let waiting = "(its controller is not there yet)";
+    assert!(line_of(&help, "concurrent-deployment-syncs").ends_with(waiting));
+    assert!(!line_of(&help, "concurrent-serviceaccount-token-syncs").contains(waiting));
+    assert!(!line_of(&help, "secure-port").contains(waiting));
+    assert!(line_of(&help, "cloud-config").ends_with("(accepted and without effect)"));
+    let all_landed = Known { landed: &["deployment-controller"], ..known() };
+    let Outcome::Print(help) = parse(["--help"], &all_landed) else { panic!("no help") };
+    assert!(!line_of(&help, "concurrent-deployment-syncs").contains(waiting));
+}
+
+/// Proves OPT-23.
+#[test]
+fn help_keeps_to_the_width_of_the_terminal() {
+    let narrow = Known { width: Some(120), controllers: &[], ..known() };
+    let Outcome::Print(help) = parse(["--help"], &narrow) else { panic!("no help") };
+    for line in help.lines() {
+        assert!(line.len() <= 120, "{line}");
+    }
+}
+
+/// Proves OPT-37.
+#[test]
+fn help_lists_the_controllers_and_those_that_are_off() {
+    let help = print(&["--help"]);
+    assert!(help.contains("All controllers: bootstrap-signer-controller, daemonset-controller, "));
+    assert!(help.contains(
+        "Off by default: bootstrap-signer-controller, selinux-warning-controller, token-cleaner-controller\n"
+    ));
+}
+
+/// Proves OPT-23, OPT-24.
+#[test]
+fn the_version_is_printed_in_one_line_or_in_full() {
+    assert_eq!(print(&["--version"]), "Kubernetes v1.37.1\n");
+    assert_eq!(print(&["--version=true"]), "Kubernetes v1.37.1\n");
+    assert_eq!(
+        print(&["--version=raw"]),
+        "version.Info{Major:\"1\", Minor:\"37\", EmulationMajor:\"\", EmulationMinor:\"\", \
+         MinCompatibilityMajor:\"\", MinCompatibilityMinor:\"\", GitVersion:\"v1.37.1\", GitCommit:\"abc\", \
+         GitTreeState:\"clean\", BuildDate:\"1970-01-01T00:00:00Z\", GoVersion:\"rust1.95\", Compiler:\"rustc\", \
+         Platform:\"linux/amd64\"}\n"
+    );
+    assert_eq!(run(&["--version=v1.37.1-mine+1"]).reported_version, "v1.37.1-mine+1");
+    assert_eq!(run(&["--version=false"]).reported_version, "v1.37.1");
+}
+
+fn enabled(controllers: &str) -> Vec<&'static str> {
+    let chosen = run(&[&format!("--controllers={controllers}")]).generic.controllers;
+    let runs = CONTROLLERS.iter().filter(|known| chosen.enables(known.name, known.on_by_default));
+    runs.map(|controller| controller.name).collect()
+}
+
+/// Proves OPT-30, OPT-31, OPT-32, OPT-33, OPT-113.
+#[test]
+fn the_first_entry_that_names_a_controller_decides() {
+    let all: Vec<_> =
+        CONTROLLERS.iter().filter(|known| known.on_by_default).map(|known| known.name).collect();
+    assert_eq!(enabled("*"), all);
+    let without_job: Vec<_> = all.iter().copied().filter(|name| *name != "job-controller").collect();
+    for entries in ["*,-job", "-job,*", "-job-controller,*", "*,-job,job", "-job-controller,job,*"] {
+        assert_eq!(enabled(entries), without_job, "{entries}");
+    }
+    assert_eq!(enabled("job,-job"), ["job-controller"]);
+    assert_eq!(enabled("job,deployment-controller"), ["job-controller", "deployment-controller"]);
+    assert_eq!(enabled("tokencleaner"), ["token-cleaner-controller"]);
+    assert_eq!(enabled("*,bootstrapsigner").len(), all.len() + 1);
+    assert!(enabled("-job").is_empty());
+    assert!(enabled("").is_empty());
+}
+
+/// Proves OPT-35.
+#[test]
+fn a_controller_behind_a_gate_may_be_named() {
+    let chosen = run(&["--controllers=podgroup-protection-controller"]).generic.controllers;
+    assert!(chosen.enables("podgroup-protection-controller", true));
+}
+
+#[test]
+fn the_token_controller_may_be_named_with_a_minus() {
+    let chosen = run(&["--controllers=*,-serviceaccount-token"]).generic.controllers;
+    assert_eq!(chosen.entries(), ["*", "-serviceaccount-token-controller"]);
+}
+
+/// Proves OPT-40.
+#[test]
+fn without_an_election_any_lock_will_do() {
+    let options = run(&["--leader-elect=false", "--leader-elect-resource-lock=endpoints"]);
+    assert_eq!(options.leader_election.resource_lock, "endpoints");
+}
+
+/// Proves OPT-92.
+#[test]
+fn the_lease_is_the_managers_own() {
+    let election = run(&[]).leader_election;
+    assert!(election.leader_elect);
+    assert_eq!(election.resource_lock, "leases");
+    assert_eq!(
+        (election.resource_namespace.as_str(), election.resource_name.as_str()),
+        ("kube-system", "kube-controller-manager")
+    );
+    let spans = [election.lease_duration, election.renew_deadline, election.retry_period];
+    assert_eq!(spans, [Span::seconds(15), Span::seconds(10), Span::seconds(2)]);
+    assert_eq!(run(&[]).generic.controller_shutdown_timeout, Span::seconds(10));
+}
+
+/// Proves OPT-53.
+#[test]
+fn headers_without_the_standard_one_are_doubted() {
+    let warnings =
+        run(&["--requestheader-username-headers=x-user", "--requestheader-group-headers=X-REMOTE-GROUP"])
+            .warnings;
+    assert_eq!(
+        warnings,
+        ["--requestheader-username-headers is set without specifying the standard X-Remote-User header - \
+          API aggregation will not work"]
+    );
+}
+
+/// Proves OPT-54.
+#[test]
+fn uid_headers_may_be_in_any_case() {
+    let header = run(&["--requestheader-uid-headers=y,x-remote-uid"]).authentication.request_header;
+    assert_eq!(header.uid_headers, ["y", "x-remote-uid"]);
+}
+
+/// Proves OPT-55.
+#[test]
+fn some_worker_counts_may_be_nothing() {
+    for flag in [
+        "concurrent-deployment-syncs",
+        "concurrent-replicaset-syncs",
+        "concurrent-rc-syncs",
+        "concurrent-endpoint-syncs",
+        "concurrent-gc-syncs",
+        "concurrent-namespace-syncs",
+        "concurrent-resource-quota-syncs",
+        "concurrent-serviceaccount-token-syncs",
+        "concurrent-ttl-after-finished-syncs",
+        "concurrent-disruption-syncs",
+        "concurrent-validating-admission-policy-status-syncs",
+    ] {
+        run(&[&format!("--{flag}=0")]);
+        run(&[&format!("--{flag}=-1")]);
+    }
+    assert_eq!(run(&["--concurrent-gc-syncs=-1"]).workers.garbage_collector, -1);
+}
+
+/// Proves OPT-56, OPT-110.
+#[test]
+fn what_serving_needs_is_checked_last_and_only_when_it_serves() {
+    let bad = [
+        ("--tls-min-version=foo", "unknown tls version \"foo\""),
+        ("--tls-cipher-suites=foo", "Cipher suite foo not supported or doesn't exist"),
+        ("--tls-cert-file=x", "missing filename for serving cert"),
+        ("--authorization-always-allow-paths=a*b", "only trailing * allowed in \"a*b\""),
+    ];
+    for (flag, message) in bad {
+        assert_eq!(common::refused(&[flag]), message);
+        assert!(!run(&[flag, "--secure-port=0"]).serving.is_on());
+        // Other mistakes are told first.
+        assert_eq!(
+            common::refused(&[flag, "--controllers=foo"]),
+            "\"foo\" is not in the list of known controllers"
+        );
+    }
+    let serving = run(&["--tls-min-version=VersionTLS13", "--bind-address=::1"]).serving;
+    assert_eq!(serving.min_version, Some(TlsVersion::Tls13));
+    assert_eq!(serving.bind_address.to_string(), "::1");
+}
+
+/// Proves OPT-72.
+#[test]
+fn gates_that_will_go_may_be_set_and_are_doubted() {
+    let options = run(&["--feature-gates=DynamicResourceAllocation=true,AllowDNSOnlyNodeCSR=true"]);
+    assert_eq!(
+        options.warnings,
+        [
+            "feature gate AllowDNSOnlyNodeCSR=true is deprecated and will be removed in a future release",
+            "feature gate DynamicResourceAllocation=true is GA and will be removed in a future release",
+        ]
+    );
+    assert!(options.gates.enabled("AllowDNSOnlyNodeCSR"));
+}
+
+/// Proves OPT-70, OPT-74, OPT-75.
+#[test]
+fn gates_are_set_by_name_by_component_and_by_stage() {
+    let on = |args: &[&str], name: &str| run(args).gates.enabled(name);
+    assert!(on(&[], "WatchListClient"));
+    assert!(!on(&["--feature-gates=WatchListClient=false"], "WatchListClient"));
+    assert!(!on(&["--feature-gates=kube:WatchListClient=false"], "WatchListClient"));
+    assert!(on(
+        &["--feature-gates=ClientsAllowCBOR=true", "--feature-gates=WatchListClient=false"],
+        "ClientsAllowCBOR"
+    ));
+    // The last one counts, and a name goes before its stage wherever it stands.
+    assert!(on(
+        &["--feature-gates=ClientsAllowCBOR=false", "--feature-gates=ClientsAllowCBOR=true"],
+        "ClientsAllowCBOR"
+    ));
+    assert!(on(&["--feature-gates=WatchListClient=true,AllBeta=false"], "WatchListClient"));
+    assert!(!on(&["--feature-gates=AllBeta=false"], "WatchListClient"));
+}
+
+/// Proves OPT-76, OPT-77.
+#[test]
+fn an_emulated_release_brings_its_own_gates() {
+    assert!(run(&["--emulated-version=1.36"]).gates.enabled("AtomicFIFO"));
+    assert!(!run(&["--emulated-version=1.34"]).gates.enabled("AtomicFIFO"));
+    let versions = |args: &[&str]| {
+        let versions = run(args).versions;
+        (versions.emulation.to_string(), versions.min_compatibility.to_string())
+    };
+    let pair = |emulation: &str, oldest: &str| (emulation.to_owned(), oldest.to_owned());
+    assert_eq!(versions(&[]), pair("1.37", "1.36"));
+    assert_eq!(versions(&["--emulated-version=kube=1.35"]), pair("1.35", "1.34"));
+    assert_eq!(versions(&["--emulated-version=1.34"]), pair("1.34", "1.34"));
+    assert_eq!(versions(&["--min-compatibility-version=1.37"]), pair("1.37", "1.37"));
+    let gate = "DRAFractionalCapacityRange";
+    assert!(!run(&[]).gates.enabled(gate) && run(&["--min-compatibility-version=1.37"]).gates.enabled(gate));
+    let experiment = run(&["--emulated-version=1.36", "--feature-gates=ClientsAllowCBOR=true"]).warnings;
+    assert_eq!(
+        experiment,
+        ["alpha features are on in an emulated version, which is not supported: ClientsAllowCBOR"]
+    );
+}
+
+/// Proves OPT-80, OPT-81, OPT-82.
+#[test]
+fn logs_are_typed() {
+    let logs = run(&["--logging-format=json", "--log-flush-frequency=100ms"]).logs;
+    assert_eq!(logs.format, LogFormat::Json);
+    assert_eq!(logs.flush_frequency.to_std(), Duration::from_millis(100));
+    let logs = run(&["--vmodule=watch*=5,", "--vmodule=lease=2"]).logs;
+    assert_eq!(
+        logs.vmodule.iter().map(|module| (module.pattern.as_str(), module.verbosity)).collect::<Vec<_>>(),
+        [("watch*", 5), ("lease", 2)]
+    );
+    let alpha = [
+        "--feature-gates=LoggingAlphaOptions=true",
+        "--log-text-split-stream",
+        "--log-text-info-buffer-size=2Ki",
+    ];
+    let text = run(&alpha).logs.text;
+    assert!(text.split);
+    assert_eq!(text.info_buffer_size.value(), 2048);
+}
+
+/// Proves OPT-83.
+#[test]
+fn metrics_are_typed() {
+    let metrics = run(&[
+        "--allow-metric-labels=m,l=a,b",
+        "--disabled-metrics=x,y",
+        "--show-hidden-metrics-for-version=1.36",
+    ])
+    .metrics;
+    assert_eq!(metrics.allow_labels.get("m,l").map(String::as_str), Some("a,b"));
+    assert_eq!(metrics.disabled, ["x", "y"]);
+    assert!(metrics.show_hidden && !run(&[]).metrics.show_hidden);
+    let read = |_: &str| Ok("\"m,l\": a\n".to_owned());
+    let known = Known { read_file: &read, ..known() };
+    let Outcome::Run(options) = parse(["--allow-metric-labels-manifest=f"], &known) else {
+        panic!("refused")
+    };
+    assert_eq!(options.metrics.allow_labels.get("m,l").map(String::as_str), Some("a"));
+}
+
+/// Proves OPT-95.
+#[test]
+fn the_migration_file_is_read_only_when_migration_is_on() {
+    assert_eq!(run(&["--leader-migration-config=missing"]).leader_migration, None);
+    let migration = run(&["--enable-leader-migration"]).leader_migration.unwrap();
+    assert_eq!(migration.leader_name, "cloud-provider-extraction-migration");
+    assert_eq!(migration.controller_leaders.len(), 3);
+    let read =
+        run(&["--enable-leader-migration", "--leader-migration-config=lm-v1"]).leader_migration.unwrap();
+    assert_eq!((read.leader_name.as_str(), read.resource_lock.as_str()), ("moving", "leases"));
+    assert_eq!(read.controller_leaders[0].name, "a-controller");
+    let json =
+        run(&["--enable-leader-migration", "--leader-migration-config=lm-json"]).leader_migration.unwrap();
+    assert_eq!((json.leader_name.as_str(), json.resource_lock.as_str()), ("x", "endpoints"));
+}
+
+#[test]
+fn every_flag_can_be_logged() {
+    let lines = run(&["--cluster-name=a\"b"]).flag_lines();
+    assert_eq!(lines.len(), 150);
+    assert!(lines.contains(&r#"FLAG: --cluster-name="a\"b""#.to_owned()));
+    assert!(lines.contains(&r#"FLAG: --controllers="[*]""#.to_owned()));
+}
+
+/// Proves OPT-116.
+#[test]
+fn spans_may_be_nothing() {
+    let generic = run(&["--min-resync-period=0", "--controller-start-interval=250ms"]).generic;
+    assert_eq!(generic.min_resync_period, Span::ZERO);
+    assert_eq!(generic.controller_start_interval.to_std(), Duration::from_millis(250));
+}
+
+#[test]
+fn shells_and_man_know_every_flag() {
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        let script = completion(shell, &known());
+        for flag in flags::all().filter(|flag| flag.deprecated.is_none()) {
+            let found =
+                if shell == Shell::Fish { format!("-l {}", flag.name) } else { format!("--{}", flag.name) };
+            assert!(script.contains(&found), "{shell:?} {}", flag.name);
+        }
+        assert!(script.contains("bootstrap-signer-controller"), "{shell:?}");
+    }
+    let page = man_page(&known());
+    assert!(page.contains(".TH") && page.contains("kube\\-controller\\-manager"));
+    for flag in flags::all().filter(|flag| flag.deprecated.is_none()) {
+        assert!(page.contains(&flag.name.replace('-', "\\-")), "{}", flag.name);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_argument_that_is_no_text_is_refused() {
+    use std::os::unix::ffi::OsStringExt;
+    let argument = std::ffi::OsString::from_vec(b"--cluster-name=\xff".to_vec());
+    let outcome = parse([argument], &known());
+    assert!(matches!(outcome, Outcome::Refuse { exit_code: 1, manner: Manner::Usage, .. }), "{outcome:?}");
+}
