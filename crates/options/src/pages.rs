@@ -35,9 +35,14 @@ pub fn completion(shell: Shell, known: &Known<'_>) -> String {
 /// The man page, in roff.
 #[must_use]
 pub fn man_page(known: &Known<'_>) -> String {
+    let man = clap_mangen::Man::new(command(known)).section("8");
     let mut page = Vec::new();
-    // Writing into memory does not fail.
-    let _ = clap_mangen::Man::new(command(known)).section("8").render(&mut page);
+    // Writing into memory does not fail. The synopsis is ours: clap would list all flags there.
+    let _ = man.render_title(&mut page);
+    let _ = man.render_name_section(&mut page);
+    page.extend_from_slice(b".SH SYNOPSIS\n\\fBkube\\-controller\\-manager\\fR [\\fIflags\\fR]\n");
+    let _ = man.render_description_section(&mut page);
+    let _ = man.render_options_section(&mut page);
     String::from_utf8_lossy(&page).into_owned()
 }
 
@@ -59,13 +64,14 @@ fn command(known: &Known<'_>) -> Command {
 }
 
 fn argument(flag: &Flag, known: &Known<'_>) -> Arg {
-    let mut argument = Arg::new(flag.name).long(flag.name).help(help::description(flag, known).join("\n"));
-    argument = match flag.short {
-        Some(short) if short.to_string() == flag.name => Arg::new(flag.name).short(short).long(flag.name),
-        Some(short) => argument.short(short),
-        None => argument,
-    };
-    argument = argument.help(help::description(flag, known).join("\n"));
+    // Shells show the first line, the man page all of them.
+    let mut argument = Arg::new(flag.name)
+        .long(flag.name)
+        .help(flag.help)
+        .long_help(help::description(flag, known).join("\n"));
+    if let Some(short) = flag.short {
+        argument = argument.short(short);
+    }
     match flag.start {
         Start::Bool(_) | Start::Version => return argument.action(ArgAction::SetTrue),
         kind => argument = argument.value_name(kind.type_name()).action(ArgAction::Append),
@@ -81,10 +87,8 @@ fn argument(flag: &Flag, known: &Known<'_>) -> Arg {
 
 fn possible_values(flag: &Flag, known: &Known<'_>) -> Vec<String> {
     match flag.name {
-        "controllers" => {
-            let names = known.controllers.iter().map(|controller| controller.name);
-            std::iter::once("*".to_owned()).chain(names.map(ToOwned::to_owned)).collect()
-        }
+        // Not `*`: bash would complete it to the files of the directory.
+        "controllers" => known.controllers.iter().map(|controller| controller.name.to_owned()).collect(),
         "feature-gates" => {
             gates::names().flat_map(|name| [format!("{name}=true"), format!("{name}=false")]).collect()
         }

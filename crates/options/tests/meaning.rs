@@ -434,6 +434,7 @@ fn shells_and_man_know_every_flag() {
         }
         assert!(script.contains("bootstrap-signer-controller"), "{shell:?}");
     }
+    assert!(!completion(Shell::Bash, &known()).contains("-W \"*"), "bash would offer files for a star");
     let page = man_page(&known());
     assert!(page.contains(".TH") && page.contains("kube\\-controller\\-manager"));
     for flag in flags::all().filter(|flag| flag.deprecated.is_none()) {
