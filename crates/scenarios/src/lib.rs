@@ -5,6 +5,8 @@
 //! is this one or the original, is the [`World`]'s affair.
 
 mod accounts;
+mod failover;
+mod pages;
 pub mod real;
 mod resilience;
 mod roles;
@@ -32,6 +34,8 @@ pub enum Stage {
     Anywhere,
     /// Only with processes that can be killed, paused and started again.
     Processes,
+    /// Only where the original's program is there to compete with.
+    BesideOriginal,
 }
 
 /// All scenarios.
@@ -48,4 +52,9 @@ pub const ALL: &[Scenario] = &[
     resilience::AN_API_SERVER_RESTART_LOSES_NOTHING,
     resilience::AN_ETCD_RESTART_LOSES_NOTHING,
     resilience::A_PAUSE_OF_A_MINUTE_LOSES_NOTHING,
+    pages::PAGES_TELL_WHAT_THE_ORIGINAL_S_TELL,
+    failover::A_STOPPED_LEADER_IS_FOLLOWED_AT_ONCE,
+    failover::A_KILLED_LEADER_IS_FOLLOWED_WHEN_ITS_LEASE_ENDS,
+    failover::A_PAUSED_LEADER_WRITES_NOTHING_ON_WAKING,
+    failover::THE_ORIGINAL_AND_WE_ALTERNATE,
 ];

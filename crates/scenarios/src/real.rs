@@ -148,6 +148,50 @@ impl Real {
         Ok(())
     }
 
+    /// Our own manager's program.
+    ///
+    /// # Errors
+    /// If this world was started with the original.
+    pub fn ours(&self) -> anyhow::Result<Manager> {
+        match &self.manager {
+            Manager::Ours(_) => Ok(self.manager.clone()),
+            Manager::Original => bail!("this world runs the original"),
+        }
+    }
+
+    /// Starts a manager beside this world's own, with these flags only.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn spawn(&self, manager: &Manager, name: &str, flags: &[String]) -> anyhow::Result<Process> {
+        let program = match manager {
+            Manager::Ours(program) => program.clone(),
+            Manager::Original => self.plane.binary(Program::KubeControllerManager)?.to_owned(),
+        };
+        let mut command = Command::new(program);
+        command.args(flags);
+        Ok(Process::spawn(name, &command, &self.plane.logs_dir().join(format!("{name}.log")))?)
+    }
+
+    /// Ends this world's own manager in order.
+    ///
+    /// # Errors
+    /// If it does not end.
+    pub fn stop_manager(&self) -> anyhow::Result<()> {
+        if let Some(mut process) = self.process().take() {
+            process.stop(Duration::from_secs(15))?;
+        }
+        Ok(())
+    }
+
+    /// Starts this world's own manager again.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn start_manager_again(&self) -> anyhow::Result<()> {
+        self.start_manager()
+    }
+
     async fn identify(&self, token: &str) -> anyhow::Result<Option<String>> {
         let (_, mut kubeconfig) = self.config(User::Admin).await?;
         for user in &mut kubeconfig.auth_infos {
@@ -232,6 +276,10 @@ impl Plane for Real {
 
     fn refusals(&self) -> anyhow::Result<Vec<String>> {
         Real::refusals(self)
+    }
+
+    fn as_real(&self) -> Option<&Real> {
+        Some(self)
     }
 
     fn manager_log(&self) -> String {

@@ -11,6 +11,8 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::real::Real;
+
 /// A cluster with a controller manager in it.
 pub struct World {
     /// Speaks to the cluster as its administrator.
@@ -40,6 +42,8 @@ pub trait Plane: Send + Sync {
     fn refusals(&self) -> anyhow::Result<Vec<String>>;
     /// The end of the manager's log.
     fn manager_log(&self) -> String;
+    /// The real control plane, if this is one.
+    fn as_real(&self) -> Option<&Real>;
 }
 
 impl World {
@@ -49,6 +53,14 @@ impl World {
     /// If there are none.
     pub fn plane(&self) -> anyhow::Result<&dyn Plane> {
         self.plane.as_deref().context("this world has no processes")
+    }
+
+    /// The real control plane behind this world.
+    ///
+    /// # Errors
+    /// If it is another kind of world.
+    pub fn real(&self) -> anyhow::Result<&Real> {
+        self.plane()?.as_real().context("this world has no real control plane")
     }
 
     /// Creates a namespace whose name begins like this.

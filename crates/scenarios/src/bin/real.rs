@@ -4,6 +4,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
+use keleustes_control_plane::ControlPlane;
+use keleustes_control_plane::build::Program;
 use keleustes_scenarios::real::{Manager, Real, built_manager};
 use keleustes_scenarios::{ALL, Scenario, Stage, World};
 
@@ -13,6 +15,9 @@ struct Args {
     /// Whose controller manager is at work.
     #[arg(long, value_enum, default_value = "ours")]
     manager: Whose,
+    /// Also plays scenarios in which the original takes part.
+    #[arg(long)]
+    beside_original: bool,
     /// Only scenarios whose name contains this.
     filter: Option<String>,
 }
@@ -32,9 +37,18 @@ async fn main() -> anyhow::Result<ExitCode> {
     };
     let wanted = |scenario: &&Scenario| {
         let named = args.filter.as_ref().is_none_or(|filter| scenario.name.contains(filter.as_str()));
-        named && (scenario.stage == Stage::Anywhere || args.manager == Whose::Ours)
+        let playable = match scenario.stage {
+            Stage::Anywhere => true,
+            Stage::Processes => args.manager == Whose::Ours,
+            Stage::BesideOriginal => args.manager == Whose::Ours && args.beside_original,
+        };
+        named && playable
     };
-    let world = Real::start(manager, &["--v=4"])?.into_world().await?;
+    let mut builder = ControlPlane::builder();
+    if args.beside_original || args.manager == Whose::Go {
+        builder = builder.with_program(Program::KubeControllerManager);
+    }
+    let world = Real::start_on(builder, manager, &["--v=4"])?.into_world().await?;
     let (mut passed, mut failed) = (0, 0);
     let mut tell = |name: &str, began: Instant, result: anyhow::Result<()>| {
         let took = began.elapsed().as_secs_f64();

@@ -1,0 +1,116 @@
+//! Pages taken apart into items that can be compared: what monitoring could depend on, without what only tells
+//! two processes apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+/// What pages tell: an item's name, beginning with its page, and what is said of it.
+pub(super) type Items = BTreeMap<String, String>;
+
+/// Labels whose values depend on what was asked of the API server, and when.
+const PASSING_LABELS: [&str; 6] = ["code", "le", "method", "result", "verb", "username"];
+
+/// Families whose values are facts, not measurements.
+const FACTS: [&str; 3] =
+    ["kubernetes_feature_enabled", "leader_election_master_status", "running_managed_controllers"];
+
+/// Fields of pages that tell two processes apart.
+const PASSING_FIELDS: [&str; 2] = ["startTime", "uptimeSeconds"];
+
+/// Takes metrics apart: each family with its type, label names and buckets; each series by its lasting labels.
+pub(super) fn metrics(text: &str, page: &str, items: &mut Items) -> anyhow::Result<()> {
+    let mut types = BTreeMap::new();
+    let mut families: BTreeMap<&str, Family> = BTreeMap::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').context("a type without a name")?;
+            types.insert(name, kind);
+            continue;
+        }
+        if line.starts_with('#') || line.is_empty() {
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').context("a series without a value")?;
+        let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+        let family = ["_bucket", "_sum", "_count"]
+            .into_iter()
+            .find_map(|suffix| name.strip_suffix(suffix).filter(|name| types.get(name) == Some(&"histogram")))
+            .unwrap_or(name);
+        families.entry(family).or_default().add(labels, value);
+    }
+    for (name, family) in families {
+        let kind = types.get(name).copied().unwrap_or("untyped");
+        family.tell(&format!("{page} {name}"), kind, FACTS.contains(&name), items);
+    }
+    Ok(())
+}
+
+/// All series of one name.
+#[derive(Default)]
+struct Family {
+    labels: BTreeSet<String>,
+    buckets: BTreeSet<String>,
+    series: BTreeMap<String, String>,
+}
+
+impl Family {
+    fn add(&mut self, labels: &str, value: &str) {
+        let labels = labels.trim_end_matches('}').trim_end_matches(',');
+        let mut lasting = Vec::new();
+        for label in labels.split("\",").filter(|label| !label.is_empty()) {
+            let Some((name, of)) = label.split_once("=\"") else { continue };
+            let of = of.trim_end_matches('"');
+            if name == "le" {
+                self.buckets.insert(of.to_owned());
+            } else {
+                self.labels.insert(name.to_owned());
+            }
+            if !PASSING_LABELS.contains(&name) {
+                lasting.push(format!("{name}={of}"));
+            }
+        }
+        self.series.insert(lasting.join(","), value.to_owned());
+    }
+
+    fn tell(self, name: &str, kind: &str, facts: bool, items: &mut Items) {
+        let list = |set: BTreeSet<String>| set.into_iter().collect::<Vec<_>>().join(",");
+        let form = format!("{kind} of ({}), buckets ({})", list(self.labels), list(self.buckets));
+        items.insert(name.to_owned(), form);
+        for (labels, value) in self.series.into_iter().filter(|(labels, _)| !labels.is_empty()) {
+            let value = if facts { value } else { String::new() };
+            items.insert(format!("{name}{{{labels}}}"), value);
+        }
+    }
+}
+
+/// Takes the answer of the health page apart: each check, and the verdict.
+pub(super) fn checks(text: &str, items: &mut Items) {
+    for line in text.lines() {
+        let (name, verdict) = line.rsplit_once(' ').unwrap_or((line, ""));
+        items.insert(format!("/healthz?verbose {name}"), verdict.to_owned());
+    }
+}
+
+/// Takes JSON apart: each leaf by its path.
+pub(super) fn fields(value: &Value, page: &str, items: &mut Items) {
+    fn walk(value: &Value, path: &str, items: &mut Items) {
+        match value {
+            Value::Object(map) if !map.is_empty() => {
+                for (name, value) in map.iter().filter(|(name, _)| !PASSING_FIELDS.contains(&name.as_str())) {
+                    let dot = if path.ends_with(' ') { "" } else { "." };
+                    walk(value, &format!("{path}{dot}{name}"), items);
+                }
+            }
+            Value::Array(list) if !list.is_empty() => {
+                let list: Vec<_> = list.iter().map(ToString::to_string).collect();
+                items.insert(path.to_owned(), list.join(", "));
+            }
+            leaf => {
+                items.insert(path.to_owned(), leaf.to_string());
+            }
+        }
+    }
+    walk(value, &format!("{page} "), items);
+}
