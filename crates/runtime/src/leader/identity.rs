@@ -13,16 +13,27 @@ pub fn identity(host: &str, chance: &mut fastrand::Rng) -> String {
 }
 
 /// The name of this machine.
-#[must_use]
-pub fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+///
+/// # Errors
+/// If it has none: an identity that does not say where its process runs helps nobody.
+pub fn host_name() -> Result<String, NoHostName> {
+    named(&rustix::system::uname().nodename().to_string_lossy())
+}
+
+/// This machine has no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this host has no name, so it cannot take part in leader election")]
+pub struct NoHostName;
+
+fn named(host: &str) -> Result<String, NoHostName> {
+    if host.is_empty() { Err(NoHostName) } else { Ok(host.to_owned()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Parity: LE-2, LE-108.
+    /// Proves LE-2, LE-108.
     #[test]
     fn an_identity_is_a_host_and_a_uuid_of_its_own() {
         let mut chance = fastrand::Rng::with_seed(7);
@@ -36,8 +47,11 @@ mod tests {
         }
     }
 
+    /// Proves LE-3.
     #[test]
-    fn this_machine_has_a_name() {
-        assert!(!host_name().is_empty());
+    fn a_machine_without_a_name_takes_no_part() {
+        assert_eq!(named("node-1"), Ok("node-1".to_owned()));
+        assert!(named("").unwrap_err().to_string().contains("leader election"));
+        assert!(!host_name().unwrap().is_empty());
     }
 }

@@ -20,20 +20,36 @@
 //! a request for longer than `lease_duration - renew_deadline` lets it land in the next term. Resource
 //! versions stop such a write if its target was changed meanwhile.
 //!
+//! A process may need two locks: with leader migration some controllers run under a lock that another
+//! program shares ([`Locks`], [`Migration`]). And the choice of the holder may be the API server's: in a
+//! coordinated election a process offers itself ([`Candidate`]) and takes what it is given.
+//!
 //! Rooms: [`record`] reads and writes what a Lease says, [`elector`] decides without IO or clock,
-//! `election` carries its decisions out, `leadership` is the guard that writers ask.
+//! `election` carries its decisions out, `leadership` is the guard that writers ask, `locks` keeps a
+//! process whole that lives by two locks, `named` is the way to one object on the API server.
 
+mod announcer;
+mod candidate;
 mod election;
 pub mod elector;
 mod identity;
 mod leadership;
-mod lease;
+mod locks;
+mod migration;
+mod named;
 pub mod record;
 mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use announcer::Announcer;
+pub use candidate::{Candidacy, Candidate};
 pub use election::{ElectionObserver, Ended, LeaderElection, Leading};
-pub use identity::{host_name, identity};
+pub use identity::{NoHostName, host_name, identity};
 pub use leadership::Leadership;
+pub use locks::{Finish, Lock, Locks, Ready, Term};
+pub use migration::Migration;
 pub use settings::{BadSettings, Settings};
+
+/// What the client of the election adds to its user agent.
+pub const CLIENT_NAME: &str = "leader-election";
