@@ -5,22 +5,24 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use keleustes_objects::{Failure, Reason};
+use keleustes_objects::{Failure, Reason, Resource};
 use keleustes_plan::EventNote;
 use kube::Client;
 
 use super::elector::{Elector, Next, Standing};
 use super::leadership::{Leadership, SentAt};
-use super::lease::{Change, Lease};
+use super::named::{Change, Named};
 use super::record::LeaseRecord;
 use super::settings::{BadSettings, Settings};
 use crate::clock::Clocks;
+
+static LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
 
 /// Who wants to know about the election. Every method does nothing unless it is given.
 pub trait ElectionObserver: Send + Sync {
     /// Something happened that people should see as an event on the Lease.
     fn event(&self, _event: EventNote) {}
-    /// Whether this process leads, for `leader_election_master_status`; called once before anything happens.
+    /// Whether this process leads, for `leader_election_master_status`; called once before the first try.
     fn leading(&self, _lease_name: &str, _leading: bool) {}
     /// A renewal had to read the Lease first, for `leader_election_slowpath_total`.
     fn slow_path(&self, _lease_name: &str) {}
@@ -33,7 +35,7 @@ pub struct LeaderElection {
     chance: fastrand::Rng,
     observer: Arc<dyn ElectionObserver>,
     elector: Elector,
-    lease: Lease,
+    lease: Named,
     leadership: Leadership,
     /// Our name may be on the Lease: a write of it was begun and not refused.
     may_hold: bool,
@@ -70,10 +72,9 @@ impl LeaderElection {
         observer: Arc<dyn ElectionObserver>,
     ) -> Result<Self, BadSettings> {
         settings.validate()?;
-        observer.leading(&settings.lease.name, false);
         Ok(Self {
             elector: Elector::new(settings.clone(), clocks.monotonic()),
-            lease: Lease::new(client, settings.lease.clone(), settings.request_timeout()),
+            lease: Named::new(client, &LEASES, settings.lease.clone(), settings.request_timeout()),
             leadership: Leadership::elected(&settings, clocks.clone()),
             settings,
             clocks,
@@ -89,9 +90,24 @@ impl LeaderElection {
         self.leadership.clone()
     }
 
+    /// Only looks at the Lease, without trying for it, until `until` resolves. One that has not changed for its
+    /// whole duration by then can be taken with the first try.
+    pub async fn look_on(&mut self, until: impl Future<Output = ()>) {
+        let mut until = pin!(until);
+        let mut changes = self.lease.changes(self.settings.retry_period);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut until => return,
+                Some(change) = changes.next() => self.learn(change),
+            }
+        }
+    }
+
     /// Stands by until this process leads; `None` if `stop` came first.
     pub async fn acquire(mut self, stop: impl Future<Output = ()>) -> Option<Leading> {
         let mut stop = pin!(stop);
+        self.observer.leading(&self.settings.lease.name, false);
         let mut changes = self.lease.changes(self.settings.retry_period);
         tracing::info!(lock = %self.settings.lease, "Attempting to acquire leader lease...");
         loop {
@@ -140,10 +156,12 @@ impl LeaderElection {
     /// What the watch brings, unless a read was faster.
     fn learn(&mut self, change: Change) {
         let now = self.clocks.monotonic();
-        match change {
-            Change::Is(_, version) if version.is_older_than(&self.lease.version()) => {}
-            Change::Is(record, _) => self.elector.observe(record, now),
-            Change::Gone => self.elector.observe_absence(now),
+        if !self.lease.take(change) {
+            return;
+        }
+        match self.lease.seen() {
+            Some(lease) => self.elector.observe(LeaseRecord::of(lease), now),
+            None => self.elector.observe_absence(now),
         }
     }
 
@@ -165,7 +183,7 @@ impl LeaderElection {
             return Ok(());
         }
         match self.lease.read().await {
-            Ok(record) => self.elector.observe(record, self.clocks.monotonic()),
+            Ok(lease) => self.elector.observe(LeaseRecord::of(lease), self.clocks.monotonic()),
             Err(failure) if failure.reason == Reason::NotFound => {
                 self.elector.observe_absence(self.clocks.monotonic());
             }
@@ -174,6 +192,7 @@ impl LeaderElection {
         match self.elector.standing(self.clocks.monotonic()) {
             Standing::Open => {}
             Standing::HeldByOther { .. } => return Err(Missed("held by another".to_owned())),
+            Standing::NotAppointed => return Err(Missed("not appointed, or the term is to end".to_owned())),
             Standing::Superseded => {
                 // Known now, so nothing more is written, although renewing is tried until its deadline.
                 self.leadership.revoke();
@@ -192,7 +211,7 @@ impl LeaderElection {
             SentAt { monotonic: self.clocks.monotonic(), wall_nanoseconds: self.clocks.wall_nanoseconds() };
         let claim = self.elector.claim(self.wall());
         self.may_hold = true;
-        self.lease.write(&claim).await.map_err(|failure| Missed(failure.to_string()))?;
+        self.lease.write(claim.spec()).await.map_err(|failure| Missed(failure.to_string()))?;
         self.elector.claimed(claim, sent.monotonic, self.clocks.monotonic());
         self.leadership.renewed(sent);
         Ok(())
@@ -215,7 +234,7 @@ impl LeaderElection {
     /// an orderly stop could end the term of a successor.
     async fn write_release(&mut self) -> Result<bool, Failure> {
         loop {
-            let record = match self.lease.read().await {
+            let record = match self.lease.read().await.map(LeaseRecord::of) {
                 Ok(record) if record.holder == self.settings.identity => record,
                 Ok(_) => return Ok(false),
                 Err(failure) if failure.reason == Reason::NotFound => return Ok(false),
@@ -230,7 +249,7 @@ impl LeaderElection {
                 transitions: record.transitions,
                 ..LeaseRecord::default()
             };
-            match self.lease.write(&freed).await {
+            match self.lease.write(freed.spec()).await {
                 Ok(()) => return Ok(true),
                 // Changed between reading and writing: look again.
                 Err(failure) if failure.reason == Reason::Conflict => {}

@@ -36,6 +36,8 @@ pub enum Standing {
     /// This process leads, yet somebody else has led since it last renewed. The term is over even if the
     /// lease is free again: what was decided in between is not known here.
     Superseded,
+    /// In a coordinated election: it is not for this process to write, or not any more.
+    NotAppointed,
 }
 
 /// The state of one process in one election.
@@ -101,13 +103,15 @@ impl Elector {
 
     /// A record was read or a watch brought it. Only a change counts as news.
     pub fn observe(&mut self, record: LeaseRecord, now: Moment) {
-        if self.observed.as_ref().is_none_or(|observed| !observed.record.is_same_as(&record)) {
-            self.observed = Some(Observed { record, at: now });
+        if self.observed.as_ref().is_some_and(|observed| observed.record.is_same_as(&record)) {
+            return;
         }
+        self.observed = Some(Observed { record, at: now });
         let standing = self.standing(now);
         if let Phase::Seeking { try_at, wake_at } = &mut self.phase {
             *wake_at = match standing {
                 Standing::HeldByOther { expires_at } => expires_at.min(*try_at),
+                Standing::NotAppointed => *try_at,
                 Standing::Open | Standing::Superseded => now,
             };
         }
@@ -116,7 +120,9 @@ impl Elector {
     /// There is no lease.
     pub fn observe_absence(&mut self, now: Moment) {
         self.observed = None;
-        if let Phase::Seeking { wake_at, .. } = &mut self.phase {
+        if let Phase::Seeking { wake_at, .. } = &mut self.phase
+            && !self.settings.coordinated
+        {
             *wake_at = now;
         }
     }
@@ -124,6 +130,9 @@ impl Elector {
     /// What the last observed record means for this process now.
     #[must_use]
     pub fn standing(&self, now: Moment) -> Standing {
+        if self.settings.coordinated {
+            return self.coordinated_standing(now);
+        }
         let Some(Observed { record, .. }) = &self.observed else { return Standing::Open };
         if record.holder == self.settings.identity {
             return Standing::Open;
@@ -141,10 +150,29 @@ impl Elector {
         }
     }
 
-    /// Whether the lease is known to be ours and not expired, so that it can be renewed without a look.
+    /// Where the API server appoints the holder, a process writes only into a fresh lease that names it and
+    /// nobody else as preferred: that is how it is told that its term ends.
+    fn coordinated_standing(&self, now: Moment) -> Standing {
+        let Some(Observed { record, .. }) = &self.observed else { return Standing::NotAppointed };
+        let leads = matches!(self.phase, Phase::Leading { .. });
+        if record.holder != self.settings.identity {
+            return if leads { Standing::Superseded } else { Standing::NotAppointed };
+        }
+        if record.preferred_holder.is_empty() && self.expires_at().is_some_and(|expires_at| expires_at >= now)
+        {
+            Standing::Open
+        } else {
+            Standing::NotAppointed
+        }
+    }
+
+    /// Whether the lease is known to be ours and not expired, so that it can be renewed without a look. A
+    /// coordinated election may have something to say, so there a look comes first.
     #[must_use]
     pub fn may_renew_unseen(&self, now: Moment) -> bool {
-        self.is_observed_holder() && self.expires_at().is_some_and(|expires_at| expires_at > now)
+        !self.settings.coordinated
+            && self.is_observed_holder()
+            && self.expires_at().is_some_and(|expires_at| expires_at > now)
     }
 
     /// Whether the last observed record names this process.
@@ -163,13 +191,19 @@ impl Elector {
             }
             Some(Observed { record, .. }) => (Some(wall), record.transitions + 1),
         };
+        // A plain election replaces the whole spec, as the original does.
+        let strategy = match &self.observed {
+            Some(Observed { record, .. }) if self.settings.coordinated => record.strategy.clone(),
+            _ => String::new(),
+        };
         LeaseRecord {
             holder: self.settings.identity.clone(),
             duration_seconds: self.settings.stored_seconds(),
             acquired_at,
             renewed_at: Some(wall),
             transitions,
-            ..LeaseRecord::default()
+            strategy,
+            preferred_holder: String::new(),
         }
     }
 
@@ -201,7 +235,7 @@ impl Elector {
         let retry_period = self.settings.retry_period;
         let expires_at = match self.standing(now) {
             Standing::HeldByOther { expires_at } => Some(expires_at),
-            Standing::Open | Standing::Superseded => None,
+            Standing::Open | Standing::Superseded | Standing::NotAppointed => None,
         };
         match &mut self.phase {
             Phase::Seeking { try_at, wake_at } => {
@@ -262,7 +296,7 @@ mod tests {
         elector
     }
 
-    /// Parity: LE-11, LE-12, LE-13.
+    /// Proves LE-11, LE-12, LE-13: only a change of holder counts.
     #[test]
     fn claims_count_transitions_only_between_holders() {
         let mut elector = elector();
@@ -280,7 +314,7 @@ mod tests {
         }
     }
 
-    /// Parity: LE-22, LE-24, LE-26, LE-27, LE-28.
+    /// Proves LE-22, LE-24, LE-26, LE-27, LE-28.
     #[test]
     fn a_held_lease_is_left_alone_until_it_was_seen_unchanged_for_its_own_duration() {
         let mut elector = elector();
@@ -298,7 +332,7 @@ mod tests {
         assert_eq!(elector.standing(at(31.0)), Standing::HeldByOther { expires_at: at(60.0) });
     }
 
-    /// Parity: LE-15, LE-28.
+    /// Proves LE-15, LE-28.
     #[test]
     fn an_empty_or_blank_lease_is_taken_at_once() {
         for record in [held_by("", 0), LeaseRecord::default()] {
@@ -310,7 +344,7 @@ mod tests {
         }
     }
 
-    /// Parity: LE-30.
+    /// Proves LE-30.
     #[test]
     fn a_seeker_tries_at_once_and_then_after_a_period_with_jitter() {
         let mut elector = elector();
@@ -340,13 +374,19 @@ mod tests {
         assert!(moment >= at(17.0));
         elector.observe_absence(at(15.5));
         assert_eq!(elector.next(at(15.5)), Next::Try);
+        // Nor does seeing the same again.
+        elector.observe(held_by("", 15), at(15.5));
+        assert_eq!(elector.next(at(15.5)), Next::Try);
+        elector.failed(at(15.5), &mut chance());
+        elector.observe(held_by("", 15), at(15.6));
+        assert!(matches!(elector.next(at(15.6)), Next::WaitUntil(_)));
         // News of a renewal is no reason to try before its expiry.
         elector.failed(at(15.5), &mut chance());
         elector.observe(held_by("other", 15), at(15.6));
         assert!(matches!(elector.next(at(15.6)), Next::WaitUntil(_)));
     }
 
-    /// Parity: LE-32, LE-36.
+    /// Proves LE-32, LE-36.
     #[test]
     fn a_leader_renews_each_period_and_gives_up_a_deadline_later() {
         let mut elector = leading_since(0.0, 0.0);
@@ -393,7 +433,7 @@ mod tests {
         }
     }
 
-    /// Parity: LE-20, LE-105.
+    /// Proves LE-20, LE-105.
     #[test]
     fn only_a_lease_that_is_ours_and_fresh_is_renewed_unseen() {
         let mut elector = elector();
@@ -406,7 +446,7 @@ mod tests {
         assert!(!elector.may_renew_unseen(at(3.0)));
     }
 
-    /// Parity: LE-35, LE-102, LE-103.
+    /// Proves LE-35, LE-102, LE-103.
     #[test]
     fn a_leader_takes_an_emptied_lease_back_but_not_one_that_others_had() {
         let mut elector = leading_since(0.0, 0.0);
@@ -423,5 +463,73 @@ mod tests {
         assert_eq!(elector.standing(at(9.0)), Standing::Superseded);
         assert_eq!(elector.next(at(9.0)), Next::Renew);
         assert_eq!(elector.next(at(12.0)), Next::Lost);
+    }
+
+    fn appointed(holder: &str, preferred: &str) -> LeaseRecord {
+        LeaseRecord {
+            holder: holder.to_owned(),
+            preferred_holder: preferred.to_owned(),
+            strategy: "OldestEmulationVersion".to_owned(),
+            duration_seconds: 5,
+            acquired_at: None,
+            renewed_at: Some(wall(0)),
+            transitions: 2,
+        }
+    }
+
+    fn coordinated() -> Elector {
+        Elector::new(Settings { coordinated: true, ..Settings::new("me".to_owned()) }, at(0.0))
+    }
+
+    /// Proves LE-74.
+    #[test]
+    fn in_a_coordinated_election_a_lease_is_never_taken() {
+        let mut elector = coordinated();
+        assert_eq!(elector.standing(at(0.0)), Standing::NotAppointed, "there is none, and none is made");
+        elector.failed(at(0.0), &mut chance());
+        elector.observe_absence(at(0.1));
+        assert!(matches!(elector.next(at(0.1)), Next::WaitUntil(_)), "nothing to do about its absence");
+        for holder in ["", "other"] {
+            elector.observe(appointed(holder, ""), at(0.2));
+            for seconds in [0.2, 60.0] {
+                assert_eq!(elector.standing(at(seconds)), Standing::NotAppointed, "{holder}");
+            }
+            assert!(matches!(elector.next(at(0.2)), Next::WaitUntil(_)), "{holder}");
+        }
+        elector.observe(appointed("me", ""), at(0.3));
+        assert_eq!(elector.next(at(0.3)), Next::Try, "an appointment is taken up at once");
+    }
+
+    /// Proves LE-75.
+    #[test]
+    fn an_appointed_process_renews_what_it_sees_fresh_and_keeps_the_rest() {
+        let mut elector = coordinated();
+        elector.observe(appointed("me", ""), at(0.0));
+        assert_eq!(elector.standing(at(5.0)), Standing::Open);
+        assert_eq!(elector.standing(at(5.1)), Standing::NotAppointed, "it was seen too long ago");
+        let claim = elector.claim(wall(1));
+        let renewed = LeaseRecord { renewed_at: Some(wall(1)), duration_seconds: 15, ..appointed("me", "") };
+        assert_eq!(claim, renewed);
+        elector.claimed(claim, at(0.0), at(0.0));
+        assert!(!elector.may_renew_unseen(at(2.0)), "a look comes first, always");
+    }
+
+    /// Proves LE-76.
+    #[test]
+    fn a_preferred_holder_ends_the_term_at_the_renew_deadline() {
+        let mut elector = coordinated();
+        elector.observe(appointed("me", ""), at(0.0));
+        let claim = elector.claim(wall(0));
+        elector.claimed(claim.clone(), at(0.0), at(0.0));
+        elector.observe(LeaseRecord { preferred_holder: "other".to_owned(), ..claim.clone() }, at(2.0));
+        assert_eq!(elector.standing(at(2.0)), Standing::NotAppointed);
+        elector.failed(at(2.0), &mut chance());
+        assert!(matches!(elector.next(at(11.9)), Next::Renew));
+        assert_eq!(elector.next(at(12.0)), Next::Lost);
+        // In another's name, or in nobody's, it is not ours any more: nothing may be written meanwhile.
+        for holder in ["other", ""] {
+            elector.observe(LeaseRecord { holder: holder.to_owned(), ..claim.clone() }, at(3.0));
+            assert_eq!(elector.standing(at(3.0)), Standing::Superseded);
+        }
     }
 }

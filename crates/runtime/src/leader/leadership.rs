@@ -192,7 +192,7 @@ mod tests {
         assert!(!world.leadership.still_held());
     }
 
-    /// Parity: LE-92, LE-93, SRV-102.
+    /// Proves LE-92, LE-93.
     #[tokio::test(start_paused = true)]
     async fn health_fails_only_for_a_leader_long_past_its_lease() {
         let world = world();

@@ -16,9 +16,9 @@ pub struct LeaseRecord {
     pub renewed_at: Option<Timestamp>,
     /// How often it went from one holder to another.
     pub transitions: i64,
-    /// How a coordinated election chooses; not written by us.
+    /// How a coordinated election chooses; kept there, and dropped by a plain one as unknown fields are.
     pub strategy: String,
-    /// Whom a coordinated election wants to hold it next; not written by us.
+    /// Whom a coordinated election wants to hold it next; a holder that sees it writes no more.
     pub preferred_holder: String,
 }
 
@@ -44,13 +44,19 @@ impl LeaseRecord {
     /// Writes the spec of a Lease; an empty holder is written too, since that is what frees it.
     #[must_use]
     pub fn spec(&self) -> Value {
-        json!({
+        let mut spec = json!({
             "holderIdentity": self.holder,
             "leaseDurationSeconds": self.duration_seconds,
             "acquireTime": self.acquired_at.map(micro_time),
             "renewTime": self.renewed_at.map(micro_time),
             "leaseTransitions": self.transitions,
-        })
+        });
+        for (name, text) in [("strategy", &self.strategy), ("preferredHolder", &self.preferred_holder)] {
+            if !text.is_empty() {
+                spec[name] = text.as_str().into();
+            }
+        }
+        spec
     }
 
     /// Whether two readings show the same state. Times count in whole seconds, as Go's clients compare
@@ -67,7 +73,7 @@ impl LeaseRecord {
 }
 
 /// RFC 3339 in UTC with exactly six digits; Go's reader of such times takes nothing else.
-fn micro_time(time: Timestamp) -> String {
+pub(super) fn micro_time(time: Timestamp) -> String {
     // Cut, not rounded, as Go does.
     let time = Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time);
     format!("{time:.6}")
@@ -81,7 +87,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Parity: LE-10. The expected text is what a Go client stores for these times.
+    /// Proves LE-10. The expected text is what a Go client stores for these times.
     #[test]
     fn times_have_six_digits_always() {
         let rows = [
@@ -96,7 +102,7 @@ mod tests {
         }
     }
 
-    /// Parity: LE-10, LE-14.
+    /// Proves LE-10.
     #[test]
     fn a_record_is_written_as_go_writes_it() {
         let record = LeaseRecord {
@@ -105,19 +111,21 @@ mod tests {
             acquired_at: Some(time("2026-11-15T09:00:00Z")),
             renewed_at: Some(time("2026-11-15T09:00:02.25Z")),
             transitions: 3,
-            strategy: "OldestEmulationVersion".to_owned(),
-            preferred_holder: "other".to_owned(),
+            ..LeaseRecord::default()
         };
         let expected = json!({
             "holderIdentity": "node-1_u", "leaseDurationSeconds": 15, "leaseTransitions": 3,
             "acquireTime": "2026-11-15T09:00:00.000000Z", "renewTime": "2026-11-15T09:00:02.250000Z",
         });
         assert_eq!(record.spec(), expected);
-        let plain = LeaseRecord { strategy: String::new(), preferred_holder: String::new(), ..record };
-        assert_eq!(LeaseRecord::of(&json!({ "spec": expected })), plain);
+        assert_eq!(LeaseRecord::of(&json!({ "spec": expected })), record);
+        let strategy = "OldestEmulationVersion".to_owned();
+        let coordinated = LeaseRecord { strategy, preferred_holder: "other".to_owned(), ..record };
+        assert_eq!(coordinated.spec()["strategy"], "OldestEmulationVersion");
+        assert_eq!(LeaseRecord::of(&json!({ "spec": coordinated.spec() })), coordinated);
     }
 
-    /// Parity: LE-15.
+    /// Proves LE-15.
     #[test]
     fn absent_and_strange_fields_read_as_nothing() {
         for lease in [json!({}), json!({"spec": {}}), json!({"spec": null})] {
@@ -128,7 +136,7 @@ mod tests {
         assert_eq!(LeaseRecord::of(&strange), LeaseRecord::default());
     }
 
-    /// Parity: LE-23.
+    /// Proves LE-23.
     #[test]
     fn records_are_compared_with_times_in_whole_seconds() {
         let base = LeaseRecord { renewed_at: Some(time("2026-11-15T09:00:02.1Z")), ..LeaseRecord::default() };

@@ -22,6 +22,9 @@ pub struct Settings {
     pub retry_period: Duration,
     /// Whether an orderly stop gives the Lease back. The original has this behind a gate that is off.
     pub release_on_stop: bool,
+    /// Whether the API server appoints the holder (gate `CoordinatedLeaderElection`), so that the Lease is
+    /// only ever renewed here and never taken; see [`Candidate`](super::Candidate).
+    pub coordinated: bool,
 }
 
 impl Settings {
@@ -35,6 +38,7 @@ impl Settings {
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
             release_on_stop: true,
+            coordinated: false,
         }
     }
 
@@ -84,8 +88,8 @@ impl Settings {
     }
 }
 
-/// Durations that would not keep two leaders apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Settings that would not keep two leaders apart.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSettings {
     /// A leader must give up before others may take over.
     #[error("leaseDuration must be greater than renewDeadline")]
@@ -100,6 +104,12 @@ pub enum BadSettings {
     /// The original lets it pass and may then run two leaders.
     #[error("leaseDuration must be at least two seconds")]
     LeaseBelowTwoSeconds,
+    /// A lock of an older kind, which the original knows only to refuse it.
+    #[error("endpoints lock is removed, migrate to leases")]
+    EndpointsLock,
+    /// A lock of a kind that never was.
+    #[error("Invalid lock-type {0}")]
+    UnknownLock(String),
 }
 
 #[cfg(test)]
@@ -115,15 +125,21 @@ mod tests {
         }
     }
 
-    /// Parity: LE-1, LE-6.
+    /// Proves LE-1, LE-6.
     #[test]
     fn durations_that_could_make_two_leaders_are_refused_in_order() {
-        assert_eq!(Settings::new("me".to_owned()).validate(), Ok(()));
+        let usual = Settings::new("me".to_owned());
+        assert_eq!(usual.validate(), Ok(()));
+        assert_eq!(usual.lease.to_string(), "kube-system/kube-controller-manager");
+        let durations = [usual.lease_duration, usual.renew_deadline, usual.retry_period];
+        assert_eq!(durations.map(|duration| duration.as_secs()), [15, 10, 2]);
         let rows = [
             ((15_000, 15_000, 2_000), "leaseDuration must be greater than renewDeadline"),
             ((1_000, 2_000, 9_000), "leaseDuration must be greater than renewDeadline"),
             ((15_000, 2_400, 2_000), "renewDeadline must be greater than retryPeriod*JitterFactor"),
             ((15_000, 10_000, 0), "retryPeriod must be greater than zero"),
+            ((0, 0, 0), "leaseDuration must be greater than renewDeadline"),
+            ((1_000, 0, 0), "renewDeadline must be greater than retryPeriod*JitterFactor"),
             ((900, 800, 100), "leaseDuration must be at least two seconds"),
             ((1_999, 1_000, 100), "leaseDuration must be at least two seconds"),
         ];
@@ -133,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Parity: LE-8, LE-10, LE-107.
+    /// Proves LE-107.
     #[test]
     fn what_others_go_by_bounds_what_the_leader_trusts() {
         let usual = Settings::new("me".to_owned());

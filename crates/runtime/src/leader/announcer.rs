@@ -1,0 +1,43 @@
+//! Events on the Lease and two metrics tell people and dashboards who leads.
+
+use keleustes_plan::EventNote;
+use kube::Client;
+
+use super::election::ElectionObserver;
+use crate::clock::Clocks;
+use crate::events::{EventWriter, MANAGER_COMPONENT, Recorder};
+use crate::metrics::Metrics;
+
+/// The observer of a process that has an event pipeline and metrics.
+pub struct Announcer {
+    recorder: Recorder,
+    metrics: Metrics,
+}
+
+impl Announcer {
+    /// The announcer, and the writer of its events, which must be run.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        clocks: Clocks,
+        chance: fastrand::Rng,
+        metrics: Metrics,
+    ) -> (Self, EventWriter) {
+        let (recorder, writer) = Recorder::new(MANAGER_COMPONENT, client, clocks, chance);
+        (Self { recorder, metrics }, writer)
+    }
+}
+
+impl ElectionObserver for Announcer {
+    fn event(&self, event: EventNote) {
+        self.recorder.record(event);
+    }
+
+    fn leading(&self, lease_name: &str, leading: bool) {
+        self.metrics.leading(lease_name, leading);
+    }
+
+    fn slow_path(&self, lease_name: &str) {
+        self.metrics.slow_path(lease_name);
+    }
+}

@@ -1,0 +1,167 @@
+//! In a coordinated election the API server knows of this process: its LeaseCandidate is there and answers pings.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use keleustes_objects::{Failure, Key, Reason, Resource};
+use keleustes_plan::{Item, Limiter};
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::named::{Change, Named};
+use super::record::micro_time;
+use crate::clock::Clocks;
+use crate::metrics::Metrics;
+use crate::queue::Queue;
+
+static LEASE_CANDIDATES: Resource =
+    Resource::namespaced("coordination.k8s.io", "v1beta1", "leasecandidates", "LeaseCandidate");
+
+/// Where candidates for the manager's Lease live, and which Lease they are for, whatever the lock is called: the
+/// original does not look at its lock flags here either.
+const NAMESPACE: &str = "kube-system";
+const LEASE_NAME: &str = "kube-controller-manager";
+
+/// The one strategy that the API server carries out.
+const STRATEGY: &str = "OldestEmulationVersion";
+
+/// The name under which the queue of renewals shows in metrics.
+const QUEUE: &str = "leasecandidate";
+
+/// How long after a renewal the next one is due, ping or no ping.
+const RENEW_EVERY: Duration = Duration::from_secs(5 * 60);
+
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long to wait before looking for a candidate that could not be watched.
+const WATCH_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a process offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidacy {
+    /// The name of the candidate, which is the holder's name should it be chosen.
+    pub identity: String,
+    /// `major.minor.patch` of this program.
+    pub binary_version: String,
+    /// `major.minor.patch` of what it behaves like.
+    pub emulation_version: String,
+}
+
+impl Candidacy {
+    /// The spec to write: a new one, or the present one renewed.
+    fn spec(&self, seen: Option<&Value>, wall: Timestamp) -> Value {
+        let mut spec = match seen {
+            Some(candidate) => candidate["spec"].clone(),
+            None => json!({
+                "leaseName": LEASE_NAME,
+                "binaryVersion": self.binary_version,
+                "emulationVersion": self.emulation_version,
+                "strategy": STRATEGY,
+            }),
+        };
+        spec["renewTime"] = micro_time(wall).into();
+        spec
+    }
+}
+
+/// Whether the server asked after the last renewal if the candidate is still there.
+fn is_pinged(candidate: &Value) -> bool {
+    let time = |name: &str| candidate["spec"][name].as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    time("pingTime").is_some_and(|pinged| time("renewTime").is_none_or(|renewed| pinged > renewed))
+}
+
+/// Keeps the LeaseCandidate of this process.
+pub struct Candidate {
+    candidacy: Candidacy,
+    object: Named,
+    clocks: Clocks,
+    /// Holds one item at most: the candidate.
+    queue: Queue,
+    item: Item,
+    synced: Arc<AtomicBool>,
+}
+
+impl Candidate {
+    /// Prepares; nothing is sent yet.
+    #[must_use]
+    pub fn new(client: Client, candidacy: Candidacy, clocks: Clocks, metrics: &Metrics) -> Self {
+        let key = Key::namespaced(NAMESPACE, candidacy.identity.as_str());
+        let queue = Queue::new(Limiter::DEFAULT, clocks.clone(), metrics.queue(QUEUE));
+        let object = Named::new(client, &LEASE_CANDIDATES, key.clone(), REQUEST_TIMEOUT);
+        Self { candidacy, object, clocks, queue, item: key.into(), synced: Arc::default() }
+    }
+
+    /// The health check `informer-sync`: fails until it is known whether the candidate exists.
+    pub fn health(&self) -> impl Fn() -> Result<(), String> + Send + Sync + 'static + use<> {
+        let synced = Arc::clone(&self.synced);
+        move || match synced.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err("1 informers not started yet: [*v1beta1.LeaseCandidate]".to_owned()),
+        }
+    }
+
+    /// Creates the candidate, renews it every few minutes and whenever the server asks, until `stop`. The
+    /// candidate stays: the role of a manager does not let it delete one, and the server clears up.
+    ///
+    /// To be run before, while and after leading: a leader too must answer, or another is chosen.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) {
+        let mut stop = pin!(stop);
+        let mut changes = self.object.changes(WATCH_PAUSE);
+        let queue = self.queue.clone();
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stop => return,
+                Some(change) = changes.next() => {
+                    self.learn(change);
+                    continue;
+                }
+                Some(_) = queue.next() => {}
+            }
+            tokio::select! {
+                biased;
+                () = &mut stop => return,
+                result = self.renew() => self.plan_next(result),
+            }
+        }
+    }
+
+    fn learn(&mut self, change: Change) {
+        let is_news = self.object.take(change);
+        let first = !self.synced.swap(true, Ordering::Relaxed);
+        if first || is_news && self.object.seen().is_some_and(is_pinged) {
+            self.queue.add(self.item.clone());
+        }
+    }
+
+    async fn renew(&mut self) -> Result<(), Failure> {
+        let wall = Timestamp::from_nanosecond(self.clocks.wall_nanoseconds().into()).unwrap_or_default();
+        let spec = self.candidacy.spec(self.object.seen(), wall);
+        let written = self.object.write(spec).await;
+        if let Err(Failure { reason: Reason::Conflict | Reason::AlreadyExists | Reason::NotFound, .. }) =
+            written
+        {
+            // The watch will tell as well, but it may be silent just then; the retry tells whether this failed.
+            let _ = self.object.read().await;
+        }
+        written
+    }
+
+    fn plan_next(&self, result: Result<(), Failure>) {
+        match result {
+            Ok(()) => {
+                self.queue.forget(&self.item);
+                self.queue.add_after(self.item.clone(), RENEW_EVERY);
+            }
+            Err(failure) => {
+                tracing::warn!(reason = %failure, "the lease candidate was not renewed");
+                self.queue.add_rate_limited(self.item.clone(), failure.retry_after.unwrap_or_default());
+            }
+        }
+        self.queue.done(&self.item);
+    }
+}

@@ -1,0 +1,171 @@
+//! Elections between processes that share nothing but an API server.
+
+use std::sync::Arc;
+
+use keleustes_apiserver::{ApiServer, Faults, clock};
+use keleustes_plan::EventNote;
+use kube::Client;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tower::Layer as _;
+
+use super::*;
+use crate::clock::Clocks;
+
+mod locks;
+mod storm;
+mod terms;
+
+const START: &str = "2026-01-01T00:00:00Z";
+
+fn server() -> ApiServer {
+    ApiServer::builder().seed(7).clock(clock::following_tokio(START.parse().unwrap())).build()
+}
+
+fn lease(server: &ApiServer) -> Value {
+    let lease = server.object("leases", "kube-system", "kube-controller-manager");
+    (*lease.expect("there is a lease")).clone()
+}
+
+fn holder(server: &ApiServer) -> String {
+    lease(server)["spec"]["holderIdentity"].as_str().unwrap().to_owned()
+}
+
+/// Changes the stored spec behind everybody's back.
+fn edit(server: &ApiServer, field: &str, value: Value) {
+    let mut changed = lease(server);
+    changed["spec"][field] = value;
+    server.seed(changed).unwrap();
+}
+
+#[derive(Default)]
+struct Diary {
+    events: Mutex<Vec<EventNote>>,
+    notes: Mutex<Vec<String>>,
+}
+
+impl ElectionObserver for Diary {
+    fn event(&self, event: EventNote) {
+        self.events.lock().push(event);
+    }
+    fn leading(&self, lease_name: &str, leading: bool) {
+        self.notes.lock().push(format!("{lease_name} {leading}"));
+    }
+    fn slow_path(&self, lease_name: &str) {
+        self.notes.lock().push(format!("{lease_name} slow"));
+    }
+}
+
+/// A machine with a connection and clocks of its own.
+struct Machine {
+    client: Client,
+    clocks: Clocks,
+    faults: Faults,
+    diary: Arc<Diary>,
+}
+
+/// A machine whose wall clock is off by some seconds.
+fn machine(server: &ApiServer, skew_seconds: i64) -> Machine {
+    let faults = Faults::new();
+    let client = Client::new(faults.layer(server.clone()), "default");
+    let start: jiff::Timestamp = START.parse().unwrap();
+    let (base, epoch) = (start.as_second() + skew_seconds, Instant::now());
+    let clocks = Clocks::new(move || base * 1_000_000_000 + epoch.elapsed().as_nanos() as i64);
+    Machine { client, clocks, faults, diary: Arc::default() }
+}
+
+fn chance(name: &str) -> fastrand::Rng {
+    fastrand::Rng::with_seed(name.bytes().map(u64::from).sum())
+}
+
+/// One process in one election.
+struct Contestant {
+    election: LeaderElection,
+    leadership: Leadership,
+    faults: Faults,
+    diary: Arc<Diary>,
+}
+
+/// A process with the usual settings, whose wall clock is off by some seconds.
+fn contestant(server: &ApiServer, name: &str, skew_seconds: i64) -> Contestant {
+    machine(server, skew_seconds).compete(Settings::new(name.to_owned()))
+}
+
+impl Machine {
+    fn compete(self, settings: Settings) -> Contestant {
+        let Self { client, clocks, faults, diary } = self;
+        let chance = chance(&settings.identity);
+        let observer = Arc::clone(&diary) as Arc<dyn ElectionObserver>;
+        let election = LeaderElection::new(client, settings, clocks, chance, observer).unwrap();
+        Contestant { leadership: election.leadership(), election, faults, diary }
+    }
+}
+
+/// What was logged since the guard was made.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn listen() -> (Self, tracing::subscriber::DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .without_time()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn has(&self, line: &str) -> bool {
+        String::from_utf8_lossy(&self.0.lock()).lines().any(|logged| logged.contains(line))
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+async fn never() {
+    std::future::pending::<()>().await;
+}
+
+impl Contestant {
+    /// Leads as soon as possible and renews in the background until told to stop or lost.
+    async fn lead(self) -> Leader {
+        let leading = self.election.acquire(never()).await.unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let ended = tokio::spawn(leading.hold(async {
+            // A dropped sender is a process that goes on.
+            if stopped.await.is_err() {
+                never().await;
+            }
+        }));
+        Leader { stop, ended, leadership: self.leadership, faults: self.faults, diary: self.diary }
+    }
+}
+
+struct Leader {
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<Ended>,
+    leadership: Leadership,
+    faults: Faults,
+    diary: Arc<Diary>,
+}
+
+impl Leader {
+    async fn stop(self) -> Ended {
+        self.stop.send(()).unwrap();
+        self.ended.await.unwrap()
+    }
+}

@@ -1,0 +1,440 @@
+//! One Lease and those who want it: who takes it when, what is written, and how it ends.
+
+use std::time::Duration;
+
+use http::Method;
+use keleustes_apiserver::{Rule, Verdict};
+use keleustes_client::{ClientFactory, ClientOptions, Connection};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::metrics::Metrics;
+
+/// Proves LE-10, LE-11, LE-21.
+#[tokio::test(start_paused = true)]
+async fn the_first_to_come_creates_the_lease_and_says_so() {
+    let server = server();
+    let me = contestant(&server, "me", 0).lead().await;
+    let stored = lease(&server);
+    assert_eq!(
+        stored["spec"],
+        json!({
+            "holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 0,
+            "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z",
+        })
+    );
+    assert!(stored["metadata"].get("labels").is_none() && stored["metadata"].get("annotations").is_none());
+    assert!(me.leadership.still_held());
+    assert_eq!(*me.diary.notes.lock(), ["kube-controller-manager false", "kube-controller-manager true"]);
+    let methods: Vec<_> = server
+        .requests()
+        .iter()
+        .map(|request| request.method.clone())
+        .filter(|it| it != Method::GET)
+        .collect();
+    assert_eq!(methods, [Method::POST]);
+}
+
+/// Proves LE-21.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_cannot_be_read_or_made_is_not_won() {
+    let server = server();
+    let me = contestant(&server, "me", 0);
+    let failing = || Verdict::status(500, "InternalError", "etcd is away");
+    let unread = me.faults.add(Rule::new(failing()).method(Method::GET).watch(false));
+    let unmade = me.faults.add(Rule::new(failing()).method(Method::POST));
+    let (faults, leadership) = (me.faults.clone(), me.leadership.clone());
+    let leader = tokio::spawn(me.lead());
+    sleep(Duration::from_secs(20)).await;
+    assert!(faults.struck(unread) > 4);
+    assert_eq!(faults.struck(unmade), 0, "made without knowing whether it is there");
+    faults.retire(unread);
+    sleep(Duration::from_secs(20)).await;
+    assert!(faults.struck(unmade) > 4 && !leadership.still_held());
+    faults.retire(unmade);
+    assert!(leader.await.unwrap().leadership.still_held());
+}
+
+/// Proves LE-8.
+#[tokio::test(start_paused = true)]
+async fn the_election_speaks_under_its_own_name_and_waits_half_a_deadline() {
+    let server = server();
+    let faults = keleustes_apiserver::Faults::new();
+    let connection = Connection::over(faults.layer(server.clone()));
+    let client = ClientFactory::new(connection, ClientOptions::default()).root(CLIENT_NAME);
+    let machine = Machine { client, faults, ..machine(&server, 0) };
+    machine.faults.add(Rule::new(Verdict::Hang).times(2));
+    let began = Instant::now();
+    let me = machine.compete(Settings::new("me".to_owned()));
+    let me = me.lead().await;
+    assert!(began.elapsed() >= Duration::from_secs(5 + 2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_millis(5_000 + 4_500), "{:?}", began.elapsed());
+    assert!(me.leadership.still_held());
+    let watched = |target: &str| target.contains("watch=");
+    for request in server.requests() {
+        assert!(request.user_agent.ends_with("/leader-election"), "{}", request.user_agent);
+        assert!(watched(&request.target) || request.target.contains("timeout=5s"), "{}", request.target);
+    }
+}
+
+/// Proves LE-14, LE-25: foreign metadata stays, foreign parts of the spec do not.
+#[tokio::test(start_paused = true)]
+async fn taking_a_lease_replaces_its_spec_and_nothing_else_of_the_version_that_was_read() {
+    let server = server();
+    let stored = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "kube-controller-manager", "namespace": "kube-system",
+            "labels": {"a": "b"}, "annotations": {"c": "d"}},
+        "spec": {"holderIdentity": "", "leaseTransitions": 7,
+            "preferredHolder": "other", "leaseDurationSeconds": 5},
+    });
+    let stored = server.seed(stored).unwrap();
+    let me = contestant(&server, "me", 0);
+    me.faults.add(Rule::new(Verdict::status(409, "Conflict", "changed")).method(Method::PUT).times(1));
+    let began = Instant::now();
+    let _me = me.lead().await;
+    assert!(began.elapsed() >= Duration::from_secs(2), "a refused try was not waited for");
+    let requests = server.requests();
+    let put = requests.iter().find(|request| request.method == Method::PUT).unwrap();
+    let body = put.json();
+    assert_eq!(body["metadata"], stored["metadata"]);
+    assert_eq!(body["spec"].as_object().unwrap().len(), 5, "{}", body["spec"]);
+    assert_eq!(
+        (&body["spec"]["leaseTransitions"], &body["spec"]["holderIdentity"]),
+        (&json!(8), &json!("me"))
+    );
+    assert_eq!(lease(&server)["metadata"]["labels"], json!({"a": "b"}));
+}
+
+/// Proves LE-80.
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_created_and_replaced_and_nothing_else_is_done_to_it() {
+    let server = server();
+    let old = contestant(&server, "old", 0).lead().await;
+    let heir = tokio::spawn(contestant(&server, "heir", 0).lead());
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(old.stop().await, Ended::Stopped { released: true });
+    let _heir = heir.await.unwrap();
+    let of_one = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager?";
+    for request in server.requests().iter().filter(|request| request.method != Method::GET) {
+        let is_create = request.method == Method::POST;
+        assert!(is_create || request.method == Method::PUT, "{} {}", request.method, request.target);
+        assert!(is_create || request.target.starts_with(of_one), "{}", request.target);
+    }
+}
+
+/// Proves LE-81, LE-90, LE-91.
+#[tokio::test(start_paused = true)]
+async fn an_announcer_writes_events_on_the_lease_and_counts() {
+    let server = server();
+    let Machine { client, clocks, .. } = machine(&server, 0);
+    let metrics = Metrics::new();
+    let (announcer, writer) =
+        Announcer::new(client.clone(), clocks.clone(), chance("events"), metrics.clone());
+    let settings = Settings::new("me".to_owned());
+    let election = LeaderElection::new(client, settings, clocks, chance("me"), Arc::new(announcer)).unwrap();
+    let counted = |line: &str| metrics.text().lines().any(|shown| shown == line);
+    let mut acquiring = Box::pin(election.acquire(never()));
+    assert!(futures::poll!(&mut acquiring).is_pending());
+    assert!(
+        counted("leader_election_master_status{name=\"kube-controller-manager\"} 0"),
+        "{}",
+        metrics.text()
+    );
+    let leading = acquiring.await.unwrap();
+    assert!(counted("leader_election_master_status{name=\"kube-controller-manager\"} 1"));
+    edit(&server, "leaseTransitions", json!(3));
+    let ended = leading.hold(sleep(Duration::from_secs(5))).await;
+    assert_eq!(ended, Ended::Stopped { released: true });
+    assert!(counted("leader_election_master_status{name=\"kube-controller-manager\"} 0"));
+    assert!(counted("leader_election_slowpath_total{name=\"kube-controller-manager\"} 1"));
+    // All recorders are gone, so the writer ends when everything is written.
+    writer.run(tokio_util::sync::CancellationToken::new()).await;
+    let mut events = server.objects("events");
+    events.sort_by_key(|event| event["message"].as_str().unwrap().to_owned());
+    assert_eq!(events.len(), 2);
+    for (event, message) in events.iter().zip(["me became leader", "me stopped leading"]) {
+        assert_eq!((&event["message"], &event["reason"]), (&json!(message), &json!("LeaderElection")));
+        assert_eq!(
+            (&event["type"], &event["source"]["component"]),
+            (&json!("Normal"), &json!("kube-controller-manager"))
+        );
+        assert_eq!(event["metadata"]["namespace"], "kube-system");
+        let involved = &event["involvedObject"];
+        assert_eq!(
+            (&involved["apiVersion"], &involved["kind"]),
+            (&json!("coordination.k8s.io/v1"), &json!("Lease"))
+        );
+        assert_eq!(
+            (&involved["uid"], &involved["name"]),
+            (&lease(&server)["metadata"]["uid"], &json!("kube-controller-manager"))
+        );
+    }
+}
+
+/// Proves LE-12, LE-20.
+#[tokio::test(start_paused = true)]
+async fn a_leader_renews_with_one_put_each_period() {
+    let server = server();
+    let me = contestant(&server, "me", 0).lead().await;
+    server.clear_requests();
+    sleep(Duration::from_millis(20_500)).await;
+    let requests = server.requests();
+    assert_eq!(requests.len(), 10);
+    for request in &requests {
+        assert_eq!(request.method, Method::PUT);
+        assert!(request.target.ends_with("/leases/kube-controller-manager?timeout=5s"), "{}", request.target);
+    }
+    let spec = &lease(&server)["spec"];
+    assert_eq!(spec["acquireTime"], "2026-01-01T00:00:00.000000Z");
+    assert_eq!(spec["leaseTransitions"], 0);
+    let renewed: jiff::Timestamp = spec["renewTime"].as_str().unwrap().parse().unwrap();
+    assert!(renewed.as_second() >= START.parse::<jiff::Timestamp>().unwrap().as_second() + 20);
+    assert!(me.leadership.still_held());
+}
+
+/// Proves LE-13, LE-24, LE-26: only the local clock counts, whatever the other's says.
+#[tokio::test(start_paused = true)]
+async fn a_dead_leader_is_succeeded_when_its_lease_runs_out_whatever_the_clocks_say() {
+    for skew_seconds in [0, 7_200, -7_200] {
+        let server = server();
+        let dead = contestant(&server, "dead", 0).lead().await;
+        let heir = tokio::spawn(contestant(&server, "heir", skew_seconds).lead());
+        sleep(Duration::from_secs(61)).await;
+        assert_eq!(holder(&server), "dead");
+        let written =
+            server.requests().iter().filter(|it| it.body.windows(4).any(|part| part == b"heir")).count();
+        assert_eq!(written, 0, "a held lease was written to");
+        dead.ended.abort();
+        let renewed_at = Instant::now() - Duration::from_secs(1);
+        let heir = heir.await.unwrap();
+        let waited = renewed_at.elapsed();
+        assert!(waited >= Duration::from_secs(15), "too early: {waited:?}, skew {skew_seconds}");
+        assert!(waited < Duration::from_millis(15_050), "too late: {waited:?}, skew {skew_seconds}");
+        assert!(heir.leadership.still_held() && !dead.leadership.still_held());
+        assert_eq!(lease(&server)["spec"]["leaseTransitions"], 1);
+    }
+}
+
+/// Proves LE-40, LE-43.
+#[tokio::test(start_paused = true)]
+async fn a_released_lease_is_taken_at_once() {
+    let server = server();
+    let old = contestant(&server, "old", 0).lead().await;
+    let heir = tokio::spawn(contestant(&server, "heir", 0).lead());
+    sleep(Duration::from_secs(31)).await;
+    let asked = Instant::now();
+    assert_eq!(old.stop().await, Ended::Stopped { released: true });
+    let heir = heir.await.unwrap();
+    assert!(asked.elapsed() < Duration::from_millis(100), "{:?}", asked.elapsed());
+    assert!(heir.leadership.still_held());
+    assert_eq!(lease(&server)["spec"]["leaseTransitions"], 1);
+}
+
+/// Proves LE-40.
+#[tokio::test(start_paused = true)]
+async fn releasing_leaves_an_empty_name_and_one_second() {
+    let server = server();
+    let me = contestant(&server, "me", 0).lead().await;
+    sleep(Duration::from_secs(5)).await;
+    let (leadership, diary) = (me.leadership.clone(), Arc::clone(&me.diary));
+    assert_eq!(me.stop().await, Ended::Stopped { released: true });
+    assert!(!leadership.still_held());
+    let spec = lease(&server)["spec"].clone();
+    assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(""), &json!(1)));
+    assert_eq!((&spec["leaseTransitions"], &spec["acquireTime"]), (&json!(0), &spec["renewTime"]));
+    assert_eq!(diary.events.lock().last().unwrap().message, "me stopped leading");
+    assert_eq!(diary.notes.lock().last().unwrap(), "kube-controller-manager false");
+}
+
+/// Proves LE-44.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_not_to_be_released_runs_out() {
+    let server = server();
+    let settings = Settings { release_on_stop: false, ..Settings::new("old".to_owned()) };
+    let old = machine(&server, 0).compete(settings).lead().await;
+    let heir = tokio::spawn(contestant(&server, "heir", 0).lead());
+    sleep(Duration::from_secs(31)).await;
+    let (asked, leadership) = (Instant::now(), old.leadership.clone());
+    assert_eq!(old.stop().await, Ended::Stopped { released: false });
+    assert_eq!((holder(&server), leadership.still_held()), ("old".to_owned(), false));
+    heir.await.unwrap();
+    assert!(asked.elapsed() >= Duration::from_secs(14), "{:?}", asked.elapsed());
+}
+
+/// Proves LE-43.
+#[tokio::test(start_paused = true)]
+async fn without_a_watch_a_released_lease_is_found_by_polling() {
+    let server = server();
+    let old = contestant(&server, "old", 0).lead().await;
+    let heir = contestant(&server, "heir", 0);
+    heir.faults.add(Rule::new(Verdict::status(403, "Forbidden", "no watching")).watch(true));
+    let heir = tokio::spawn(heir.lead());
+    sleep(Duration::from_secs(31)).await;
+    let asked = Instant::now();
+    assert_eq!(old.stop().await, Ended::Stopped { released: true });
+    heir.await.unwrap();
+    assert!(asked.elapsed() < Duration::from_millis(4_500), "{:?}", asked.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_is_opened_again() {
+    let server = server();
+    let old = contestant(&server, "old", 0).lead().await;
+    let heir = tokio::spawn(contestant(&server, "heir", 0).lead());
+    sleep(Duration::from_secs(31)).await;
+    server.expire_watches();
+    sleep(Duration::from_secs(3)).await;
+    let asked = Instant::now();
+    assert_eq!(old.stop().await, Ended::Stopped { released: true });
+    heir.await.unwrap();
+    assert!(asked.elapsed() < Duration::from_millis(100), "{:?}", asked.elapsed());
+}
+
+/// Proves LE-33, LE-36, LE-106. Trust ends first, then the term, and only then may others begin.
+#[tokio::test(start_paused = true)]
+async fn a_leader_cut_off_stops_writing_then_ends_before_others_begin() {
+    let hanging = Verdict::Hang;
+    let refusing = Verdict::ConnectionError(std::io::ErrorKind::ConnectionRefused);
+    let failing = Verdict::status(500, "InternalError", "etcd is away");
+    for verdict in [hanging, refusing, failing] {
+        let server = server();
+        let cut_off = contestant(&server, "cut-off", 0).lead().await;
+        let heir = tokio::spawn(contestant(&server, "heir", 0).lead());
+        sleep(Duration::from_secs(31)).await;
+        let renewed_at = Instant::now() - Duration::from_secs(1);
+        cut_off.faults.add(Rule::new(verdict));
+        sleep(Duration::from_millis(8_900)).await;
+        assert!(cut_off.leadership.still_held());
+        sleep(Duration::from_millis(200)).await;
+        assert!(!cut_off.leadership.still_held(), "trusted {:?} after renewal", renewed_at.elapsed());
+        assert!(!cut_off.ended.is_finished());
+        assert_eq!(cut_off.ended.await.unwrap(), Ended::Lost);
+        let lasted = renewed_at.elapsed();
+        assert!(
+            lasted > Duration::from_millis(11_900) && lasted < Duration::from_millis(12_100),
+            "{lasted:?}"
+        );
+        assert_eq!(holder(&server), "cut-off");
+        assert_eq!(cut_off.diary.events.lock().last().unwrap().message, "cut-off stopped leading");
+        heir.await.unwrap();
+        assert!(renewed_at.elapsed() >= Duration::from_secs(15));
+    }
+}
+
+/// Proves LE-105. What a SIGSTOP does: nothing runs, time goes on.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_slept_through_its_lease_wakes_up_lost_and_sends_nothing() {
+    let server = server();
+    let sleeper = contestant(&server, "sleeper", 0);
+    let leading = sleeper.election.acquire(never()).await.unwrap();
+    assert!(leading.leadership().still_held());
+    let heir = contestant(&server, "heir", 0).lead().await;
+    assert_eq!(holder(&server), "heir");
+    assert!(!sleeper.leadership.still_held() && heir.leadership.still_held());
+    heir.ended.abort();
+    sleep(Duration::from_millis(10)).await;
+    server.clear_requests();
+    assert_eq!(leading.hold(never()).await, Ended::Lost);
+    assert!(server.requests().is_empty(), "{:?}", server.requests());
+}
+
+/// Proves LE-100, LE-101, LE-102.
+#[tokio::test(start_paused = true)]
+async fn strange_edits_do_not_end_a_term_that_nobody_else_began() {
+    let server = server();
+    let me = contestant(&server, "me", 0).lead().await;
+    let slow = |me: &Leader| me.diary.notes.lock().iter().filter(|note| note.ends_with("slow")).count();
+
+    edit(&server, "leaseTransitions", json!(6));
+    sleep(Duration::from_secs(3)).await;
+    assert!(me.leadership.still_held());
+    assert_eq!((lease(&server)["spec"]["leaseTransitions"].as_i64(), slow(&me)), (Some(6), 1));
+
+    edit(&server, "holderIdentity", json!(""));
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(
+        (holder(&server), lease(&server)["spec"]["leaseTransitions"].as_i64()),
+        ("me".to_owned(), Some(7))
+    );
+
+    assert!(server.remove("leases", "kube-system", "kube-controller-manager"));
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(
+        (holder(&server), lease(&server)["spec"]["leaseTransitions"].as_i64()),
+        ("me".to_owned(), Some(0))
+    );
+    assert!(me.leadership.still_held() && !me.ended.is_finished());
+}
+
+/// Proves LE-35, LE-42, LE-103.
+#[tokio::test(start_paused = true)]
+async fn a_lease_in_another_name_stops_writes_at_once_and_is_not_released() {
+    let server = server();
+    let me = contestant(&server, "me", 0).lead().await;
+    edit(&server, "holderIdentity", json!("other"));
+    sleep(Duration::from_millis(2_100)).await;
+    assert!(!me.leadership.still_held(), "known to be another's, yet trusted");
+    assert!(!me.ended.is_finished());
+    let leadership = me.leadership.clone();
+    assert_eq!(me.stop().await, Ended::Stopped { released: false });
+    assert_eq!(holder(&server), "other");
+    assert!(!leadership.still_held());
+
+    let server = self::server();
+    let me = contestant(&server, "me", 0).lead().await;
+    edit(&server, "holderIdentity", json!("other"));
+    assert_eq!(me.ended.await.unwrap(), Ended::Lost);
+}
+
+/// Proves LE-41.
+#[tokio::test(start_paused = true)]
+async fn releasing_looks_again_after_a_conflict_and_gives_up_on_other_errors() {
+    let server = server();
+    let me = contestant(&server, "me", 0).lead().await;
+    me.faults.add(Rule::new(Verdict::status(409, "Conflict", "changed")).method(Method::PUT).times(3));
+    assert_eq!(me.stop().await, Ended::Stopped { released: true });
+    assert_eq!(holder(&server), "");
+
+    let me = contestant(&server, "me", 0).lead().await;
+    me.faults.add(Rule::new(Verdict::status(500, "InternalError", "no")).method(Method::PUT));
+    assert_eq!(me.stop().await, Ended::Stopped { released: false });
+
+    let me = contestant(&server, "me", 0).lead().await;
+    me.faults.add(Rule::new(Verdict::status(409, "Conflict", "always")).method(Method::PUT));
+    let asked = Instant::now();
+    // An API server that is always in conflict answers in no time at all here, so time is made to pass.
+    me.faults.add(Rule::new(Verdict::DelayThen(Duration::from_millis(50), Box::new(Verdict::Pass))));
+    assert_eq!(me.stop().await, Ended::Stopped { released: false });
+    assert_eq!(asked.elapsed().as_secs(), 10);
+
+    let server = self::server();
+    let me = contestant(&server, "me", 0).lead().await;
+    assert!(server.remove("leases", "kube-system", "kube-controller-manager"));
+    assert_eq!(me.stop().await, Ended::Stopped { released: false });
+    assert!(server.object("leases", "kube-system", "kube-controller-manager").is_none());
+}
+
+/// Proves LE-109.
+#[tokio::test(start_paused = true)]
+async fn a_standby_outlives_any_outage_and_stops_when_asked() {
+    let server = server();
+    let standby = contestant(&server, "standby", 0);
+    let outage = standby.faults.add(Rule::new(Verdict::ConnectionError(std::io::ErrorKind::ConnectionReset)));
+    let waiting = tokio::spawn(standby.election.acquire(sleep(Duration::from_secs(3_600))));
+    assert!(waiting.await.unwrap().is_none());
+    assert!(standby.faults.struck(outage) > 500);
+    assert!(!standby.leadership.still_held());
+    assert!(server.object("leases", "kube-system", "kube-controller-manager").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_answer_was_not_awaited_is_taken_back() {
+    let server = server();
+    let hasty = contestant(&server, "hasty", 0);
+    let lost_answer = Verdict::AfterEffect(Box::new(Verdict::Hang));
+    hasty.faults.add(Rule::new(lost_answer).method(Method::POST).times(1));
+    assert!(hasty.election.acquire(sleep(Duration::from_secs(1))).await.is_none());
+    assert_eq!(holder(&server), "");
+}
