@@ -165,6 +165,29 @@ async fn what_is_undone_between_two_lists_is_done_again() {
     }
 }
 
+/// The same, and the answer that tells of the write arrives only after the new list.
+#[tokio::test(start_paused = true)]
+async fn what_is_undone_before_its_answer_arrives_is_done_again() {
+    let world = World::new();
+    let running = world.start(serviceaccount::controller()).await;
+    settle().await;
+    let deaf = Rule::new(Verdict::ConnectionError(ErrorKind::ConnectionRefused)).target("/serviceaccounts?");
+    let deaf = world.faults.add(deaf.method(Method::GET));
+    world.server.cut_watches();
+    *world.tap.answers_take.lock() = Duration::from_secs(40);
+    populate(&world.server);
+    settle().await;
+    assert!(world.server.remove("serviceaccounts", "n00", "default"), "made, but not answered");
+    world.server.compact();
+    world.faults.retire(deaf);
+    wait(Duration::from_secs(39)).await;
+    assert_eq!(world.reads("serviceaccounts", "sendInitialEvents=true"), 2, "there was a new list");
+    *world.tap.answers_take.lock() = Duration::ZERO;
+    wait(Duration::from_secs(60)).await;
+    assert_complete(&world, "a late answer");
+    world.stop(running).await;
+}
+
 /// Random refusals, lost answers and broken watches for a while, with accounts deleted meanwhile.
 #[tokio::test(start_paused = true)]
 async fn after_a_storm_everything_is_as_it_should_be() {

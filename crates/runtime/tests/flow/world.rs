@@ -276,11 +276,14 @@ pub(crate) struct Tap {
     pub(crate) accepts: Arc<Mutex<Vec<String>>>,
     pub(crate) received: Arc<Mutex<Vec<Bytes>>>,
     lags: watch::Sender<&'static str>,
+    /// How long the answer to a POST is under way.
+    pub(crate) answers_take: Arc<Mutex<Duration>>,
 }
 
 impl Default for Tap {
     fn default() -> Self {
-        Self { accepts: Arc::default(), received: Arc::default(), lags: watch::Sender::new("") }
+        let lags = watch::Sender::new("");
+        Self { accepts: Arc::default(), received: Arc::default(), lags, answers_take: Arc::default() }
     }
 }
 
@@ -327,9 +330,14 @@ where
             request.headers().get(http::header::ACCEPT).map(|value| value.to_str().unwrap().to_owned());
         self.tap.accepts.lock().push(accept.unwrap_or_default());
         let target = request.uri().to_string();
+        let is_post = request.method() == Method::POST;
         let (tap, answer) = (self.tap.clone(), self.inner.call(request));
         Box::pin(async move {
             let response = answer.await?;
+            let takes = *tap.answers_take.lock();
+            if is_post && !takes.is_zero() {
+                wait(takes).await;
+            }
             Ok(response.map(|body| held_back(tap, target, body).boxed_unsync()))
         })
     }
