@@ -133,12 +133,12 @@ impl Metrics {
 }
 
 fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-    let family = IntCounterVec::new(Opts::new(name, help), labels).expect("names in this room are valid");
+    let family = IntCounterVec::new(Opts::new(name, stability(name, help)), labels).expect("names in this room are valid");
     registered(registry, family)
 }
 
 fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
-    let family = GaugeVec::new(Opts::new(name, help), labels).expect("names in this room are valid");
+    let family = GaugeVec::new(Opts::new(name, stability(name, help)), labels).expect("names in this room are valid");
     registered(registry, family)
 }
 
@@ -148,9 +148,15 @@ fn histograms(
     labels: &[&str],
     buckets: &[f64],
 ) -> HistogramVec {
-    let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+    let options = HistogramOpts::new(name, stability(name, help)).buckets(buckets.to_vec());
     let family = HistogramVec::new(options, labels).expect("names in this room are valid");
     registered(registry, family)
+}
+
+/// Says how much a metric may be relied on, as far as the original promises it: its queues' are the older ones.
+fn stability(name: &str, help: &str) -> String {
+    let level = if name.starts_with("workqueue_") { "BETA" } else { "ALPHA" };
+    format!("[{level}] {help}")
 }
 
 fn registered<T: Collector + Clone + 'static>(registry: &Registry, family: T) -> T {

@@ -7,9 +7,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, Opts, Registry};
+use prometheus::{
+    GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, Opts, Registry, exponential_buckets,
+};
 
-use super::{Running, counters, histograms, registered};
+use super::{Running, counters, histograms, registered, stability};
 
 pub(super) struct Families {
     adds: IntCounterVec,
@@ -21,7 +23,8 @@ pub(super) struct Families {
 
 impl Families {
     pub(super) fn new(registry: &Registry) -> Self {
-        let powers_of_ten: Vec<f64> = (0..10).map(|power| 1e-8 * 10_f64.powi(power)).collect();
+        // Multiplied up, not computed: rules name these bounds with the rounding errors that come of it.
+        let powers_of_ten = exponential_buckets(1e-8, 10.0, 10).expect("a start and a factor that grow");
         let name = &["name"];
         Self {
             adds: counters(registry, "workqueue_adds_total", "Items added to the queue.", name),
@@ -113,7 +116,7 @@ impl RunningWork {
     fn new() -> Self {
         // Registered as one collector, not one by one: their values are made together.
         let gauges = |name, help| {
-            GaugeVec::new(Opts::new(name, help), &["name"]).expect("names in this room are valid")
+            GaugeVec::new(Opts::new(name, stability(name, help)), &["name"]).expect("names in this room are valid")
         };
         Self {
             probes: Arc::default(),

@@ -108,7 +108,7 @@ impl MetricsPages {
     fn told(&self, families: &[MetricFamily]) -> Response<Bytes> {
         match TextEncoder::new().encode_to_string(families) {
             Ok(text) => {
-                let mut answer = of(StatusCode::OK, CONTENT_TYPE, text);
+                let mut answer = of(StatusCode::OK, CONTENT_TYPE, with_bounds_like_go(&text));
                 let start = HeaderValue::from(self.started_at_unix_seconds);
                 answer.headers_mut().insert(PROCESS_START, start);
                 answer
@@ -118,6 +118,41 @@ impl MetricsPages {
                 format!("An error has occurred while serving metrics:\n\n{error}\n"),
             ),
         }
+    }
+}
+
+/// The same text with the bounds of buckets as Go writes numbers: to a server of metrics a bound is a label, and a
+/// label is a string.
+fn with_bounds_like_go(text: &str) -> String {
+    const BOUND: &str = "le=\"";
+    let mut told = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let number = line.find(BOUND).map(|at| at + BOUND.len()).and_then(|from| {
+            let length = line[from..].find('"')?;
+            Some((from, from + length, line[from..from + length].parse::<f64>().ok()?))
+        });
+        match number {
+            Some((from, to, bound)) if !line.starts_with('#') && bound.is_finite() => {
+                told.push_str(&line[..from]);
+                told.push_str(&like_go(bound));
+                told.push_str(&line[to..]);
+            }
+            _ => told.push_str(line),
+        }
+    }
+    told
+}
+
+/// The shortest form of a number, with an exponent of two digits if it has more than six places or is tiny.
+fn like_go(number: f64) -> String {
+    let scientific = format!("{number:e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    match exponent.parse::<i32>() {
+        Ok(exponent) if !(-4..6).contains(&exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+        }
+        _ => number.to_string(),
     }
 }
 
@@ -175,7 +210,13 @@ fn build(about: &About) -> GaugeVec {
     let git_version = format!("v{}", about.version);
     let mut numbers = about.version.split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
-    let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
+    // Platforms carry the names that images and node labels know.
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let platform = format!("{}/{arch}", std::env::consts::OS);
     let values = [
         &about.build_date,
         "rustc",
@@ -225,5 +266,27 @@ fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
 fn register(registry: &Registry, collector: impl Collector + 'static) {
     if let Err(error) = registry.register(Box::new(collector)) {
         tracing::warn!(%error, "a metric is there already and is told as it was");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_told_as_go_tells_them() {
+        let told = |number| like_go(number);
+        assert_eq!(told(0.0), "0");
+        assert_eq!(told(0.005), "0.005");
+        assert_eq!(told(0.0001), "0.0001");
+        assert_eq!(told(0.000_099_999_999_999_999_99), "9.999999999999999e-05");
+        assert_eq!(told(262_144.0), "262144");
+        assert_eq!(told(1_048_576.0), "1.048576e+06");
+        assert_eq!(told(1e-8), "1e-08");
+        let text = "# HELP a le=\"1000000\"\na_bucket{x=\"y\",le=\"1000000\"} 1000000\n\
+                    a_bucket{le=\"+Inf\"} 1\na_sum 7\n";
+        let wanted = "# HELP a le=\"1000000\"\na_bucket{x=\"y\",le=\"1e+06\"} 1000000\n\
+                      a_bucket{le=\"+Inf\"} 1\na_sum 7\n";
+        assert_eq!(with_bounds_like_go(text), wanted);
     }
 }
