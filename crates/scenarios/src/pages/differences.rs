@@ -14,7 +14,8 @@ pub(super) struct Differences {
 }
 
 struct Row {
-    /// The item's name; a `*` stands for anything.
+    /// The item's name, after `leading: ` or `standing by: ` if it differs in that role only; a `*` stands for
+    /// anything.
     asked: String,
     /// How it may differ.
     may: BTreeSet<String>,
@@ -38,7 +39,7 @@ impl Differences {
     }
 
     /// What differs and is not listed.
-    pub(super) fn unlisted(&mut self, original: &Items, ours: &Items) -> Vec<String> {
+    pub(super) fn unlisted(&mut self, role: &str, original: &Items, ours: &Items) -> Vec<String> {
         let names: BTreeSet<_> = original.keys().chain(ours.keys()).collect();
         let mut unlisted = Vec::new();
         for name in names {
@@ -55,12 +56,16 @@ impl Differences {
             {
                 continue;
             }
-            match self.rows.iter_mut().find(|row| row.may.contains(how) && matches(&row.asked, name)) {
+            let in_role = format!("{role}: {name}");
+            let listed = |row: &&mut Row| {
+                row.may.contains(how) && [name, &in_role].into_iter().any(|name| matches(&row.asked, name))
+            };
+            match self.rows.iter_mut().find(listed) {
                 Some(row) => {
                     row.seen.insert(how);
                 }
                 None => unlisted.push(format!(
-                    "{name}: {how}: original {:?}, ours {:?}",
+                    "{in_role}: {how}: original {:?}, ours {:?}",
                     original.get(name),
                     ours.get(name)
                 )),

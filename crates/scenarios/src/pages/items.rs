@@ -23,7 +23,14 @@ const PASSING_FIELDS: [&str; 2] = ["startTime", "uptimeSeconds"];
 pub(super) fn metrics(text: &str, page: &str, items: &mut Items) -> anyhow::Result<()> {
     let mut types = BTreeMap::new();
     let mut families: BTreeMap<&str, Family> = BTreeMap::new();
+    let mut stabilities = BTreeMap::new();
     for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').unwrap_or((rest, ""));
+            let stability = help.strip_prefix('[').and_then(|help| help.split_once("] "));
+            stabilities.insert(name, stability.map_or("no stability", |(stability, _)| stability));
+            continue;
+        }
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').context("a type without a name")?;
             types.insert(name, kind);
@@ -36,13 +43,18 @@ pub(super) fn metrics(text: &str, page: &str, items: &mut Items) -> anyhow::Resu
         let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
         let family = ["_bucket", "_sum", "_count"]
             .into_iter()
-            .find_map(|suffix| name.strip_suffix(suffix).filter(|name| types.get(name) == Some(&"histogram")))
+            .find_map(|suffix| {
+                name.strip_suffix(suffix)
+                    .filter(|name| matches!(types.get(name), Some(&("histogram" | "summary"))))
+            })
             .unwrap_or(name);
         families.entry(family).or_default().add(labels, value);
     }
-    for (name, family) in families {
+    // What only this program counts has a name that cannot be mistaken for the original's.
+    for (name, family) in families.into_iter().filter(|(name, _)| !name.starts_with("keleustes_")) {
         let kind = types.get(name).copied().unwrap_or("untyped");
-        family.tell(&format!("{page} {name}"), kind, FACTS.contains(&name), items);
+        let kind = format!("{}: {kind}", stabilities.get(name).copied().unwrap_or_default());
+        family.tell(&format!("{page} {name}"), &kind, FACTS.contains(&name), items);
     }
     Ok(())
 }

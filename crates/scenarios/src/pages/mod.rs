@@ -176,8 +176,7 @@ async fn pages_tell_what_the_original_s_tell() -> anyhow::Result<()> {
     let mut known = Differences::read()?;
     let mut unlisted = Vec::new();
     for role in ["leading", "standing by"] {
-        let unlisted_here = known.unlisted(&told[&("the original", role)], &told[&("ours", role)]);
-        unlisted.extend(unlisted_here.into_iter().map(|difference| format!("{role}: {difference}")));
+        unlisted.extend(known.unlisted(role, &told[&("the original", role)], &told[&("ours", role)]));
     }
     unlisted.extend(known.stale());
     ensure!(unlisted.is_empty(), "{} problems\n{}", unlisted.len(), unlisted.join("\n"));
