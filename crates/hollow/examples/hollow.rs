@@ -25,6 +25,9 @@ struct Arguments {
     /// Play the scheduler as well.
     #[arg(long)]
     scheduler: bool,
+    /// Take the taint off new nodes, where no node lifecycle controller runs.
+    #[arg(long)]
+    untaint: bool,
     /// Report volumes in use and attachments as done.
     #[arg(long)]
     volumes: bool,
@@ -49,6 +52,7 @@ async fn main() -> anyhow::Result<()> {
         .nodes(arguments.nodes)
         .zones(arguments.zones)
         .scheduler(arguments.scheduler)
+        .untaint(arguments.untaint)
         .volumes(arguments.volumes)
         .seed(arguments.seed)
         .start();

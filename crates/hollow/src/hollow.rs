@@ -42,6 +42,7 @@ impl Hollow {
                 lease_every: Duration::from_secs(10),
                 lease_duration: Duration::from_secs(40),
                 status_every: Duration::from_secs(300),
+                untaints: false,
             },
             habits: Habits {
                 start_delay: Duration::from_millis(200),
@@ -96,6 +97,13 @@ impl Builder {
     /// Whether to stand in for the scheduler as well; no if not said.
     pub fn scheduler(mut self, scheduler: bool) -> Self {
         self.scheduler = scheduler;
+        self
+    }
+
+    /// Whether ready nodes take off the taint `node.kubernetes.io/not-ready` that the API server gives each
+    /// new node; no if not said. It is for clusters without a node lifecycle controller, which does that.
+    pub fn untaint(mut self, untaint: bool) -> Self {
+        self.build.untaints = untaint;
         self
     }
 

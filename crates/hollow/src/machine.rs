@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use keleustes_client::{Call, Patch};
-use keleustes_objects::{Failure, Key, Reason, Resource, Text, Uid, Word};
+use keleustes_objects::{Failure, Key, Reason, Resource, Text, Uid, Version, Word};
 use serde_json::{Value, json};
 
 use crate::clock::{after, stamp};
-use crate::seen::Node;
+use crate::seen::{Effect, Node, Taint};
 
 const LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
 const LEASE_NAMESPACE: &str = "kube-node-lease";
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// The version that nodes say to run.
 const VERSION: &str = "v1.37.1";
 
@@ -29,6 +30,8 @@ pub(crate) struct Build {
     pub(crate) lease_every: Duration,
     pub(crate) lease_duration: Duration,
     pub(crate) status_every: Duration,
+    /// Whether nodes take off the taint that the API server gives each new node.
+    pub(crate) untaints: bool,
 }
 
 /// What a node wants to be written next.
@@ -42,6 +45,8 @@ pub(crate) enum Need {
     RenewLease,
     /// Labels and the whole status, over whatever is there.
     Restate,
+    /// The taint of new nodes taken off.
+    Untaint,
     /// That the status still holds.
     Heartbeat,
 }
@@ -59,6 +64,8 @@ pub(crate) struct Machine {
     was_deleted: bool,
     register_is_due: bool,
     restate_is_due: bool,
+    /// The state of the Node object that has the taint of new nodes, and the taints it is to keep.
+    untaint: Option<(Version, Vec<Taint>)>,
     has_lease: bool,
     lease_at: Timestamp,
     status_at: Timestamp,
@@ -82,6 +89,7 @@ impl Machine {
             was_deleted: false,
             register_is_due: true,
             restate_is_due: false,
+            untaint: None,
             has_lease: false,
             lease_at: now,
             status_at: now,
@@ -114,6 +122,12 @@ impl Machine {
         if let Some(cidr) = Addresses::of_cidr(&node.pod_cidr) {
             self.addresses.move_to(cidr);
         }
+        let is_newcomer = |taint: &&Taint| &*taint.key == NOT_READY && taint.effect == Effect::NoSchedule;
+        let has_taint = node.is_ready && node.taints.iter().any(|taint| is_newcomer(&taint));
+        self.untaint = (build.untaints && has_taint).then(|| {
+            let kept = node.taints.iter().filter(|taint| !is_newcomer(taint)).cloned().collect();
+            (node.meta.version.clone(), kept)
+        });
         if self.failed_by_annotation != node.wants_to_fail {
             self.failed_by_annotation = node.wants_to_fail;
             if node.wants_to_fail { self.fail() } else { self.recover(now) }
@@ -159,6 +173,9 @@ impl Machine {
         if self.restate_is_due {
             return Some(Need::Restate);
         }
+        if self.untaint.is_some() {
+            return Some(Need::Untaint);
+        }
         (self.status_at <= now).then_some(Need::Heartbeat)
     }
 
@@ -184,6 +201,8 @@ impl Machine {
                 self.restate_is_due = false;
                 self.status_at = soon(build.status_every);
             }
+            // If it is refused, the node has changed, and will be seen.
+            Need::Untaint => self.untaint = None,
             Need::Heartbeat => self.status_at = soon(build.status_every),
         }
     }
@@ -199,7 +218,7 @@ impl Machine {
             }
             (Need::CreateLease, Reason::AlreadyExists) => self.lease_at = Timestamp::MIN,
             // The deletion will be seen.
-            (Need::Restate | Need::Heartbeat, Reason::NotFound) => {}
+            (Need::Restate | Need::Heartbeat, Reason::NotFound) | (Need::Untaint, _) => {}
             (need, _) => {
                 match need {
                     Need::Register => self.register_is_due = true,
@@ -207,7 +226,7 @@ impl Machine {
                         self.has_lease = need == Need::RenewLease;
                         self.lease_at = Timestamp::MIN;
                     }
-                    Need::Restate => self.restate_is_due = true,
+                    Need::Restate | Need::Untaint => self.restate_is_due = true,
                     Need::Heartbeat => self.status_at = Timestamp::MIN,
                 }
                 return false;
@@ -248,6 +267,11 @@ impl Machine {
                 let patch =
                     json!({"metadata": {"labels": self.labels(build)}, "status": self.status(build, now)});
                 Call::patch(&Node::RESOURCE, &node, Patch::Strategic, &patch).subresource("status")
+            }
+            Need::Untaint => {
+                let (version, kept) = self.untaint.clone().unwrap_or_default();
+                let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"taints": kept}});
+                Call::patch(&Node::RESOURCE, &node, Patch::Merge, &patch)
             }
             Need::Heartbeat => {
                 let alive = CONDITIONS.map(|(name, status, _, _)| {

@@ -11,7 +11,7 @@ use super::{Engine, Who};
 use crate::clock::after;
 use crate::kubelet::Habits;
 use crate::machine::Build;
-use crate::seen::{Attachment, Node, Pod, Volume};
+use crate::seen::{Attachment, Node, Pod, Taint, Volume};
 
 const START: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -26,6 +26,7 @@ fn engine(nodes: usize, scheduler: bool) -> Engine {
         lease_every: Duration::from_secs(10),
         lease_duration: Duration::from_secs(40),
         status_every: Duration::from_secs(300),
+        untaints: true,
     };
     let habits = Habits {
         start_delay: Duration::from_millis(200),
@@ -270,6 +271,25 @@ fn a_node_that_was_called_unready_says_otherwise() {
     let mut engine = settled_engine(1, false);
     engine.observe_node(&node("h-0", "Unknown"), at(0.0));
     assert_eq!(settle(&mut engine, at(0.0)), ["PATCH /api/v1/nodes/h-0/status"]);
+}
+
+#[test]
+fn the_taint_of_new_nodes_is_taken_off_and_no_other() {
+    let mut engine = settled_engine(1, false);
+    let taint = |key: &str| Taint { key: Word::from(key), ..Taint::default() };
+    let mut tainted = node("h-0", "True");
+    tainted.meta.version = Version::from("4");
+    tainted.taints = Box::new([taint("a"), taint("node.kubernetes.io/not-ready")]);
+    engine.observe_node(&tainted, START);
+    let (who, call) = sent(&mut engine, START).remove(0);
+    assert_eq!(call.to_string(), "PATCH /api/v1/nodes/h-0");
+    let kept = json!([{"key": "a", "effect": "NoSchedule"}]);
+    assert_eq!(body(&call), json!({"metadata": {"resourceVersion": "4"}, "spec": {"taints": kept}}));
+    // Refused, it waits until the node is seen again, which must have changed.
+    engine.answered(&who, &refused(Reason::Conflict), START);
+    assert!(settle(&mut engine, START).is_empty());
+    engine.observe_node(&tainted, START);
+    assert_eq!(settle(&mut engine, START).len(), 1);
 }
 
 #[test]

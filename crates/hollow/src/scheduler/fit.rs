@@ -137,7 +137,7 @@ fn tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
 }
 
 fn unschedulable() -> Taint {
-    Taint { key: Word::from(UNSCHEDULABLE_TAINT), value: Word::default(), effect: Effect::NoSchedule }
+    Taint { key: Word::from(UNSCHEDULABLE_TAINT), effect: Effect::NoSchedule, ..Taint::default() }
 }
 
 impl fmt::Display for Obstacle {

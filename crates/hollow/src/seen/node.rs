@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use keleustes_objects::{Meta, Object, Resource, Word};
-use serde::Deserialize;
+use keleustes_objects::{Meta, Object, Resource, Time, Word};
+use serde::{Deserialize, Serialize};
 
 use super::{Requests, WireMeta, nullable};
 
@@ -24,16 +24,19 @@ pub(crate) struct Node {
 }
 
 /// One taint.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
 pub(crate) struct Taint {
     pub(crate) key: Word,
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) value: Word,
     pub(crate) effect: Effect,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) time_added: Option<Time>,
 }
 
 /// What a taint does to pods that do not tolerate it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 pub(crate) enum Effect {
     #[default]
     NoSchedule,

@@ -221,7 +221,8 @@ mod tests {
 
     #[test]
     fn tolerations_are_judged_by_operator() {
-        let taint = Taint { key: "k".into(), value: "v".into(), effect: Effect::NoSchedule };
+        let taint =
+            Taint { key: "k".into(), value: "v".into(), effect: Effect::NoSchedule, time_added: None };
         for (toleration, wanted) in [
             (r#"{"key":"k","operator":"Equal","value":"v","effect":"NoSchedule"}"#, true),
             (r#"{"key":"k","value":"v"}"#, true),
