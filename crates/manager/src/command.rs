@@ -1,6 +1,7 @@
 //! The command line: the manager's own flags, and the few commands beside them.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use keleustes_controllers::names::{Default, KNOWN};
@@ -50,7 +51,7 @@ pub(crate) fn read(args: impl Iterator<Item = OsString>) -> Result<Box<Options>,
     match keleustes_options::parse(args, &known) {
         Outcome::Run(options) => Ok(options),
         Outcome::Print(text) => {
-            print!("{text}");
+            say(&text);
             Err(ExitCode::SUCCESS)
         }
         Outcome::Refuse { message, exit_code, manner } => {
@@ -83,15 +84,20 @@ fn beside(args: &[OsString], known: &Known<'_>) -> Option<ExitCode> {
                 eprintln!("Error: there is no completion for {name:?}; there is for bash, zsh and fish");
                 return Some(ExitCode::FAILURE);
             };
-            print!("{}", keleustes_options::completion(shell, known));
+            say(&keleustes_options::completion(shell, known));
             Some(ExitCode::SUCCESS)
         }
         ["man-page"] => {
-            print!("{}", keleustes_options::man_page(known));
+            say(&keleustes_options::man_page(known));
             Some(ExitCode::SUCCESS)
         }
         _ => None,
     }
+}
+
+/// Writes to stdout. A reader that has seen enough, such as `head`, is no error.
+fn say(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 fn terminal_width() -> Option<usize> {

@@ -188,3 +188,44 @@ async fn start_one(
     };
     loops::start(controller, surroundings, client, record).await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use keleustes_controllers::serviceaccount_token;
+
+    use super::*;
+    use crate::command;
+
+    fn team(controllers: &str, with_key: bool) -> (Vec<&'static str>, Vec<&'static str>) {
+        let options = command::read(std::iter::once(format!("--controllers={controllers}").into())).unwrap();
+        let token = serviceaccount_token::Settings {
+            sign: Arc::new(|_| Err(String::new())),
+            ca: Arc::from([]),
+            workers: 1,
+        };
+        let settings = Settings { serviceaccount_token: with_key.then_some(token) };
+        let team = Team::choose(&options, &settings);
+        (team.members.iter().map(|controller| controller.name).collect(), team.missing)
+    }
+
+    /// Proves OPT-38.
+    #[test]
+    fn only_a_missing_key_switches_the_token_controller_off() {
+        assert_eq!(team("-serviceaccount-token-controller", true).0, [FIRST]);
+        assert_eq!(team("*", false).0, ["serviceaccount-controller", "clusterrole-aggregation-controller"]);
+    }
+
+    #[test]
+    fn names_and_aliases_choose_and_what_is_not_written_is_named() {
+        let (members, missing) = team("serviceaccount,bootstrapsigner,-job-controller,*", true);
+        assert_eq!(members[..2], [FIRST, "serviceaccount-controller"]);
+        assert!(
+            missing.contains(&"bootstrap-signer-controller") && missing.contains(&"deployment-controller")
+        );
+        assert!(!missing.contains(&"job-controller") && !missing.contains(&"token-cleaner-controller"));
+        assert!(!missing.contains(&"podgroup-protection-controller"), "its gate is off");
+        assert_eq!(team("serviceaccount", false), (vec!["serviceaccount-controller"], vec![]));
+    }
+}

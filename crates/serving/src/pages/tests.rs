@@ -152,7 +152,7 @@ fn metrics_are_told_as_prometheus_text() {
     assert_eq!(world.get("/metrics/slis").headers()["Process-Start-Time-Unix"], "1794733201");
 }
 
-/// Proves SRV-32, SRV-36.
+/// Proves SRV-32, SRV-36, OPT-85, OPT-101.
 #[test]
 fn metrics_tell_of_the_process_and_of_themselves() {
     let features = vec![

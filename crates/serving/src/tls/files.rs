@@ -49,7 +49,11 @@ impl Origin {
                 key_flag: KEY_FLAG,
             }),
             CertificateSource::Directory(directory) => Self::in_directory(directory, bind_address, now),
-            CertificateSource::Generated => Ok(Self::Memory(generate(bind_address, now)?)),
+            CertificateSource::Generated => {
+                let pair = generate(bind_address, now)?;
+                tracing::info!("Generated self-signed cert in-memory");
+                Ok(Self::Memory(pair))
+            }
         }
     }
 

@@ -184,7 +184,7 @@ async fn a_watch_tells_changes_at_once() {
     following.abort();
 }
 
-/// Proves SRV-70.
+/// Proves SRV-70, OPT-118.
 #[tokio::test]
 async fn a_cluster_that_cannot_be_asked_must_be_tolerated_explicitly() {
     let cluster = Cluster::default();

@@ -1,0 +1,161 @@
+//! How the program starts and refuses to, seen from outside: arguments in, exit code and words out.
+
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How a run ended.
+struct Ended {
+    code: Option<i32>,
+    stderr: String,
+}
+
+/// Runs the program until it ends; ends it after a few seconds.
+fn run(args: &[&str]) -> Ended {
+    run_for(args, Duration::from_secs(20))
+}
+
+fn run_for(args: &[&str], time: Duration) -> Ended {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kube-controller-manager"))
+        .args(args)
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .env_remove("KUBECONFIG")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = child.stderr.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        stderr.read_to_string(&mut text).map(|_| text)
+    });
+    let deadline = Instant::now() + time;
+    let code = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status.code();
+        }
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    Ended { code, stderr: reader.join().unwrap().unwrap() }
+}
+
+/// A kubeconfig for an API server that is not there.
+fn kubeconfig(directory: &tempfile::TempDir) -> PathBuf {
+    // A port that was free a moment ago and that nobody listens on now.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let path = directory.path().join("kubeconfig");
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:{port}'}}}}]\n\
+         users: [{{name: u, user: {{token: t}}}}]\n\
+         contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n"
+    );
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// Runs with a good kubeconfig and more flags, and gives what it said when it refused to start.
+fn refusal(more: &[&str]) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig(&directory).display());
+    let ended = run(&[&[kubeconfig.as_str(), "--bind-address=127.0.0.1"], more].concat());
+    assert_eq!(ended.code, Some(1), "{more:?}: {}", ended.stderr);
+    assert!(!ended.stderr.contains("panic"), "{}", ended.stderr);
+    ended.stderr
+}
+
+/// Proves OPT-7.
+#[test]
+fn a_kubeconfig_that_is_not_there_is_named() {
+    let ended = run(&["--kubeconfig=/no/such/kubeconfig"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.contains("/no/such/kubeconfig"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("does not exist"), "{}", ended.stderr);
+}
+
+/// Proves OPT-15.
+#[test]
+fn without_any_way_to_an_api_server_it_says_what_to_give() {
+    let ended = run(&[]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.contains("--kubeconfig"), "{}", ended.stderr);
+}
+
+/// Proves OPT-57.
+#[test]
+fn files_and_paths_that_serving_cannot_use_are_named() {
+    let path = refusal(&[
+        "--secure-port=10999",
+        "--authentication-skip-lookup",
+        "--authorization-always-allow-paths=/a*b",
+    ]);
+    assert!(path.contains("a*b"), "{path}");
+    let ca =
+        refusal(&["--secure-port=10999", "--client-ca-file=/no/such/ca", "--authentication-skip-lookup"]);
+    assert!(ca.contains("/no/such/ca"), "{ca}");
+    let sni = refusal(&["--secure-port=10999", "--tls-sni-cert-key=/no/such.crt,/no/such.key"]);
+    assert!(sni.contains("/no/such.crt"), "{sni}");
+}
+
+/// Proves OPT-58.
+#[test]
+fn a_port_in_use_ends_the_start_before_any_election() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let said = refusal(&[&format!("--secure-port={port}"), "--authentication-skip-lookup"]);
+    assert!(said.contains(&format!("127.0.0.1:{port}")), "{said}");
+    assert!(!said.contains("acquire"), "{said}");
+}
+
+/// Proves OPT-59.
+#[test]
+fn a_lease_that_would_not_keep_leaders_apart_is_refused() {
+    let said = refusal(&["--secure-port=0", "--leader-elect-lease-duration=5s"]);
+    assert!(said.contains("leaseDuration must be greater than renewDeadline"), "{said}");
+}
+
+/// Proves OPT-103.
+#[test]
+fn a_made_up_certificate_is_mentioned() {
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig(&directory).display());
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let args = [
+        "--bind-address=127.0.0.1",
+        "--authentication-skip-lookup",
+        &kubeconfig,
+        &format!("--secure-port={port}"),
+    ];
+    let ended = run_for(&args, Duration::from_secs(3));
+    assert_eq!(ended.code, None, "it waits for its API server: {}", ended.stderr);
+    assert!(ended.stderr.contains("Generated self-signed cert in-memory"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no --authorization-kubeconfig"), "{}", ended.stderr);
+}
+
+/// Proves OPT-100.
+#[test]
+fn from_verbosity_one_on_every_flag_is_logged() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = format!("--secure-port={}", taken.local_addr().unwrap().port());
+    let said = refusal(&[&port, "--authentication-skip-lookup", "-v=1"]);
+    assert!(said.contains("FLAG: --secure-port="), "{said}");
+    let silent = refusal(&[&port, "--authentication-skip-lookup"]);
+    assert!(!silent.contains("FLAG:"), "{silent}");
+}
+
+/// Proves OPT-112.
+#[test]
+fn an_api_server_that_cannot_be_asked_who_may_see_pages_is_fatal() {
+    let directory = tempfile::tempdir().unwrap();
+    let other = format!("--authentication-kubeconfig={}", kubeconfig(&directory).display());
+    let said = refusal(&["--secure-port=10999", &other]);
+    assert!(said.contains("--authentication-tolerate-lookup-failure"), "{said}");
+}
