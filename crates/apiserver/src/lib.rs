@@ -5,6 +5,8 @@
 //! | [`kernel`] | the server itself: requests and clock readings in, replies and watch frames out; no IO, no clock, no chance of its own |
 //! | [`face`] | a tower service over the kernel that a `kube::Client` can speak to, and the handles tests hold |
 //! | [`faults`] | a tower layer that lets chosen requests go wrong |
+//! | [`http`] | the server on a loopback socket: HTTPS, certificates for users, kubeconfig files, bounds on every client |
+//! | [`keep`] | state that outlives the process |
 //! | [`clock`] | where the face reads the time |
 //!
 //! What the server does not do is answered with a clear 4xx or 501, never silently.
@@ -30,8 +32,10 @@
 pub mod clock;
 pub mod face;
 pub mod faults;
+pub mod http;
+pub mod keep;
 pub mod kernel;
 
 pub use face::{ApiServer, Builder, LoggedRequest};
 pub use faults::{Faults, Rule, Verdict};
-pub use kernel::{Cause, Outcome, Reason, Status};
+pub use kernel::{Cause, Outcome, Reason, Status, TokenVerifier, User};

@@ -214,7 +214,7 @@ async fn discovery_answers_in_both_forms() {
     let server = ApiServer::builder().build();
     let client = client(&server);
     assert_eq!(client.apiserver_version().await.unwrap().minor, "37");
-    assert_eq!(client.list_api_groups().await.unwrap().groups.len(), 3);
+    assert!(client.list_api_groups().await.unwrap().groups.len() > 15);
     assert!(!client.list_core_api_resources("v1").await.unwrap().resources.is_empty());
     server.set_group_version_failing("apps", "v1", true);
     assert_eq!(code(client.list_api_group_resources("apps/v1").await.unwrap_err()).0, 503);

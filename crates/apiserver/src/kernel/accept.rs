@@ -1,11 +1,8 @@
-//! Chooses the representation a client asked for: whole objects, metadata only, or aggregated discovery.
-
-use std::sync::Arc;
+//! Chooses the representation a client asked for: whole objects, metadata only, tables, or aggregated discovery.
 
 use serde_json::{Value, json};
 
 use super::status::{Outcome, Reason, Status};
-use super::store::Stored;
 
 /// How objects are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +11,16 @@ pub(crate) enum Representation {
     Whole,
     /// `PartialObjectMetadata` and its list.
     MetadataOnly,
+    /// `Table`, with so much of each object in its row.
+    Table(Included),
+}
+
+/// What of an object goes with its row of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Included {
+    Nothing,
+    Metadata,
+    Whole,
 }
 
 /// One alternative of an Accept header.
@@ -41,7 +48,7 @@ impl<'a> Media<'a> {
 
 impl Representation {
     /// The first alternative this server can produce.
-    pub(crate) fn negotiate(accept: &str) -> Outcome<Representation> {
+    pub(crate) fn negotiate(accept: &str, include: &str) -> Outcome<Representation> {
         if accept.trim().is_empty() {
             return Ok(Representation::Whole);
         }
@@ -51,25 +58,29 @@ impl Representation {
                 ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1") => {
                     return Ok(Representation::MetadataOnly);
                 }
+                ("Table", "meta.k8s.io", "v1") => return included(include).map(Representation::Table),
                 _ => {}
             }
         }
         let message = "only the following media types are accepted: application/json, \
                        application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, \
-                       application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+                       application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, \
+                       application/json;as=Table;g=meta.k8s.io;v=v1";
         Err(Status::new(Reason::NotAcceptable, message))
-    }
-
-    /// The object as the client wants to see it.
-    pub(crate) fn of(self, object: &Stored) -> Stored {
-        match self {
-            Representation::Whole => Arc::clone(object),
-            Representation::MetadataOnly => Arc::new(metadata_only(object)),
-        }
     }
 }
 
-fn metadata_only(object: &Value) -> Value {
+fn included(text: &str) -> Outcome<Included> {
+    match text {
+        "" | "Metadata" => Ok(Included::Metadata),
+        "None" => Ok(Included::Nothing),
+        "Object" => Ok(Included::Whole),
+        other => Err(Status::bad_request(format!("unrecognized includeObject value: {other:?}"))),
+    }
+}
+
+/// The metadata of an object, as an object of its own.
+pub(crate) fn metadata_only(object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
         "apiVersion": "meta.k8s.io/v1",
@@ -96,7 +107,7 @@ mod tests {
 
     #[test]
     fn the_first_producible_alternative_wins() {
-        use Representation::{MetadataOnly, Whole};
+        use Representation::{MetadataOnly, Table, Whole};
         for (accept, expected) in [
             ("", Whole),
             ("*/*", Whole),
@@ -106,12 +117,13 @@ mod tests {
                 "application/json; as=PartialObjectMetadataList; g=meta.k8s.io; v=v1, application/json",
                 MetadataOnly,
             ),
-            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Whole),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Table(Included::Metadata)),
+            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Whole),
         ] {
-            assert_eq!(Representation::negotiate(accept).unwrap(), expected, "{accept}");
+            assert_eq!(Representation::negotiate(accept, "").unwrap(), expected, "{accept}");
         }
-        for accept in ["text/html", "application/json;as=Table;v=v1;g=meta.k8s.io"] {
-            assert_eq!(Representation::negotiate(accept).unwrap_err().reason.code(), 406);
+        for accept in ["text/html", "application/json;as=Chair;v=v1;g=meta.k8s.io"] {
+            assert_eq!(Representation::negotiate(accept, "").unwrap_err().reason.code(), 406);
         }
     }
 

@@ -6,13 +6,14 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::create::Write;
-use super::fields::{self, FieldSet, Manager, Operation};
+use super::fields::{self, Difference, FieldSet, Manager, Operation};
 use super::metadata::{meta, meta_str};
-use super::options::WriteOptions;
+use super::options::{UnknownFields, WriteOptions};
 use super::patch::refuse_other_uid;
 use super::request::Call;
-use super::schema::{ListKind, item_key, list_kind};
+use super::resources::Resource;
 use super::status::{Cause, FieldError, Outcome, Reason, Status};
+use super::types::{ListKind, Node};
 use super::{Document, Kernel, body};
 
 /// Owner of what an object without owners holds at its first apply.
@@ -31,7 +32,7 @@ impl Kernel {
             return Err(error.of_options("PatchOptions"));
         }
         let applied = decode(call, options)?;
-        let write = Write { target, options, now, applied: None };
+        let write = Write { target, options, now, applied: None, user: &call.user };
         let by = write.manager(Operation::Apply);
         let live = self.store.get(target.resource, target.namespace(), target.name()).cloned();
         let Some(live) = live else {
@@ -42,17 +43,18 @@ impl Kernel {
             if !uid.is_empty() {
                 return Err(Status::precondition(target.resource, target.name(), "UID", uid, ""));
             }
-            let owned = fields::leaves(&applied).into_keys().collect();
-            let managers = vec![Manager { fields: owned, ..by }];
-            let created = self.insert(Write { applied: Some(managers), ..write }, applied)?;
-            return Ok(Document::json(201, &*call.representation.of(&created)));
+            let node = Node::Struct(target.resource.shape());
+            let managers = vec![Manager { fields: fields::claims(node, &applied), ..by }];
+            let complete = body::complete(target.resource, applied)?;
+            let created = self.insert(Write { applied: Some(managers), ..write }, complete)?;
+            return Ok(self.show(call, 201, &created));
         };
         refuse_other_uid(target.resource, &live, &applied)?;
         let force = call.query.flag("force") == Some(true);
-        let (merged, managers) = merge(&live, &applied, &by, force)?;
-        let merged = body::conform(target.resource, merged, options.unknown_fields)?;
+        let (merged, managers) = merge(target.resource, &live, &applied, &by, force)?;
+        let merged = body::conform(target.resource, merged, UnknownFields::Drop)?;
         let stored = self.replace(Write { applied: Some(managers), ..write }, &live, merged)?;
-        Ok(Document::json(200, &*call.representation.of(&stored)))
+        Ok(self.show(call, 200, &stored))
     }
 }
 
@@ -70,31 +72,35 @@ fn decode(call: &Call<'_>, options: &WriteOptions) -> Outcome<Value> {
     if parsed.pointer("/metadata/managedFields").is_some_and(|m| !m.is_null()) {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
-    let mut applied = body::conform(call.target.resource, parsed, options.unknown_fields)?;
+    let mut applied = body::sparse(call.target.resource, parsed, options.unknown_fields)?;
     body::place(call, &mut applied)?;
     Ok(applied)
 }
 
 /// The object after the apply and who owns what in it.
-fn merge(live: &Value, applied: &Value, by: &Manager, force: bool) -> Outcome<(Value, Vec<Manager>)> {
+fn merge(
+    resource: &Resource,
+    live: &Value,
+    applied: &Value,
+    by: &Manager,
+    force: bool,
+) -> Outcome<(Value, Vec<Manager>)> {
+    let node = Node::Struct(resource.shape());
     let mut managers = fields::managers(live);
-    let wanted = fields::leaves(applied);
-    let present = fields::leaves(live);
+    let wanted = fields::claims(node, applied);
     if managers.is_empty() {
         // Until its first apply an object may be without owners; what it holds then is nobody's to remove.
         managers.push(Manager {
             name: BEFORE_FIRST_APPLY.to_owned(),
             operation: Operation::Update,
             subresource: String::new(),
-            fields: present.keys().cloned().collect(),
+            fields: fields::claims(node, live),
             ..by.clone()
         });
     }
-    let changed: FieldSet = wanted
-        .iter()
-        .filter(|(path, value)| present.get(*path) != Some(value))
-        .map(|(path, _)| path.clone())
-        .collect();
+    let mut merged = live.clone();
+    merge_value(node, &mut merged, applied);
+    let changed = Difference::between(node, live, &merged).written();
     let conflicts = conflicts(&managers, &changed, by);
     if !force && !conflicts.is_empty() {
         return Err(conflict(conflicts));
@@ -102,16 +108,14 @@ fn merge(live: &Value, applied: &Value, by: &Manager, force: bool) -> Outcome<(V
     for other in managers.iter_mut().filter(|m| !m.same_as(by)) {
         other.fields.retain(|owned| !changed.contains(owned));
     }
-    let mut merged = live.clone();
-    merge_value(&mut merged, applied, &mut Vec::new());
     let mine = managers.iter().find(|m| m.same_as(by)).cloned().unwrap_or_else(|| by.clone());
     managers.retain(|m| !m.same_as(by));
-    for path in mine.fields.iter().filter(|path| !wanted.contains_key(*path)) {
+    for path in mine.fields.iter().filter(|path| !wanted.contains(*path)) {
         if !managers.iter().any(|other| other.touches(path)) {
             fields::remove(&mut merged, path);
         }
     }
-    managers.push(Manager { fields: wanted.into_keys().collect(), ..mine });
+    managers.push(Manager { fields: wanted, ..mine });
     // The locks of the applied object are judged, not merged.
     for lock in ["resourceVersion", "uid"] {
         if let Some(value) = meta(applied, lock) {
@@ -125,7 +129,7 @@ fn merge(live: &Value, applied: &Value, by: &Manager, force: bool) -> Outcome<(V
 fn conflicts(managers: &[Manager], changed: &FieldSet, by: &Manager) -> Vec<Cause> {
     let mut causes = Vec::new();
     for other in managers.iter().filter(|m| !m.same_as(by)) {
-        for path in changed.iter().filter(|path| other.touches(path)) {
+        for path in changed.iter().filter(|path| other.fields.contains(*path)) {
             causes.push(Cause {
                 reason: "FieldManagerConflict",
                 message: format!("conflict with {}", introduced(other)),
@@ -167,27 +171,25 @@ fn conflict(causes: Vec<Cause>) -> Box<Status> {
     status
 }
 
-fn merge_value<'a>(live: &mut Value, applied: &'a Value, names: &mut Vec<&'a str>) {
+fn merge_value(node: Node, live: &mut Value, applied: &Value) {
     match applied {
-        Value::Object(map) => {
+        Value::Object(map) if !node.is_atomic() => {
             if !live.is_object() {
                 *live = json!({});
             }
             for (name, value) in map {
-                names.push(name);
-                merge_value(&mut live[name.as_str()], value, names);
-                names.pop();
+                merge_value(node.field(name), &mut live[name.as_str()], value);
             }
         }
-        Value::Array(items) => merge_list(live, items, names),
-        scalar => *live = scalar.clone(),
+        Value::Array(items) => merge_list(node, live, items),
+        value => *live = value.clone(),
     }
 }
 
-fn merge_list<'a>(live: &mut Value, applied: &'a [Value], names: &mut Vec<&'a str>) {
-    let kind = list_kind(names);
+fn merge_list(node: Node, live: &mut Value, applied: &[Value]) {
+    let kind = node.list_kind();
     let keyed = match kind {
-        ListKind::Keyed(fields) if applied.iter().all(|i| item_key(fields, i).is_some()) => Some(fields),
+        ListKind::Keyed(keys) if applied.iter().all(|i| node.item_key(keys, i).is_some()) => Some(keys),
         _ => None,
     };
     let Some(items) = live.as_array_mut().filter(|_| kind == ListKind::Set || keyed.is_some()) else {
@@ -196,11 +198,11 @@ fn merge_list<'a>(live: &mut Value, applied: &'a [Value], names: &mut Vec<&'a st
     };
     for item in applied {
         let at = match keyed {
-            Some(fields) => items.iter().position(|i| item_key(fields, i) == item_key(fields, item)),
+            Some(keys) => items.iter().position(|i| node.item_key(keys, i) == node.item_key(keys, item)),
             None => items.iter().position(|i| i == item),
         };
         match at {
-            Some(at) => merge_value(&mut items[at], item, names),
+            Some(at) => merge_value(node.item(), &mut items[at], item),
             None => items.push(item.clone()),
         }
     }

@@ -7,7 +7,7 @@ use super::options::UnknownFields;
 use super::request::Call;
 use super::resources::Resource;
 use super::status::{Outcome, Reason, Status};
-use super::strategy;
+use super::types;
 
 /// The object in the body of a create or update.
 pub(crate) fn decode(call: &Call<'_>, unknown: UnknownFields) -> Outcome<Value> {
@@ -38,37 +38,48 @@ pub(crate) fn parse(body: &[u8]) -> Outcome<Value> {
     })
 }
 
-/// Makes `object` one of the kind: right apiVersion and kind, typed metadata, no unknown or void fields.
+/// Makes `object` one of the kind: right apiVersion and kind, known fields of the right types, all written in their
+/// one form.
 pub(crate) fn conform(resource: &Resource, object: Value, unknown: UnknownFields) -> Outcome<Value> {
+    shaped(resource, object, unknown, true)
+}
+
+/// Like [`conform`], but fields that are left out stay out: an applied object claims only what it names.
+pub(crate) fn sparse(resource: &Resource, object: Value, unknown: UnknownFields) -> Outcome<Value> {
+    shaped(resource, object, unknown, false)
+}
+
+/// Writes out an object whose fields are known to be right.
+pub(crate) fn complete(resource: &Resource, object: Value) -> Outcome<Value> {
+    shaped(resource, object, UnknownFields::Drop, true)
+}
+
+/// The object of the kind about which nothing is said.
+pub(crate) fn zero(resource: &Resource) -> Value {
+    types::decode(resource.shape(), json!({}), true, &mut Vec::new()).unwrap_or_default()
+}
+
+fn shaped(resource: &Resource, object: Value, unknown: UnknownFields, complete: bool) -> Outcome<Value> {
     let Value::Object(mut map) = object else {
         return Err(Status::bad_request(format!("a {} must be a JSON object", resource.kind)));
     };
     check_type(resource, &mut map)?;
-    drop_nulls(&mut map);
-    let strange = |field: &str| {
-        !matches!(field, "apiVersion" | "kind" | "metadata") && !resource.fields.contains(&field)
-    };
-    let mut dropped: Vec<String> = map.keys().filter(|f| strange(f)).cloned().collect();
-    // Typed servers do not tell an empty list or map from an absent one, except for the two structs.
-    let says_nothing = |field: &str, value: &Value| {
-        !matches!(field, "spec" | "status" | "metadata" | "aggregationRule")
-            && (value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty))
-    };
-    map.retain(|field, value| !strange(field) && !says_nothing(field, value));
-    let mut object = Value::Object(map);
-    dropped.extend(metadata::normalize(resource, &mut object)?);
-    if unknown == UnknownFields::Refuse && !dropped.is_empty() {
-        let listed: Vec<String> = dropped.iter().map(|f| format!("unknown field {f:?}")).collect();
-        let message = format!(
-            "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {}",
-            listed.join(", "),
-            kind = resource.kind,
-            version = resource.version,
-        );
-        return Err(Status::bad_request(message));
+    let mut strange = Vec::new();
+    let object = types::decode(resource.shape(), Value::Object(map), complete, &mut strange)
+        .map_err(|mismatch| undecodable(resource, &format!("{} at {}", mismatch.problem, mismatch.path)))?;
+    if unknown == UnknownFields::Refuse && !strange.is_empty() {
+        let listed: Vec<String> = strange.iter().map(|f| format!("unknown field {f:?}")).collect();
+        return Err(undecodable(resource, &format!("strict decoding error: {}", listed.join(", "))));
     }
-    strategy::check_types(resource, &object)?;
     Ok(object)
+}
+
+fn undecodable(resource: &Resource, why: &str) -> Box<Status> {
+    Status::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {kind}: {why}",
+        kind = resource.kind,
+        version = resource.version,
+    ))
 }
 
 fn check_type(resource: &Resource, map: &mut Map<String, Value>) -> Outcome<()> {
@@ -89,22 +100,6 @@ fn check_type(resource: &Resource, map: &mut Map<String, Value>) -> Outcome<()> 
         }
     }
     Ok(())
-}
-
-/// A null in a typed field is the same as no field.
-fn drop_nulls(map: &mut Map<String, Value>) {
-    map.retain(|_, value| !value.is_null());
-    for value in map.values_mut() {
-        drop_nulls_below(value);
-    }
-}
-
-fn drop_nulls_below(value: &mut Value) {
-    match value {
-        Value::Object(map) => drop_nulls(map),
-        Value::Array(items) => items.iter_mut().for_each(drop_nulls_below),
-        _ => {}
-    }
 }
 
 /// Checks that the name and namespace in the body do not contradict the path, and completes them from it.

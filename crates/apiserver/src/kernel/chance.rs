@@ -36,6 +36,11 @@ impl Chance {
         name
     }
 
+    /// A number below `bound`, which must not be 0.
+    pub(crate) fn below(&mut self, bound: u32) -> u32 {
+        self.0.u32(..bound)
+    }
+
     /// An opaque token; it means nothing to anybody but is never given twice.
     pub(crate) fn token(&mut self) -> String {
         format!("embedded.{:032x}.{:032x}", self.0.u128(..), self.0.u128(..))

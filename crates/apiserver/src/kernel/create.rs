@@ -9,10 +9,12 @@ use super::fields::{FieldSet, Manager, Operation, record_update, set_managers};
 use super::metadata::{self, is_terminating, meta_str, set_meta};
 use super::options::WriteOptions;
 use super::request::{Call, Target};
-use super::resources::{self, Resource};
+use super::resources::{self, Resource, Strategy};
 use super::status::{Outcome, Reason, Status};
 use super::store::Stored;
-use super::{Document, Kernel, body, seconds, strategy};
+use super::types::Node;
+use super::users::User;
+use super::{Document, Kernel, body, defaults, events, prepare, seconds, validation};
 
 /// How often a generated name is drawn before giving up.
 const NAME_DRAWS_MAX: usize = 8;
@@ -24,6 +26,7 @@ pub(crate) struct Write<'a> {
     pub(crate) now: Timestamp,
     /// The owners of the fields after an apply; an update finds them out by itself.
     pub(crate) applied: Option<Vec<Manager>>,
+    pub(crate) user: &'a User,
 }
 
 impl Write<'_> {
@@ -45,15 +48,16 @@ impl Kernel {
         let options = WriteOptions::parse(call)?;
         let mut object = body::decode(call, options.unknown_fields)?;
         body::place(call, &mut object)?;
-        let write = Write { target: &call.target, options: &options, now, applied: None };
+        let object = events::stored_form(call.target.resource, object);
+        let write = Write { target: &call.target, options: &options, now, applied: None, user: &call.user };
         let created = self.insert(write, object)?;
-        Ok(Document::json(201, &*call.representation.of(&created)))
+        Ok(self.show(call, 201, &created))
     }
 
     /// Stores a new object.
     pub(crate) fn insert(&mut self, write: Write<'_>, mut object: Value) -> Outcome<Stored> {
         let target = write.target;
-        let resource = target.resource;
+        let resource = target.resource.stored();
         self.admit_namespace(target, meta_str(&object, "name"))?;
         if !meta_str(&object, "resourceVersion").is_empty() {
             let message = "resourceVersion should not be set on objects to be created";
@@ -62,28 +66,29 @@ impl Kernel {
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
             set_meta(&mut object, field, None);
         }
+        defaults::fill(resource, &mut object);
+        let by = write.manager(Operation::Update);
+        match write.applied {
+            Some(managers) => set_managers(&mut object, managers),
+            None => own_first(resource, &mut object, &by),
+        }
+        self.admit(resource, &mut object)?;
         self.name(resource, target.namespace(), &mut object)?;
         set_meta(&mut object, "uid", Some(json!(self.chance.uid())));
         set_meta(&mut object, "creationTimestamp", Some(json!(seconds(write.now))));
-        strategy::prepare_create(resource, &mut object);
-        validate(resource, None, &object)?;
+        prepare::create(resource, &mut object, write.user, write.now);
+        let mut object = body::complete(resource, object)?;
+        validate(resource, None, None, &object)?;
         let name = meta_str(&object, "name").to_owned();
         if self.store.get(resource, target.namespace(), &name).is_some() {
             return Err(Status::already_exists(resource, &name));
         }
-        let by = write.manager(Operation::Update);
-        match write.applied {
-            Some(managers) => set_managers(&mut object, managers),
-            None => {
-                set_meta(&mut object, "managedFields", None);
-                record_update(&json!({}), &mut object, &by);
-            }
-        }
+        self.allocate(resource, None, &mut object, write.options.dry_run, write.now)?;
         if write.options.dry_run {
             return Ok(Arc::new(object));
         }
         let event = self.store.put(resource, object);
-        Ok(self.publish(&event))
+        Ok(self.publish(&event, write.now))
     }
 
     /// Draws a name if only `generateName` is given.
@@ -120,11 +125,38 @@ impl Kernel {
     }
 }
 
+/// The writer of a new object owns everything in it but what it has no say in: its status, and of a certificate
+/// request also who asks and for what, which can never be changed.
+fn own_first(resource: &Resource, object: &mut Value, by: &Manager) {
+    set_meta(object, "managedFields", None);
+    let set_aside: &[&str] = match resource.strategy {
+        Strategy::CertificateSigningRequest => &["spec", "status"],
+        _ if resource.has_status() => &["status"],
+        _ => &[],
+    };
+    let mut zero = body::zero(resource);
+    let mut aside = Vec::new();
+    for field in set_aside {
+        zero.as_object_mut().and_then(|map| map.remove(*field));
+        let value = object.as_object_mut().and_then(|map| map.remove(*field));
+        aside.extend(value.map(|value| (*field, value)));
+    }
+    record_update(Node::Struct(resource.shape()), &zero, object, by, true);
+    for (field, value) in aside {
+        object[field] = value;
+    }
+}
+
 /// All rules, common and of the kind; every broken one is told at once.
-pub(crate) fn validate(resource: &Resource, old: Option<&Value>, new: &Value) -> Outcome<()> {
+pub(crate) fn validate(
+    resource: &Resource,
+    subresource: Option<&str>,
+    old: Option<&Value>,
+    new: &Value,
+) -> Outcome<()> {
     let mut errors = Vec::new();
     metadata::validate(resource, new, &mut errors);
-    strategy::validate(resource, old, new, &mut errors);
+    validation::validate(resource, subresource, old, new, &mut errors);
     if errors.is_empty() {
         return Ok(());
     }

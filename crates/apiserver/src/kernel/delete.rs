@@ -24,10 +24,10 @@ const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
 /// What became of a deleted object.
-struct Deleted {
-    object: Stored,
+pub(crate) struct Deleted {
+    pub(crate) object: Stored,
     /// False if finalizers or grace keep it for now.
-    gone: bool,
+    pub(crate) gone: bool,
 }
 
 impl Kernel {
@@ -44,7 +44,7 @@ impl Kernel {
             let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
             return Ok(Document::json(200, &success));
         }
-        Ok(Document::json(200, &*call.representation.of(&deleted.object)))
+        Ok(self.show(call, 200, &deleted.object))
     }
 
     pub(crate) fn delete_collection(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
@@ -65,10 +65,10 @@ impl Kernel {
             items.push(self.delete_one(resource, namespace, name, &options, now)?.object);
         }
         let revision = self.store.revision();
-        Ok(ListDocument::new(resource, call.representation, revision, &items).document())
+        Ok(ListDocument::new(resource, call, revision, &items).document(now))
     }
 
-    fn delete_one(
+    pub(crate) fn delete_one(
         &mut self,
         resource: &'static Resource,
         namespace: &str,
@@ -83,7 +83,7 @@ impl Kernel {
             return Err(Status::not_found(resource, name));
         };
         check_preconditions(resource, name, &live, options)?;
-        let kept = kept_finalizers(&live, options.propagation);
+        let kept = kept_finalizers(&live, propagation_of(resource, &live, options));
         let grace = grace_seconds(resource, &live, options);
         let held = resource.strategy == Strategy::Namespace
             && live.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty());
@@ -95,7 +95,7 @@ impl Kernel {
             return Ok(Deleted { object: Arc::new(marked), gone: false });
         }
         let event = self.store.put(resource, marked);
-        Ok(Deleted { object: self.publish(&event), gone: false })
+        Ok(Deleted { object: self.publish(&event, now), gone: false })
     }
 
     fn remove_now(
@@ -109,7 +109,7 @@ impl Kernel {
         let marked = mark(resource, &live, &[], 0, now);
         let live = if resource.strategy == Strategy::Pod && !dry_run && marked != *live {
             let event = self.store.put(resource, marked);
-            self.publish(&event)
+            self.publish(&event, now)
         } else {
             live
         };
@@ -118,7 +118,7 @@ impl Kernel {
         }
         let event = self.store.remove(resource, meta_str(&live, "namespace"), meta_str(&live, "name"), None);
         // The caller has just read the object, so there is an event.
-        let object = event.map_or(live, |event| self.publish(&event));
+        let object = event.map_or(live, |event| self.publish(&event, now));
         Deleted { object, gone: true }
     }
 }
@@ -138,6 +138,13 @@ fn check_preconditions(
         }
     }
     Ok(())
+}
+
+/// What is done about dependents: what the request says, or else what the kind does.
+fn propagation_of(resource: &Resource, live: &Value, options: &DeleteOptions) -> Option<Propagation> {
+    // A finalizer from an earlier delete already says it.
+    let said = finalizers(live).iter().any(|f| *f == ORPHAN || *f == FOREGROUND);
+    options.propagation.or((resource.orphans && !said).then_some(Propagation::Orphan))
 }
 
 /// The finalizers that have to go before the object may.

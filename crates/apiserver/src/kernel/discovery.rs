@@ -3,33 +3,36 @@
 use serde_json::{Value, json};
 
 use super::accept::aggregated_discovery;
-use super::request::Route;
-use super::resources::{RESOURCES, Resource, group_versions};
+use super::request::{Request, Route};
+use super::resources::Resource;
 use super::status::{Outcome, Status};
-use super::{Document, Kernel};
+use super::{Document, Kernel, openapi};
 
 impl Kernel {
     /// Answers everything that is not an object or a collection; `None` means page not found.
-    pub(crate) fn discover(&self, route: &Route, accept: &str) -> Outcome<Option<Document>> {
+    pub(crate) fn discover(&self, route: &Route, request: &Request) -> Outcome<Option<Document>> {
         let core = matches!(route, Route::CoreVersions);
         let document = match route {
             Route::Health => Document::text(200, "ok"),
+            Route::OpenApiV2 => openapi::version_two(),
+            Route::OpenApiIndex => self.openapi_index(),
+            Route::OpenApi(path) => return Ok(self.openapi(path)),
             Route::Version => Document::json(200, &version()),
-            Route::CoreVersions | Route::Groups => match aggregated_discovery(accept) {
+            Route::CoreVersions | Route::Groups => match aggregated_discovery(&request.accept) {
                 Some(version) => self.aggregated(version, core),
                 None if core => Document::json(200, &core_versions()),
-                None => Document::json(200, &group_list()),
+                None => Document::json(200, &self.group_list()),
             },
-            Route::Group(name) => match group(name) {
+            Route::Group(name) => match self.group(name) {
                 Some(group) => Document::json(200, &group),
                 None => return Ok(None),
             },
             Route::GroupVersion(group, version) => {
                 self.refuse_failing(group, version)?;
-                if !group_versions().contains(&(group, version)) {
+                if !self.registry.group_versions().contains(&(group, version)) {
                     return Err(Status::no_resource());
                 }
-                Document::json(200, &resource_list(group, version))
+                Document::json(200, &self.resource_list(group, version))
             }
             Route::Resource(_) => return Ok(None),
         };
@@ -37,21 +40,29 @@ impl Kernel {
     }
 
     fn aggregated(&self, version: &'static str, core: bool) -> Document {
-        let items: Vec<Value> = group_versions()
+        let mut groups: Vec<(&str, Vec<Value>)> = Vec::new();
+        for (group, version) in self.registry.group_versions() {
+            if group.is_empty() != core {
+                continue;
+            }
+            let stale = self.failing.contains(&(group.to_owned(), version.to_owned()));
+            let mut entry = json!({"version": version, "freshness": if stale { "Stale" } else { "Current" }});
+            if !stale {
+                entry["resources"] = self.of(group, version).map(aggregated_resource).collect();
+            }
+            match groups.iter_mut().find(|(known, _)| *known == group) {
+                Some((_, versions)) => versions.push(entry),
+                None => groups.push((group, vec![entry])),
+            }
+        }
+        let items: Vec<Value> = groups
             .into_iter()
-            .filter(|(group, _)| group.is_empty() == core)
-            .map(|(group, version)| {
-                let stale = self.failing.contains(&(group.to_owned(), version.to_owned()));
-                let mut entry =
-                    json!({"version": version, "freshness": if stale { "Stale" } else { "Current" }});
-                if !stale {
-                    entry["resources"] = of(group, version).map(aggregated_resource).collect();
-                }
+            .map(|(group, versions)| {
                 let mut metadata = json!({"creationTimestamp": null});
                 if !group.is_empty() {
                     metadata["name"] = json!(group);
                 }
-                json!({"metadata": metadata, "versions": [entry]})
+                json!({"metadata": metadata, "versions": versions})
             })
             .collect();
         let list = json!({
@@ -66,10 +77,53 @@ impl Kernel {
         };
         Document { content_type, ..Document::json(200, &list) }
     }
-}
 
-fn of<'a>(group: &'a str, version: &'a str) -> impl Iterator<Item = &'static Resource> + 'a {
-    RESOURCES.iter().filter(move |r| r.group == group && r.version == version)
+    fn of<'a>(
+        &self,
+        group: &'a str,
+        version: &'a str,
+    ) -> impl Iterator<Item = &'static Resource> + use<'a, '_> {
+        self.registry.all().filter(move |r| r.group == group && r.version == version)
+    }
+
+    fn group_list(&self) -> Value {
+        let mut names: Vec<&str> = Vec::new();
+        for (group, _) in self.registry.group_versions() {
+            if !group.is_empty() && !names.contains(&group) {
+                names.push(group);
+            }
+        }
+        let groups: Vec<Value> = names.into_iter().filter_map(|name| self.group_entry(name)).collect();
+        json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+    }
+
+    fn group(&self, name: &str) -> Option<Value> {
+        let mut entry = self.group_entry(name)?;
+        entry["kind"] = json!("APIGroup");
+        entry["apiVersion"] = json!("v1");
+        Some(entry)
+    }
+
+    fn group_entry(&self, name: &str) -> Option<Value> {
+        if name.is_empty() {
+            return None;
+        }
+        let versions: Vec<Value> = self
+            .registry
+            .group_versions()
+            .into_iter()
+            .filter(|(group, _)| *group == name)
+            .map(|(group, version)| json!({"groupVersion": format!("{group}/{version}"), "version": version}))
+            .collect();
+        let preferred = versions.first()?.clone();
+        Some(json!({"name": name, "versions": versions, "preferredVersion": preferred}))
+    }
+
+    fn resource_list(&self, group: &str, version: &str) -> Value {
+        let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        let resources: Vec<Value> = self.of(group, version).flat_map(plain_resources).collect();
+        json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources})
+    }
 }
 
 fn version() -> Value {
@@ -96,40 +150,6 @@ fn core_versions() -> Value {
         "versions": ["v1"],
         "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:6443"}],
     })
-}
-
-fn group_list() -> Value {
-    let names = group_versions().into_iter().map(|(group, _)| group).filter(|group| !group.is_empty());
-    let mut groups: Vec<&str> = names.collect();
-    groups.dedup();
-    let groups: Vec<Value> = groups.into_iter().filter_map(group_entry).collect();
-    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
-}
-
-fn group(name: &str) -> Option<Value> {
-    let mut entry = group_entry(name)?;
-    entry["kind"] = json!("APIGroup");
-    entry["apiVersion"] = json!("v1");
-    Some(entry)
-}
-
-fn group_entry(name: &str) -> Option<Value> {
-    if name.is_empty() {
-        return None;
-    }
-    let versions: Vec<Value> = group_versions()
-        .into_iter()
-        .filter(|(group, _)| *group == name)
-        .map(|(group, version)| json!({"groupVersion": format!("{group}/{version}"), "version": version}))
-        .collect();
-    let preferred = versions.first()?.clone();
-    Some(json!({"name": name, "versions": versions, "preferredVersion": preferred}))
-}
-
-fn resource_list(group: &str, version: &str) -> Value {
-    let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    let resources: Vec<Value> = of(group, version).flat_map(plain_resources).collect();
-    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources})
 }
 
 fn plain_resources(resource: &'static Resource) -> Vec<Value> {

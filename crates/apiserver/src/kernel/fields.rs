@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::metadata::{meta, meta_str, set_meta};
-use super::schema::{ListKind, item_key, list_kind};
+use super::metadata::{meta, set_meta};
+use super::types::{ListKind, Node};
 
 /// Path of a field in the notation of FieldsV1: `f:name`, `k:{key}` or `v:value` per step.
 pub(crate) type Path = Vec<String>;
@@ -63,59 +63,149 @@ impl Manager {
     }
 }
 
-/// The leaves of an object: scalars, atomic lists, set members, and fields of keyed items.
-pub(crate) fn leaves(object: &Value) -> BTreeMap<Path, &Value> {
-    let mut found = BTreeMap::new();
-    collect(object, &mut Vec::new(), &mut Vec::new(), &mut found);
+/// What an applied object claims: every value in it, every item of its lists, but not the structs around them.
+pub(crate) fn claims(node: Node, object: &Value) -> FieldSet {
+    let mut found = FieldSet::new();
+    claim(node, object, &mut Vec::new(), &mut found);
     found
 }
 
-fn collect<'a>(
-    value: &'a Value,
-    names: &mut Vec<&'a str>,
-    path: &mut Path,
-    found: &mut BTreeMap<Path, &'a Value>,
-) {
+fn claim(node: Node, value: &Value, path: &mut Path, found: &mut FieldSet) {
     match value {
-        Value::Object(map) if !map.is_empty() => {
+        Value::Object(map) if !node.is_atomic() => {
             for (name, value) in map {
-                names.push(name);
                 path.push(format!("f:{name}"));
-                if !UNOWNED.contains(&names.as_slice()) {
-                    collect(value, names, path, found);
+                if !is_unowned(path) {
+                    claim(node.field(name), value, path, found);
+                    let hollow = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+                    if (hollow || node.is_map()) && path.len() > 1 {
+                        found.insert(path.clone());
+                    }
                 }
-                names.pop();
                 path.pop();
             }
         }
-        Value::Array(items) if !items.is_empty() => match element_paths(items, list_kind(names)) {
+        Value::Array(items) => match element_paths(node, items) {
             Some(elements) => {
                 for (element, item) in elements.into_iter().zip(items) {
                     path.push(element);
-                    collect(item, names, path, found);
+                    claim(node.item(), item, path, found);
+                    found.insert(path.clone());
                     path.pop();
                 }
             }
             None => {
-                found.insert(path.clone(), value);
+                found.insert(path.clone());
             }
         },
-        Value::Null => {}
         _ => {
-            found.insert(path.clone(), value);
+            found.insert(path.clone());
         }
     }
 }
 
+/// Whether the server itself sets or needs the field, so that nobody owns it.
+fn is_unowned(path: &[String]) -> bool {
+    UNOWNED.iter().any(|unowned| {
+        unowned.len() == path.len()
+            && unowned.iter().zip(path).all(|(name, step)| step.strip_prefix("f:") == Some(name))
+    })
+}
+
+/// What became of the fields between two states of an object.
+#[derive(Debug, Default)]
+pub(crate) struct Difference {
+    /// New fields, and the structs, maps and items that came with them.
+    pub(crate) added: FieldSet,
+    /// Values that are others now.
+    pub(crate) modified: FieldSet,
+    /// Fields that are gone.
+    pub(crate) removed: FieldSet,
+}
+
+impl Difference {
+    /// Compares two states of an object.
+    pub(crate) fn between(node: Node, old: &Value, new: &Value) -> Difference {
+        let mut difference = Difference::default();
+        difference.compare(node, Some(old), Some(new), &mut Vec::new());
+        difference
+    }
+
+    /// What the writer of the new state is responsible for.
+    pub(crate) fn written(&self) -> FieldSet {
+        self.added.union(&self.modified).cloned().collect()
+    }
+
+    fn compare(&mut self, node: Node, old: Option<&Value>, new: Option<&Value>, path: &mut Path) {
+        if old == new || is_unowned(path) {
+            return;
+        }
+        let atomic = node.is_atomic();
+        let object = |value: Option<&Value>| value.is_some_and(|v| v.is_object() && !atomic);
+        let list = |value: Option<&Value>| value.is_some_and(Value::is_array);
+        if object(old) || object(new) {
+            self.compare_maps(node, old, new, path);
+        } else if list(old) || list(new) {
+            if !self.compare_lists(node, old, new, path) {
+                self.modified.extend((old.is_some() && new.is_some()).then(|| path.clone()));
+            }
+        } else if old.is_some() && new.is_some() {
+            self.modified.insert(path.clone());
+        }
+        if !path.is_empty() {
+            // Containers count like values here: the first to bring one owns it.
+            self.added.extend(old.is_none().then(|| path.clone()));
+            self.removed.extend(new.is_none().then(|| path.clone()));
+        }
+    }
+
+    fn compare_maps(&mut self, node: Node, old: Option<&Value>, new: Option<&Value>, path: &mut Path) {
+        let empty = Map::new();
+        let map = |value: Option<&'_ Value>| value.and_then(Value::as_object).cloned();
+        let (old, new) = (map(old), map(new));
+        let (old, new) = (old.as_ref().unwrap_or(&empty), new.as_ref().unwrap_or(&empty));
+        let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+        for name in names {
+            path.push(format!("f:{name}"));
+            self.compare(node.field(name), old.get(name), new.get(name), path);
+            path.pop();
+        }
+    }
+
+    /// Returns false if the list has one owner as a whole.
+    fn compare_lists(
+        &mut self,
+        node: Node,
+        old: Option<&Value>,
+        new: Option<&Value>,
+        path: &mut Path,
+    ) -> bool {
+        let items = |value: Option<&Value>| -> Option<BTreeMap<String, Value>> {
+            let list = value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            Some(element_paths(node, list)?.into_iter().zip(list.iter().cloned()).collect())
+        };
+        let (Some(old), Some(new)) = (items(old), items(new)) else {
+            return false;
+        };
+        let steps: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+        for step in steps {
+            path.push(step.clone());
+            self.compare(node.item(), old.get(step), new.get(step), path);
+            path.pop();
+        }
+        true
+    }
+}
+
 /// The path step of each item, or `None` if the list has to be taken whole.
-fn element_paths(items: &[Value], kind: ListKind) -> Option<Vec<String>> {
-    let steps: Option<Vec<String>> = match kind {
+fn element_paths(node: Node, items: &[Value]) -> Option<Vec<String>> {
+    let steps: Option<Vec<String>> = match node.list_kind() {
         ListKind::Atomic => None,
         ListKind::Set => {
             items.iter().map(|i| (!i.is_object() && !i.is_array()).then(|| format!("v:{i}"))).collect()
         }
-        ListKind::Keyed(fields) => {
-            items.iter().map(|i| item_key(fields, i).map(|k| format!("k:{k}"))).collect()
+        ListKind::Keyed(keys) => {
+            items.iter().map(|i| node.item_key(keys, i).map(|k| format!("k:{k}"))).collect()
         }
     };
     // Duplicate keys would make one path stand for two items.
@@ -160,9 +250,10 @@ fn step_names(step: &str, item: &Value) -> bool {
         return serde_json::from_str::<Value>(text).is_ok_and(|v| v == *item);
     }
     let key = step.strip_prefix("k:").and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
+    // A key field the item leaves out was given by a default, so only the others can tell items apart.
     key.is_some_and(|key| {
-        let fields: Vec<&str> = key.keys().map(String::as_str).collect();
-        item_key(&fields, item) == Some(Value::Object(key.clone()))
+        let mut known = key.iter().filter_map(|(name, value)| Some((value, item.get(name)?))).peekable();
+        known.peek().is_some() && known.all(|(wanted, found)| wanted == found)
     })
 }
 
@@ -193,8 +284,11 @@ fn parse(entry: &Value) -> Option<Manager> {
 
 fn read_tree(tree: &Map<String, Value>, path: &mut Path, fields: &mut FieldSet) {
     for (step, below) in tree {
-        // A dot marks the container itself; here a container lives by its leaves.
-        if step == "." || path.len() >= DEPTH_MAX {
+        if step == "." {
+            fields.insert(path.clone());
+            continue;
+        }
+        if path.len() >= DEPTH_MAX {
             continue;
         }
         path.push(step.clone());
@@ -210,16 +304,28 @@ fn read_tree(tree: &Map<String, Value>, path: &mut Path, fields: &mut FieldSet) 
 
 fn write_tree(fields: &FieldSet) -> Value {
     let mut root = json!({});
+    let mut previous: Option<&Path> = None;
     for path in fields {
-        let mut at = &mut root;
-        for step in path {
-            at = &mut at[step.as_str()];
-            if !at.is_object() {
-                *at = json!({});
-            }
+        // A container that is owned itself is marked by a dot; it stands right before what is in it.
+        if let Some(container) = previous.filter(|container| path.starts_with(container)) {
+            descend(&mut root, container)["."] = json!({});
         }
+        descend(&mut root, path);
+        previous = Some(path);
     }
     root
+}
+
+/// The place of a path in the tree, made on the way.
+fn descend<'a>(root: &'a mut Value, path: &Path) -> &'a mut Value {
+    let mut at = root;
+    for step in path {
+        at = &mut at[step.as_str()];
+        if !at.is_object() {
+            *at = json!({});
+        }
+    }
+    at
 }
 
 /// Writes the entries that own anything into the object, applied ones first, then by time and name.
@@ -247,30 +353,27 @@ fn entry(manager: &Manager) -> Value {
 }
 
 /// Records that `by` changed `old` into `new` by an update: it owns what it changed, others lose that.
-pub(crate) fn record_update(old: &Value, new: &mut Value, by: &Manager) {
+///
+/// `fresh` says that there was no object before and `old` is the zero of the kind.
+pub(crate) fn record_update(node: Node, old: &Value, new: &mut Value, by: &Manager, fresh: bool) {
     // A single empty entry is the documented way to start ownership afresh.
     let reset = meta(new, "managedFields") == Some(&json!([{}]));
-    let sent = managers(new);
+    let sent = if fresh { Vec::new() } else { managers(new) };
     let mut all = if !sent.is_empty() { sent } else { managers(old) };
     // An object without owners stays so until somebody applies to it; only a new one gets its first owner here.
-    if reset || (all.is_empty() && !meta_str(old, "uid").is_empty()) {
+    if reset || (all.is_empty() && !fresh) {
         set_meta(new, "managedFields", None);
         return;
     }
-    let (before, after) = (leaves(old), leaves(new));
-    let changed: FieldSet = after
-        .iter()
-        .filter(|(path, value)| before.get(*path) != Some(value))
-        .map(|(path, _)| path.clone())
-        .collect();
-    let removed: FieldSet = before.keys().filter(|path| !after.contains_key(*path)).cloned().collect();
+    let difference = Difference::between(node, old, new);
+    let written = difference.written();
     for manager in &mut all {
         if !manager.same_as(by) {
-            manager.fields.retain(|path| !changed.contains(path));
+            manager.fields.retain(|path| !written.contains(path));
         }
-        manager.fields.retain(|path| !removed.contains(path));
+        manager.fields.retain(|path| !difference.removed.contains(path));
     }
-    own(&mut all, by, changed);
+    own(&mut all, by, written);
     set_managers(new, all);
 }
 
@@ -298,6 +401,7 @@ fn own(all: &mut Vec<Manager>, by: &Manager, changed: FieldSet) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::types::of_kind;
     use super::*;
 
     fn by(name: &str) -> Manager {
@@ -311,18 +415,25 @@ mod tests {
         }
     }
 
+    fn node() -> Node {
+        Node::Struct(of_kind("", "v1", "Pod").unwrap())
+    }
+
+    fn paths(fields: &FieldSet) -> Vec<String> {
+        fields.iter().map(|p| p.join("/")).collect()
+    }
+
     #[test]
-    fn leaves_name_keyed_items_and_set_members() {
+    fn claims_name_keyed_items_and_set_members() {
         let object = json!({"kind": "X", "metadata": {
-            "name": "a", "finalizers": ["f/a"], "ownerReferences": [{"uid": "1", "kind": "K"}]}, "list": [1, 2]});
-        let found: Vec<String> = leaves(&object).into_keys().map(|p| p.join("/")).collect();
+            "name": "a", "finalizers": ["f/a"]}, "spec": {"containers": [{"name": "c", "args": ["1", "2"]}]}});
         assert_eq!(
-            found,
+            paths(&claims(node(), &object)),
             [
-                "f:list",
                 "f:metadata/f:finalizers/v:\"f/a\"",
-                "f:metadata/f:ownerReferences/k:{\"uid\":\"1\"}/f:kind",
-                "f:metadata/f:ownerReferences/k:{\"uid\":\"1\"}/f:uid",
+                "f:spec/f:containers/k:{\"name\":\"c\"}",
+                "f:spec/f:containers/k:{\"name\":\"c\"}/f:args",
+                "f:spec/f:containers/k:{\"name\":\"c\"}/f:name",
             ]
         );
     }
@@ -330,29 +441,34 @@ mod tests {
     #[test]
     fn an_update_takes_over_what_it_changes_and_nothing_else() {
         let mut object = json!({"metadata": {"labels": {"a": "1", "b": "1"}}});
-        record_update(&json!({}), &mut object, &by("one"));
+        record_update(node(), &json!({"metadata": {}}), &mut object, &by("one"), true);
         let mut next = object.clone();
         next["metadata"]["labels"]["a"] = json!("2");
-        record_update(&object, &mut next, &by("two"));
-        let owned: Vec<(String, Vec<String>)> = managers(&next)
-            .into_iter()
-            .map(|m| (m.name, m.fields.into_iter().map(|p| p.join("/")).collect()))
-            .collect();
+        record_update(node(), &object, &mut next, &by("two"), false);
+        let owned: Vec<(String, Vec<String>)> =
+            managers(&next).into_iter().map(|m| (m.name, paths(&m.fields))).collect();
         assert_eq!(
             owned,
             [
-                ("one".to_owned(), vec!["f:metadata/f:labels/f:b".to_owned()]),
+                (
+                    "one".to_owned(),
+                    vec!["f:metadata/f:labels".to_owned(), "f:metadata/f:labels/f:b".to_owned()]
+                ),
                 ("two".to_owned(), vec!["f:metadata/f:labels/f:a".to_owned()]),
             ]
+        );
+        assert_eq!(
+            next["metadata"]["managedFields"][0]["fieldsV1"],
+            json!({"f:metadata": {"f:labels": {".": {}, "f:b": {}}}})
         );
     }
 
     #[test]
     fn entries_survive_the_round_trip_and_hostile_ones_are_passed_over() {
-        let mut object = json!({"metadata": {"finalizers": ["f/a"]}, "data": {"k": "v"}});
-        record_update(&json!({}), &mut object, &by("one"));
-        let read = managers(&object);
-        assert_eq!(read[0].fields, leaves(&object).into_keys().collect());
+        let mut object = json!({"metadata": {"finalizers": ["f/a"]}, "spec": {"nodeName": "v"}});
+        let difference = Difference::between(node(), &json!({"metadata": {}, "spec": {}}), &object);
+        record_update(node(), &json!({"metadata": {}, "spec": {}}), &mut object, &by("one"), true);
+        assert_eq!(managers(&object)[0].fields, difference.written());
         object["metadata"]["managedFields"] = json!([{"operation": "Apply"}, {"fieldsV1": 3}, {}]);
         assert!(managers(&object).is_empty());
     }

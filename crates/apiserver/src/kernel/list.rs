@@ -2,21 +2,22 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::Timestamp;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
-use super::accept::Representation;
+use super::accept::{Representation, metadata_only};
 use super::options::{ListOptions, VersionMatch, revision};
 use super::request::Call;
 use super::resources::Resource;
 use super::selectors::Selector;
 use super::status::{Outcome, Status};
 use super::store::Stored;
-use super::{Document, Kernel};
+use super::{Document, Kernel, events, printing};
 
 /// A list about to be sent.
 pub(crate) struct ListDocument<'a> {
-    resource: &'a Resource,
+    resource: &'static Resource,
     representation: Representation,
     metadata: Value,
     items: &'a [Stored],
@@ -24,44 +25,61 @@ pub(crate) struct ListDocument<'a> {
 
 impl<'a> ListDocument<'a> {
     pub(crate) fn new(
-        resource: &'a Resource,
-        representation: Representation,
+        resource: &'static Resource,
+        call: &Call<'_>,
         revision: u64,
         items: &'a [Stored],
     ) -> ListDocument<'a> {
-        ListDocument {
-            resource,
-            representation,
-            metadata: json!({"resourceVersion": revision.to_string()}),
-            items,
-        }
+        let metadata = json!({"resourceVersion": revision.to_string()});
+        ListDocument { resource, representation: call.representation, metadata, items }
     }
 
-    pub(crate) fn document(&self) -> Document {
-        Document::json(200, self)
+    pub(crate) fn document(&self, now: Timestamp) -> Document {
+        match self.representation {
+            Representation::Table(included) => {
+                let mut table = printing::table(self.resource, self.items, included, now);
+                table["metadata"] = self.metadata.clone();
+                Document::json(200, &table)
+            }
+            _ => Document::json(200, self),
+        }
     }
 }
 
 impl Serialize for ListDocument<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(4))?;
-        match self.representation {
-            Representation::Whole => {
-                map.serialize_entry("kind", &format!("{}List", self.resource.kind))?;
-                map.serialize_entry("apiVersion", &self.resource.api_version())?;
-                map.serialize_entry("metadata", &self.metadata)?;
-                map.serialize_entry("items", &self.items.iter().map(|i| Untyped(i)).collect::<Vec<_>>())?;
-            }
-            Representation::MetadataOnly => {
-                map.serialize_entry("kind", "PartialObjectMetadataList")?;
-                map.serialize_entry("apiVersion", "meta.k8s.io/v1")?;
-                map.serialize_entry("metadata", &self.metadata)?;
-                let items: Vec<Stored> = self.items.iter().map(|i| self.representation.of(i)).collect();
-                // The real server writes an empty list of this kind as null.
-                map.serialize_entry("items", &Some(items).filter(|items| !items.is_empty()))?;
-            }
+        if self.representation == Representation::MetadataOnly {
+            map.serialize_entry("kind", "PartialObjectMetadataList")?;
+            map.serialize_entry("apiVersion", "meta.k8s.io/v1")?;
+            map.serialize_entry("metadata", &self.metadata)?;
+            let items: Vec<Value> = self.items.iter().map(|item| metadata_only(item)).collect();
+            // The real server writes an empty list of this kind as null.
+            map.serialize_entry("items", &Some(items).filter(|items| !items.is_empty()))?;
+        } else {
+            map.serialize_entry("kind", self.resource.list_kind)?;
+            map.serialize_entry("apiVersion", &self.resource.api_version())?;
+            map.serialize_entry("metadata", &self.metadata)?;
+            map.serialize_entry("items", &Items(self.resource, self.items))?;
         }
         map.end()
+    }
+}
+
+struct Items<'a>(&'static Resource, &'a [Stored]);
+
+impl Serialize for Items<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (resource, items) = (self.0, self.1);
+        if resource.is_custom() {
+            // Items of custom lists keep their types.
+            return serializer.collect_seq(items.iter().map(|item| events::shown_form(resource, item)));
+        }
+        if resource.stored_as.is_some() {
+            let shown: Vec<Stored> = items.iter().map(|item| events::shown_form(resource, item)).collect();
+            return serializer.collect_seq(shown.iter().map(|item| Untyped(item)));
+        }
+        serializer.collect_seq(items.iter().map(|item| Untyped(item)))
     }
 }
 
@@ -113,7 +131,13 @@ impl Kernel {
         let Some(object) = self.store.get(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
-        Ok(Document::json(200, &*call.representation.of(object)))
+        Ok(self.show(call, 200, object))
+    }
+
+    /// One object, as the client wants to see it.
+    pub(crate) fn show(&self, call: &Call<'_>, code: u16, object: &Stored) -> Document {
+        let shown = printing::shown(call.target.resource, call.representation, object, self.now);
+        Document::json(code, &*shown)
     }
 
     pub(crate) fn list(&self, call: &Call<'_>) -> Outcome<Document> {
@@ -134,14 +158,14 @@ impl Kernel {
             last = key;
             items.push(object);
         }
-        let mut list = ListDocument::new(resource, call.representation, revision, &items);
+        let mut list = ListDocument::new(resource, call, revision, &items);
         if matching.peek().is_some() {
             list.metadata["continue"] = json!(Continuation { revision, after: last }.encode());
             if selector.is_empty() {
                 list.metadata["remainingItemCount"] = json!(matching.count());
             }
         }
-        Ok(list.document())
+        Ok(list.document(self.now))
     }
 
     fn snapshot(&self, call: &Call<'_>, options: &ListOptions) -> Outcome<Snapshot> {

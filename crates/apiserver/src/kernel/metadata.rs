@@ -3,26 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::resources::{NameRule, Resource};
-use super::status::{FieldError, Outcome, Status};
-
-/// Fields of `metadata` that clients may send.
-const KNOWN: &[&str] = &[
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-];
+use super::status::FieldError;
 
 /// Finalizers that need no domain prefix.
 const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
@@ -74,66 +55,6 @@ pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
 /// Whether deletion has begun.
 pub(crate) fn is_terminating(object: &Value) -> bool {
     !meta_str(object, "deletionTimestamp").is_empty()
-}
-
-/// Checks the type of every metadata field, drops unknown ones and those that say nothing.
-/// The names of dropped unknown fields are returned.
-pub(crate) fn normalize(resource: &Resource, object: &mut Value) -> Outcome<Vec<String>> {
-    if object.get("metadata").is_some_and(|m| !m.is_object()) {
-        return Err(wrong_type(resource, "metadata", "an object"));
-    }
-    let metadata = meta_mut(object);
-    let unknown: Vec<String> =
-        metadata.keys().filter(|k| !KNOWN.contains(&k.as_str())).map(|k| format!("metadata.{k}")).collect();
-    metadata.retain(|field, value| KNOWN.contains(&field.as_str()) && !is_void(value));
-    for (field, value) in metadata.iter() {
-        let (fits, wanted) = well_typed(field, value);
-        if !fits {
-            return Err(wrong_type(resource, &format!("metadata.{field}"), wanted));
-        }
-    }
-    Ok(unknown)
-}
-
-fn is_void(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::String(text) => text.is_empty(),
-        Value::Array(list) => list.is_empty(),
-        Value::Object(map) => map.is_empty(),
-        _ => false,
-    }
-}
-
-fn well_typed(field: &str, value: &Value) -> (bool, &'static str) {
-    let string_map = |v: &Value| v.as_object().is_some_and(|m| m.values().all(Value::is_string));
-    let array_of = |v: &Value, f: fn(&Value) -> bool| v.as_array().is_some_and(|a| a.iter().all(f));
-    match field {
-        "labels" | "annotations" => (string_map(value), "a map of strings"),
-        "finalizers" => (array_of(value, Value::is_string), "a list of strings"),
-        "ownerReferences" => (array_of(value, is_owner_shaped), "a list of owner references"),
-        "managedFields" => (array_of(value, Value::is_object), "a list of objects"),
-        "generation" | "deletionGracePeriodSeconds" => (value.is_i64(), "an integer"),
-        _ => (value.is_string(), "a string"),
-    }
-}
-
-fn is_owner_shaped(value: &Value) -> bool {
-    let Some(owner) = value.as_object() else {
-        return false;
-    };
-    owner.iter().all(|(field, value)| match field.as_str() {
-        "controller" | "blockOwnerDeletion" => value.is_boolean() || value.is_null(),
-        _ => value.is_string(),
-    })
-}
-
-fn wrong_type(resource: &Resource, field: &str, wanted: &str) -> Box<Status> {
-    Status::bad_request(format!(
-        "{kind} in version {version:?} cannot be handled as a {kind}: json: field {field} must be {wanted}",
-        kind = resource.kind,
-        version = resource.version,
-    ))
 }
 
 /// Rules on metadata that hold for every kind; problems are pushed to `errors`.
@@ -280,23 +201,5 @@ mod tests {
         let owner = |uid: &str| json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": true});
         assert_eq!(problems(&json!({"name": "a", "ownerReferences": [owner("1")]})), 0);
         assert_eq!(problems(&json!({"name": "a", "ownerReferences": [owner("1"), owner("")]})), 2);
-    }
-
-    #[test]
-    fn wrong_types_are_refused_and_void_fields_dropped() {
-        let configmaps = by_name("configmaps").unwrap();
-        for bad in [
-            json!({"metadata": 3}),
-            json!({"metadata": {"name": 3}}),
-            json!({"metadata": {"labels": {"a": 1}}}),
-            json!({"metadata": {"finalizers": "a"}}),
-            json!({"metadata": {"ownerReferences": [3]}}),
-            json!({"metadata": {"managedFields": [3]}}),
-        ] {
-            assert_eq!(normalize(configmaps, &mut bad.clone()).unwrap_err().reason.code(), 400, "{bad}");
-        }
-        let mut object = json!({"metadata": {"name": "a", "labels": {}, "creationTimestamp": null, "x": 1}});
-        assert_eq!(normalize(configmaps, &mut object).unwrap(), ["metadata.x"]);
-        assert_eq!(object, json!({"metadata": {"name": "a"}}));
     }
 }

@@ -3,29 +3,58 @@
 //! The kernel has no clock, no IO and no chance of its own. Time comes with each request, uids and
 //! generated names come from the seed given at construction, and everything it does is a function of the
 //! requests it has seen, in their order.
+//!
+//! | rooms | keep |
+//! | --- | --- |
+//! | [`resources`], `table`, `types`, `custom` | which kinds there are, their rules and shapes |
+//! | `request`, `options`, `accept`, `body`, `selectors` | what a request means |
+//! | `create`, `update`, `patch`, `apply`, `delete`, `list`, `watch` | the verbs |
+//! | `defaults`, `admission`, `prepare`, `validation`, `clusterip` | what the server adds, decides and refuses |
+//! | `scale`, `eviction`, `binding`, `token`, `reviews` | subresources and requests that store nothing |
+//! | `users`, `rbac` | who asks and may |
+//! | `printing`, `discovery`, `openapi`, `status` | what is shown |
+//! | `store`, `fields`, `journal` | objects, history, owners, and what outlives the process |
 
 mod accept;
+mod admission;
 mod apply;
+mod binding;
 mod body;
+mod bootstrap;
 mod chance;
+mod clusterip;
 mod create;
+mod custom;
+mod defaults;
 mod delete;
 mod discovery;
+mod events;
+mod eviction;
 mod fields;
+mod journal;
 mod list;
 mod metadata;
+mod openapi;
 mod options;
 mod patch;
+mod prepare;
+mod printing;
+mod rbac;
 mod request;
 pub mod resources;
-mod schema;
+mod reviews;
+mod scale;
 mod selectors;
+mod settings;
 mod status;
 mod store;
 mod strategic;
-mod strategy;
+mod table;
 mod token;
+mod types;
 mod update;
+mod users;
+mod validation;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,19 +66,21 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+pub use self::clusterip::Range;
+pub use self::journal::Entry;
 pub use self::request::Request;
+pub use self::settings::Settings;
 pub use self::status::{Cause, Outcome, Reason, Status};
+pub use self::users::{MASTERS, TokenVerifier, User};
 pub use self::watch::{Frame, WatchId};
 
 use self::chance::Chance;
 use self::metadata::{meta_str, set_meta};
-use self::request::{Call, Route, Verb};
-use self::resources::Resource;
-use self::store::{Event, Store};
+use self::request::{Call, Route, Target, Verb};
+use self::resources::{Registry, Resource, Strategy};
+use self::store::{Change, Event, Store};
+use self::users::IssuedToken;
 use self::watch::Watch;
-
-/// Namespaces that exist from the start.
-const BOOTSTRAP_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// An answer that is complete when it is given.
 #[derive(Debug, Clone)]
@@ -100,85 +131,143 @@ pub enum Reply {
     },
 }
 
+/// An answer, and how the kernel understood the request.
+#[derive(Debug)]
+pub struct Answer {
+    /// What to send.
+    pub reply: Reply,
+    /// Who asked; nobody if that could not be told.
+    pub user: Option<User>,
+    /// What was asked: `get`, `list`, `watch`, `create`…; the lower-case method for paths that are no resources.
+    pub verb: String,
+    /// `resource.group/subresource` as access control sees it; empty for other paths.
+    pub resource: String,
+}
+
 /// The state of the API server.
 #[derive(Debug)]
 pub struct Kernel {
+    settings: Settings,
+    registry: Registry,
     store: Store,
     chance: Chance,
+    /// The latest clock reading that came with a request.
+    now: Timestamp,
     watches: BTreeMap<WatchId, Watch>,
     watches_opened: u64,
     /// Watches that have news nobody was told of yet.
     woken: BTreeSet<WatchId>,
     /// Group versions that answer 503, as `group/version`.
     failing: BTreeSet<(String, String)>,
+    /// Tokens given out that may still be good.
+    tokens: BTreeMap<String, IssuedToken>,
+    /// When each event goes, by its key.
+    event_deadlines: BTreeMap<String, Timestamp>,
+    journal: Vec<Entry>,
 }
 
 impl Kernel {
     /// A server with the bootstrap namespaces. `history_limit` bounds the changes kept for watches and old lists.
     pub fn new(seed: u64, history_limit: usize, now: Timestamp) -> Kernel {
-        let mut kernel = Kernel {
-            store: Store::new(history_limit),
-            chance: Chance::seeded(seed),
+        Kernel::with(Settings { seed, history_limit, ..Settings::default() }, now)
+    }
+
+    /// A server as the settings say.
+    pub fn with(settings: Settings, now: Timestamp) -> Kernel {
+        let mut kernel = Kernel::empty(settings, now);
+        kernel.bootstrap(now);
+        kernel
+    }
+
+    /// A server without a single object.
+    fn empty(settings: Settings, now: Timestamp) -> Kernel {
+        Kernel {
+            registry: Registry::default(),
+            store: Store::new(settings.history_limit),
+            chance: Chance::seeded(settings.seed),
+            now,
             watches: BTreeMap::new(),
             watches_opened: 0,
             woken: BTreeSet::new(),
             failing: BTreeSet::new(),
-        };
-        for name in BOOTSTRAP_NAMESPACES {
-            let namespace = json!({
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
-                "spec": {"finalizers": ["kubernetes"]},
-                "status": {"phase": "Active"},
-            });
-            // Cannot fail: the kind is served and the object is written out above.
-            let _ = kernel.seed(namespace, now);
+            tokens: BTreeMap::new(),
+            event_deadlines: BTreeMap::new(),
+            journal: Vec::new(),
+            settings,
         }
-        kernel
     }
 
     /// Answers one request.
     pub fn call(&mut self, request: &Request, now: Timestamp) -> Reply {
-        match self.dispatch(request, now) {
-            Ok(reply) => reply,
-            Err(status) => Reply::Document(Document::from(&*status)),
-        }
+        self.answer(request, now).reply
     }
 
-    fn dispatch(&mut self, request: &Request, now: Timestamp) -> Outcome<Reply> {
-        let not_found = || Ok(Reply::Document(Document::text(404, "404 page not found\n")));
-        let Some(route) = request::route(&request.path)? else {
-            return not_found();
+    /// Answers one request and says how it was understood.
+    pub fn answer(&mut self, request: &Request, now: Timestamp) -> Answer {
+        self.now = now;
+        self.expire(now);
+        let mut answer = Answer {
+            reply: Reply::Document(Document::text(404, "404 page not found\n")),
+            user: None,
+            verb: request.method.as_str().to_lowercase(),
+            resource: String::new(),
         };
+        match self.dispatch(request, now, &mut answer) {
+            Ok(Some(reply)) => answer.reply = reply,
+            Ok(None) => {}
+            Err(status) => answer.reply = Reply::Document(Document::from(&*status)),
+        }
+        answer
+    }
+
+    /// `Ok(None)` is the plain "404 page not found".
+    fn dispatch(&mut self, request: &Request, now: Timestamp, answer: &mut Answer) -> Outcome<Option<Reply>> {
+        let user = self.authenticate(request, now)?;
+        answer.user = Some(user.clone());
+        let route = request::route(&self.registry, &request.path)?;
         let target = match route {
-            Route::Resource(target) => target,
+            Some(Route::Resource(target)) => target,
             route => {
+                self.authorize_path(&user, &answer.verb, &request.path)?;
+                let Some(route) = route else { return Ok(None) };
                 if request.method != http::Method::GET {
                     return Err(Status::method_not_allowed());
                 }
-                return match self.discover(&route, &request.accept)? {
-                    Some(document) => Ok(Reply::Document(document)),
-                    None => not_found(),
-                };
+                return Ok(self.discover(&route, request)?.map(Reply::Document));
             }
         };
+        answer.resource = access_name(&target);
         self.refuse_failing(target.resource.group, target.resource.version)?;
-        let call = Call::new(target, request)?;
+        let call = Call::new(target, request, user)?;
+        call.verb.as_str().clone_into(&mut answer.verb);
+        self.authorize(&call)?;
         if call.verb == Verb::Watch {
-            return self.watch(&call);
+            return self.watch(&call).map(Some);
         }
-        let document = match (call.verb, call.target.subresource.as_deref()) {
-            (Verb::Create, Some("token")) => self.token(&call, now)?,
-            (Verb::Get, _) => self.get(&call)?,
-            (Verb::List | Verb::Watch, _) => self.list(&call)?,
-            (Verb::Create, _) => self.create(&call, now)?,
-            (Verb::Update, _) => self.update(&call, now)?,
-            (Verb::Patch, _) => self.patch(&call, now)?,
-            (Verb::Delete, _) => self.delete(&call, now)?,
-            (Verb::DeleteCollection, _) => self.delete_collection(&call, now)?,
-        };
-        Ok(Reply::Document(document))
+        self.serve(&call, now).map(|document| Some(Reply::Document(document)))
+    }
+
+    fn serve(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+        let resource = call.target.resource;
+        if matches!(resource.group, "authentication.k8s.io" | "authorization.k8s.io") {
+            return self.review(call, now);
+        }
+        if resource.kind == "Binding" {
+            return self.bind(call, now);
+        }
+        match (call.verb, call.target.subresource.as_deref()) {
+            (Verb::Create, Some("token")) => self.token(call, now),
+            (Verb::Create, Some("binding")) => self.bind(call, now),
+            (Verb::Create, Some("eviction")) => self.evict(call, now),
+            (_, Some("scale")) => self.scale(call, now),
+            (Verb::Get, _) => self.get(call),
+            (Verb::List | Verb::Watch, _) => self.list(call),
+            (Verb::Create, _) => self.create(call, now),
+            (Verb::Update, _) => self.update(call, now),
+            (Verb::Patch, _) => self.patch(call, now),
+            (Verb::Delete, _) => self.delete(call, now),
+            (Verb::DeleteCollection, _) => self.delete_collection(call, now),
+        }
     }
 
     fn refuse_failing(&self, group: &str, version: &str) -> Outcome<()> {
@@ -194,11 +283,12 @@ impl Kernel {
     /// An object of the same name is replaced and keeps its uid unless the new one brings its own.
     pub fn seed(&mut self, object: Value, now: Timestamp) -> Outcome<Arc<Value>> {
         let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let Some(resource) = resources::by_kind(&text("apiVersion"), &text("kind")) else {
+        let Some(resource) = self.registry.by_kind(&text("apiVersion"), &text("kind")) else {
             let message = format!("no kind {:?} is served in {:?}", text("kind"), text("apiVersion"));
             return Err(Status::bad_request(message));
         };
-        let mut object = body::conform(resource, object, options::UnknownFields::Refuse)?;
+        let object = body::conform(resource, object, options::UnknownFields::Refuse)?;
+        let mut object = events::stored_form(resource, object);
         if resource.namespaced && meta_str(&object, "namespace").is_empty() {
             set_meta(&mut object, "namespace", Some(json!("default")));
         }
@@ -214,13 +304,19 @@ impl Kernel {
             }
         }
         let event = self.store.put(resource, object);
-        Ok(self.publish(&event))
+        Ok(self.publish(&event, now))
     }
 
     /// Removes an object at once, finalizers or not.
     pub fn unseed(&mut self, resource: &'static Resource, namespace: &str, name: &str) -> bool {
         let event = self.store.remove(resource, namespace, name, None);
-        event.map(|event| self.publish(&event)).is_some()
+        let now = self.now;
+        event.map(|event| self.publish(&event, now)).is_some()
+    }
+
+    /// The kind with that plural, or `plural.group`.
+    pub fn resource(&self, name: &str) -> Option<&'static Resource> {
+        self.registry.by_name(name)
     }
 
     /// One object.
@@ -258,14 +354,55 @@ impl Kernel {
         }
     }
 
-    /// Hands the event to every watch that covers it and returns its object.
-    fn publish(&mut self, event: &Event) -> Arc<Value> {
+    /// Hands the event to every watch that covers it, does what has to follow, and returns its object.
+    fn publish(&mut self, event: &Event, now: Timestamp) -> Arc<Value> {
         for (id, watch) in &mut self.watches {
-            if watch.deliver(event) {
+            if watch.deliver(event, now, self.settings.frames_max) {
                 self.woken.insert(*id);
             }
         }
+        self.record(event);
+        let gone = event.change == Change::Deleted;
+        match event.resource.strategy {
+            Strategy::CustomResourceDefinition => return self.definition_changed(event, now),
+            Strategy::Custom if gone => self.instance_gone(event.resource, now),
+            Strategy::Service if gone => self.release(&event.object),
+            Strategy::Event => self.time_event(event, now),
+            _ => {}
+        }
         Arc::clone(&event.object)
+    }
+
+    /// Notes when an event goes: so long after it was last written.
+    fn time_event(&mut self, event: &Event, now: Timestamp) {
+        let deadline = self.settings.event_ttl.and_then(|ttl| now.checked_add(ttl).ok());
+        match deadline.filter(|_| event.change != Change::Deleted) {
+            Some(deadline) => self.event_deadlines.insert(event.key.clone(), deadline),
+            None => self.event_deadlines.remove(&event.key),
+        };
+    }
+
+    /// Removes the events whose time has come.
+    fn expire(&mut self, now: Timestamp) {
+        if self.event_deadlines.values().all(|deadline| *deadline > now) {
+            return;
+        }
+        let due: Vec<String> =
+            self.event_deadlines.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone()).collect();
+        let Some(events) = resources::by_path("", "v1", "events") else { return };
+        for key in due {
+            self.event_deadlines.remove(&key);
+            let (namespace, name) = key.split_once('/').unwrap_or(("", &key));
+            self.unseed(events, namespace, name);
+        }
+    }
+}
+
+/// The target as access control and the log name it.
+fn access_name(target: &Target) -> String {
+    match &target.subresource {
+        Some(subresource) => format!("{}/{subresource}", target.resource.qualified()),
+        None => target.resource.qualified(),
     }
 }
 

@@ -248,7 +248,8 @@ impl DeleteOptions {
         DeleteOptions::from_value(&body)
     }
 
-    fn from_value(body: &Value) -> Outcome<DeleteOptions> {
+    /// From the options object.
+    pub(crate) fn from_value(body: &Value) -> Outcome<DeleteOptions> {
         let malformed =
             |field: &str| Status::bad_request(format!("delete options: field {field} has a wrong type"));
         if !body.is_object() {
@@ -319,8 +320,11 @@ mod tests {
 
     fn with<T>(method: Method, query: &str, body: &str, check: impl Fn(&Call<'_>) -> T) -> T {
         let request = Request::new(method, &format!("/api/v1/namespaces/a/pods?{query}"), body.to_owned());
-        let Some(Route::Resource(target)) = route(&request.path).unwrap() else { panic!("a resource") };
-        check(&Call::new(target, &request).unwrap())
+        let registry = super::super::resources::Registry::default();
+        let Some(Route::Resource(target)) = route(&registry, &request.path).unwrap() else {
+            panic!("a resource")
+        };
+        check(&Call::new(target, &request, super::super::users::User::admin()).unwrap())
     }
 
     #[test]

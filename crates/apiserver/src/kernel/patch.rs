@@ -10,7 +10,8 @@ use super::options::WriteOptions;
 use super::request::Call;
 use super::resources::Resource;
 use super::status::{FieldError, Outcome, Reason, Status};
-use super::{Document, Kernel, body, strategic};
+use super::types::Node;
+use super::{Document, Kernel, body, events, strategic};
 
 /// Most operations of one JSON patch.
 const OPERATIONS_MAX: usize = 10_000;
@@ -35,27 +36,42 @@ impl Kernel {
             let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
             return Err(error.of_options("PatchOptions"));
         }
-        let edit: fn(&mut Value, &[u8]) -> Outcome<()> = match media {
-            JSON_PATCH => json_patch,
-            MERGE_PATCH => merge_patch,
-            STRATEGIC_MERGE_PATCH => strategic_merge_patch,
-            other => {
-                let accepted = [JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH].join(", ");
-                return Err(body::unsupported(other, &accepted));
-            }
-        };
         let target = &call.target;
+        check_media(target.resource, media)?;
         let Some(live) = self.store.get(target.resource, target.namespace(), target.name()).cloned() else {
             return Err(Status::not_found(target.resource, target.name()));
         };
-        let mut patched = Value::clone(&live);
-        edit(&mut patched, &call.request.body)?;
+        let mut patched = Value::clone(&*events::shown_form(target.resource, &live));
+        edit(Node::Struct(target.resource.shape()), media, &mut patched, &call.request.body)?;
         let mut patched = body::conform(target.resource, patched, options.unknown_fields).map_err(unfit)?;
         body::place(call, &mut patched)?;
         refuse_other_uid(target.resource, &live, &patched)?;
-        let write = Write { target, options: &options, now, applied: None };
+        let patched = events::stored_form(target.resource, patched);
+        let write = Write { target, options: &options, now, applied: None, user: &call.user };
         let stored = self.replace(write, &live, patched)?;
-        Ok(Document::json(200, &*call.representation.of(&stored)))
+        Ok(self.show(call, 200, &stored))
+    }
+}
+
+/// Custom resources have no types a strategic merge could go by.
+pub(crate) fn check_media(resource: &Resource, media: &str) -> Outcome<()> {
+    let accepted: &[&str] = if resource.is_custom() {
+        &[JSON_PATCH, MERGE_PATCH, APPLY_PATCH]
+    } else {
+        &[JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH]
+    };
+    if accepted.contains(&media) { Ok(()) } else { Err(body::unsupported(media, &accepted.join(", "))) }
+}
+
+/// Changes the object as the patch says.
+pub(crate) fn edit(node: Node, media: &str, object: &mut Value, patch: &[u8]) -> Outcome<()> {
+    match media {
+        JSON_PATCH => json_patch(object, patch),
+        MERGE_PATCH => {
+            json_patch::merge(object, &parse_object(patch)?);
+            Ok(())
+        }
+        _ => strategic::merge(node, object, &parse_object(patch)?).map_err(Status::bad_request),
     }
 }
 
@@ -107,15 +123,6 @@ fn is_deeper_than(value: &Value, levels: usize) -> bool {
         Value::Array(items) => items.iter().any(|v| is_deeper_than(v, left)),
         _ => false,
     }
-}
-
-fn merge_patch(object: &mut Value, patch: &[u8]) -> Outcome<()> {
-    json_patch::merge(object, &parse_object(patch)?);
-    Ok(())
-}
-
-fn strategic_merge_patch(object: &mut Value, patch: &[u8]) -> Outcome<()> {
-    strategic::merge(object, &parse_object(patch)?).map_err(Status::bad_request)
 }
 
 fn parse_object(patch: &[u8]) -> Outcome<Value> {

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use http::Method;
 
 use super::accept::Representation;
-use super::resources::{self, Resource, UNIMPLEMENTED_GROUPS};
+use super::resources::{Registry, Resource};
 use super::status::{Outcome, Reason, Status};
+use super::users::User;
 
 /// Largest body taken, as in the real server.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -27,6 +28,12 @@ pub struct Request {
     pub content_type: String,
     /// `User-Agent` header, or empty.
     pub user_agent: String,
+    /// `Authorization` header, or empty.
+    pub authorization: String,
+    /// Who sends the request, if the face knows (a client certificate, an in-process caller).
+    pub user: Option<User>,
+    /// Whom the sender wants to be taken for.
+    pub impersonate: Option<User>,
     /// The whole body.
     pub body: Bytes,
 }
@@ -60,6 +67,12 @@ pub(crate) enum Route {
     Group(String),
     /// `/api/v1` or `/apis/GROUP/VERSION`
     GroupVersion(String, String),
+    /// `/openapi/v2`
+    OpenApiV2,
+    /// `/openapi/v3`
+    OpenApiIndex,
+    /// `/openapi/v3/PATH`
+    OpenApi(String),
     /// An object or collection.
     Resource(Target),
 }
@@ -98,6 +111,22 @@ pub(crate) enum Verb {
     DeleteCollection,
 }
 
+impl Verb {
+    /// The word used by discovery, access control and the log.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Verb::Get => "get",
+            Verb::List => "list",
+            Verb::Watch => "watch",
+            Verb::Create => "create",
+            Verb::Update => "update",
+            Verb::Patch => "patch",
+            Verb::Delete => "delete",
+            Verb::DeleteCollection => "deletecollection",
+        }
+    }
+}
+
 /// A request to one target, fully parsed but for the body.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
@@ -105,6 +134,7 @@ pub(crate) struct Call<'a> {
     pub(crate) verb: Verb,
     pub(crate) query: Query,
     pub(crate) representation: Representation,
+    pub(crate) user: User,
     pub(crate) request: &'a Request,
 }
 
@@ -147,15 +177,15 @@ impl Query {
 
 impl<'a> Call<'a> {
     /// Completes the parsing of a request to `target`.
-    pub(crate) fn new(target: Target, request: &'a Request) -> Outcome<Call<'a>> {
+    pub(crate) fn new(target: Target, request: &'a Request, user: User) -> Outcome<Call<'a>> {
         if request.body.len() > BODY_BYTES_MAX {
             let message = format!("Request entity too large: limit is {BODY_BYTES_MAX}");
             return Err(Status::new(Reason::RequestEntityTooLarge, message));
         }
         let query = Query::parse(&request.query);
         let verb = verb(&target, &request.method, &query)?;
-        let representation = Representation::negotiate(&request.accept)?;
-        Ok(Call { target, verb, query, representation, request })
+        let representation = Representation::negotiate(&request.accept, query.text("includeObject"))?;
+        Ok(Call { target, verb, query, representation, user, request })
     }
 }
 
@@ -177,6 +207,11 @@ fn verb(target: &Target, method: &Method, query: &Query) -> Outcome<Verb> {
         return if allowed.contains(&word) { Ok(verb) } else { refused() };
     }
     let scoped = target.namespace.is_some() == resource.namespaced;
+    if let Some(only) = resource.only_verbs
+        && !(only.contains(&"create") && *method == Method::POST && target.name.is_none() && scoped)
+    {
+        return refused();
+    }
     match (target.name.is_some(), method) {
         (true, &Method::GET) => Ok(Verb::Get),
         (true, &Method::PUT) => Ok(Verb::Update),
@@ -191,7 +226,7 @@ fn verb(target: &Target, method: &Method, query: &Query) -> Outcome<Verb> {
 }
 
 /// Finds the route; `Ok(None)` is the plain "404 page not found" of paths outside every served group.
-pub(crate) fn route(path: &str) -> Outcome<Option<Route>> {
+pub(crate) fn route(registry: &Registry, path: &str) -> Outcome<Option<Route>> {
     let segments: Vec<String> =
         path.split('/').filter(|s| !s.is_empty()).map(percent_decode).collect::<Option<_>>().ok_or_else(
             || Status::bad_request(format!("the path {path:?} is not properly percent-encoded UTF-8")),
@@ -203,19 +238,19 @@ pub(crate) fn route(path: &str) -> Outcome<Option<Route>> {
         ["api"] => Some(Route::CoreVersions),
         ["apis"] => Some(Route::Groups),
         ["api", "v1"] => Some(Route::GroupVersion(String::new(), "v1".to_owned())),
-        ["api", version, rest @ ..] => Some(target("", version, rest)?),
-        ["apis", group, ..] if UNIMPLEMENTED_GROUPS.contains(group) => {
-            return Err(Status::not_implemented(&format!("the API group {group}")));
-        }
-        ["apis", group, ..] if !resources::group_versions().iter().any(|(served, _)| served == group) => None,
+        ["openapi", "v2"] => Some(Route::OpenApiV2),
+        ["openapi", "v3"] => Some(Route::OpenApiIndex),
+        ["openapi", "v3", rest @ ..] => Some(Route::OpenApi(rest.join("/"))),
+        ["api", version, rest @ ..] => Some(target(registry, "", version, rest)?),
+        ["apis", group, ..] if !registry.all().any(|resource| resource.group == *group) => None,
         ["apis", group] => Some(Route::Group((*group).to_owned())),
         ["apis", group, version] => Some(Route::GroupVersion((*group).to_owned(), (*version).to_owned())),
-        ["apis", group, version, rest @ ..] => Some(target(group, version, rest)?),
+        ["apis", group, version, rest @ ..] => Some(target(registry, group, version, rest)?),
         _ => None,
     })
 }
 
-fn target(group: &str, version: &str, rest: &[&str]) -> Outcome<Route> {
+fn target(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Outcome<Route> {
     if let ["watch", ..] = rest {
         return Err(Status::not_implemented("the deprecated watch paths; list with watch=true instead"));
     }
@@ -235,7 +270,7 @@ fn target(group: &str, version: &str, rest: &[&str]) -> Outcome<Route> {
         [plural, name, "proxy", ..] => (*plural, Some(*name), Some("proxy")),
         _ => return Err(Status::no_resource()),
     };
-    let Some(resource) = resources::by_path(group, version, plural) else {
+    let Some(resource) = registry.by_path(group, version, plural) else {
         return Err(Status::no_resource());
     };
     let misplaced =
@@ -281,8 +316,8 @@ mod tests {
 
     fn parsed(method: Method, target: &str) -> Result<(Verb, Target), u16> {
         let request = Request::new(method, target, "");
-        match route(&request.path).map_err(|s| s.reason.code())? {
-            Some(Route::Resource(target)) => match Call::new(target, &request) {
+        match route(&Registry::default(), &request.path).map_err(|s| s.reason.code())? {
+            Some(Route::Resource(target)) => match Call::new(target, &request, User::admin()) {
                 Ok(call) => Ok((call.verb, call.target)),
                 Err(status) => Err(status.reason.code()),
             },
@@ -321,7 +356,7 @@ mod tests {
             (Method::GET, "/api/v1/namespaces/a/configmaps/b/status", 404),
             (Method::GET, "/api/v1/namespaces/a/pods/b/log", 501),
             (Method::GET, "/api/v1/watch/pods", 501),
-            (Method::POST, "/apis/authorization.k8s.io/v1/subjectaccessreviews", 501),
+            (Method::GET, "/apis/authorization.k8s.io/v1/subjectaccessreviews", 405),
             (Method::POST, "/api/v1/pods", 405),
             (Method::PUT, "/api/v1/namespaces/a/pods", 405),
             (Method::DELETE, "/api/v1/namespaces", 405),

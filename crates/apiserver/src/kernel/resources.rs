@@ -1,8 +1,12 @@
-//! The table of served kinds: every rule that differs between kinds is a word on the kind's line.
+//! What the server knows about a kind besides its shape, and how kinds are found.
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::status::qualified;
+use super::table::builtin;
+use super::types::{self, Struct};
 
 /// A field that list and watch requests may select on.
 #[derive(Debug, Clone, Copy)]
@@ -37,21 +41,81 @@ pub enum NameRule {
     PathSegment,
 }
 
-/// Code that only one kind needs; see the `strategy` module.
+/// Code that only one kind needs; see the modules `prepare`, `defaults` and `validation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // Each variant is the kind of the same name.
 pub enum Strategy {
     Plain,
+    Custom,
     Namespace,
     Secret,
     ConfigMap,
+    Endpoints,
     Event,
+    LimitRange,
     Pod,
+    PodTemplate,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    ReplicationController,
+    ResourceQuota,
+    Service,
     Lease,
     ClusterRole,
+    Role,
     ClusterRoleBinding,
+    ControllerRevision,
     ReplicaSet,
     Deployment,
+    DaemonSet,
+    StatefulSet,
+    Job,
+    CronJob,
+    HorizontalPodAutoscaler,
+    PodDisruptionBudget,
+    CertificateSigningRequest,
+    EndpointSlice,
+    Ingress,
+    NetworkPolicy,
+    StorageClass,
+    CsiDriver,
+    VolumeAttachment,
+    VolumeAttributesClass,
+    Webhooks,
+    AdmissionPolicy,
+    CustomResourceDefinition,
+    ApiService,
+    PriorityClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    FlowSchema,
+    PriorityLevelConfiguration,
+}
+
+/// Where a custom resource keeps what its scale subresource shows, as JSON pointers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScalePaths {
+    /// Wanted replicas.
+    pub spec_replicas: &'static str,
+    /// Observed replicas.
+    pub status_replicas: &'static str,
+    /// The selector as text, or empty.
+    pub selector: &'static str,
+}
+
+/// A column of a custom resource's table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrinterColumn {
+    /// Heading.
+    pub name: &'static str,
+    /// `string`, `integer`, `date`…
+    pub kind: &'static str,
+    /// JSON path of the value, such as `.spec.size`.
+    pub path: &'static str,
+    /// 0 for columns that are always shown.
+    pub priority: i64,
 }
 
 /// One served kind.
@@ -67,14 +131,14 @@ pub struct Resource {
     pub singular: &'static str,
     /// Kind name.
     pub kind: &'static str,
+    /// Kind name of lists.
+    pub list_kind: &'static str,
     /// Whether objects live in namespaces.
     pub namespaced: bool,
     /// Short names for discovery.
     pub short_names: &'static [&'static str],
     /// Categories for discovery.
     pub categories: &'static [&'static str],
-    /// Top-level fields besides apiVersion, kind and metadata.
-    pub fields: &'static [&'static str],
     /// Status subresource and how create treats it.
     pub status: StatusField,
     /// Whether `metadata.generation` counts changes of the specification.
@@ -89,18 +153,28 @@ pub struct Resource {
     pub create_on_update: bool,
     /// Whether an immediate delete answers with the object instead of a Status.
     pub returns_deleted: bool,
+    /// Whether dependents are orphaned by a delete that does not say what to do with them.
+    pub orphans: bool,
     /// Whether the whole collection may be deleted at once.
     pub delete_collection: bool,
+    /// Verbs, if not the usual ones.
+    pub only_verbs: Option<&'static [&'static str]>,
     /// Subresources besides status that are served.
     pub subresources: &'static [Subresource],
     /// Subresources of the real server that answer 501 here.
     pub unimplemented: &'static [&'static str],
+    /// Group and plural under which objects are stored, if not the kind's own.
+    pub stored_as: Option<(&'static str, &'static str)>,
+    /// Where scale finds its numbers, for custom resources that have it.
+    pub scale: Option<ScalePaths>,
+    /// Columns of the table, for custom resources that name some.
+    pub columns: &'static [PrinterColumn],
     /// Kind-specific code.
     pub strategy: Strategy,
 }
 
 /// A served subresource other than status.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Subresource {
     /// Path segment.
     pub name: &'static str,
@@ -111,58 +185,6 @@ pub struct Subresource {
 }
 
 impl Resource {
-    const fn new(
-        group: &'static str,
-        version: &'static str,
-        plural: &'static str,
-        singular: &'static str,
-        kind: &'static str,
-    ) -> Resource {
-        Resource {
-            group,
-            version,
-            plural,
-            singular,
-            kind,
-            namespaced: true,
-            short_names: &[],
-            categories: &[],
-            fields: &["spec", "status"],
-            status: StatusField::None,
-            generation: false,
-            selectable: &[],
-            names: NameRule::Subdomain,
-            conditional_update: false,
-            create_on_update: false,
-            returns_deleted: false,
-            delete_collection: true,
-            subresources: &[],
-            unimplemented: &[],
-            strategy: Strategy::Plain,
-        }
-    }
-
-    const fn core(plural: &'static str, singular: &'static str, kind: &'static str) -> Resource {
-        Resource::new("", "v1", plural, singular, kind)
-    }
-
-    const fn apps(plural: &'static str, singular: &'static str, kind: &'static str) -> Resource {
-        let mut resource = Resource::new("apps", "v1", plural, singular, kind);
-        resource.categories = &["all"];
-        resource.unimplemented = &["scale"];
-        resource.status = StatusField::ResetOnCreate;
-        resource.generation = true;
-        resource
-    }
-
-    const fn rbac(plural: &'static str, singular: &'static str, kind: &'static str) -> Resource {
-        let mut resource = Resource::new("rbac.authorization.k8s.io", "v1", plural, singular, kind);
-        resource.names = NameRule::PathSegment;
-        resource.create_on_update = true;
-        resource.namespaced = false;
-        resource
-    }
-
     /// `apiVersion` of the kind's objects.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -182,6 +204,11 @@ impl Resource {
         self.status != StatusField::None
     }
 
+    /// Whether the kind comes from a CustomResourceDefinition.
+    pub fn is_custom(&self) -> bool {
+        self.strategy == Strategy::Custom
+    }
+
     /// The served subresource of that name, status aside.
     pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
         self.subresources.iter().find(|s| s.name == name)
@@ -189,8 +216,32 @@ impl Resource {
 
     /// Verbs of the kind itself, as discovery names them.
     pub fn verbs(&self) -> Vec<&'static str> {
+        if let Some(only) = self.only_verbs {
+            return only.to_vec();
+        }
         let all = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
         all.into_iter().filter(|v| self.delete_collection || *v != "deletecollection").collect()
+    }
+
+    /// The shape of the kind's objects.
+    pub(crate) fn shape(&self) -> &'static Struct {
+        types::of_kind(self.group, self.version, self.kind).unwrap_or_else(types::custom)
+    }
+
+    /// Group and plural under which objects are stored.
+    pub(crate) fn place(&self) -> (&'static str, &'static str) {
+        self.stored_as.unwrap_or((self.group, self.plural))
+    }
+
+    /// The kind whose form objects are stored in.
+    pub(crate) fn stored(&'static self) -> &'static Resource {
+        let (group, plural) = self.place();
+        if self.stored_as.is_none() { self } else { by_path(group, "v1", plural).unwrap_or(self) }
+    }
+
+    /// Whether both kinds are views of the same objects.
+    pub(crate) fn shares_storage_with(&self, other: &Resource) -> bool {
+        std::ptr::eq(self, other) || self.place() == other.place()
     }
 
     /// What `object` holds for a selectable field; `None` if the kind has no such field.
@@ -208,190 +259,76 @@ impl Resource {
     }
 }
 
-const fn field(label: &'static str, pointer: &'static str) -> SelectableField {
-    SelectableField { label, pointer, absent: "" }
-}
-
-const POD_FIELDS: &[SelectableField] = &[
-    field("spec.nodeName", "/spec/nodeName"),
-    field("spec.restartPolicy", "/spec/restartPolicy"),
-    field("spec.schedulerName", "/spec/schedulerName"),
-    field("spec.serviceAccountName", "/spec/serviceAccountName"),
-    SelectableField { label: "spec.hostNetwork", pointer: "/spec/hostNetwork", absent: "false" },
-    field("status.phase", "/status/phase"),
-    field("status.podIP", "/status/podIP"),
-    field("status.nominatedNodeName", "/status/nominatedNodeName"),
-];
-
-const EVENT_FIELDS: &[SelectableField] = &[
-    field("involvedObject.kind", "/involvedObject/kind"),
-    field("involvedObject.namespace", "/involvedObject/namespace"),
-    field("involvedObject.name", "/involvedObject/name"),
-    field("involvedObject.uid", "/involvedObject/uid"),
-    field("involvedObject.apiVersion", "/involvedObject/apiVersion"),
-    field("involvedObject.resourceVersion", "/involvedObject/resourceVersion"),
-    field("involvedObject.fieldPath", "/involvedObject/fieldPath"),
-    field("reason", "/reason"),
-    field("reportingComponent", "/reportingComponent"),
-    field("source", "/source/component"),
-    field("type", "/type"),
-];
-
-const FINALIZE: Subresource =
-    Subresource { name: "finalize", exchanged: ("", "v1", "Namespace"), verbs: &["update"] };
-
-const TOKEN: Subresource = Subresource {
-    name: "token",
-    exchanged: ("authentication.k8s.io", "v1", "TokenRequest"),
-    verbs: &["create"],
-};
-
-/// All served kinds, in the order discovery shows them.
-pub static RESOURCES: &[Resource] = &[
-    Resource {
-        short_names: &["cm"],
-        fields: &["data", "binaryData", "immutable"],
-        strategy: Strategy::ConfigMap,
-        ..Resource::core("configmaps", "configmap", "ConfigMap")
-    },
-    Resource {
-        short_names: &["ev"],
-        fields: &[
-            "involvedObject",
-            "reason",
-            "message",
-            "source",
-            "firstTimestamp",
-            "lastTimestamp",
-            "count",
-            "type",
-            "eventTime",
-            "series",
-            "action",
-            "related",
-            "reportingComponent",
-            "reportingInstance",
-        ],
-        selectable: EVENT_FIELDS,
-        create_on_update: true,
-        strategy: Strategy::Event,
-        ..Resource::core("events", "event", "Event")
-    },
-    Resource {
-        namespaced: false,
-        short_names: &["ns"],
-        status: StatusField::ResetOnCreate,
-        names: NameRule::Label,
-        selectable: &[field("status.phase", "/status/phase")],
-        returns_deleted: true,
-        delete_collection: false,
-        subresources: &[FINALIZE],
-        strategy: Strategy::Namespace,
-        ..Resource::core("namespaces", "namespace", "Namespace")
-    },
-    Resource {
-        namespaced: false,
-        short_names: &["no"],
-        status: StatusField::KeptOnCreate,
-        selectable: &[SelectableField {
-            label: "spec.unschedulable",
-            pointer: "/spec/unschedulable",
-            absent: "false",
-        }],
-        unimplemented: &["proxy"],
-        ..Resource::core("nodes", "node", "Node")
-    },
-    Resource {
-        short_names: &["po"],
-        categories: &["all"],
-        status: StatusField::ResetOnCreate,
-        generation: true,
-        selectable: POD_FIELDS,
-        returns_deleted: true,
-        unimplemented: &[
-            "attach",
-            "binding",
-            "ephemeralcontainers",
-            "eviction",
-            "exec",
-            "log",
-            "portforward",
-            "proxy",
-            "resize",
-        ],
-        strategy: Strategy::Pod,
-        ..Resource::core("pods", "pod", "Pod")
-    },
-    Resource {
-        fields: &["data", "stringData", "type", "immutable"],
-        selectable: &[field("type", "/type")],
-        strategy: Strategy::Secret,
-        ..Resource::core("secrets", "secret", "Secret")
-    },
-    Resource {
-        short_names: &["sa"],
-        fields: &["secrets", "imagePullSecrets", "automountServiceAccountToken"],
-        returns_deleted: true,
-        subresources: &[TOKEN],
-        ..Resource::core("serviceaccounts", "serviceaccount", "ServiceAccount")
-    },
-    Resource {
-        short_names: &["deploy"],
-        strategy: Strategy::Deployment,
-        ..Resource::apps("deployments", "deployment", "Deployment")
-    },
-    Resource {
-        short_names: &["rs"],
-        selectable: &[SelectableField { label: "status.replicas", pointer: "/status/replicas", absent: "0" }],
-        strategy: Strategy::ReplicaSet,
-        ..Resource::apps("replicasets", "replicaset", "ReplicaSet")
-    },
-    Resource {
-        fields: &["spec"],
-        conditional_update: true,
-        create_on_update: true,
-        strategy: Strategy::Lease,
-        ..Resource::new("coordination.k8s.io", "v1", "leases", "lease", "Lease")
-    },
-    Resource {
-        fields: &["subjects", "roleRef"],
-        strategy: Strategy::ClusterRoleBinding,
-        ..Resource::rbac("clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding")
-    },
-    Resource {
-        fields: &["rules", "aggregationRule"],
-        strategy: Strategy::ClusterRole,
-        ..Resource::rbac("clusterroles", "clusterrole", "ClusterRole")
-    },
-];
-
-/// Groups whose review requests the real server answers and this one does not.
-pub(crate) const UNIMPLEMENTED_GROUPS: &[&str] = &["authentication.k8s.io", "authorization.k8s.io"];
-
-/// The kind served at that place, if any.
+/// The built-in kind served at that place, if any.
 pub fn by_path(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
-    RESOURCES.iter().find(|r| r.group == group && r.version == version && r.plural == plural)
+    builtin().find(|r| r.plural == plural && r.group == group && r.version == version)
 }
 
-/// The kind whose objects carry that `apiVersion` and `kind`.
-pub fn by_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
-    RESOURCES.iter().find(|r| r.kind == kind && r.api_version() == api_version)
-}
-
-/// The kind with that plural, or `plural.group`.
+/// The built-in kind with that plural, or `plural.group`.
 pub fn by_name(name: &str) -> Option<&'static Resource> {
-    RESOURCES.iter().find(|r| r.plural == name || r.qualified() == name)
+    builtin().find(|r| named(r, name))
 }
 
-/// Group versions served, each once, in table order.
-pub(crate) fn group_versions() -> Vec<(&'static str, &'static str)> {
-    let mut seen = Vec::new();
-    for resource in RESOURCES {
-        if !seen.contains(&(resource.group, resource.version)) {
-            seen.push((resource.group, resource.version));
+fn named(resource: &Resource, name: &str) -> bool {
+    match name.split_once('.') {
+        None => resource.plural == name,
+        Some((plural, group)) => resource.plural == plural && resource.group == group,
+    }
+}
+
+/// All kinds served now: those built in and those defined by custom resource definitions.
+#[derive(Debug, Default)]
+pub struct Registry {
+    /// Kinds of each definition, by the definition's name.
+    custom: BTreeMap<String, Vec<&'static Resource>>,
+}
+
+impl Registry {
+    /// Every kind, those built in first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'static Resource> {
+        builtin().chain(self.custom.values().flatten().copied())
+    }
+
+    /// The kind served at that place, if any.
+    pub fn by_path(&self, group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
+        self.all().find(|r| r.plural == plural && r.group == group && r.version == version)
+    }
+
+    /// The kind whose objects carry that `apiVersion` and `kind`.
+    pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&'static Resource> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        self.all().find(|r| r.kind == kind && r.group == group && r.version == version)
+    }
+
+    /// The kind with that plural, or `plural.group`.
+    pub fn by_name(&self, name: &str) -> Option<&'static Resource> {
+        self.all().find(|r| named(r, name))
+    }
+
+    /// Puts the kinds of a definition in force, in place of those it had.
+    pub(crate) fn define(&mut self, definition: &str, kinds: Vec<&'static Resource>) {
+        if kinds.is_empty() {
+            self.custom.remove(definition);
+        } else {
+            self.custom.insert(definition.to_owned(), kinds);
         }
     }
-    seen
+
+    /// The kinds of a definition.
+    pub(crate) fn defined_by(&self, definition: &str) -> &[&'static Resource] {
+        self.custom.get(definition).map_or(&[], Vec::as_slice)
+    }
+
+    /// Group versions served, each once, in the order of the table.
+    pub(crate) fn group_versions(&self) -> Vec<(&'static str, &'static str)> {
+        let mut seen = Vec::new();
+        for resource in self.all() {
+            if !seen.contains(&(resource.group, resource.version)) {
+                seen.push((resource.group, resource.version));
+            }
+        }
+        seen
+    }
 }
 
 #[cfg(test)]
@@ -401,12 +338,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_found_by_path_kind_and_name() {
-        for resource in RESOURCES {
-            let found = by_path(resource.group, resource.version, resource.plural).unwrap();
+    fn every_kind_is_found_by_path_kind_and_name_and_has_a_shape() {
+        let registry = Registry::default();
+        for resource in builtin() {
+            let found = registry.by_path(resource.group, resource.version, resource.plural).unwrap();
             assert!(std::ptr::eq(found, resource));
-            assert!(std::ptr::eq(by_kind(&resource.api_version(), resource.kind).unwrap(), resource));
-            assert!(std::ptr::eq(by_name(&resource.qualified()).unwrap(), resource));
+            assert!(std::ptr::eq(
+                registry.by_kind(&resource.api_version(), resource.kind).unwrap(),
+                resource
+            ));
+            assert!(
+                std::ptr::eq(by_name(&resource.qualified()).unwrap(), resource),
+                "{}",
+                resource.qualified()
+            );
+            assert!(!resource.shape().open, "{} has no shape", resource.kind);
+            assert_eq!(resource.list_kind, format!("{}List", resource.kind));
         }
     }
 

@@ -47,11 +47,7 @@ impl Selector {
             .map_err(|why| Status::bad_request(format!("invalid selector: {fields:?}; {why}")))?;
         for requirement in &requirements {
             if resource.field_value(&requirement.label, &Value::Null).is_none() {
-                return Err(Status::bad_request(format!(
-                    "Unable to find {:?} that match field selector {fields:?}: field label not supported: {}",
-                    resource.qualified(),
-                    requirement.label
-                )));
+                return Err(Status::bad_request(format!("field label not supported: {}", requirement.label)));
             }
         }
         Ok(Selector { labels, fields: requirements })
@@ -83,6 +79,26 @@ impl LabelRule {
             LabelRule::Below(bound) => number().is_some_and(|n| n < *bound),
         }
     }
+}
+
+/// Whether a selector object (`matchLabels`, `matchExpressions`) accepts the labels; an empty one accepts all.
+pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
+    let label = |key: &str| labels.get(key).and_then(Value::as_str);
+    let equal = selector.get("matchLabels").and_then(Value::as_object);
+    let rules = selector.get("matchExpressions").and_then(Value::as_array);
+    equal.into_iter().flatten().all(|(key, value)| label(key) == value.as_str())
+        && rules.into_iter().flatten().all(|rule| {
+            let values = rule["values"].as_array().into_iter().flatten();
+            let values: BTreeSet<String> = values.filter_map(Value::as_str).map(str::to_owned).collect();
+            let found = label(rule["key"].as_str().unwrap_or_default());
+            match rule["operator"].as_str() {
+                Some("In") => LabelRule::In(values).accepts(found),
+                Some("NotIn") => LabelRule::NotIn(values).accepts(found),
+                Some("Exists") => LabelRule::Exists.accepts(found),
+                Some("DoesNotExist") => LabelRule::Missing.accepts(found),
+                _ => false,
+            }
+        })
 }
 
 /// Splits at commas outside parentheses.

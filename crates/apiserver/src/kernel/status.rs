@@ -14,6 +14,8 @@ pub type Outcome<T> = Result<T, Box<Status>>;
 pub enum Reason {
     /// The request cannot be understood (400).
     BadRequest,
+    /// The server does not know who asks (401).
+    Unauthorized,
     /// The request is understood and refused (403).
     Forbidden,
     /// The object or the resource does not exist (404).
@@ -36,6 +38,8 @@ pub enum Reason {
     Invalid,
     /// Too many requests at once (429).
     TooManyRequests,
+    /// The server is in a state it cannot go on from (500).
+    InternalError,
     /// The real server fails here without giving a reason (500).
     Unknown,
     /// The real server does this, the embedded one does not (501).
@@ -51,6 +55,7 @@ impl Reason {
     pub fn as_str(self) -> &'static str {
         match self {
             Reason::BadRequest => "BadRequest",
+            Reason::Unauthorized => "Unauthorized",
             Reason::Forbidden => "Forbidden",
             Reason::NotFound => "NotFound",
             Reason::MethodNotAllowed => "MethodNotAllowed",
@@ -62,6 +67,7 @@ impl Reason {
             Reason::UnsupportedMediaType => "UnsupportedMediaType",
             Reason::Invalid => "Invalid",
             Reason::TooManyRequests => "TooManyRequests",
+            Reason::InternalError => "InternalError",
             Reason::Unknown => "",
             Reason::NotImplemented => "NotImplemented",
             Reason::ServiceUnavailable => "ServiceUnavailable",
@@ -73,6 +79,7 @@ impl Reason {
     pub fn code(self) -> u16 {
         match self {
             Reason::BadRequest => 400,
+            Reason::Unauthorized => 401,
             Reason::Forbidden => 403,
             Reason::NotFound => 404,
             Reason::MethodNotAllowed => 405,
@@ -83,7 +90,7 @@ impl Reason {
             Reason::UnsupportedMediaType => 415,
             Reason::Invalid => 422,
             Reason::TooManyRequests => 429,
-            Reason::Unknown => 500,
+            Reason::InternalError | Reason::Unknown => 500,
             Reason::NotImplemented => 501,
             Reason::ServiceUnavailable => 503,
             Reason::Timeout => 504,
@@ -319,6 +326,7 @@ pub(crate) enum Fault {
     Invalid,
     Forbidden,
     NotSupported,
+    Duplicate,
 }
 
 impl Fault {
@@ -328,6 +336,7 @@ impl Fault {
             Fault::Invalid => "FieldValueInvalid",
             Fault::Forbidden => "FieldValueForbidden",
             Fault::NotSupported => "FieldValueNotSupported",
+            Fault::Duplicate => "FieldValueDuplicate",
         }
     }
 }
@@ -358,6 +367,10 @@ impl FieldError {
         FieldError::new(field, Fault::Forbidden, String::new(), detail)
     }
 
+    pub(crate) fn duplicate(field: &str, value: &Value) -> FieldError {
+        FieldError::new(field, Fault::Duplicate, value.to_string(), "")
+    }
+
     /// `supported` is the quoted list shown to the reader.
     pub(crate) fn not_supported(field: &str, value: &str, supported: &str) -> FieldError {
         let detail = format!("supported values: {supported}");
@@ -376,6 +389,7 @@ impl FieldError {
             Fault::Invalid => format!("Invalid value: {}{detail}", self.value),
             Fault::Forbidden => format!("Forbidden{detail}"),
             Fault::NotSupported => format!("Unsupported value: {}{detail}", self.value),
+            Fault::Duplicate => format!("Duplicate value: {}", self.value),
         }
     }
 }

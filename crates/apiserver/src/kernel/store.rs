@@ -65,12 +65,12 @@ impl Store {
     }
 
     pub(crate) fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<&Stored> {
-        self.objects.get(&place(resource))?.get(&key(namespace, name))
+        self.objects.get(&resource.place())?.get(&key(namespace, name))
     }
 
     /// All objects of a kind in key order, restricted to a namespace if one is given.
     pub(crate) fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<(String, Stored)> {
-        let Some(objects) = self.objects.get(&place(resource)) else {
+        let Some(objects) = self.objects.get(&resource.place()) else {
             return Vec::new();
         };
         within(objects, namespace)
@@ -86,9 +86,9 @@ impl Store {
         if revision < self.compacted {
             return None;
         }
-        let mut objects = self.objects.get(&place(resource)).cloned().unwrap_or_default();
+        let mut objects = self.objects.get(&resource.place()).cloned().unwrap_or_default();
         for event in self.history.iter().rev().take_while(|e| e.revision > revision) {
-            if !std::ptr::eq(event.resource, resource) {
+            if !event.resource.shares_storage_with(resource) {
                 continue;
             }
             match &event.previous {
@@ -111,9 +111,22 @@ impl Store {
         let key = key(meta_str(&object, "namespace"), meta_str(&object, "name"));
         let object = Arc::new(object);
         let previous =
-            self.objects.entry(place(resource)).or_default().insert(key.clone(), Arc::clone(&object));
+            self.objects.entry(resource.place()).or_default().insert(key.clone(), Arc::clone(&object));
         let change = if previous.is_some() { Change::Modified } else { Change::Added };
         self.record(Event { revision: self.revision, resource, change, key, object, previous })
+    }
+
+    /// Stores an object that was stored before, under the revision it had then.
+    pub(crate) fn load(&mut self, resource: &'static Resource, object: Stored, revision: u64) -> Event {
+        self.advance(revision);
+        let key = key(meta_str(&object, "namespace"), meta_str(&object, "name"));
+        self.objects.entry(resource.place()).or_default().insert(key.clone(), Arc::clone(&object));
+        Event { revision, resource, change: Change::Added, key, object, previous: None }
+    }
+
+    /// Moves on to a revision that was reached before; never back.
+    pub(crate) fn advance(&mut self, revision: u64) {
+        self.revision = self.revision.max(revision);
     }
 
     /// Removes the object, showing `last` (or what is stored) as its final state; `None` if it is not there.
@@ -125,7 +138,7 @@ impl Store {
         last: Option<Value>,
     ) -> Option<Event> {
         let key = key(namespace, name);
-        let previous = self.objects.get_mut(&place(resource))?.remove(&key)?;
+        let previous = self.objects.get_mut(&resource.place())?.remove(&key)?;
         self.revision += 1;
         let mut last = last.unwrap_or_else(|| Value::clone(&previous));
         last["metadata"]["resourceVersion"] = json!(self.revision.to_string());
@@ -149,7 +162,11 @@ impl Store {
         if revision < self.compacted {
             return None;
         }
-        Some(self.history.iter().filter(move |e| e.revision > revision && std::ptr::eq(e.resource, resource)))
+        Some(
+            self.history
+                .iter()
+                .filter(move |e| e.revision > revision && e.resource.shares_storage_with(resource)),
+        )
     }
 
     /// Forgets all history: only the current revision can be read or watched from.
@@ -167,10 +184,6 @@ impl Store {
         self.history.push_back(event.clone());
         event
     }
-}
-
-fn place(resource: &Resource) -> (&'static str, &'static str) {
-    (resource.group, resource.plural)
 }
 
 /// The key of an object within its kind.

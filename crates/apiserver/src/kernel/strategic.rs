@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::schema::{ListKind, list_kind};
+use super::types::{Merge, Node};
 
 /// The directive that says what to do with the map it stands in.
 const PATCH: &str = "$patch";
@@ -10,23 +10,19 @@ const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 /// Prefix of the directive that removes values from a list of scalars.
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
-/// Prefix of the directive that orders a list; order carries no meaning in the merged lists, so it is let pass.
+/// Prefix of the directive that orders a list.
 const SET_ORDER: &str = "$setElementOrder/";
 
 /// Merges `patch` into `object`; an error says what is wrong with the patch.
-pub(crate) fn merge(object: &mut Value, patch: &Value) -> Result<(), String> {
+pub(crate) fn merge(node: Node, object: &mut Value, patch: &Value) -> Result<(), String> {
     let Some(patch) = patch.as_object() else {
         return Err("the patch is not an object".to_owned());
     };
-    merge_map(object, patch, &mut Vec::new()).map(|_| ())
+    merge_map(node, object, patch).map(|_| ())
 }
 
 /// Returns false if the patch asks to delete the map itself.
-fn merge_map<'a>(
-    object: &mut Value,
-    patch: &'a Map<String, Value>,
-    path: &mut Vec<&'a str>,
-) -> Result<bool, String> {
+fn merge_map(node: Node, object: &mut Value, patch: &Map<String, Value>) -> Result<bool, String> {
     match directive(patch)? {
         Some("delete") => return Ok(false),
         Some("replace") => *object = json!({}),
@@ -41,9 +37,12 @@ fn merge_map<'a>(
         } else if field == RETAIN_KEYS {
             retain_keys(object, value)?;
         } else if field != PATCH && !field.starts_with(SET_ORDER) {
-            path.push(field);
-            merge_field(object, field, value, path)?;
-            path.pop();
+            merge_field(node.field(field), object, field, value)?;
+        }
+    }
+    for (field, value) in patch {
+        if let Some(list) = field.strip_prefix(SET_ORDER) {
+            order(object.get_mut(list), value, node.field(list).merge());
         }
     }
     Ok(true)
@@ -59,12 +58,7 @@ fn directive(patch: &Map<String, Value>) -> Result<Option<&str>, String> {
     }
 }
 
-fn merge_field<'a>(
-    object: &mut Value,
-    field: &str,
-    value: &'a Value,
-    path: &mut Vec<&'a str>,
-) -> Result<(), String> {
+fn merge_field(node: Node, object: &mut Value, field: &str, value: &Value) -> Result<(), String> {
     // The caller made `object` a map.
     let Some(map) = object.as_object_mut() else {
         return Ok(());
@@ -75,13 +69,13 @@ fn merge_field<'a>(
         }
         Value::Object(patch) => {
             let child = map.entry(field).or_insert(Value::Null);
-            if !merge_map(child, patch, path)? {
+            if !merge_map(node, child, patch)? {
                 map.remove(field);
             }
         }
         Value::Array(patch) => {
             let child = map.entry(field).or_insert_with(|| json!([]));
-            merge_list(child, patch, path)?;
+            merge_list(node, child, patch)?;
         }
         scalar => {
             map.insert(field.to_owned(), scalar.clone());
@@ -90,46 +84,39 @@ fn merge_field<'a>(
     Ok(())
 }
 
-fn merge_list<'a>(list: &mut Value, patch: &'a [Value], path: &mut Vec<&'a str>) -> Result<(), String> {
-    let kind = list_kind(path);
-    if kind == ListKind::Atomic || !list.is_array() {
+fn merge_list(node: Node, list: &mut Value, patch: &[Value]) -> Result<(), String> {
+    let merge = node.merge();
+    if merge == Merge::Replace || !list.is_array() {
         *list = json!([]);
     }
     // The line above made it a list.
     let Some(items) = list.as_array_mut() else {
         return Ok(());
     };
-    match kind {
-        ListKind::Atomic => items.extend_from_slice(patch),
-        ListKind::Set => {
+    match merge {
+        Merge::Replace => items.extend_from_slice(patch),
+        Merge::Values => {
             for value in patch {
                 if !items.contains(value) {
                     items.push(value.clone());
                 }
             }
         }
-        ListKind::Keyed(fields) => {
-            // Strategic merge knows one key, the first.
-            let key = fields.first().copied().unwrap_or("name");
+        Merge::By(key) => {
             if patch.iter().filter_map(Value::as_object).any(|i| directive(i) == Ok(Some("replace"))) {
                 items.clear();
             }
             for item in patch {
-                merge_item(items, item, key, path)?;
+                merge_item(node.item(), items, item, key)?;
             }
         }
     }
     Ok(())
 }
 
-fn merge_item<'a>(
-    items: &mut Vec<Value>,
-    patch: &'a Value,
-    key: &str,
-    path: &mut Vec<&'a str>,
-) -> Result<(), String> {
+fn merge_item(node: Node, items: &mut Vec<Value>, patch: &Value, key: &str) -> Result<(), String> {
     let Some(map) = patch.as_object() else {
-        return Err(format!("an item of {} is not a map", path.join(".")));
+        return Err(format!("an item of a list merged by {key} is not a map"));
     };
     // A bare replace directive only empties the list.
     if map.len() == 1 && map.contains_key(PATCH) {
@@ -144,10 +131,31 @@ fn merge_item<'a>(
         items.push(Value::Null);
         items.len() - 1
     });
-    if !merge_map(&mut items[at], map, path)? {
+    if !merge_map(node, &mut items[at], map)? {
         items.remove(at);
     }
     Ok(())
+}
+
+/// Orders a merged list as the patch lists it; items the patch does not know stay behind those they followed.
+fn order(list: Option<&mut Value>, order: &Value, merge: Merge) {
+    let (Some(items), Some(order)) = (list.and_then(Value::as_array_mut), order.as_array()) else {
+        return;
+    };
+    let same = |item: &Value, wanted: &Value| match merge {
+        Merge::By(key) => item.get(key).is_some() && item.get(key) == wanted.get(key),
+        _ => item == wanted,
+    };
+    let mut rank = 0;
+    let mut ranked: Vec<(usize, Value)> = Vec::with_capacity(items.len());
+    for item in items.drain(..) {
+        if let Some(at) = order.iter().position(|wanted| same(&item, wanted)) {
+            rank = at;
+        }
+        ranked.push((rank, item));
+    }
+    ranked.sort_by_key(|(rank, _)| *rank);
+    items.extend(ranked.into_iter().map(|(_, item)| item));
 }
 
 fn delete_values(list: Option<&mut Value>, values: &Value) -> Result<(), String> {
@@ -174,9 +182,13 @@ fn retain_keys(object: &mut Value, keys: &Value) -> Result<(), String> {
 mod tests {
     use super::*;
 
+    fn node() -> Node {
+        Node::Struct(super::super::types::of_kind("", "v1", "Pod").unwrap())
+    }
+
     fn merged(object: Value, patch: &Value) -> Value {
         let mut object = object;
-        merge(&mut object, patch).unwrap();
+        merge(node(), &mut object, patch).unwrap();
         object
     }
 
@@ -204,6 +216,21 @@ mod tests {
     }
 
     #[test]
+    fn lists_are_ordered_as_the_patch_says() {
+        let object = json!({"spec": {"containers": [{"name": "a"}, {"name": "mine"}, {"name": "b"}]}});
+        let patch = json!({"spec": {
+            "$setElementOrder/containers": [{"name": "b"}, {"name": "new"}, {"name": "a"}],
+            "containers": [{"name": "new", "image": "i"}]}});
+        let names: Vec<Value> = merged(object, &patch)["spec"]["containers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|c| c["name"].clone())
+            .collect();
+        assert_eq!(names, ["b", "new", "a", "mine"]);
+    }
+
+    #[test]
     fn directives_replace_retain_and_delete() {
         let object = json!({"spec": {"a": 1, "b": 2}, "status": {"x": 1}, "other": {"k": 1}});
         let patch = json!({"spec": {"$patch": "replace", "c": 3}, "status": {"$patch": "delete"},
@@ -220,7 +247,7 @@ mod tests {
             json!({"metadata": {"ownerReferences": [3]}}),
             json!({"$retainKeys": {}}),
         ] {
-            assert!(merge(&mut json!({"metadata": {"finalizers": []}}), &patch).is_err(), "{patch}");
+            assert!(merge(node(), &mut json!({"metadata": {"finalizers": []}}), &patch).is_err(), "{patch}");
         }
     }
 }

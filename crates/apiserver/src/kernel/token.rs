@@ -1,4 +1,4 @@
-//! Token requests of service accounts: answered with an opaque token that is never given twice and proves nothing.
+//! Token requests of service accounts: answered with an opaque token that this server, and only it, knows again.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -7,6 +7,7 @@ use super::metadata::meta_str;
 use super::options::WriteOptions;
 use super::request::Call;
 use super::status::{FieldError, Outcome, Status};
+use super::users::IssuedToken;
 use super::{Document, Kernel, body, seconds};
 
 /// Life of a token when the request does not say.
@@ -33,6 +34,7 @@ impl Kernel {
         let Some(account) = self.store.get(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
+        let uid = meta_str(account, "uid").to_owned();
         let account = json!({"name": meta_str(account, "name"), "namespace": meta_str(account, "namespace")});
         let lifetime = expiration(&spec)?;
         let audiences = match spec.get("audiences") {
@@ -43,12 +45,25 @@ impl Kernel {
             }
         };
         let expires = now.checked_add(SignedDuration::from_secs(lifetime)).unwrap_or(now);
+        let token = self.chance.token();
+        self.tokens.retain(|_, issued| issued.expires > now);
+        self.tokens.insert(
+            token.clone(),
+            IssuedToken {
+                namespace: target.namespace().to_owned(),
+                account: target.name().to_owned(),
+                uid: uid.clone(),
+                audiences: audiences.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+                expires,
+            },
+        );
         let answer = json!({
             "kind": "TokenRequest",
             "apiVersion": "authentication.k8s.io/v1",
             "metadata": {
                 "name": account["name"],
                 "namespace": account["namespace"],
+                "uid": uid,
                 "creationTimestamp": seconds(now),
             },
             "spec": {
@@ -56,7 +71,7 @@ impl Kernel {
                 "expirationSeconds": lifetime,
                 "boundObjectRef": spec.get("boundObjectRef"),
             },
-            "status": {"token": self.chance.token(), "expirationTimestamp": seconds(expires)},
+            "status": {"token": token, "expirationTimestamp": seconds(expires)},
         });
         Ok(Document::json(201, &answer))
     }

@@ -13,7 +13,8 @@ use super::request::Call;
 use super::resources::{Resource, Strategy};
 use super::status::{FieldError, Outcome, Status};
 use super::store::Stored;
-use super::{Document, Kernel, body, strategy};
+use super::types::Node;
+use super::{Document, Kernel, body, defaults, events, prepare};
 
 impl Kernel {
     pub(crate) fn update(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
@@ -27,8 +28,9 @@ impl Kernel {
             )));
         }
         body::place(call, &mut object)?;
+        let object = events::stored_form(target.resource, object);
         let live = self.store.get(target.resource, target.namespace(), target.name()).cloned();
-        let write = Write { target, options: &options, now, applied: None };
+        let write = Write { target, options: &options, now, applied: None, user: &call.user };
         let (code, stored) = match live {
             Some(live) => (200, self.replace(write, &live, object)?),
             None if target.resource.create_on_update && target.subresource.is_none() => {
@@ -43,23 +45,27 @@ impl Kernel {
             }
             None => return Err(Status::not_found(target.resource, target.name())),
         };
-        Ok(Document::json(code, &*call.representation.of(&stored)))
+        Ok(self.show(call, code, &stored))
     }
 
     /// Replaces `live` by `new`, as far as the target lets it.
     pub(crate) fn replace(&mut self, write: Write<'_>, live: &Stored, mut new: Value) -> Outcome<Stored> {
         let target = write.target;
-        let resource = target.resource;
+        let resource = target.resource.stored();
         lock(resource, live, &new)?;
         keep_system_fields(live, &mut new);
-        strategy::prepare_update(resource, target.subresource.as_deref(), live, &mut new);
+        let subresource = target.subresource.as_deref();
+        defaults::fill(resource, &mut new);
+        prepare::update(resource, subresource, live, &mut new, write.now);
+        let mut new = body::complete(resource, new)?;
         let operation = if write.applied.is_some() { Operation::Apply } else { Operation::Update };
         let by = write.manager(operation);
         match write.applied {
             Some(managers) => set_managers(&mut new, managers),
-            None => record_update(live, &mut new, &by),
+            None => record_update(Node::Struct(resource.shape()), live, &mut new, &by, false),
         }
-        validate(resource, Some(live), &new)?;
+        self.allocate(resource, Some(live), &mut new, write.options.dry_run, write.now)?;
+        validate(resource, subresource, Some(live), &new)?;
         let unchanged = new == **live;
         let gone = is_released(resource, live, &new);
         if (unchanged && !gone) || write.options.dry_run {
@@ -74,7 +80,7 @@ impl Kernel {
             Some(self.store.put(resource, new))
         };
         match event {
-            Some(event) => Ok(self.publish(&event)),
+            Some(event) => Ok(self.publish(&event, write.now)),
             None => Err(Status::not_found(resource, target.name())),
         }
     }

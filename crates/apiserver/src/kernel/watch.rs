@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::accept::Representation;
@@ -12,9 +13,9 @@ use super::options::{WatchOptions, WatchStart};
 use super::request::Call;
 use super::resources::Resource;
 use super::selectors::Selector;
-use super::status::{Outcome, Status};
+use super::status::{Outcome, Reason, Status};
 use super::store::{Change, Event, Stored};
-use super::{Kernel, Reply};
+use super::{Kernel, Reply, body, printing};
 
 /// The annotation on the bookmark that closes the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -61,8 +62,9 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Queues the event if it concerns this watch; says whether it does.
-    pub(crate) fn deliver(&mut self, event: &Event) -> bool {
-        if self.ended || !std::ptr::eq(event.resource, self.resource) || event.revision <= self.after {
+    pub(crate) fn deliver(&mut self, event: &Event, now: Timestamp, frames_max: usize) -> bool {
+        let ours = event.resource.shares_storage_with(self.resource);
+        if self.ended || !ours || event.revision <= self.after {
             return false;
         }
         if self.namespace.as_deref().is_some_and(|ns| ns != meta_str(&event.object, "namespace")) {
@@ -80,22 +82,36 @@ impl Watch {
             // The object left the selection: the client sees it as it last was there, at the new version.
             (true, false) => ("DELETED", departed(event)),
         };
-        self.push(frame.0, &frame.1);
+        if self.outbox.len() >= frames_max {
+            // A client that does not read is told to begin again, instead of being remembered for.
+            self.outbox.clear();
+            self.fail(&Status::expired("the watch was too slow to follow"));
+            return true;
+        }
+        self.push(frame.0, &frame.1, now);
         true
     }
 
-    fn push(&mut self, kind: &'static str, object: &Stored) {
-        let object = self.representation.of(object);
+    fn push(&mut self, kind: &'static str, object: &Stored, now: Timestamp) {
+        let object = printing::shown(self.resource, self.representation, object, now);
         self.outbox.push_back(Frame { kind, object });
     }
 
-    fn bookmark(&mut self, revision: u64, closes_initial_events: bool) {
+    fn bookmark(&mut self, revision: u64, closes_initial_events: bool, now: Timestamp) {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if closes_initial_events {
             metadata["annotations"] = json!({ INITIAL_EVENTS_END: "true" });
         }
-        let object = json!({"kind": self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata});
-        self.push("BOOKMARK", &Arc::new(object));
+        let mut object = body::zero(self.resource);
+        object["kind"] = json!(self.resource.kind);
+        object["apiVersion"] = json!(self.resource.api_version());
+        object["metadata"] = metadata;
+        // A view of other objects is made from theirs; a bookmark is nobody's and stays as it is.
+        let object = match self.representation {
+            Representation::Whole => Arc::new(object),
+            other => printing::shown(self.resource, other, &Arc::new(object), now),
+        };
+        self.outbox.push_back(Frame { kind: "BOOKMARK", object });
     }
 
     fn fail(&mut self, status: &Status) {
@@ -135,13 +151,18 @@ impl Kernel {
                 Ok(()) => {
                     self.fill_state(&mut watch);
                     if watch.bookmarks {
-                        watch.bookmark(self.store.revision(), true);
+                        watch.bookmark(self.store.revision(), true, self.now);
                     }
                 }
                 Err(status) => watch.fail(&status),
             },
             WatchStart::Now => {}
             WatchStart::After(revision) => self.fill_changes(&mut watch, revision),
+        }
+        if self.watches.len() >= self.settings.watches_max {
+            let mut status = Status::new(Reason::TooManyRequests, "too many watches are open");
+            status.retry_after_seconds = 1;
+            return Err(status);
         }
         self.watches_opened += 1;
         let id = WatchId(self.watches_opened);
@@ -152,7 +173,7 @@ impl Kernel {
     fn fill_state(&self, watch: &mut Watch) {
         for (_, object) in self.store.list(watch.resource, watch.namespace.as_deref()) {
             if watch.selector.matches(watch.resource, &object) {
-                watch.push("ADDED", &object);
+                watch.push("ADDED", &object, self.now);
             }
         }
     }
@@ -162,7 +183,7 @@ impl Kernel {
         match self.store.since(watch.resource, revision) {
             Some(events) => {
                 for event in events {
-                    watch.deliver(event);
+                    watch.deliver(event, self.now, usize::MAX);
                 }
             }
             None => {
@@ -204,12 +225,12 @@ impl Kernel {
 
     /// Sends a bookmark with the current revision to every watch that asked for bookmarks.
     pub fn send_bookmarks(&mut self) {
-        let revision = self.store.revision();
+        let (revision, now) = (self.store.revision(), self.now);
         // A watch opened at a future revision must not be led back by a bookmark.
         let wanted = |w: &Watch| w.bookmarks && !w.ended && w.after <= revision;
         for (id, watch) in self.watches.iter_mut().filter(|(_, w)| wanted(w)) {
             watch.after = revision;
-            watch.bookmark(revision, false);
+            watch.bookmark(revision, false, now);
             self.woken.insert(*id);
         }
     }

@@ -64,7 +64,7 @@ fn fields_of_others_stay() {
         owners(&taken),
         [
             r#""one" "Apply" {"f:rules":{}}"#,
-            r#""creator" "Update" {"f:aggregationRule":{"f:clusterRoleSelectors":{}},"f:metadata":{"f:labels":{"f:l":{}}}}"#,
+            r#""creator" "Update" {"f:aggregationRule":{},"f:metadata":{"f:labels":{".":{},"f:l":{}}}}"#,
         ]
     );
     // Shared ownership: both want the same value, so one of them leaving it does not remove it.

@@ -14,7 +14,9 @@ fn plain_discovery_lists_groups_versions_and_resources() {
     assert_eq!(world.get("/api").1["versions"], json!(["v1"]));
     let (_, groups) = world.get("/apis");
     let names: Vec<&Value> = groups["groups"].as_array().unwrap().iter().map(|g| &g["name"]).collect();
-    assert_eq!(names, ["apps", "coordination.k8s.io", "rbac.authorization.k8s.io"]);
+    for group in ["apps", "batch", "coordination.k8s.io", "rbac.authorization.k8s.io", "resource.k8s.io"] {
+        assert_eq!(names.iter().filter(|name| **name == group).count(), 1, "{group}");
+    }
     assert_eq!(world.get("/apis/apps").1["preferredVersion"]["groupVersion"], "apps/v1");
     let (_, core) = world.get("/api/v1");
     let by_name = |name: &str| {
@@ -40,7 +42,8 @@ fn aggregated_discovery_holds_the_same() {
         (&secrets["scope"], &secrets["responseKind"]["kind"]),
         (&json!("Namespaced"), &json!("Secret"))
     );
-    assert_eq!(aggregated(&mut world, "/apis")["items"].as_array().unwrap().len(), 3);
+    let groups = world.get("/apis").1["groups"].as_array().unwrap().len();
+    assert_eq!(aggregated(&mut world, "/apis")["items"].as_array().unwrap().len(), groups);
 }
 
 #[test]
@@ -49,11 +52,9 @@ fn a_failing_group_version_is_unavailable_and_stale() {
     world.kernel.set_failing("apps", "v1", true);
     assert_eq!(reason(&world.get("/apis/apps/v1")), (503, "ServiceUnavailable"));
     assert_eq!(reason(&world.get("/apis/apps/v1/deployments")), (503, "ServiceUnavailable"));
-    let apps = &aggregated(&mut world, "/apis")["items"][0];
-    assert_eq!(
-        (&apps["metadata"]["name"], &apps["versions"][0]["freshness"]),
-        (&json!("apps"), &json!("Stale"))
-    );
+    let groups = aggregated(&mut world, "/apis");
+    let apps = groups["items"].as_array().unwrap().iter().find(|g| g["metadata"]["name"] == "apps").unwrap();
+    assert_eq!(apps["versions"][0]["freshness"], "Stale");
     world.kernel.set_failing("apps", "v1", false);
     assert_eq!(world.get("/apis/apps/v1").0, 200);
 }

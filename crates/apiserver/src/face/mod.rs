@@ -1,29 +1,32 @@
 //! The HTTP face: one tower service that turns requests into kernel calls and watches into streaming bodies.
 
+mod build;
+mod stream;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt as _, Limited};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::time::Sleep;
 use tower::BoxError;
 
-use crate::clock::{self, Clock};
-use crate::kernel::resources::{self, Resource};
+pub use self::build::Builder;
+pub use self::stream::Body;
+use crate::clock::Clock;
+use crate::kernel::resources::Resource;
 use crate::kernel::{
-    Document, Frame as WatchFrame, Kernel, Outcome, Reason, Reply, Request as KernelRequest, Status, WatchId,
+    Answer, Document, Entry, Kernel, Outcome, Reason, Reply, Request as KernelRequest, Status, User, WatchId,
 };
 
 /// Bodies longer than this are not read to the end; the kernel refuses them.
@@ -33,6 +36,8 @@ const BODY_BYTES_READ_MAX: usize = 4 * 1024 * 1024;
 #[derive(Clone)]
 pub struct ApiServer {
     shared: Arc<Shared>,
+    /// Who callers are that say nothing about themselves.
+    user: Option<User>,
 }
 
 impl fmt::Debug for ApiServer {
@@ -79,6 +84,14 @@ pub struct LoggedRequest {
     pub user_agent: String,
     /// The body of a write; empty for reads.
     pub body: Bytes,
+    /// Name of the user, or empty if nobody could be told.
+    pub user: String,
+    /// What was asked: `get`, `list`, `watch`, `create`…; the lower-case method for paths that are no resources.
+    pub verb: String,
+    /// `resource.group/subresource` as access control sees it; empty for other paths.
+    pub resource: String,
+    /// HTTP status code of the answer.
+    pub code: u16,
 }
 
 impl LoggedRequest {
@@ -88,59 +101,16 @@ impl LoggedRequest {
     }
 }
 
-/// Settings of a new server.
-pub struct Builder {
-    seed: u64,
-    history_limit: usize,
-    log_limit: usize,
-    clock: Clock,
-}
-
-impl Builder {
-    /// Seed of uids, generated names and tokens.
-    pub fn seed(mut self, seed: u64) -> Builder {
-        self.seed = seed;
-        self
-    }
-
-    /// How many changes are kept for watches and old lists.
-    pub fn history_limit(mut self, events: usize) -> Builder {
-        self.history_limit = events;
-        self
-    }
-
-    /// How many requests [`ApiServer::requests`] remembers.
-    pub fn request_log_limit(mut self, requests: usize) -> Builder {
-        self.log_limit = requests;
-        self
-    }
-
-    /// Where the server reads the time.
-    pub fn clock(mut self, clock: Clock) -> Builder {
-        self.clock = clock;
-        self
-    }
-
-    /// A server with the bootstrap namespaces and nothing else.
-    pub fn build(self) -> ApiServer {
-        let kernel = Kernel::new(self.seed, self.history_limit, (self.clock)());
-        let state = State { kernel, wakers: BTreeMap::new(), log: VecDeque::new() };
-        let shared = Shared { state: Mutex::new(state), clock: self.clock, log_limit: self.log_limit };
-        ApiServer { shared: Arc::new(shared) }
-    }
-}
-
-impl fmt::Debug for Builder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("seed", &self.seed).finish_non_exhaustive()
-    }
-}
-
 /// Handles for tests: everything here works on the state directly, past the HTTP face.
 impl ApiServer {
     /// Settings with seed 0, the machine's clock and generous limits.
     pub fn builder() -> Builder {
-        Builder { seed: 0, history_limit: 100_000, log_limit: 100_000, clock: clock::system() }
+        Builder::default()
+    }
+
+    /// The same server, for callers who are this user unless they show a token or certificate.
+    pub fn acting_as(&self, user: User) -> ApiServer {
+        ApiServer { shared: Arc::clone(&self.shared), user: Some(user) }
     }
 
     /// Stores an object as it is, past admission and validation; the kind is told by apiVersion and kind.
@@ -153,22 +123,26 @@ impl ApiServer {
 
     /// Removes an object at once, finalizers or not; says whether it was there.
     pub fn remove(&self, resource: &str, namespace: &str, name: &str) -> bool {
-        let Some(resource) = resources::by_name(resource) else {
-            return false;
-        };
-        self.shared.with(|state, _| state.kernel.unseed(resource, namespace, name))
+        self.shared.with(|state, _| {
+            let resource = state.kernel.resource(resource);
+            resource.is_some_and(|resource| state.kernel.unseed(resource, namespace, name))
+        })
     }
 
     /// One object; `resource` is a plural or `plural.group`, `namespace` is empty for cluster-scoped kinds.
     pub fn object(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        let resource = resources::by_name(resource)?;
-        self.shared.with(|state, _| state.kernel.object(resource, namespace, name))
+        self.shared.with(|state, _| {
+            let resource = state.kernel.resource(resource)?;
+            state.kernel.object(resource, namespace, name)
+        })
     }
 
     /// All objects of a kind in list order; none for a kind that is not served.
     pub fn objects(&self, resource: &str) -> Vec<Arc<Value>> {
-        let of = |resource: &'static Resource| self.shared.with(|state, _| state.kernel.objects(resource));
-        resources::by_name(resource).map(of).unwrap_or_default()
+        self.shared.with(|state, _| {
+            let of = |resource: &'static Resource| state.kernel.objects(resource);
+            state.kernel.resource(resource).map(of).unwrap_or_default()
+        })
     }
 
     /// Every object there is, kind by kind, in list order.
@@ -222,23 +196,30 @@ impl ApiServer {
         self.shared.with(|state, _| state.log.clear());
     }
 
+    /// The changes since the last call, if the server was built to record them.
+    pub fn take_journal(&self) -> Vec<Entry> {
+        self.shared.with(|state, _| state.kernel.take_journal())
+    }
+
+    /// The whole state, in an order in which it can be built again; changes before it are in it.
+    pub fn dump(&self) -> Vec<Entry> {
+        self.shared.with(|state, _| {
+            state.kernel.take_journal();
+            state.kernel.dump()
+        })
+    }
+
     fn answer(&self, request: &KernelRequest) -> Response<Body> {
         let limit = self.shared.log_limit;
         let reply = self.shared.with(|state, now| {
-            state.record(request, limit);
-            state.kernel.call(request, now)
+            let answer = state.kernel.answer(request, now);
+            state.record(request, &answer, limit);
+            answer.reply
         });
         match reply {
             Reply::Document(document) => respond(document),
             Reply::Watch { id, timeout } => {
-                let stream = WatchStream {
-                    shared: Arc::clone(&self.shared),
-                    id,
-                    frames: VecDeque::new(),
-                    timeout: timeout.map(|t| Box::pin(tokio::time::sleep(t))),
-                    over: false,
-                };
-                let mut response = Response::new(Body(Content::Watch(stream)));
+                let mut response = Response::new(Body::watch(Arc::clone(&self.shared), id, timeout));
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
                 response
             }
@@ -253,15 +234,29 @@ impl Default for ApiServer {
 }
 
 impl State {
-    fn record(&mut self, request: &KernelRequest, limit: usize) {
+    fn record(&mut self, request: &KernelRequest, answer: &Answer, limit: usize) {
+        if limit == 0 {
+            return;
+        }
         let target = if request.query.is_empty() {
             request.path.clone()
         } else {
             format!("{}?{}", request.path, request.query)
         };
         let body = if request.method == Method::GET { Bytes::new() } else { request.body.clone() };
-        let user_agent = request.user_agent.clone();
-        self.log.push_back(LoggedRequest { method: request.method.clone(), target, user_agent, body });
+        self.log.push_back(LoggedRequest {
+            method: request.method.clone(),
+            target,
+            user_agent: request.user_agent.clone(),
+            body,
+            user: answer.user.as_ref().map(|user| user.name.clone()).unwrap_or_default(),
+            verb: answer.verb.clone(),
+            resource: answer.resource.clone(),
+            code: match &answer.reply {
+                Reply::Document(document) => document.code,
+                Reply::Watch { .. } => 200,
+            },
+        });
         while self.log.len() > limit {
             self.log.pop_front();
         }
@@ -301,19 +296,7 @@ where
                 Ok(collected) => collected.to_bytes(),
                 Err(error) => return Ok(respond(Document::from(&*unreadable(&*error)))),
             };
-            let header = |name| {
-                let value = parts.headers.get(name).and_then(|v: &HeaderValue| v.to_str().ok());
-                value.unwrap_or_default().to_owned()
-            };
-            let request = KernelRequest {
-                path: parts.uri.path().to_owned(),
-                query: parts.uri.query().unwrap_or_default().to_owned(),
-                accept: header(ACCEPT),
-                content_type: header(CONTENT_TYPE),
-                user_agent: header(USER_AGENT),
-                method: parts.method,
-                body,
-            };
+            let request = reduce(parts, body, server.user.as_ref());
             Ok(server.answer(&request))
         }
         .boxed()
@@ -327,93 +310,39 @@ fn unreadable(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Box<St
     Status::new(Reason::BadRequest, format!("the body of the request could not be read: {error}"))
 }
 
-/// A response body: a document, or a watch that lasts. One frame is one watch event.
-#[derive(Debug)]
-pub struct Body(Content);
-
-#[derive(Debug)]
-enum Content {
-    Full(Option<Bytes>),
-    Watch(WatchStream),
-}
-
-impl Body {
-    fn full(bytes: Bytes) -> Body {
-        Body(Content::Full(Some(bytes).filter(|b| !b.is_empty())))
-    }
-}
-
-impl http_body::Body for Body {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let data = match &mut self.0 {
-            Content::Full(bytes) => Poll::Ready(bytes.take()),
-            Content::Watch(stream) => stream.poll_line(cx),
-        };
-        data.map(|data| data.map(|bytes| Ok(Frame::data(bytes))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        matches!(&self.0, Content::Full(None))
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.0 {
-            Content::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
-            Content::Watch(_) => SizeHint::default(),
-        }
-    }
-}
-
-/// The open end of a watch; dropping it closes the watch.
-struct WatchStream {
-    shared: Arc<Shared>,
-    id: WatchId,
-    /// Taken from the kernel, not yet sent.
-    frames: VecDeque<WatchFrame>,
-    timeout: Option<Pin<Box<Sleep>>>,
-    over: bool,
-}
-
-impl fmt::Debug for WatchStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WatchStream").field("id", &self.id).finish_non_exhaustive()
-    }
-}
-
-impl WatchStream {
-    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if self.frames.is_empty() && !self.over {
-            let mut state = self.shared.state.lock();
-            match state.kernel.take_frames(self.id) {
-                Some(frames) => {
-                    self.frames.extend(frames);
-                    state.wakers.insert(self.id, cx.waker().clone());
-                }
-                None => self.over = true,
-            }
-        }
-        if let Some(frame) = self.frames.pop_front() {
-            return Poll::Ready(Some(frame.encode()));
-        }
-        let timed_out = self.timeout.as_mut().is_some_and(|t| t.poll_unpin(cx).is_ready());
-        if self.over || timed_out {
-            self.over = true;
-            return Poll::Ready(None);
-        }
-        Poll::Pending
-    }
-}
-
-impl Drop for WatchStream {
-    fn drop(&mut self) {
-        let mut state = self.shared.state.lock();
-        state.kernel.close_watch(self.id);
-        state.wakers.remove(&self.id);
+/// The request as the kernel reads it. A user the face itself knows (a certificate, an in-process caller) comes first,
+/// then a token, then the user this handle stands for.
+fn reduce(parts: Parts, body: Bytes, handle: Option<&User>) -> KernelRequest {
+    let header = |name: &str| {
+        let value = parts.headers.get(name).and_then(|v: &HeaderValue| v.to_str().ok());
+        value.unwrap_or_default().to_owned()
+    };
+    let authorization = header(AUTHORIZATION.as_str());
+    let known = parts.extensions.get::<User>().cloned();
+    let user = known.or_else(|| handle.filter(|_| authorization.is_empty()).cloned());
+    let impersonated = header("impersonate-user");
+    let impersonate = (!impersonated.is_empty()).then(|| User {
+        name: impersonated,
+        uid: header("impersonate-uid"),
+        groups: parts
+            .headers
+            .get_all("impersonate-group")
+            .iter()
+            .filter_map(|group| group.to_str().ok())
+            .map(str::to_owned)
+            .collect(),
+        ..User::default()
+    });
+    KernelRequest {
+        path: parts.uri.path().to_owned(),
+        query: parts.uri.query().unwrap_or_default().to_owned(),
+        accept: header(ACCEPT.as_str()),
+        content_type: header(CONTENT_TYPE.as_str()),
+        user_agent: header(USER_AGENT.as_str()),
+        method: parts.method,
+        authorization,
+        user,
+        impersonate,
+        body,
     }
 }

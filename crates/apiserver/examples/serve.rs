@@ -1,0 +1,38 @@
+//! Serves the embedded API server on loopback until Ctrl-C: `serve KUBECONFIG [DATA-DIR]`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use keleustes_apiserver::http::{Limits, Pki, serve};
+use keleustes_apiserver::keep::Keeper;
+use keleustes_apiserver::{ApiServer, User};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
+    let kubeconfig = arguments.next().ok_or("usage: serve KUBECONFIG [DATA-DIR]")?;
+    let builder =
+        ApiServer::builder().rbac(true).event_ttl(Duration::from_secs(3600)).request_log_limit(1000);
+    let (ending, ended) = tokio::sync::watch::channel(false);
+    let (server, pki, keeping) = match arguments.next() {
+        None => (builder.build(), Pki::fresh()?, None),
+        Some(dir) => {
+            let (server, keeper, found) = Keeper::open(&dir, builder)?;
+            println!("{} entries read, {} lost", found.entries, found.lost);
+            let pki = Pki::kept_in(&dir)?;
+            let keeping = tokio::spawn(keeper.run(server.clone(), Duration::from_millis(200), ended));
+            (server, pki, Some(keeping))
+        }
+    };
+    let serving = serve(server, "127.0.0.1:0".parse()?, pki, Limits::default()).await?;
+    std::fs::write(&kubeconfig, serving.kubeconfig(&User::admin())?)?;
+    println!("export KUBECONFIG={}", kubeconfig.display());
+    tokio::signal::ctrl_c().await?;
+    serving.stop().await;
+    // Without a data folder nobody listens.
+    let _ = ending.send(true);
+    if let Some(keeping) = keeping {
+        keeping.await??;
+    }
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! An authority of the server's own: its serving certificate, certificates for clients, and kubeconfig files.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, SanType,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+
+use super::HttpError;
+use crate::kernel::User;
+
+/// Names under which clients may reach the server, besides its address.
+const NAMES: [&str; 5] = [
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+];
+const AUTHORITY: &str = "keleustes-embedded";
+
+/// The authority and what it has signed for the server itself.
+pub struct Pki {
+    authority_pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl std::fmt::Debug for Pki {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The private key stays out of every message.
+        f.debug_struct("Pki").finish_non_exhaustive()
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> HttpError {
+    HttpError::Certificates(error.to_string())
+}
+
+impl Pki {
+    /// A new authority that lives as long as the process.
+    pub fn fresh() -> Result<Pki, HttpError> {
+        let key = KeyPair::generate().map_err(failed)?;
+        let pem = authority().self_signed(&key).map_err(failed)?.pem();
+        Ok(Pki::of(pem, key))
+    }
+
+    /// The authority kept in the folder, or a new one that is kept there from now on, so that kubeconfig files stay
+    /// good across restarts.
+    pub fn kept_in(dir: &Path) -> Result<Pki, HttpError> {
+        let (certificate, key) = (dir.join("ca.crt"), dir.join("ca.key"));
+        if certificate.exists() && key.exists() {
+            let read = |path: &Path| {
+                fs::read_to_string(path).map_err(|source| HttpError::File { path: path.to_owned(), source })
+            };
+            let pair = KeyPair::from_pem(&read(&key)?).map_err(failed)?;
+            return Ok(Pki::of(read(&certificate)?, pair));
+        }
+        let pki = Pki::fresh()?;
+        let write = |path: &Path, text: &str| {
+            let file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+            let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+            written.map_err(|source| HttpError::File { path: path.to_owned(), source })
+        };
+        write(&key, &pki.issuer.key().serialize_pem())?;
+        write(&certificate, &pki.authority_pem)?;
+        Ok(pki)
+    }
+
+    fn of(authority_pem: String, key: KeyPair) -> Pki {
+        Pki { authority_pem, issuer: Issuer::new(authority(), key) }
+    }
+
+    /// The authority's certificate, as PEM.
+    pub fn authority_pem(&self) -> &str {
+        &self.authority_pem
+    }
+
+    /// What the listener shows and asks for: a serving certificate for the address, and client certificates of this
+    /// authority from whoever has one.
+    pub(super) fn server_config(&self, address: IpAddr) -> Result<ServerConfig, HttpError> {
+        let key = KeyPair::generate().map_err(failed)?;
+        let mut params = CertificateParams::new(NAMES.map(String::from)).map_err(failed)?;
+        params.distinguished_name = named("kube-apiserver", &[]);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        for address in [address, IpAddr::from(Ipv4Addr::LOCALHOST)] {
+            params.subject_alt_names.push(SanType::IpAddress(address));
+        }
+        let leaf = params.signed_by(&key, &self.issuer).map_err(failed)?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(self.authority_der()?).map_err(failed)?;
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+            .allow_unauthenticated()
+            .build()
+            .map_err(failed)?;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(failed)?
+            .with_client_cert_verifier(clients)
+            .with_single_cert(
+                vec![leaf.der().clone()],
+                PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
+            )
+            .map_err(failed)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    }
+
+    fn authority_der(&self) -> Result<CertificateDer<'static>, HttpError> {
+        use rustls::pki_types::pem::PemObject as _;
+        CertificateDer::from_pem_slice(self.authority_pem.as_bytes()).map_err(failed)
+    }
+
+    /// A certificate and key for a user, as PEM.
+    pub fn client(&self, user: &User) -> Result<(String, String), HttpError> {
+        let key = KeyPair::generate().map_err(failed)?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = named(&user.name, &user.groups);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let leaf = params.signed_by(&key, &self.issuer).map_err(failed)?;
+        Ok((leaf.pem(), key.serialize_pem()))
+    }
+
+    /// The text of a kubeconfig file by which the user reaches the server at the address.
+    pub fn kubeconfig(&self, address: SocketAddr, user: &User) -> Result<String, HttpError> {
+        let (certificate, key) = self.client(user)?;
+        let encode = |text: &str| STANDARD.encode(text);
+        Ok(format!(
+            "apiVersion: v1\n\
+             kind: Config\n\
+             clusters:\n\
+             - name: keleustes\n  cluster:\n    server: https://{address}\n    certificate-authority-data: {}\n\
+             users:\n\
+             - name: {name}\n  user:\n    client-certificate-data: {}\n    client-key-data: {}\n\
+             contexts:\n\
+             - name: keleustes\n  context:\n    cluster: keleustes\n    user: {name}\n\
+             current-context: keleustes\n",
+            encode(&self.authority_pem),
+            encode(&certificate),
+            encode(&key),
+            name = serde_json::Value::from(user.name.as_str()),
+        ))
+    }
+}
+
+fn authority() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = named(AUTHORITY, &[]);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    params
+}
+
+fn named(common_name: &str, organisations: &[String]) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    // One entry per kind is all the certificate maker keeps, so groups travel as one name with separators that no
+    // group has.
+    if !organisations.is_empty() {
+        name.push(DnType::OrganizationName, organisations.join("\u{1f}"));
+    }
+    name.push(DnType::CommonName, common_name);
+    name
+}
+
+/// Who a verified client certificate stands for.
+pub(super) fn user_of(certificate: &CertificateDer<'_>) -> Option<User> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    let name = parsed.subject().iter_common_name().next()?.as_str().ok()?.to_owned();
+    let organisations = parsed.subject().iter_organization().filter_map(|name| name.as_str().ok());
+    let groups: Vec<&str> = organisations
+        .flat_map(|text| text.split('\u{1f}'))
+        .filter(|g| *g != "system:authenticated")
+        .collect();
+    Some(User::new(&name, &groups))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_stand_for_users() {
+        use rustls::pki_types::pem::PemObject as _;
+        let pki = Pki::fresh().unwrap();
+        let user = User::new("somebody", &["one", "two"]);
+        let (certificate, _) = pki.client(&user).unwrap();
+        let der = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
+        assert_eq!(user_of(&der), Some(user));
+        assert_eq!(user_of(&CertificateDer::from(vec![1, 2, 3])), None);
+    }
+
+    #[test]
+    fn a_kept_authority_is_the_same_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Pki::kept_in(dir.path()).unwrap();
+        let again = Pki::kept_in(dir.path()).unwrap();
+        assert_eq!(first.authority_pem(), again.authority_pem());
+        assert!(again.server_config(IpAddr::from(Ipv4Addr::LOCALHOST)).is_ok());
+        fs::write(dir.path().join("ca.key"), "nonsense").unwrap();
+        assert!(Pki::kept_in(dir.path()).is_err());
+    }
+}

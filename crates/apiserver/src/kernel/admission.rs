@@ -1,0 +1,203 @@
+//! Changes and refusals by admission, as the plug-ins that are on by default make them.
+
+use serde_json::{Value, json};
+
+use super::Kernel;
+use super::metadata::{meta, meta_mut, meta_str};
+use super::resources::{self, Resource, Strategy};
+use super::status::{Outcome, Status};
+
+/// How long a pod stays on a node that is not ready or cannot be reached.
+const TOLERATION_SECONDS: i64 = 300;
+/// The annotation of the storage class that claims get when they name none.
+const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+/// Where a container finds the token of its account.
+const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+impl Kernel {
+    /// Changes a new object the way the admission plug-ins of the real server do, or refuses it.
+    pub(crate) fn admit(&mut self, resource: &Resource, object: &mut Value) -> Outcome<()> {
+        match resource.strategy {
+            Strategy::Pod => self.admit_pod(resource, object)?,
+            Strategy::Node => taint_until_ready(object),
+            Strategy::PersistentVolume => protect(object, "kubernetes.io/pv-protection"),
+            Strategy::PersistentVolumeClaim => {
+                protect(object, "kubernetes.io/pvc-protection");
+                self.choose_storage_class(object);
+            }
+            Strategy::VolumeAttributesClass => protect(object, "kubernetes.io/vac-protection"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn admit_pod(&mut self, resource: &Resource, pod: &mut Value) -> Outcome<()> {
+        tolerate_failing_nodes(&mut pod["spec"]);
+        self.prioritise(resource, pod)?;
+        let mirror = meta(pod, "annotations").is_some_and(|a| a.get("kubernetes.io/config.mirror").is_some());
+        if mirror {
+            return Ok(());
+        }
+        let name =
+            pod.pointer("/spec/serviceAccountName").and_then(Value::as_str).unwrap_or("default").to_owned();
+        let spec = &mut pod["spec"];
+        spec["serviceAccountName"] = json!(name);
+        spec["serviceAccount"] = json!(name);
+        if self.settings.service_accounts { self.admit_account(resource, pod, &name) } else { Ok(()) }
+    }
+
+    /// A pod needs its account, and gets the account's token to read.
+    fn admit_account(&mut self, resource: &Resource, pod: &mut Value, name: &str) -> Outcome<()> {
+        let namespace = meta_str(pod, "namespace").to_owned();
+        let accounts = resources::by_path("", "v1", "serviceaccounts");
+        let Some(account) = accounts.and_then(|kind| self.store.get(kind, &namespace, name).cloned()) else {
+            let why = format!(
+                "error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"
+            );
+            return Err(Status::forbidden(resource, meta_str(pod, "name"), &why));
+        };
+        let off = json!(false);
+        let wish = pod["spec"]
+            .get("automountServiceAccountToken")
+            .or_else(|| account.get("automountServiceAccountToken"));
+        if wish == Some(&off) {
+            return Ok(());
+        }
+        let volume = self.chance.name("kube-api-access-");
+        if mount(&mut pod["spec"], &volume) {
+            let volumes = &mut pod["spec"]["volumes"];
+            if !volumes.is_array() {
+                *volumes = json!([]);
+            }
+            volumes.as_array_mut().into_iter().for_each(|list| list.push(token_volume(&volume)));
+        }
+        Ok(())
+    }
+
+    fn prioritise(&self, resource: &Resource, pod: &mut Value) -> Outcome<()> {
+        let Some(classes) = resources::by_path("scheduling.k8s.io", "v1", "priorityclasses") else {
+            return Ok(());
+        };
+        let named =
+            pod.pointer("/spec/priorityClassName").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let class = if named.is_empty() {
+            let all = self.store.list(classes, None).into_iter().map(|(_, class)| class);
+            all.filter(|class| class["globalDefault"] == true).min_by_key(|class| class["value"].as_i64())
+        } else {
+            let found = self.store.get(classes, "", &named).cloned();
+            if found.is_none() {
+                let why = format!("no PriorityClass with name {named} was found");
+                return Err(Status::forbidden(resource, meta_str(pod, "name"), &why));
+            }
+            found
+        };
+        let spec = &mut pod["spec"];
+        if let Some(class) = &class {
+            spec["priorityClassName"] = class["metadata"]["name"].clone();
+        }
+        spec["priority"] = class.as_ref().map_or(json!(0), |class| class["value"].clone());
+        if spec.get("preemptionPolicy").is_none_or(Value::is_null) {
+            let policy = class.as_ref().and_then(|class| class.get("preemptionPolicy")).cloned();
+            spec["preemptionPolicy"] = policy.unwrap_or_else(|| json!("PreemptLowerPriority"));
+        }
+        Ok(())
+    }
+
+    fn choose_storage_class(&self, claim: &mut Value) {
+        let old_name = "volume.beta.kubernetes.io/storage-class";
+        let chosen = claim.pointer("/spec/storageClassName").is_some_and(|c| !c.is_null())
+            || meta(claim, "annotations").is_some_and(|a| a.get(old_name).is_some());
+        let classes = resources::by_path("storage.k8s.io", "v1", "storageclasses").filter(|_| !chosen);
+        let Some(classes) = classes else { return };
+        let is_default =
+            |class: &Value| meta(class, "annotations").is_some_and(|a| a[DEFAULT_CLASS] == "true");
+        let defaults = self.store.list(classes, None).into_iter().map(|(_, class)| class);
+        // The newest of several defaults wins, then the first by name.
+        let newest = defaults.filter(|class| is_default(class)).max_by(|a, b| {
+            let age = |class: &Value| meta_str(class, "creationTimestamp").to_owned();
+            age(a).cmp(&age(b)).then_with(|| meta_str(b, "name").cmp(meta_str(a, "name")))
+        });
+        if let Some(class) = newest {
+            claim["spec"]["storageClassName"] = json!(meta_str(&class, "name"));
+        }
+    }
+}
+
+/// Mounts the volume where containers have nothing else at the place; says whether any needs it.
+fn mount(spec: &mut Value, volume: &str) -> bool {
+    let mut used = false;
+    for list in ["initContainers", "containers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            let mounts = &mut container["volumeMounts"];
+            if !mounts.is_array() {
+                *mounts = json!([]);
+            }
+            if let Some(mounts) =
+                mounts.as_array_mut().filter(|m| m.iter().all(|m| m["mountPath"] != TOKEN_PATH))
+            {
+                mounts.push(json!({"name": volume, "readOnly": true, "mountPath": TOKEN_PATH}));
+                used = true;
+            }
+        }
+    }
+    used
+}
+
+fn token_volume(name: &str) -> Value {
+    json!({
+        "name": name,
+        "projected": {
+            "defaultMode": 420,
+            "sources": [
+                {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+                {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                {"downwardAPI": {"items": [
+                    {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}},
+                ]}},
+            ],
+        },
+    })
+}
+
+fn tolerate_failing_nodes(spec: &mut Value) {
+    if !spec.is_object() {
+        return;
+    }
+    let tolerations = spec.get("tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut all = tolerations.clone();
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let covers = |t: &Value| {
+            let word = |field: &str| t[field].as_str().unwrap_or_default();
+            let effect = matches!(word("effect"), "" | "NoExecute");
+            effect && (word("key") == key || (word("key").is_empty() && word("operator") == "Exists"))
+        };
+        if !tolerations.iter().any(covers) {
+            all.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute",
+                "tolerationSeconds": TOLERATION_SECONDS}));
+        }
+    }
+    spec["tolerations"] = json!(all);
+}
+
+/// A new node takes no pods before somebody has seen that it is ready.
+fn taint_until_ready(node: &mut Value) {
+    let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+    let taints = &mut node["spec"]["taints"];
+    if !taints.is_array() {
+        *taints = json!([]);
+    }
+    if let Some(taints) = taints.as_array_mut()
+        && !taints.iter().any(|t| t["key"] == taint["key"] && t["effect"] == taint["effect"])
+    {
+        taints.push(taint);
+    }
+}
+
+fn protect(object: &mut Value, finalizer: &str) {
+    let finalizers = meta_mut(object).entry("finalizers").or_insert_with(|| json!([]));
+    if let Some(list) = finalizers.as_array_mut()
+        && !list.contains(&json!(finalizer))
+    {
+        list.push(json!(finalizer));
+    }
+}

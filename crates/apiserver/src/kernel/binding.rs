@@ -1,0 +1,111 @@
+//! Binding: a pod gets its node once, and only while it is meant to live.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::metadata::{is_terminating, meta, meta_mut, meta_str, set_meta};
+use super::options::WriteOptions;
+use super::request::Call;
+use super::resources::{self, Resource};
+use super::status::{FieldError, Outcome, Reason, Status};
+use super::store::Stored;
+use super::{Document, Kernel, body, seconds};
+
+impl Kernel {
+    /// Answers `POST pods/NAME/binding` and the older `POST bindings`.
+    pub(crate) fn bind(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+        let options = WriteOptions::parse(call)?;
+        let binding = body::parse(&call.request.body)?;
+        let name = meta_str(&binding, "name").to_owned();
+        if call.target.name.as_deref().is_some_and(|in_path| in_path != name) {
+            return Err(Status::bad_request("name in URL does not match name in Binding object"));
+        }
+        let node = node_of(&name, &binding)?;
+        let Some(pods) = resources::by_path("", "v1", "pods") else {
+            return Err(Status::no_resource());
+        };
+        let Some(live) = self.store.get(pods, call.target.namespace(), &name).cloned() else {
+            return Err(Status::not_found(pods, &name));
+        };
+        check(pods, &name, &live, &binding)?;
+        let bound = bound(&live, &binding, &node, now);
+        if !options.dry_run {
+            let event = self.store.put(pods, bound);
+            self.publish(&event, now);
+        }
+        Ok(success())
+    }
+}
+
+/// The answer of subresources that give nothing back.
+pub(crate) fn success() -> Document {
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    Document::json(201, &status)
+}
+
+fn node_of(name: &str, binding: &Value) -> Outcome<String> {
+    let target = binding.get("target").unwrap_or(&Value::Null);
+    let kind = target["kind"].as_str().unwrap_or_default();
+    let node = target["name"].as_str().unwrap_or_default();
+    let refuse = |error| Err(Status::invalid("", "Binding", name, &[error]));
+    if !matches!(kind, "" | "Node") {
+        return refuse(FieldError::not_supported("target.kind", kind, "\"Node\", \"<empty>\""));
+    }
+    if node.is_empty() {
+        return refuse(FieldError::required("target.name", ""));
+    }
+    Ok(node.to_owned())
+}
+
+fn check(pods: &Resource, name: &str, live: &Stored, binding: &Value) -> Outcome<()> {
+    for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+        let (wanted, found) = (meta_str(binding, field), meta_str(live, field));
+        if !wanted.is_empty() && wanted != found {
+            return Err(Status::precondition(pods, name, what, wanted, found));
+        }
+    }
+    let refuse = |why: String| {
+        let mut status = Status::conflict(pods, name, &why);
+        status.kind = "pods/binding".to_owned();
+        status.message = format!("Operation cannot be fulfilled on pods/binding {name:?}: {why}");
+        status.reason = Reason::Conflict;
+        Err(status)
+    };
+    if is_terminating(live) {
+        return refuse(format!("pod {name} is being deleted, cannot be assigned to a host"));
+    }
+    if let Some(node) = live.pointer("/spec/nodeName").and_then(Value::as_str).filter(|node| !node.is_empty())
+    {
+        return refuse(format!("pod {name} is already assigned to node {node:?}"));
+    }
+    if live.pointer("/spec/schedulingGates").and_then(Value::as_array).is_some_and(|gates| !gates.is_empty())
+    {
+        return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
+    }
+    Ok(())
+}
+
+fn bound(live: &Value, binding: &Value, node: &str, now: Timestamp) -> Value {
+    let mut pod = live.clone();
+    pod["spec"]["nodeName"] = json!(node);
+    for (key, value) in meta(binding, "annotations").and_then(Value::as_object).into_iter().flatten() {
+        let annotations = meta_mut(&mut pod).entry("annotations").or_insert_with(|| json!({}));
+        annotations[key] = value.clone();
+    }
+    let generation = meta(live, "generation").and_then(Value::as_i64).unwrap_or(0) + 1;
+    set_meta(&mut pod, "generation", Some(json!(generation)));
+    let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null,
+        "lastTransitionTime": seconds(now), "observedGeneration": generation});
+    let conditions = &mut pod["status"]["conditions"];
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    if let Some(list) = conditions.as_array_mut() {
+        match list.iter_mut().find(|c| c["type"] == "PodScheduled") {
+            Some(known) => *known = condition,
+            None => list.push(condition),
+        }
+    }
+    pod
+}

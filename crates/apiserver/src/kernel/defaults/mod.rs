@@ -1,0 +1,139 @@
+//! Values the server fills in when the client leaves them out, as far as clients and controllers can see them.
+//!
+//! Parity: the `defaults.go` files of pkg/apis in Kubernetes v1.37.
+
+mod autoscaling;
+mod others;
+mod pods;
+mod services;
+mod workloads;
+
+use serde_json::{Value, json};
+
+use super::resources::{Resource, Strategy};
+use super::types::{Node, Struct};
+
+/// Fills in what is missing.
+pub(crate) fn fill(resource: &Resource, object: &mut Value) {
+    by_table(resource.shape(), object);
+    match resource.strategy {
+        Strategy::Namespace => others::namespace(object),
+        Strategy::Secret => others::secret(object),
+        Strategy::LimitRange => others::limit_range(object),
+        Strategy::Node => others::node(object),
+        Strategy::Pod => pods::pod(object),
+        Strategy::PodTemplate => pods::template(&mut object["template"]),
+        Strategy::PersistentVolume => others::persistent_volume(object),
+        Strategy::PersistentVolumeClaim => others::persistent_volume_claim(object),
+        Strategy::Service => services::service(object),
+        Strategy::ReplicationController => workloads::replication_controller(object),
+        Strategy::ReplicaSet => workloads::replica_set(object),
+        Strategy::Deployment => workloads::deployment(object),
+        Strategy::DaemonSet => workloads::daemon_set(object),
+        Strategy::StatefulSet => workloads::stateful_set(object),
+        Strategy::Job => workloads::job(object),
+        Strategy::CronJob => workloads::cron_job(object),
+        Strategy::HorizontalPodAutoscaler => autoscaling::autoscaler(object),
+        Strategy::CertificateSigningRequest => {}
+        Strategy::ClusterRoleBinding => others::role_binding(object),
+        Strategy::EndpointSlice => others::endpoint_slice(object),
+        Strategy::Endpoints => others::endpoints(object),
+        Strategy::Ingress => others::ingress(object),
+        Strategy::NetworkPolicy => others::network_policy(object),
+        Strategy::StorageClass => others::storage_class(object),
+        Strategy::CsiDriver => others::csi_driver(object),
+        Strategy::Webhooks => others::webhooks(object),
+        Strategy::AdmissionPolicy => others::admission_policy(object),
+        Strategy::CustomResourceDefinition => others::definition(object),
+        Strategy::ApiService => others::api_service(object),
+        Strategy::PriorityClass => set(object, "preemptionPolicy", json!("PreemptLowerPriority")),
+        Strategy::ResourceClaim => others::device_requests(object.pointer_mut("/spec/devices")),
+        Strategy::ResourceClaimTemplate => others::device_requests(object.pointer_mut("/spec/spec/devices")),
+        Strategy::FlowSchema => others::flow_schema(object),
+        Strategy::PriorityLevelConfiguration => others::priority_level(object),
+        Strategy::Plain
+        | Strategy::Custom
+        | Strategy::ConfigMap
+        | Strategy::Event
+        | Strategy::ResourceQuota
+        | Strategy::Lease
+        | Strategy::ClusterRole
+        | Strategy::Role
+        | Strategy::ControllerRevision
+        | Strategy::PodDisruptionBudget
+        | Strategy::VolumeAttachment
+        | Strategy::VolumeAttributesClass
+        | Strategy::DeviceTaintRule => {}
+    }
+}
+
+/// Defaults that stand in the table of types.
+fn by_table(kind: &'static Struct, object: &mut Value) {
+    fill_node(Node::Struct(kind), object);
+}
+
+fn fill_node(node: Node, value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            if let Some(kind) = node.structure() {
+                for (name, field) in &kind.fields {
+                    if let Some(default) = &field.default
+                        && map.get(*name).is_none_or(Value::is_null)
+                    {
+                        map.insert((*name).to_owned(), default.clone());
+                    }
+                }
+            }
+            for (name, value) in map {
+                fill_node(node.field(name), value);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| fill_node(node.item(), item)),
+        _ => {}
+    }
+}
+
+/// Sets a field that is missing or null; a missing object around it is made.
+pub(super) fn set(object: &mut Value, field: &str, value: Value) {
+    if object.is_null() {
+        *object = json!({});
+    }
+    if let Some(map) = object.as_object_mut()
+        && map.get(field).is_none_or(Value::is_null)
+    {
+        map.insert(field.to_owned(), value);
+    }
+}
+
+/// The items of a list, if there is one.
+pub(super) fn items<'a>(object: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
+    object.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// A field that is there, not null.
+pub(super) fn present<'a>(object: &'a mut Value, field: &str) -> Option<&'a mut Value> {
+    object.get_mut(field).filter(|value| !value.is_null())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::resources::by_name;
+    use super::*;
+
+    #[test]
+    fn defaults_of_the_table_reach_every_depth() {
+        let services = by_name("services").unwrap();
+        let mut object = json!({"spec": {"ports": [{"port": 80}]}});
+        fill(services, &mut object);
+        assert_eq!(object["spec"]["ports"][0], json!({"port": 80, "protocol": "TCP", "targetPort": 80}));
+    }
+
+    #[test]
+    fn what_the_client_says_stays() {
+        let deployments = by_name("deployments").unwrap();
+        let mut object = json!({"spec": {"replicas": 0, "strategy": {"type": "Recreate"}}});
+        fill(deployments, &mut object);
+        assert_eq!(object["spec"]["replicas"], 0);
+        assert_eq!(object["spec"]["strategy"], json!({"type": "Recreate"}));
+    }
+}

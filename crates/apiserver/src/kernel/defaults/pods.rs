@@ -1,0 +1,156 @@
+//! Defaults of pods and of the pod templates inside other kinds.
+
+use serde_json::{Value, json};
+
+use super::{items, present, set};
+
+/// A pod of its own: what templates get, and what only running pods need.
+pub(super) fn pod(object: &mut Value) {
+    let spec = &mut object["spec"];
+    for list in ["containers", "initContainers"] {
+        items(spec, list).for_each(requests_follow_limits);
+    }
+    set(spec, "enableServiceLinks", json!(true));
+    if spec["hostNetwork"] == true {
+        host_ports(spec);
+    }
+    pod_spec(spec);
+}
+
+/// The template in `spec.template` of a workload.
+pub(super) fn template_of(object: &mut Value) {
+    if let Some(template) = object.pointer_mut("/spec/template") {
+        self::template(template);
+    }
+}
+
+/// A pod template.
+pub(super) fn template(template: &mut Value) {
+    if let Some(spec) = template.get_mut("spec") {
+        if spec["hostNetwork"] == true {
+            host_ports(spec);
+        }
+        pod_spec(spec);
+    }
+}
+
+fn pod_spec(spec: &mut Value) {
+    set(spec, "restartPolicy", json!("Always"));
+    set(spec, "terminationGracePeriodSeconds", json!(30));
+    set(spec, "dnsPolicy", json!("ClusterFirst"));
+    set(spec, "schedulerName", json!("default-scheduler"));
+    set(spec, "securityContext", json!({}));
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        items(spec, list).for_each(container);
+    }
+    items(spec, "volumes").for_each(volume);
+    // The old name of the field is kept equal to the new one.
+    let account = spec.get("serviceAccountName").or_else(|| spec.get("serviceAccount")).cloned();
+    if let Some(account) = account {
+        spec["serviceAccountName"] = account.clone();
+        spec["serviceAccount"] = account;
+    }
+}
+
+/// On the network of the host a port of the container is a port of the host.
+fn host_ports(spec: &mut Value) {
+    for list in ["containers", "initContainers"] {
+        for container in items(spec, list) {
+            for port in items(container, "ports") {
+                let number = port["containerPort"].clone();
+                set(port, "hostPort", number);
+            }
+        }
+    }
+}
+
+fn requests_follow_limits(container: &mut Value) {
+    let Some(limits) = container.pointer("/resources/limits").and_then(Value::as_object).cloned() else {
+        return;
+    };
+    for (name, amount) in limits {
+        let resources = &mut container["resources"];
+        set(resources, "requests", json!({}));
+        set(&mut resources["requests"], &name, amount);
+    }
+}
+
+fn container(container: &mut Value) {
+    let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
+    // The tag follows the last colon, unless that colon belongs to the port of a registry.
+    let tag = image.rsplit_once(':').map_or("", |(_, tag)| tag);
+    let floating = !image.contains('@') && (matches!(tag, "" | "latest") || tag.contains('/'));
+    set(container, "imagePullPolicy", json!(if floating { "Always" } else { "IfNotPresent" }));
+    set(container, "terminationMessagePath", json!("/dev/termination-log"));
+    set(container, "terminationMessagePolicy", json!("File"));
+    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(found) = present(container, name) {
+            probe(found);
+        }
+    }
+    for hook in ["postStart", "preStop"] {
+        if let Some(action) = container.pointer_mut(&format!("/lifecycle/{hook}")) {
+            http_get(action);
+        }
+    }
+    for variable in items(container, "env") {
+        if let Some(source) = variable.get_mut("valueFrom").and_then(|v| present(v, "fieldRef")) {
+            set(source, "apiVersion", json!("v1"));
+        }
+    }
+}
+
+fn probe(probe: &mut Value) {
+    set(probe, "timeoutSeconds", json!(1));
+    set(probe, "periodSeconds", json!(10));
+    set(probe, "successThreshold", json!(1));
+    set(probe, "failureThreshold", json!(3));
+    http_get(probe);
+    if let Some(call) = present(probe, "grpc") {
+        set(call, "service", json!(""));
+    }
+}
+
+fn http_get(action: &mut Value) {
+    if let Some(get) = present(action, "httpGet") {
+        set(get, "path", json!("/"));
+        set(get, "scheme", json!("HTTP"));
+    }
+}
+
+fn volume(volume: &mut Value) {
+    let sources = volume.as_object().map_or(0, |map| map.keys().filter(|k| *k != "name").count());
+    if sources == 0 {
+        set(volume, "emptyDir", json!({}));
+    }
+    for kind in ["secret", "configMap", "downwardAPI", "projected"] {
+        if let Some(source) = present(volume, kind) {
+            set(source, "defaultMode", json!(0o644));
+            downward(source);
+        }
+    }
+    if let Some(path) = present(volume, "hostPath") {
+        set(path, "type", json!(""));
+    }
+    if let Some(projected) = present(volume, "projected") {
+        for source in items(projected, "sources") {
+            if let Some(token) = present(source, "serviceAccountToken") {
+                set(token, "expirationSeconds", json!(3600));
+            }
+            if let Some(fields) = present(source, "downwardAPI") {
+                downward(fields);
+            }
+        }
+    }
+    if let Some(spec) = volume.pointer_mut("/ephemeral/volumeClaimTemplate/spec") {
+        set(spec, "volumeMode", json!("Filesystem"));
+    }
+}
+
+fn downward(source: &mut Value) {
+    for item in items(source, "items") {
+        if let Some(field) = present(item, "fieldRef") {
+            set(field, "apiVersion", json!("v1"));
+        }
+    }
+}

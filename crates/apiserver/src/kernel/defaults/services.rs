@@ -1,0 +1,34 @@
+//! Defaults of Services, as far as they need no allocation.
+
+use serde_json::{Value, json};
+
+use super::{items, present, set};
+
+pub(super) fn service(object: &mut Value) {
+    let spec = &mut object["spec"];
+    set(spec, "type", json!("ClusterIP"));
+    set(spec, "sessionAffinity", json!("None"));
+    if spec["sessionAffinity"] == "ClientIP" {
+        set(spec, "sessionAffinityConfig", json!({}));
+        set(&mut spec["sessionAffinityConfig"], "clientIP", json!({}));
+        set(&mut spec["sessionAffinityConfig"]["clientIP"], "timeoutSeconds", json!(10_800));
+    }
+    for port in items(spec, "ports") {
+        let number = port["port"].clone();
+        let unset =
+            present(port, "targetPort").is_none_or(|target| *target == json!(0) || *target == json!(""));
+        if unset {
+            port["targetPort"] = number;
+        }
+    }
+    let kind = spec["type"].as_str().unwrap_or_default().to_owned();
+    if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+        set(spec, "externalTrafficPolicy", json!("Cluster"));
+    }
+    if matches!(kind.as_str(), "ClusterIP" | "NodePort" | "LoadBalancer") {
+        set(spec, "internalTrafficPolicy", json!("Cluster"));
+    }
+    if kind == "LoadBalancer" {
+        set(spec, "allocateLoadBalancerNodePorts", json!(true));
+    }
+}

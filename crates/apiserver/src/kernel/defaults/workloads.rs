@@ -1,0 +1,121 @@
+//! Defaults of the kinds that run pods.
+
+use serde_json::{Value, json};
+
+use super::pods::template_of;
+use super::{items, present, set};
+
+pub(super) fn replication_controller(object: &mut Value) {
+    let labels = object.pointer("/spec/template/metadata/labels").cloned();
+    if let Some(labels) = labels {
+        let unset =
+            |value: Option<&Value>| value.and_then(Value::as_object).is_none_or(serde_json::Map::is_empty);
+        if unset(object.pointer("/spec/selector")) {
+            object["spec"]["selector"] = labels.clone();
+        }
+        if unset(object.pointer("/metadata/labels")) {
+            object["metadata"]["labels"] = labels;
+        }
+    }
+    set(&mut object["spec"], "replicas", json!(1));
+    template_of(object);
+}
+
+pub(super) fn replica_set(object: &mut Value) {
+    set(&mut object["spec"], "replicas", json!(1));
+    template_of(object);
+}
+
+pub(super) fn deployment(object: &mut Value) {
+    let spec = &mut object["spec"];
+    set(spec, "replicas", json!(1));
+    set(spec, "revisionHistoryLimit", json!(10));
+    set(spec, "progressDeadlineSeconds", json!(600));
+    set(spec, "strategy", json!({}));
+    let strategy = &mut spec["strategy"];
+    set(strategy, "type", json!("RollingUpdate"));
+    if strategy["type"] == "RollingUpdate" {
+        set(strategy, "rollingUpdate", json!({}));
+        set(&mut strategy["rollingUpdate"], "maxSurge", json!("25%"));
+        set(&mut strategy["rollingUpdate"], "maxUnavailable", json!("25%"));
+    }
+    template_of(object);
+}
+
+pub(super) fn daemon_set(object: &mut Value) {
+    // How often the template changed; the server keeps count from here on.
+    set(&mut object["metadata"], "annotations", json!({}));
+    set(&mut object["metadata"]["annotations"], "deprecated.daemonset.template.generation", json!("0"));
+    let spec = &mut object["spec"];
+    set(spec, "revisionHistoryLimit", json!(10));
+    set(spec, "updateStrategy", json!({}));
+    let strategy = &mut spec["updateStrategy"];
+    set(strategy, "type", json!("RollingUpdate"));
+    if strategy["type"] == "RollingUpdate" {
+        set(strategy, "rollingUpdate", json!({}));
+        set(&mut strategy["rollingUpdate"], "maxUnavailable", json!(1));
+        set(&mut strategy["rollingUpdate"], "maxSurge", json!(0));
+    }
+    template_of(object);
+}
+
+pub(super) fn stateful_set(object: &mut Value) {
+    let spec = &mut object["spec"];
+    set(spec, "replicas", json!(1));
+    set(spec, "revisionHistoryLimit", json!(10));
+    set(spec, "podManagementPolicy", json!("OrderedReady"));
+    set(spec, "updateStrategy", json!({}));
+    let strategy = &mut spec["updateStrategy"];
+    set(strategy, "type", json!("RollingUpdate"));
+    if strategy["type"] == "RollingUpdate" {
+        set(strategy, "rollingUpdate", json!({}));
+        set(&mut strategy["rollingUpdate"], "partition", json!(0));
+        set(&mut strategy["rollingUpdate"], "maxUnavailable", json!(1));
+    }
+    set(spec, "persistentVolumeClaimRetentionPolicy", json!({}));
+    for when in ["whenDeleted", "whenScaled"] {
+        set(&mut spec["persistentVolumeClaimRetentionPolicy"], when, json!("Retain"));
+    }
+    for claim in items(spec, "volumeClaimTemplates") {
+        set(claim, "apiVersion", json!("v1"));
+        set(claim, "kind", json!("PersistentVolumeClaim"));
+        set(&mut claim["spec"], "volumeMode", json!("Filesystem"));
+        set(&mut claim["status"], "phase", json!("Pending"));
+    }
+    template_of(object);
+}
+
+pub(super) fn job(object: &mut Value) {
+    let spec = &mut object["spec"];
+    // Neither number given means one pod that has to succeed.
+    if present(spec, "completions").is_none() && present(spec, "parallelism").is_none() {
+        spec["completions"] = json!(1);
+    }
+    set(spec, "parallelism", json!(1));
+    let per_index = present(spec, "backoffLimitPerIndex").is_some();
+    set(spec, "backoffLimit", json!(if per_index { i64::from(i32::MAX) } else { 6 }));
+    set(spec, "completionMode", json!("NonIndexed"));
+    set(spec, "suspend", json!(false));
+    set(spec, "manualSelector", json!(false));
+    let policy = present(spec, "podFailurePolicy").is_some();
+    set(spec, "podReplacementPolicy", json!(if policy { "Failed" } else { "TerminatingOrFailed" }));
+    if let Some(policy) = present(spec, "podFailurePolicy") {
+        for rule in items(policy, "rules") {
+            for pattern in items(rule, "onPodConditions") {
+                set(pattern, "status", json!("True"));
+            }
+        }
+    }
+    template_of(object);
+}
+
+pub(super) fn cron_job(object: &mut Value) {
+    let spec = &mut object["spec"];
+    set(spec, "concurrencyPolicy", json!("Allow"));
+    set(spec, "suspend", json!(false));
+    set(spec, "successfulJobsHistoryLimit", json!(3));
+    set(spec, "failedJobsHistoryLimit", json!(1));
+    if let Some(template) = spec.get_mut("jobTemplate") {
+        template_of(template);
+    }
+}

@@ -1,0 +1,160 @@
+//! Eviction: a delete that asks the pod's disruption budget first.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::binding::success;
+use super::metadata::{is_terminating, meta, meta_str};
+use super::options::{DeleteOptions, WriteOptions};
+use super::request::Call;
+use super::resources::{self, Resource};
+use super::selectors;
+use super::status::{Cause, Outcome, Reason, Status};
+use super::store::Stored;
+use super::{Document, Kernel, body, seconds};
+
+/// Most pods a budget remembers as being disrupted.
+const DISRUPTED_MAX: usize = 2000;
+/// When to ask again about a budget that has no status yet.
+const RETRY_SECONDS: u32 = 10;
+
+impl Kernel {
+    pub(crate) fn evict(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+        let write = WriteOptions::parse(call)?;
+        let target = &call.target;
+        let eviction = body::parse(&call.request.body)?;
+        let named = meta_str(&eviction, "name");
+        if !named.is_empty() && named != target.name() {
+            return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+        }
+        let wish = eviction.get("deleteOptions").filter(|wish| wish.is_object()).cloned();
+        let mut options = DeleteOptions::from_value(&wish.unwrap_or_else(|| json!({})))?;
+        options.dry_run |= write.dry_run;
+        let Some(pod) = self.store.get(target.resource, target.namespace(), target.name()).cloned() else {
+            return Err(Status::not_found(target.resource, target.name()));
+        };
+        if !ignores_budgets(&pod) {
+            self.ask_budget(&pod, options.dry_run, now)?;
+        }
+        self.delete_one(target.resource, target.namespace(), target.name(), &options, now)?;
+        Ok(success())
+    }
+
+    fn ask_budget(&mut self, pod: &Value, dry_run: bool, now: Timestamp) -> Outcome<()> {
+        let Some(budgets) = resources::by_path("policy", "v1", "poddisruptionbudgets") else {
+            return Ok(());
+        };
+        let namespace = meta_str(pod, "namespace");
+        let labels = meta(pod, "labels").cloned().unwrap_or_default();
+        let concerned: Vec<Stored> = self
+            .store
+            .list(budgets, Some(namespace))
+            .into_iter()
+            .map(|(_, budget)| budget)
+            .filter(|budget| {
+                let selector = budget.pointer("/spec/selector").filter(|selector| !selector.is_null());
+                selector.is_some_and(|selector| selectors::selects(selector, &labels))
+            })
+            .collect();
+        let budget = match concerned.as_slice() {
+            [] => return Ok(()),
+            [budget] => budget,
+            _ => {
+                let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does \
+                               not support.";
+                return Err(Status::new(Reason::InternalError, message));
+            }
+        };
+        if !is_ready(pod) && lets_unready_go(budget) {
+            return Ok(());
+        }
+        let charged = charge(budgets, budget, meta_str(pod, "name"), now)?;
+        if !dry_run {
+            let event = self.store.put(budgets, charged);
+            self.publish(&event, now);
+        }
+        Ok(())
+    }
+}
+
+/// A pod that does not run yet, or no longer, disturbs nobody by going.
+fn ignores_budgets(pod: &Value) -> bool {
+    let phase = pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
+    matches!(phase, "Succeeded" | "Failed" | "Pending") || is_terminating(pod)
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
+}
+
+fn number(budget: &Value, field: &str) -> i64 {
+    budget.pointer(&format!("/status/{field}")).and_then(Value::as_i64).unwrap_or(0)
+}
+
+fn lets_unready_go(budget: &Value) -> bool {
+    if budget.pointer("/spec/unhealthyPodEvictionPolicy") == Some(&json!("AlwaysAllow")) {
+        return true;
+    }
+    let (current, desired) = (number(budget, "currentHealthy"), number(budget, "desiredHealthy"));
+    current >= desired && desired > 0
+}
+
+/// The budget after one more disruption, or why there cannot be one.
+fn charge(budgets: &Resource, budget: &Value, pod: &str, now: Timestamp) -> Outcome<Value> {
+    let name = meta_str(budget, "name");
+    let generation = meta(budget, "generation").and_then(Value::as_i64).unwrap_or(0);
+    if number(budget, "observedGeneration") < generation {
+        let message = format!("The disruption budget {name} is still being processed by the server.");
+        return Err(too_many(message, RETRY_SECONDS));
+    }
+    let allowed = number(budget, "disruptionsAllowed");
+    if allowed < 0 {
+        return Err(Status::forbidden(budgets, name, "pdb disruptions allowed is negative"));
+    }
+    let disrupted =
+        budget.pointer("/status/disruptedPods").and_then(Value::as_object).map_or(0, |map| map.len());
+    if disrupted > DISRUPTED_MAX {
+        let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
+        return Err(Status::forbidden(budgets, name, why));
+    }
+    if allowed == 0 {
+        let (needed, healthy) = (number(budget, "desiredHealthy"), number(budget, "currentHealthy"));
+        let message =
+            format!("The disruption budget {name} needs {needed} healthy pods and has {healthy} currently");
+        return Err(too_many(message, 0));
+    }
+    let mut charged = budget.clone();
+    charged["status"]["disruptionsAllowed"] = json!(allowed - 1);
+    if allowed == 1 {
+        no_more_disruptions(&mut charged, generation, now);
+    }
+    if !charged["status"]["disruptedPods"].is_object() {
+        charged["status"]["disruptedPods"] = json!({});
+    }
+    charged["status"]["disruptedPods"][pod] = json!(seconds(now));
+    Ok(charged)
+}
+
+fn no_more_disruptions(budget: &mut Value, generation: i64, now: Timestamp) {
+    let condition = json!({"type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": "",
+        "observedGeneration": generation, "lastTransitionTime": seconds(now)});
+    let conditions = &mut budget["status"]["conditions"];
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    if let Some(list) = conditions.as_array_mut() {
+        match list.iter_mut().find(|c| c["type"] == "DisruptionAllowed") {
+            Some(known) => *known = condition,
+            None => list.push(condition),
+        }
+    }
+}
+
+fn too_many(cause: String, retry_after_seconds: u32) -> Box<Status> {
+    let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+    let mut status = Status::new(Reason::TooManyRequests, message);
+    status.retry_after_seconds = retry_after_seconds;
+    status.causes.push(Cause { reason: "DisruptionBudget", message: cause, field: String::new() });
+    status
+}

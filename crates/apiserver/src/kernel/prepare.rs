@@ -1,0 +1,314 @@
+//! What the server itself decides about an object: status, generation, and the fields a write may not touch.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::metadata::{meta, meta_mut, meta_str, set_meta};
+use super::resources::{Resource, StatusField, Strategy};
+use super::seconds;
+use super::users::{User, sign_request};
+
+/// The annotation that counts the templates of a DaemonSet.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// Kinds whose status can be written without touching labels, annotations, owners or finalizers.
+const STATUS_WITHOUT_METADATA: &[&str] = &[
+    "ValidatingAdmissionPolicy",
+    "PodCertificateRequest",
+    "ServiceCIDR",
+    "DeviceTaintRule",
+    "ResourceClaim",
+    "CSINode",
+    "VolumeAttachment",
+    "StorageVersionMigration",
+    "CustomResourceDefinition",
+];
+
+/// Sets what the server itself decides about a new object; uid and creation time are there already.
+pub(crate) fn create(resource: &Resource, object: &mut Value, user: &User, now: Timestamp) {
+    if resource.status == StatusField::ResetOnCreate {
+        remove_field(object, "status");
+    }
+    set_meta(object, "generation", resource.generation.then(|| json!(1)));
+    match resource.strategy {
+        Strategy::Namespace => {
+            let finalizers = object.pointer("/spec/finalizers").and_then(Value::as_array).cloned();
+            let mut finalizers = finalizers.unwrap_or_default();
+            if !finalizers.contains(&json!("kubernetes")) {
+                finalizers.push(json!("kubernetes"));
+            }
+            object["spec"] = json!({ "finalizers": finalizers });
+            object["status"] = json!({"phase": "Active"});
+        }
+        Strategy::Pod => {
+            let class = quality_of_service(object);
+            object["status"] = json!({"phase": "Pending", "qosClass": class});
+            if object
+                .pointer("/spec/schedulingGates")
+                .and_then(Value::as_array)
+                .is_some_and(|g| !g.is_empty())
+            {
+                object["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "False",
+                    "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates",
+                    "lastProbeTime": null, "lastTransitionTime": seconds(now), "observedGeneration": 1}]);
+            }
+        }
+        Strategy::PersistentVolume => {
+            object["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": seconds(now)});
+        }
+        Strategy::PersistentVolumeClaim => object["status"] = json!({"phase": "Pending"}),
+        Strategy::Job => select_own_pods(object),
+        Strategy::CustomResourceDefinition => {
+            let versions = object.pointer("/spec/versions").and_then(Value::as_array);
+            let stored = versions.into_iter().flatten().find(|version| version["storage"] == true);
+            object["status"] = json!({"storedVersions": stored.map(|version| [version["name"].clone()])});
+        }
+        Strategy::DaemonSet => {
+            let annotations = meta_mut(object).entry("annotations").or_insert_with(|| json!({}));
+            annotations[TEMPLATE_GENERATION] = json!("1");
+        }
+        Strategy::CertificateSigningRequest => {
+            if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+                sign_request(spec, user);
+            }
+        }
+        Strategy::DeviceTaintRule => {
+            if let Some(taint) = object.pointer_mut("/spec/taint").filter(|taint| taint.is_object())
+                && taint.get("timeAdded").is_none_or(Value::is_null)
+            {
+                taint["timeAdded"] = json!(seconds(now));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The labels by which a job knows its pods; it may bring a selector of its own if it says so.
+fn select_own_pods(job: &mut Value) {
+    if job.pointer("/spec/manualSelector") == Some(&json!(true)) {
+        return;
+    }
+    let (name, uid) = (meta_str(job, "name").to_owned(), meta_str(job, "uid").to_owned());
+    let Some(template) = job.pointer_mut("/spec/template") else {
+        return;
+    };
+    if !template["metadata"].is_object() {
+        template["metadata"] = json!({});
+    }
+    let labels = &mut template["metadata"]["labels"];
+    if !labels.is_object() {
+        *labels = json!({});
+    }
+    for (label, value) in [
+        ("batch.kubernetes.io/controller-uid", &uid),
+        ("batch.kubernetes.io/job-name", &name),
+        ("controller-uid", &uid),
+        ("job-name", &name),
+    ] {
+        labels[label] = json!(value);
+    }
+    let labels = labels.clone();
+    // A job without labels of its own takes those of its pods.
+    if meta(job, "labels").and_then(Value::as_object).is_none_or(serde_json::Map::is_empty) {
+        set_meta(job, "labels", Some(labels));
+    }
+    if !job["spec"]["selector"].is_object() {
+        job["spec"]["selector"] = json!({});
+    }
+    let selector = &mut job["spec"]["selector"];
+    if !selector["matchLabels"].is_object() {
+        selector["matchLabels"] = json!({});
+    }
+    selector["matchLabels"]["batch.kubernetes.io/controller-uid"] = json!(uid);
+}
+
+/// Keeps an update within its part of the object: the main resource, its status, or another subresource.
+pub(crate) fn update(
+    resource: &Resource,
+    subresource: Option<&str>,
+    old: &Value,
+    new: &mut Value,
+    now: Timestamp,
+) {
+    match subresource {
+        None => update_main(resource, old, new),
+        Some("finalize") => {
+            keep(old, new, "status");
+            if new.pointer("/spec/finalizers") == Some(&json!([])) {
+                new["spec"] = json!({});
+            }
+        }
+        Some("status") => update_status(resource, old, new, now),
+        Some("approval") => {
+            keep(old, new, "spec");
+            let conditions = new.pointer("/status/conditions").cloned();
+            keep(old, new, "status");
+            if new["status"].is_null() {
+                new["status"] = json!({});
+            }
+            new["status"]["conditions"] = stamped(old, conditions.unwrap_or(json!([])), now);
+        }
+        Some("resize") => keep_but_resources(old, new),
+        Some(_) => {}
+    }
+    if resource.strategy == Strategy::DaemonSet {
+        count_templates(old, new);
+    }
+    if resource.generation {
+        let generation = meta(old, "generation").and_then(Value::as_i64).unwrap_or(0);
+        let changed = specification(resource, old) != specification(resource, new);
+        set_meta(new, "generation", Some(json!(generation + i64::from(changed))));
+    }
+}
+
+fn update_main(resource: &Resource, old: &Value, new: &mut Value) {
+    if resource.has_status() {
+        keep(old, new, "status");
+    }
+    match resource.strategy {
+        Strategy::Namespace | Strategy::CertificateSigningRequest => keep(old, new, "spec"),
+        _ => {}
+    }
+}
+
+fn update_status(resource: &Resource, old: &Value, new: &mut Value, now: Timestamp) {
+    let fields: Vec<String> = [old, &*new]
+        .into_iter()
+        .filter_map(Value::as_object)
+        .flat_map(|map| map.keys().cloned())
+        .filter(|field| !matches!(field.as_str(), "apiVersion" | "kind" | "metadata" | "status"))
+        .collect();
+    for field in fields {
+        keep(old, new, &field);
+    }
+    let kept: &[&str] = match resource.strategy {
+        Strategy::Custom => &["labels", "annotations", "ownerReferences", "finalizers"],
+        Strategy::Pod => &["ownerReferences"],
+        Strategy::Deployment => &["labels"],
+        _ if STATUS_WITHOUT_METADATA.contains(&resource.kind) => {
+            &["labels", "annotations", "ownerReferences", "finalizers"]
+        }
+        _ => &[],
+    };
+    for field in kept {
+        set_meta(new, field, meta(old, field).cloned());
+    }
+    match resource.strategy {
+        Strategy::CertificateSigningRequest => keep_decisions(old, new, now),
+        Strategy::PersistentVolume => {
+            let phase = |object: &Value| object.pointer("/status/phase").cloned();
+            if phase(old) != phase(new) && new["status"].is_object() {
+                new["status"]["lastPhaseTransitionTime"] = json!(seconds(now));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Approvals and denials are written through their own subresource only.
+fn keep_decisions(old: &Value, new: &mut Value, now: Timestamp) {
+    let list = |object: &Value| -> Vec<Value> {
+        object.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default()
+    };
+    let decision = |condition: &Value| matches!(condition["type"].as_str(), Some("Approved" | "Denied"));
+    let mut conditions: Vec<Value> = list(old).into_iter().filter(decision).collect();
+    conditions.extend(list(new).into_iter().filter(|condition| !decision(condition)));
+    if !conditions.is_empty() && new["status"].is_object() {
+        new["status"]["conditions"] = stamped(old, json!(conditions), now);
+    }
+}
+
+/// Conditions with the times a client left out.
+fn stamped(old: &Value, mut conditions: Value, now: Timestamp) -> Value {
+    let before = old.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    for condition in conditions.as_array_mut().into_iter().flatten().filter(|c| c.is_object()) {
+        let known = before.iter().find(|b| b["type"] == condition["type"]);
+        if condition["lastUpdateTime"].is_null() {
+            condition["lastUpdateTime"] = json!(seconds(now));
+        }
+        if condition["lastTransitionTime"].is_null() {
+            let kept =
+                known.filter(|b| b["status"] == condition["status"]).map(|b| b["lastTransitionTime"].clone());
+            condition["lastTransitionTime"] = kept.unwrap_or_else(|| json!(seconds(now)));
+        }
+    }
+    conditions
+}
+
+fn keep_but_resources(old: &Value, new: &mut Value) {
+    let wanted = new.get("spec").cloned().unwrap_or_default();
+    keep(old, new, "spec");
+    keep(old, new, "status");
+    for list in ["containers", "initContainers"] {
+        let Some(containers) = new["spec"].get_mut(list).and_then(Value::as_array_mut) else { continue };
+        for container in containers {
+            let sent =
+                wanted[list].as_array().and_then(|l| l.iter().find(|c| c["name"] == container["name"]));
+            if let Some(resources) = sent.and_then(|c| c.get("resources")) {
+                container["resources"] = resources.clone();
+            }
+        }
+    }
+}
+
+fn count_templates(old: &Value, new: &mut Value) {
+    let count =
+        |object: &Value| meta(object, "annotations")?.get(TEMPLATE_GENERATION)?.as_str()?.parse::<i64>().ok();
+    let changed = old.pointer("/spec/template") != new.pointer("/spec/template");
+    let next = count(old).unwrap_or(0) + i64::from(changed);
+    let annotations = meta_mut(new).entry("annotations").or_insert_with(|| json!({}));
+    if annotations.is_object() {
+        annotations[TEMPLATE_GENERATION] = json!(next.to_string());
+    }
+}
+
+/// What the generation counts changes of: everything but metadata and status.
+fn specification(resource: &Resource, object: &Value) -> Value {
+    let mut specification = object.clone();
+    if let Some(map) = specification.as_object_mut() {
+        if resource.has_status() {
+            map.remove("status");
+        }
+        let labels = map
+            .remove("metadata")
+            .filter(|_| matches!(resource.strategy, Strategy::Deployment | Strategy::EndpointSlice));
+        if let Some(metadata) = labels {
+            let counted = if resource.strategy == Strategy::Deployment { "annotations" } else { "labels" };
+            map.insert("counted".to_owned(), metadata.get(counted).cloned().unwrap_or_default());
+        }
+    }
+    specification
+}
+
+fn keep(old: &Value, new: &mut Value, field: &str) {
+    match old.get(field) {
+        Some(value) => new[field] = value.clone(),
+        None => remove_field(new, field),
+    }
+}
+
+fn remove_field(object: &mut Value, field: &str) {
+    if let Some(map) = object.as_object_mut() {
+        map.remove(field);
+    }
+}
+
+/// How firmly a pod's resources are promised to it.
+fn quality_of_service(pod: &Value) -> &'static str {
+    let lists = ["/spec/containers", "/spec/initContainers"];
+    let containers = lists.iter().filter_map(|list| pod.pointer(list)?.as_array()).flatten();
+    let (mut any, mut all) = (false, true);
+    for container in containers {
+        let amount = |kind: &str, what: &str| container.pointer(&format!("/resources/{kind}/{what}"));
+        for what in ["cpu", "memory"] {
+            let (limit, request) = (amount("limits", what), amount("requests", what));
+            any |= limit.is_some() || request.is_some();
+            all &= limit.is_some() && request.is_none_or(|request| limit == Some(request));
+        }
+    }
+    match (any, all) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}

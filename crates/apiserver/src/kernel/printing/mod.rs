@@ -1,0 +1,95 @@
+//! Objects as clients want to see them: whole, as metadata, or as rows of a table that `kubectl get` prints.
+
+mod cells;
+mod columns;
+mod pods;
+mod text;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::accept::{Included, Representation, metadata_only};
+use super::events::shown_form;
+use super::metadata::meta_str;
+use super::resources::Resource;
+use super::store::Stored;
+use columns::{Column, Source};
+
+pub(crate) use text::selector as selector_text;
+
+/// The object in the representation asked for.
+pub(crate) fn shown(
+    resource: &'static Resource,
+    representation: Representation,
+    object: &Stored,
+    now: Timestamp,
+) -> Stored {
+    match representation {
+        Representation::Whole => shown_form(resource, object),
+        Representation::MetadataOnly => Arc::new(metadata_only(object)),
+        Representation::Table(included) => {
+            let mut table = table(resource, std::slice::from_ref(object), included, now);
+            table["metadata"] = json!({"resourceVersion": meta_str(object, "resourceVersion")});
+            Arc::new(table)
+        }
+    }
+}
+
+/// A table of objects; the caller sets its metadata.
+pub(crate) fn table(
+    resource: &'static Resource,
+    objects: &[Stored],
+    included: Included,
+    now: Timestamp,
+) -> Value {
+    let columns = columns::of(resource);
+    let rows: Vec<Value> =
+        objects.iter().map(|object| row(resource, &columns, object, included, now)).collect();
+    json!({
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {},
+        "columnDefinitions": columns.iter().map(Column::definition).collect::<Vec<Value>>(),
+        "rows": rows,
+    })
+}
+
+fn row(
+    resource: &'static Resource,
+    columns: &[Column],
+    object: &Stored,
+    included: Included,
+    now: Timestamp,
+) -> Value {
+    let cells: Vec<Value> = columns.iter().map(|column| cell(column, object, now)).collect();
+    let mut row = json!({ "cells": cells });
+    match included {
+        Included::Nothing => {}
+        Included::Metadata => row["object"] = metadata_only(object),
+        Included::Whole => row["object"] = Value::clone(&shown_form(resource, object)),
+    }
+    row
+}
+
+fn cell(column: &Column, object: &Value, now: Timestamp) -> Value {
+    match column.source {
+        Source::Name => json!(meta_str(object, "name")),
+        Source::Age => json!(text::age(meta_str(object, "creationTimestamp"), now)),
+        Source::Created => json!(meta_str(object, "creationTimestamp")),
+        Source::At(pointer, absent) => match object.pointer(pointer) {
+            None | Some(Value::Null) => json!(absent),
+            Some(value) => value.clone(),
+        },
+        Source::Number(pointer) => json!(object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)),
+        Source::Flag(pointer) => json!(object.pointer(pointer) == Some(&json!(true))),
+        Source::Count(pointer) => {
+            let value = object.pointer(pointer);
+            let list = value.and_then(Value::as_array).map(Vec::len);
+            json!(list.or_else(|| value.and_then(Value::as_object).map(serde_json::Map::len)).unwrap_or(0))
+        }
+        Source::Call(print) => print(object, now),
+        Source::Path(path, kind) => text::by_path(object, path, kind, now),
+    }
+}

@@ -1,0 +1,260 @@
+//! Access control by roles: a request is let through if some rule of some role bound to its user covers it.
+
+use serde_json::Value;
+
+use super::Kernel;
+use super::metadata::{meta, meta_str};
+use super::request::{Call, Verb};
+use super::resources;
+use super::status::{Outcome, Reason, Status};
+use super::store::Stored;
+use super::users::{MASTERS, User};
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// What somebody wants to do.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Attributes<'a> {
+    pub(crate) verb: &'a str,
+    pub(crate) group: &'a str,
+    /// With the subresource, as `pods/status`; empty for paths.
+    pub(crate) resource: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) namespace: &'a str,
+    /// For what is no resource.
+    pub(crate) path: &'a str,
+}
+
+/// Why somebody may do something; empty for those who may do everything.
+pub(crate) type Permission = String;
+
+impl Kernel {
+    /// Refuses a call its user may not make.
+    pub(crate) fn authorize(&self, call: &Call<'_>) -> Outcome<()> {
+        if !self.settings.rbac {
+            return Ok(());
+        }
+        let target = &call.target;
+        let resource = match &target.subresource {
+            Some(subresource) => format!("{}/{subresource}", target.resource.plural),
+            None => target.resource.plural.to_owned(),
+        };
+        // A watch or list of one object by name counts as a request for that object.
+        let selected = call.query.text("fieldSelector").strip_prefix("metadata.name=").unwrap_or_default();
+        let named = if matches!(call.verb, Verb::List | Verb::Watch) { selected } else { target.name() };
+        // Namespaces are judged as if they lived in themselves.
+        let namespace = if target.resource.plural == "namespaces" && target.resource.group.is_empty() {
+            target.name()
+        } else {
+            target.namespace()
+        };
+        let attributes = Attributes {
+            verb: call.verb.as_str(),
+            group: target.resource.group,
+            resource: &resource,
+            name: named,
+            namespace,
+            path: "",
+        };
+        if self.allows(&call.user, &attributes).is_some() {
+            return Ok(());
+        }
+        let place = match namespace {
+            "" => "at the cluster scope".to_owned(),
+            namespace => format!("in the namespace {namespace:?}"),
+        };
+        let why = format!(
+            "User {:?} cannot {} resource {resource:?} in API group {:?} {place}",
+            call.user.name,
+            call.verb.as_str(),
+            target.resource.group,
+        );
+        Err(refusal(target.resource, target.name(), &why))
+    }
+
+    /// Refuses a path its user may not ask for.
+    pub(crate) fn authorize_path(&self, user: &User, verb: &str, path: &str) -> Outcome<()> {
+        let attributes = Attributes { verb, path, ..Attributes::default() };
+        if !self.settings.rbac || self.allows(user, &attributes).is_some() {
+            return Ok(());
+        }
+        let why = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
+        Err(Status::new(Reason::Forbidden, why))
+    }
+
+    /// Whether a user may take another's name.
+    pub(crate) fn may_impersonate(&self, user: &User, resource: &str, name: &str) -> bool {
+        let attributes = Attributes { verb: "impersonate", resource, name, ..Attributes::default() };
+        self.allows(user, &attributes).is_some()
+    }
+
+    /// Why the user may do it, if so.
+    pub(crate) fn allows(&self, user: &User, wanted: &Attributes<'_>) -> Option<Permission> {
+        if user.groups.iter().any(|group| group == MASTERS) {
+            return Some(String::new());
+        }
+        for (binding, kind, place) in self.bindings_of(user, wanted.namespace) {
+            let role = binding["roleRef"]["name"].as_str().unwrap_or_default();
+            let of = binding["roleRef"]["kind"].as_str().unwrap_or_default();
+            let covered = self.rules_of(&binding).iter().any(|rule| covers(rule, wanted));
+            if covered {
+                let subject = bound_subject(&binding, user);
+                let name = meta_str(&binding, "name");
+                let name = if place.is_empty() { name.to_owned() } else { format!("{name}/{place}") };
+                return Some(format!("RBAC: allowed by {kind} {name:?} of {of} {role:?} to {subject}"));
+            }
+        }
+        None
+    }
+
+    /// Every rule that holds for the user in the namespace.
+    pub(crate) fn rules_for(&self, user: &User, namespace: &str) -> Vec<Value> {
+        let bindings = self.bindings_of(user, namespace);
+        bindings.iter().flat_map(|(binding, _, _)| self.rules_of(binding)).collect()
+    }
+
+    /// Bindings that name the user: those of the cluster and those of the namespace.
+    fn bindings_of(&self, user: &User, namespace: &str) -> Vec<(Stored, &'static str, String)> {
+        let mut found = Vec::new();
+        if let Some(kind) = resources::by_path(GROUP, "v1", "clusterrolebindings") {
+            let all = self.store.list(kind, None).into_iter().map(|(_, binding)| binding);
+            found.extend(all.map(|binding| (binding, "ClusterRoleBinding", String::new())));
+        }
+        if let Some(kind) = resources::by_path(GROUP, "v1", "rolebindings").filter(|_| !namespace.is_empty())
+        {
+            let all = self.store.list(kind, Some(namespace)).into_iter().map(|(_, binding)| binding);
+            found.extend(all.map(|binding| (binding, "RoleBinding", namespace.to_owned())));
+        }
+        found.retain(|(binding, _, _)| !bound_subject(binding, user).is_empty());
+        found
+    }
+
+    fn rules_of(&self, binding: &Value) -> Vec<Value> {
+        let name = binding["roleRef"]["name"].as_str().unwrap_or_default();
+        let (plural, namespace) = match binding["roleRef"]["kind"].as_str() {
+            Some("ClusterRole") => ("clusterroles", ""),
+            _ => ("roles", meta_str(binding, "namespace")),
+        };
+        let role =
+            resources::by_path(GROUP, "v1", plural).and_then(|kind| self.store.get(kind, namespace, name));
+        let Some(role) = role else { return Vec::new() };
+        let rules = role["rules"].as_array().cloned().unwrap_or_default();
+        if rules.is_empty() && role.get("aggregationRule").is_some() {
+            // A server without the controller that fills aggregated roles still has to know what they mean.
+            return self.aggregated_rules(role);
+        }
+        rules
+    }
+
+    fn aggregated_rules(&self, role: &Value) -> Vec<Value> {
+        let Some(roles) = resources::by_path(GROUP, "v1", "clusterroles") else { return Vec::new() };
+        let selectors = role.pointer("/aggregationRule/clusterRoleSelectors").and_then(Value::as_array);
+        let all = self.store.list(roles, None);
+        let mut rules = Vec::new();
+        for selector in selectors.into_iter().flatten() {
+            for (_, other) in &all {
+                let labels = meta(other, "labels").cloned().unwrap_or_default();
+                if super::selectors::selects(selector, &labels) {
+                    rules.extend(other["rules"].as_array().into_iter().flatten().cloned());
+                    // View is part of edit, and edit of admin; deeper nesting nobody makes.
+                    if other.get("aggregationRule").is_some()
+                        && meta_str(other, "name") != meta_str(role, "name")
+                    {
+                        rules.extend(self.aggregated_rules(other));
+                    }
+                }
+            }
+        }
+        rules
+    }
+}
+
+fn refusal(resource: &resources::Resource, name: &str, why: &str) -> Box<Status> {
+    if name.is_empty() {
+        let mut status =
+            Status::new(Reason::Forbidden, format!("{} is forbidden: {why}", resource.qualified()));
+        status.group = resource.group.to_owned();
+        status.kind = resource.plural.to_owned();
+        return status;
+    }
+    Status::forbidden(resource, name, why)
+}
+
+/// The subject of the binding that stands for the user, as messages name it; empty if there is none.
+fn bound_subject(binding: &Value, user: &User) -> String {
+    for subject in binding["subjects"].as_array().into_iter().flatten() {
+        let name = subject["name"].as_str().unwrap_or_default();
+        match subject["kind"].as_str() {
+            Some("User") if user.name == name => return format!("User {name:?}"),
+            Some("Group") if user.groups.iter().any(|group| group == name) => {
+                return format!("Group {name:?}");
+            }
+            Some("ServiceAccount") => {
+                let namespace =
+                    subject["namespace"].as_str().unwrap_or_else(|| meta_str(binding, "namespace"));
+                let account =
+                    user.name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+                if account == Some((namespace, name)) {
+                    return format!("ServiceAccount \"{name}/{namespace}\"");
+                }
+            }
+            _ => {}
+        }
+    }
+    String::new()
+}
+
+fn covers(rule: &Value, wanted: &Attributes<'_>) -> bool {
+    let list = |field: &str| rule[field].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let has = |field: &str, value: &str| list(field).any(|item| item == "*" || item == value);
+    if !has("verbs", wanted.verb) {
+        return false;
+    }
+    if !wanted.path.is_empty() {
+        return list("nonResourceURLs").any(|url| match url.strip_suffix('*') {
+            Some(prefix) => wanted.path.starts_with(prefix),
+            None => url == wanted.path,
+        });
+    }
+    let subresource = wanted.resource.split_once('/').map(|(_, sub)| sub);
+    let resource = list("resources").any(|item| {
+        item == "*"
+            || item == wanted.resource
+            || subresource.is_some_and(|sub| item.strip_prefix("*/") == Some(sub))
+    });
+    let mut names = list("resourceNames").peekable();
+    let named = names.peek().is_none() || (!wanted.name.is_empty() && names.any(|name| name == wanted.name));
+    resource && named && has("apiGroups", wanted.group)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rules_cover_what_they_name() {
+        let wanted = |verb: &'static str, resource: &'static str, name: &'static str| Attributes {
+            verb,
+            group: "apps",
+            resource,
+            name,
+            ..Attributes::default()
+        };
+        let rule = json!({"verbs": ["get", "update"], "apiGroups": ["apps"], "resources": ["deployments", "*/scale"]});
+        assert!(covers(&rule, &wanted("get", "deployments", "a")));
+        assert!(!covers(&rule, &wanted("patch", "deployments", "a")));
+        assert!(!covers(&rule, &wanted("update", "deployments/status", "a")));
+        assert!(covers(&rule, &wanted("update", "replicasets/scale", "a")));
+        let named = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "resourceNames": ["a"]});
+        assert!(covers(&named, &wanted("get", "deployments", "a")));
+        assert!(!covers(&named, &wanted("get", "deployments", "b")));
+        assert!(!covers(&named, &wanted("list", "deployments", "")));
+        let urls = json!({"verbs": ["get"], "nonResourceURLs": ["/healthz", "/openapi/*"]});
+        let path = |path: &'static str| Attributes { verb: "get", path, ..Attributes::default() };
+        assert!(covers(&urls, &path("/openapi/v3")));
+        assert!(!covers(&urls, &path("/healthz/x")));
+        assert!(!covers(&rule, &path("/healthz")));
+    }
+}

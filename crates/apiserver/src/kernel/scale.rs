@@ -1,0 +1,114 @@
+//! The scale subresource: one small object to read and set the number of replicas of any kind that has one.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::create::Write;
+use super::metadata::{meta, meta_str};
+use super::options::WriteOptions;
+use super::patch::{check_media, edit, refuse_other_uid};
+use super::printing::selector_text;
+use super::request::{Call, Verb};
+use super::resources::{Resource, Strategy};
+use super::status::{FieldError, Outcome, Status};
+use super::types::{self, Node};
+use super::{Document, Kernel, body};
+
+impl Kernel {
+    pub(crate) fn scale(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+        let target = &call.target;
+        let Some(live) = self.store.get(target.resource, target.namespace(), target.name()).cloned() else {
+            return Err(Status::not_found(target.resource, target.name()));
+        };
+        let mut scale = scale_of(target.resource, &live);
+        if call.verb == Verb::Get {
+            return Ok(Document::json(200, &scale));
+        }
+        let options = WriteOptions::parse(call)?;
+        if call.verb == Verb::Update {
+            scale = body::parse(&call.request.body)?;
+        } else {
+            let media = body::media_type(&call.request.content_type);
+            check_media(target.resource, media)?;
+            if media == "application/apply-patch+yaml" {
+                return Err(Status::not_implemented("server-side apply to scale"));
+            }
+            edit(Node::Free, media, &mut scale, &call.request.body)?;
+        }
+        let shape = types::named("autoscaling.v1.Scale").unwrap_or_else(types::custom);
+        let mut unknown = Vec::new();
+        let scale = types::decode(shape, scale, true, &mut unknown).map_err(|wrong| {
+            Status::bad_request(format!("Scale cannot be handled: {} at {}", wrong.problem, wrong.path))
+        })?;
+        check(target.name(), &scale)?;
+        refuse_other_uid(target.resource, &live, &scale)?;
+        let mut object = Value::clone(&live);
+        object["metadata"]["resourceVersion"] = json!(meta_str(&scale, "resourceVersion"));
+        set_replicas(target.resource, &mut object, scale["spec"]["replicas"].as_i64().unwrap_or(0));
+        let write = Write { target, options: &options, now, applied: None, user: &call.user };
+        let stored = self.replace(write, &live, object)?;
+        Ok(Document::json(200, &scale_of(target.resource, &stored)))
+    }
+}
+
+fn check(name: &str, scale: &Value) -> Outcome<()> {
+    let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+    if replicas < 0 {
+        let why = "must be greater than or equal to 0";
+        let error = FieldError::invalid("spec.replicas", &json!(replicas), why);
+        return Err(Status::invalid("autoscaling", "Scale", name, &[error]));
+    }
+    let named = meta_str(scale, "name");
+    if !named.is_empty() && named != name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({named}) does not match the name on the URL ({name})"
+        )));
+    }
+    Ok(())
+}
+
+fn set_replicas(resource: &Resource, object: &mut Value, replicas: i64) {
+    let pointer = resource.scale.map_or("/spec/replicas", |paths| paths.spec_replicas);
+    let mut at = object;
+    for step in pointer.split('/').skip(1) {
+        if !at.is_object() {
+            *at = json!({});
+        }
+        at = &mut at[step];
+    }
+    *at = json!(replicas);
+}
+
+/// The scale of an object.
+fn scale_of(resource: &Resource, object: &Value) -> Value {
+    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+    let paths = resource.scale;
+    let selector = match (paths, resource.strategy) {
+        (Some(paths), _) => object.pointer(paths.selector).and_then(Value::as_str).map(str::to_owned),
+        (None, Strategy::ReplicationController) => {
+            Some(selector_text(Some(&json!({"matchLabels": object.pointer("/spec/selector")}))))
+        }
+        (None, _) => Some(selector_text(object.pointer("/spec/selector"))),
+    };
+    let mut metadata = json!({});
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        if let Some(value) = meta(object, field) {
+            metadata[field] = value.clone();
+        }
+    }
+    let mut scale = json!({
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": metadata,
+        "spec": {},
+        "status": {"replicas": number(paths.map_or("/status/replicas", |p| p.status_replicas))},
+    });
+    let wanted = number(paths.map_or("/spec/replicas", |p| p.spec_replicas));
+    if wanted != 0 {
+        scale["spec"]["replicas"] = json!(wanted);
+    }
+    if let Some(selector) = selector.filter(|text| !text.is_empty() && text != "<none>") {
+        scale["status"]["selector"] = json!(selector);
+    }
+    scale
+}

@@ -1,0 +1,60 @@
+//! What a kernel is built with; nothing here changes while it runs.
+
+use std::time::Duration;
+
+use super::clusterip::Range;
+use super::users::{TokenVerifier, User};
+
+/// Settings of a kernel.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Seed of uids, generated names, addresses and tokens.
+    pub seed: u64,
+    /// How many changes are kept for watches and old lists.
+    pub history_limit: usize,
+    /// Whether roles decide what a user may do; without, everybody may do everything.
+    pub rbac: bool,
+    /// Whether the objects a real server makes when it starts are made: roles and bindings, priority classes, the
+    /// `kubernetes` Service. Namespaces are always made.
+    pub bootstrap: bool,
+    /// Whether pods need their ServiceAccount to exist and get its token mounted.
+    pub service_accounts: bool,
+    /// How long events live after they were last written.
+    pub event_ttl: Option<Duration>,
+    /// Where Services get their addresses from.
+    pub service_range: Range,
+    /// Lowest and highest node port.
+    pub node_ports: (u16, u16),
+    /// How many watches may be open at once; more are refused with 429.
+    pub watches_max: usize,
+    /// How many frames may wait for a slow watcher before its watch is ended.
+    pub frames_max: usize,
+    /// Tokens known from the start, and whose they are.
+    pub tokens: Vec<(String, User)>,
+    /// Tells whose token it is when the kernel does not know it.
+    pub verifier: Option<TokenVerifier>,
+    /// Whether changes are recorded for [`super::Kernel::take_journal`].
+    pub journal: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            seed: 0,
+            history_limit: 100_000,
+            rbac: false,
+            bootstrap: false,
+            service_accounts: false,
+            event_ttl: None,
+            // The range is written here and a test reads it.
+            service_range: Range::parse("10.96.0.0/16")
+                .unwrap_or_else(|| unreachable!("10.96.0.0/16 is a range")),
+            node_ports: (30_000, 32_767),
+            watches_max: 20_000,
+            frames_max: 1_000_000,
+            tokens: Vec::new(),
+            verifier: None,
+            journal: false,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The kinds of the group without a name.
+
+use super::super::resources::{NameRule, Resource, SelectableField, StatusField, Strategy, Subresource};
+use super::{READ_WRITE, SCALE, field, zero};
+
+const POD_FIELDS: &[SelectableField] = &[
+    field("spec.nodeName", "/spec/nodeName"),
+    field("spec.restartPolicy", "/spec/restartPolicy"),
+    field("spec.schedulerName", "/spec/schedulerName"),
+    field("spec.serviceAccountName", "/spec/serviceAccountName"),
+    zero("spec.hostNetwork", "/spec/hostNetwork", "false"),
+    field("status.phase", "/status/phase"),
+    field("status.podIP", "/status/podIP"),
+    field("status.podIPs", "/status/podIPs/0/ip"),
+    field("status.nominatedNodeName", "/status/nominatedNodeName"),
+];
+
+const EVENT_FIELDS: &[SelectableField] = &[
+    field("involvedObject.kind", "/involvedObject/kind"),
+    field("involvedObject.namespace", "/involvedObject/namespace"),
+    field("involvedObject.name", "/involvedObject/name"),
+    field("involvedObject.uid", "/involvedObject/uid"),
+    field("involvedObject.apiVersion", "/involvedObject/apiVersion"),
+    field("involvedObject.resourceVersion", "/involvedObject/resourceVersion"),
+    field("involvedObject.fieldPath", "/involvedObject/fieldPath"),
+    field("reason", "/reason"),
+    field("reportingComponent", "/reportingComponent"),
+    field("source", "/source/component"),
+    field("type", "/type"),
+];
+
+const FINALIZE: Subresource =
+    Subresource { name: "finalize", exchanged: ("", "v1", "Namespace"), verbs: &["update"] };
+
+const TOKEN: Subresource = Subresource {
+    name: "token",
+    exchanged: ("authentication.k8s.io", "v1", "TokenRequest"),
+    verbs: &["create"],
+};
+
+const BINDING: Subresource =
+    Subresource { name: "binding", exchanged: ("", "v1", "Binding"), verbs: &["create"] };
+
+const EVICTION: Subresource =
+    Subresource { name: "eviction", exchanged: ("policy", "v1", "Eviction"), verbs: &["create"] };
+
+const RESIZE: Subresource = Subresource { name: "resize", exchanged: ("", "v1", "Pod"), verbs: READ_WRITE };
+
+pub(super) static KINDS: &[Resource] = &[
+    Resource {
+        only_verbs: Some(&["create"]),
+        ..Resource::new("", "v1", "bindings", "binding", "Binding", "BindingList")
+    },
+    Resource {
+        short_names: &["cm"],
+        strategy: Strategy::ConfigMap,
+        ..Resource::new("", "v1", "configmaps", "configmap", "ConfigMap", "ConfigMapList")
+    },
+    Resource {
+        short_names: &["ep"],
+        create_on_update: true,
+        strategy: Strategy::Endpoints,
+        ..Resource::new("", "v1", "endpoints", "endpoints", "Endpoints", "EndpointsList")
+    },
+    Resource {
+        short_names: &["ev"],
+        selectable: EVENT_FIELDS,
+        names: NameRule::PathSegment,
+        create_on_update: true,
+        strategy: Strategy::Event,
+        ..Resource::new("", "v1", "events", "event", "Event", "EventList")
+    },
+    Resource {
+        short_names: &["limits"],
+        create_on_update: true,
+        strategy: Strategy::LimitRange,
+        ..Resource::new("", "v1", "limitranges", "limitrange", "LimitRange", "LimitRangeList")
+    },
+    Resource {
+        namespaced: false,
+        short_names: &["ns"],
+        status: StatusField::ResetOnCreate,
+        selectable: &[field("status.phase", "/status/phase")],
+        names: NameRule::Label,
+        returns_deleted: true,
+        delete_collection: false,
+        subresources: &[FINALIZE],
+        strategy: Strategy::Namespace,
+        ..Resource::new("", "v1", "namespaces", "namespace", "Namespace", "NamespaceList")
+    },
+    Resource {
+        namespaced: false,
+        short_names: &["no"],
+        status: StatusField::KeptOnCreate,
+        selectable: &[zero("spec.unschedulable", "/spec/unschedulable", "false")],
+        unimplemented: &["proxy"],
+        strategy: Strategy::Node,
+        ..Resource::new("", "v1", "nodes", "node", "Node", "NodeList")
+    },
+    Resource {
+        short_names: &["pvc"],
+        status: StatusField::ResetOnCreate,
+        returns_deleted: true,
+        strategy: Strategy::PersistentVolumeClaim,
+        ..Resource::new(
+            "",
+            "v1",
+            "persistentvolumeclaims",
+            "persistentvolumeclaim",
+            "PersistentVolumeClaim",
+            "PersistentVolumeClaimList",
+        )
+    },
+    Resource {
+        namespaced: false,
+        short_names: &["pv"],
+        status: StatusField::ResetOnCreate,
+        returns_deleted: true,
+        strategy: Strategy::PersistentVolume,
+        ..Resource::new(
+            "",
+            "v1",
+            "persistentvolumes",
+            "persistentvolume",
+            "PersistentVolume",
+            "PersistentVolumeList",
+        )
+    },
+    Resource {
+        short_names: &["po"],
+        categories: &["all"],
+        status: StatusField::ResetOnCreate,
+        generation: true,
+        selectable: POD_FIELDS,
+        returns_deleted: true,
+        subresources: &[BINDING, EVICTION, RESIZE],
+        unimplemented: &["attach", "ephemeralcontainers", "exec", "log", "portforward", "proxy"],
+        strategy: Strategy::Pod,
+        ..Resource::new("", "v1", "pods", "pod", "Pod", "PodList")
+    },
+    Resource {
+        generation: true,
+        returns_deleted: true,
+        strategy: Strategy::PodTemplate,
+        ..Resource::new("", "v1", "podtemplates", "podtemplate", "PodTemplate", "PodTemplateList")
+    },
+    Resource {
+        short_names: &["rc"],
+        categories: &["all"],
+        status: StatusField::ResetOnCreate,
+        generation: true,
+        selectable: &[zero("status.replicas", "/status/replicas", "0")],
+        orphans: true,
+        subresources: &[SCALE],
+        strategy: Strategy::ReplicationController,
+        ..Resource::new(
+            "",
+            "v1",
+            "replicationcontrollers",
+            "replicationcontroller",
+            "ReplicationController",
+            "ReplicationControllerList",
+        )
+    },
+    Resource {
+        short_names: &["quota"],
+        status: StatusField::ResetOnCreate,
+        returns_deleted: true,
+        strategy: Strategy::ResourceQuota,
+        ..Resource::new("", "v1", "resourcequotas", "resourcequota", "ResourceQuota", "ResourceQuotaList")
+    },
+    Resource {
+        selectable: &[field("type", "/type")],
+        strategy: Strategy::Secret,
+        ..Resource::new("", "v1", "secrets", "secret", "Secret", "SecretList")
+    },
+    Resource {
+        short_names: &["sa"],
+        returns_deleted: true,
+        subresources: &[TOKEN],
+        ..Resource::new("", "v1", "serviceaccounts", "serviceaccount", "ServiceAccount", "ServiceAccountList")
+    },
+    Resource {
+        short_names: &["svc"],
+        categories: &["all"],
+        status: StatusField::ResetOnCreate,
+        selectable: &[field("spec.clusterIP", "/spec/clusterIP"), field("spec.type", "/spec/type")],
+        names: NameRule::Label,
+        create_on_update: true,
+        returns_deleted: true,
+        unimplemented: &["proxy"],
+        strategy: Strategy::Service,
+        ..Resource::new("", "v1", "services", "service", "Service", "ServiceList")
+    },
+];

@@ -1,0 +1,68 @@
+//! The table of built-in kinds: every rule that differs between kinds is a word on the kind's entry.
+
+mod core;
+mod groups;
+
+use super::resources::{NameRule, Resource, SelectableField, StatusField, Strategy, Subresource};
+
+impl Resource {
+    /// A namespaced kind with the common rules.
+    pub(crate) const fn new(
+        group: &'static str,
+        version: &'static str,
+        plural: &'static str,
+        singular: &'static str,
+        kind: &'static str,
+        list_kind: &'static str,
+    ) -> Resource {
+        Resource {
+            group,
+            version,
+            plural,
+            singular,
+            kind,
+            list_kind,
+            namespaced: true,
+            short_names: &[],
+            categories: &[],
+            status: StatusField::None,
+            generation: false,
+            selectable: &[],
+            names: NameRule::Subdomain,
+            conditional_update: false,
+            create_on_update: false,
+            returns_deleted: false,
+            orphans: false,
+            delete_collection: true,
+            only_verbs: None,
+            subresources: &[],
+            unimplemented: &[],
+            stored_as: None,
+            scale: None,
+            columns: &[],
+            strategy: Strategy::Plain,
+        }
+    }
+}
+
+pub(super) const fn field(label: &'static str, pointer: &'static str) -> SelectableField {
+    SelectableField { label, pointer, absent: "" }
+}
+
+pub(super) const fn zero(
+    label: &'static str,
+    pointer: &'static str,
+    absent: &'static str,
+) -> SelectableField {
+    SelectableField { label, pointer, absent }
+}
+
+const READ_WRITE: &[&str] = &["get", "patch", "update"];
+
+pub(crate) const SCALE: Subresource =
+    Subresource { name: "scale", exchanged: ("autoscaling", "v1", "Scale"), verbs: READ_WRITE };
+
+/// All built-in kinds, in the order discovery shows them.
+pub(super) fn builtin() -> impl Iterator<Item = &'static Resource> {
+    core::KINDS.iter().chain(groups::KINDS)
+}

@@ -1,0 +1,276 @@
+//! The shapes of all built-in kinds, read once from a table: which fields there are, what they hold, how they merge.
+
+mod decode;
+mod quantity;
+mod read;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+
+pub(crate) use self::decode::decode;
+use self::quantity::Quantity;
+
+/// The table of structs; see the head of the file for its language.
+static TABLE: LazyLock<Table> = LazyLock::new(|| read::table(include_str!("../../../data/types.txt")));
+
+/// All structs, by name and by place.
+#[derive(Debug)]
+struct Table {
+    structs: Vec<Struct>,
+    by_name: BTreeMap<&'static str, usize>,
+}
+
+/// A struct: an object with a known set of fields.
+#[derive(Debug)]
+pub(crate) struct Struct {
+    pub(crate) name: &'static str,
+    /// Has one owner as a whole.
+    pub(crate) atomic: bool,
+    /// Takes fields it does not know, as custom resources do.
+    pub(crate) open: bool,
+    pub(crate) fields: BTreeMap<&'static str, Field>,
+}
+
+/// A field of a struct.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) shape: Shape,
+    pub(crate) presence: Presence,
+    list: List,
+    pub(crate) atomic: bool,
+    merge: Merge,
+    pub(crate) default: Option<Value>,
+}
+
+/// When a field is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// Even when it says nothing.
+    Always,
+    /// When it says something; structs always do.
+    IfSet,
+    /// When it differs from the zero of its shape, structs too.
+    IfNotZero,
+}
+
+/// What a value looks like.
+#[derive(Debug)]
+pub(crate) enum Shape {
+    Text,
+    Flag,
+    Int32,
+    Int64,
+    Float,
+    Bytes,
+    Time,
+    MicroTime,
+    Duration,
+    Quantity,
+    IntOrString,
+    /// Anything at all.
+    Any,
+    Pointer(Box<Shape>),
+    List(Box<Shape>),
+    Map(Box<Shape>),
+    Struct(usize),
+}
+
+impl Shape {
+    /// The struct this shape stands for, through a pointer too.
+    pub(crate) fn as_struct(&self) -> Option<&'static Struct> {
+        match self {
+            Shape::Struct(at) => TABLE.structs.get(*at),
+            Shape::Pointer(inner) => inner.as_struct(),
+            _ => None,
+        }
+    }
+
+    /// Whether the value is a struct for the real server, and so never simply empty.
+    fn is_struct(&self) -> bool {
+        use Shape::{Any, IntOrString, MicroTime, Quantity, Struct, Time};
+        matches!(self, Struct(_) | Time | MicroTime | Quantity | IntOrString | Any)
+    }
+
+    fn target(&self) -> &Shape {
+        match self {
+            Shape::Pointer(inner) => inner.target(),
+            shape => shape,
+        }
+    }
+}
+
+/// How server-side apply sees a list.
+#[derive(Debug)]
+enum List {
+    Atomic,
+    Set,
+    Keyed(Vec<&'static str>),
+}
+
+/// How strategic merge patches treat a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Merge {
+    /// The patch's list is the new list.
+    Replace,
+    /// Values are added.
+    Values,
+    /// Items are merged by this field.
+    By(&'static str),
+}
+
+/// How a list is owned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ListKind {
+    /// As a whole.
+    Atomic,
+    /// Scalar by scalar, each of which stands for itself.
+    Set,
+    /// Object by object, told apart by these fields.
+    Keyed(&'static [&'static str]),
+}
+
+/// The struct of a kind; `None` if the kind is not built in.
+pub(crate) fn of_kind(group: &str, version: &str, kind: &str) -> Option<&'static Struct> {
+    let word = if group.is_empty() { "core" } else { group.split('.').next().unwrap_or_default() };
+    named(&format!("{word}.{version}.{kind}"))
+}
+
+/// The struct of that name in the table.
+pub(crate) fn named(name: &str) -> Option<&'static Struct> {
+    TABLE.structs.get(*TABLE.by_name.get(name)?)
+}
+
+/// The struct of all custom resources.
+pub(crate) fn custom() -> &'static Struct {
+    // The table is part of the program and a test reads this name from it.
+    named("custom.v1.Resource").unwrap_or(&TABLE.structs[0])
+}
+
+/// A place in an object, seen through its shape.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Node {
+    /// Below what the table knows: maps are granular, lists atomic.
+    Free,
+    /// A struct at the top of an object or an item of a list.
+    Struct(&'static Struct),
+    /// A field, with the rules that stand on its line.
+    Field(&'static Field),
+    /// A value in a map or an item of a list.
+    Item(&'static Shape),
+}
+
+impl Node {
+    fn shape(self) -> Option<&'static Shape> {
+        match self {
+            Node::Free | Node::Struct(_) => None,
+            Node::Field(field) => Some(field.shape.target()),
+            Node::Item(shape) => Some(shape.target()),
+        }
+    }
+
+    /// The struct at this place, if it is one.
+    pub(crate) fn structure(self) -> Option<&'static Struct> {
+        match self {
+            Node::Struct(found) => Some(found),
+            node => node.shape()?.as_struct(),
+        }
+    }
+
+    /// The field of that name below this place.
+    pub(crate) fn field(self, name: &str) -> Node {
+        if let Some(found) = self.structure() {
+            return found.fields.get(name).map_or(Node::Free, Node::Field);
+        }
+        match self.shape() {
+            Some(Shape::Map(values)) => Node::Item(values),
+            _ => Node::Free,
+        }
+    }
+
+    /// The items of the list at this place.
+    pub(crate) fn item(self) -> Node {
+        match self.shape() {
+            Some(Shape::List(items)) => Node::Item(items),
+            _ => Node::Free,
+        }
+    }
+
+    /// How the list at this place is owned.
+    pub(crate) fn list_kind(self) -> ListKind {
+        match self {
+            Node::Field(Field { list: List::Set, .. }) => ListKind::Set,
+            Node::Field(Field { list: List::Keyed(keys), .. }) => ListKind::Keyed(keys),
+            _ => ListKind::Atomic,
+        }
+    }
+
+    /// How strategic merge treats the list at this place.
+    pub(crate) fn merge(self) -> Merge {
+        match self {
+            Node::Field(field) => field.merge,
+            _ => Merge::Replace,
+        }
+    }
+
+    /// Whether the object at this place has one owner.
+    pub(crate) fn is_atomic(self) -> bool {
+        matches!(self, Node::Field(Field { atomic: true, .. }))
+            || self.structure().is_some_and(|found| found.atomic)
+            || matches!(self.shape(), Some(Shape::Any | Shape::Quantity | Shape::IntOrString))
+    }
+
+    /// Whether the object at this place is a map of free keys, not a struct.
+    pub(crate) fn is_map(self) -> bool {
+        self.structure().is_none()
+    }
+
+    /// The key of `item` in a list told apart by `keys`; `None` if the item has no part of it.
+    pub(crate) fn item_key(self, keys: &[&str], item: &Value) -> Option<Value> {
+        let below = self.item().structure();
+        let mut key = Map::new();
+        for name in keys {
+            let value = match item.get(name) {
+                Some(value) if !value.is_object() && !value.is_array() => value.clone(),
+                Some(_) => return None,
+                None => below?.fields.get(name)?.default.clone()?,
+            };
+            key.insert((*name).to_owned(), value);
+        }
+        Some(Value::Object(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_table_reads_without_loose_ends() {
+        assert!(TABLE.structs.len() > 500);
+        let pod = of_kind("", "v1", "Pod").unwrap();
+        assert_eq!(pod.name, "core.v1.Pod");
+        assert!(of_kind("rbac.authorization.k8s.io", "v1", "ClusterRole").is_some());
+        assert!(of_kind("example.com", "v1", "Widget").is_none());
+        assert!(custom().open);
+    }
+
+    #[test]
+    fn nodes_know_how_their_lists_merge() {
+        let spec = Node::Struct(of_kind("", "v1", "Pod").unwrap()).field("spec");
+        let containers = spec.field("containers");
+        assert_eq!(containers.list_kind(), ListKind::Keyed(&["name"]));
+        assert_eq!(containers.merge(), Merge::By("name"));
+        let ports = containers.item().field("ports");
+        assert_eq!(
+            ports.item_key(&["containerPort", "protocol"], &json!({"containerPort": 80})),
+            Some(json!({"containerPort": 80, "protocol": "TCP"}))
+        );
+        assert_eq!(spec.field("tolerations").list_kind(), ListKind::Atomic);
+        assert!(spec.field("nodeSelector").is_atomic());
+        assert!(!Node::Free.is_atomic());
+    }
+}

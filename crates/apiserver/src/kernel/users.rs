@@ -1,0 +1,206 @@
+//! Who speaks: users come with the request, with a token this server gave out, or from a verifier handed in.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::Kernel;
+use super::metadata::{is_terminating, meta, meta_str};
+use super::request::Request;
+use super::resources;
+use super::status::{Outcome, Reason, Status};
+
+/// The group of everybody who is known.
+const AUTHENTICATED: &str = "system:authenticated";
+/// The group of everybody who is not.
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// The group that may do everything.
+pub const MASTERS: &str = "system:masters";
+
+/// Somebody who sends requests.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct User {
+    /// Name.
+    pub name: String,
+    /// Unique id, or empty.
+    pub uid: String,
+    /// Groups.
+    pub groups: Vec<String>,
+    /// Whatever else the authenticator knows.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    /// A user in some groups, and in that of everybody who is known.
+    pub fn new(name: &str, groups: &[&str]) -> User {
+        let mut groups: Vec<String> = groups.iter().map(|g| (*g).to_owned()).collect();
+        groups.push(AUTHENTICATED.to_owned());
+        User { name: name.to_owned(), groups, ..User::default() }
+    }
+
+    /// The administrator, who may do everything.
+    pub fn admin() -> User {
+        User::new("kubernetes-admin", &[MASTERS])
+    }
+
+    /// A service account.
+    pub fn service_account(namespace: &str, name: &str) -> User {
+        let group = format!("system:serviceaccounts:{namespace}");
+        User::new(&format!("system:serviceaccount:{namespace}:{name}"), &["system:serviceaccounts", &group])
+    }
+
+    /// Nobody in particular.
+    pub fn anonymous() -> User {
+        let groups = vec![UNAUTHENTICATED.to_owned()];
+        User { name: "system:anonymous".to_owned(), groups, ..User::default() }
+    }
+
+    /// The user as review objects show it.
+    pub(crate) fn to_value(&self) -> Value {
+        let mut info = json!({"username": self.name, "groups": self.groups});
+        if !self.uid.is_empty() {
+            info["uid"] = json!(self.uid);
+        }
+        if !self.extra.is_empty() {
+            info["extra"] = json!(self.extra);
+        }
+        info
+    }
+}
+
+/// Tells whose token it is; handed in by whoever knows keys.
+#[derive(Clone)]
+pub struct TokenVerifier(Arc<Verify>);
+
+type Verify = dyn Fn(&str, Timestamp) -> Option<User> + Send + Sync;
+
+impl TokenVerifier {
+    /// A verifier that asks this function; it is given the token and the time.
+    pub fn new(verify: impl Fn(&str, Timestamp) -> Option<User> + Send + Sync + 'static) -> TokenVerifier {
+        TokenVerifier(Arc::new(verify))
+    }
+}
+
+impl fmt::Debug for TokenVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenVerifier")
+    }
+}
+
+/// A token this server gave out.
+#[derive(Debug, Clone)]
+pub(crate) struct IssuedToken {
+    pub(crate) namespace: String,
+    pub(crate) account: String,
+    pub(crate) uid: String,
+    pub(crate) audiences: Vec<String>,
+    pub(crate) expires: Timestamp,
+}
+
+impl Kernel {
+    /// The user behind a request. Without access control everybody unknown is the administrator.
+    pub(crate) fn authenticate(&self, request: &Request, now: Timestamp) -> Outcome<User> {
+        if let Some(user) = &request.user {
+            return self.impersonate(user.clone(), request);
+        }
+        let token = request.authorization.strip_prefix("Bearer ").unwrap_or_default().trim();
+        if token.is_empty() {
+            let user = if self.settings.rbac { User::anonymous() } else { User::admin() };
+            return self.impersonate(user, request);
+        }
+        match self.user_of_token(token, now) {
+            Some(user) => self.impersonate(user, request),
+            None if self.settings.rbac => Err(Status::new(Reason::Unauthorized, "Unauthorized")),
+            None => Ok(User::admin()),
+        }
+    }
+
+    /// Whose token it is, if anybody's.
+    pub(crate) fn user_of_token(&self, token: &str, now: Timestamp) -> Option<User> {
+        if let Some((_, user)) = self.settings.tokens.iter().find(|(known, _)| known == token) {
+            return Some(user.clone());
+        }
+        if let Some(issued) = self.tokens.get(token).filter(|issued| issued.expires > now) {
+            return self.living_account(&issued.namespace, &issued.account, &issued.uid);
+        }
+        if let Some(user) = self.user_of_secret(token) {
+            return Some(user);
+        }
+        self.settings.verifier.as_ref().and_then(|verifier| (verifier.0)(token, now))
+    }
+
+    fn living_account(&self, namespace: &str, name: &str, uid: &str) -> Option<User> {
+        let accounts = resources::by_path("", "v1", "serviceaccounts")?;
+        let account = self.store.get(accounts, namespace, name)?;
+        if meta_str(account, "uid") != uid || is_terminating(account) {
+            return None;
+        }
+        Some(User { uid: uid.to_owned(), ..User::service_account(namespace, name) })
+    }
+
+    /// A token that stands in a token Secret is as good as the account the Secret belongs to.
+    fn user_of_secret(&self, token: &str) -> Option<User> {
+        let secrets = resources::by_path("", "v1", "secrets")?;
+        let encoded = STANDARD.encode(token);
+        let holds = |secret: &Value| {
+            secret["type"] == "kubernetes.io/service-account-token"
+                && secret["data"]["token"] == encoded.as_str()
+        };
+        let found = self.store.list(secrets, None).into_iter().find(|(_, secret)| holds(secret))?.1;
+        let annotation = |name: &str| meta(&found, "annotations")?.get(name)?.as_str();
+        let account = annotation("kubernetes.io/service-account.name")?;
+        let uid = annotation("kubernetes.io/service-account.uid")?;
+        self.living_account(meta_str(&found, "namespace"), account, uid)
+    }
+
+    /// Who the user wants to be taken for; being allowed to is access control like any other.
+    fn impersonate(&self, user: User, request: &Request) -> Outcome<User> {
+        let Some(wanted) = &request.impersonate else {
+            return Ok(user);
+        };
+        let users = [("users", std::slice::from_ref(&wanted.name)), ("groups", wanted.groups.as_slice())];
+        for (resource, names) in users {
+            for name in names {
+                if self.settings.rbac && !self.may_impersonate(&user, resource, name) {
+                    let message = format!(
+                        "{resource} {name:?} is forbidden: User {:?} cannot impersonate resource {resource:?} in API \
+                         group \"\" at the cluster scope",
+                        user.name
+                    );
+                    return Err(Status::new(Reason::Forbidden, message));
+                }
+            }
+        }
+        let mut groups = wanted.groups.clone();
+        if let Some((namespace, _)) =
+            wanted.name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'))
+            && groups.is_empty()
+        {
+            groups = vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+        }
+        if !groups.iter().any(|g| g == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.to_owned());
+        }
+        Ok(User { groups, ..wanted.clone() })
+    }
+}
+
+/// The fields of a certificate request that say who asks; the server alone sets them.
+pub(crate) fn sign_request(spec: &mut Map<String, Value>, user: &User) {
+    for field in ["username", "uid", "groups", "extra"] {
+        spec.remove(field);
+    }
+    spec.insert("username".to_owned(), json!(user.name));
+    spec.insert("groups".to_owned(), json!(user.groups));
+    if !user.uid.is_empty() {
+        spec.insert("uid".to_owned(), json!(user.uid));
+    }
+    if !user.extra.is_empty() {
+        spec.insert("extra".to_owned(), json!(user.extra));
+    }
+}
