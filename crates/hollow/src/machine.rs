@@ -287,7 +287,12 @@ impl Machine {
         json!({
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": self.name, "labels": self.labels(build)},
+            "metadata": {
+                "name": self.name,
+                "labels": self.labels(build),
+                // As by a kubelet: without it the attach-detach controller leaves the node alone.
+                "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+            },
             "spec": {"providerID": format!("hollow://{}", self.name)},
             "status": self.status(build, now),
         })

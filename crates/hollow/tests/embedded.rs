@@ -1,5 +1,7 @@
 //! Hollow nodes in the embedded API server, with time that passes only when everybody waits.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on is to fail.
+
 use std::sync::Arc;
 use std::time::Duration;
 
