@@ -12,8 +12,8 @@
 //! # }
 //! ```
 //!
-//! Everything that decides is pure: [`kubelet`], [`scheduler`], [`machine`] and the [`engine`] that holds
-//! them take what was seen and the time, and give requests. One task, the [`driver`], moves both; there is
+//! Everything that decides is pure: `kubelet`, `scheduler`, `machine` and the `engine` that holds
+//! them take what was seen and the time, and give requests. One task, the `driver`, moves both; there is
 //! none for each node or pod, one watch of pods and one of nodes, and one queue of timers, so thousands of
 //! nodes at rest cost little more than their leases.
 
