@@ -209,7 +209,8 @@ async fn work_that_fails_under_either_lock_ends_both_in_order() {
             Lock::Migration => ((second.stop, second_end), (main.stop, main_end)),
         };
         failed.send(Err("broken")).unwrap();
-        other_stop.cancelled().await;
+        let told = tokio::time::timeout(Duration::from_secs(1), other_stop.cancelled()).await;
+        assert!(told.is_ok(), "what runs under the other lock was not told");
         // What runs under the other lock takes its time, and its lock is kept meanwhile.
         sleep(Duration::from_secs(20)).await;
         assert!(!me.life.is_finished());
