@@ -15,6 +15,7 @@ use tower::Layer as _;
 use super::*;
 use crate::clock::Clocks;
 
+mod coordinated;
 mod locks;
 mod storm;
 mod terms;

@@ -86,7 +86,7 @@ async fn taking_a_lease_replaces_its_spec_and_nothing_else_of_the_version_that_w
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": "kube-controller-manager", "namespace": "kube-system",
             "labels": {"a": "b"}, "annotations": {"c": "d"}},
-        "spec": {"holderIdentity": "", "leaseTransitions": 7,
+        "spec": {"holderIdentity": "", "leaseTransitions": 7, "strategy": "OldestEmulationVersion",
             "preferredHolder": "other", "leaseDurationSeconds": 5},
     });
     let stored = server.seed(stored).unwrap();
