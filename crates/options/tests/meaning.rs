@@ -391,7 +391,7 @@ fn metrics_are_typed() {
     assert_eq!(options.metrics.allow_labels.get("m,l").map(String::as_str), Some("a"));
 }
 
-/// Proves OPT-95.
+/// Proves OPT-95, LE-60, LE-61.
 #[test]
 fn the_migration_file_is_read_only_when_migration_is_on() {
     assert_eq!(run(&["--leader-migration-config=missing"]).leader_migration, None);
