@@ -15,6 +15,9 @@ struct Args {
     /// Whose controller manager is at work.
     #[arg(long, value_enum, default_value = "ours")]
     manager: Whose,
+    /// Our manager's program; by default the one that was built together with this one.
+    #[arg(long)]
+    program: Option<std::path::PathBuf>,
     /// Also plays scenarios in which the original takes part.
     #[arg(long)]
     beside_original: bool,
@@ -32,7 +35,7 @@ enum Whose {
 async fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     let manager = match args.manager {
-        Whose::Ours => Manager::Ours(built_manager()?),
+        Whose::Ours => Manager::Ours(args.program.clone().map_or_else(built_manager, Ok)?),
         Whose::Go => Manager::Original,
     };
     let wanted = |scenario: &&Scenario| {
