@@ -3,6 +3,7 @@
 //! A controller's account and token are made when its client first needs them, and the token is renewed
 //! well before it ends, so that each controller acts with the rights of its own role only.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,13 +55,15 @@ pub struct ClientOptions {
 pub struct ClientFactory {
     connection: Connection,
     options: ClientOptions,
+    /// Controllers may share an account, and then they share its token.
+    tokens: Arc<Mutex<BTreeMap<String, Arc<ServiceAccountTokens>>>>,
 }
 
 impl ClientFactory {
     /// Clients that go this way.
     #[must_use]
     pub fn new(connection: Connection, options: ClientOptions) -> Self {
-        Self { connection, options }
+        Self { connection, options, tokens: Arc::default() }
     }
 
     /// The way that clients go.
@@ -82,8 +85,11 @@ impl ClientFactory {
         if !self.options.use_service_account_credentials {
             return self.root(service_account);
         }
-        let tokens = ServiceAccountTokens::new(self.root("kube-controller-manager"), service_account);
-        let way = Around::new(BearerToken::new(Arc::new(tokens))).layer(self.connection.anonymous());
+        let new = || ServiceAccountTokens::new(self.root("kube-controller-manager"), service_account);
+        let mut known = self.tokens.lock();
+        let tokens = known.entry(service_account.to_owned()).or_insert_with(|| Arc::new(new()));
+        let source: Arc<dyn TokenSource> = tokens.clone();
+        let way = Around::new(BearerToken::new(source)).layer(self.connection.anonymous());
         let user = format!("system:serviceaccount:{NAMESPACE}:{service_account}");
         self.client(Transport::new(way), &user)
     }
@@ -354,6 +360,7 @@ mod tests {
 
     const ACCOUNT: &str = "/api/v1/namespaces/kube-system/serviceaccounts/job-controller";
 
+    /// Proves RUN-20, RUN-21, RUN-23, RUN-24, RUN-25, RUN-100.
     #[tokio::test(start_paused = true)]
     async fn a_controllers_account_and_token_are_made_on_first_use_and_kept() {
         let world = World::new();
@@ -388,6 +395,7 @@ mod tests {
         assert_eq!(token_request.unwrap().json()["spec"]["expirationSeconds"], 3600);
     }
 
+    /// Proves RUN-27.
     #[tokio::test(start_paused = true)]
     async fn a_token_is_renewed_when_a_fifth_of_its_life_is_left() {
         let world = World::new();
@@ -403,6 +411,7 @@ mod tests {
         assert_eq!(world.asked(), [&account, &format!("POST {ACCOUNT}/token"), "GET /api/v1/secrets"]);
     }
 
+    /// Proves RUN-28.
     #[tokio::test(start_paused = true)]
     async fn a_token_that_cannot_be_renewed_serves_until_its_end() {
         let world = World::new();
@@ -419,6 +428,7 @@ mod tests {
         assert_eq!(failure.message, "failed to get token for kube-system/job-controller: boom");
     }
 
+    /// Proves RUN-26.
     #[tokio::test(start_paused = true)]
     async fn a_token_is_tried_for_four_times_and_all_who_wait_share_the_outcome() {
         let world = World::new();
@@ -437,6 +447,7 @@ mod tests {
         read(&client).await.unwrap();
     }
 
+    /// Proves RUN-29.
     #[tokio::test(start_paused = true)]
     async fn a_rejected_token_is_replaced() {
         let world = World::new();
@@ -449,6 +460,7 @@ mod tests {
         assert!(world.asked().contains(&format!("POST {ACCOUNT}/token")));
     }
 
+    /// Proves RUN-24.
     #[tokio::test(start_paused = true)]
     async fn somebody_else_may_create_the_account_at_the_same_time() {
         let world = World::new();
@@ -458,6 +470,43 @@ mod tests {
         read(&world.factory.for_controller("job-controller")).await.unwrap();
     }
 
+    /// Proves RUN-30.
+    #[tokio::test(start_paused = true)]
+    async fn controllers_of_one_account_share_its_token() {
+        let world = World::new();
+        for _ in 0..3 {
+            read(&world.factory.for_controller("certificate-controller")).await.unwrap();
+        }
+        read(&world.factory.for_controller("node-controller")).await.unwrap();
+        let tokens = world.asked().into_iter().filter(|asked| asked.ends_with("/token"));
+        let account = |name| format!("POST /api/v1/namespaces/kube-system/serviceaccounts/{name}/token");
+        assert_eq!(
+            tokens.collect::<Vec<_>>(),
+            [account("certificate-controller"), account("node-controller")]
+        );
+    }
+
+    /// Proves RUN-31.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_is_held_back_holds_no_other_back() {
+        let world = World::new();
+        let options =
+            ClientOptions { throttle: Some(Rate { qps: 1.0, burst: 1 }), ..ClientOptions::default() };
+        let factory = ClientFactory::new(world.factory.connection().clone(), options);
+        let (busy, calm) = (factory.root("busy"), factory.root("calm"));
+        let start = Instant::now();
+        let held_back = futures::future::join_all((0..4).map(|_| read(&busy)));
+        let calm = async {
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            read(&calm).await.unwrap();
+            start.elapsed()
+        };
+        let (_, calm) = tokio::join!(held_back, calm);
+        assert_eq!(calm, Duration::from_millis(1500));
+        assert_eq!(start.elapsed(), Duration::from_secs(3));
+    }
+
+    /// Proves RUN-22.
     #[tokio::test(start_paused = true)]
     async fn without_accounts_of_their_own_controllers_speak_as_the_manager() {
         let world = World::new();

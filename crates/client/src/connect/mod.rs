@@ -3,6 +3,9 @@
 //! There are two ways: one with the credentials that were found, and one without any, for clients that
 //! bring a token of their own. A client certificate on the same connection would win over the token.
 
+mod renewing;
+mod rules;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -142,6 +145,9 @@ impl Connection {
     pub fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Self, ConnectError> {
         let origin = format!("kubeconfig {}", path.display());
         let mut kubeconfig = Kubeconfig::read_from(path).map_err(|error| kubeconfig_error(path, error))?;
+        if let Some(problem) = rules::problem_of_file(&kubeconfig) {
+            return Err(ConnectError::Unreadable { path: path.to_owned(), problem });
+        }
         let cluster = current_cluster(&mut kubeconfig);
         let proxied = cluster.as_deref().is_some_and(|cluster| cluster.proxy_url.is_some());
         if let (Some(cluster), Some(master)) = (cluster, master) {
@@ -149,6 +155,12 @@ impl Connection {
         }
         let cluster = current_cluster(&mut kubeconfig).cloned().unwrap_or_default();
         let mut config = Config::try_from(kubeconfig).map_err(|error| kubeconfig_error(path, error))?;
+        if let Some(problem) = rules::problem_of_cluster(&cluster) {
+            return Err(ConnectError::BadCertificateAuthority { origin, problem: problem.to_owned() });
+        }
+        if let Some(problem) = rules::problem_of_user(&config.auth_info) {
+            return Err(ConnectError::BadCredentials { origin, problem });
+        }
         if proxied {
             return Err(ConnectError::Proxy { origin });
         }
@@ -221,7 +233,8 @@ impl Connection {
         anonymous.auth_info = AuthInfo::default();
         anonymous.headers = Vec::new();
         Ok(Self {
-            with_credentials: way(config).map_err(|error| client_error(origin, error))?,
+            with_credentials: renewing::following_files(config)
+                .map_err(|error| client_error(origin, error))?,
             anonymous: way(&anonymous).map_err(|error| client_error(origin, error))?,
             host,
             embedded_ca: None,

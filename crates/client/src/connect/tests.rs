@@ -87,6 +87,42 @@ async fn what_is_wrong_with_a_kubeconfig_is_said_with_its_name() {
     says(&kubeconfig(&[server], &user), "bad client certificate");
     says(&kubeconfig(&[server], &[("tokenFile", "/nowhere")]), "bad credentials");
     says(&kubeconfig(&[server, ("proxy-url", "http://proxy")], &[]), "proxy-url is not supported");
+    says("apiVersion: v1\nkind: Pod\n", "it is of kind \"Pod\", not Config");
+    let (certificate, _) = Server::start().await.client_certificate();
+    let ca = base64(&certificate);
+    let both = [server, ("insecure-skip-tls-verify", "true"), ("certificate-authority-data", &ca)];
+    says(&kubeconfig(&both, &[]), "together with insecure-skip-tls-verify");
+}
+
+#[tokio::test]
+async fn users_who_cannot_be_told_apart_are_refused() {
+    let files = Files::new();
+    let empty = files.write("empty", "\n");
+    let says = |user: &[(&str, &str)], wanted: &str| {
+        let text = kubeconfig(&[("server", "https://127.0.0.1:6443")], user);
+        let error = files.open(&text).err().unwrap().to_string();
+        assert!(error.contains("bad credentials: ") && error.ends_with(wanted), "{wanted:?} in {error}");
+    };
+    says(
+        &[("token", "t"), ("username", "u"), ("password", "p")],
+        "there is a token and a password; only one of them can be shown",
+    );
+    says(
+        &[("token", "t"), ("as-groups", "[g]")],
+        "as-uid, as-groups and as-user-extra say nothing without as",
+    );
+    says(&[("exec", "{interactiveMode: Never}")], "the exec plugin has no command");
+    says(&[("exec", "{command: x, interactiveMode: Never}")], "the exec plugin has no apiVersion");
+    let of_version =
+        |version: &str| format!("{{command: x, apiVersion: client.authentication.k8s.io/{version}}}");
+    says(&[("exec", &of_version("v1"))], "the exec plugin has no interactiveMode");
+    let unknown = "the exec plugin has an unknown apiVersion \"client.authentication.k8s.io/v9\"";
+    says(&[("exec", &of_version("v9"))], unknown);
+    says(
+        &[("exec", &of_version("v1beta1")), ("auth-provider", "{name: oidc, config: {}}")],
+        "there is an exec plugin and an auth-provider; only one of them can be asked",
+    );
+    says(&[("tokenFile", empty.to_str().unwrap())], "empty is empty");
 }
 
 #[tokio::test]
@@ -98,6 +134,7 @@ async fn a_broken_kubeconfig_is_not_quoted() {
     assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
 }
 
+/// Proves RUN-21.
 #[test]
 fn clients_call_themselves_like_the_original_with_their_own_name_behind() {
     let agent = user_agent("shared-informers");
@@ -173,6 +210,7 @@ impl Server {
     }
 }
 
+/// Proves RUN-23.
 #[tokio::test]
 async fn the_manager_shows_its_certificate_and_controllers_do_not() {
     let server = Server::start().await;
@@ -214,6 +252,44 @@ async fn files_and_another_server_serve_as_well() {
     let factory = ClientFactory::new(connection, ClientOptions::default());
     let answer = Call::raw(http::Method::GET, "/version").send(&factory.root("a")).await.unwrap();
     assert_eq!((&answer["certified"], &answer["uri"]), (&true.into(), &"/prefix/version".into()));
+}
+
+/// Proves RUN-4.
+#[tokio::test]
+async fn a_client_certificate_is_followed_on_disk() {
+    let server = Server::start().await;
+    let files = Files::new();
+    let write = |(certificate, key): (String, String)| {
+        files.write("me.crt", &certificate);
+        files.write("me.key", &key);
+    };
+    write(server.client_certificate());
+    let ca = base64(&server.ca.pem());
+    let text = kubeconfig(
+        &[("server", &server.url()), ("certificate-authority-data", &ca)],
+        &[("client-certificate", "me.crt"), ("client-key", "me.key")],
+    );
+    let client = ClientFactory::new(files.open(&text).unwrap(), ClientOptions::default()).root("a");
+    let call = Call::raw(http::Method::GET, "/version");
+    let peer = async || call.send(&client).await.unwrap()["peer"].clone();
+    let first = peer().await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    tokio::time::resume();
+    assert_eq!(peer().await, first, "nothing has changed");
+
+    files.write("me.crt", "not a certificate");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    tokio::time::resume();
+    assert_eq!(peer().await, first, "a bad pair leaves the good one");
+
+    write(server.client_certificate());
+    assert_eq!(peer().await, first, "files are not looked at with each request");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    tokio::time::resume();
+    assert_ne!(peer().await, first, "another certificate needs another connection");
 }
 
 #[tokio::test]

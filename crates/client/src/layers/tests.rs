@@ -65,6 +65,7 @@ fn post(path: &str) -> Request<Body> {
     Request::post(path).body(Body::from(b"body".to_vec())).unwrap()
 }
 
+/// Proves RUN-33.
 #[tokio::test(start_paused = true)]
 async fn requests_are_repeated_when_the_server_says_when() {
     let server = Server::answering(&[(429, Some("3")), (503, Some("1")), (201, None)]);
@@ -76,6 +77,7 @@ async fn requests_are_repeated_when_the_server_says_when() {
     assert!(server.asked.lock().iter().all(|(_, method, _, body)| method == Method::POST && body == "body"));
 }
 
+/// Proves RUN-33.
 #[tokio::test(start_paused = true)]
 async fn requests_are_not_repeated_otherwise() {
     for answer in [(429, None), (503, None), (409, Some("1")), (500, Some("soon"))] {
