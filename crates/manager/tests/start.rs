@@ -1,5 +1,7 @@
 //! How the program starts and refuses to, seen from outside: arguments in, exit code and words out.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
 use std::io::Read as _;
 use std::net::TcpListener;
 use std::path::PathBuf;
