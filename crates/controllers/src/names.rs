@@ -10,6 +10,8 @@ pub struct Known {
     pub alias: &'static str,
     /// Whether it runs without being named.
     pub default: Default,
+    /// The feature gates that must be on for it to run.
+    pub gates: &'static [&'static str],
 }
 
 /// Whether a controller runs without being named.
@@ -19,8 +21,6 @@ pub enum Default {
     On,
     /// It must be named.
     NamedOnly,
-    /// It would, but for a feature gate that is off.
-    Gated,
 }
 
 /// All names.
@@ -46,42 +46,53 @@ pub const KNOWN: [Known; 49] = [
     known("certificatesigningrequest-signing-controller", "csrsigning", Default::On),
     known("certificatesigningrequest-approving-controller", "csrapproving", Default::On),
     known("certificatesigningrequest-cleaner-controller", "csrcleaner", Default::On),
-    known("podcertificaterequest-cleaner-controller", "", Default::On),
+    known("podcertificaterequest-cleaner-controller", "", Default::On).behind(&["PodCertificateRequest"]),
     known("ttl-controller", "ttl", Default::On),
     known("bootstrap-signer-controller", "bootstrapsigner", Default::NamedOnly),
     known("token-cleaner-controller", "tokencleaner", Default::NamedOnly),
     known("node-ipam-controller", "nodeipam", Default::On),
     known("node-lifecycle-controller", "nodelifecycle", Default::On),
-    known("taint-eviction-controller", "", Default::On),
-    known("device-taint-eviction-controller", "", Default::On),
+    known("taint-eviction-controller", "", Default::On).behind(&["SeparateTaintEvictionController"]),
+    known("device-taint-eviction-controller", "", Default::On)
+        .behind(&["DynamicResourceAllocation", "DRADeviceTaints"]),
     known("persistentvolume-binder-controller", "persistentvolume-binder", Default::On),
     known("persistentvolume-attach-detach-controller", "attachdetach", Default::On),
     known("persistentvolume-expander-controller", "persistentvolume-expander", Default::On),
     known("clusterrole-aggregation-controller", "clusterrole-aggregation", Default::On),
     known("persistentvolumeclaim-protection-controller", "pvc-protection", Default::On),
     known("persistentvolume-protection-controller", "pv-protection", Default::On),
-    known("podgroup-protection-controller", "", Default::Gated),
+    known("podgroup-protection-controller", "", Default::On).behind(&["GenericWorkload"]),
     known("ttl-after-finished-controller", "ttl-after-finished", Default::On),
     known("root-ca-certificate-publisher-controller", "root-ca-cert-publisher", Default::On),
-    known("kube-apiserver-serving-clustertrustbundle-publisher-controller", "", Default::On),
+    known("kube-apiserver-serving-clustertrustbundle-publisher-controller", "", Default::On)
+        .behind(&["ClusterTrustBundle"]),
     known("ephemeral-volume-controller", "ephemeral-volume", Default::On),
-    known("storageversion-garbage-collector-controller", "storage-version-gc", Default::Gated),
-    known("resourceclaim-controller", "resource-claim-controller", Default::On),
-    known("resourcepoolstatusrequest-controller", "", Default::Gated),
+    known("storageversion-garbage-collector-controller", "storage-version-gc", Default::On)
+        .behind(&["APIServerIdentity", "StorageVersionAPI"]),
+    known("resourceclaim-controller", "resource-claim-controller", Default::On)
+        .behind(&["DynamicResourceAllocation"]),
+    known("resourcepoolstatusrequest-controller", "", Default::On).behind(&["DRAResourcePoolStatus"]),
     known(
         "legacy-serviceaccount-token-cleaner-controller",
         "legacy-service-account-token-cleaner",
         Default::On,
     ),
     known("validatingadmissionpolicy-status-controller", "", Default::On),
-    known("volumeattributesclass-protection-controller", "", Default::On),
-    known("service-cidr-controller", "", Default::On),
-    known("storage-version-migrator-controller", "svm", Default::On),
-    known("selinux-warning-controller", "", Default::NamedOnly),
+    known("volumeattributesclass-protection-controller", "", Default::On).behind(&["VolumeAttributesClass"]),
+    known("service-cidr-controller", "", Default::On).behind(&["MultiCIDRServiceAllocator"]),
+    known("storage-version-migrator-controller", "svm", Default::On)
+        .behind(&["StorageVersionMigrator", "InformerResourceVersion"]),
+    known("selinux-warning-controller", "", Default::NamedOnly).behind(&["SELinuxChangePolicy"]),
 ];
 
 const fn known(name: &'static str, alias: &'static str, default: Default) -> Known {
-    Known { name, alias, default }
+    Known { name, alias, default, gates: &[] }
+}
+
+impl Known {
+    const fn behind(self, gates: &'static [&'static str]) -> Self {
+        Self { gates, ..self }
+    }
 }
 
 /// The controller of this name or alias.
@@ -97,6 +108,7 @@ mod tests {
     use super::*;
     use crate::{Settings, all};
 
+    /// Proves RUN-60, RUN-61.
     #[test]
     fn no_name_is_taken_twice_and_every_controller_is_known_by_its_names() {
         let aliases = KNOWN.iter().map(|known| known.alias).filter(|alias| !alias.is_empty());
@@ -105,6 +117,10 @@ mod tests {
         for controller in all(&Settings::default()) {
             let known = find(controller.name).unwrap_or_else(|| panic!("{} is not known", controller.name));
             assert!(controller.aliases.iter().all(|alias| *alias == known.alias), "{}", controller.name);
+        }
+        for known in &KNOWN {
+            let plain = known.name.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+            assert!(plain && known.name.ends_with("-controller"), "{}", known.name);
         }
         assert_eq!(find("serviceaccount"), find("serviceaccount-controller"));
         assert_eq!(find(""), None);

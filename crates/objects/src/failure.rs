@@ -55,12 +55,7 @@ impl Failure {
     /// A failure of the transport: no answer came.
     #[must_use]
     pub fn transport(reason: Reason, message: impl Into<String>) -> Self {
-        Self {
-            reason,
-            code: 0,
-            message: message.into(),
-            retry_after: None,
-        }
+        Self { reason, code: 0, message: message.into(), retry_after: None }
     }
 
     /// Reads a `Status` object's fields as the original's client does: the reason first, the code
@@ -104,31 +99,19 @@ impl Failure {
             known = Reason::VersionTooLarge;
         }
         let retry_after = (retry_after_seconds > 0).then(|| Duration::from_secs(retry_after_seconds.into()));
-        Self {
-            reason: known,
-            code,
-            message: message.to_owned(),
-            retry_after,
-        }
+        Self { reason: known, code, message: message.to_owned(), retry_after }
     }
 
     /// Whether the server answered with a status, as opposed to no answer or an unreadable one.
     #[must_use]
     pub fn is_status_reply(&self) -> bool {
-        !matches!(
-            self.reason,
-            Reason::ConnectionRefused | Reason::Unreachable | Reason::Unreadable
-        )
+        !matches!(self.reason, Reason::ConnectionRefused | Reason::Unreachable | Reason::Unreadable)
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.message.is_empty() {
-            write!(f, "HTTP {}", self.code)
-        } else {
-            f.write_str(&self.message)
-        }
+        if self.message.is_empty() { write!(f, "HTTP {}", self.code) } else { f.write_str(&self.message) }
     }
 }
 
@@ -147,10 +130,7 @@ mod tests {
         assert_eq!(reason(409, "AlreadyExists", "", &[]), Reason::AlreadyExists);
         assert_eq!(reason(409, "Conflict", "", &[]), Reason::Conflict);
         assert_eq!(reason(404, "", "", &[]), Reason::NotFound);
-        assert_eq!(
-            reason(403, "Forbidden", "", &["NamespaceTerminating"]),
-            Reason::NamespaceTerminating
-        );
+        assert_eq!(reason(403, "Forbidden", "", &["NamespaceTerminating"]), Reason::NamespaceTerminating);
         assert_eq!(reason(410, "Expired", "", &[]), Reason::Gone);
         assert_eq!(reason(503, "", "", &[]), Reason::Unavailable);
         assert_eq!(reason(418, "", "", &[]), Reason::Other);
@@ -159,18 +139,12 @@ mod tests {
     /// Proves INF-18.
     #[test]
     fn a_version_that_is_too_large_is_known_by_cause_or_words() {
-        assert_eq!(
-            reason(504, "Timeout", "", &["ResourceVersionTooLarge"]),
-            Reason::VersionTooLarge
-        );
+        assert_eq!(reason(504, "Timeout", "", &["ResourceVersionTooLarge"]), Reason::VersionTooLarge);
         assert_eq!(
             reason(504, "Timeout", "Too large resource version: 9, current: 3", &[]),
             Reason::VersionTooLarge
         );
         assert_eq!(reason(504, "Timeout", "slow", &[]), Reason::Unavailable);
-        assert_eq!(
-            reason(400, "BadRequest", "Too large resource version: 9", &[]),
-            Reason::Other
-        );
+        assert_eq!(reason(400, "BadRequest", "Too large resource version: 9", &[]), Reason::Other);
     }
 }

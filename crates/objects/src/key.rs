@@ -20,19 +20,13 @@ impl Key {
     /// The key of a namespaced object.
     #[must_use]
     pub fn namespaced(namespace: impl Into<Word>, name: impl Into<Text>) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: name.into(),
-        }
+        Self { namespace: namespace.into(), name: name.into() }
     }
 
     /// The key of a cluster-scoped object.
     #[must_use]
     pub fn cluster(name: impl Into<Text>) -> Self {
-        Self {
-            namespace: Word::default(),
-            name: name.into(),
-        }
+        Self { namespace: Word::default(), name: name.into() }
     }
 }
 

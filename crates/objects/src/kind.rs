@@ -126,23 +126,14 @@ pub struct Projection {
 
 impl Projection {
     /// All objects of the resource, whole on the wire.
-    pub const WHOLE: Self = Self {
-        field_selector: None,
-        metadata_only: false,
-    };
+    pub const WHOLE: Self = Self { field_selector: None, metadata_only: false };
     /// All objects of the resource, metadata only on the wire.
-    pub const METADATA: Self = Self {
-        field_selector: None,
-        metadata_only: true,
-    };
+    pub const METADATA: Self = Self { field_selector: None, metadata_only: true };
 
     /// Only the objects that a field selector lets through.
     #[must_use]
     pub const fn selected(field_selector: &'static str) -> Self {
-        Self {
-            field_selector: Some(field_selector),
-            metadata_only: false,
-        }
+        Self { field_selector: Some(field_selector), metadata_only: false }
     }
 }
 
@@ -154,10 +145,7 @@ mod tests {
     fn paths_follow_the_api_conventions() {
         let secrets = Resource::namespaced("", "v1", "secrets", "Secret");
         assert_eq!(secrets.collection_path(""), "/api/v1/secrets");
-        assert_eq!(
-            secrets.object_path(&Key::namespaced("a", "b")),
-            "/api/v1/namespaces/a/secrets/b"
-        );
+        assert_eq!(secrets.object_path(&Key::namespaced("a", "b")), "/api/v1/namespaces/a/secrets/b");
         let roles = Resource::cluster("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole");
         assert_eq!(
             roles.object_path(&Key::cluster("x")),

@@ -61,9 +61,7 @@ impl Labels {
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&Word> {
         let pairs = self.0.as_deref()?;
-        let at = pairs
-            .binary_search_by(|(candidate, _)| candidate.as_str().cmp(key))
-            .ok()?;
+        let at = pairs.binary_search_by(|(candidate, _)| candidate.as_str().cmp(key)).ok()?;
         Some(&pairs[at].1)
     }
 
@@ -144,10 +142,7 @@ impl<'de> Deserialize<'de> for Skipped {
 impl<A> From<WireMeta<A>> for Meta {
     fn from(wire: WireMeta<A>) -> Self {
         Self {
-            key: Key {
-                namespace: wire.namespace,
-                name: wire.name,
-            },
+            key: Key { namespace: wire.namespace, name: wire.name },
             uid: wire.uid,
             version: wire.resource_version,
             created_at: wire.creation_timestamp,
@@ -187,13 +182,7 @@ mod tests {
         let meta = Meta::from(wire);
         assert_eq!(meta.labels.value("a").map(Word::as_str), Some("2"));
         assert_eq!(meta.labels.value("b"), None);
-        assert_eq!(
-            meta.labels
-                .iter()
-                .map(|(key, _)| key.as_str())
-                .collect::<Vec<_>>(),
-            ["a", "z"]
-        );
+        assert_eq!(meta.labels.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["a", "z"]);
         assert_eq!(meta.controller().map(|owner| owner.name.as_str()), Some("j"));
         assert!(meta.deleted_at.is_some());
     }

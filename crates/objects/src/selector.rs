@@ -71,11 +71,7 @@ impl LabelSelector {
 
 impl Expression {
     fn requirement(&self) -> Result<Requirement, BadSelector> {
-        let Self {
-            key,
-            operator,
-            values,
-        } = self;
+        let Self { key, operator, values } = self;
         check_key(key)?;
         values.iter().try_for_each(check_value)?;
         match (operator.as_str(), values.is_empty()) {
@@ -83,15 +79,13 @@ impl Expression {
             ("NotIn", false) => Ok(Requirement::NotIn(key.clone(), values.clone())),
             ("Exists", true) => Ok(Requirement::Exists(key.clone())),
             ("DoesNotExist", true) => Ok(Requirement::DoesNotExist(key.clone())),
-            ("In" | "NotIn", true) => Err(BadSelector(format!(
-                "operator {operator:?} on label {key:?} needs at least one value"
-            ))),
-            ("Exists" | "DoesNotExist", false) => Err(BadSelector(format!(
-                "operator {operator:?} on label {key:?} takes no values"
-            ))),
-            _ => Err(BadSelector(format!(
-                "{operator:?} is not a valid label selector operator"
-            ))),
+            ("In" | "NotIn", true) => {
+                Err(BadSelector(format!("operator {operator:?} on label {key:?} needs at least one value")))
+            }
+            ("Exists" | "DoesNotExist", false) => {
+                Err(BadSelector(format!("operator {operator:?} on label {key:?} takes no values")))
+            }
+            _ => Err(BadSelector(format!("{operator:?} is not a valid label selector operator"))),
         }
     }
 }
@@ -111,9 +105,8 @@ impl Matcher {
 
 /// A label key is a name of at most 63 characters, with an optional DNS prefix before a slash.
 fn check_key(key: &Word) -> Result<(), BadSelector> {
-    let (prefix, name) = key
-        .split_once('/')
-        .map_or((None, key.as_str()), |(prefix, name)| (Some(prefix), name));
+    let (prefix, name) =
+        key.split_once('/').map_or((None, key.as_str()), |(prefix, name)| (Some(prefix), name));
     let prefix_is_good = prefix.is_none_or(|prefix| {
         (1..=253).contains(&prefix.len())
             && prefix.split('.').all(|part| {
@@ -141,9 +134,7 @@ fn check_value(value: &Word) -> Result<(), BadSelector> {
 fn is_label_name(text: &str) -> bool {
     text.len() <= 63
         && edges(text, |byte| byte.is_ascii_alphanumeric())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 /// Whether a text has a first and a last character, and both are of the wanted sort.
@@ -157,10 +148,7 @@ mod tests {
     use super::*;
 
     fn labels(pairs: &[(&str, &str)]) -> Labels {
-        pairs
-            .iter()
-            .map(|(key, value)| (Word::from(*key), Word::from(*value)))
-            .collect()
+        pairs.iter().map(|(key, value)| (Word::from(*key), Word::from(*value))).collect()
     }
 
     fn matches(selector: &str, pairs: &[(&str, &str)]) -> bool {
@@ -189,14 +177,8 @@ mod tests {
     #[test]
     fn nonsense_is_named() {
         for (selector, complaint) in [
-            (
-                r#"{"matchExpressions":[{"key":"a","operator":"In"}]}"#,
-                "needs at least one value",
-            ),
-            (
-                r#"{"matchExpressions":[{"key":"a","operator":"Exists","values":["x"]}]}"#,
-                "takes no values",
-            ),
+            (r#"{"matchExpressions":[{"key":"a","operator":"In"}]}"#, "needs at least one value"),
+            (r#"{"matchExpressions":[{"key":"a","operator":"Exists","values":["x"]}]}"#, "takes no values"),
             (
                 r#"{"matchExpressions":[{"key":"a","operator":"Near"}]}"#,
                 "not a valid label selector operator",

@@ -45,11 +45,7 @@ impl PartialOrd for Word {
 impl Ord for Word {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         // Equal words are one allocation, which saves reading most of the strings in a sorted table.
-        if self.0 == other.0 {
-            std::cmp::Ordering::Equal
-        } else {
-            self.as_str().cmp(other.as_str())
-        }
+        if self.0 == other.0 { std::cmp::Ordering::Equal } else { self.as_str().cmp(other.as_str()) }
     }
 }
 

@@ -49,9 +49,8 @@ impl Serialize for Time {
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        let timestamp: jiff::Timestamp = text
-            .parse()
-            .map_err(|_| D::Error::custom(format!("not an RFC 3339 time: {text:?}")))?;
+        let timestamp: jiff::Timestamp =
+            text.parse().map_err(|_| D::Error::custom(format!("not an RFC 3339 time: {text:?}")))?;
         Ok(Self::from_unix_seconds(timestamp.as_second()))
     }
 }

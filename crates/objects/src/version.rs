@@ -49,11 +49,7 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
         b'a'..=b'f' => Some(byte - b'a' + 10),
         _ => None,
     };
-    let mut digits = bytes
-        .iter()
-        .copied()
-        .enumerate()
-        .filter(|(at, _)| ![8, 13, 18, 23].contains(at));
+    let mut digits = bytes.iter().copied().enumerate().filter(|(at, _)| ![8, 13, 18, 23].contains(at));
     let mut uuid = [0; 16];
     for slot in &mut uuid {
         *slot = nibble(digits.next()?.1)? << 4 | nibble(digits.next()?.1)?;
@@ -177,12 +173,8 @@ mod tests {
 
     #[test]
     fn uids_are_written_back_as_they_were_read() {
-        for text in [
-            "",
-            "5f0e0a5e-7a52-4d6c-9a6b-0123456789ab",
-            "5F0E0A5E-7A52-4D6C-9A6B-0123456789AB",
-            "x",
-        ] {
+        for text in ["", "5f0e0a5e-7a52-4d6c-9a6b-0123456789ab", "5F0E0A5E-7A52-4D6C-9A6B-0123456789AB", "x"]
+        {
             assert_eq!(Uid::from(text).to_string(), text);
         }
         assert!(Uid::default().is_empty());
@@ -207,10 +199,7 @@ mod tests {
     #[test]
     fn the_gauge_keeps_fifteen_digits() {
         assert_eq!(Version::from("42").gauge(), 42.0);
-        assert_eq!(
-            Version::from("1234567890123456789").gauge(),
-            567_890_123_456_789.0
-        );
+        assert_eq!(Version::from("1234567890123456789").gauge(), 567_890_123_456_789.0);
         assert_eq!(Version::from("").gauge(), 0.0);
     }
 }

@@ -22,28 +22,16 @@ pub struct ClusterRole {
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyRule {
     /// What may be done.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "<[Word]>::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Word]>::is_empty")]
     pub verbs: Box<[Word]>,
     /// In which API groups.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "<[Word]>::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Word]>::is_empty")]
     pub api_groups: Box<[Word]>,
     /// To which resources.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "<[Word]>::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Word]>::is_empty")]
     pub resources: Box<[Word]>,
     /// To which objects; empty means all.
-    #[serde(
-        deserialize_with = "null_is_empty",
-        skip_serializing_if = "<[Word]>::is_empty"
-    )]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Word]>::is_empty")]
     pub resource_names: Box<[Word]>,
     /// On which paths that are no resources.
     #[serde(

@@ -39,9 +39,6 @@ struct Status {
 
 impl From<Wire> for Namespace {
     fn from(wire: Wire) -> Self {
-        Self {
-            meta: wire.metadata.into(),
-            phase: wire.status.phase,
-        }
+        Self { meta: wire.metadata.into(), phase: wire.status.phase }
     }
 }

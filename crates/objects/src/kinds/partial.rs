@@ -25,8 +25,6 @@ struct Wire {
 
 impl From<Wire> for Partial {
     fn from(wire: Wire) -> Self {
-        Self {
-            meta: wire.metadata.into(),
-        }
+        Self { meta: wire.metadata.into() }
     }
 }

@@ -41,9 +41,6 @@ struct Reference {
 impl From<Wire> for ServiceAccount {
     fn from(wire: Wire) -> Self {
         let secrets = wire.secrets.into_iter().map(|reference| reference.name).collect();
-        Self {
-            meta: wire.metadata.into(),
-            secrets,
-        }
+        Self { meta: wire.metadata.into(), secrets }
     }
 }
