@@ -133,12 +133,14 @@ impl Metrics {
 }
 
 fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-    let family = IntCounterVec::new(Opts::new(name, stability(name, help)), labels).expect("names in this room are valid");
+    let family = IntCounterVec::new(Opts::new(name, stability(name, help)), labels)
+        .expect("names in this room are valid");
     registered(registry, family)
 }
 
 fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
-    let family = GaugeVec::new(Opts::new(name, stability(name, help)), labels).expect("names in this room are valid");
+    let family =
+        GaugeVec::new(Opts::new(name, stability(name, help)), labels).expect("names in this room are valid");
     registered(registry, family)
 }
 

@@ -116,7 +116,8 @@ impl RunningWork {
     fn new() -> Self {
         // Registered as one collector, not one by one: their values are made together.
         let gauges = |name, help| {
-            GaugeVec::new(Opts::new(name, stability(name, help)), &["name"]).expect("names in this room are valid")
+            GaugeVec::new(Opts::new(name, stability(name, help)), &["name"])
+                .expect("names in this room are valid")
         };
         Self {
             probes: Arc::default(),
