@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
+use futures::StreamExt as _;
 use futures::future::join_all;
+use futures::stream::FuturesUnordered;
 use keleustes_controllers::names::{self, KNOWN};
 use keleustes_controllers::{Settings, all};
 use keleustes_options::Options;
@@ -20,6 +22,9 @@ use crate::house::{House, IN_FLIGHT_MAX};
 
 /// The controller that others may need before they can have credentials.
 pub(crate) const FIRST: &str = "serviceaccount-token-controller";
+
+/// How often those who still run are named if there is no end to waiting for them.
+const REMIND_EVERY: Duration = Duration::from_secs(5);
 
 /// The canonical names of all controllers that are written.
 pub(crate) fn landed() -> Vec<&'static str> {
@@ -38,31 +43,30 @@ pub(crate) struct Team {
 impl Team {
     /// Chooses by `--controllers`; says what does not run, and why.
     pub(crate) fn choose(options: &Options, settings: &Settings) -> Self {
-        let (chosen, landed) = (&options.generic.controllers, landed());
-        let wanted =
-            |name: &str, default: names::Default| chosen.enables(name, default != names::Default::NamedOnly);
-        let members: Vec<_> = all(settings)
-            .into_iter()
-            .filter(|controller| {
-                let known = KNOWN.iter().find(|known| known.name == controller.name);
+        let landed = landed();
+        let mut wanted = BTreeSet::new();
+        for known in &KNOWN {
+            let by_default = known.default != names::Default::NamedOnly;
+            if known.name == FIRST {
                 // Only a missing key switches the token controller off.
-                controller.name == FIRST || known.is_some_and(|known| wanted(known.name, known.default))
-            })
-            .collect();
-        for known in KNOWN.iter().filter(|known| known.name != FIRST && !wanted(known.name, known.default)) {
-            tracing::info!(controller = known.name, "Warning: controller is disabled");
+                wanted.insert(FIRST);
+            } else if !options.generic.controllers.enables(known.name, by_default) {
+                tracing::info!(controller = known.name, "Warning: controller is disabled");
+            } else if let Some(gate) = known.gates.iter().find(|gate| !options.gates.enabled(gate)) {
+                tracing::info!(controller = known.name, gate, "Controller is disabled by a feature gate");
+            } else {
+                wanted.insert(known.name);
+            }
         }
+        let members: Vec<_> =
+            all(settings).into_iter().filter(|controller| wanted.contains(controller.name)).collect();
         if !members.iter().any(|controller| controller.name == FIRST) {
             tracing::info!(controller = FIRST, "Warning: skipping controller");
         }
         let missing: Vec<_> = KNOWN
             .iter()
-            .filter(|known| {
-                known.default != names::Default::Gated
-                    || chosen.entries().iter().any(|entry| entry == known.name)
-            })
-            .filter(|known| wanted(known.name, known.default) && !landed.contains(&known.name))
             .map(|known| known.name)
+            .filter(|name| wanted.contains(name) && !landed.contains(name))
             .collect();
         if !missing.is_empty() {
             tracing::warn!(
@@ -98,15 +102,21 @@ impl AtWork {
             }
             first_runs();
             let mut chance = house.chance.fork();
-            let delayed = controllers.into_iter().map(|controller| {
-                let delay = interval.mul_f64(1.0 + chance.f64());
-                let surroundings = &surroundings;
-                async move {
-                    tokio::time::sleep(delay).await;
-                    start_one(house, surroundings, controller, stop).await
-                }
-            });
-            running.extend(join_all(delayed).await);
+            let mut delayed: FuturesUnordered<_> = controllers
+                .into_iter()
+                .map(|controller| {
+                    let delay = interval.mul_f64(1.0 + chance.f64());
+                    let surroundings = &surroundings;
+                    async move {
+                        tokio::time::sleep(delay).await;
+                        start_one(house, surroundings, controller, stop).await
+                    }
+                })
+                .collect();
+            // Noted one by one: whoever has started must be stopped, even if others never start.
+            while let Some(started) = delayed.next().await {
+                running.push(started);
+            }
         };
         tokio::select! {
             biased;
@@ -121,38 +131,45 @@ impl AtWork {
     /// # Errors
     /// If work was still going on when the time was over.
     pub(crate) async fn stop(self, timeout: Duration) -> anyhow::Result<()> {
-        let names = self.running.iter().map(|running| running.name);
-        let still_running: Arc<Mutex<BTreeSet<_>>> = Arc::new(Mutex::new(names.collect()));
-        let all = join_all(self.running.into_iter().map(|running| {
-            let still_running = still_running.clone();
-            async move {
-                let name = running.name;
-                running.stop().await;
-                still_running.lock().remove(name);
-            }
-        }));
-        let remind_every = if timeout.is_zero() { Duration::from_secs(5) } else { timeout / 3 };
-        let reminders = async {
-            loop {
-                tokio::time::sleep(remind_every).await;
-                tracing::info!(controllers = ?*still_running.lock(), "Controllers are still running");
-            }
-        };
-        let deadline = async {
-            if timeout.is_zero() {
-                std::future::pending::<()>().await;
-            }
-            tokio::time::sleep(timeout).await;
-        };
-        tokio::select! {
-            biased;
-            _ = all => Ok(()),
-            () = deadline => {
-                tracing::error!(controllers = ?*still_running.lock(), "Controller shutdown timeout reached");
-                bail!("controller shutdown timeout reached")
-            }
-            () = reminders => unreachable!("reminders never end"),
+        ended_within(timeout, self.running.into_iter().map(|running| (running.name, running.stop()))).await
+    }
+}
+
+/// Waits for all to end, and names those who have not from time to time.
+async fn ended_within<F: Future<Output = ()>>(
+    timeout: Duration,
+    endings: impl Iterator<Item = (&'static str, F)>,
+) -> anyhow::Result<()> {
+    let still_running = Mutex::new(BTreeSet::new());
+    let all = join_all(endings.map(|(name, ending)| {
+        still_running.lock().insert(name);
+        let still_running = &still_running;
+        async move {
+            ending.await;
+            still_running.lock().remove(name);
         }
+    }));
+    let remind_every = if timeout.is_zero() { REMIND_EVERY } else { timeout / 3 };
+    let reminders = async {
+        loop {
+            tokio::time::sleep(remind_every).await;
+            tracing::info!(controllers = ?*still_running.lock(), "Controllers are still running");
+        }
+    };
+    let deadline = async {
+        if timeout.is_zero() {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(timeout).await;
+    };
+    tokio::select! {
+        biased;
+        _ = all => Ok(()),
+        () = deadline => {
+            tracing::error!(controllers = ?*still_running.lock(), "Controller shutdown timeout reached");
+            bail!("controller shutdown timeout reached")
+        }
+        () = reminders => unreachable!("reminders never end"),
     }
 }
 
@@ -190,42 +207,4 @@ async fn start_one(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use keleustes_controllers::serviceaccount_token;
-
-    use super::*;
-    use crate::command;
-
-    fn team(controllers: &str, with_key: bool) -> (Vec<&'static str>, Vec<&'static str>) {
-        let options = command::read(std::iter::once(format!("--controllers={controllers}").into())).unwrap();
-        let token = serviceaccount_token::Settings {
-            sign: Arc::new(|_| Err(String::new())),
-            ca: Arc::from([]),
-            workers: 1,
-        };
-        let settings = Settings { serviceaccount_token: with_key.then_some(token) };
-        let team = Team::choose(&options, &settings);
-        (team.members.iter().map(|controller| controller.name).collect(), team.missing)
-    }
-
-    /// Proves OPT-38.
-    #[test]
-    fn only_a_missing_key_switches_the_token_controller_off() {
-        assert_eq!(team("-serviceaccount-token-controller", true).0, [FIRST]);
-        assert_eq!(team("*", false).0, ["serviceaccount-controller", "clusterrole-aggregation-controller"]);
-    }
-
-    #[test]
-    fn names_and_aliases_choose_and_what_is_not_written_is_named() {
-        let (members, missing) = team("serviceaccount,bootstrapsigner,-job-controller,*", true);
-        assert_eq!(members[..2], [FIRST, "serviceaccount-controller"]);
-        assert!(
-            missing.contains(&"bootstrap-signer-controller") && missing.contains(&"deployment-controller")
-        );
-        assert!(!missing.contains(&"job-controller") && !missing.contains(&"token-cleaner-controller"));
-        assert!(!missing.contains(&"podgroup-protection-controller"), "its gate is off");
-        assert_eq!(team("serviceaccount", false), (vec!["serviceaccount-controller"], vec![]));
-    }
-}
+mod tests;

@@ -1,0 +1,209 @@
+//! Who is chosen, when each starts, and how long all are waited for.
+
+use std::io::Write;
+
+use keleustes_client::Connection;
+use tokio::time::Instant;
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::*;
+use crate::command;
+
+/// What is logged while it lives.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+impl Log {
+    fn listen(&self) -> tracing::subscriber::DefaultGuard {
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(self.clone());
+        tracing::subscriber::set_default(subscriber.finish())
+    }
+
+    fn count(&self, words: &[&str]) -> usize {
+        let log = String::from_utf8(self.0.lock().clone()).unwrap();
+        log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
+    }
+}
+
+fn options(args: &[&str]) -> Box<Options> {
+    command::read(args.iter().map(Into::into)).unwrap()
+}
+
+fn house(args: &[&str]) -> House {
+    let nowhere = Connection::over(tower::service_fn(|_: http::Request<kube::client::Body>| async {
+        Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
+    }));
+    House::new(&options(args), nowhere)
+}
+
+fn with_key() -> Settings {
+    let settings = keleustes_controllers::serviceaccount_token::Settings {
+        sign: Arc::new(|_| Ok("token".to_owned())),
+        ca: Vec::new().into(),
+        workers: 1,
+    };
+    Settings { serviceaccount_token: Some(settings) }
+}
+
+fn names(team: &Team) -> Vec<&'static str> {
+    team.members.iter().map(|controller| controller.name).collect()
+}
+
+const REST: [&str; 2] = ["serviceaccount-controller", "clusterrole-aggregation-controller"];
+
+/// Proves RUN-50, RUN-51, OPT-38.
+#[test]
+fn the_token_controller_comes_first_whatever_the_list_says_and_goes_only_with_its_key() {
+    let all = Team::choose(&options(&[]), &with_key());
+    assert_eq!(names(&all), [FIRST, REST[0], REST[1]]);
+    let others = Team::choose(&options(&["--controllers=-serviceaccount-token"]), &with_key());
+    assert_eq!(names(&others), [FIRST]);
+    let log = Log::default();
+    let _listening = log.listen();
+    assert_eq!(names(&Team::choose(&options(&[]), &Settings::default())), REST);
+    assert_eq!(log.count(&["Warning: skipping controller", FIRST]), 1);
+}
+
+/// Proves RUN-52, RUN-123.
+#[test]
+fn who_does_not_run_is_named_with_the_reason() {
+    let log = Log::default();
+    let _listening = log.listen();
+    let args = ["--controllers=*,-serviceaccount,bootstrapsigner"];
+    let team = Team::choose(&options(&args), &with_key());
+    assert_eq!(names(&team), [FIRST, REST[1]]);
+    let disabled = "Warning: controller is disabled";
+    assert_eq!(log.count(&[disabled, "serviceaccount-controller"]), 1);
+    assert_eq!(log.count(&[disabled, "token-cleaner-controller"]), 1);
+    assert_eq!(log.count(&[disabled, "bootstrap-signer-controller"]), 0);
+    assert_eq!(log.count(&["Controller is disabled by a feature gate", "podgroup-protection-controller"]), 1);
+    assert_eq!(log.count(&["not written yet and do not run", "bootstrap-signer-controller"]), 1);
+    assert!(team.missing.contains(&"deployment-controller"));
+    assert!(!team.missing.contains(&"token-cleaner-controller"));
+}
+
+#[test]
+fn names_and_aliases_choose_and_what_is_not_written_is_named() {
+    let team = |list: &str, settings: &Settings| {
+        let team = Team::choose(&options(&[&format!("--controllers={list}")]), settings);
+        (names(&team), team.missing)
+    };
+    let (members, missing) = team("serviceaccount,bootstrapsigner,-job-controller,*", &with_key());
+    assert_eq!(members[..2], [FIRST, REST[0]]);
+    assert!(missing.contains(&"bootstrap-signer-controller") && missing.contains(&"deployment-controller"));
+    assert!(!missing.contains(&"job-controller") && !missing.contains(&"token-cleaner-controller"));
+    assert!(!missing.contains(&"podgroup-protection-controller"), "its gate is off");
+    assert_eq!(team("serviceaccount", &Settings::default()), (vec![REST[0]], vec![]));
+}
+
+/// Proves RUN-62.
+#[test]
+fn all_gates_of_a_controller_must_be_on() {
+    let missing = |gates: &str| {
+        let gates = format!("--feature-gates={gates}");
+        Team::choose(&options(&[&gates]), &with_key()).missing
+    };
+    let two = "storageversion-garbage-collector-controller";
+    assert!(!missing("AllAlpha=false").contains(&two), "one of its gates is off by default");
+    assert!(missing("StorageVersionAPI=true").contains(&two));
+    let migrator = "storage-version-migrator-controller";
+    assert!(missing("AllAlpha=false").contains(&migrator));
+    assert!(!missing("StorageVersionMigrator=false").contains(&migrator));
+    assert!(missing("GenericWorkload=true").contains(&"podgroup-protection-controller"));
+}
+
+fn idle(names: &[&'static str]) -> Vec<Controller> {
+    names.iter().map(|name| Controller::new(name)).collect()
+}
+
+/// Proves RUN-58, RUN-124.
+#[tokio::test(start_paused = true)]
+async fn each_starts_after_a_delay_of_its_own_and_all_wait_at_once() {
+    let house = house(&[]);
+    let (leadership, stop) = (Leadership::unelected(), CancellationToken::new());
+    let began = Instant::now();
+    let mut first_after = None;
+    let interval = Duration::from_secs(10);
+    let team = idle(&["a", FIRST, "b", "c", "d"]);
+    let noted = || first_after = Some(began.elapsed());
+    let at_work = AtWork::start(&house, team, &leadership, interval, noted, &stop).await;
+    let took = began.elapsed();
+    assert_eq!(at_work.running[0].name, FIRST);
+    assert_eq!(at_work.running.len(), 5);
+    assert_eq!(first_after, Some(Duration::ZERO), "others need what it makes");
+    assert!((interval..interval * 2).contains(&took), "{took:?}");
+
+    let began = Instant::now();
+    AtWork::start(&house, idle(&["a", "b"]), &leadership, Duration::ZERO, || {}, &stop).await;
+    assert!(began.elapsed() < Duration::from_millis(5), "by default nobody waits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_in_the_middle_forgets_nobody_who_has_started() {
+    let house = house(&[]);
+    let stop = CancellationToken::new();
+    let interval = Duration::from_secs(10);
+    let leadership = Leadership::unelected();
+    let starting =
+        AtWork::start(&house, idle(&["a", "b", "c", "d", "e", "f"]), &leadership, interval, || {}, &stop);
+    let stopping = async {
+        tokio::time::sleep(Duration::from_secs(15)).await;
+        stop.cancel();
+    };
+    let log = Log::default();
+    let _listening = log.listen();
+    let (at_work, ()) = tokio::join!(starting, stopping);
+    assert_eq!(at_work.running.len(), log.count(&["started"]));
+    assert!((1..6).contains(&at_work.running.len()), "{}", at_work.running.len());
+}
+
+async fn ends_after(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+/// Proves RUN-75, RUN-76.
+#[tokio::test(start_paused = true)]
+async fn who_does_not_end_in_time_is_named_and_given_up() {
+    let log = Log::default();
+    let _listening = log.listen();
+    let began = Instant::now();
+    let endings = [("quick", ends_after(1)), ("slow", ends_after(60))];
+    let error = ended_within(Duration::from_secs(9), endings.into_iter()).await.unwrap_err();
+    assert_eq!(error.to_string(), "controller shutdown timeout reached");
+    assert_eq!(began.elapsed().as_secs(), 9);
+    assert_eq!(log.count(&["still running", "slow"]), 2);
+    assert_eq!(log.count(&["still running", "quick"]), 0);
+    assert_eq!(log.count(&["Controller shutdown timeout reached", "slow"]), 1);
+
+    let in_time = [("quick", ends_after(1)), ("slow", ends_after(8))];
+    ended_within(Duration::from_secs(9), in_time.into_iter()).await.unwrap();
+}
+
+/// Proves RUN-75.
+#[tokio::test(start_paused = true)]
+async fn zero_waits_as_long_as_it_takes() {
+    let log = Log::default();
+    let _listening = log.listen();
+    let began = Instant::now();
+    ended_within(Duration::ZERO, [("slow", ends_after(3602))].into_iter()).await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 3602);
+    assert_eq!(log.count(&["still running", "slow"]), 720);
+}
