@@ -12,7 +12,7 @@ pub(super) const JITTER_FACTOR: f64 = 1.2;
 pub struct Settings {
     /// The Lease (`--leader-elect-resource-namespace`, `-name`).
     pub lease: Key,
-    /// What to write into it; see [`identity`](super::identity).
+    /// What to write into it; see [`identity`](super::identity()).
     pub identity: String,
     /// How long others must wait after the last renewal they saw (`--leader-elect-lease-duration`).
     pub lease_duration: Duration,

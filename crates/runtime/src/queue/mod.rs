@@ -1,6 +1,6 @@
 //! Work queues: every item once, in order, never two workers on one, retries ever more slowly.
 //!
-//! The rules are in [`core`], which knows no clock and no threads; this file adds waiting and
+//! The rules are in `core`, which knows no clock and no threads; this file adds waiting and
 //! metrics.
 
 mod core;
