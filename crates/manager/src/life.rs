@@ -59,7 +59,9 @@ async fn live(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()> {
         Announcer::new(root, house.clocks.clone(), house.chance.fork(), house.metrics.clone());
     let events = tokio::spawn(events.run(CancellationToken::new()));
     let identity = leader::identity(&leader::host_name()?, &mut house.chance.fork());
-    let locks = locks(&house, options, &identity, Arc::new(announcer))?;
+    let announcer: Arc<dyn ElectionObserver> = Arc::new(announcer);
+    let locks = locks(&house, options, &identity, &announcer)?;
+    drop(announcer);
 
     let health = HealthChecks::new();
     health.add("leaderElection", locks.health());
@@ -73,13 +75,17 @@ async fn live(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()> {
         let candidate = candidate(&house, options, identity);
         health.add("informer-sync", candidate.health());
         let stopped = stop.clone().cancelled_owned();
-        background.spawn(async move { Ok(candidate.run(stopped).await) });
+        background.spawn(async move {
+            candidate.run(stopped).await;
+            Ok(())
+        });
     }
     // Caches fill before the lease is won: a standby is ready to work the moment it may.
     for controller in &team.members {
         loops::prepare(controller, &house.caches);
     }
-    let result = lead(&house, options, locks, team.members, &health, &stop, &mut background).await;
+    let duty = Duty { house: &house, options, health: &health };
+    let result = lead(duty, locks, team.members, &stop, &mut background).await;
     // With the locks the last recorder is gone; its writer ends when all is written.
     let _ = tokio::time::timeout(LAST_EVENTS_WITHIN, events).await;
     house.caches.stop().await;
@@ -90,7 +96,7 @@ fn locks(
     house: &House,
     options: &Options,
     identity: &str,
-    observer: Arc<dyn ElectionObserver>,
+    observer: &Arc<dyn ElectionObserver>,
 ) -> anyhow::Result<Locks> {
     let flags = &options.leader_election;
     if !flags.leader_elect {
@@ -116,7 +122,7 @@ fn locks(
             .collect(),
     });
     let client = house.factory.root("leader-election");
-    Ok(Locks::elected(&client, settings, migration, &house.clocks, house.chance.fork(), &observer)?)
+    Ok(Locks::elected(&client, settings, migration, &house.clocks, house.chance.fork(), observer)?)
 }
 
 fn candidate(house: &House, options: &Options, identity: String) -> Candidate {
@@ -131,11 +137,9 @@ fn candidate(house: &House, options: &Options, identity: String) -> Candidate {
 
 /// Wins the locks and works under them until told to stop, or until a lock or a part of the process is lost.
 async fn lead(
-    house: &House,
-    options: &Options,
+    duty: Duty<'_>,
     locks: Locks,
     members: Vec<Controller>,
-    health: &HealthChecks,
     stop: &CancellationToken,
     background: &mut JoinSet<anyhow::Result<()>>,
 ) -> anyhow::Result<()> {
@@ -153,7 +157,7 @@ async fn lead(
             Lock::Main => std::mem::take(&mut *main.lock()),
             Lock::Migration => std::mem::take(&mut *migrated.lock()),
         };
-        work_under(house, options, members, health, term)
+        duty.work(members, term)
     };
     let mut failed = None;
     let finish = {
@@ -180,20 +184,27 @@ async fn lead(
     }
 }
 
-async fn work_under(
-    house: &House,
-    options: &Options,
-    members: Vec<Controller>,
-    health: &HealthChecks,
-    term: Term,
-) -> anyhow::Result<()> {
-    wait_for_api_server(house, &term.stop).await?;
-    health.add_pings(members.iter().map(|controller| controller.name));
-    let interval = options.generic.controller_start_interval.to_std();
-    let Term { leadership, stop, ready, .. } = term;
-    let at_work = AtWork::start(house, members, &leadership, interval, || ready.signal(), &stop).await;
-    stop.cancelled().await;
-    at_work.stop(options.generic.controller_shutdown_timeout.to_std()).await
+/// What work under a lock needs from the process around it.
+#[derive(Clone, Copy)]
+struct Duty<'a> {
+    house: &'a House,
+    options: &'a Options,
+    health: &'a HealthChecks,
+}
+
+impl Duty<'_> {
+    /// Works while a lock is held, and stops in order.
+    async fn work(self, members: Vec<Controller>, term: Term) -> anyhow::Result<()> {
+        wait_for_api_server(self.house, &term.stop).await?;
+        self.health.add_pings(members.iter().map(|controller| controller.name));
+        let generic = &self.options.generic;
+        let interval = generic.controller_start_interval.to_std();
+        let Term { leadership, stop, ready, .. } = term;
+        let at_work =
+            AtWork::start(self.house, members, &leadership, interval, || ready.signal(), &stop).await;
+        stop.cancelled().await;
+        at_work.stop(generic.controller_shutdown_timeout.to_std()).await
+    }
 }
 
 /// A manager whose API server is not healthy would only fill its log; its supervisor starts it again.
@@ -234,3 +245,6 @@ fn cancel_on_signal(stop: CancellationToken) -> anyhow::Result<impl Future<Outpu
         }
     })
 }
+
+#[cfg(test)]
+mod tests;
