@@ -110,7 +110,10 @@ fn merge(
     }
     let mine = managers.iter().find(|m| m.same_as(by)).cloned().unwrap_or_else(|| by.clone());
     managers.retain(|m| !m.same_as(by));
-    for path in mine.fields.iter().filter(|path| !wanted.contains(*path)) {
+    // What holds something that is still wanted stays, even if it was owned by itself before.
+    let kept =
+        |path: &fields::Path| wanted.range(path.clone()..).next().is_some_and(|next| next.starts_with(path));
+    for path in mine.fields.iter().filter(|path| !kept(path)) {
         if !managers.iter().any(|other| other.touches(path)) {
             fields::remove(&mut merged, path);
         }

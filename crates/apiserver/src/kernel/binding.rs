@@ -15,7 +15,7 @@ impl Kernel {
     /// Answers `POST pods/NAME/binding` and the older `POST bindings`.
     pub(crate) fn bind(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
         let options = WriteOptions::parse(call)?;
-        let binding = body::parse(&call.request.body)?;
+        let binding = body::read(call)?;
         let name = meta_str(&binding, "name").to_owned();
         if call.target.name.as_deref().is_some_and(|in_path| in_path != name) {
             return Err(Status::bad_request("name in URL does not match name in Binding object"));

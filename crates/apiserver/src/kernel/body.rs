@@ -11,11 +11,17 @@ use super::types;
 
 /// The object in the body of a create or update.
 pub(crate) fn decode(call: &Call<'_>, unknown: UnknownFields) -> Outcome<Value> {
-    let media = media_type(&call.request.content_type);
-    if !matches!(media, "" | "application/json") {
-        return Err(unsupported(media, "application/json"));
+    conform(call.target.resource, read(call)?, unknown)
+}
+
+/// The body of a write, whatever form it is sent in.
+pub(crate) fn read(call: &Call<'_>) -> Outcome<Value> {
+    match media_type(&call.request.content_type) {
+        "" | "application/json" => parse(&call.request.body),
+        "application/vnd.kubernetes.protobuf" => types::binary::read(&call.request.body)
+            .map_err(|error| Status::bad_request(format!("the binary body cannot be read: {}", error.0))),
+        other => Err(unsupported(other, "application/json, application/vnd.kubernetes.protobuf")),
     }
-    conform(call.target.resource, parse(&call.request.body)?, unknown)
 }
 
 /// The media type without its parameters.

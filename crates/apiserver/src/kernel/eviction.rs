@@ -22,7 +22,7 @@ impl Kernel {
     pub(crate) fn evict(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
         let write = WriteOptions::parse(call)?;
         let target = &call.target;
-        let eviction = body::parse(&call.request.body)?;
+        let eviction = body::read(call)?;
         let named = meta_str(&eviction, "name");
         if !named.is_empty() && named != target.name() {
             return Err(Status::bad_request("name in URL does not match name in Eviction object"));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::body;
 use super::request::{Call, Verb};
 use super::status::{FieldError, Outcome, Status};
 
@@ -242,8 +243,7 @@ impl DeleteOptions {
                 "orphanDependents": query.flag("orphanDependents"),
             })
         } else {
-            serde_json::from_slice(&call.request.body)
-                .map_err(|e| Status::bad_request(format!("couldn't decode delete options: {e}")))?
+            body::read(call)?
         };
         DeleteOptions::from_value(&body)
     }

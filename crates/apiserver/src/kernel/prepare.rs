@@ -213,7 +213,7 @@ fn keep_decisions(old: &Value, new: &mut Value, now: Timestamp) {
     let decision = |condition: &Value| matches!(condition["type"].as_str(), Some("Approved" | "Denied"));
     let mut conditions: Vec<Value> = list(old).into_iter().filter(decision).collect();
     conditions.extend(list(new).into_iter().filter(|condition| !decision(condition)));
-    if !conditions.is_empty() && new["status"].is_object() {
+    if new["status"].is_object() {
         new["status"]["conditions"] = stamped(old, json!(conditions), now);
     }
 }

@@ -14,7 +14,7 @@ impl Kernel {
     pub(crate) fn review(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
         let options = WriteOptions::parse(call)?;
         let resource = call.target.resource;
-        let sent = if call.request.body.is_empty() { json!({}) } else { body::parse(&call.request.body)? };
+        let sent = if call.request.body.is_empty() { json!({}) } else { body::read(call)? };
         let mut review = body::conform(resource, sent, UnknownFields::Drop)?;
         let status = match resource.kind {
             "TokenReview" => self.review_token(&review, now),

@@ -26,7 +26,7 @@ impl Kernel {
         }
         let options = WriteOptions::parse(call)?;
         if call.verb == Verb::Update {
-            scale = body::parse(&call.request.body)?;
+            scale = body::read(call)?;
         } else {
             let media = body::media_type(&call.request.content_type);
             check_media(target.resource, media)?;

@@ -23,7 +23,7 @@ impl Kernel {
     pub(crate) fn token(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
         WriteOptions::parse(call)?;
         let target = &call.target;
-        let request = body::parse(&call.request.body)?;
+        let request = body::read(call)?;
         let spec = match request.get("spec") {
             Some(spec) if spec.is_object() => spec.clone(),
             None | Some(Value::Null) if request.is_object() => json!({}),

@@ -1,12 +1,20 @@
 //! The kernel answers like the real server, feature by feature; one file per feature.
 
+mod access;
 mod applies;
+mod binary;
+mod custom;
 mod deletes;
 mod discoveries;
 mod hostile;
+mod kinds;
 mod lists;
 mod namespaces;
 mod patches;
+mod pods;
+mod scales;
+mod services;
+mod tables;
 mod tokens;
 mod watches;
 mod writes;
@@ -15,7 +23,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Kernel, Reply, Request, WatchId};
+use super::{Kernel, Reply, Request, Settings, User, WatchId};
 
 /// A kernel with a clock that tests move by hand.
 struct World {
@@ -27,6 +35,17 @@ impl World {
     fn new() -> World {
         let now = "2026-01-02T03:04:05.678Z".parse().unwrap();
         World { kernel: Kernel::new(1, 1000, now), now }
+    }
+
+    fn with(settings: Settings) -> World {
+        let now = "2026-01-02T03:04:05.678Z".parse().unwrap();
+        World { kernel: Kernel::with(settings, now), now }
+    }
+
+    /// Sends a request as somebody.
+    fn send_as(&mut self, user: &User, method: Method, target: &str, body: &Value) -> (u16, Value) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.reply(&Request { user: Some(user.clone()), ..Request::new(method, target, body) })
     }
 
     fn reply(&mut self, request: &Request) -> (u16, Value) {

@@ -1,5 +1,6 @@
 //! The shapes of all built-in kinds, read once from a table: which fields there are, what they hold, how they merge.
 
+pub(crate) mod binary;
 mod decode;
 mod quantity;
 mod read;
@@ -42,6 +43,8 @@ pub(crate) struct Field {
     pub(crate) atomic: bool,
     merge: Merge,
     pub(crate) default: Option<Value>,
+    /// Numbers in the binary form, outermost first; more than one if JSON makes one level of several.
+    pub(crate) numbers: Vec<u32>,
 }
 
 /// When a field is written.

@@ -38,6 +38,7 @@ fn field(
         atomic: false,
         merge: Merge::Replace,
         default: None,
+        numbers: Vec::new(),
     };
     for word in words {
         match word.split_once('=') {
@@ -48,6 +49,9 @@ fn field(
                 "atomic" => field.atomic = true,
                 "merge" => field.merge = Merge::Values,
                 "retain" => {}
+                _ if word.starts_with(|c: char| c.is_ascii_digit()) => {
+                    field.numbers = word.split('.').filter_map(|number| number.parse().ok()).collect();
+                }
                 _ => panic!("the table of types: what is {word:?} in {line:?}"),
             },
             Some(("keys", keys)) => field.list = List::Keyed(keys.split(',').collect()),

@@ -1,0 +1,171 @@
+//! Every kind can be created, and comes back with the defaults and fields of a real server.
+
+use super::*;
+
+fn template() -> Value {
+    json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+}
+
+fn workload(kind: &str) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "x"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template()}})
+}
+
+#[test]
+fn every_kind_answers_lists() {
+    let mut world = World::new();
+    let kinds: Vec<_> = world.kernel.registry.all().filter(|r| r.only_verbs.is_none()).collect();
+    assert!(kinds.len() > 60);
+    for kind in kinds {
+        let base = if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
+        let (code, list) = world.get(&format!("{base}/{}/{}", kind.version, kind.plural));
+        assert_eq!((code, list["kind"].as_str()), (200, Some(kind.list_kind)));
+    }
+}
+
+#[test]
+fn workloads_get_their_defaults() {
+    let mut world = World::new();
+    let apps = "/apis/apps/v1/namespaces/default";
+    let set = world.created(&format!("{apps}/daemonsets"), &workload("DaemonSet"));
+    assert_eq!(set["metadata"]["annotations"], json!({"deprecated.daemonset.template.generation": "1"}));
+    assert_eq!(
+        set["spec"]["updateStrategy"],
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}})
+    );
+    assert_eq!(
+        set["status"],
+        json!({"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0})
+    );
+    let set = world.created(&format!("{apps}/statefulsets"), &workload("StatefulSet"));
+    assert_eq!(set["spec"]["podManagementPolicy"], "OrderedReady");
+    assert_eq!(set["status"], json!({"availableReplicas": 0, "replicas": 0}));
+    let controller = json!({"metadata": {"name": "x"}, "spec": {"template": template()}});
+    let controller = world.created("/api/v1/namespaces/default/replicationcontrollers", &controller);
+    assert_eq!(controller["spec"]["selector"], json!({"a": "b"}));
+    assert_eq!(controller["metadata"]["labels"], json!({"a": "b"}));
+}
+
+#[test]
+fn jobs_select_their_own_pods() {
+    let mut world = World::new();
+    let mut template = template();
+    template["spec"]["restartPolicy"] = json!("Never");
+    let job = json!({"metadata": {"name": "j"}, "spec": {"template": template}});
+    let job = world.created("/apis/batch/v1/namespaces/default/jobs", &job);
+    let uid = &job["metadata"]["uid"];
+    assert_eq!(job["spec"]["selector"], json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}));
+    assert_eq!(job["spec"]["template"]["metadata"]["labels"]["batch.kubernetes.io/job-name"], "j");
+    assert_eq!((&job["spec"]["completions"], &job["spec"]["backoffLimit"]), (&json!(1), &json!(6)));
+    // Deleting a job without a word on its pods leaves them to themselves.
+    let (_, marked) = world.delete("/apis/batch/v1/namespaces/default/jobs/j", &Value::Null);
+    assert_eq!(marked["metadata"]["finalizers"], json!(["orphan"]));
+    let always = json!({"metadata": {"name": "k"}, "spec": {"template": super::kinds::template()}});
+    assert_eq!(reason(&world.post("/apis/batch/v1/namespaces/default/jobs", &always)), (422, "Invalid"));
+}
+
+#[test]
+fn volumes_and_classes_are_protected_and_chosen() {
+    let mut world = World::new();
+    let class = json!({"metadata": {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": "example.com/p"});
+    world.created("/apis/storage.k8s.io/v1/storageclasses", &class);
+    let claim = json!({"metadata": {"name": "c"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}}});
+    let claim = world.created("/api/v1/namespaces/default/persistentvolumeclaims", &claim);
+    assert_eq!(claim["metadata"]["finalizers"], json!(["kubernetes.io/pvc-protection"]));
+    assert_eq!(claim["spec"]["storageClassName"], "fast");
+    assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "1Gi");
+    assert_eq!(claim["status"], json!({"phase": "Pending"}));
+    let mut moved = claim.clone();
+    moved["spec"]["accessModes"] = json!(["ReadWriteMany"]);
+    let path = "/api/v1/namespaces/default/persistentvolumeclaims/c";
+    assert_eq!(reason(&world.put(path, &moved)), (422, "Invalid"));
+    let mut bound = claim;
+    bound["spec"]["volumeName"] = json!("pv");
+    assert_eq!(world.put(path, &bound).0, 200);
+}
+
+#[test]
+fn nodes_start_tainted_and_keep_their_status() {
+    let mut world = World::new();
+    let node = json!({"metadata": {"name": "n"}, "spec": {"podCIDR": "10.0.0.0/24"}, "status": {"capacity": {"cpu": "2"}}});
+    let node = world.created("/api/v1/nodes", &node);
+    assert_eq!(
+        node["spec"]["taints"],
+        json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}])
+    );
+    assert_eq!(node["spec"]["podCIDRs"], json!(["10.0.0.0/24"]));
+    assert_eq!(node["status"]["allocatable"], json!({"cpu": "2"}));
+}
+
+#[test]
+fn certificate_requests_tell_who_asks_and_keep_decisions_apart() {
+    let mut world = World::new();
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let body = json!({"metadata": {"name": "r"}, "spec": {"request": "eA==", "signerName": "example.com/s",
+        "usages": ["client auth"], "username": "somebody else"}});
+    let user = User::new("somebody", &["people"]);
+    let (code, request) = world.send_as(&user, Method::POST, requests, &body);
+    assert_eq!((code, &request["spec"]["username"]), (201, &json!("somebody")));
+    assert_eq!(request["spec"]["groups"], json!(["people", "system:authenticated"]));
+    let mut approved = request;
+    approved["status"]["conditions"] = json!([{"type": "Approved", "status": "True", "reason": "ok"}]);
+    // The status subresource cannot approve.
+    let (_, same) = world.put(&format!("{requests}/r/status"), &approved);
+    assert!(same["status"].get("conditions").is_none());
+    approved["metadata"]["resourceVersion"] = same["metadata"]["resourceVersion"].clone();
+    let (_, decided) = world.put(&format!("{requests}/r/approval"), &approved);
+    assert_eq!(decided["status"]["conditions"][0]["lastUpdateTime"], "2026-01-02T03:04:05Z");
+    let mut issued = decided;
+    issued["status"] = json!({"certificate": "eA=="});
+    let (_, issued) = world.put(&format!("{requests}/r/status"), &issued);
+    assert_eq!(issued["status"]["conditions"][0]["type"], "Approved");
+    assert_eq!(issued["status"]["certificate"], "eA==");
+}
+
+#[test]
+fn events_have_two_views() {
+    let mut world = World::new();
+    let (core, events) =
+        ("/api/v1/namespaces/default/events", "/apis/events.k8s.io/v1/namespaces/default/events");
+    let watch = world.watch(&format!("{events}?watch=1"));
+    let event = json!({"metadata": {"name": "e"}, "message": "m", "reason": "R", "type": "Normal",
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}});
+    world.created(core, &event);
+    let (_, seen) = world.get(&format!("{events}/e"));
+    assert_eq!((&seen["note"], &seen["regarding"]["name"]), (&json!("m"), &json!("p")));
+    assert!(seen.get("message").is_none());
+    assert_eq!(seen["apiVersion"], "events.k8s.io/v1");
+    let newer = json!({"metadata": {"name": "f"}, "note": "n", "reason": "R", "type": "Normal", "action": "A",
+        "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "c", "reportingInstance": "i",
+        "regarding": {"kind": "Pod", "name": "q", "namespace": "default"}});
+    world.created(events, &newer);
+    assert_eq!(world.get(&format!("{core}/f")).1["message"], "n");
+    let (_, found) = world.get(&format!("{events}?fieldSelector=regarding.name=q"));
+    assert_eq!(found["items"].as_array().unwrap().len(), 1);
+    let patched = world.patch(&format!("{events}/f"), "merge-patch+json", &json!({"note": "changed"})).1;
+    assert_eq!(patched["note"], "changed");
+    let frames = world.kernel.take_frames(watch).unwrap();
+    assert_eq!(frames[0].object["note"], "m");
+    assert_eq!(frames.len(), 3);
+}
+
+#[test]
+fn events_go_when_their_time_has_come() {
+    let mut world =
+        World::with(Settings { event_ttl: Some(std::time::Duration::from_secs(60)), ..Settings::default() });
+    let path = "/api/v1/namespaces/default/events";
+    let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}});
+    let stored = world.created(path, &event);
+    let watch = world.watch(&format!("{path}?watch=1&resourceVersion={}", version(&stored)));
+    world.now += jiff::SignedDuration::from_secs(59);
+    let mut again = stored;
+    again["count"] = json!(2);
+    assert_eq!(world.put(&format!("{path}/e"), &again).0, 200);
+    world.now += jiff::SignedDuration::from_secs(59);
+    assert_eq!(world.get(&format!("{path}/e")).0, 200);
+    world.now += jiff::SignedDuration::from_secs(2);
+    assert_eq!(world.get(&format!("{path}/e")).0, 404);
+    assert_eq!(world.frames(watch), ["MODIFIED e", "DELETED e"]);
+}

@@ -1,0 +1,58 @@
+//! Services: addresses and node ports nobody else has.
+
+use super::*;
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+
+fn service(name: &str, spec: &Value) -> Value {
+    let mut object =
+        json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], "selector": {"a": "b"}}});
+    object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    object
+}
+
+#[test]
+fn services_get_addresses_of_their_own() {
+    let mut world = World::new();
+    let one = world.created(SERVICES, &service("one", &json!({})));
+    let two = world.created(SERVICES, &service("two", &json!({})));
+    let address = one["spec"]["clusterIP"].as_str().unwrap().to_owned();
+    assert!(address.starts_with("10.96."));
+    assert_ne!(one["spec"]["clusterIP"], two["spec"]["clusterIP"]);
+    assert_eq!(one["spec"]["ipFamilyPolicy"], "SingleStack");
+    let record = format!("/apis/networking.k8s.io/v1/ipaddresses/{address}");
+    assert_eq!(world.get(&record).1["spec"]["parentRef"]["name"], "one");
+    let taken = world.post(SERVICES, &service("three", &json!({"clusterIP": address})));
+    assert_eq!(reason(&taken), (422, "Invalid"));
+    let mut moved = one;
+    moved["spec"]["clusterIP"] = json!("10.96.0.77");
+    assert_eq!(reason(&world.put(&format!("{SERVICES}/one"), &moved)), (422, "Invalid"));
+    world.delete(&format!("{SERVICES}/one"), &Value::Null);
+    assert_eq!(world.get(&record).0, 404);
+    assert_eq!(world.post(SERVICES, &service("three", &json!({"clusterIP": address}))).0, 201);
+}
+
+#[test]
+fn headless_and_external_services_have_none() {
+    let mut world = World::new();
+    let headless = world.created(SERVICES, &service("h", &json!({"clusterIP": "None"})));
+    assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
+    let external = json!({"type": "ExternalName", "externalName": "example.com"});
+    let external = world.created(SERVICES, &service("e", &external));
+    assert!(external["spec"].get("clusterIP").is_none());
+}
+
+#[test]
+fn node_ports_come_and_go_with_the_type() {
+    let mut world = World::new();
+    let mut open = world.created(SERVICES, &service("n", &json!({"type": "NodePort"})));
+    let port = open["spec"]["ports"][0]["nodePort"].as_i64().unwrap();
+    assert!((30_000..=32_767).contains(&port));
+    let same = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]});
+    assert_eq!(reason(&world.post(SERVICES, &service("m", &same))), (422, "Invalid"));
+    let outside = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]});
+    assert_eq!(reason(&world.post(SERVICES, &service("m", &outside))), (422, "Invalid"));
+    open["spec"]["type"] = json!("ClusterIP");
+    let (code, closed) = world.put(&format!("{SERVICES}/n"), &open);
+    assert_eq!((code, closed["spec"]["ports"][0].get("nodePort")), (200, None));
+}
