@@ -21,33 +21,36 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 async fn serving(server: &ApiServer, limits: Limits) -> Serving {
-    let address = "127.0.0.1:0".parse().unwrap();
-    serve(server.clone(), address, Pki::fresh().unwrap(), limits).await.unwrap()
+    let address = "127.0.0.1:0".parse().expect("an address");
+    serve(server.clone(), address, Pki::fresh().expect("keys"), limits).await.expect("a free port")
 }
 
 async fn client(serving: &Serving, user: &User) -> Client {
-    let kubeconfig = Kubeconfig::from_yaml(&serving.kubeconfig(user).unwrap()).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    Client::try_from(config).unwrap()
+    let kubeconfig =
+        Kubeconfig::from_yaml(&serving.kubeconfig(user).expect("a certificate")).expect("a kubeconfig");
+    let config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("a config");
+    Client::try_from(config).expect("a client")
 }
 
 fn config_map(name: &str) -> ConfigMap {
-    serde_json::from_value(json!({"metadata": {"name": name}, "data": {"k": "v"}})).unwrap()
+    serde_json::from_value(json!({"metadata": {"name": name}, "data": {"k": "v"}})).expect("a ConfigMap")
 }
 
 /// A raw TLS connection without a client certificate.
 async fn raw(serving: &Serving) -> TlsStream<TcpStream> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(serving.pki().authority_pem().as_bytes()).unwrap()).unwrap();
+    let authority = CertificateDer::from_pem_slice(serving.pki().authority_pem().as_bytes());
+    roots.add(authority.expect("a certificate")).expect("a usable authority");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .unwrap()
+        .expect("protocol versions")
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let stream = TcpStream::connect(serving.address()).await.unwrap();
-    let name = ServerName::try_from("localhost").unwrap();
-    TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+    let stream = TcpStream::connect(serving.address()).await.expect("a connection");
+    let name = ServerName::try_from("localhost").expect("a name");
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.expect("a handshake")
 }
 
 /// What the server says until it hangs up or has nothing more to say for a second.
@@ -179,7 +182,7 @@ async fn slow_and_too_many_clients_are_let_go() {
 }
 
 async fn is_closed(address: SocketAddr) -> bool {
-    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut stream = TcpStream::connect(address).await.expect("a connection");
     let mut buffer = [0; 16];
     let read = tokio::time::timeout(Duration::from_millis(150), stream.read(&mut buffer)).await;
     matches!(read, Ok(Ok(0) | Err(_)))
