@@ -88,7 +88,7 @@ impl Keeper {
     pub fn save(&mut self, server: &ApiServer) -> io::Result<usize> {
         let entries = server.take_journal();
         for entry in &entries {
-            write_line(&mut self.changes, &entry.to_value())?;
+            writeln!(self.changes, "{}", entry.to_line())?;
         }
         self.changes.flush()?;
         self.count += entries.len();
@@ -125,9 +125,9 @@ impl Keeper {
         let (new, kept) = (self.dir.join(SNAPSHOT_NEW), self.dir.join(SNAPSHOT));
         let entries = server.dump();
         let mut file = BufWriter::new(File::create(&new)?);
-        write_line(&mut file, &json!({"format": 1, "revision": server.resource_version()}))?;
+        writeln!(file, "{}", json!({"format": 1, "revision": server.resource_version()}))?;
         for entry in &entries {
-            write_line(&mut file, &entry.to_value())?;
+            writeln!(file, "{}", entry.to_line())?;
         }
         file.flush()?;
         drop(file);
@@ -136,11 +136,6 @@ impl Keeper {
         self.count = 0;
         Ok(())
     }
-}
-
-fn write_line(file: &mut impl io::Write, value: &Value) -> io::Result<()> {
-    serde_json::to_writer(&mut *file, value)?;
-    file.write_all(b"\n")
 }
 
 /// All entries of the snapshot and those changes that came after it.
@@ -154,16 +149,15 @@ fn read(dir: &Path) -> io::Result<(Vec<Entry>, Found)> {
             Err(error) => return Err(error),
         };
         for line in BufReader::new(file).split(b'\n') {
-            let value: Value = serde_json::from_slice(&line?).unwrap_or_default();
-            if let Some(head) = value.get("format").and(value.get("revision")).and_then(Value::as_u64) {
-                revision = head;
+            // A line cut short may end within a character; it is no entry either way.
+            let line = String::from_utf8(line?).unwrap_or_default();
+            if name == SNAPSHOT && entries.is_empty() && line.starts_with("{\"format\"") {
+                let head: Value = serde_json::from_str(&line).unwrap_or_default();
+                revision = head["revision"].as_u64().unwrap_or(0);
                 continue;
             }
-            let newer = |entry: &Entry| match entry {
-                Entry::Put { revision: at, .. } | Entry::Removed { revision: at, .. } => *at > revision,
-            };
-            match Entry::from_value(&value) {
-                Some(entry) if name == SNAPSHOT || newer(&entry) => entries.push(entry),
+            match Entry::from_line(&line) {
+                Some(entry) if name == SNAPSHOT || entry.revision() > revision => entries.push(entry),
                 Some(_) => {}
                 None => found.lost += 1,
             }

@@ -13,7 +13,10 @@ use http_body::{Frame, SizeHint};
 use tokio::time::Sleep;
 
 use super::Shared;
-use crate::kernel::{Frame as WatchFrame, WatchId};
+use crate::kernel::WatchId;
+
+/// So many lines are written out ahead of a watcher; the rest waits in its short form.
+const LINES_AT_ONCE: usize = 64;
 
 /// A response body: a document, or a watch that lasts. One frame is one watch event.
 #[derive(Debug)]
@@ -39,7 +42,7 @@ impl Body {
 
     pub(super) fn watch(shared: Arc<Shared>, id: WatchId, timeout: Option<std::time::Duration>) -> Body {
         let timeout = timeout.map(|timeout| Box::pin(tokio::time::sleep(timeout)));
-        Body(Content::Watch(WatchStream { shared, id, frames: VecDeque::new(), timeout, over: false }))
+        Body(Content::Watch(WatchStream { shared, id, lines: VecDeque::new(), timeout, over: false }))
     }
 }
 
@@ -75,7 +78,7 @@ struct WatchStream {
     shared: Arc<Shared>,
     id: WatchId,
     /// Taken from the kernel, not yet sent.
-    frames: VecDeque<WatchFrame>,
+    lines: VecDeque<Bytes>,
     timeout: Option<Pin<Box<Sleep>>>,
     over: bool,
 }
@@ -88,18 +91,18 @@ impl fmt::Debug for WatchStream {
 
 impl WatchStream {
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if self.frames.is_empty() && !self.over {
+        if self.lines.is_empty() && !self.over {
             let mut state = self.shared.state.lock();
-            match state.kernel.take_frames(self.id) {
-                Some(frames) => {
-                    self.frames.extend(frames);
+            match state.kernel.take_lines(self.id, LINES_AT_ONCE) {
+                Some(lines) => {
+                    self.lines.extend(lines);
                     state.wakers.insert(self.id, cx.waker().clone());
                 }
                 None => self.over = true,
             }
         }
-        if let Some(frame) = self.frames.pop_front() {
-            return Poll::Ready(Some(frame.encode()));
+        if let Some(line) = self.lines.pop_front() {
+            return Poll::Ready(Some(line));
         }
         let timed_out = self.timeout.as_mut().is_some_and(|t| t.poll_unpin(cx).is_ready());
         if self.over || timed_out {

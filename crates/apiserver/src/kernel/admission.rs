@@ -50,7 +50,7 @@ impl Kernel {
     fn admit_account(&mut self, resource: &Resource, pod: &mut Value, name: &str) -> Outcome<()> {
         let namespace = meta_str(pod, "namespace").to_owned();
         let accounts = resources::by_path("", "v1", "serviceaccounts");
-        let Some(account) = accounts.and_then(|kind| self.store.get(kind, &namespace, name).cloned()) else {
+        let Some(account) = accounts.and_then(|kind| self.store.get(kind, &namespace, name)) else {
             let why = format!(
                 "error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"
             );
@@ -81,10 +81,10 @@ impl Kernel {
         let named =
             pod.pointer("/spec/priorityClassName").and_then(Value::as_str).unwrap_or_default().to_owned();
         let class = if named.is_empty() {
-            let all = self.store.list(classes, None).into_iter().map(|(_, class)| class);
+            let all = self.store.values(classes, None).into_iter();
             all.filter(|class| class["globalDefault"] == true).min_by_key(|class| class["value"].as_i64())
         } else {
-            let found = self.store.get(classes, "", &named).cloned();
+            let found = self.store.get(classes, "", &named);
             if found.is_none() {
                 let why = format!("no PriorityClass with name {named} was found");
                 return Err(Status::forbidden(resource, meta_str(pod, "name"), &why));
@@ -111,7 +111,7 @@ impl Kernel {
         let Some(classes) = classes else { return };
         let is_default =
             |class: &Value| meta(class, "annotations").is_some_and(|a| a[DEFAULT_CLASS] == "true");
-        let defaults = self.store.list(classes, None).into_iter().map(|(_, class)| class);
+        let defaults = self.store.values(classes, None).into_iter();
         // The newest of several defaults wins, then the first by name.
         let newest = defaults.filter(|class| is_default(class)).max_by(|a, b| {
             let age = |class: &Value| meta_str(class, "creationTimestamp").to_owned();

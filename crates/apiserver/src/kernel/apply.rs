@@ -34,7 +34,7 @@ impl Kernel {
         let applied = decode(call, options)?;
         let write = Write { target, options, now, applied: None, user: &call.user };
         let by = write.manager(Operation::Apply);
-        let live = self.store.get(target.resource, target.namespace(), target.name()).cloned();
+        let live = self.store.get(target.resource, target.namespace(), target.name());
         let Some(live) = live else {
             if target.subresource.is_some() {
                 return Err(Status::not_found(target.resource, target.name()));

@@ -24,7 +24,7 @@ impl Kernel {
         let Some(pods) = resources::by_path("", "v1", "pods") else {
             return Err(Status::no_resource());
         };
-        let Some(live) = self.store.get(pods, call.target.namespace(), &name).cloned() else {
+        let Some(live) = self.store.get(pods, call.target.namespace(), &name) else {
             return Err(Status::not_found(pods, &name));
         };
         check(pods, &name, &live, &binding)?;

@@ -123,9 +123,9 @@ impl Kernel {
         let range = self.settings.service_range;
         let used: BTreeSet<Ipv4Addr> = self
             .store
-            .list(resource, None)
+            .values(resource, None)
             .iter()
-            .filter_map(|(_, service)| service["spec"]["clusterIP"].as_str()?.parse().ok())
+            .filter_map(|service| service["spec"]["clusterIP"].as_str()?.parse().ok())
             .collect();
         if !asked.is_empty() {
             let invalid = |why: &str| FieldError::invalid("spec.clusterIPs", &json!([asked]), why);
@@ -196,13 +196,11 @@ impl Kernel {
             return Ok(());
         }
         let own = (meta_str(object, "namespace").to_owned(), meta_str(object, "name").to_owned());
-        let others = self.store.list(resource, None);
+        let others = self.store.values(resource, None);
         let mut used: BTreeSet<u16> = others
             .iter()
-            .filter(|(_, s)| {
-                (meta_str(s, "namespace"), meta_str(s, "name")) != (own.0.as_str(), own.1.as_str())
-            })
-            .filter_map(|(_, service)| service["spec"]["ports"].as_array())
+            .filter(|s| (meta_str(s, "namespace"), meta_str(s, "name")) != (own.0.as_str(), own.1.as_str()))
+            .filter_map(|service| service["spec"]["ports"].as_array())
             .flatten()
             .filter_map(|port| u16::try_from(port["nodePort"].as_u64()?).ok())
             .collect();

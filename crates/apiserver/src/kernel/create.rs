@@ -80,7 +80,7 @@ impl Kernel {
         let mut object = body::complete(resource, object)?;
         validate(resource, None, None, &object)?;
         let name = meta_str(&object, "name").to_owned();
-        if self.store.get(resource, target.namespace(), &name).is_some() {
+        if self.store.kept(resource, target.namespace(), &name).is_some() {
             return Err(Status::already_exists(resource, &name));
         }
         self.allocate(resource, None, &mut object, write.options.dry_run, write.now)?;
@@ -99,7 +99,7 @@ impl Kernel {
         }
         for _ in 0..NAME_DRAWS_MAX {
             let name = self.chance.name(&prefix);
-            if self.store.get(resource, namespace, &name).is_none() {
+            if self.store.kept(resource, namespace, &name).is_none() {
                 set_meta(object, "name", Some(json!(name)));
                 return Ok(());
             }
@@ -117,7 +117,7 @@ impl Kernel {
         };
         match self.store.get(namespaces, "", target.namespace()) {
             None => Err(Status::not_found(namespaces, target.namespace())),
-            Some(namespace) if is_terminating(namespace) => {
+            Some(namespace) if is_terminating(&namespace) => {
                 Err(Status::namespace_terminating(target.resource, name, target.namespace()))
             }
             Some(_) => Ok(()),

@@ -31,7 +31,7 @@ static DEFINED: LazyLock<Mutex<BTreeMap<String, &'static Resource>>> =
 impl Kernel {
     /// Puts a definition in or out of force and returns what is stored in the end.
     pub(crate) fn definition_changed(&mut self, event: &Event, now: Timestamp) -> Arc<Value> {
-        let definition = &event.object;
+        let definition = event.object();
         let name = meta_str(definition, "name").to_owned();
         if event.change == Change::Deleted {
             self.registry.define(&name, Vec::new());
@@ -64,7 +64,7 @@ impl Kernel {
         let Some(resource) = self.registry.defined_by(name).first().copied() else {
             return;
         };
-        for (_, object) in self.store.list(resource, None) {
+        for object in self.store.values(resource, None) {
             let options = DeleteOptions::default();
             let (namespace, name) = (meta_str(&object, "namespace"), meta_str(&object, "name"));
             // An instance that is gone already is what was wanted.
@@ -83,7 +83,7 @@ impl Kernel {
             .defined_by(name)
             .first()
             .is_some_and(|kind| !self.store.list(kind, None).is_empty());
-        let Some(live) = self.store.get(definitions, "", name).cloned().filter(|_| !left) else {
+        let Some(live) = self.store.get(definitions, "", name).filter(|_| !left) else {
             return;
         };
         if !is_terminating(&live) || !finalizers(&live).contains(&CLEANUP) {

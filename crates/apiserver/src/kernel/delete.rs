@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::kept::Kept;
 use super::list::ListDocument;
 use super::metadata::{finalizers, is_terminating, meta, meta_str, set_meta};
 use super::options::{DeleteOptions, Propagation};
@@ -54,15 +55,15 @@ impl Kernel {
         let selector = Selector::parse(resource, query.text("labelSelector"), query.text("fieldSelector"))?;
         let chosen: Vec<Stored> = self
             .store
-            .list(resource, call.target.namespace.as_deref())
+            .values(resource, call.target.namespace.as_deref())
             .into_iter()
-            .map(|(_, object)| object)
             .filter(|object| selector.matches(resource, object))
             .collect();
-        let mut items = Vec::with_capacity(chosen.len());
+        let mut items: Vec<Kept> = Vec::with_capacity(chosen.len());
         for object in chosen {
             let (namespace, name) = (meta_str(&object, "namespace"), meta_str(&object, "name"));
-            items.push(self.delete_one(resource, namespace, name, &options, now)?.object);
+            let deleted = self.delete_one(resource, namespace, name, &options, now)?;
+            items.push(Kept::new(resource.stored(), &deleted.object));
         }
         let revision = self.store.revision();
         Ok(ListDocument::new(resource, call, revision, &items).document(now))
@@ -79,7 +80,7 @@ impl Kernel {
         if resource.strategy == Strategy::Namespace && IMMORTAL_NAMESPACES.contains(&name) {
             return Err(Status::forbidden(resource, name, "this namespace may not be deleted"));
         }
-        let Some(live) = self.store.get(resource, namespace, name).cloned() else {
+        let Some(live) = self.store.get(resource, namespace, name) else {
             return Err(Status::not_found(resource, name));
         };
         check_preconditions(resource, name, &live, options)?;

@@ -30,7 +30,7 @@ impl Kernel {
         let wish = eviction.get("deleteOptions").filter(|wish| wish.is_object()).cloned();
         let mut options = DeleteOptions::from_value(&wish.unwrap_or_else(|| json!({})))?;
         options.dry_run |= write.dry_run;
-        let Some(pod) = self.store.get(target.resource, target.namespace(), target.name()).cloned() else {
+        let Some(pod) = self.store.get(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
         if !ignores_budgets(&pod) {
@@ -48,9 +48,8 @@ impl Kernel {
         let labels = meta(pod, "labels").cloned().unwrap_or_default();
         let concerned: Vec<Stored> = self
             .store
-            .list(budgets, Some(namespace))
+            .values(budgets, Some(namespace))
             .into_iter()
-            .map(|(_, budget)| budget)
             .filter(|budget| {
                 let selector = budget.pointer("/spec/selector").filter(|selector| !selector.is_null());
                 selector.is_some_and(|selector| selectors::selects(selector, &labels))

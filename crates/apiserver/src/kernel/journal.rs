@@ -3,63 +3,108 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::Kernel;
+use super::kept::Kept;
 use super::metadata::meta_str;
 use super::resources::Strategy;
 use super::settings::Settings;
-use super::store::{Change, Event};
+use super::store::{self, Change, Event};
 
 /// One change to keep.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Entry {
     /// The object is like this now.
     Put {
         /// Revision of the change.
         revision: u64,
         /// The whole object.
-        object: Arc<Value>,
+        object: Text,
     },
     /// The object is gone.
     Removed {
         /// Revision of the change.
         revision: u64,
-        /// `apiVersion` of the object.
-        api_version: String,
-        /// Kind of the object.
-        kind: String,
-        /// Namespace, or empty.
-        namespace: String,
-        /// Name.
-        name: String,
+        /// What there was.
+        object: Identity,
     },
 }
 
+/// An object as JSON text.
+#[derive(Debug, Clone)]
+pub struct Text(Source);
+
+#[derive(Debug, Clone)]
+enum Source {
+    Kept(Kept),
+    Read(Box<str>),
+}
+
+impl Text {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        match &self.0 {
+            Source::Kept(kept) => kept.text(),
+            Source::Read(text) => text,
+        }
+    }
+}
+
+/// What tells an object from all others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Identity {
+    /// `apiVersion` of the object.
+    pub api_version: String,
+    /// Kind of the object.
+    pub kind: String,
+    /// Namespace, or empty.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    revision: u64,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+    removed: Option<Identity>,
+}
+
 impl Entry {
-    /// The entry as one JSON value.
-    pub fn to_value(&self) -> Value {
+    /// The entry as one line of JSON, without the line's end.
+    pub fn to_line(&self) -> String {
         match self {
-            Entry::Put { revision, object } => json!({"revision": revision, "object": **object}),
-            Entry::Removed { revision, api_version, kind, namespace, name } => json!({"revision": revision,
-                "removed": {"apiVersion": api_version, "kind": kind, "namespace": namespace, "name": name}}),
+            Entry::Put { revision, object } => {
+                format!("{{\"revision\":{revision},\"object\":{}}}", object.as_str())
+            }
+            Entry::Removed { revision, object } => {
+                json!({"revision": revision, "removed": object}).to_string()
+            }
         }
     }
 
-    /// Reads an entry; `None` if the value is none.
-    pub fn from_value(value: &Value) -> Option<Entry> {
-        let revision = value.get("revision")?.as_u64()?;
-        if let Some(object) = value.get("object").filter(|object| object.is_object()) {
-            return Some(Entry::Put { revision, object: Arc::new(object.clone()) });
+    /// Reads a line; `None` if it is no entry.
+    pub fn from_line(line: &str) -> Option<Entry> {
+        let Line { revision, object, removed } = serde_json::from_str(line).ok()?;
+        match (object, removed) {
+            (Some(object), _) => {
+                Some(Entry::Put { revision, object: Text(Source::Read(object.get().into())) })
+            }
+            (None, Some(object)) => Some(Entry::Removed { revision, object }),
+            (None, None) => None,
         }
-        let text = |field: &str| Some(value.get("removed")?.get(field)?.as_str()?.to_owned());
-        Some(Entry::Removed {
-            revision,
-            api_version: text("apiVersion")?,
-            kind: text("kind")?,
-            namespace: text("namespace")?,
-            name: text("name")?,
-        })
+    }
+
+    /// Revision of the change.
+    pub fn revision(&self) -> u64 {
+        match self {
+            Entry::Put { revision, .. } | Entry::Removed { revision, .. } => *revision,
+        }
     }
 }
 
@@ -69,18 +114,21 @@ impl Kernel {
         if !self.settings.journal {
             return;
         }
-        let object = &event.object;
-        let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+        let revision = event.revision;
         self.journal.push(match event.change {
-            Change::Deleted => Entry::Removed {
-                revision: event.revision,
-                api_version: text("apiVersion"),
-                kind: text("kind"),
-                namespace: meta_str(object, "namespace").to_owned(),
-                name: meta_str(object, "name").to_owned(),
-            },
+            Change::Deleted => {
+                let object = event.object();
+                let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+                let object = Identity {
+                    api_version: text("apiVersion"),
+                    kind: text("kind"),
+                    namespace: meta_str(object, "namespace").to_owned(),
+                    name: meta_str(object, "name").to_owned(),
+                };
+                Entry::Removed { revision, object }
+            }
             Change::Added | Change::Modified => {
-                Entry::Put { revision: event.revision, object: Arc::clone(object) }
+                Entry::Put { revision, object: Text(Source::Kept(event.kept.clone())) }
             }
         });
     }
@@ -92,11 +140,13 @@ impl Kernel {
 
     /// The whole state as entries, in an order in which it can be built again.
     pub fn dump(&self) -> Vec<Entry> {
-        let put =
-            |object: &Arc<Value>| Entry::Put { revision: self.store.revision(), object: Arc::clone(object) };
+        let revision = self.store.revision();
+        let put = |kept: &Kept| Entry::Put { revision, object: Text(Source::Kept(kept.clone())) };
         // Definitions come first, so that their instances have a kind when they are read.
-        let (definitions, others): (Vec<_>, Vec<_>) =
-            self.store.all().partition(|object| object["kind"] == "CustomResourceDefinition");
+        let (definitions, others): (Vec<&Kept>, Vec<&Kept>) = self
+            .store
+            .all_kept()
+            .partition(|kept| kept.resource().strategy == Strategy::CustomResourceDefinition);
         definitions.into_iter().chain(others).map(put).collect()
     }
 
@@ -121,39 +171,37 @@ impl Kernel {
     }
 
     fn replay(&mut self, entry: Entry, now: Timestamp) -> bool {
-        let (revision, api_version, kind) = match &entry {
-            Entry::Put { revision, object } => {
-                (*revision, object["apiVersion"].as_str(), object["kind"].as_str())
-            }
-            Entry::Removed { revision, api_version, kind, .. } => {
-                (*revision, Some(api_version.as_str()), Some(kind.as_str()))
-            }
-        };
-        let kind = kind.and_then(|kind| self.registry.by_kind(api_version?, kind));
-        let Some(resource) = kind else { return false };
         match entry {
-            Entry::Put { object, .. } => {
-                let event = self.store.load(resource, object, revision);
-                if resource.strategy == Strategy::CustomResourceDefinition {
-                    self.serve_definition(&event.object);
+            Entry::Put { revision, object } => {
+                let Ok(object) = serde_json::from_str::<Value>(object.as_str()).map(Arc::new) else {
+                    return false;
+                };
+                let text = |field: &str| object[field].as_str().unwrap_or_default();
+                let Some(resource) = self.registry.by_kind(text("apiVersion"), text("kind")) else {
+                    return false;
+                };
+                self.store.load(resource, &object, revision);
+                match resource.strategy {
+                    Strategy::CustomResourceDefinition => self.serve_definition(&object),
+                    Strategy::Event => {
+                        let key = store::key(meta_str(&object, "namespace"), meta_str(&object, "name"));
+                        self.time_event(&key, false, now);
+                    }
+                    _ => {}
                 }
-                self.time_event_of(&event, now);
             }
-            Entry::Removed { namespace, name, .. } => {
-                if let Some(event) = self.store.remove(resource, &namespace, &name, None)
+            Entry::Removed { revision, object: gone } => {
+                let Some(resource) = self.registry.by_kind(&gone.api_version, &gone.kind) else {
+                    return false;
+                };
+                if let Some(event) = self.store.remove(resource, &gone.namespace, &gone.name, None)
                     && resource.strategy == Strategy::CustomResourceDefinition
                 {
-                    self.registry.define(meta_str(&event.object, "name"), Vec::new());
+                    self.registry.define(meta_str(event.object(), "name"), Vec::new());
                 }
                 self.store.advance(revision);
             }
         }
         true
-    }
-
-    fn time_event_of(&mut self, event: &Event, now: Timestamp) {
-        if event.resource.strategy == Strategy::Event {
-            self.time_event(event, now);
-        }
     }
 }

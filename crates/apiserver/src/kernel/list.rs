@@ -3,10 +3,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
 use super::accept::{Representation, metadata_only};
+use super::kept::Kept;
 use super::options::{ListOptions, VersionMatch, revision};
 use super::request::Call;
 use super::resources::Resource;
@@ -20,7 +20,7 @@ pub(crate) struct ListDocument<'a> {
     resource: &'static Resource,
     representation: Representation,
     metadata: Value,
-    items: &'a [Stored],
+    items: &'a [Kept],
 }
 
 impl<'a> ListDocument<'a> {
@@ -28,7 +28,7 @@ impl<'a> ListDocument<'a> {
         resource: &'static Resource,
         call: &Call<'_>,
         revision: u64,
-        items: &'a [Stored],
+        items: &'a [Kept],
     ) -> ListDocument<'a> {
         let metadata = json!({"resourceVersion": revision.to_string()});
         ListDocument { resource, representation: call.representation, metadata, items }
@@ -36,60 +36,56 @@ impl<'a> ListDocument<'a> {
 
     pub(crate) fn document(&self, now: Timestamp) -> Document {
         match self.representation {
+            Representation::Whole => self.whole(),
+            Representation::MetadataOnly => {
+                let items: Vec<Value> = self.items.iter().map(|item| metadata_only(&item.value())).collect();
+                // The real server writes an empty list of this kind as null.
+                let items = Some(items).filter(|items| !items.is_empty());
+                Document::json(
+                    200,
+                    &json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                        "metadata": self.metadata, "items": items}),
+                )
+            }
             Representation::Table(included) => {
-                let mut table = printing::table(self.resource, self.items, included, now);
+                let items: Vec<Stored> = self.items.iter().map(Kept::value).collect();
+                let mut table = printing::table(self.resource, &items, included, now);
                 table["metadata"] = self.metadata.clone();
                 Document::json(200, &table)
             }
-            _ => Document::json(200, self),
         }
     }
-}
 
-impl Serialize for ListDocument<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(4))?;
-        if self.representation == Representation::MetadataOnly {
-            map.serialize_entry("kind", "PartialObjectMetadataList")?;
-            map.serialize_entry("apiVersion", "meta.k8s.io/v1")?;
-            map.serialize_entry("metadata", &self.metadata)?;
-            let items: Vec<Value> = self.items.iter().map(|item| metadata_only(item)).collect();
-            // The real server writes an empty list of this kind as null.
-            map.serialize_entry("items", &Some(items).filter(|items| !items.is_empty()))?;
-        } else {
-            map.serialize_entry("kind", self.resource.list_kind)?;
-            map.serialize_entry("apiVersion", &self.resource.api_version())?;
-            map.serialize_entry("metadata", &self.metadata)?;
-            map.serialize_entry("items", &Items(self.resource, self.items))?;
+    /// The kept texts, strung together; nothing is parsed.
+    fn whole(&self) -> Document {
+        let size: usize = self.items.iter().map(|item| item.text().len() + 2).sum();
+        let mut body = String::with_capacity(size + 256);
+        body.push_str(&format!(
+            "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{},\"items\":[",
+            json!(self.resource.list_kind),
+            json!(self.resource.api_version()),
+            self.metadata
+        ));
+        for (at, item) in self.items.iter().enumerate() {
+            if at > 0 {
+                body.push(',');
+            }
+            let same = item.is_shown_as(self.resource);
+            let shown = if same {
+                item.clone()
+            } else {
+                Kept::new(self.resource, &events::shown_form(self.resource, &item.value()))
+            };
+            if self.resource.is_custom() {
+                // Items of custom lists keep their types, those of typed lists do without.
+                body.push_str(shown.text());
+            } else {
+                body.push('{');
+                body.push_str(shown.body());
+            }
         }
-        map.end()
-    }
-}
-
-struct Items<'a>(&'static Resource, &'a [Stored]);
-
-impl Serialize for Items<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (resource, items) = (self.0, self.1);
-        if resource.is_custom() {
-            // Items of custom lists keep their types.
-            return serializer.collect_seq(items.iter().map(|item| events::shown_form(resource, item)));
-        }
-        if resource.stored_as.is_some() {
-            let shown: Vec<Stored> = items.iter().map(|item| events::shown_form(resource, item)).collect();
-            return serializer.collect_seq(shown.iter().map(|item| Untyped(item)));
-        }
-        serializer.collect_seq(items.iter().map(|item| Untyped(item)))
-    }
-}
-
-/// An item of a typed list: the real server leaves its kind and apiVersion out.
-struct Untyped<'a>(&'a Value);
-
-impl Serialize for Untyped<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let fields = self.0.as_object().into_iter().flatten();
-        serializer.collect_map(fields.filter(|(name, _)| !matches!(name.as_str(), "kind" | "apiVersion")))
+        body.push_str("]}");
+        Document::text_of_json(200, body)
     }
 }
 
@@ -121,17 +117,20 @@ struct Snapshot {
     revision: u64,
     /// The page begins behind this key.
     after: String,
-    objects: Vec<(String, Stored)>,
+    objects: Vec<(String, Kept)>,
 }
 
 impl Kernel {
     pub(crate) fn get(&self, call: &Call<'_>) -> Outcome<Document> {
         let target = &call.target;
         self.refuse_future(revision(call.query.text("resourceVersion"))?)?;
-        let Some(object) = self.store.get(target.resource, target.namespace(), target.name()) else {
+        let Some(object) = self.store.kept(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
-        Ok(self.show(call, 200, object))
+        if call.representation == Representation::Whole && object.is_shown_as(target.resource) {
+            return Ok(Document::text_of_json(200, object.text().to_owned()));
+        }
+        Ok(self.show(call, 200, &object.value()))
     }
 
     /// One object, as the client wants to see it.
@@ -148,7 +147,7 @@ impl Kernel {
         let Snapshot { revision, after, objects } = self.snapshot(call, &options)?;
         let mut matching = objects
             .into_iter()
-            .filter(|(key, object)| *key > after && selector.matches(resource, object))
+            .filter(|(key, object)| *key > after && selector.accepts(resource, key, object))
             .peekable();
         let mut items = Vec::new();
         let mut last = String::new();

@@ -13,7 +13,7 @@
 //! | `scale`, `eviction`, `binding`, `token`, `reviews` | subresources and requests that store nothing |
 //! | `users`, `rbac` | who asks and may |
 //! | `printing`, `discovery`, `openapi`, `status` | what is shown |
-//! | `store`, `fields`, `journal` | objects, history, owners, and what outlives the process |
+//! | `store`, `kept`, `fields`, `journal` | objects, history, owners, and what outlives the process |
 
 mod accept;
 mod admission;
@@ -32,6 +32,7 @@ mod events;
 mod eviction;
 mod fields;
 mod journal;
+mod kept;
 mod list;
 mod metadata;
 mod openapi;
@@ -67,7 +68,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use self::clusterip::Range;
-pub use self::journal::Entry;
+pub use self::journal::{Entry, Identity, Text};
 pub use self::request::Request;
 pub use self::settings::Settings;
 pub use self::status::{Cause, Outcome, Reason, Status};
@@ -100,6 +101,11 @@ impl Document {
     pub(crate) fn json(code: u16, body: &impl Serialize) -> Document {
         // Values, strings and maps with string keys always serialise.
         let body = serde_json::to_vec(body).unwrap_or_default();
+        Document { code, content_type: "application/json", retry_after_seconds: 0, body: body.into() }
+    }
+
+    /// A JSON document that is written already.
+    pub(crate) fn text_of_json(code: u16, body: String) -> Document {
         Document { code, content_type: "application/json", retry_after_seconds: 0, body: body.into() }
     }
 
@@ -296,7 +302,7 @@ impl Kernel {
         if name.is_empty() {
             return Err(Status::bad_request("a seeded object needs a name"));
         }
-        let live = self.store.get(resource, namespace, name).cloned();
+        let live = self.store.get(resource, namespace, name);
         for (field, fresh) in [("uid", self.chance.uid()), ("creationTimestamp", seconds(now))] {
             if meta_str(&object, field).is_empty() {
                 let kept = live.as_ref().map(|l| meta_str(l, field).to_owned()).filter(|t| !t.is_empty());
@@ -321,17 +327,17 @@ impl Kernel {
 
     /// One object.
     pub fn object(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        self.store.get(resource, namespace, name).cloned()
+        self.store.get(resource, namespace, name)
     }
 
     /// All objects of a kind, in list order.
     pub fn objects(&self, resource: &Resource) -> Vec<Arc<Value>> {
-        self.store.list(resource, None).into_iter().map(|(_, object)| object).collect()
+        self.store.values(resource, None)
     }
 
     /// Every object there is, kind by kind.
     pub fn all_objects(&self) -> Vec<Arc<Value>> {
-        self.store.all().cloned().collect()
+        self.store.all().collect()
     }
 
     /// The revision of the latest write.
@@ -366,19 +372,19 @@ impl Kernel {
         match event.resource.strategy {
             Strategy::CustomResourceDefinition => return self.definition_changed(event, now),
             Strategy::Custom if gone => self.instance_gone(event.resource, now),
-            Strategy::Service if gone => self.release(&event.object),
-            Strategy::Event => self.time_event(event, now),
+            Strategy::Service if gone => self.release(event.object()),
+            Strategy::Event => self.time_event(&event.key, gone, now),
             _ => {}
         }
-        Arc::clone(&event.object)
+        Arc::clone(event.object())
     }
 
     /// Notes when an event goes: so long after it was last written.
-    fn time_event(&mut self, event: &Event, now: Timestamp) {
+    fn time_event(&mut self, key: &str, gone: bool, now: Timestamp) {
         let deadline = self.settings.event_ttl.and_then(|ttl| now.checked_add(ttl).ok());
-        match deadline.filter(|_| event.change != Change::Deleted) {
-            Some(deadline) => self.event_deadlines.insert(event.key.clone(), deadline),
-            None => self.event_deadlines.remove(&event.key),
+        match deadline.filter(|_| !gone) {
+            Some(deadline) => self.event_deadlines.insert(key.to_owned(), deadline),
+            None => self.event_deadlines.remove(key),
         };
     }
 

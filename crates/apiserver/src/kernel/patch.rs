@@ -38,7 +38,7 @@ impl Kernel {
         }
         let target = &call.target;
         check_media(target.resource, media)?;
-        let Some(live) = self.store.get(target.resource, target.namespace(), target.name()).cloned() else {
+        let Some(live) = self.store.get(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
         let mut patched = Value::clone(&*events::shown_form(target.resource, &live));

@@ -117,12 +117,12 @@ impl Kernel {
     fn bindings_of(&self, user: &User, namespace: &str) -> Vec<(Stored, &'static str, String)> {
         let mut found = Vec::new();
         if let Some(kind) = resources::by_path(GROUP, "v1", "clusterrolebindings") {
-            let all = self.store.list(kind, None).into_iter().map(|(_, binding)| binding);
+            let all = self.store.values(kind, None).into_iter();
             found.extend(all.map(|binding| (binding, "ClusterRoleBinding", String::new())));
         }
         if let Some(kind) = resources::by_path(GROUP, "v1", "rolebindings").filter(|_| !namespace.is_empty())
         {
-            let all = self.store.list(kind, Some(namespace)).into_iter().map(|(_, binding)| binding);
+            let all = self.store.values(kind, Some(namespace)).into_iter();
             found.extend(all.map(|binding| (binding, "RoleBinding", namespace.to_owned())));
         }
         found.retain(|(binding, _, _)| !bound_subject(binding, user).is_empty());
@@ -141,7 +141,7 @@ impl Kernel {
         let rules = role["rules"].as_array().cloned().unwrap_or_default();
         if rules.is_empty() && role.get("aggregationRule").is_some() {
             // A server without the controller that fills aggregated roles still has to know what they mean.
-            return self.aggregated_rules(role);
+            return self.aggregated_rules(&role);
         }
         rules
     }
@@ -149,10 +149,10 @@ impl Kernel {
     fn aggregated_rules(&self, role: &Value) -> Vec<Value> {
         let Some(roles) = resources::by_path(GROUP, "v1", "clusterroles") else { return Vec::new() };
         let selectors = role.pointer("/aggregationRule/clusterRoleSelectors").and_then(Value::as_array);
-        let all = self.store.list(roles, None);
+        let all = self.store.values(roles, None);
         let mut rules = Vec::new();
         for selector in selectors.into_iter().flatten() {
-            for (_, other) in &all {
+            for other in &all {
                 let labels = meta(other, "labels").cloned().unwrap_or_default();
                 if super::selectors::selects(selector, &labels) {
                     rules.extend(other["rules"].as_array().into_iter().flatten().cloned());

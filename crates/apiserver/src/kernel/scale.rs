@@ -17,7 +17,7 @@ use super::{Document, Kernel, body};
 impl Kernel {
     pub(crate) fn scale(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
         let target = &call.target;
-        let Some(live) = self.store.get(target.resource, target.namespace(), target.name()).cloned() else {
+        let Some(live) = self.store.get(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
         let mut scale = scale_of(target.resource, &live);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::kept::Kept;
 use super::resources::Resource;
 use super::status::{Outcome, Status};
 
@@ -64,6 +65,31 @@ impl Selector {
             && self.fields.iter().all(|r| {
                 (resource.field_value(&r.label, object).as_deref() == Some(r.value.as_str())) == r.equal
             })
+    }
+}
+
+impl Selector {
+    /// Like [`Selector::matches`], for an object that is not parsed, as long as that can be avoided.
+    pub(crate) fn accepts(&self, resource: &Resource, key: &str, object: &Kept) -> bool {
+        if self.is_empty() {
+            return true;
+        }
+        let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+        for wanted in &self.fields {
+            let found = match wanted.label.as_str() {
+                "metadata.name" => Some(name),
+                "metadata.namespace" => Some(namespace),
+                label => object.field(resource, label),
+            };
+            match found {
+                Some(found) if (found == wanted.value) != wanted.equal => return false,
+                Some(_) => {}
+                None => return self.matches(resource, &object.value()),
+            }
+        }
+        self.labels.is_empty()
+            || object
+                .with_labels(|label| self.labels.iter().all(|r| r.rule.accepts(label(&r.key).as_deref())))
     }
 }
 

@@ -1,15 +1,15 @@
 //! Objects and their history under one global revision: what a list shows and what a watch replays always agree.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::kept::Kept;
+pub(crate) use super::kept::Stored;
 use super::metadata::meta_str;
 use super::resources::Resource;
-
-/// One stored object, shared with every response and watch that shows it.
-pub(crate) type Stored = Arc<Value>;
 
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,9 +27,29 @@ pub(crate) struct Event {
     pub(crate) change: Change,
     pub(crate) key: String,
     /// The state after the change; for a delete the last state, with the revision of the delete.
-    pub(crate) object: Stored,
+    pub(crate) kept: Kept,
     /// The state before the change, so that selectors can tell transitions and old revisions can be rebuilt.
-    pub(crate) previous: Option<Stored>,
+    pub(crate) previous: Option<Kept>,
+    /// The two states once somebody has looked at them; the history itself holds them as text only.
+    parsed: OnceCell<Stored>,
+    parsed_previous: OnceCell<Stored>,
+}
+
+impl Event {
+    /// The state after the change.
+    pub(crate) fn object(&self) -> &Stored {
+        self.parsed.get_or_init(|| self.kept.value())
+    }
+
+    /// The state before the change.
+    pub(crate) fn before(&self) -> Option<&Stored> {
+        let previous = self.previous.as_ref()?;
+        Some(self.parsed_previous.get_or_init(|| previous.value()))
+    }
+
+    fn as_text(&self) -> Event {
+        Event { parsed: OnceCell::new(), parsed_previous: OnceCell::new(), ..self.clone() }
+    }
 }
 
 /// Revisions, objects and the retained history.
@@ -39,7 +59,7 @@ pub(crate) struct Store {
     /// Changes up to this revision are forgotten.
     compacted: u64,
     /// Keyed by `namespace/name` as one string, because that is the order the real server lists in.
-    objects: BTreeMap<(&'static str, &'static str), BTreeMap<String, Stored>>,
+    objects: BTreeMap<(&'static str, &'static str), BTreeMap<String, Kept>>,
     history: VecDeque<Event>,
     history_limit: usize,
 }
@@ -64,12 +84,23 @@ impl Store {
         self.compacted
     }
 
-    pub(crate) fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<&Stored> {
+    /// The object as it is kept.
+    pub(crate) fn kept(&self, resource: &Resource, namespace: &str, name: &str) -> Option<&Kept> {
         self.objects.get(&resource.place())?.get(&key(namespace, name))
     }
 
+    /// The object, parsed.
+    pub(crate) fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Stored> {
+        self.kept(resource, namespace, name).map(Kept::value)
+    }
+
+    /// All objects of a kind in key order, parsed.
+    pub(crate) fn values(&self, resource: &Resource, namespace: Option<&str>) -> Vec<Stored> {
+        self.list(resource, namespace).into_iter().map(|(_, kept)| kept.value()).collect()
+    }
+
     /// All objects of a kind in key order, restricted to a namespace if one is given.
-    pub(crate) fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<(String, Stored)> {
+    pub(crate) fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<(String, Kept)> {
         let Some(objects) = self.objects.get(&resource.place()) else {
             return Vec::new();
         };
@@ -82,7 +113,7 @@ impl Store {
         resource: &Resource,
         namespace: Option<&str>,
         revision: u64,
-    ) -> Option<Vec<(String, Stored)>> {
+    ) -> Option<Vec<(String, Kept)>> {
         if revision < self.compacted {
             return None;
         }
@@ -92,16 +123,21 @@ impl Store {
                 continue;
             }
             match &event.previous {
-                Some(previous) => objects.insert(event.key.clone(), Arc::clone(previous)),
+                Some(previous) => objects.insert(event.key.clone(), previous.clone()),
                 None => objects.remove(&event.key),
             };
         }
         Some(within(&objects, namespace))
     }
 
-    /// Everything stored, kind by kind.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Stored> {
+    /// Everything stored, kind by kind, as it is kept.
+    pub(crate) fn all_kept(&self) -> impl Iterator<Item = &Kept> {
         self.objects.values().flat_map(BTreeMap::values)
+    }
+
+    /// Everything stored, kind by kind.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Stored> {
+        self.all_kept().map(Kept::value)
     }
 
     /// Stores `object` (its name and namespace decide where) under the next revision.
@@ -110,18 +146,17 @@ impl Store {
         object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         let key = key(meta_str(&object, "namespace"), meta_str(&object, "name"));
         let object = Arc::new(object);
-        let previous =
-            self.objects.entry(resource.place()).or_default().insert(key.clone(), Arc::clone(&object));
+        let kept = Kept::new(resource, &object);
+        let previous = self.objects.entry(resource.place()).or_default().insert(key.clone(), kept.clone());
         let change = if previous.is_some() { Change::Modified } else { Change::Added };
-        self.record(Event { revision: self.revision, resource, change, key, object, previous })
+        self.record(resource, change, key, (kept, object), previous)
     }
 
     /// Stores an object that was stored before, under the revision it had then.
-    pub(crate) fn load(&mut self, resource: &'static Resource, object: Stored, revision: u64) -> Event {
+    pub(crate) fn load(&mut self, resource: &'static Resource, object: &Stored, revision: u64) {
         self.advance(revision);
-        let key = key(meta_str(&object, "namespace"), meta_str(&object, "name"));
-        self.objects.entry(resource.place()).or_default().insert(key.clone(), Arc::clone(&object));
-        Event { revision, resource, change: Change::Added, key, object, previous: None }
+        let key = key(meta_str(object, "namespace"), meta_str(object, "name"));
+        self.objects.entry(resource.place()).or_default().insert(key, Kept::new(resource, object));
     }
 
     /// Moves on to a revision that was reached before; never back.
@@ -140,17 +175,11 @@ impl Store {
         let key = key(namespace, name);
         let previous = self.objects.get_mut(&resource.place())?.remove(&key)?;
         self.revision += 1;
-        let mut last = last.unwrap_or_else(|| Value::clone(&previous));
+        let mut last = last.unwrap_or_else(|| Value::clone(&previous.value()));
         last["metadata"]["resourceVersion"] = json!(self.revision.to_string());
-        let event = Event {
-            revision: self.revision,
-            resource,
-            change: Change::Deleted,
-            key,
-            object: Arc::new(last),
-            previous: Some(previous),
-        };
-        Some(self.record(event))
+        let last = Arc::new(last);
+        let kept = Kept::new(resource, &last);
+        Some(self.record(resource, Change::Deleted, key, (kept, last), Some(previous)))
     }
 
     /// Changes of a kind after `revision`, oldest first; `None` if some of them are forgotten.
@@ -175,13 +204,23 @@ impl Store {
         self.compacted = self.revision;
     }
 
-    fn record(&mut self, event: Event) -> Event {
+    fn record(
+        &mut self,
+        resource: &'static Resource,
+        change: Change,
+        key: String,
+        (kept, object): (Kept, Stored),
+        previous: Option<Kept>,
+    ) -> Event {
         if self.history.len() == self.history_limit
             && let Some(oldest) = self.history.pop_front()
         {
             self.compacted = oldest.revision;
         }
-        self.history.push_back(event.clone());
+        let (parsed, parsed_previous) = (OnceCell::from(object), OnceCell::new());
+        let event =
+            Event { revision: self.revision, resource, change, key, kept, previous, parsed, parsed_previous };
+        self.history.push_back(event.as_text());
         event
     }
 }
@@ -191,12 +230,12 @@ pub(crate) fn key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
-fn within(objects: &BTreeMap<String, Stored>, namespace: Option<&str>) -> Vec<(String, Stored)> {
+fn within(objects: &BTreeMap<String, Kept>, namespace: Option<&str>) -> Vec<(String, Kept)> {
     let prefix = namespace.map(|ns| format!("{ns}/")).unwrap_or_default();
     objects
         .range(prefix.clone()..)
         .take_while(|(key, _)| key.starts_with(&prefix))
-        .map(|(key, object)| (key.clone(), Arc::clone(object)))
+        .map(|(key, object)| (key.clone(), object.clone()))
         .collect()
 }
 
@@ -209,7 +248,7 @@ mod tests {
         json!({"metadata": {"namespace": namespace, "name": name}})
     }
 
-    fn names(list: &[(String, Stored)]) -> Vec<&str> {
+    fn names(list: &[(String, Kept)]) -> Vec<&str> {
         list.iter().map(|(key, _)| key.as_str()).collect()
     }
 

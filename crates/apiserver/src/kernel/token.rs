@@ -34,8 +34,9 @@ impl Kernel {
         let Some(account) = self.store.get(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
-        let uid = meta_str(account, "uid").to_owned();
-        let account = json!({"name": meta_str(account, "name"), "namespace": meta_str(account, "namespace")});
+        let uid = meta_str(&account, "uid").to_owned();
+        let account =
+            json!({"name": meta_str(&account, "name"), "namespace": meta_str(&account, "namespace")});
         let lifetime = expiration(&spec)?;
         let audiences = match spec.get("audiences") {
             Some(Value::Array(list)) if !list.is_empty() && list.iter().all(Value::is_string) => list.clone(),

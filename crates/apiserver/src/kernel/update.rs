@@ -29,7 +29,7 @@ impl Kernel {
         }
         body::place(call, &mut object)?;
         let object = events::stored_form(target.resource, object);
-        let live = self.store.get(target.resource, target.namespace(), target.name()).cloned();
+        let live = self.store.get(target.resource, target.namespace(), target.name());
         let write = Write { target, options: &options, now, applied: None, user: &call.user };
         let (code, stored) = match live {
             Some(live) => (200, self.replace(write, &live, object)?),

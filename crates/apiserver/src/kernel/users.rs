@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::Kernel;
+use super::kept::Kept;
 use super::metadata::{is_terminating, meta, meta_str};
 use super::request::Request;
 use super::resources;
@@ -137,7 +138,7 @@ impl Kernel {
     fn living_account(&self, namespace: &str, name: &str, uid: &str) -> Option<User> {
         let accounts = resources::by_path("", "v1", "serviceaccounts")?;
         let account = self.store.get(accounts, namespace, name)?;
-        if meta_str(account, "uid") != uid || is_terminating(account) {
+        if meta_str(&account, "uid") != uid || is_terminating(&account) {
             return None;
         }
         Some(User { uid: uid.to_owned(), ..User::service_account(namespace, name) })
@@ -147,11 +148,12 @@ impl Kernel {
     fn user_of_secret(&self, token: &str) -> Option<User> {
         let secrets = resources::by_path("", "v1", "secrets")?;
         let encoded = STANDARD.encode(token);
-        let holds = |secret: &Value| {
-            secret["type"] == "kubernetes.io/service-account-token"
-                && secret["data"]["token"] == encoded.as_str()
+        let holds = |secret: &Kept| {
+            secret.field(secrets, "type") == Some("kubernetes.io/service-account-token")
+                && secret.text().contains(&encoded)
+                && secret.value()["data"]["token"] == encoded.as_str()
         };
-        let found = self.store.list(secrets, None).into_iter().find(|(_, secret)| holds(secret))?.1;
+        let found = self.store.list(secrets, None).into_iter().find(|(_, secret)| holds(secret))?.1.value();
         let annotation = |name: &str| meta(&found, "annotations")?.get(name)?.as_str();
         let account = annotation("kubernetes.io/service-account.name")?;
         let uid = annotation("kubernetes.io/service-account.uid")?;

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::accept::Representation;
-use super::metadata::meta_str;
+use super::kept::Kept;
 use super::options::{WatchOptions, WatchStart};
 use super::request::Call;
 use super::resources::Resource;
@@ -33,16 +33,47 @@ pub struct Frame {
     pub object: Arc<Value>,
 }
 
-impl Frame {
+/// An event that waits for its watcher.
+#[derive(Debug)]
+struct Queued {
+    kind: &'static str,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// What is kept is what is sent.
+    Kept(Kept),
+    /// Something made for this watch alone.
+    Made(Stored),
+}
+
+impl Queued {
     /// The line sent to the client.
-    pub fn encode(&self) -> Bytes {
-        // Values always serialise.
-        let mut line = serde_json::to_vec(&json!({"type": self.kind})).unwrap_or_default();
-        line.pop();
-        line.extend_from_slice(b",\"object\":");
-        line.extend(serde_json::to_vec(&*self.object).unwrap_or_default());
-        line.extend_from_slice(b"}\n");
+    fn line(&self) -> Bytes {
+        let made;
+        let text = match &self.content {
+            Content::Kept(kept) => kept.text(),
+            Content::Made(value) => {
+                made = value.to_string();
+                &made
+            }
+        };
+        let mut line = String::with_capacity(text.len() + 40);
+        line.push_str("{\"type\":\"");
+        line.push_str(self.kind);
+        line.push_str("\",\"object\":");
+        line.push_str(text);
+        line.push_str("}\n");
         line.into()
+    }
+
+    fn frame(self) -> Frame {
+        let object = match self.content {
+            Content::Kept(kept) => kept.value(),
+            Content::Made(value) => value,
+        };
+        Frame { kind: self.kind, object }
     }
 }
 
@@ -56,7 +87,7 @@ pub(crate) struct Watch {
     bookmarks: bool,
     /// Changes up to this revision are none of the client's business.
     after: u64,
-    outbox: VecDeque<Frame>,
+    outbox: VecDeque<Queued>,
     ended: bool,
 }
 
@@ -67,20 +98,21 @@ impl Watch {
         if self.ended || !ours || event.revision <= self.after {
             return false;
         }
-        if self.namespace.as_deref().is_some_and(|ns| ns != meta_str(&event.object, "namespace")) {
+        if self.namespace.as_deref().is_some_and(|ns| event.key.split_once('/').map(|(of, _)| of) != Some(ns))
+        {
             return false;
         }
         self.after = event.revision;
-        let matches = |object: &Value| self.selector.matches(self.resource, object);
-        let before = event.previous.as_deref().is_some_and(matches);
-        let after = event.change != Change::Deleted && matches(&event.object);
-        let frame = match (before, after) {
+        let all = self.selector.is_empty();
+        let matches = |object: &Stored| self.selector.matches(self.resource, object);
+        let before = event.previous.is_some() && (all || event.before().is_some_and(matches));
+        let deleted = event.change == Change::Deleted;
+        let after = !deleted && (all || matches(event.object()));
+        let kind = match (before, after) {
             (false, false) => return false,
-            (false, true) => ("ADDED", Arc::clone(&event.object)),
-            (true, true) => ("MODIFIED", Arc::clone(&event.object)),
-            (true, false) if event.change == Change::Deleted => ("DELETED", Arc::clone(&event.object)),
-            // The object left the selection: the client sees it as it last was there, at the new version.
-            (true, false) => ("DELETED", departed(event)),
+            (false, true) => "ADDED",
+            (true, true) => "MODIFIED",
+            (true, false) => "DELETED",
         };
         if self.outbox.len() >= frames_max {
             // A client that does not read is told to begin again, instead of being remembered for.
@@ -88,13 +120,25 @@ impl Watch {
             self.fail(&Status::expired("the watch was too slow to follow"));
             return true;
         }
-        self.push(frame.0, &frame.1, now);
+        if kind == "DELETED" && !deleted {
+            // The object left the selection: the client sees it as it last was there, at the new version.
+            let content = self.content_of_value(&departed(event), now);
+            self.outbox.push_back(Queued { kind, content });
+        } else {
+            self.push(kind, &event.kept, now);
+        }
         true
     }
 
-    fn push(&mut self, kind: &'static str, object: &Stored, now: Timestamp) {
-        let object = printing::shown(self.resource, self.representation, object, now);
-        self.outbox.push_back(Frame { kind, object });
+    fn push(&mut self, kind: &'static str, object: &Kept, now: Timestamp) {
+        let plain = self.representation == Representation::Whole && object.is_shown_as(self.resource);
+        let content =
+            if plain { Content::Kept(object.clone()) } else { self.content_of_value(&object.value(), now) };
+        self.outbox.push_back(Queued { kind, content });
+    }
+
+    fn content_of_value(&self, object: &Stored, now: Timestamp) -> Content {
+        Content::Made(printing::shown(self.resource, self.representation, object, now))
     }
 
     fn bookmark(&mut self, revision: u64, closes_initial_events: bool, now: Timestamp) {
@@ -111,18 +155,19 @@ impl Watch {
             Representation::Whole => Arc::new(object),
             other => printing::shown(self.resource, other, &Arc::new(object), now),
         };
-        self.outbox.push_back(Frame { kind: "BOOKMARK", object });
+        self.outbox.push_back(Queued { kind: "BOOKMARK", content: Content::Made(object) });
     }
 
     fn fail(&mut self, status: &Status) {
-        self.outbox.push_back(Frame { kind: "ERROR", object: Arc::new(status.to_value()) });
+        let content = Content::Made(Arc::new(status.to_value()));
+        self.outbox.push_back(Queued { kind: "ERROR", content });
         self.ended = true;
     }
 }
 
 fn departed(event: &Event) -> Stored {
-    let Some(previous) = &event.previous else {
-        return Arc::clone(&event.object);
+    let Some(previous) = event.before() else {
+        return Arc::clone(event.object());
     };
     let mut last = Value::clone(previous);
     last["metadata"]["resourceVersion"] = json!(event.revision.to_string());
@@ -171,8 +216,8 @@ impl Kernel {
     }
 
     fn fill_state(&self, watch: &mut Watch) {
-        for (_, object) in self.store.list(watch.resource, watch.namespace.as_deref()) {
-            if watch.selector.matches(watch.resource, &object) {
+        for (key, object) in self.store.list(watch.resource, watch.namespace.as_deref()) {
+            if watch.selector.accepts(watch.resource, &key, &object) {
                 watch.push("ADDED", &object, self.now);
             }
         }
@@ -195,16 +240,29 @@ impl Kernel {
 
     /// Takes what the watch has to say; `None` once it has said everything and is over.
     pub fn take_frames(&mut self, id: WatchId) -> Option<Vec<Frame>> {
+        self.take(id).map(|queued| queued.into_iter().map(Queued::frame).collect())
+    }
+
+    /// Like [`Kernel::take_frames`], as the lines that are sent, and no more than `limit` of them at once.
+    pub fn take_lines(&mut self, id: WatchId, limit: usize) -> Option<Vec<Bytes>> {
         let watch = self.watches.get_mut(&id)?;
-        let frames: Vec<Frame> = watch.outbox.drain(..).collect();
+        if watch.outbox.len() > limit {
+            return Some(watch.outbox.drain(..limit).map(|queued| queued.line()).collect());
+        }
+        self.take(id).map(|queued| queued.iter().map(Queued::line).collect())
+    }
+
+    fn take(&mut self, id: WatchId) -> Option<VecDeque<Queued>> {
+        let watch = self.watches.get_mut(&id)?;
+        let queued = std::mem::take(&mut watch.outbox);
         if watch.ended {
             self.watches.remove(&id);
             // The last words of a watch are given before it is reported as over.
-            if frames.is_empty() {
+            if queued.is_empty() {
                 return None;
             }
         }
-        Some(frames)
+        Some(queued)
     }
 
     /// Forgets a watch whose client has gone.
