@@ -360,7 +360,7 @@ mod tests {
 
     const ACCOUNT: &str = "/api/v1/namespaces/kube-system/serviceaccounts/job-controller";
 
-    /// Proves RUN-20, RUN-21, RUN-23, RUN-24, RUN-25, RUN-100.
+    /// Proves RUN-20, RUN-21, RUN-23, RUN-24, RUN-25, RUN-100, RUN-117.
     #[tokio::test(start_paused = true)]
     async fn a_controllers_account_and_token_are_made_on_first_use_and_kept() {
         let world = World::new();

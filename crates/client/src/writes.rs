@@ -439,6 +439,7 @@ mod tests {
         assert_eq!((gone.reason, gone.code), (Reason::NotFound, 404));
     }
 
+    /// Proves RUN-34.
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_never_comes_is_not_waited_for_forever() {
         use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};

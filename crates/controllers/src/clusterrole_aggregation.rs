@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Proves CRA-3, CRA-4, CRA-31.
+    /// Proves CRA-3, CRA-4, CRA-31, RUN-64.
     #[test]
     fn it_is_known_by_the_original_s_names_and_numbers() {
         let controller = controller();

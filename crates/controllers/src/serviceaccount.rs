@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(world.wakes(&a_loop, Change::deleted(account)), ["a"]);
     }
 
-    /// Proves SA-4, SA-5, SA-30.
+    /// Proves SA-4, SA-5, SA-30, RUN-64.
     #[test]
     fn it_is_known_by_the_original_s_names_and_numbers() {
         let controller = controller();

@@ -89,7 +89,7 @@ mod tests {
         assert!(bad.ends_with("sa.key: data does not contain a valid RSA or ECDSA private key"), "{bad}");
     }
 
-    /// Proves SAT-5.
+    /// Proves SAT-5, RUN-2.
     #[test]
     fn the_key_and_the_ca_are_read_once() {
         let directory = tempfile::tempdir().unwrap();

@@ -428,7 +428,7 @@ fn complaint(directory: &Path, taken: u16, args: &str, said: &str) -> Option<Str
     (!clear).then(|| format!("{args}\n  wanted: {said}\n  ended with {code:?}: {last}\n  stdout: {stdout}"))
 }
 
-/// Proves RUN-81, RUN-85, RUN-86.
+/// Proves RUN-81, RUN-85, RUN-86, RUN-53.
 #[test]
 fn bad_input_ends_in_one_clear_line_and_code_one() {
     let directory = tempfile::tempdir().unwrap();

@@ -161,3 +161,33 @@ fn an_api_server_that_cannot_be_asked_who_may_see_pages_is_fatal() {
     let said = refusal(&["--secure-port=10999", &other]);
     assert!(said.contains("--authentication-tolerate-lookup-failure"), "{said}");
 }
+
+/// Proves RUN-3.
+#[test]
+fn a_kubeconfig_in_the_environment_is_not_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kube-controller-manager"));
+    command.arg("--secure-port=0").env("KUBECONFIG", kubeconfig(&directory));
+    let ended = command.env("KUBERNETES_MASTER", "http://127.0.0.1:1").output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("no --kubeconfig and no --master given"), "{said}");
+}
+
+/// Proves RUN-10.
+#[test]
+fn the_version_is_told_first_and_pages_are_served_before_the_lease_is_tried() {
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig(&directory).display());
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let args = [
+        "--bind-address=127.0.0.1",
+        "--authentication-skip-lookup",
+        &kubeconfig,
+        &format!("--secure-port={port}"),
+    ];
+    let said = run_for(&args, Duration::from_secs(3)).stderr;
+    let at = |words: &str| said.find(words).unwrap_or_else(|| panic!("{words} in {said}"));
+    assert!(at("\"Starting\" version=") < at("Serving securely on"), "{said}");
+    assert!(at("Serving securely on") < at("Attempting to acquire leader lease"), "{said}");
+}

@@ -158,7 +158,7 @@ impl<A> From<WireMeta<A>> for Meta {
 mod tests {
     use super::*;
 
-    /// Proves INF-3.
+    /// Proves INF-3, RUN-44.
     #[test]
     fn managed_fields_are_never_kept() {
         // There is no field that could hold them: reading a huge entry leaves the same value.

@@ -119,7 +119,7 @@ async fn leader_and_standby<'w>(
     Ok((leader, standby))
 }
 
-/// Proves LE-40, LE-43.
+/// Proves LE-40, LE-43, RUN-72.
 async fn a_stopped_leader_is_followed_at_once(world: &World) -> anyhow::Result<()> {
     let (mut leader, standby) = leader_and_standby(world, "stopped").await?;
     let stopped_at = Timestamp::now();
@@ -145,7 +145,7 @@ async fn a_killed_leader_is_followed_when_its_lease_ends(world: &World) -> anyho
     world.real()?.start_manager_again()
 }
 
-/// Proves LE-105.
+/// Proves LE-105, RUN-73, RUN-74, RUN-81.
 async fn a_paused_leader_writes_nothing_on_waking(world: &World) -> anyhow::Result<()> {
     let (mut leader, standby) = leader_and_standby(world, "paused").await?;
     let paused_at = Timestamp::now();

@@ -10,6 +10,7 @@ mod pages;
 pub mod real;
 mod resilience;
 mod roles;
+mod stopping;
 mod tokens;
 mod world;
 
@@ -53,6 +54,9 @@ pub const ALL: &[Scenario] = &[
     resilience::AN_ETCD_RESTART_LOSES_NOTHING,
     resilience::A_PAUSE_OF_A_MINUTE_LOSES_NOTHING,
     pages::PAGES_TELL_WHAT_THE_ORIGINAL_S_TELL,
+    stopping::A_SECOND_SIGNAL_ENDS_IT_AT_ONCE,
+    stopping::THE_GATE_KEEPS_THE_LEASE,
+    stopping::THE_MANAGER_ITSELF_WRITES_LITTLE,
     failover::A_STOPPED_LEADER_IS_FOLLOWED_AT_ONCE,
     failover::A_KILLED_LEADER_IS_FOLLOWED_WHEN_ITS_LEASE_ENDS,
     failover::A_PAUSED_LEADER_WRITES_NOTHING_ON_WAKING,

@@ -133,6 +133,7 @@ impl RequestObserver for Ledger {
     }
 }
 
+/// Proves RUN-107.
 #[tokio::test(start_paused = true)]
 async fn every_attempt_is_observed_with_its_code_time_and_sizes() {
     let server = Arc::new(Server {
@@ -156,6 +157,7 @@ async fn every_attempt_is_observed_with_its_code_time_and_sizes() {
     assert_eq!(*ledger.retried.lock(), [429]);
 }
 
+/// Proves RUN-107.
 #[tokio::test(start_paused = true)]
 async fn watches_are_observed_when_they_are_answered_and_failures_without_a_code() {
     let server = Server::answering(&[]);

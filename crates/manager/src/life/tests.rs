@@ -33,7 +33,7 @@ fn options(args: &[&str]) -> Box<Options> {
     command::read(args.iter().map(Into::into)).unwrap()
 }
 
-/// Proves RUN-41, RUN-122.
+/// Proves RUN-41, RUN-122, RUN-42.
 #[tokio::test(start_paused = true)]
 async fn the_api_server_is_asked_every_second_until_it_is_well() {
     let stop = CancellationToken::new();
@@ -96,4 +96,28 @@ async fn a_part_that_fails_ends_the_rest_and_is_told() {
     let ended = lead(duty, Locks::unelected(), Vec::new(), &stop, &mut background).await;
     assert_eq!(ended.unwrap_err().to_string(), "the port is gone");
     assert!(stop.is_cancelled());
+}
+
+/// Proves RUN-120.
+#[tokio::test(start_paused = true)]
+async fn what_nobody_reads_is_not_watched() {
+    let asked = Arc::new(Mutex::new(std::collections::BTreeSet::new()));
+    let paths = Arc::clone(&asked);
+    let server = tower::service_fn(move |request: Request<Body>| {
+        paths.lock().insert(request.uri().path().to_owned());
+        async {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            Ok::<_, std::convert::Infallible>(response)
+        }
+    });
+    let options = options(&["--controllers=clusterrole-aggregation"]);
+    let house = House::new(&options, Connection::over(server));
+    let team = Team::choose(&options, &keleustes_controllers::Settings::default());
+    for controller in &team.members {
+        loops::prepare(controller, &house.caches);
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let asked: Vec<_> = asked.lock().iter().cloned().collect();
+    assert_eq!(asked, ["/apis/rbac.authorization.k8s.io/v1/clusterroles"]);
 }

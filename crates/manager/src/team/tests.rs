@@ -82,7 +82,7 @@ fn the_token_controller_comes_first_whatever_the_list_says_and_goes_only_with_it
     assert_eq!(log.count(&["Warning: skipping controller", FIRST]), 1);
 }
 
-/// Proves RUN-52, RUN-123.
+/// Proves RUN-52.
 #[test]
 fn who_does_not_run_is_named_with_the_reason() {
     let log = Log::default();
@@ -134,7 +134,7 @@ fn idle(names: &[&'static str]) -> Vec<Controller> {
     names.iter().map(|name| Controller::new(name)).collect()
 }
 
-/// Proves RUN-58, RUN-124.
+/// Proves RUN-58, RUN-124, OPT-115.
 #[tokio::test(start_paused = true)]
 async fn each_starts_after_a_delay_of_its_own_and_all_wait_at_once() {
     let house = house(&[]);

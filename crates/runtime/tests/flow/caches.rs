@@ -15,7 +15,7 @@ use crate::world::{ConfigMap, Notebook, UNREADABLE, World, act, config_map, sett
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Proves INF-1, INF-12, INF-50.
+/// Proves INF-1, INF-12, INF-50, RUN-46.
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_read_once_however_many_ask_for_it_and_however_long() {
     let world = World::new();
@@ -126,7 +126,7 @@ async fn a_cache_has_synced_when_its_first_list_is_in_and_told() {
     assert_eq!((cache.len(), notebook.take()), (1, vec!["+a/x".to_owned()]), "told when it counts as synced");
 }
 
-/// Proves INF-46.
+/// Proves INF-46, RUN-56.
 #[tokio::test(start_paused = true)]
 async fn no_worker_starts_before_all_caches_are_filled_and_none_when_the_wait_is_cut() {
     let world = World::new();
@@ -144,7 +144,7 @@ async fn no_worker_starts_before_all_caches_are_filled_and_none_when_the_wait_is
     running.stop().await;
 }
 
-/// Proves INF-47, INF-49.
+/// Proves INF-47, INF-49, RUN-45.
 #[tokio::test(start_paused = true)]
 async fn a_resync_shows_every_object_again_without_a_request() {
     let world = World::resyncing(Some(HOUR));
@@ -425,6 +425,7 @@ async fn a_cache_tells_how_far_it_is_and_how_long_it_takes() {
     assert!(!text.contains("keleustes_sync_panics_total{"), "the number of queued items was as told");
 }
 
+/// Proves RUN-79.
 #[tokio::test(start_paused = true)]
 async fn stopping_ends_all_watches_and_leaves_what_is_cached() {
     let world = World::new();

@@ -52,6 +52,7 @@ impl Diary {
     }
 }
 
+/// Proves RUN-80.
 #[tokio::test(start_paused = true)]
 async fn a_panic_ends_one_turn_of_one_item_and_is_tried_again() {
     let world = World::new();

@@ -80,6 +80,7 @@ async fn only_metadata_travels_where_streaming_lists_are_refused() {
 }
 
 /// Whole objects and bare metadata of one resource are two caches.
+/// Proves RUN-44.
 #[tokio::test(start_paused = true)]
 async fn whole_objects_and_metadata_do_not_mix() {
     let world = World::new();

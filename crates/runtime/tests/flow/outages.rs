@@ -32,6 +32,7 @@ fn assert_complete(world: &World, what: &str) {
     assert!(accounts.values().all(|count| *count == 1), "{what}");
 }
 
+/// Proves RUN-116.
 #[tokio::test(start_paused = true)]
 async fn whatever_goes_wrong_with_writes_every_namespace_gets_its_account() {
     let reset = || Verdict::ConnectionError(ErrorKind::ConnectionReset);

@@ -28,7 +28,7 @@ use crate::{Scenario, Stage, World};
 
 pub(crate) const PAGES_TELL_WHAT_THE_ORIGINAL_S_TELL: Scenario = Scenario {
     name: "pages_tell_what_the_original_s_tell",
-    stage: Stage::Processes,
+    stage: Stage::BesideOriginal,
     play: |_| pages_tell_what_the_original_s_tell().boxed_local(),
 };
 
@@ -144,7 +144,7 @@ async fn work(plane: &ControlPlane) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Proves RUN-11, RUN-13.
+/// Proves RUN-11, RUN-13, RUN-54, RUN-106, RUN-108, RUN-109.
 async fn pages_tell_what_the_original_s_tell() -> anyhow::Result<()> {
     let plane = ControlPlane::builder().with_program(Program::KubeControllerManager).start()?;
     kubectl(&plane, "create serviceaccount reader -n default")?;

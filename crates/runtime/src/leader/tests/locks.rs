@@ -75,7 +75,7 @@ async fn bad_settings_are_an_error_before_anything_happens() {
     assert!(server.requests().is_empty() && machine.diary.notes.lock().is_empty());
 }
 
-/// Proves LE-31, LE-94.
+/// Proves LE-31, LE-94, RUN-15.
 #[tokio::test(start_paused = true)]
 async fn work_begins_when_the_lock_is_won_and_told_of() {
     let server = server();
@@ -171,7 +171,7 @@ async fn without_a_token_controller_the_second_lock_is_tried_at_once() {
     assert!(second.leadership.still_held());
 }
 
-/// Proves LE-57.
+/// Proves LE-57, RUN-73, RUN-74.
 #[tokio::test(start_paused = true)]
 async fn losing_either_lock_ends_the_process() {
     for (lost, name, line) in [
@@ -195,7 +195,7 @@ async fn losing_either_lock_ends_the_process() {
     }
 }
 
-/// Proves LE-58.
+/// Proves LE-58, RUN-77, RUN-78.
 #[tokio::test(start_paused = true)]
 async fn work_that_fails_under_either_lock_ends_both_in_order() {
     for failing in [Lock::Main, Lock::Migration] {
@@ -238,6 +238,7 @@ async fn work_that_fails_before_it_is_ready_keeps_the_second_lock_untried() {
 }
 
 /// One process holds both locks; the next takes both over, in the same order.
+/// Proves RUN-118.
 #[tokio::test(start_paused = true)]
 async fn both_locks_change_hands_at_once_when_they_are_given_back() {
     let server = server();

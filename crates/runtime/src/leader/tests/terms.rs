@@ -56,7 +56,7 @@ async fn a_lease_that_cannot_be_read_or_made_is_not_won() {
     assert!(leader.await.unwrap().leadership.still_held());
 }
 
-/// Proves LE-8.
+/// Proves LE-8, RUN-34.
 #[tokio::test(start_paused = true)]
 async fn the_election_speaks_under_its_own_name_and_waits_half_a_deadline() {
     let server = server();
@@ -124,7 +124,7 @@ async fn a_lease_is_created_and_replaced_and_nothing_else_is_done_to_it() {
     }
 }
 
-/// Proves LE-81, LE-90, LE-91.
+/// Proves LE-81, LE-90, LE-91, RUN-12.
 #[tokio::test(start_paused = true)]
 async fn an_announcer_writes_events_on_the_lease_and_counts() {
     let server = server();
@@ -248,7 +248,7 @@ async fn releasing_leaves_an_empty_name_and_one_second() {
     assert_eq!(diary.notes.lock().last().unwrap(), "kube-controller-manager false");
 }
 
-/// Proves LE-44.
+/// Proves LE-44, RUN-70.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_not_to_be_released_runs_out() {
     let server = server();
