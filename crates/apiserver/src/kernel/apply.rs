@@ -14,7 +14,7 @@ use super::request::Call;
 use super::resources::Resource;
 use super::status::{Cause, FieldError, Outcome, Reason, Status};
 use super::types::{ListKind, Node};
-use super::{Document, Kernel, body};
+use super::{Document, Kernel, body, events};
 
 /// Owner of what an object without owners holds at its first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -45,14 +45,16 @@ impl Kernel {
             }
             let node = Node::Struct(target.resource.shape());
             let managers = vec![Manager { fields: fields::claims(node, &applied), ..by }];
-            let complete = body::complete(target.resource, applied)?;
+            let complete = events::stored_form(target.resource, body::complete(target.resource, applied)?);
             let created = self.insert(Write { applied: Some(managers), ..write }, complete)?;
             return Ok(self.show(call, 201, &created));
         };
         refuse_other_uid(target.resource, &live, &applied)?;
         let force = call.query.flag("force") == Some(true);
-        let (merged, managers) = merge(target.resource, &live, &applied, &by, force)?;
+        let shown = events::shown_form(target.resource, &live);
+        let (merged, managers) = merge(target.resource, &shown, &applied, &by, force)?;
         let merged = body::conform(target.resource, merged, UnknownFields::Drop)?;
+        let merged = events::stored_form(target.resource, merged);
         let stored = self.replace(Write { applied: Some(managers), ..write }, &live, merged)?;
         Ok(self.show(call, 200, &stored))
     }
@@ -94,7 +96,7 @@ fn merge(
             name: BEFORE_FIRST_APPLY.to_owned(),
             operation: Operation::Update,
             subresource: String::new(),
-            fields: fields::claims(node, live),
+            fields: Difference::between(node, &body::zero(resource), live).written(),
             ..by.clone()
         });
     }
@@ -114,7 +116,7 @@ fn merge(
     let kept =
         |path: &fields::Path| wanted.range(path.clone()..).next().is_some_and(|next| next.starts_with(path));
     for path in mine.fields.iter().filter(|path| !kept(path)) {
-        if !managers.iter().any(|other| other.touches(path)) {
+        if !managers.iter().any(|other| other.holds(path)) {
             fields::remove(&mut merged, path);
         }
     }

@@ -80,8 +80,8 @@ impl Kernel {
         let mut object = body::complete(resource, object)?;
         validate(resource, None, None, &object)?;
         let name = meta_str(&object, "name").to_owned();
-        if self.store.kept(resource, target.namespace(), &name).is_some() {
-            return Err(Status::already_exists(resource, &name));
+        if let Some(live) = self.store.get(resource, target.namespace(), &name) {
+            return Err(Status::already_exists(resource, &name, is_terminating(&live)));
         }
         self.allocate(resource, None, &mut object, write.options.dry_run, write.now)?;
         if write.options.dry_run {
@@ -104,7 +104,7 @@ impl Kernel {
                 return Ok(());
             }
         }
-        Err(Status::already_exists(resource, &prefix))
+        Err(Status::already_exists(resource, &prefix, false))
     }
 
     /// New content needs a namespace that exists and is not being deleted.

@@ -135,7 +135,7 @@ fn check_preconditions(
     {
         let found = meta_str(live, field);
         if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) {
-            return Err(Status::precondition(resource, name, what, wanted, found));
+            return Err(Status::delete_precondition(resource, name, what, wanted, found));
         }
     }
     Ok(())
@@ -143,6 +143,10 @@ fn check_preconditions(
 
 /// What is done about dependents: what the request says, or else what the kind does.
 fn propagation_of(resource: &Resource, live: &Value, options: &DeleteOptions) -> Option<Propagation> {
+    // Nothing depends on events, and nobody waits for it.
+    if resource.strategy == Strategy::Event {
+        return None;
+    }
     // A finalizer from an earlier delete already says it.
     let said = finalizers(live).iter().any(|f| *f == ORPHAN || *f == FOREGROUND);
     options.propagation.or((resource.orphans && !said).then_some(Propagation::Orphan))

@@ -57,9 +57,9 @@ impl Manager {
             == (&other.name, other.operation, &other.api_version, &other.subresource)
     }
 
-    /// Whether the manager owns the field, something below it or something around it.
-    pub(crate) fn touches(&self, path: &Path) -> bool {
-        self.fields.iter().any(|owned| owned.starts_with(path) || path.starts_with(owned))
+    /// Whether the manager owns the field or something below it.
+    pub(crate) fn holds(&self, path: &Path) -> bool {
+        self.fields.range(path.clone()..).next().is_some_and(|owned| owned.starts_with(path))
     }
 }
 

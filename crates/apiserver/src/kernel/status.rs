@@ -180,9 +180,10 @@ impl Status {
         Status::about(Reason::NotFound, resource, name, message)
     }
 
-    /// An object of that name is stored already.
-    pub(crate) fn already_exists(resource: &Resource, name: &str) -> Box<Status> {
-        let message = format!("{} {name:?} already exists", resource.qualified());
+    /// An object of that name is stored already, perhaps on its way out.
+    pub(crate) fn already_exists(resource: &Resource, name: &str, terminating: bool) -> Box<Status> {
+        let fate = if terminating { "object is being deleted: " } else { "" };
+        let message = format!("{fate}{} {name:?} already exists", resource.qualified());
         Status::about(Reason::AlreadyExists, resource, name, message)
     }
 
@@ -210,6 +211,25 @@ impl Status {
         let why =
             format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
         Status::conflict(resource, name, &why)
+    }
+
+    /// A precondition of a delete did not hold; the real server words this in its own way.
+    pub(crate) fn delete_precondition(
+        resource: &Resource,
+        name: &str,
+        what: &str,
+        wanted: &str,
+        found: &str,
+    ) -> Box<Status> {
+        let fate = if what == "UID" { "deleted and then recreated" } else { "modified" };
+        let kind = qualified(resource.kind, resource.group);
+        let message = format!(
+            "Operation cannot be fulfilled on {kind} {name:?}: the {what} in the precondition ({wanted}) does not match \
+             the {what} in record ({found}). The object might have been {fate}"
+        );
+        let mut status = Status::about(Reason::Conflict, resource, name, message);
+        status.kind = resource.kind.to_owned();
+        status
     }
 
     /// Admission refuses.

@@ -37,12 +37,8 @@ fn merge_map(node: Node, object: &mut Value, patch: &Map<String, Value>) -> Resu
         } else if field == RETAIN_KEYS {
             retain_keys(object, value)?;
         } else if field != PATCH && !field.starts_with(SET_ORDER) {
-            merge_field(node.field(field), object, field, value)?;
-        }
-    }
-    for (field, value) in patch {
-        if let Some(list) = field.strip_prefix(SET_ORDER) {
-            order(object.get_mut(list), value, node.field(list).merge());
+            let wanted = patch.get(&format!("{SET_ORDER}{field}")).and_then(Value::as_array);
+            merge_field(node.field(field), object, field, value, wanted)?;
         }
     }
     Ok(true)
@@ -58,7 +54,13 @@ fn directive(patch: &Map<String, Value>) -> Result<Option<&str>, String> {
     }
 }
 
-fn merge_field(node: Node, object: &mut Value, field: &str, value: &Value) -> Result<(), String> {
+fn merge_field(
+    node: Node,
+    object: &mut Value,
+    field: &str,
+    value: &Value,
+    wanted: Option<&Vec<Value>>,
+) -> Result<(), String> {
     // The caller made `object` a map.
     let Some(map) = object.as_object_mut() else {
         return Ok(());
@@ -75,7 +77,7 @@ fn merge_field(node: Node, object: &mut Value, field: &str, value: &Value) -> Re
         }
         Value::Array(patch) => {
             let child = map.entry(field).or_insert_with(|| json!([]));
-            merge_list(node, child, patch)?;
+            merge_list(node, child, patch, wanted)?;
         }
         scalar => {
             map.insert(field.to_owned(), scalar.clone());
@@ -84,7 +86,12 @@ fn merge_field(node: Node, object: &mut Value, field: &str, value: &Value) -> Re
     Ok(())
 }
 
-fn merge_list(node: Node, list: &mut Value, patch: &[Value]) -> Result<(), String> {
+fn merge_list(
+    node: Node,
+    list: &mut Value,
+    patch: &[Value],
+    wanted: Option<&Vec<Value>>,
+) -> Result<(), String> {
     let merge = node.merge();
     if merge == Merge::Replace || !list.is_array() {
         *list = json!([]);
@@ -93,8 +100,12 @@ fn merge_list(node: Node, list: &mut Value, patch: &[Value]) -> Result<(), Strin
     let Some(items) = list.as_array_mut() else {
         return Ok(());
     };
+    let server = items.clone();
     match merge {
-        Merge::Replace => items.extend_from_slice(patch),
+        Merge::Replace => {
+            items.extend_from_slice(patch);
+            return Ok(());
+        }
         Merge::Values => {
             for value in patch {
                 if !items.contains(value) {
@@ -111,6 +122,7 @@ fn merge_list(node: Node, list: &mut Value, patch: &[Value]) -> Result<(), Strin
             }
         }
     }
+    order(items, &server, wanted.map_or(patch, Vec::as_slice), merge);
     Ok(())
 }
 
@@ -137,25 +149,25 @@ fn merge_item(node: Node, items: &mut Vec<Value>, patch: &Value, key: &str) -> R
     Ok(())
 }
 
-/// Orders a merged list as the patch lists it; items the patch does not know stay behind those they followed.
-fn order(list: Option<&mut Value>, order: &Value, merge: Merge) {
-    let (Some(items), Some(order)) = (list.and_then(Value::as_array_mut), order.as_array()) else {
-        return;
+/// Orders a merged list: what the patch names stands as the patch has it, what only the server has keeps its place
+/// before the first named item that it stood before.
+fn order(items: &mut Vec<Value>, server: &[Value], patch: &[Value], merge: Merge) {
+    let same = |a: &Value, b: &Value| match merge {
+        Merge::By(key) => a.get(key).is_some() && a.get(key) == b.get(key),
+        _ => a == b,
     };
-    let same = |item: &Value, wanted: &Value| match merge {
-        Merge::By(key) => item.get(key).is_some() && item.get(key) == wanted.get(key),
-        _ => item == wanted,
-    };
-    let mut rank = 0;
-    let mut ranked: Vec<(usize, Value)> = Vec::with_capacity(items.len());
-    for item in items.drain(..) {
-        if let Some(at) = order.iter().position(|wanted| same(&item, wanted)) {
-            rank = at;
-        }
-        ranked.push((rank, item));
+    let place = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item));
+    let (mut named, unnamed): (Vec<Value>, Vec<Value>) =
+        std::mem::take(items).into_iter().partition(|item| place(patch, item).is_some());
+    named.sort_by_key(|item| place(patch, item));
+    let (mut named, mut unnamed) = (named.into_iter().peekable(), unnamed.into_iter().peekable());
+    while let (Some(next), Some(mine)) = (named.peek(), unnamed.peek()) {
+        let first =
+            matches!((place(server, mine), place(server, next)), (Some(mine), Some(next)) if mine < next);
+        items.extend(if first { unnamed.next() } else { named.next() });
     }
-    ranked.sort_by_key(|(rank, _)| *rank);
-    items.extend(ranked.into_iter().map(|(_, item)| item));
+    items.extend(named);
+    items.extend(unnamed);
 }
 
 fn delete_values(list: Option<&mut Value>, values: &Value) -> Result<(), String> {
@@ -227,7 +239,10 @@ mod tests {
             .iter()
             .map(|c| c["name"].clone())
             .collect();
-        assert_eq!(names, ["b", "new", "a", "mine"]);
+        assert_eq!(names, ["mine", "b", "new", "a"]);
+        let object = json!({"spec": {"containers": [{"name": "a"}]}});
+        let patch = json!({"spec": {"containers": [{"name": "new"}]}});
+        assert_eq!(merged(object, &patch)["spec"]["containers"][0]["name"], "new");
     }
 
     #[test]

@@ -102,7 +102,10 @@ fn an_object_without_owners_gets_one_at_its_first_apply() {
     let (_, owned) = apply(&mut world, &path, "one", &applied);
     assert_eq!(
         owners(&owned),
-        [r#""one" "Apply" {"f:data":{"f:l":{}}}"#, r#""before-first-apply" "Update" {"f:data":{"f:k":{}}}"#,]
+        [
+            r#""one" "Apply" {"f:data":{"f:l":{}}}"#,
+            r#""before-first-apply" "Update" {"f:data":{".":{},"f:k":{}}}"#,
+        ]
     );
 }
 

@@ -25,7 +25,7 @@ fn preconditions_are_checked() {
     for preconditions in [json!({"uid": "other"}), json!({"resourceVersion": "1"})] {
         let refused = world.delete(&path, &json!({"preconditions": preconditions}));
         assert_eq!(reason(&refused), (409, "Conflict"));
-        assert!(refused.1["message"].as_str().unwrap().contains("Precondition failed"));
+        assert!(refused.1["message"].as_str().unwrap().contains("in the precondition"));
     }
     let held =
         json!({"uid": object["metadata"]["uid"], "resourceVersion": object["metadata"]["resourceVersion"]});

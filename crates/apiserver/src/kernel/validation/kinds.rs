@@ -119,6 +119,25 @@ pub(super) fn service(new: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
+pub(super) fn ingress(new: &Value, errors: &mut Vec<FieldError>) {
+    let rules = new.pointer("/spec/rules").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty());
+    if !rules && new.pointer("/spec/defaultBackend").is_none_or(Value::is_null) {
+        let why = "either `defaultBackend` or `rules` must be specified";
+        errors.push(FieldError::invalid("spec", &new["spec"], why));
+    }
+}
+
+/// The addresses of a node's pods are given once.
+pub(super) fn node(old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError>) {
+    let given = |node: &Value| node.pointer("/spec/podCIDRs").cloned();
+    if let Some(old) = old.and_then(given)
+        && given(new) != Some(old)
+    {
+        let why = "node updates may not change podCIDR except from \"\" to valid";
+        errors.push(FieldError::forbidden("spec.podCIDRs", why));
+    }
+}
+
 pub(super) fn definition(new: &Value, errors: &mut Vec<FieldError>) {
     let text = |pointer: &str| new.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     for (field, pointer) in [

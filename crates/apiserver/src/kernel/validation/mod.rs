@@ -5,6 +5,7 @@
 
 mod immutable;
 mod kinds;
+mod required;
 mod workloads;
 
 use serde_json::Value;
@@ -25,6 +26,7 @@ pub(crate) fn validate(
         validate_no_new_finalizers(old, new, errors);
         immutable::validate(resource, old, new, errors);
     }
+    required::validate(resource, new, errors);
     match resource.strategy {
         Strategy::Secret => kinds::secret(old, new, errors),
         Strategy::ConfigMap => kinds::immutable_data(old, new, errors),
@@ -34,6 +36,8 @@ pub(crate) fn validate(
         Strategy::ClusterRole | Strategy::Role => kinds::rules(new, errors),
         Strategy::ClusterRoleBinding => kinds::binding(new, errors),
         Strategy::Service => kinds::service(new, errors),
+        Strategy::Ingress => kinds::ingress(new, errors),
+        Strategy::Node => kinds::node(old, new, errors),
         Strategy::CustomResourceDefinition => kinds::definition(new, errors),
         Strategy::PersistentVolumeClaim => kinds::claim(new, errors),
         Strategy::HorizontalPodAutoscaler => kinds::autoscaler(new, errors),
