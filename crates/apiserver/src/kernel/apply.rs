@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::create::Write;
+use super::create::{Write, nobodys};
 use super::fields::{self, Difference, FieldSet, Manager, Operation};
 use super::metadata::{meta, meta_str};
 use super::options::{UnknownFields, WriteOptions};
@@ -91,12 +91,15 @@ fn merge(
     let mut managers = fields::managers(live);
     let wanted = fields::claims(node, applied);
     if managers.is_empty() {
+        let mut all = Difference::between(node, &body::zero(resource), live).written();
+        let aside: Vec<String> = nobodys(resource).iter().map(|field| format!("f:{field}")).collect();
+        all.retain(|path| path.first().is_none_or(|step| !aside.contains(step)));
         // Until its first apply an object may be without owners; what it holds then is nobody's to remove.
         managers.push(Manager {
             name: BEFORE_FIRST_APPLY.to_owned(),
             operation: Operation::Update,
             subresource: String::new(),
-            fields: Difference::between(node, &body::zero(resource), live).written(),
+            fields: all,
             ..by.clone()
         });
     }

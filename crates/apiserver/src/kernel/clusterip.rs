@@ -189,7 +189,9 @@ impl Kernel {
         let wanted = matches!(object["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer"));
         if !wanted || object["spec"]["allocateLoadBalancerNodePorts"] == json!(false) {
             if !wanted {
-                for port in object["spec"]["ports"].as_array_mut().into_iter().flatten() {
+                for port in
+                    object.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten()
+                {
                     port.as_object_mut().and_then(|port| port.remove("nodePort"));
                 }
             }
@@ -205,7 +207,7 @@ impl Kernel {
             .filter_map(|port| u16::try_from(port["nodePort"].as_u64()?).ok())
             .collect();
         let (low, high) = self.settings.node_ports;
-        let ports = object["spec"]["ports"].as_array_mut();
+        let ports = object.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
         for (at, port) in ports.into_iter().flatten().enumerate() {
             let field = format!("spec.ports[{at}].nodePort");
             let asked = port["nodePort"].as_u64().and_then(|p| u16::try_from(p).ok()).filter(|p| *p > 0);

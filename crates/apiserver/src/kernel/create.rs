@@ -125,18 +125,22 @@ impl Kernel {
     }
 }
 
+/// Fields the main resource's writers have no say in.
+pub(crate) fn nobodys(resource: &Resource) -> &'static [&'static str] {
+    match resource.strategy {
+        Strategy::CertificateSigningRequest => &["spec", "status"],
+        _ if resource.has_status() => &["status"],
+        _ => &[],
+    }
+}
+
 /// The writer of a new object owns everything in it but what it has no say in: its status, and of a certificate
 /// request also who asks and for what, which can never be changed.
 fn own_first(resource: &Resource, object: &mut Value, by: &Manager) {
     set_meta(object, "managedFields", None);
-    let set_aside: &[&str] = match resource.strategy {
-        Strategy::CertificateSigningRequest => &["spec", "status"],
-        _ if resource.has_status() => &["status"],
-        _ => &[],
-    };
     let mut zero = body::zero(resource);
     let mut aside = Vec::new();
-    for field in set_aside {
+    for field in nobodys(resource) {
         zero.as_object_mut().and_then(|map| map.remove(*field));
         let value = object.as_object_mut().and_then(|map| map.remove(*field));
         aside.extend(value.map(|value| (*field, value)));

@@ -155,7 +155,9 @@ fn propagation_of(resource: &Resource, live: &Value, options: &DeleteOptions) ->
 /// The finalizers that have to go before the object may.
 fn kept_finalizers(live: &Value, propagation: Option<Propagation>) -> Vec<String> {
     let present = finalizers(live).into_iter().map(str::to_owned);
-    let Some(propagation) = propagation else {
+    // What becomes of the content of a namespace is settled by its first delete.
+    let settled = live["kind"] == "Namespace" && is_terminating(live);
+    let Some(propagation) = propagation.filter(|_| !settled) else {
         return present.collect();
     };
     let mut kept: Vec<String> = present.filter(|f| f != ORPHAN && f != FOREGROUND).collect();

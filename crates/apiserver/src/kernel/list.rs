@@ -113,11 +113,11 @@ impl Continuation {
 }
 
 /// What a list is cut from.
-struct Snapshot {
+struct Snapshot<'a> {
     revision: u64,
     /// The page begins behind this key.
     after: String,
-    objects: Vec<(String, Kept)>,
+    objects: Vec<(&'a str, &'a Kept)>,
 }
 
 impl Kernel {
@@ -147,15 +147,15 @@ impl Kernel {
         let Snapshot { revision, after, objects } = self.snapshot(call, &options)?;
         let mut matching = objects
             .into_iter()
-            .filter(|(key, object)| *key > after && selector.accepts(resource, key, object))
+            .filter(|(key, object)| **key > *after && selector.accepts(resource, key, object))
             .peekable();
         let mut items = Vec::new();
         let mut last = String::new();
         while let Some((key, object)) =
             matching.next_if(|_| options.limit == 0 || items.len() < options.limit)
         {
-            last = key;
-            items.push(object);
+            key.clone_into(&mut last);
+            items.push(object.clone());
         }
         let mut list = ListDocument::new(resource, call, revision, &items);
         if matching.peek().is_some() {
@@ -167,7 +167,7 @@ impl Kernel {
         Ok(list.document(self.now))
     }
 
-    fn snapshot(&self, call: &Call<'_>, options: &ListOptions) -> Outcome<Snapshot> {
+    fn snapshot(&self, call: &Call<'_>, options: &ListOptions) -> Outcome<Snapshot<'_>> {
         let resource = call.target.resource;
         let namespace = call.target.namespace.as_deref();
         let current = self.store.revision();

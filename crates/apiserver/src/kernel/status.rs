@@ -228,7 +228,10 @@ impl Status {
              the {what} in record ({found}). The object might have been {fate}"
         );
         let mut status = Status::about(Reason::Conflict, resource, name, message);
-        status.kind = resource.kind.to_owned();
+        // Namespaces are deleted by code of their own, which names the resource.
+        if resource.plural != "namespaces" {
+            status.kind = resource.kind.to_owned();
+        }
         status
     }
 

@@ -100,11 +100,10 @@ impl Store {
     }
 
     /// All objects of a kind in key order, restricted to a namespace if one is given.
-    pub(crate) fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<(String, Kept)> {
-        let Some(objects) = self.objects.get(&resource.place()) else {
-            return Vec::new();
-        };
-        within(objects, namespace)
+    pub(crate) fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<(&str, &Kept)> {
+        let prefix = prefix(namespace);
+        let objects = self.objects.get(&resource.place());
+        objects.into_iter().flat_map(|objects| within(objects, &prefix)).collect()
     }
 
     /// All objects of a kind as they were at `revision`; `None` if that is compacted away.
@@ -113,21 +112,27 @@ impl Store {
         resource: &Resource,
         namespace: Option<&str>,
         revision: u64,
-    ) -> Option<Vec<(String, Kept)>> {
+    ) -> Option<Vec<(&str, &Kept)>> {
         if revision < self.compacted {
             return None;
         }
-        let mut objects = self.objects.get(&resource.place()).cloned().unwrap_or_default();
+        // What has changed since, as it was then: of several changes the first tells.
+        let mut then: BTreeMap<&str, Option<&Kept>> = BTreeMap::new();
         for event in self.history.iter().rev().take_while(|e| e.revision > revision) {
-            if !event.resource.shares_storage_with(resource) {
-                continue;
+            if event.resource.shares_storage_with(resource) {
+                then.insert(&event.key, event.previous.as_ref());
             }
-            match &event.previous {
-                Some(previous) => objects.insert(event.key.clone(), previous.clone()),
-                None => objects.remove(&event.key),
-            };
         }
-        Some(within(&objects, namespace))
+        let prefix = prefix(namespace);
+        let mut listed = self.list(resource, namespace);
+        if then.is_empty() {
+            return Some(listed);
+        }
+        listed.retain(|(key, _)| !then.contains_key(key));
+        let changed = then.into_iter().filter(|(key, _)| key.starts_with(&prefix));
+        listed.extend(changed.filter_map(|(key, kept)| Some((key, kept?))));
+        listed.sort_by_key(|(key, _)| *key);
+        Some(listed)
     }
 
     /// Everything stored, kind by kind, as it is kept.
@@ -230,13 +235,19 @@ pub(crate) fn key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
-fn within(objects: &BTreeMap<String, Kept>, namespace: Option<&str>) -> Vec<(String, Kept)> {
-    let prefix = namespace.map(|ns| format!("{ns}/")).unwrap_or_default();
+fn prefix(namespace: Option<&str>) -> String {
+    namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default()
+}
+
+fn within<'a>(
+    objects: &'a BTreeMap<String, Kept>,
+    prefix: &str,
+) -> impl Iterator<Item = (&'a str, &'a Kept)> {
+    let (from, prefix) = (prefix.to_owned(), prefix.to_owned());
     objects
-        .range(prefix.clone()..)
-        .take_while(|(key, _)| key.starts_with(&prefix))
-        .map(|(key, object)| (key.clone(), object.clone()))
-        .collect()
+        .range(from..)
+        .take_while(move |(key, _)| key.starts_with(&prefix))
+        .map(|(key, kept)| (key.as_str(), kept))
 }
 
 #[cfg(test)]
@@ -248,8 +259,8 @@ mod tests {
         json!({"metadata": {"namespace": namespace, "name": name}})
     }
 
-    fn names(list: &[(String, Kept)]) -> Vec<&str> {
-        list.iter().map(|(key, _)| key.as_str()).collect()
+    fn names<'a>(list: &[(&'a str, &Kept)]) -> Vec<&'a str> {
+        list.iter().map(|(key, _)| *key).collect()
     }
 
     #[test]

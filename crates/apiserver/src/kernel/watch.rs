@@ -217,8 +217,8 @@ impl Kernel {
 
     fn fill_state(&self, watch: &mut Watch) {
         for (key, object) in self.store.list(watch.resource, watch.namespace.as_deref()) {
-            if watch.selector.accepts(watch.resource, &key, &object) {
-                watch.push("ADDED", &object, self.now);
+            if watch.selector.accepts(watch.resource, key, object) {
+                watch.push("ADDED", object, self.now);
             }
         }
     }
