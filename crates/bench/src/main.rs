@@ -1,5 +1,6 @@
 //! Measurements, side by side with the original in one run: `cargo xtask bench`.
 
+mod apiserver;
 mod memory;
 mod metadata;
 
@@ -16,6 +17,15 @@ struct Args {
 
 #[derive(Subcommand)]
 enum What {
+    /// What the embedded API server holds and how fast it lists and watches.
+    Apiserver {
+        /// How many pods are stored.
+        #[arg(long, default_value_t = 100_000)]
+        pods: usize,
+        /// How many watches are open while pods change.
+        #[arg(long, default_value_t = 100)]
+        watches: usize,
+    },
     /// What Secrets and ConfigMaps cost that no controller is interested in.
     Metadata {
         /// How many, half of them Secrets and half ConfigMaps.
@@ -36,6 +46,7 @@ enum What {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     match Args::parse().what {
+        What::Apiserver { pods, watches } => apiserver::measure(pods, watches).await,
         What::Metadata { objects, without_original } => metadata::measure(objects, !without_original).await,
         What::FillMetadataCaches { kubeconfig } => metadata::fill_caches(&kubeconfig).await,
     }

@@ -33,7 +33,7 @@ pub const ROOMS: &[Room] = &[
     Room { name: "scenarios", sees: &["control-plane", "objects"], pure: false },
     Room {
         name: "bench",
-        sees: &["objects", "plan", "client", "runtime", "control-plane", "scenarios"],
+        sees: &["objects", "plan", "client", "runtime", "apiserver", "control-plane", "scenarios"],
         pure: false,
     },
     Room {
