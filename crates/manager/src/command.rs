@@ -103,3 +103,6 @@ fn say(text: &str) {
 fn terminal_width() -> Option<usize> {
     std::env::var("COLUMNS").ok()?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests;
