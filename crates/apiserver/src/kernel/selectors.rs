@@ -59,9 +59,7 @@ impl Selector {
     }
 
     pub(crate) fn matches(&self, resource: &Resource, object: &Value) -> bool {
-        let labels = object.pointer("/metadata/labels");
-        let label = |key: &str| labels.and_then(|l| l.get(key)).and_then(Value::as_str);
-        self.labels.iter().all(|r| r.rule.accepts(label(&r.key)))
+        self.labels_match(object)
             && self.fields.iter().all(|r| {
                 (resource.field_value(&r.label, object).as_deref() == Some(r.value.as_str())) == r.equal
             })
@@ -71,25 +69,51 @@ impl Selector {
 impl Selector {
     /// Like [`Selector::matches`], for an object that is not parsed, as long as that can be avoided.
     pub(crate) fn accepts(&self, resource: &Resource, key: &str, object: &Kept) -> bool {
-        if self.is_empty() {
-            return true;
+        match self.fields_accept(resource, key, object) {
+            Some(false) => false,
+            Some(true) if self.labels.is_empty() => true,
+            Some(true) => object
+                .with_labels(|label| self.labels.iter().all(|r| r.rule.accepts(label(&r.key).as_deref()))),
+            None => self.matches(resource, &object.value()),
         }
+    }
+
+    /// Like [`Selector::matches`], for an object that is kept and can be had parsed; most are told by their fields.
+    pub(crate) fn chooses<'a>(
+        &self,
+        resource: &Resource,
+        key: &str,
+        object: &Kept,
+        parsed: impl FnOnce() -> &'a Value,
+    ) -> bool {
+        match self.fields_accept(resource, key, object) {
+            Some(false) => false,
+            Some(true) if self.labels.is_empty() => true,
+            Some(true) => self.labels_match(parsed()),
+            None => self.matches(resource, parsed()),
+        }
+    }
+
+    /// Whether the fields fit; `None` if that cannot be told without parsing.
+    fn fields_accept(&self, resource: &Resource, key: &str, object: &Kept) -> Option<bool> {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         for wanted in &self.fields {
             let found = match wanted.label.as_str() {
-                "metadata.name" => Some(name),
-                "metadata.namespace" => Some(namespace),
-                label => object.field(resource, label),
+                "metadata.name" => name,
+                "metadata.namespace" => namespace,
+                label => object.field(resource, label)?,
             };
-            match found {
-                Some(found) if (found == wanted.value) != wanted.equal => return false,
-                Some(_) => {}
-                None => return self.matches(resource, &object.value()),
+            if (found == wanted.value) != wanted.equal {
+                return Some(false);
             }
         }
-        self.labels.is_empty()
-            || object
-                .with_labels(|label| self.labels.iter().all(|r| r.rule.accepts(label(&r.key).as_deref())))
+        Some(true)
+    }
+
+    fn labels_match(&self, object: &Value) -> bool {
+        let labels = object.pointer("/metadata/labels");
+        let label = |key: &str| labels.and_then(|l| l.get(key)).and_then(Value::as_str);
+        self.labels.iter().all(|r| r.rule.accepts(label(&r.key)))
     }
 }
 

@@ -103,11 +103,12 @@ impl Watch {
             return false;
         }
         self.after = event.revision;
-        let all = self.selector.is_empty();
-        let matches = |object: &Stored| self.selector.matches(self.resource, object);
-        let before = event.previous.is_some() && (all || event.before().is_some_and(matches));
+        let (selector, resource) = (&self.selector, self.resource);
+        let before = event.previous.as_ref().is_some_and(|previous| {
+            selector.chooses(resource, &event.key, previous, || event.before().unwrap_or(event.object()))
+        });
         let deleted = event.change == Change::Deleted;
-        let after = !deleted && (all || matches(event.object()));
+        let after = !deleted && selector.chooses(resource, &event.key, &event.kept, || event.object());
         let kind = match (before, after) {
             (false, false) => return false,
             (false, true) => "ADDED",
