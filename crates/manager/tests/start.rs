@@ -49,6 +49,12 @@ fn run_for(args: &[&str], time: Duration) -> Ended {
     Ended { code, stderr: reader.join().unwrap().unwrap() }
 }
 
+/// `--secure-port` with a port that was free a moment ago; tests run side by side, so each has its own.
+fn free_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("--secure-port={}", listener.local_addr().unwrap().port())
+}
+
 /// A kubeconfig for an API server that is not there.
 fn kubeconfig(directory: &tempfile::TempDir) -> PathBuf {
     // A port that was free a moment ago and that nobody listens on now.
@@ -94,16 +100,12 @@ fn without_any_way_to_an_api_server_it_says_what_to_give() {
 /// Proves OPT-57.
 #[test]
 fn files_and_paths_that_serving_cannot_use_are_named() {
-    let path = refusal(&[
-        "--secure-port=10999",
-        "--authentication-skip-lookup",
-        "--authorization-always-allow-paths=/a*b",
-    ]);
+    let path =
+        refusal(&[&free_port(), "--authentication-skip-lookup", "--authorization-always-allow-paths=/a*b"]);
     assert!(path.contains("a*b"), "{path}");
-    let ca =
-        refusal(&["--secure-port=10999", "--client-ca-file=/no/such/ca", "--authentication-skip-lookup"]);
+    let ca = refusal(&[&free_port(), "--client-ca-file=/no/such/ca", "--authentication-skip-lookup"]);
     assert!(ca.contains("/no/such/ca"), "{ca}");
-    let sni = refusal(&["--secure-port=10999", "--tls-sni-cert-key=/no/such.crt,/no/such.key"]);
+    let sni = refusal(&[&free_port(), "--tls-sni-cert-key=/no/such.crt,/no/such.key"]);
     assert!(sni.contains("/no/such.crt"), "{sni}");
 }
 
@@ -158,7 +160,7 @@ fn from_verbosity_one_on_every_flag_is_logged() {
 fn an_api_server_that_cannot_be_asked_who_may_see_pages_is_fatal() {
     let directory = tempfile::tempdir().unwrap();
     let other = format!("--authentication-kubeconfig={}", kubeconfig(&directory).display());
-    let said = refusal(&["--secure-port=10999", &other]);
+    let said = refusal(&[&free_port(), &other]);
     assert!(said.contains("--authentication-tolerate-lookup-failure"), "{said}");
 }
 
