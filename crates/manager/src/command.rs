@@ -10,11 +10,6 @@ use keleustes_options::{Build, Controller, Known, Manner, Options, Outcome, Shel
 /// The release of the API that this program speaks and reports.
 pub(crate) const VERSION: &str = "v1.37.1";
 
-const PLAYGROUND: &str = "playground: the embedded cluster is not there yet.\n\
-To see the manager work on a real control plane (needs Go for its first build):\n\
-\n    cargo xtask control-plane      starts etcd and kube-apiserver, prints a kubeconfig\n\
-\n    cargo run --release -- --kubeconfig=FILE --leader-elect=false";
-
 /// What the arguments ask for: options to run with, or an end of the process.
 ///
 /// # Errors
@@ -75,10 +70,7 @@ fn beside(args: &[OsString], known: &Known<'_>) -> Option<ExitCode> {
         _ => None,
     };
     match words[..] {
-        ["playground", ..] => {
-            eprintln!("{PLAYGROUND}");
-            Some(ExitCode::FAILURE)
-        }
+        ["playground", ref wishes @ ..] => Some(crate::playground::run(wishes)),
         ["completion", name] => {
             let Some(shell) = shell(name) else {
                 eprintln!("Error: there is no completion for {name:?}; there is for bash, zsh and fish");

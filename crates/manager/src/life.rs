@@ -43,7 +43,8 @@ pub(crate) fn run(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()
         .block_on(live(options, verbosity))
 }
 
-async fn live(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()> {
+/// Lives on the async runtime it is called from.
+pub(crate) async fn live(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     tokio::spawn(cancel_on_signal(stop.clone())?);
 

@@ -38,7 +38,17 @@ pub const ROOMS: &[Room] = &[
     },
     Room {
         name: "manager",
-        sees: &["objects", "plan", "controllers", "client", "runtime", "serving", "apiserver", "options"],
+        sees: &[
+            "objects",
+            "plan",
+            "controllers",
+            "client",
+            "runtime",
+            "serving",
+            "apiserver",
+            "options",
+            "hollow",
+        ],
         pure: false,
     },
     Room { name: "xtask", sees: &["control-plane"], pure: false },

@@ -1,0 +1,213 @@
+//! A whole cluster to play with, in this one process: an API server, hollow nodes and the manager, on
+//! loopback, with nothing to install.
+//!
+//! The manager is the one that ships: it reads a kubeconfig and speaks HTTPS to the API server like any
+//! other. Everything ends with Ctrl-C; what is kept is kept in the folder given by `--data`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use keleustes_apiserver::http::{Limits, Pki, Serving, serve};
+use keleustes_apiserver::keep::Keeper;
+use keleustes_apiserver::{ApiServer, User};
+use keleustes_client::{ClientFactory, ClientOptions, Connection};
+use keleustes_hollow::Hollow;
+use tokio::sync::watch;
+
+use crate::logging::Verbosity;
+use crate::{command, life};
+
+const HELP: &str = "\
+Starts a whole cluster to play with, in this one process.
+
+Usage: kube-controller-manager playground [--nodes=N] [--data=DIR] [--port=PORT] [--manager=off]
+
+  --nodes=N      how many nodes to play, 3 by default
+  --data=DIR     keeps the cluster in a folder, and goes on with what is there
+  --port=PORT    where the API server listens on loopback; any free port by default
+  --manager=off  leaves the manager out, to bring your own
+";
+
+/// How often watches are told how far the world has come.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(30);
+/// How long the parts may take to end after Ctrl-C.
+const STOPPED_WITHIN: Duration = Duration::from_secs(2);
+const SAVE_EVERY: Duration = Duration::from_millis(200);
+const EVENTS_LIVE: Duration = Duration::from_secs(3600);
+
+/// What was asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Wish {
+    nodes: usize,
+    data: Option<PathBuf>,
+    port: u16,
+    manager: bool,
+}
+
+/// Plays until Ctrl-C.
+pub(crate) fn run(args: &[&str]) -> ExitCode {
+    if args.iter().any(|arg| matches!(*arg, "--help" | "-h")) {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    let played = Wish::read(args).and_then(|wish| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(play(&wish))
+    });
+    match played {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("playground: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Wish {
+    fn read(args: &[&str]) -> anyhow::Result<Self> {
+        let mut wish = Self { nodes: 3, data: None, port: 0, manager: true };
+        for arg in args {
+            let (flag, value) = arg.split_once('=').unwrap_or((arg, ""));
+            let number = || value.parse::<u16>().with_context(|| format!("{arg:?} needs a number"));
+            match (flag, value) {
+                ("--nodes", _) => wish.nodes = number()?.into(),
+                ("--port", _) => wish.port = number()?,
+                ("--data", folder) if !folder.is_empty() => wish.data = Some(folder.into()),
+                ("--manager", "on") => wish.manager = true,
+                ("--manager", "off") => wish.manager = false,
+                _ => bail!("{arg:?} is not known here\n\n{HELP}"),
+            }
+        }
+        Ok(wish)
+    }
+}
+
+async fn play(wish: &Wish) -> anyhow::Result<()> {
+    let began = Instant::now();
+    // Gone with the process unless a folder was given.
+    let scratch = tempfile::Builder::new().prefix("keleustes-playground-").tempdir()?;
+    let folder = wish.data.as_deref().unwrap_or_else(|| scratch.path());
+    let (ending, ended) = watch::channel(false);
+    let (server, serving, keeping) = start_server(wish, folder, ended).await?;
+    println!("API server   {} ({} ms)", serving.address(), began.elapsed().as_millis());
+
+    let kubeconfig = folder.join("kubeconfig");
+    write(&kubeconfig, &serving.kubeconfig(&User::admin())?)?;
+    let admin = ClientFactory::new(Connection::open(Some(&kubeconfig), None)?, ClientOptions::default());
+    let nodes = Hollow::builder(admin.root("hollow-nodes")).nodes(wish.nodes).scheduler(true).untaint(true);
+    let nodes = nodes.volumes(true).start();
+    println!("nodes        {} hollow ones, and a scheduler", wish.nodes);
+    let bookmarks = tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(BOOKMARK_EVERY).await;
+            server.send_bookmarks();
+        }
+    });
+    println!("manager      {}", if wish.manager { "this one" } else { "yours: none runs here" });
+    println!("\nready after {} ms. In another terminal:\n", began.elapsed().as_millis());
+    println!("    export KUBECONFIG={}", kubeconfig.display());
+    println!("    kubectl get nodes");
+    println!("    kubectl create namespace sea && kubectl get serviceaccounts -n sea");
+    println!("    kubectl get clusterrole view -o yaml");
+    println!(
+        "\nPods need ReplicaSets and Deployments, whose controllers are not written yet; a bare pod runs:\n"
+    );
+    println!("    kubectl run oar --image=any && kubectl get pods -w\n\nCtrl-C ends it all.");
+
+    let worked =
+        if wish.manager { manage(&serving, folder).await } else { Ok(tokio::signal::ctrl_c().await?) };
+    bookmarks.abort();
+    // Whoever still holds a connection then is cut off: this is the end of the world.
+    let _ = tokio::time::timeout(STOPPED_WITHIN, nodes.stop()).await;
+    let _ = tokio::time::timeout(STOPPED_WITHIN, serving.stop()).await;
+    // Without a folder nobody listens.
+    let _ = ending.send(true);
+    if let Some(keeping) = keeping {
+        keeping.await??;
+    }
+    worked
+}
+
+type Keeping = tokio::task::JoinHandle<std::io::Result<()>>;
+
+async fn start_server(
+    wish: &Wish,
+    folder: &Path,
+    ended: watch::Receiver<bool>,
+) -> anyhow::Result<(ApiServer, Serving, Option<Keeping>)> {
+    let builder = ApiServer::builder().rbac(true).event_ttl(EVENTS_LIVE).request_log_limit(1000);
+    let (server, pki, keeping) = match &wish.data {
+        None => (builder.build(), Pki::fresh()?, None),
+        Some(data) => {
+            std::fs::create_dir_all(data).with_context(|| format!("--data={}", data.display()))?;
+            let (server, keeper, found) =
+                Keeper::open(folder, builder).with_context(|| format!("--data={}", data.display()))?;
+            println!("data         {} entries read, {} lost", found.entries, found.lost);
+            let keeping = tokio::spawn(keeper.run(server.clone(), SAVE_EVERY, ended));
+            (server, Pki::kept_in(folder)?, Some(keeping))
+        }
+    };
+    let address = SocketAddr::from(([127, 0, 0, 1], wish.port));
+    let serving = serve(server.clone(), address, pki, Limits::default())
+        .await
+        .with_context(|| format!("the API server cannot listen on {address}"))?;
+    Ok((server, serving, keeping))
+}
+
+/// Runs the manager against the server, with the flags a kubeadm manifest would give it; ends with Ctrl-C.
+async fn manage(serving: &Serving, folder: &Path) -> anyhow::Result<()> {
+    let file = |name: &str| folder.join(name);
+    let user = User::new("system:kube-controller-manager", &[]);
+    write(&file("manager.kubeconfig"), &serving.kubeconfig(&user)?)?;
+    write(&file("ca.crt"), serving.pki().authority_pem())?;
+    if !file("sa.key").exists() {
+        write(&file("sa.key"), &rcgen::KeyPair::generate()?.serialize_pem())?;
+    }
+    let flags = [
+        format!("--kubeconfig={}", file("manager.kubeconfig").display()),
+        format!("--service-account-private-key-file={}", file("sa.key").display()),
+        format!("--root-ca-file={}", file("ca.crt").display()),
+        "--use-service-account-credentials=true".to_owned(),
+        "--leader-elect=false".to_owned(),
+        "--secure-port=0".to_owned(),
+    ];
+    let options = command::read(flags.into_iter().map(Into::into));
+    let Ok(options) = options else { bail!("the manager does not take the playground's flags") };
+    life::live(&options, &Verbosity::new(0, Vec::new())).await
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    // Keys are in it: nobody else's business.
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wishes_are_read_and_strange_ones_refused() {
+        let wanted = Wish { nodes: 5, data: Some("d".into()), port: 6443, manager: false };
+        assert_eq!(Wish::read(&["--nodes=5", "--data=d", "--port=6443", "--manager=off"]).unwrap(), wanted);
+        for bad in ["--nodes=many", "--nodes", "--data=", "--port=70000", "--manager=maybe", "--what", "x"] {
+            assert!(Wish::read(&[bad]).is_err(), "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_named() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let wish = Wish { nodes: 0, data: None, port, manager: false };
+        let error = play(&wish).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("cannot listen on 127.0.0.1:{port}")), "{error}");
+    }
+}
