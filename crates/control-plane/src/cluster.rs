@@ -343,18 +343,24 @@ impl ControlPlane {
         components::controller_manager(&self.pki, secure_port)
     }
 
+    /// Those of [`Self::manager_args`] with `args` in place of, or else after, them.
+    pub fn manager_args_with<A: AsRef<str>>(&self, secure_port: u16, args: &[A]) -> Vec<String> {
+        // A list that is given twice is added up, not replaced, so the earlier one must go.
+        let flag = |arg: &str| arg.split('=').next().unwrap_or_default().to_owned();
+        let given: Vec<_> = args.iter().map(|arg| flag(arg.as_ref())).collect();
+        let mut all = self.manager_args(secure_port);
+        all.retain(|arg| !given.contains(&flag(arg)));
+        all.extend(args.iter().map(|arg| arg.as_ref().to_owned()));
+        all
+    }
+
     /// Starts Go's kube-controller-manager with `args` in place of, or else after, those of
     /// [`Self::manager_args`]; it ends when dropped.
     ///
     /// It returns when the manager has opened its port, which is before it has won the lease.
     pub fn start_go_manager<A: AsRef<str>>(&self, args: &[A]) -> Result<Process> {
         let port = self.free_port()?;
-        // A list that is given twice is added up, not replaced, so the earlier one must go.
-        let flag = |arg: &str| arg.split('=').next().unwrap_or_default().to_owned();
-        let given: Vec<_> = args.iter().map(|arg| flag(arg.as_ref())).collect();
-        let mut all = self.manager_args(port);
-        all.retain(|arg| !given.contains(&flag(arg)));
-        all.extend(args.iter().map(|arg| arg.as_ref().to_owned()));
+        let all = self.manager_args_with(port, args);
         let mut process = self.spawn(Program::KubeControllerManager, "go-kube-controller-manager", &all)?;
         until_listening(&mut process, port)?;
         Ok(process)

@@ -130,7 +130,7 @@ async fn a_stopped_leader_is_followed_at_once(world: &World) -> anyhow::Result<(
     println!("        SIGTERM to the standby's first write: {} ms", milliseconds(stopped_at, followed_at));
     ensure!(milliseconds(stopped_at, followed_at) < 5_000, "a released lease is not waited for");
     took_turns(&leader, &standby, stopped_at)?;
-    world.real()?.start_manager_again()
+    world.plane()?.start_manager()
 }
 
 /// Proves LE-28, LE-44.
@@ -142,7 +142,7 @@ async fn a_killed_leader_is_followed_when_its_lease_ends(world: &World) -> anyho
     println!("        kill -9 to the standby's first write: {} ms", milliseconds(killed_at, followed_at));
     ensure!(milliseconds(killed_at, followed_at) < 25_000, "a lease of 15 s is not waited for much longer");
     took_turns(&leader, &standby, killed_at)?;
-    world.real()?.start_manager_again()
+    world.plane()?.start_manager()
 }
 
 /// Proves LE-105, RUN-73, RUN-74, RUN-81.
@@ -155,7 +155,7 @@ async fn a_paused_leader_writes_nothing_on_waking(world: &World) -> anyhow::Resu
     let status = busy(world, async { Ok(leader.process.wait_exit(Duration::from_secs(15))?) }).await?;
     ensure!(status.code() == Some(1), "a lost lease ends the process with 1, not {status}");
     took_turns(&leader, &standby, paused_at)?;
-    world.real()?.start_manager_again()
+    world.plane()?.start_manager()
 }
 
 /// Proves LE-12, LE-13.
@@ -182,5 +182,5 @@ async fn the_original_and_we_alternate(world: &World) -> anyhow::Result<()> {
         before = Some(contender);
     }
     drop(before);
-    real.start_manager_again()
+    world.plane()?.start_manager()
 }

@@ -123,11 +123,9 @@ impl Real {
                 Ok(self.plane.start_go_manager(&flags)?)
             }
             Manager::Ours(program) => {
-                let mut flags = self.plane.manager_args(self.plane.free_port()?);
-                let name = |flag: &str| flag.split('=').next().unwrap_or_default().to_owned();
-                flags.retain(|flag| !self.extra.iter().any(|extra| name(extra) == name(flag)));
+                let port = self.plane.free_port()?;
                 let mut command = Command::new(program);
-                command.args(flags).args(&self.extra);
+                command.args(self.plane.manager_args_with(port, &self.extra));
                 Ok(Process::spawn(
                     "kube-controller-manager",
                     &command,
@@ -182,14 +180,6 @@ impl Real {
             process.stop(Duration::from_secs(15))?;
         }
         Ok(())
-    }
-
-    /// Starts this world's own manager again.
-    ///
-    /// # Errors
-    /// If it does not start.
-    pub fn start_manager_again(&self) -> anyhow::Result<()> {
-        self.start_manager()
     }
 
     async fn identify(&self, token: &str) -> anyhow::Result<Option<String>> {
