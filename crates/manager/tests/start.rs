@@ -80,6 +80,14 @@ fn refusal(more: &[&str]) -> String {
     ended.stderr
 }
 
+/// Runs for a while with nothing wrong but an API server that does not answer.
+fn standing_by() -> Ended {
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig(&directory).display());
+    let args = ["--bind-address=127.0.0.1", "--authentication-skip-lookup", &kubeconfig, &free_port()];
+    run_for(&args, Duration::from_secs(3))
+}
+
 /// Proves OPT-7.
 #[test]
 fn a_kubeconfig_that_is_not_there_is_named() {
@@ -129,16 +137,7 @@ fn a_lease_that_would_not_keep_leaders_apart_is_refused() {
 /// Proves OPT-103.
 #[test]
 fn a_made_up_certificate_is_mentioned() {
-    let directory = tempfile::tempdir().unwrap();
-    let kubeconfig = format!("--kubeconfig={}", kubeconfig(&directory).display());
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let args = [
-        "--bind-address=127.0.0.1",
-        "--authentication-skip-lookup",
-        &kubeconfig,
-        &format!("--secure-port={port}"),
-    ];
-    let ended = run_for(&args, Duration::from_secs(3));
+    let ended = standing_by();
     assert_eq!(ended.code, None, "it waits for its API server: {}", ended.stderr);
     assert!(ended.stderr.contains("Generated self-signed cert in-memory"), "{}", ended.stderr);
     assert!(ended.stderr.contains("no --authorization-kubeconfig"), "{}", ended.stderr);
@@ -179,16 +178,7 @@ fn a_kubeconfig_in_the_environment_is_not_used() {
 /// Proves RUN-10.
 #[test]
 fn the_version_is_told_first_and_pages_are_served_before_the_lease_is_tried() {
-    let directory = tempfile::tempdir().unwrap();
-    let kubeconfig = format!("--kubeconfig={}", kubeconfig(&directory).display());
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let args = [
-        "--bind-address=127.0.0.1",
-        "--authentication-skip-lookup",
-        &kubeconfig,
-        &format!("--secure-port={port}"),
-    ];
-    let said = run_for(&args, Duration::from_secs(3)).stderr;
+    let said = standing_by().stderr;
     let at = |words: &str| said.find(words).unwrap_or_else(|| panic!("{words} in {said}"));
     assert!(at("\"Starting\" version=") < at("Serving securely on"), "{said}");
     assert!(at("Serving securely on") < at("Attempting to acquire leader lease"), "{said}");
