@@ -14,8 +14,8 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use parking_lot::Mutex;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 use tower::ServiceExt as _;
@@ -35,6 +35,29 @@ const PAUSE_JITTER: f64 = 0.2;
 
 type Body = UnsyncBoxBody<Bytes, BoxError>;
 type Carry = dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Response<Body>, BoxError>> + Send + Sync;
+
+/// A kind of review: a question that is created and comes back answered.
+pub(super) struct ReviewKind {
+    pub(super) path: &'static str,
+    pub(super) api_version: &'static str,
+    pub(super) kind: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Review<'a, S> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: serde_json::Map<String, Value>,
+    spec: &'a S,
+}
+
+#[derive(Deserialize)]
+struct Reviewed<T> {
+    // A missing one is the empty one, which says neither yes nor no.
+    #[serde(default)]
+    status: T,
+}
 
 /// A way to the API server, with credentials that may create reviews.
 #[derive(Clone)]
@@ -63,16 +86,16 @@ impl ApiServer {
         Self { carry: Arc::new(carry) }
     }
 
-    /// Creates a review and gets it back filled in; tries again what may pass.
-    pub(super) async fn review<T: DeserializeOwned>(
+    /// Asks what the spec asks and gets the status that answers it; tries again what may pass.
+    pub(super) async fn review<T: DeserializeOwned + Default>(
         &self,
-        path: &'static str,
-        review: &impl Serialize,
+        &ReviewKind { path, api_version, kind }: &ReviewKind,
+        spec: &impl Serialize,
         metrics: &CallMetrics,
         chance: &Mutex<fastrand::Rng>,
     ) -> Result<T, String> {
-        let body = serde_json::to_vec(review).map_err(|error| error.to_string())?;
-        let body = Bytes::from(body);
+        let review = Review { api_version, kind, metadata: serde_json::Map::new(), spec };
+        let body = Bytes::from(serde_json::to_vec(&review).map_err(|error| error.to_string())?);
         let mut pause = FIRST_PAUSE;
         let mut tries = 1;
         loop {
@@ -82,7 +105,10 @@ impl ApiServer {
                 .called(result.as_ref().map_or_else(|failure| failure.code, |(code, _)| Some(*code)), began);
             match result {
                 Ok((_, answer)) => {
-                    return serde_json::from_slice(&answer).map_err(|error| format!("POST {path}: {error}"));
+                    let reviewed = serde_json::from_slice(&answer);
+                    return reviewed
+                        .map(|Reviewed { status }| status)
+                        .map_err(|error| format!("POST {path}: {error}"));
                 }
                 Err(failure) if !failure.may_pass || tries == TRIES => return Err(failure.text),
                 Err(_) => {}

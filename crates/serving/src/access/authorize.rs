@@ -8,13 +8,17 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::api::ApiServer;
+use super::api::{ApiServer, ReviewKind};
 use super::cache::Expiring;
 use super::user::{MASTERS, User};
 use crate::metrics::AccessMetrics;
 use crate::{AuthorizationOptions, ServingError};
 
-const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+const REVIEW: ReviewKind = ReviewKind {
+    path: "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+    api_version: "authorization.k8s.io/v1",
+    kind: "SubjectAccessReview",
+};
 const CACHED_ANSWERS_MAX: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 /// Longer questions are not kept: clients choose their length.
 const CACHED_QUESTION_BYTES_MAX: usize = 10_000;
@@ -116,15 +120,6 @@ struct Reviews {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Review<'a> {
-    api_version: &'static str,
-    kind: &'static str,
-    metadata: serde_json::Map<String, serde_json::Value>,
-    spec: &'a ReviewSpec<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct ReviewSpec<'a> {
     non_resource_attributes: Attributes<'a>,
     user: &'a str,
@@ -140,12 +135,6 @@ struct ReviewSpec<'a> {
 struct Attributes<'a> {
     path: &'a str,
     verb: &'a str,
-}
-
-#[derive(Deserialize)]
-struct Reviewed {
-    #[serde(default)]
-    status: ReviewStatus,
 }
 
 #[derive(Clone, Deserialize, Default)]
@@ -169,14 +158,8 @@ impl Reviews {
         if let Some(known) = self.known.get(&question) {
             return known.decision();
         }
-        let review = Review {
-            api_version: "authorization.k8s.io/v1",
-            kind: "SubjectAccessReview",
-            metadata: serde_json::Map::new(),
-            spec: &spec,
-        };
-        let answer = self.api.review(PATH, &review, &self.metrics.access_reviews, &self.chance).await;
-        let Reviewed { status } = answer.inspect_err(|error| {
+        let answer = self.api.review(&REVIEW, &spec, &self.metrics.access_reviews, &self.chance).await;
+        let status: ReviewStatus = answer.inspect_err(|error| {
             tracing::error!(%error, "access could not be reviewed");
         })?;
         if path.len() + verb.len() <= CACHED_QUESTION_BYTES_MAX {

@@ -16,12 +16,16 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 
-use super::api::ApiServer;
+use super::api::{ApiServer, ReviewKind};
 use super::cache::Expiring;
 use super::user::User;
 use crate::metrics::AccessMetrics;
 
-const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const REVIEW: ReviewKind = ReviewKind {
+    path: "/apis/authentication.k8s.io/v1/tokenreviews",
+    api_version: "authentication.k8s.io/v1",
+    kind: "TokenReview",
+};
 /// The time one lookup may take, all tries together.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(10);
 const CACHED_TOKENS_MAX: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
@@ -47,23 +51,8 @@ pub(super) struct Tokens {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Review<'a> {
-    api_version: &'static str,
-    kind: &'static str,
-    metadata: serde_json::Map<String, serde_json::Value>,
-    spec: ReviewSpec<'a>,
-}
-
-#[derive(Serialize)]
 struct ReviewSpec<'a> {
     token: &'a str,
-}
-
-#[derive(Deserialize)]
-struct Reviewed {
-    #[serde(default)]
-    status: ReviewStatus,
 }
 
 #[derive(Deserialize, Default)]
@@ -164,25 +153,20 @@ impl Tokens {
 
     async fn look_up(&self, token: &str) -> Outcome {
         let _in_flight = self.metrics.token_fetch_waits("in_flight");
-        let review = Review {
-            api_version: "authentication.k8s.io/v1",
-            kind: "TokenReview",
-            metadata: serde_json::Map::new(),
-            spec: ReviewSpec { token },
-        };
-        let call = self.api.review(PATH, &review, &self.metrics.token_reviews, &self.chance);
-        let answer: Result<Reviewed, String> = match timeout(LOOKUP_LIMIT, call).await {
+        let spec = ReviewSpec { token };
+        let call = self.api.review(&REVIEW, &spec, &self.metrics.token_reviews, &self.chance);
+        let answer: Result<ReviewStatus, String> = match timeout(LOOKUP_LIMIT, call).await {
             Ok(answer) => answer,
-            Err(_) => Err(format!("{PATH}: no answer within {LOOKUP_LIMIT:?}")),
+            Err(_) => Err(format!("{}: no answer within {LOOKUP_LIMIT:?}", REVIEW.path)),
         };
         let outcome = match answer {
             Err(error) => {
                 tracing::error!(%error, "a token could not be reviewed");
                 Err(error.into())
             }
-            Ok(Reviewed { status }) if status.authenticated => Ok(Some(Arc::new(status.user.into()))),
-            Ok(Reviewed { status }) if status.error.is_empty() => Ok(None),
-            Ok(Reviewed { status }) => Err(status.error.into()),
+            Ok(status) if status.authenticated => Ok(Some(Arc::new(status.user.into()))),
+            Ok(status) if status.error.is_empty() => Ok(None),
+            Ok(status) => Err(status.error.into()),
         };
         self.metrics.token_fetched(outcome.is_ok());
         outcome
