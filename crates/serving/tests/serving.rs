@@ -272,6 +272,52 @@ async fn a_connection_stays_between_requests_but_not_for_ever() {
     assert!(closed_after(stream).await < Duration::from_secs(5));
 }
 
+/// One frame of HTTP/2 for a connection (stream 0) or a stream of it.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).unwrap();
+    [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+/// Proves SRV-17.
+#[tokio::test]
+async fn requests_beyond_the_streams_of_a_connection_are_refused() {
+    const SETTINGS: u8 = 4;
+    const HEADERS: u8 = 1;
+    const RST_STREAM: u8 = 3;
+    const STREAMS_MAX: [u8; 2] = [0, 3];
+    const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+    assert_eq!(Limits::default().http2_streams_max, 100);
+    let world = start(Limits { http2_streams_max: 2, ..Limits::default() });
+    let mut stream = world.connect(&["h2"]).await;
+    // GET https://localhost/ in the words of the static table, three times at once.
+    let get = [b"\x82\x87\x84\x01\x09".as_slice(), b"localhost"].concat();
+    let mut said = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    said.extend(frame(SETTINGS, 0, 0, &[]));
+    for id in [1, 3, 5] {
+        said.extend(frame(HEADERS, 0b101, id, &get));
+    }
+    stream.write_all(&said).await.unwrap();
+    let mut heard = Vec::new();
+    let (mut allowed, mut refused) = (None, Vec::new());
+    while refused.is_empty() {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.unwrap();
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        stream.read_exact(&mut payload).await.unwrap();
+        heard.push((head[3], head[8]));
+        match head[3] {
+            SETTINGS => {
+                let mut settings = payload.chunks_exact(6);
+                allowed = allowed.or(settings.find(|one| one[..2] == STREAMS_MAX).map(|one| one[5]));
+            }
+            RST_STREAM => refused.push((head[8], payload)),
+            _ => {}
+        }
+    }
+    assert_eq!(allowed, Some(2), "{heard:?}");
+    assert_eq!(refused, [(5, REFUSED_STREAM.to_vec())], "{heard:?}");
+}
+
 #[tokio::test]
 async fn connections_beyond_the_bound_wait_their_turn() {
     let world = start(Limits { connections_max: 1, ..Limits::default() });
