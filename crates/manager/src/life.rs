@@ -15,6 +15,7 @@ use keleustes_runtime::loops;
 use keleustes_serving::HealthChecks;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::house::House;
@@ -23,8 +24,8 @@ use crate::team::{AtWork, Team};
 use crate::{files, serving};
 
 /// How long, and how often, an API server is waited for that has just been fit to give us the lease.
-const API_SERVER_TRIES: usize = 10;
-const API_SERVER_RETRY_EVERY: Duration = Duration::from_secs(1);
+const API_SERVER_WELL_WITHIN: Duration = Duration::from_secs(10);
+const API_SERVER_ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// How long the last events may take to be written after the lease was given back.
 const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(2);
@@ -211,19 +212,28 @@ impl Duty<'_> {
 /// A manager whose API server is not healthy would only fill its log; its supervisor starts it again.
 async fn wait_for_api_server(house: &House, stop: &CancellationToken) -> anyhow::Result<()> {
     let client = house.factory.root("kube-controller-manager");
-    let mut last = String::new();
-    for _ in 0..API_SERVER_TRIES {
-        match Call::raw(http::Method::GET, "/healthz").send_text(&client).await {
-            Ok(_) => return Ok(()),
-            Err(failure) => last = failure.to_string(),
+    let mut last = "no answer".to_owned();
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Ok(()),
+        () = tokio::time::sleep(API_SERVER_WELL_WITHIN) => {
+            bail!("failed to wait for apiserver being healthy: timed out waiting for the condition: {last}")
         }
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ok(()),
-            () = tokio::time::sleep(API_SERVER_RETRY_EVERY) => {}
+        () = until_well(&client, &mut last) => Ok(()),
+    }
+}
+
+/// Asks until all is well, and notes what was wrong last.
+async fn until_well(client: &kube::Client, last: &mut String) {
+    let mut asking = tokio::time::interval(API_SERVER_ASKED_EVERY);
+    asking.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        asking.tick().await;
+        match Call::raw(http::Method::GET, "/healthz").send_text(client).await {
+            Ok(_) => return,
+            Err(failure) => *last = failure.to_string(),
         }
     }
-    bail!("failed to wait for apiserver being healthy: timed out waiting for the condition: {last}")
 }
 
 /// Ends the process in order on SIGTERM or SIGINT; a second signal ends it at once.

@@ -61,6 +61,7 @@ fn serving(options: &Options) -> anyhow::Result<ServingOptions> {
         sni: flags.sni.iter().map(named_certificate).collect(),
         tls: TlsOptions::parse(min_version, &flags.cipher_suites, &flags.curves)?,
         http2: !flags.disable_http2,
+        end_anonymous_http2: options.gates.enabled("UnauthenticatedHTTP2DOSMitigation"),
         permit_address_sharing: flags.permit_address_sharing,
         permit_port_sharing: flags.permit_port_sharing,
         limits: Limits { http2_streams_max: streams.unwrap_or(defaults.http2_streams_max), ..defaults },
@@ -161,4 +162,26 @@ fn pages(
         })),
         chance: house.chance.fork(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command;
+
+    /// Proves SRV-11, SRV-17, SRV-100.
+    #[test]
+    fn flags_and_gates_set_the_limits_of_http2() {
+        let serving = |args: &[&str]| serving(&command::read(args.iter().map(Into::into)).unwrap()).unwrap();
+        let usual = serving(&[]);
+        assert!(usual.http2 && usual.end_anonymous_http2);
+        assert_eq!(usual.limits.http2_streams_max, 100);
+        let other = serving(&[
+            "--disable-http2-serving",
+            "--http2-max-streams-per-connection=7",
+            "--feature-gates=UnauthenticatedHTTP2DOSMitigation=false",
+        ]);
+        assert!(!other.http2 && !other.end_anonymous_http2);
+        assert_eq!(other.limits.http2_streams_max, 7);
+    }
 }

@@ -61,6 +61,19 @@ async fn an_api_server_that_stays_unwell_ends_the_process_after_ten_seconds() {
     assert!((9..=10).contains(&began.elapsed().as_secs()));
 }
 
+/// Proves RUN-41, RUN-115.
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_never_answers_ends_the_process_after_ten_seconds() {
+    let server = tower::service_fn(|_: Request<Body>| {
+        std::future::pending::<Result<Response<Body>, std::convert::Infallible>>()
+    });
+    let house = House::new(&options(&[]), Connection::over(server));
+    let began = Instant::now();
+    let error = wait_for_api_server(&house, &CancellationToken::new()).await.unwrap_err().to_string();
+    assert!(error.ends_with("timed out waiting for the condition: no answer"), "{error}");
+    assert_eq!(began.elapsed().as_secs(), 10);
+}
+
 /// Proves RUN-14, RUN-119.
 #[tokio::test(start_paused = true)]
 async fn without_election_and_without_controllers_it_runs_until_it_is_told_to_stop() {
