@@ -16,23 +16,35 @@ use rustls_pki_types::pem::PemObject as _;
 /// Names the flag, the file and what is wrong with it.
 pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Result<Settings> {
     let flags = &options.service_account;
-    let ca = match flags.root_ca_file.as_str() {
-        "" => connection.embedded_ca().unwrap_or_default().to_vec(),
-        file => certificates(file).with_context(|| format!("error parsing root-ca-file at {file}"))?,
+    let root_ca: Arc<[u8]> = match flags.root_ca_file.as_str() {
+        "" => connection.embedded_ca().unwrap_or_default().into(),
+        file => certificates(file).with_context(|| format!("error parsing root-ca-file at {file}"))?.into(),
     };
-    let file = flags.private_key_file.as_str();
+    Ok(Settings { serviceaccount_token: token_settings(options, &root_ca)? })
+}
+
+/// What the token controller is told; nothing without a key to sign with.
+fn token_settings(
+    options: &Options,
+    root_ca: &Arc<[u8]>,
+) -> anyhow::Result<Option<serviceaccount_token::Settings>> {
+    let file = options.service_account.private_key_file.as_str();
     if file.is_empty() {
-        return Ok(Settings::default());
+        return Ok(None);
     }
     let read = || Ok::<_, anyhow::Error>(Signer::from_pem(&std::fs::read(file)?)?);
     let signer =
         read().with_context(|| format!("error reading key for service account token controller: {file}"))?;
-    let serviceaccount_token = serviceaccount_token::Settings {
+    Ok(Some(serviceaccount_token::Settings {
         sign: Arc::new(move |claims| signer.sign(claims)),
-        ca: ca.into(),
-        workers: usize::try_from(options.workers.service_account_token).unwrap_or(1),
-    };
-    Ok(Settings { serviceaccount_token: Some(serviceaccount_token) })
+        ca: root_ca.clone(),
+        workers: workers(options.workers.service_account_token),
+    }))
+}
+
+/// A count of workers, as a flag gives it.
+fn workers(count: i32) -> usize {
+    usize::try_from(count).unwrap_or(0).max(1)
 }
 
 /// The bytes of a file that holds at least one certificate.

@@ -4,9 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use keleustes_objects::{Failure, Key, Kind, Resource, Uid, Version};
+use keleustes_objects::{Failure, Key, Kind, Resource, Text, Uid, Version};
 
-use crate::{Plan, View};
+use crate::{Measurement, Plan, View};
 
 /// A future that any executor may drive.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -18,6 +18,8 @@ pub trait Hands: Send {
     fn look(&self, eye: &mut dyn FnMut(&View<'_>));
     /// Carries out a plan.
     fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied>;
+    /// Notes a measurement.
+    fn measure(&mut self, measurement: Measurement);
     /// Reads one object afresh, as JSON; `None` if it is not there.
     fn fetch<'a>(
         &'a mut self,
@@ -53,6 +55,11 @@ impl<'a> Context<'a> {
         self.hands.apply(plan).await
     }
 
+    /// Notes a measurement.
+    pub fn measure(&mut self, measurement: Measurement) {
+        self.hands.measure(measurement);
+    }
+
     /// Reads one object afresh.
     ///
     /// # Errors
@@ -80,6 +87,8 @@ pub enum Outcome {
         version: Version,
         /// The life it led to; empty if the server did not say.
         uid: Uid,
+        /// The name, which the server may have chosen; empty if it did not say.
+        name: Text,
     },
     /// There was nothing to write when it came to it.
     Unneeded,
@@ -87,6 +96,14 @@ pub enum Outcome {
     Failed(Failure),
     /// A failure before it stopped the plan.
     NotTried,
+}
+
+impl Outcome {
+    /// Success of which nothing is known but that it is one.
+    #[must_use]
+    pub fn done() -> Self {
+        Self::Done { version: Version::default(), uid: Uid::default(), name: Text::default() }
+    }
 }
 
 /// What became of a plan: one outcome per write, in the order of the plan.

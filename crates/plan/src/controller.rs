@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::Kind;
+use keleustes_objects::{Kind, Resource};
 
 use crate::{
-    Action, AnyChange, AnyTable, BoxFuture, Change, Context, Index, Item, KindEntry, Next, Plan, Retry,
-    Table, View, Wakes, Write,
+    Action, AnyChange, AnyTable, BoxFuture, Change, Context, Index, Item, KindEntry, Metric, Next, Plan,
+    Retry, Table, View, Wakes, Write,
 };
 
 /// A controller: a name, an identity, and one loop or a few.
@@ -23,6 +23,8 @@ pub struct Controller {
     pub event_component: Option<&'static str>,
     /// What it may write. Anything else is stopped before it is sent.
     pub grants: &'static [Grant],
+    /// The figures it tells.
+    pub metrics: Vec<&'static Metric>,
     /// Its loops.
     pub loops: Vec<Loop>,
 }
@@ -30,12 +32,25 @@ pub struct Controller {
 /// Something that a controller may do, in the terms of RBAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The API group; empty for the core group.
+    /// The API group; empty for the core group, `*` for any.
     pub group: &'static str,
-    /// The resource, or `resource/subresource`.
+    /// The resource, or `resource/subresource`; `*` for any.
     pub resource: &'static str,
     /// The verbs.
     pub verbs: &'static [&'static str],
+}
+
+impl Grant {
+    /// Whether it lets this be done to a resource, or to a part of it if one is named.
+    #[must_use]
+    pub fn covers(&self, resource: &Resource, subresource: &str, verb: &str) -> bool {
+        let part = match self.resource.split_once('/') {
+            _ if self.resource == "*" => true,
+            Some((plural, part)) => plural == resource.plural && part == subresource,
+            None => self.resource == resource.plural && subresource.is_empty(),
+        };
+        part && (self.group == "*" || self.group == resource.group) && self.verbs.contains(&verb)
+    }
 }
 
 /// One queue and those who work on it.
@@ -55,6 +70,8 @@ pub struct Loop {
     pub reads: Vec<KindEntry>,
     /// Indexes that decisions use.
     pub indexes: Vec<DeclaredIndex>,
+    /// Items that are there from the start; a pass over everything is one.
+    pub first_items: Vec<Item>,
     /// How it decides.
     pub behaviour: Behaviour,
 }
@@ -119,10 +136,13 @@ impl Watch {
 /// How a loop decides.
 pub enum Behaviour {
     /// One decision, one plan.
-    Decide(fn(&View<'_>, &Item) -> Plan),
+    Decide(Decide),
     /// Several decisions, each on the results of the writes before it.
     Script(Arc<dyn Script>),
 }
+
+/// Makes one decision: what is to be done about an item.
+pub type Decide = Arc<dyn Fn(&View<'_>, &Item) -> Plan + Send + Sync>;
 
 /// Several decisions in a row. Nothing but deciding and applying alternate in here.
 pub trait Script: Send + Sync {
@@ -140,6 +160,7 @@ impl Controller {
             service_account: None,
             event_component: None,
             grants: &[],
+            metrics: Vec::new(),
             loops: Vec::new(),
         }
     }
@@ -172,6 +193,13 @@ impl Controller {
         self
     }
 
+    /// The figures it tells.
+    #[must_use]
+    pub fn measures(mut self, metrics: impl IntoIterator<Item = &'static Metric>) -> Self {
+        self.metrics.extend(metrics);
+        self
+    }
+
     /// Adds a loop.
     #[must_use]
     pub fn runs(mut self, a_loop: Loop) -> Self {
@@ -182,20 +210,14 @@ impl Controller {
     /// Whether a write is within the grants. An edit reads before it writes, so it needs both verbs.
     #[must_use]
     pub fn is_granted(grants: &[Grant], write: &Write) -> bool {
-        let resource = match &write.action {
-            Action::Patch { subresource, .. } if !subresource.is_empty() => {
-                format!("{}/{subresource}", write.target.resource.plural)
-            }
-            _ => write.target.resource.plural.to_string(),
+        let (resource, part) = (&write.target.resource, write.subresource());
+        let reads = match &write.action {
+            Action::Edit(_) => true,
+            Action::Put { conflict_tries, .. } => *conflict_tries > 1,
+            _ => false,
         };
-        let has = |verb: &str| {
-            grants.iter().any(|grant| {
-                grant.group == write.target.resource.group
-                    && grant.resource == resource
-                    && grant.verbs.contains(&verb)
-            })
-        };
-        has(write.verb()) && (!matches!(write.action, Action::Edit(_)) || has("get"))
+        let covered = |part: &str, verb: &str| grants.iter().any(|grant| grant.covers(resource, part, verb));
+        covered(part, write.verb()) && (!reads || covered("", "get"))
     }
 }
 
@@ -211,14 +233,18 @@ impl Loop {
             watches: Vec::new(),
             reads: Vec::new(),
             indexes: Vec::new(),
+            first_items: Vec::new(),
             behaviour,
         }
     }
 
     /// A loop of single decisions.
     #[must_use]
-    pub fn deciding(queue: &'static str, decide: fn(&View<'_>, &Item) -> Plan) -> Self {
-        Self::new(queue, Behaviour::Decide(decide))
+    pub fn deciding(
+        queue: &'static str,
+        decide: impl Fn(&View<'_>, &Item) -> Plan + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(queue, Behaviour::Decide(Arc::new(decide)))
     }
 
     /// A loop of scripts.
@@ -229,7 +255,10 @@ impl Loop {
 
     /// Wakes items on changes of a kind. The old and the new state are both there to be looked at.
     #[must_use]
-    pub fn woken_by<T: Kind>(mut self, wake: fn(&Change<T>, &View<'_>, &mut Wakes)) -> Self {
+    pub fn woken_by<T: Kind>(
+        mut self,
+        wake: impl Fn(&Change<T>, &View<'_>, &mut Wakes) + Send + Sync + 'static,
+    ) -> Self {
         let erased = move |change: &AnyChange, view: &View<'_>, wakes: &mut Wakes| {
             wake(&change.typed::<T>(), view, wakes);
         };
@@ -258,6 +287,20 @@ impl Loop {
         };
         self.indexes.push(DeclaredIndex { kind: KindEntry::of::<T>(), name: index.name, add: Arc::new(add) });
         self.reads::<T>()
+    }
+
+    /// Begins with an item, before anything has changed.
+    #[must_use]
+    pub fn starting_with(mut self, item: impl Into<Item>) -> Self {
+        self.first_items.push(item.into());
+        self
+    }
+
+    /// Slows retries down in its own way.
+    #[must_use]
+    pub fn limited_by(mut self, limiter: Limiter) -> Self {
+        self.limiter = limiter;
+        self
     }
 
     /// How many items are worked on at once.

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use crate::{EventNote, Write};
+use crate::{EventNote, Measurement, Write};
 
 /// What is to be done about one item. The empty plan says: all is as it should be.
 #[derive(Clone, Default)]
 pub struct Plan {
     steps: Vec<Step>,
     events: Vec<EventNote>,
+    measurements: Vec<Measurement>,
     complaint: Option<String>,
     revisit_after: Option<Duration>,
 }
@@ -22,6 +23,19 @@ pub enum Step {
     /// on, and the first batch with a failure is the last: a mistake that every write shares costs
     /// one request, not a thousand.
     SlowStart(Vec<Write>),
+    /// Writes that do not depend on each other, sent at once; none stops another.
+    Together(Vec<Write>),
+}
+
+impl Step {
+    /// Its writes, in order.
+    #[must_use]
+    pub fn writes(&self) -> &[Write] {
+        match self {
+            Self::One(write) => std::slice::from_ref(&**write),
+            Self::SlowStart(writes) | Self::Together(writes) => writes,
+        }
+    }
 }
 
 impl Plan {
@@ -58,9 +72,21 @@ impl Plan {
         }
     }
 
+    /// Adds writes that do not depend on each other, to be sent at once.
+    pub fn push_together(&mut self, writes: Vec<Write>) {
+        if !writes.is_empty() {
+            self.steps.push(Step::Together(writes));
+        }
+    }
+
     /// Adds an event.
     pub fn record(&mut self, event: EventNote) {
         self.events.push(event);
+    }
+
+    /// Adds a measurement.
+    pub fn measure(&mut self, measurement: Measurement) {
+        self.measurements.push(measurement);
     }
 
     /// Asks to be called again after a while even if nothing changes; the earliest wish counts.
@@ -73,6 +99,7 @@ impl Plan {
     pub fn is_none(&self) -> bool {
         self.steps.is_empty()
             && self.events.is_empty()
+            && self.measurements.is_empty()
             && self.complaint.is_none()
             && self.revisit_after.is_none()
     }
@@ -87,6 +114,12 @@ impl Plan {
     #[must_use]
     pub fn events(&self) -> &[EventNote] {
         &self.events
+    }
+
+    /// The measurements, in order.
+    #[must_use]
+    pub fn measurements(&self) -> &[Measurement] {
+        &self.measurements
     }
 
     /// Why the item cannot be decided, if it cannot.

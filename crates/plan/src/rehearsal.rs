@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
-use keleustes_objects::{Failure, Key, Kind, Resource, Time, Uid, Version};
+use keleustes_objects::{Failure, Key, Kind, Resource, Text, Time, Uid, Version};
 use serde_json::Value;
 
 use crate::{
-    Action, AnyTable, Applied, Behaviour, BoxFuture, Change, Context, Edited, Hands, Item, KindEntry, Loop,
-    Next, Now, OnFailure, Outcome, Plan, Retry, Step, View, Wakes, Write,
+    Action, AnyTable, Applied, Behaviour, BoxFuture, Change, Context, Edited, EventNote, Hands, Item,
+    KindEntry, Loop, Measurement, Next, Now, OnFailure, Outcome, Plan, Retry, View, Wakes, Write,
 };
 
 /// A small world of caches and live objects.
@@ -48,6 +48,20 @@ impl World {
             world.tables.push((entry.clone(), table));
         }
         world
+    }
+
+    /// Lets time pass, on both clocks.
+    #[must_use]
+    pub fn later(mut self, passed: Duration) -> Self {
+        self.let_pass(passed);
+        self
+    }
+
+    /// Lets time pass, on both clocks.
+    pub fn let_pass(&mut self, passed: Duration) {
+        let seconds = i64::try_from(passed.as_secs()).unwrap_or(i64::MAX);
+        self.now.wall = Time::from_unix_seconds(self.now.wall.unix_seconds().saturating_add(seconds));
+        self.now.monotonic += passed;
     }
 
     /// Adds an object to the caches and to the live world.
@@ -148,19 +162,13 @@ impl Rehearsing<'_> {
         if let Some(complaint) = plan.complaint() {
             applied.retry = Some(Retry::because(complaint));
         }
-        for event in plan.events() {
-            let _ = writeln!(
-                self.transcript,
-                "event {} {}: {}",
-                event.kind.as_str(),
-                event.reason,
-                event.message
-            );
+        for measurement in plan.measurements() {
+            self.note_measurement(measurement);
         }
-        let writes = plan.steps().iter().flat_map(|step| match step {
-            Step::One(write) => std::slice::from_ref(&**write),
-            Step::SlowStart(writes) => writes,
-        });
+        for event in plan.events() {
+            self.note_event(event);
+        }
+        let writes = plan.steps().iter().flat_map(crate::Step::writes);
         let mut stopped = false;
         for write in writes {
             let outcome = if stopped { Outcome::NotTried } else { self.write(write) };
@@ -170,9 +178,22 @@ impl Rehearsing<'_> {
                     applied.retry.get_or_insert_with(|| Retry::because(failure.to_string()));
                 }
             }
+            if let Some(event) = write.report.as_ref().and_then(|report| report(&outcome)) {
+                self.note_event(&event);
+            }
             applied.outcomes.push(outcome);
         }
         applied
+    }
+
+    fn note_event(&mut self, event: &EventNote) {
+        let (kind, reason, message) = (event.kind.as_str(), &event.reason, &event.message);
+        let _ = writeln!(self.transcript, "event {kind} {reason}: {message}");
+    }
+
+    fn note_measurement(&mut self, measurement: &Measurement) {
+        let Measurement { metric, labels, value } = measurement;
+        let _ = writeln!(self.transcript, "measure {}{{{}}} {value}", metric.name, labels.join(","));
     }
 
     fn write(&mut self, write: &Write) -> Outcome {
@@ -185,7 +206,10 @@ impl Rehearsing<'_> {
             (Some(failure), _) => Err(failure),
             (
                 None,
-                Action::Create(body) | Action::Apply { fields: body, .. } | Action::Patch { body, .. },
+                Action::Create(body)
+                | Action::Apply { fields: body, .. }
+                | Action::Patch { body, .. }
+                | Action::Put { body, .. },
             ) => Ok(format!(": {body}")),
             (None, Action::Edit(edit)) => return self.edit(write, edit, &path),
             (None, Action::Delete { .. }) => {
@@ -194,7 +218,7 @@ impl Rehearsing<'_> {
             }
         };
         let (note, outcome) = match result {
-            Ok(note) => (note, Outcome::Done { version: Version::default(), uid: Uid::default() }),
+            Ok(note) => (note, done_with(write)),
             Err(failure) => (format!(" FAILED: {failure}"), Outcome::Failed(failure)),
         };
         let _ = writeln!(self.transcript, "{write}{note}");
@@ -214,7 +238,10 @@ impl Rehearsing<'_> {
         let before = live.clone();
         let (note, outcome) = match (edit.change)(live) {
             Edited::Changed if *live == before => unreachable!("an edit said it changed what it left alone"),
-            Edited::Changed => (String::new(), Outcome::Done { version: live_version, uid: Uid::default() }),
+            Edited::Changed => {
+                let (uid, name) = (Uid::default(), write.target.key.name.clone());
+                (String::new(), Outcome::Done { version: live_version, uid, name })
+            }
             Edited::Unneeded => (" (unneeded)".to_owned(), Outcome::Unneeded),
             Edited::Impossible(why) => (format!(" (impossible: {why})"), Outcome::Unneeded),
         };
@@ -233,6 +260,10 @@ impl Hands for Rehearsing<'_> {
         Box::pin(async move { applied })
     }
 
+    fn measure(&mut self, measurement: Measurement) {
+        self.note_measurement(&measurement);
+    }
+
     fn fetch<'a>(
         &'a mut self,
         resource: &'a Resource,
@@ -246,6 +277,17 @@ impl Hands for Rehearsing<'_> {
         };
         Box::pin(async move { answer })
     }
+}
+
+/// What the server would answer; a name it chose ends in `-new`.
+fn done_with(write: &Write) -> Outcome {
+    let name = match &write.action {
+        Action::Create(body) if write.target.key.name.is_empty() => {
+            Text::from(format!("{}new", body["metadata"]["generateName"].as_str().unwrap_or_default()))
+        }
+        _ => write.target.key.name.clone(),
+    };
+    Outcome::Done { version: Version::default(), uid: Uid::default(), name }
 }
 
 /// Finishes a future that never waits: everything a rehearsal touches answers at once.

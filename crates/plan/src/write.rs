@@ -7,6 +7,8 @@ use std::sync::Arc;
 use keleustes_objects::{Key, Kind, Reason, Resource, Uid, Version};
 use serde_json::Value;
 
+use crate::{EventNote, Outcome};
+
 /// One intended change. Built by one of the constructors, refined by the methods after them.
 #[derive(Clone)]
 pub struct Write {
@@ -22,7 +24,12 @@ pub struct Write {
     pub on_failure: OnFailure,
     /// Why, for whoever asks what this program did and for what reason.
     pub because: Cow<'static, str>,
+    /// What people are told of what became of it.
+    pub report: Option<Report>,
 }
+
+/// Makes an event of what became of a write, if it is worth one.
+pub type Report = Arc<dyn Fn(&Outcome) -> Option<EventNote> + Send + Sync>;
 
 /// An object that a write is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,10 +65,24 @@ pub enum Action {
     },
     /// Reads the object afresh, changes it, and puts it back; nothing the server sent is lost on the way.
     Edit(Edit),
+    /// Puts a body made from the cached object, which saves the read that an edit begins with. It must
+    /// hold all metadata that the server would otherwise take for removed.
+    Put {
+        /// The body, `metadata.resourceVersion` included.
+        body: Value,
+        /// The subresource; empty for the object itself.
+        subresource: &'static str,
+        /// How often a conflict is answered by reading the object and putting the same part into it.
+        conflict_tries: u32,
+    },
     /// Deletes the object, this life of it only.
     Delete {
         /// What becomes of the objects it owns; the server's default if unset.
         propagation: Option<Propagation>,
+        /// How long it may take to end; its own wish if unset.
+        grace_seconds: Option<u32>,
+        /// Only in this state, if one is given.
+        only_at: Option<Version>,
     },
 }
 
@@ -96,6 +117,8 @@ pub struct Edit {
     pub decided_on: Option<Version>,
     /// How often a conflict is answered by reading again.
     pub conflict_tries: u32,
+    /// The subresource it is put to; empty for the object itself.
+    pub subresource: &'static str,
 }
 
 /// What an [`Edit`] made of an object.
@@ -160,13 +183,20 @@ impl Write {
 
     /// Reads an object afresh, changes it and puts it back.
     pub fn edit<T: Kind>(object: &T, change: impl Fn(&mut Value) -> Edited + Send + Sync + 'static) -> Self {
-        let edit = Edit { change: Arc::new(change), decided_on: None, conflict_tries: 1 };
+        let edit = Edit { change: Arc::new(change), decided_on: None, conflict_tries: 1, subresource: "" };
         Self::new(Target::of(object), Action::Edit(edit))
     }
 
     /// Deletes an object: the life that was seen, and no other.
     pub fn delete<T: Kind>(object: &T) -> Self {
-        Self::new(Target::of(object), Action::Delete { propagation: None })
+        let delete = Action::Delete { propagation: None, grace_seconds: None, only_at: None };
+        Self::new(Target::of(object), delete)
+    }
+
+    /// Puts a body made from the cached object to a subresource, or to the object itself if the name is
+    /// empty. Type lines are filled in here.
+    pub fn put<T: Kind>(object: &T, subresource: &'static str, body: Value) -> Self {
+        Self::new(Target::of(object), Action::Put { body, subresource, conflict_tries: 1 })
     }
 
     fn new(target: Target, action: Action) -> Self {
@@ -177,7 +207,55 @@ impl Write {
             tolerated: &[],
             on_failure: OnFailure::StopAndRetry,
             because: Cow::Borrowed(""),
+            report: None,
         }
+    }
+
+    /// Tells people what became of it.
+    #[must_use]
+    pub fn reporting(
+        mut self,
+        report: impl Fn(&Outcome) -> Option<EventNote> + Send + Sync + 'static,
+    ) -> Self {
+        self.report = Some(Arc::new(report));
+        self
+    }
+
+    /// Of a delete: what becomes of the objects it owns.
+    #[must_use]
+    pub fn propagating(mut self, policy: Propagation) -> Self {
+        if let Action::Delete { propagation, .. } = &mut self.action {
+            *propagation = Some(policy);
+        }
+        self
+    }
+
+    /// Of a delete: how long it may take to end.
+    #[must_use]
+    pub fn grace_seconds(mut self, seconds: u32) -> Self {
+        if let Action::Delete { grace_seconds, .. } = &mut self.action {
+            *grace_seconds = Some(seconds);
+        }
+        self
+    }
+
+    /// Of a delete: only if the object is still in this state.
+    #[must_use]
+    pub fn only_at(mut self, version: &Version) -> Self {
+        if let Action::Delete { only_at, .. } = &mut self.action {
+            *only_at = Some(version.clone());
+        }
+        self
+    }
+
+    /// Of a patch or an edit: of this part of the object.
+    #[must_use]
+    pub fn of_subresource(mut self, name: &'static str) -> Self {
+        match &mut self.action {
+            Action::Patch { subresource, .. } | Action::Edit(Edit { subresource, .. }) => *subresource = name,
+            _ => {}
+        }
+        self
     }
 
     /// Says why.
@@ -217,13 +295,27 @@ impl Write {
         self
     }
 
-    /// Of an edit: answers a conflict by reading again, so many tries in all.
+    /// Of an edit or a put: answers a conflict by reading again, so many tries in all.
     #[must_use]
     pub fn conflict_tries(mut self, tries: u32) -> Self {
-        if let Action::Edit(edit) = &mut self.action {
-            edit.conflict_tries = tries.max(1);
+        match &mut self.action {
+            Action::Edit(Edit { conflict_tries, .. }) | Action::Put { conflict_tries, .. } => {
+                *conflict_tries = tries.max(1);
+            }
+            _ => {}
         }
         self
+    }
+
+    /// The subresource it is sent to; empty for the object itself.
+    #[must_use]
+    pub fn subresource(&self) -> &'static str {
+        match &self.action {
+            Action::Patch { subresource, .. }
+            | Action::Put { subresource, .. }
+            | Action::Edit(Edit { subresource, .. }) => subresource,
+            Action::Create(_) | Action::Apply { .. } | Action::Delete { .. } => "",
+        }
     }
 
     /// The verb as the API's authorizers know it.
@@ -232,7 +324,7 @@ impl Write {
         match &self.action {
             Action::Create(_) => "create",
             Action::Apply { .. } | Action::Patch { .. } => "patch",
-            Action::Edit(_) => "update",
+            Action::Edit(_) | Action::Put { .. } => "update",
             Action::Delete { .. } => "delete",
         }
     }
@@ -244,8 +336,11 @@ impl fmt::Display for Write {
         let word = match &self.action {
             Action::Apply { .. } => "apply",
             Action::Edit(_) => "edit",
+            Action::Put { .. } => "put",
             _ => self.verb(),
         };
-        write!(f, "{word} {} {} because {}", self.target.resource, self.target.key, self.because)
+        let slash = if self.subresource().is_empty() { "" } else { "/" };
+        let part = self.subresource();
+        write!(f, "{word} {}{slash}{part} {} because {}", self.target.resource, self.target.key, self.because)
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use futures::future::join_all;
+use futures::stream;
 use keleustes_client::{Answer, Call, Deletion, Patch};
 use keleustes_objects::{Failure, Key, Reason, Resource, Uid, Version};
 use keleustes_plan::{
@@ -14,6 +16,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::gate::Gate;
+use crate::metrics::Metrics;
 
 /// Carries out the plans of one loop.
 pub struct Executor {
@@ -30,6 +33,8 @@ pub struct Executor {
     pub leads: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Where events go.
     pub record: Arc<dyn Fn(EventNote) + Send + Sync>,
+    /// Where measurements go.
+    pub metrics: Metrics,
     /// How many writes of one plan may be under way at once.
     pub in_flight_max: usize,
     /// For the waits between tries after a conflict.
@@ -46,7 +51,7 @@ impl Executor {
     /// # Panics
     /// If the plan holds a write that the controller did not declare; nothing of it is sent then.
     pub async fn apply(&self, item: &Item, plan: Plan) -> Applied {
-        for write in plan.steps().iter().flat_map(step_writes) {
+        for write in plan.steps().iter().flat_map(Step::writes) {
             self.assert_granted(write);
         }
         let mut applied = Applied { retry: plan.complaint().map(Retry::because), ..Applied::default() };
@@ -55,17 +60,21 @@ impl Executor {
             applied.retry = Some(Retry::because(NOT_LEADING));
         } else {
             plan.events().iter().cloned().for_each(|event| (self.record)(event));
+            plan.measurements().iter().for_each(|measurement| self.metrics.measure(measurement));
         }
         let guards = Guards::default();
         for step in plan.steps() {
             match step {
-                _ if stopped => applied.outcomes.extend(step_writes(step).iter().map(|_| Outcome::NotTried)),
+                _ if stopped => applied.outcomes.extend(step.writes().iter().map(|_| Outcome::NotTried)),
                 Step::One(write) => {
                     let outcome = self.write(item, write, &guards).await;
                     stopped = self.note(&mut applied, write, outcome);
                 }
                 Step::SlowStart(writes) => {
                     stopped = self.slow_start(item, writes, &guards, &mut applied).await;
+                }
+                Step::Together(writes) => {
+                    stopped = self.together(item, writes, &guards, &mut applied).await;
                 }
             }
         }
@@ -114,9 +123,20 @@ impl Executor {
         stops
     }
 
+    /// Sends all, as many at once as may be under way. Tells whether a failure stops what comes after.
+    async fn together(&self, item: &Item, writes: &[Write], guards: &Guards, applied: &mut Applied) -> bool {
+        let sent: Vec<_> = writes.iter().map(|write| self.write(item, write, guards)).collect();
+        let outcomes: Vec<_> = stream::iter(sent).buffered(self.in_flight_max.max(1)).collect().await;
+        let notes = writes.iter().zip(outcomes).map(|(write, outcome)| self.note(applied, write, outcome));
+        notes.fold(false, |stops, stopped| stops | stopped)
+    }
+
     /// Writes an outcome down and tells whether it stops the plan.
     fn note(&self, applied: &mut Applied, write: &Write, outcome: Outcome) -> bool {
         let mut stops = false;
+        if let Some(event) = write.report.as_ref().and_then(|report| report(&outcome)) {
+            (self.record)(event);
+        }
         match &outcome {
             Outcome::Done { .. } => tracing::debug!(controller = self.controller, "{write}"),
             Outcome::Unneeded | Outcome::NotTried => {}
@@ -150,12 +170,9 @@ impl Executor {
     }
 
     fn assert_readable(&self, resource: &Resource) {
-        let covers = |grant: &Grant| {
-            grant.group == resource.group && grant.resource == resource.plural && grant.verbs.contains(&"get")
-        };
         let controller = self.controller;
         assert!(
-            self.grants.iter().any(covers),
+            self.grants.iter().any(|grant| grant.covers(resource, "", "get")),
             "{controller} may not get {resource}: its grants do not cover it"
         );
     }
@@ -168,6 +185,7 @@ impl Executor {
         }
         let result = match &write.action {
             Action::Edit(edit) => self.edit(write, edit).await,
+            Action::Put { body, conflict_tries, .. } => self.put(write, body, *conflict_tries).await,
             _ => self.send(&call_for(write)).await.map(Some),
         };
         match result {
@@ -175,7 +193,7 @@ impl Executor {
             Ok(None) => Outcome::Unneeded,
             Err(failure) if write.tolerated.contains(&failure.reason) => {
                 self.remember_refusal(item, write, failure.reason);
-                Outcome::Done { version: Version::default(), uid: Uid::default() }
+                Outcome::done()
             }
             Err(failure) => Outcome::Failed(failure),
         }
@@ -196,7 +214,8 @@ impl Executor {
         } else {
             self.gate.wrote(item, &target.resource, &answer.version);
         }
-        Outcome::Done { version: answer.version.clone(), uid: answer.uid.clone() }
+        let Answer { version, uid, .. } = answer.clone();
+        Outcome::Done { version, uid, name: answer.key.name.clone() }
     }
 
     /// A refusal may tell that the cache is behind. Looking at it again before it has caught up would
@@ -236,10 +255,9 @@ impl Executor {
                     return Ok(None);
                 }
             }
-            match self.send(&Call::replace(resource, key, &live)).await {
+            match self.send(&to_part(Call::replace(resource, key, &live), edit.subresource)).await {
                 Err(failure) if failure.reason == Reason::Conflict && tries_left > 0 => {
-                    let by_chance = self.chance.lock().f64();
-                    tokio::time::sleep(CONFLICT_WAIT.mul_f64(1.0 + by_chance)).await;
+                    self.wait_after_conflict().await;
                 }
                 // It went away between reading and putting back.
                 Err(failure) if failure.reason == Reason::NotFound => return Ok(None),
@@ -248,16 +266,42 @@ impl Executor {
         }
         unreachable!("the last try returns whatever came of it")
     }
-}
 
-fn step_writes(step: &Step) -> &[Write] {
-    match step {
-        Step::One(write) => std::slice::from_ref(&**write),
-        Step::SlowStart(writes) => writes,
+    /// Puts what was made from the cache. After a conflict the same part goes into the object as it is
+    /// now: somebody else has changed another part of it, or the cache was behind.
+    async fn put(&self, write: &Write, body: &Value, tries: u32) -> Result<Option<Answer>, Failure> {
+        let Target { resource, key, .. } = &write.target;
+        let part = write.subresource();
+        match self.send(&to_part(Call::replace(resource, key, &with_type(resource, body)), part)).await {
+            Err(failure) if failure.reason == Reason::Conflict && tries > 1 && !part.is_empty() => {}
+            Err(failure) if failure.reason == Reason::NotFound => return Ok(None),
+            answer => return answer.map(Some),
+        }
+        self.wait_after_conflict().await;
+        let wanted = body[part].clone();
+        let change = move |live: &mut Value| {
+            if live[part] == wanted {
+                return Edited::Unneeded;
+            }
+            live[part] = wanted.clone();
+            Edited::Changed
+        };
+        let edit =
+            Edit { change: Arc::new(change), decided_on: None, conflict_tries: tries - 1, subresource: part };
+        self.edit(write, &edit).await
+    }
+
+    async fn wait_after_conflict(&self) {
+        let by_chance = self.chance.lock().f64();
+        tokio::time::sleep(CONFLICT_WAIT.mul_f64(1.0 + by_chance)).await;
     }
 }
 
-/// The request that a write comes down to. Edits need a read first and are not made here.
+fn to_part(call: Call, subresource: &str) -> Call {
+    if subresource.is_empty() { call } else { call.subresource(subresource) }
+}
+
+/// The request that a write comes down to. Edits and puts may need a read and are not made here.
 fn call_for(write: &Write) -> Call {
     let Target { resource, key, uid } = &write.target;
     match &write.action {
@@ -272,19 +316,24 @@ fn call_for(write: &Write) -> Call {
                 PatchForm::Merge => Patch::Merge,
                 PatchForm::Strategic => Patch::Strategic,
             };
-            let call = Call::patch(resource, key, form, body);
-            if subresource.is_empty() { call } else { call.subresource(subresource) }
+            let mut body = body.clone();
+            if !uid.is_empty() {
+                // A patch of another life's uid is refused, so only the one that was seen is changed.
+                body["metadata"]["uid"] = json!(uid);
+            }
+            to_part(Call::patch(resource, key, form, &body), subresource)
         }
-        Action::Delete { propagation } => {
+        Action::Delete { propagation, grace_seconds, only_at } => {
             let propagation = propagation.map(|propagation| match propagation {
                 Propagation::Background => keleustes_client::Propagation::Background,
                 Propagation::Foreground => keleustes_client::Propagation::Foreground,
                 Propagation::Orphan => keleustes_client::Propagation::Orphan,
             });
             let uid = (!uid.is_empty()).then(|| uid.clone());
-            Call::delete(resource, key, &Deletion { uid, propagation, ..Deletion::default() })
+            let (version, grace_seconds) = (only_at.clone(), *grace_seconds);
+            Call::delete(resource, key, &Deletion { uid, version, propagation, grace_seconds })
         }
-        Action::Edit(_) => unreachable!("edits are read first"),
+        Action::Edit(_) | Action::Put { .. } => unreachable!("sent by ways of their own"),
     }
 }
 

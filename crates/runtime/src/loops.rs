@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use keleustes_objects::{Failure, Key, Resource};
 use keleustes_plan::{
     AnyChange, Applied, Behaviour, BoxFuture, Context, Controller, EventNote, Hands, Item, KindEntry, Loop,
-    Next, Plan, Retry, View, Wakes,
+    Measurement, Next, Plan, Retry, View, Wakes,
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -86,6 +86,7 @@ pub async fn start(
         surroundings.caches.window(&a_loop.reads).synced().await;
     }
     let (name, grants) = (controller.name, controller.grants);
+    controller.metrics.iter().for_each(|metric| surroundings.metrics.declare(metric));
     let mut running = Running { name, loops: Vec::new(), ears: Vec::new(), workers: TaskTracker::new() };
     for what in controller.loops {
         let window = surroundings.caches.window(&what.reads);
@@ -99,6 +100,7 @@ pub async fn start(
             gate: gate.clone(),
             leads: surroundings.leads.clone(),
             record: record.clone(),
+            metrics: surroundings.metrics.clone(),
             in_flight_max: surroundings.in_flight_max,
             chance: Mutex::new(surroundings.chance.fork()),
         };
@@ -121,6 +123,9 @@ impl Running {
                 Arc::new(Ear { a_loop: a_loop.clone(), kind: cache.entry().clone() });
             cache.subscribe(ear.clone());
             self.ears.push((cache.clone(), ear));
+        }
+        for item in &a_loop.what.first_items {
+            a_loop.queue.add(item.clone());
         }
         for _ in 0..a_loop.what.workers {
             self.workers.spawn(a_loop.clone().work());
@@ -266,6 +271,10 @@ impl Hands for RealHands<'_> {
 
     fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied> {
         Box::pin(self.a_loop.executor.apply(self.item, plan))
+    }
+
+    fn measure(&mut self, measurement: Measurement) {
+        self.a_loop.metrics.measure(&measurement);
     }
 
     fn fetch<'a>(

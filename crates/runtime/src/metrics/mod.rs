@@ -1,13 +1,14 @@
 //! The metrics of the runtime, under the names and labels that the original's dashboards know.
 
 mod caches;
+mod measured;
 mod queues;
 mod requests;
 
 use std::sync::Arc;
 
 use keleustes_objects::Resource;
-use keleustes_plan::KindEntry;
+use keleustes_plan::{KindEntry, Measurement, Metric};
 use prometheus::core::Collector;
 use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder};
 
@@ -29,6 +30,7 @@ struct Families {
     held_back: IntCounterVec,
     leading: GaugeVec,
     slow_path: IntCounterVec,
+    measured: measured::Families,
 }
 
 impl Default for Metrics {
@@ -76,6 +78,7 @@ impl Metrics {
                 "Renewals of the lease that had to read it first.",
                 &["name"],
             ),
+            measured: measured::Families::default(),
             registry,
         };
         Self(Arc::new(families))
@@ -104,6 +107,19 @@ impl Metrics {
     #[must_use]
     pub fn cache(&self, entry: &KindEntry) -> Option<CacheMetrics> {
         (!entry.projection().metadata_only).then(|| self.0.caches.of(entry.resource()))
+    }
+
+    /// Makes room for a figure that a controller tells. Controllers may share one.
+    pub fn declare(&self, metric: &'static Metric) {
+        self.0.measured.declare(&self.0.registry, metric);
+    }
+
+    /// Takes a measurement of a declared figure.
+    ///
+    /// # Panics
+    /// If the figure was not declared.
+    pub fn measure(&self, measurement: &Measurement) {
+        self.0.measured.measure(measurement);
     }
 
     /// Counts a contained panic.

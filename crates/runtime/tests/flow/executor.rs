@@ -11,7 +11,8 @@ use http::Method;
 use keleustes_apiserver::{Rule, Verdict};
 use keleustes_objects::{Failure, Key, Kind, Reason, Uid, Version};
 use keleustes_plan::{
-    Applied, Edited, EventNote, Grant, Guard, Involved, OnFailure, Outcome, Plan, Retry, Target, Write,
+    Applied, Edited, EventNote, Grant, Guard, Involved, OnFailure, Outcome, PatchForm, Plan, Retry, Target,
+    Write,
 };
 use keleustes_runtime::executor::Executor;
 use keleustes_runtime::gate::Gate;
@@ -20,11 +21,14 @@ use serde_json::{Value, json};
 
 use crate::world::{ConfigMap, World};
 
-const GRANTS: &[Grant] =
-    &[Grant { group: "", resource: "configmaps", verbs: &["get", "create", "update", "delete"] }];
+const GRANTS: &[Grant] = &[
+    Grant { group: "", resource: "configmaps", verbs: &["get", "create", "update", "patch", "delete"] },
+    Grant { group: "", resource: "namespaces", verbs: &["get"] },
+    Grant { group: "", resource: "namespaces/status", verbs: &["update"] },
+];
 
 /// A world with a namespace to write to.
-fn world() -> World {
+pub(crate) fn world() -> World {
     let world = World::new();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"},
         "status": {"phase": "Active"}});
@@ -41,25 +45,26 @@ fn executor(world: &World) -> Executor {
         gate: Arc::new(Gate::new(&[], None, world.surroundings.clocks.clone())),
         leads: world.surroundings.leads.clone(),
         record: Arc::new(move |note| events.lock().push(note)),
+        metrics: world.surroundings.metrics.clone(),
         in_flight_max: 64,
         chance: Mutex::new(world.surroundings.chance.fork()),
     }
 }
 
-async fn apply(world: &World, plan: Plan) -> Applied {
+pub(crate) async fn apply(world: &World, plan: Plan) -> Applied {
     executor(world).apply(&Key::namespaced("a", "owner").into(), plan).await
 }
 
-fn create(name: &str) -> Write {
+pub(crate) fn create(name: &str) -> Write {
     Write::create::<ConfigMap>(Key::namespaced("a", name), json!({"metadata": {"name": name}}))
 }
 
-fn many(count: usize) -> Vec<Write> {
+pub(crate) fn many(count: usize) -> Vec<Write> {
     (0..count).map(|n| create(&format!("n{n:02}"))).collect()
 }
 
 /// An object as a cache would show it now.
-fn seen(world: &World, key: &str) -> ConfigMap {
+pub(crate) fn seen(world: &World, key: &str) -> ConfigMap {
     let (namespace, name) = key.split_once('/').unwrap();
     serde_json::from_value((*world.server.object("configmaps", namespace, name).unwrap()).clone()).unwrap()
 }
@@ -77,7 +82,7 @@ fn reads_of(world: &World, name: &str) -> usize {
 }
 
 /// How the outcomes went, one letter each: Done, Unneeded, Failed, Not tried.
-fn letters(applied: &Applied) -> String {
+pub(crate) fn letters(applied: &Applied) -> String {
     let letter = |outcome: &Outcome| match outcome {
         Outcome::Done { .. } => 'D',
         Outcome::Unneeded => 'U',
@@ -96,7 +101,7 @@ fn failures(applied: &Applied) -> Vec<Failure> {
 }
 
 /// Strikes requests of one method.
-fn on(method: Method, verdict: Verdict) -> Rule {
+pub(crate) fn on(method: Method, verdict: Verdict) -> Rule {
     Rule::new(verdict).method(method)
 }
 
@@ -335,7 +340,7 @@ async fn an_edit_builds_on_the_state_it_reads() {
     let stored = world.server.object("configmaps", "a", "x").unwrap();
     assert_eq!(stored["data"], json!({"colour": "blue", "size": "large"}));
     assert_eq!(stored["metadata"]["labels"]["by"], "somebody-else");
-    let Outcome::Done { version, uid } = &applied.outcomes[0] else { panic!("{applied:?}") };
+    let Outcome::Done { version, uid, .. } = &applied.outcomes[0] else { panic!("{applied:?}") };
     assert_eq!(version.to_string(), stored["metadata"]["resourceVersion"].as_str().unwrap());
     assert_eq!(*uid, map.meta.uid);
 }
@@ -445,9 +450,9 @@ async fn what_was_not_declared_is_not_sent_and_nothing_beside_it() {
     let world = world();
     world.put("a/x", "red");
     let map = seen(&world, "a/x");
-    let patch = Write::patch(&map, keleustes_plan::PatchForm::Merge, json!({"data": null}));
+    let undeclared = Write::patch(&map, PatchForm::Merge, json!({})).of_subresource("status");
     let mut plan = Plan::of(create("before"));
-    plan.push(patch);
+    plan.push(undeclared);
     assert!(AssertUnwindSafe(apply(&world, plan)).catch_unwind().await.is_err());
     assert_eq!(world.writes(), []);
     let executor = Executor { grants: &[], ..executor(&world) };

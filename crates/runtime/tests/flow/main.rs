@@ -7,4 +7,5 @@ mod gate;
 mod loops;
 mod metadata;
 mod outages;
+mod words;
 mod world;

@@ -1,0 +1,135 @@
+//! The rarer words of a plan: puts from the cache, writes sent together, patches that know a life,
+//! reports, measurements, and items that are there from the start.
+
+use std::time::Duration;
+
+use http::Method;
+use keleustes_apiserver::Verdict;
+use keleustes_objects::{Key, Namespace, Uid};
+use keleustes_plan::{Controller, EventNote, Involved, Loop, Metric, Next, Outcome, PatchForm, Plan, Write};
+use serde_json::{Value, json};
+
+use crate::executor::{apply, create, letters, many, on, seen, world};
+use crate::world::{ConfigMap, World, wait};
+
+fn namespace(world: &World) -> Value {
+    (*world.server.object("namespaces", "", "a").unwrap()).clone()
+}
+
+/// A status put as a controller makes it of what its cache holds.
+fn mark(seen: &Value) -> Write {
+    let object: Namespace = serde_json::from_value(seen.clone()).unwrap();
+    let body = json!({"metadata": seen["metadata"], "status": {"phase": "Active", "conditions": [{"type": "Made", "status": "True"}]}});
+    Write::put(&object, "status", body)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_put_needs_no_read() {
+    let world = world();
+    let applied = apply(&world, Plan::of(mark(&namespace(&world)))).await;
+    assert_eq!(letters(&applied), "D", "{applied:?}");
+    assert_eq!(namespace(&world)["status"]["conditions"][0]["type"], "Made");
+    assert!(world.server.requests().iter().all(|request| request.method != Method::GET));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_put_from_an_old_cache_is_refused_or_made_again_on_what_is_there() {
+    let world = world();
+    let old = namespace(&world);
+    let mut newer = old.clone();
+    newer["metadata"]["labels"] = json!({"by": "somebody-else"});
+    world.server.seed(newer).unwrap();
+    let applied = apply(&world, Plan::of(mark(&old))).await;
+    assert_eq!(letters(&applied), "F", "{applied:?}");
+    assert_eq!(namespace(&world)["status"]["conditions"], Value::Null);
+    let applied = apply(&world, Plan::of(mark(&old).conflict_tries(2))).await;
+    assert_eq!(letters(&applied), "D", "{applied:?}");
+    assert_eq!(namespace(&world)["status"]["conditions"][0]["type"], "Made");
+    assert_eq!(namespace(&world)["metadata"]["labels"]["by"], "somebody-else");
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_sent_together_do_not_stop_each_other() {
+    let world = world();
+    world.faults.add(on(Method::POST, Verdict::status(403, "Forbidden", "no")).skip(2).times(1));
+    let mut plan = Plan::none();
+    plan.push_together(many(6));
+    let applied = apply(&world, plan).await;
+    assert_eq!(letters(&applied), "DDFDDD");
+    assert!(applied.retry.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_changes_only_the_life_that_was_seen() {
+    let world = world();
+    world.put("a/x", "red");
+    let mut map = seen(&world, "a/x");
+    let patch = |map: &ConfigMap| {
+        Plan::of(Write::patch(map, PatchForm::Merge, json!({"metadata": {"labels": {"mine": "yes"}}})))
+    };
+    assert_eq!(letters(&apply(&world, patch(&map)).await), "D");
+    map.meta.uid = Uid::from("11111111-1111-1111-1111-111111111111");
+    assert_eq!(letters(&apply(&world, patch(&map)).await), "F", "another life");
+}
+
+#[tokio::test(start_paused = true)]
+async fn people_are_told_what_became_of_a_write() {
+    let world = world();
+    world.faults.add(on(Method::POST, Verdict::status(403, "Forbidden", "no")).skip(1).times(1));
+    let about = Involved { kind: "Namespace".to_owned(), name: "a".to_owned(), ..Involved::default() };
+    let told = |write: Write| {
+        let about = about.clone();
+        write.reporting(move |outcome| match outcome {
+            Outcome::Done { name, .. } => {
+                Some(EventNote::normal(about.clone(), "Made", format!("Made {name}")))
+            }
+            Outcome::Failed(failure) => {
+                Some(EventNote::warning(about.clone(), "Failed", failure.to_string()))
+            }
+            Outcome::Unneeded | Outcome::NotTried => None,
+        })
+    };
+    let mut plan = Plan::none();
+    plan.push_together(vec![told(create("one")), told(create("two"))]);
+    apply(&world, plan).await;
+    let events: Vec<_> = world.events.lock().iter().map(|event| event.message.clone()).collect();
+    assert_eq!(events[0], "Made one");
+    assert!(events[1].contains("no"), "{events:?}");
+}
+
+static TURNS: Metric = Metric::counter("turns_total", "Turns.", &[]);
+
+/// A pass over everything begins without a change and comes again by itself.
+#[tokio::test(start_paused = true)]
+async fn an_item_may_be_there_from_the_start() {
+    let world = World::new();
+    let pass = Loop::scripted("passes", Pass).starting_with(Key::cluster("pass"));
+    let running = world.start(Controller::new("test").measures([&TURNS]).runs(pass)).await;
+    wait(Duration::from_secs(45)).await;
+    assert!(world.metric("turns_total 3"), "at 0, 20 and 40 seconds");
+    running.stop().await;
+}
+
+struct Pass;
+
+impl keleustes_plan::Script for Pass {
+    fn sync<'a>(
+        &'a self,
+        cx: &'a mut keleustes_plan::Context<'_>,
+        _: &'a keleustes_plan::Item,
+    ) -> keleustes_plan::BoxFuture<'a, Result<Next, keleustes_plan::Retry>> {
+        cx.measure(TURNS.one(&[]));
+        Box::pin(async { Ok(Next::Revisit(Duration::from_secs(20))) })
+    }
+}
+
+/// What a controller remembers is shared by all its parts and survives a turn that panicked.
+#[test]
+fn memory_is_shared_and_survives_a_panic() {
+    let memory = keleustes_plan::Memory::new(vec![1]);
+    let other = memory.clone();
+    let broken = std::thread::spawn(move || other.with(|_| panic!("a bug"))).join();
+    assert!(broken.is_err());
+    memory.with(|there| there.push(2));
+    assert_eq!(memory.with(|there| there.clone()), [1, 2]);
+}
