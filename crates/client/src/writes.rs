@@ -19,6 +19,14 @@ use crate::failure;
 /// An API server gives up on a request after a minute; an answer later than this will not come.
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 
+/// The metadata of one object. An aggregated API server may not know of partial objects; the whole ones
+/// do as well.
+pub(crate) const METADATA: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+/// The metadata of many objects.
+pub(crate) const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
 /// One request. `Debug` and `Display` tell how long its body is, never what it says.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Call {
@@ -176,6 +184,23 @@ impl Call {
         call.with_body(&Value::Object(options))
     }
 
+    /// Deletes all objects of a namespace. The answer lists them; only their metadata is asked for.
+    #[must_use]
+    pub fn delete_collection(resource: &Resource, namespace: &str, deletion: &Deletion) -> Self {
+        let mut call =
+            Self::delete(resource, &Key { namespace: namespace.into(), name: "".into() }, deletion);
+        call.path = resource.collection_path(namespace);
+        call.accept = METADATA_LIST;
+        call
+    }
+
+    /// Asks for the metadata of an object only. Servers that cannot give it alone give the whole.
+    #[must_use]
+    pub fn metadata_only(mut self) -> Self {
+        self.accept = METADATA;
+        self
+    }
+
     /// Turns a call on an object into one on a part of it, such as `status`.
     #[must_use]
     pub fn subresource(mut self, name: &str) -> Self {
@@ -248,6 +273,25 @@ impl Call {
             let body = response.into_body().collect().await;
             Ok(body.map_err(|error| failure::of(&error))?.to_bytes())
         };
+        self.in_time(answer).await
+    }
+
+    /// Sends the call and lets the answer run by unread: it may be long, and only that it came matters.
+    ///
+    /// # Errors
+    /// Whatever kept the call from succeeding.
+    pub async fn send_unread(&self, client: &Client) -> Result<(), Failure> {
+        let answer = async {
+            let mut body = self.open(client).await?.into_body();
+            while let Some(frame) = body.frame().await {
+                frame.map_err(|error| failure::of(&error))?;
+            }
+            Ok(())
+        };
+        self.in_time(answer).await
+    }
+
+    async fn in_time<T>(&self, answer: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         tokio::time::timeout(ANSWER_WITHIN, answer).await.unwrap_or_else(|_| {
             Err(Failure::transport(
                 Reason::Unreachable,
@@ -437,6 +481,37 @@ mod tests {
         Call::delete(&secrets, &key, &this_life).send_for_answer(&client).await.unwrap();
         let gone = Call::get(&secrets, &key).send(&client).await.unwrap_err();
         assert_eq!((gone.reason, gone.code), (Reason::NotFound, 404));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_collection_goes_with_one_call_and_its_long_answer_is_not_read() {
+        let server = keleustes_apiserver::ApiServer::default();
+        let client = Client::new(server.clone(), "default");
+        for (namespace, name) in [("default", "a"), ("default", "b"), ("kube-system", "c")] {
+            let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": namespace, "name": name}});
+            server.seed(secret).unwrap();
+        }
+        let deletion = Deletion { propagation: Some(Propagation::Background), ..Deletion::default() };
+        Call::delete_collection(&secrets(), "default", &deletion).send_unread(&client).await.unwrap();
+        let left: Vec<_> =
+            server.objects("secrets").iter().map(|one| one["metadata"]["name"].clone()).collect();
+        assert_eq!(left, ["c"]);
+        let request = server.requests().pop().unwrap();
+        assert_eq!(request.target, "/api/v1/namespaces/default/secrets");
+        let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
+        assert_eq!(request.json(), body);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn metadata_comes_alone() {
+        let server = keleustes_apiserver::ApiServer::default();
+        let client = Client::new(server.clone(), "default");
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "default", "name": "a"},
+            "data": {"k": "aHVudGVyMg=="}});
+        server.seed(secret).unwrap();
+        let key = Key::namespaced("default", "a");
+        let answer = Call::get(&secrets(), &key).metadata_only().send(&client).await.unwrap();
+        assert_eq!((&answer["kind"], &answer["data"]), (&json!("PartialObjectMetadata"), &Value::Null));
     }
 
     /// Proves RUN-34.

@@ -33,6 +33,8 @@ pub enum Reason {
     Invalid,
     /// The namespace is going away; nothing can be created in it any more.
     NamespaceTerminating,
+    /// The resource is served, but not for this verb.
+    MethodNotAllowed,
     /// Our credentials do not allow it.
     Forbidden,
     /// Our credentials are not accepted.
@@ -74,11 +76,13 @@ impl Failure {
             ("Conflict", _) => Reason::Conflict,
             ("Gone" | "Expired", _) => Reason::Gone,
             ("Invalid", _) => Reason::Invalid,
+            ("MethodNotAllowed", _) => Reason::MethodNotAllowed,
             ("Forbidden", _) => Reason::Forbidden,
             ("Unauthorized", _) => Reason::Unauthorized,
             ("TooManyRequests", _) => Reason::TooManyRequests,
             ("ServerTimeout" | "Timeout" | "ServiceUnavailable" | "InternalError", _) => Reason::Unavailable,
             (_, 404) => Reason::NotFound,
+            (_, 405) => Reason::MethodNotAllowed,
             (_, 409) => Reason::Conflict,
             (_, 410) => Reason::Gone,
             (_, 422) => Reason::Invalid,
@@ -130,6 +134,7 @@ mod tests {
         assert_eq!(reason(409, "AlreadyExists", "", &[]), Reason::AlreadyExists);
         assert_eq!(reason(409, "Conflict", "", &[]), Reason::Conflict);
         assert_eq!(reason(404, "", "", &[]), Reason::NotFound);
+        assert_eq!(reason(405, "", "", &[]), Reason::MethodNotAllowed);
         assert_eq!(reason(403, "Forbidden", "", &["NamespaceTerminating"]), Reason::NamespaceTerminating);
         assert_eq!(reason(410, "Expired", "", &[]), Reason::Gone);
         assert_eq!(reason(503, "", "", &[]), Reason::Unavailable);

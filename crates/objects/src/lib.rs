@@ -7,6 +7,7 @@
 //! Decoding goes straight from the wire to these types; `managedFields` and whatever else no controller
 //! reads is skipped by the parser and never allocated.
 
+mod discovered;
 mod failure;
 mod key;
 mod kind;
@@ -17,6 +18,7 @@ mod text;
 mod time;
 mod version;
 
+pub use discovered::{ApiResource, Discovered, Subresource};
 pub use failure::{Failure, Reason};
 pub use key::{BadKey, Key};
 pub use kind::{Kind, Object, Projection, Resource};

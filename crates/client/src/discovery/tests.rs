@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::header::ACCEPT;
 use http::{HeaderValue, Request, Response};
 use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
-use keleustes_objects::Reason;
+use keleustes_objects::{Reason, Resource};
 use kube::client::Body;
 use tower::{BoxError, Layer as _, ServiceExt as _};
 

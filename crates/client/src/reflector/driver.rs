@@ -24,7 +24,7 @@ use crate::writes::unreadable;
 /// The server ends a watch by itself; one that is still open this long after has lost its server.
 const WATCH_MARGIN: Duration = Duration::from_secs(30);
 /// A server gives up on a list after a minute; a page that takes longer than this will not come.
-const PAGE_WITHIN: Duration = Duration::from_secs(120);
+pub(super) const PAGE_WITHIN: Duration = Duration::from_secs(120);
 
 /// Lists and watches one source for as long as it is asked for more.
 pub struct Reflector<T> {
@@ -285,7 +285,7 @@ fn late(what: &str) -> Failure {
 }
 
 /// The next part of a body; nothing at its end.
-async fn chunk(body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, Failure> {
+pub(super) async fn chunk(body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, Failure> {
     loop {
         let frame = timeout_at(deadline, body.frame()).await.map_err(|_| late("no end of the answer"))?;
         match frame {

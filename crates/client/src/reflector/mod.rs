@@ -10,6 +10,7 @@
 mod backoff;
 mod decode;
 mod driver;
+mod listing;
 mod pieces;
 mod policy;
 #[cfg(test)]
@@ -20,7 +21,7 @@ use keleustes_objects::{Failure, Key, Kind, Meta, Object, Partial, Projection, R
 
 pub use self::driver::Reflector;
 use self::policy::Ask;
-use crate::writes::Call;
+use crate::writes::{Call, METADATA, METADATA_LIST};
 
 /// What to list and watch, and how to read it.
 ///
@@ -123,13 +124,10 @@ impl<T> Source<T> {
             Ask::List { version, .. } => (version, false),
             Ask::Stream { version, .. } | Ask::Watch { version, .. } => (version, true),
         };
-        // An aggregated API server may not know of partial objects; the whole ones do as well.
         call.accept = match (self.projection.metadata_only, watches) {
             (false, _) => "application/json",
-            (true, false) => {
-                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-            }
-            (true, true) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+            (true, false) => METADATA_LIST,
+            (true, true) => METADATA,
         };
         if !version.is_empty() {
             call = call.query("resourceVersion", version);

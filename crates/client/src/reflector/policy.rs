@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::backoff::Backoff;
 
 /// How many objects a page of a list holds.
-const PAGE_OBJECTS: u32 = 500;
+pub(super) const PAGE_OBJECTS: u32 = 500;
 /// A watch that is over before this, without an event, did not work.
 const VERY_SHORT: Duration = Duration::from_secs(1);
 /// The server ends a watch after a time between these, in seconds.
