@@ -31,8 +31,6 @@ Usage: kube-controller-manager playground [--nodes=N] [--data=DIR] [--port=PORT]
   --manager=off  leaves the manager out, to bring your own
 ";
 
-/// How often watches are told how far the world has come.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(30);
 /// How long the parts may take to end after Ctrl-C.
 const STOPPED_WITHIN: Duration = Duration::from_secs(2);
 const SAVE_EVERY: Duration = Duration::from_millis(200);
@@ -91,7 +89,7 @@ async fn play(wish: &Wish) -> anyhow::Result<()> {
     let scratch = tempfile::Builder::new().prefix("keleustes-playground-").tempdir()?;
     let folder = wish.data.as_deref().unwrap_or_else(|| scratch.path());
     let (ending, ended) = watch::channel(false);
-    let (server, serving, keeping) = start_server(wish, folder, ended).await?;
+    let (serving, keeping) = start_server(wish, folder, ended).await?;
     println!("API server   {} ({} ms)", serving.address(), began.elapsed().as_millis());
 
     let kubeconfig = folder.join("kubeconfig");
@@ -100,12 +98,6 @@ async fn play(wish: &Wish) -> anyhow::Result<()> {
     let nodes = Hollow::builder(admin.root("hollow-nodes")).nodes(wish.nodes).scheduler(true).untaint(true);
     let nodes = nodes.volumes(true).start();
     println!("nodes        {} hollow ones, and a scheduler", wish.nodes);
-    let bookmarks = tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(BOOKMARK_EVERY).await;
-            server.send_bookmarks();
-        }
-    });
     println!("manager      {}", if wish.manager { "this one" } else { "yours: none runs here" });
     println!("\nready after {} ms. In another terminal:\n", began.elapsed().as_millis());
     println!("    export KUBECONFIG={}", kubeconfig.display());
@@ -119,7 +111,6 @@ async fn play(wish: &Wish) -> anyhow::Result<()> {
 
     let worked =
         if wish.manager { manage(&serving, folder).await } else { Ok(tokio::signal::ctrl_c().await?) };
-    bookmarks.abort();
     // Whoever still holds a connection then is cut off: this is the end of the world.
     let _ = tokio::time::timeout(STOPPED_WITHIN, nodes.stop()).await;
     let _ = tokio::time::timeout(STOPPED_WITHIN, serving.stop()).await;
@@ -137,7 +128,7 @@ async fn start_server(
     wish: &Wish,
     folder: &Path,
     ended: watch::Receiver<bool>,
-) -> anyhow::Result<(ApiServer, Serving, Option<Keeping>)> {
+) -> anyhow::Result<(Serving, Option<Keeping>)> {
     let builder = ApiServer::builder().rbac(true).event_ttl(EVENTS_LIVE).request_log_limit(1000);
     let (server, pki, keeping) = match &wish.data {
         None => (builder.build(), Pki::fresh()?, None),
@@ -151,10 +142,10 @@ async fn start_server(
         }
     };
     let address = SocketAddr::from(([127, 0, 0, 1], wish.port));
-    let serving = serve(server.clone(), address, pki, Limits::default())
+    let serving = serve(server, address, pki, Limits::default())
         .await
         .with_context(|| format!("the API server cannot listen on {address}"))?;
-    Ok((server, serving, keeping))
+    Ok((serving, keeping))
 }
 
 /// Runs the manager against the server, with the flags a kubeadm manifest would give it; ends with Ctrl-C.

@@ -15,12 +15,18 @@ use crate::kernel::{Entry, Kernel, Range, Settings, TokenVerifier, User};
 pub struct Builder {
     settings: Settings,
     log_limit: usize,
+    bookmarks_every: Duration,
     clock: Clock,
 }
 
 impl Default for Builder {
     fn default() -> Builder {
-        Builder { settings: Settings::default(), log_limit: 100_000, clock: clock::system() }
+        Builder {
+            settings: Settings::default(),
+            log_limit: 100_000,
+            bookmarks_every: Duration::from_secs(60),
+            clock: clock::system(),
+        }
     }
 }
 
@@ -87,7 +93,25 @@ impl Builder {
         self
     }
 
-    /// How many frames may wait for a watcher that does not read before its watch is ended.
+    /// How often watches are told how far the server has come, if they want to know; a minute by default.
+    pub fn bookmarks_every(mut self, time: Duration) -> Builder {
+        self.bookmarks_every = time;
+        self
+    }
+
+    /// How long watches last at least whose clients name no end; half an hour by default. They last up to twice as long.
+    pub fn watch_timeout_min(mut self, time: Duration) -> Builder {
+        self.settings.watch_timeout_min = time;
+        self
+    }
+
+    /// How many bytes may wait for all watchers together before the slowest is ended.
+    pub fn backlog_bytes_max(mut self, bytes: usize) -> Builder {
+        self.settings.backlog_bytes_max = bytes;
+        self
+    }
+
+    /// How many changes may wait for a watcher that does not read before its watch is ended.
     pub fn frames_max(mut self, frames: usize) -> Builder {
         self.settings.frames_max = frames;
         self
@@ -125,7 +149,12 @@ impl Builder {
 
     fn around(self, kernel: Kernel) -> ApiServer {
         let state = State { kernel, wakers: BTreeMap::new(), log: VecDeque::new() };
-        let shared = Shared { state: Mutex::new(state), clock: self.clock, log_limit: self.log_limit };
+        let shared = Shared {
+            state: Mutex::new(state),
+            clock: self.clock,
+            log_limit: self.log_limit,
+            bookmarks_every: self.bookmarks_every,
+        };
         ApiServer { shared: Arc::new(shared), user: None }
     }
 }

@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -50,6 +51,7 @@ struct Shared {
     state: Mutex<State>,
     clock: Clock,
     log_limit: usize,
+    bookmarks_every: Duration,
 }
 
 struct State {
@@ -161,7 +163,7 @@ impl ApiServer {
         self.shared.with(|state, _| state.kernel.compact());
     }
 
-    /// Sends a bookmark to every open watch that allows bookmarks.
+    /// Sends a bookmark to every open watch that allows bookmarks, besides those that come with time.
     pub fn send_bookmarks(&self) {
         self.shared.with(|state, _| state.kernel.send_bookmarks());
     }
@@ -218,8 +220,9 @@ impl ApiServer {
         });
         match reply {
             Reply::Document(document) => respond(document),
-            Reply::Watch { id, timeout } => {
-                let mut response = Response::new(Body::watch(Arc::clone(&self.shared), id, timeout));
+            Reply::Watch { id, timeout, bookmarks } => {
+                let shared = Arc::clone(&self.shared);
+                let mut response = Response::new(Body::watch(shared, id, timeout, bookmarks));
                 response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
                 response
             }

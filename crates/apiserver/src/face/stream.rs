@@ -5,18 +5,24 @@ use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http_body::{Frame, SizeHint};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Shared;
 use crate::kernel::WatchId;
 
-/// So many lines are written out ahead of a watcher; the rest waits in its short form.
-const LINES_AT_ONCE: usize = 64;
+/// About so much is written out ahead of a watcher; the rest waits in its short form.
+const BYTES_AT_ONCE: usize = 64 * 1024;
+/// The last bookmark comes so long before the end of a watch, so that the client can go on from close to it.
+const LAST_BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+
+/// Thirty years.
+const FAR: Duration = Duration::from_secs(86_400 * 365 * 30);
 
 /// A response body: a document, or a watch that lasts. One frame is one watch event.
 #[derive(Debug)]
@@ -40,9 +46,12 @@ impl Body {
         Body::full(bytes)
     }
 
-    pub(super) fn watch(shared: Arc<Shared>, id: WatchId, timeout: Option<std::time::Duration>) -> Body {
-        let timeout = timeout.map(|timeout| Box::pin(tokio::time::sleep(timeout)));
-        Body(Content::Watch(WatchStream { shared, id, lines: VecDeque::new(), timeout, over: false }))
+    pub(super) fn watch(shared: Arc<Shared>, id: WatchId, timeout: Duration, bookmarks: bool) -> Body {
+        let now = Instant::now();
+        // An end that is further away than the clock can count is no end anybody will see.
+        let ends_at = now.checked_add(timeout).unwrap_or_else(|| now + FAR);
+        let timer = Timer::new(ends_at, bookmarks.then_some(shared.bookmarks_every));
+        Body(Content::Watch(WatchStream { shared, id, lines: VecDeque::new(), timer, over: false }))
     }
 }
 
@@ -79,7 +88,7 @@ struct WatchStream {
     id: WatchId,
     /// Taken from the kernel, not yet sent.
     lines: VecDeque<Bytes>,
-    timeout: Option<Pin<Box<Sleep>>>,
+    timer: Timer,
     over: bool,
 }
 
@@ -91,25 +100,73 @@ impl fmt::Debug for WatchStream {
 
 impl WatchStream {
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if self.lines.is_empty() && !self.over {
-            let mut state = self.shared.state.lock();
-            match state.kernel.take_lines(self.id, LINES_AT_ONCE) {
-                Some(lines) => {
-                    self.lines.extend(lines);
-                    state.wakers.insert(self.id, cx.waker().clone());
-                }
-                None => self.over = true,
+        loop {
+            if self.lines.is_empty() && !self.over {
+                self.take_lines(cx);
+            }
+            if let Some(line) = self.lines.pop_front() {
+                return Poll::Ready(Some(line));
+            }
+            if self.over {
+                return Poll::Ready(None);
+            }
+            match ready!(self.timer.poll(cx)) {
+                Due::Bookmark => self.shared.with(|state, _| state.kernel.send_bookmark(self.id)),
+                Due::End => self.over = true,
             }
         }
-        if let Some(line) = self.lines.pop_front() {
-            return Poll::Ready(Some(line));
+    }
+
+    fn take_lines(&mut self, cx: &Context<'_>) {
+        let mut state = self.shared.state.lock();
+        match state.kernel.take_lines(self.id, BYTES_AT_ONCE) {
+            Some(lines) => {
+                self.lines.extend(lines);
+                state.wakers.insert(self.id, cx.waker().clone());
+            }
+            None => self.over = true,
         }
-        let timed_out = self.timeout.as_mut().is_some_and(|t| t.poll_unpin(cx).is_ready());
-        if self.over || timed_out {
-            self.over = true;
-            return Poll::Ready(None);
+    }
+}
+
+/// What a watch has to do when nothing happens.
+#[derive(Debug, PartialEq, Eq)]
+enum Due {
+    Bookmark,
+    End,
+}
+
+/// Says when a watch is due for a bookmark, and when it ends.
+struct Timer {
+    ends_at: Instant,
+    bookmarks_every: Option<Duration>,
+    next: Due,
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl Timer {
+    fn new(ends_at: Instant, bookmarks_every: Option<Duration>) -> Timer {
+        let mut timer =
+            Timer { ends_at, bookmarks_every, next: Due::End, sleep: Box::pin(sleep_until(ends_at)) };
+        timer.turn(Instant::now());
+        timer
+    }
+
+    /// A bookmark after the usual time or shortly before the end, whichever is first; after that one the end.
+    fn turn(&mut self, now: Instant) {
+        let last = self.ends_at.checked_sub(LAST_BOOKMARK_BEFORE_END).filter(|last| *last > now);
+        let bookmark = self.bookmarks_every.and_then(|every| Some(last?.min(now.checked_add(every)?)));
+        self.next = if bookmark.is_some() { Due::Bookmark } else { Due::End };
+        self.sleep.as_mut().reset(bookmark.unwrap_or(self.ends_at));
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Due> {
+        ready!(self.sleep.poll_unpin(cx));
+        let due = std::mem::replace(&mut self.next, Due::End);
+        if due == Due::Bookmark {
+            self.turn(Instant::now());
         }
-        Poll::Pending
+        Poll::Ready(due)
     }
 }
 

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | [`resources`], `table`, `types`, `custom` | which kinds there are, their rules and shapes |
 //! | `request`, `options`, `accept`, `body`, `selectors` | what a request means |
-//! | `create`, `update`, `patch`, `apply`, `delete`, `list`, `watch` | the verbs |
+//! | `create`, `update`, `patch`, `apply`, `delete`, `list`, `watch`, `backlog` | the verbs |
 //! | `defaults`, `admission`, `prepare`, `validation`, `clusterip` | what the server adds, decides and refuses |
 //! | `scale`, `eviction`, `binding`, `token`, `reviews` | subresources and requests that store nothing |
 //! | `users`, `rbac` | who asks and may |
@@ -18,6 +18,7 @@
 mod accept;
 mod admission;
 mod apply;
+mod backlog;
 mod binding;
 mod body;
 mod bootstrap;
@@ -133,7 +134,9 @@ pub enum Reply {
         /// The watch to take frames from.
         id: WatchId,
         /// When to end the stream, counted from now.
-        timeout: Option<Duration>,
+        timeout: Duration,
+        /// Whether the client wants to hear now and then how far the server has come.
+        bookmarks: bool,
     },
 }
 
@@ -157,6 +160,8 @@ pub struct Kernel {
     registry: Registry,
     store: Store,
     chance: Chance,
+    /// When watches end is not to change what objects are called.
+    watch_chance: Chance,
     /// The latest clock reading that came with a request.
     now: Timestamp,
     watches: BTreeMap<WatchId, Watch>,
@@ -191,6 +196,7 @@ impl Kernel {
             registry: Registry::default(),
             store: Store::new(settings.history_limit),
             chance: Chance::seeded(settings.seed),
+            watch_chance: Chance::seeded(!settings.seed),
             now,
             watches: BTreeMap::new(),
             watches_opened: 0,
@@ -363,10 +369,11 @@ impl Kernel {
     /// Hands the event to every watch that covers it, does what has to follow, and returns its object.
     fn publish(&mut self, event: &Event, now: Timestamp) -> Arc<Value> {
         for (id, watch) in &mut self.watches {
-            if watch.deliver(event, now, self.settings.frames_max) {
+            if watch.deliver(event, self.settings.frames_max) {
                 self.woken.insert(*id);
             }
         }
+        self.bound_backlogs();
         self.record(event);
         let gone = event.change == Change::Deleted;
         match event.resource.strategy {

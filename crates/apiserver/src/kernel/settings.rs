@@ -27,8 +27,12 @@ pub struct Settings {
     pub node_ports: (u16, u16),
     /// How many watches may be open at once; more are refused with 429.
     pub watches_max: usize,
-    /// How many frames may wait for a slow watcher before its watch is ended.
+    /// How many changes may wait for a slow watcher before its watch is ended.
     pub frames_max: usize,
+    /// How many bytes may wait for all watchers together before the slowest is ended.
+    pub backlog_bytes_max: usize,
+    /// How long a watch lasts at least whose client names no end, and half of how long it lasts at most.
+    pub watch_timeout_min: Duration,
     /// Tokens known from the start, and whose they are.
     pub tokens: Vec<(String, User)>,
     /// Tells whose token it is when the kernel does not know it.
@@ -51,7 +55,9 @@ impl Default for Settings {
                 .unwrap_or_else(|| unreachable!("10.96.0.0/16 is a range")),
             node_ports: (30_000, 32_767),
             watches_max: 20_000,
-            frames_max: 1_000_000,
+            frames_max: 100_000,
+            backlog_bytes_max: 256 * 1024 * 1024,
+            watch_timeout_min: Duration::from_secs(30 * 60),
             tokens: Vec::new(),
             verifier: None,
             journal: false,

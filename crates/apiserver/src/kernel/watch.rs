@@ -1,21 +1,21 @@
 //! Watches see every change of what they select, once, in order, or are told that they cannot.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::accept::Representation;
+use super::backlog::{Backlog, Content, View};
 use super::kept::Kept;
 use super::options::{WatchOptions, WatchStart};
 use super::request::Call;
-use super::resources::Resource;
 use super::selectors::Selector;
 use super::status::{Outcome, Reason, Status};
 use super::store::{Change, Event, Stored};
-use super::{Kernel, Reply, body, printing};
+use super::{Kernel, Reply, body};
 
 /// The annotation on the bookmark that closes the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -33,68 +33,23 @@ pub struct Frame {
     pub object: Arc<Value>,
 }
 
-/// An event that waits for its watcher.
-#[derive(Debug)]
-struct Queued {
-    kind: &'static str,
-    content: Content,
-}
-
-#[derive(Debug)]
-enum Content {
-    /// What is kept is what is sent.
-    Kept(Kept),
-    /// Something made for this watch alone.
-    Made(Stored),
-}
-
-impl Queued {
-    /// The line sent to the client.
-    fn line(&self) -> Bytes {
-        let made;
-        let text = match &self.content {
-            Content::Kept(kept) => kept.text(),
-            Content::Made(value) => {
-                made = value.to_string();
-                &made
-            }
-        };
-        let mut line = String::with_capacity(text.len() + 40);
-        line.push_str("{\"type\":\"");
-        line.push_str(self.kind);
-        line.push_str("\",\"object\":");
-        line.push_str(text);
-        line.push_str("}\n");
-        line.into()
-    }
-
-    fn frame(self) -> Frame {
-        let object = match self.content {
-            Content::Kept(kept) => kept.value(),
-            Content::Made(value) => value,
-        };
-        Frame { kind: self.kind, object }
-    }
-}
-
 /// An open watch.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    resource: &'static Resource,
+    view: View,
     namespace: Option<String>,
     selector: Selector,
-    representation: Representation,
     bookmarks: bool,
     /// Changes up to this revision are none of the client's business.
     after: u64,
-    outbox: VecDeque<Queued>,
+    backlog: Backlog,
     ended: bool,
 }
 
 impl Watch {
     /// Queues the event if it concerns this watch; says whether it does.
-    pub(crate) fn deliver(&mut self, event: &Event, now: Timestamp, frames_max: usize) -> bool {
-        let ours = event.resource.shares_storage_with(self.resource);
+    pub(crate) fn deliver(&mut self, event: &Event, frames_max: usize) -> bool {
+        let ours = event.resource.shares_storage_with(self.view.resource);
         if self.ended || !ours || event.revision <= self.after {
             return false;
         }
@@ -103,7 +58,7 @@ impl Watch {
             return false;
         }
         self.after = event.revision;
-        let (selector, resource) = (&self.selector, self.resource);
+        let (selector, resource) = (&self.selector, self.view.resource);
         let before = event.previous.as_ref().is_some_and(|previous| {
             selector.chooses(resource, &event.key, previous, || event.before().unwrap_or(event.object()))
         });
@@ -115,31 +70,18 @@ impl Watch {
             (true, true) => "MODIFIED",
             (true, false) => "DELETED",
         };
-        if self.outbox.len() >= frames_max {
-            // A client that does not read is told to begin again, instead of being remembered for.
-            self.outbox.clear();
-            self.fail(&Status::expired("the watch was too slow to follow"));
+        if self.backlog.changes() >= frames_max {
+            self.give_up();
             return true;
         }
-        if kind == "DELETED" && !deleted {
+        let content = if kind == "DELETED" && !deleted {
             // The object left the selection: the client sees it as it last was there, at the new version.
-            let content = self.content_of_value(&departed(event), now);
-            self.outbox.push_back(Queued { kind, content });
+            Content::Own(Kept::new(event.kept.resource(), &departed(event)))
         } else {
-            self.push(kind, &event.kept, now);
-        }
+            Content::Shared(event.kept.clone())
+        };
+        self.backlog.push(kind, content);
         true
-    }
-
-    fn push(&mut self, kind: &'static str, object: &Kept, now: Timestamp) {
-        let plain = self.representation == Representation::Whole && object.is_shown_as(self.resource);
-        let content =
-            if plain { Content::Kept(object.clone()) } else { self.content_of_value(&object.value(), now) };
-        self.outbox.push_back(Queued { kind, content });
-    }
-
-    fn content_of_value(&self, object: &Stored, now: Timestamp) -> Content {
-        Content::Made(printing::shown(self.resource, self.representation, object, now))
     }
 
     fn bookmark(&mut self, revision: u64, closes_initial_events: bool, now: Timestamp) {
@@ -147,22 +89,27 @@ impl Watch {
         if closes_initial_events {
             metadata["annotations"] = json!({ INITIAL_EVENTS_END: "true" });
         }
-        let mut object = body::zero(self.resource);
-        object["kind"] = json!(self.resource.kind);
-        object["apiVersion"] = json!(self.resource.api_version());
+        let mut object = body::zero(self.view.resource);
+        object["kind"] = json!(self.view.resource.kind);
+        object["apiVersion"] = json!(self.view.resource.api_version());
         object["metadata"] = metadata;
         // A view of other objects is made from theirs; a bookmark is nobody's and stays as it is.
-        let object = match self.representation {
+        let object = match self.view.representation {
             Representation::Whole => Arc::new(object),
-            other => printing::shown(self.resource, other, &Arc::new(object), now),
+            _ => self.view.shown(&Arc::new(object), now),
         };
-        self.outbox.push_back(Queued { kind: "BOOKMARK", content: Content::Made(object) });
+        self.backlog.push("BOOKMARK", Content::made(&object));
     }
 
     fn fail(&mut self, status: &Status) {
-        let content = Content::Made(Arc::new(status.to_value()));
-        self.outbox.push_back(Queued { kind: "ERROR", content });
+        self.backlog.push("ERROR", Content::made(&status.to_value()));
         self.ended = true;
+    }
+
+    /// A client that does not read is told to begin again, instead of being remembered for.
+    fn give_up(&mut self) {
+        self.backlog.clear();
+        self.fail(&Status::expired("the watch was too slow to follow"));
     }
 }
 
@@ -181,14 +128,18 @@ impl Kernel {
         let resource = call.target.resource;
         let query = &call.query;
         let selector = Selector::parse(resource, query.text("labelSelector"), query.text("fieldSelector"))?;
+        if self.watches.len() >= self.settings.watches_max {
+            let mut status = Status::new(Reason::TooManyRequests, "too many watches are open");
+            status.retry_after_seconds = 1;
+            return Err(status);
+        }
         let mut watch = Watch {
-            resource,
+            view: View { resource, representation: call.representation },
             namespace: call.target.namespace.clone(),
             selector,
-            representation: call.representation,
             bookmarks: options.bookmarks,
             after: self.store.revision(),
-            outbox: VecDeque::new(),
+            backlog: Backlog::default(),
             ended: false,
         };
         match options.start {
@@ -205,31 +156,49 @@ impl Kernel {
             WatchStart::Now => {}
             WatchStart::After(revision) => self.fill_changes(&mut watch, revision),
         }
-        if self.watches.len() >= self.settings.watches_max {
-            let mut status = Status::new(Reason::TooManyRequests, "too many watches are open");
-            status.retry_after_seconds = 1;
-            return Err(status);
-        }
+        watch.backlog.begin();
         self.watches_opened += 1;
         let id = WatchId(self.watches_opened);
+        let bookmarks = watch.bookmarks;
         self.watches.insert(id, watch);
-        Ok(Reply::Watch { id, timeout: options.timeout })
+        self.bound_backlogs();
+        let timeout = options.timeout.unwrap_or_else(|| self.timeout_by_chance());
+        Ok(Reply::Watch { id, timeout, bookmarks })
+    }
+
+    /// Clients that name no end get one at a random time, so that those who came together do not come back together.
+    fn timeout_by_chance(&mut self) -> Duration {
+        let least = self.settings.watch_timeout_min;
+        let millis = u32::try_from(least.as_millis()).unwrap_or(u32::MAX).max(1);
+        least + Duration::from_millis(self.watch_chance.below(millis).into())
+    }
+
+    /// Cuts off the slowest until what waits for all watchers together is within bounds again.
+    pub(crate) fn bound_backlogs(&mut self) {
+        let mut total: usize = self.watches.values().map(|watch| watch.backlog.bytes()).sum();
+        while total > self.settings.backlog_bytes_max {
+            let living = self.watches.iter_mut().filter(|(_, watch)| !watch.ended);
+            let Some((id, slowest)) = living.max_by_key(|(_, watch)| watch.backlog.bytes()) else { return };
+            total -= slowest.backlog.bytes();
+            slowest.give_up();
+            self.woken.insert(*id);
+        }
     }
 
     fn fill_state(&self, watch: &mut Watch) {
-        for (key, object) in self.store.list(watch.resource, watch.namespace.as_deref()) {
-            if watch.selector.accepts(watch.resource, key, object) {
-                watch.push("ADDED", object, self.now);
+        for (key, object) in self.store.list(watch.view.resource, watch.namespace.as_deref()) {
+            if watch.selector.accepts(watch.view.resource, key, object) {
+                watch.backlog.push("ADDED", Content::Shared(object.clone()));
             }
         }
     }
 
     fn fill_changes(&self, watch: &mut Watch, revision: u64) {
         watch.after = revision;
-        match self.store.since(watch.resource, revision) {
+        match self.store.since(watch.view.resource, revision) {
             Some(events) => {
                 for event in events {
-                    watch.deliver(event, self.now, usize::MAX);
+                    watch.deliver(event, usize::MAX);
                 }
             }
             None => {
@@ -241,29 +210,29 @@ impl Kernel {
 
     /// Takes what the watch has to say; `None` once it has said everything and is over.
     pub fn take_frames(&mut self, id: WatchId) -> Option<Vec<Frame>> {
-        self.take(id).map(|queued| queued.into_iter().map(Queued::frame).collect())
+        self.take(id, |backlog, view, now| backlog.take_frames(view, now))
     }
 
-    /// Like [`Kernel::take_frames`], as the lines that are sent, and no more than `limit` of them at once.
-    pub fn take_lines(&mut self, id: WatchId, limit: usize) -> Option<Vec<Bytes>> {
-        let watch = self.watches.get_mut(&id)?;
-        if watch.outbox.len() > limit {
-            return Some(watch.outbox.drain(..limit).map(|queued| queued.line()).collect());
-        }
-        self.take(id).map(|queued| queued.iter().map(Queued::line).collect())
+    /// Like [`Kernel::take_frames`], as the lines that are sent: about so many bytes of them, the rest later.
+    pub fn take_lines(&mut self, id: WatchId, bytes_max: usize) -> Option<Vec<Bytes>> {
+        self.take(id, |backlog, view, now| backlog.take_lines(view, now, bytes_max))
     }
 
-    fn take(&mut self, id: WatchId) -> Option<VecDeque<Queued>> {
+    fn take<T>(
+        &mut self,
+        id: WatchId,
+        what: impl FnOnce(&mut Backlog, View, Timestamp) -> Vec<T>,
+    ) -> Option<Vec<T>> {
         let watch = self.watches.get_mut(&id)?;
-        let queued = std::mem::take(&mut watch.outbox);
-        if watch.ended {
+        let taken = what(&mut watch.backlog, watch.view, self.now);
+        if watch.ended && watch.backlog.is_empty() {
             self.watches.remove(&id);
             // The last words of a watch are given before it is reported as over.
-            if queued.is_empty() {
+            if taken.is_empty() {
                 return None;
             }
         }
-        Some(queued)
+        Some(taken)
     }
 
     /// Forgets a watch whose client has gone.
@@ -284,13 +253,19 @@ impl Kernel {
 
     /// Sends a bookmark with the current revision to every watch that asked for bookmarks.
     pub fn send_bookmarks(&mut self) {
+        let ids: Vec<WatchId> = self.watches.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.send_bookmark(id));
+    }
+
+    /// Sends a bookmark with the current revision to a watch, if it asked for bookmarks.
+    pub fn send_bookmark(&mut self, id: WatchId) {
         let (revision, now) = (self.store.revision(), self.now);
+        let Some(watch) = self.watches.get_mut(&id) else { return };
         // A watch opened at a future revision must not be led back by a bookmark.
-        let wanted = |w: &Watch| w.bookmarks && !w.ended && w.after <= revision;
-        for (id, watch) in self.watches.iter_mut().filter(|(_, w)| wanted(w)) {
+        if watch.bookmarks && !watch.ended && watch.after <= revision {
             watch.after = revision;
             watch.bookmark(revision, false, now);
-            self.woken.insert(*id);
+            self.woken.insert(id);
         }
     }
 

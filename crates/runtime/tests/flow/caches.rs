@@ -258,13 +258,12 @@ async fn bookmarks_alone_keep_a_cache_fresh() {
             .seed(serde_json::json!({"apiVersion": "v1", "kind": "Secret",
             "metadata": {"name": "elsewhere"}}))
             .unwrap();
-        wait(Duration::from_secs(60)).await;
-        world.server.send_bookmarks();
-        settle().await;
+        // The server sends a bookmark every minute.
+        wait(Duration::from_secs(62)).await;
         assert_eq!(cache.version().to_string(), world.server.resource_version().to_string());
     }
     assert_eq!(notebook.take(), [""; 0], "nobody is told of a change");
-    assert_eq!(*notebook.bookmarks.lock(), 31, "but of every step, and of the empty list at the start");
+    assert!(*notebook.bookmarks.lock() >= 31, "but of every step, and of the empty list at the start");
     assert_eq!(world.reads("configmaps", "sendInitialEvents=true"), 1);
     let gauge = r#"informer_store_resource_version{group="",name="kube-controller-manager",resource="configmaps",version="v1"}"#;
     assert!(world.metric(&format!("{gauge} {}", world.server.resource_version())));

@@ -128,10 +128,42 @@ fn watches_can_be_cut_expired_and_left() {
     assert_eq!(world.kernel.open_watches(), 0);
 }
 
+/// When the watch ends, and whether its client wants bookmarks.
+fn terms(world: &mut World, query: &str) -> (std::time::Duration, bool) {
+    let request = Request::new(Method::GET, &format!("{WATCH}{query}"), "");
+    match world.kernel.call(&request, world.now) {
+        Reply::Watch { timeout, bookmarks, .. } => (timeout, bookmarks),
+        Reply::Document(document) => panic!("{document:?}"),
+    }
+}
+
 #[test]
 fn timeouts_are_handed_to_the_face() {
     let mut world = World::new();
-    let request = Request::new(Method::GET, &format!("{WATCH}&timeoutSeconds=7"), "");
-    let Reply::Watch { timeout, .. } = world.kernel.call(&request, world.now) else { panic!("a watch") };
-    assert_eq!(timeout, Some(std::time::Duration::from_secs(7)));
+    assert_eq!(terms(&mut world, "&timeoutSeconds=7").0.as_secs(), 7);
+    assert!(terms(&mut world, "&allowWatchBookmarks=true").1);
+    assert!(!terms(&mut world, "").1);
+}
+
+#[test]
+fn a_watch_without_a_wish_ends_by_chance_between_half_an_hour_and_an_hour() {
+    let minutes = |world: &mut World| terms(world, "&timeoutSeconds=0").0.as_secs_f64() / 60.0;
+    let mut world = World::new();
+    let drawn: Vec<f64> = (0..50).map(|_| minutes(&mut world)).collect();
+    assert!(drawn.iter().all(|minutes| (30.0..60.0).contains(minutes)), "{drawn:?}");
+    assert!(drawn.iter().any(|minutes| *minutes < 40.0) && drawn.iter().any(|minutes| *minutes > 50.0));
+    assert_eq!(drawn[0], minutes(&mut World::new()), "the seed decides");
+}
+
+#[test]
+fn when_all_watchers_together_hold_too_much_the_slowest_is_cut_off() {
+    let mut world = World::with(Settings { backlog_bytes_max: 4000, ..Settings::default() });
+    let (slow, quick) = (world.watch(WATCH), world.watch(WATCH));
+    for at in 0..100 {
+        world.created(CONFIG_MAPS, &config_map(&format!("c{at}")));
+        assert_eq!(world.frames(quick).len(), 1);
+    }
+    assert_eq!(world.frames(slow), ["ERROR 410"]);
+    assert!(world.kernel.take_frames(slow).is_none());
+    assert_eq!(world.kernel.open_watches(), 1);
 }

@@ -1,0 +1,208 @@
+//! What waits for a watcher is counted, so that a client that does not read costs little and is cut off in time.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::accept::Representation;
+use super::kept::{Kept, Stored};
+use super::printing;
+use super::resources::Resource;
+use super::watch::Frame;
+
+/// How a watcher wants to see objects.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View {
+    pub(crate) resource: &'static Resource,
+    pub(crate) representation: Representation,
+}
+
+impl View {
+    pub(crate) fn shown(self, object: &Stored, now: Timestamp) -> Stored {
+        printing::shown(self.resource, self.representation, object, now)
+    }
+
+    /// Whether what is kept is what is sent.
+    fn is_plain(self, kept: &Kept) -> bool {
+        self.representation == Representation::Whole && kept.is_shown_as(self.resource)
+    }
+}
+
+/// What an event tells of.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// An object that the store and other watches keep as well; it is brought into the watcher's form when it is sent.
+    Shared(Kept),
+    /// An object kept for this watch alone.
+    Own(Kept),
+    /// JSON in its final form.
+    Made(Box<str>),
+}
+
+impl Content {
+    /// Something that is sent as it is.
+    pub(crate) fn made(object: &Value) -> Content {
+        Content::Made(object.to_string().into())
+    }
+
+    fn text(&self, view: View, now: Timestamp) -> Cow<'_, str> {
+        match self {
+            Content::Made(text) => Cow::Borrowed(text),
+            Content::Shared(kept) | Content::Own(kept) if view.is_plain(kept) => Cow::Borrowed(kept.text()),
+            Content::Shared(kept) | Content::Own(kept) => view.shown(&kept.value(), now).to_string().into(),
+        }
+    }
+}
+
+/// An event that waits for its watcher.
+#[derive(Debug)]
+struct Queued {
+    kind: &'static str,
+    content: Content,
+}
+
+impl Queued {
+    /// Bytes held for this watch alone.
+    fn bytes(&self) -> usize {
+        let own = match &self.content {
+            Content::Shared(_) => 0,
+            Content::Own(kept) => kept.text().len(),
+            Content::Made(text) => text.len(),
+        };
+        size_of::<Queued>() + own
+    }
+
+    /// The line sent to the client.
+    fn line(&self, view: View, now: Timestamp) -> Bytes {
+        let text = self.content.text(view, now);
+        let mut line = String::with_capacity(text.len() + 40);
+        line.push_str("{\"type\":\"");
+        line.push_str(self.kind);
+        line.push_str("\",\"object\":");
+        line.push_str(&text);
+        line.push_str("}\n");
+        line.into()
+    }
+
+    fn frame(&self, view: View, now: Timestamp) -> Frame {
+        // The text was written from a value, so it reads.
+        let object = serde_json::from_str(&self.content.text(view, now)).unwrap_or_default();
+        Frame { kind: self.kind, object: Arc::new(object) }
+    }
+}
+
+/// The events that wait for one watcher, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    queue: VecDeque<Queued>,
+    bytes: usize,
+    /// How many of the oldest were there when the watch began; they say nothing about how slow the client is.
+    initial: usize,
+}
+
+impl Backlog {
+    pub(crate) fn push(&mut self, kind: &'static str, content: Content) {
+        let queued = Queued { kind, content };
+        self.bytes += queued.bytes();
+        self.queue.push_back(queued);
+    }
+
+    /// What waits now is what the watch begins with.
+    pub(crate) fn begin(&mut self) {
+        self.initial = self.queue.len();
+    }
+
+    /// How many changes the client is behind.
+    pub(crate) fn changes(&self) -> usize {
+        self.queue.len() - self.initial
+    }
+
+    /// Memory that this watcher alone is to blame for.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Backlog::default();
+    }
+
+    fn pop(&mut self) -> Option<Queued> {
+        let queued = self.queue.pop_front()?;
+        self.bytes -= queued.bytes();
+        self.initial = self.initial.saturating_sub(1);
+        Some(queued)
+    }
+
+    /// Everything, as objects.
+    pub(crate) fn take_frames(&mut self, view: View, now: Timestamp) -> Vec<Frame> {
+        std::iter::from_fn(|| self.pop()).map(|queued| queued.frame(view, now)).collect()
+    }
+
+    /// The oldest events as the lines that are sent: about so many bytes of them, and at least one line.
+    pub(crate) fn take_lines(&mut self, view: View, now: Timestamp, bytes_max: usize) -> Vec<Bytes> {
+        let (mut lines, mut bytes) = (Vec::new(), 0);
+        while bytes < bytes_max {
+            let Some(queued) = self.pop() else { break };
+            let line = queued.line(view, now);
+            bytes += line.len();
+            lines.push(line);
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::resources::by_name;
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn view() -> View {
+        View { resource: by_name("pods").unwrap(), representation: Representation::Whole }
+    }
+
+    fn filled(events: usize) -> Backlog {
+        let mut backlog = Backlog::default();
+        for at in 0..events {
+            backlog.push("ADDED", Content::made(&json!({ "at": at })));
+        }
+        backlog
+    }
+
+    #[test]
+    fn what_was_there_at_the_beginning_does_not_make_a_client_slow() {
+        let mut backlog = filled(3);
+        backlog.begin();
+        assert_eq!(backlog.changes(), 0);
+        backlog.push("MODIFIED", Content::made(&json!({})));
+        assert_eq!(backlog.changes(), 1);
+        assert_eq!(backlog.take_lines(view(), NOW, 1).len(), 1);
+        assert_eq!(backlog.changes(), 1);
+        backlog.take_lines(view(), NOW, usize::MAX);
+        backlog.push("MODIFIED", Content::made(&json!({})));
+        assert_eq!(backlog.changes(), 1);
+    }
+
+    #[test]
+    fn what_is_taken_is_no_longer_counted() {
+        let mut backlog = filled(10);
+        let all = backlog.bytes();
+        assert!(all >= 10 * "{\"at\":0}".len(), "{all}");
+        let line = backlog.take_lines(view(), NOW, 1);
+        assert_eq!(line[0], "{\"type\":\"ADDED\",\"object\":{\"at\":0}}\n");
+        assert_eq!(backlog.bytes(), all / 10 * 9);
+        assert_eq!(backlog.take_frames(view(), NOW).len(), 9);
+        assert!(backlog.is_empty() && backlog.bytes() == 0);
+    }
+}

@@ -1,0 +1,89 @@
+//! Watches end when they should, tell how far the server has come until then, and say so when history is gone.
+
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Empty};
+use jiff::Timestamp;
+use keleustes_apiserver::face::Body;
+use keleustes_apiserver::{ApiServer, clock};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tower::ServiceExt as _;
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn get(server: &ApiServer, target: &str) -> Response<Body> {
+    let request = Request::get(target).body(Empty::<bytes::Bytes>::new()).expect("a request");
+    server.clone().oneshot(request).await.expect("the face does not fail")
+}
+
+/// Each event with the seconds after which it came, and the seconds after which the watch ended.
+async fn timeline(server: &ApiServer, query: &str) -> (Vec<(u64, String)>, Duration) {
+    let began = Instant::now();
+    let mut body = get(server, &format!("{CONFIG_MAPS}?watch=1&{query}")).await.into_body();
+    let mut events = Vec::new();
+    while let Some(Ok(frame)) = body.frame().await {
+        let event: Value = serde_json::from_slice(frame.data_ref().expect("data")).expect("JSON");
+        events.push((began.elapsed().as_secs(), event["type"].as_str().expect("a type").to_owned()));
+    }
+    (events, began.elapsed())
+}
+
+fn seed(server: &ApiServer, name: &str) {
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    server.seed(object).expect("a good object");
+}
+
+fn server() -> ApiServer {
+    let server = ApiServer::builder().clock(clock::following_tokio(Timestamp::UNIX_EPOCH)).build();
+    for name in ["a", "b", "c"] {
+        seed(&server, name);
+    }
+    server
+}
+
+#[tokio::test(start_paused = true)]
+async fn bookmarks_come_every_minute_and_shortly_before_the_end() {
+    let server = server();
+    let from = server.resource_version();
+    let watch = format!("resourceVersion={from}&allowWatchBookmarks=true");
+    let (events, lasted) = timeline(&server, &format!("{watch}&timeoutSeconds=150")).await;
+    let bookmark = |at: u64| (at, "BOOKMARK".to_owned());
+    assert_eq!(events, [bookmark(60), bookmark(120), bookmark(148)]);
+    assert_eq!(lasted.as_secs(), 150);
+    // There is no time for one in a watch as short as this, and nobody gets one who has not asked.
+    assert_eq!(timeline(&server, &format!("{watch}&timeoutSeconds=2")).await.0, []);
+    let unwilling = format!("resourceVersion={from}&timeoutSeconds=150");
+    assert_eq!(timeline(&server, &unwilling).await.0, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_without_a_wish_lasts_between_half_an_hour_and_an_hour() {
+    let (events, lasted) = timeline(&server(), "").await;
+    assert_eq!(events.len(), 3);
+    assert!((1800..3600).contains(&lasted.as_secs()), "{lasted:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_history_has_lost_is_gone() {
+    let server = server();
+    let old = server.resource_version() - 1;
+    let page = get(&server, &format!("{CONFIG_MAPS}?limit=1")).await;
+    let page: Value = serde_json::from_slice(&page.into_body().collect().await.unwrap().to_bytes()).unwrap();
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    seed(&server, "d");
+    server.compact();
+    for query in
+        [format!("limit=1&continue={token}"), format!("resourceVersion={old}&resourceVersionMatch=Exact")]
+    {
+        let answer = get(&server, &format!("{CONFIG_MAPS}?{query}")).await;
+        assert_eq!(answer.status(), 410, "{query}");
+        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+        let status: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(status["reason"], "Expired");
+    }
+    // A watch is told inside its stream, as by the real server, and is over then.
+    let (events, lasted) = timeline(&server, &format!("resourceVersion={old}")).await;
+    assert_eq!((events, lasted), (vec![(0, "ERROR".to_owned())], Duration::ZERO));
+}
