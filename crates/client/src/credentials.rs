@@ -72,6 +72,17 @@ impl ClientFactory {
         &self.connection
     }
 
+    /// Makes clients that keep to so many times the rate and the burst, if there is one to keep to.
+    #[must_use]
+    pub fn hurrying(&self, rate_factor: u16, burst_factor: u16) -> Self {
+        let mut hurrying = self.clone();
+        if let Some(rate) = &mut hurrying.options.throttle {
+            rate.qps *= f32::from(rate_factor);
+            rate.burst = rate.burst.saturating_mul(burst_factor.into());
+        }
+        hurrying
+    }
+
     /// A client that speaks as the manager itself, for a component of it.
     #[must_use]
     pub fn root(&self, component: &str) -> Client {
@@ -504,6 +515,23 @@ mod tests {
         let (_, calm) = tokio::join!(held_back, calm);
         assert_eq!(calm, Duration::from_millis(1500));
         assert_eq!(start.elapsed(), Duration::from_secs(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_hurries_keeps_to_a_multiple_of_the_rate() {
+        let world = World::new();
+        let throttle = Some(Rate { qps: 0.5, burst: 1 });
+        let factory = |throttle| {
+            let options = ClientOptions { throttle, ..ClientOptions::default() };
+            ClientFactory::new(world.factory.connection().clone(), options).hurrying(2, 3)
+        };
+        let start = Instant::now();
+        let hurried = factory(throttle).root("hurried");
+        futures::future::join_all((0..5).map(|_| read(&hurried))).await;
+        assert_eq!(start.elapsed(), Duration::from_secs(2), "three at once, then one a second");
+        let free = factory(None).root("free");
+        futures::future::join_all((0..50).map(|_| read(&free))).await;
+        assert_eq!(start.elapsed(), Duration::from_secs(2));
     }
 
     /// Proves RUN-22.

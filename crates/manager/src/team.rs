@@ -191,9 +191,10 @@ async fn start_one(
     controller: Controller,
     stop: &CancellationToken,
 ) -> Running {
+    let factory = house.factory.hurrying(controller.haste.rate, controller.haste.burst);
     let client = match controller.service_account {
-        Some(account) => house.factory.for_controller(account),
-        None => house.factory.root("tokens-controller"),
+        Some(account) => factory.for_controller(account),
+        None => factory.root("tokens-controller"),
     };
     let recorder = Recorder::of(&controller, client.clone(), house.clocks.clone(), house.chance.fork());
     let record: Arc<dyn Fn(EventNote) + Send + Sync> = match recorder {

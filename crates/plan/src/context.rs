@@ -2,11 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Failure, Key, Kind, Resource, Text, Uid, Version};
+use keleustes_objects::{
+    Discovered, Failure, Key, Kind, Object, Partial, Reason, Resource, Text, Uid, Version, Word,
+};
 
-use crate::{Measurement, Plan, View};
+use crate::{AnyObject, KindEntry, Measurement, Plan, View};
 
 /// A future that any executor may drive.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -26,7 +29,31 @@ pub trait Hands: Send {
         resource: &'a Resource,
         key: &'a Key,
     ) -> BoxFuture<'a, Result<Option<String>, Failure>>;
+    /// Reads the metadata of one object afresh, as JSON; `None` if it is not there.
+    fn fetch_metadata<'a>(
+        &'a mut self,
+        resource: &'a Resource,
+        key: &'a Key,
+    ) -> BoxFuture<'a, Result<Option<String>, Failure>>;
+    /// Lists afresh, all at once: one answer for each question, in order.
+    fn list<'a>(&'a mut self, listings: &'a [Listing]) -> BoxFuture<'a, Vec<Listed>>;
+    /// Asks the server anew what it serves.
+    fn discover(&mut self) -> BoxFuture<'_, Result<Discovered, Failure>>;
 }
+
+/// What is to be listed.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// Objects of this kind.
+    pub kind: KindEntry,
+    /// In this namespace; empty for all.
+    pub namespace: Word,
+    /// At most so many; all, if there is no number.
+    pub at_most: Option<u32>,
+}
+
+/// The objects that a list came to.
+pub type Listed = Result<Vec<Arc<dyn AnyObject>>, Failure>;
 
 /// What a script of several decisions works with.
 pub struct Context<'a> {
@@ -76,6 +103,67 @@ impl<'a> Context<'a> {
             .map(Some)
             .map_err(|_| Retry::because(format!("{} {key} cannot be read", T::RESOURCE)))
     }
+
+    /// Reads the metadata of one object of any resource afresh.
+    ///
+    /// # Errors
+    /// If the server could not be asked, or its answer could not be read. An object that is not
+    /// there is no error.
+    pub async fn fetch_metadata(
+        &mut self,
+        resource: &Resource,
+        key: &Key,
+    ) -> Result<Option<Partial>, Failure> {
+        let Some(json) = self.hands.fetch_metadata(resource, key).await? else {
+            return Ok(None);
+        };
+        let unreadable =
+            || Failure::transport(Reason::Unreadable, format!("{resource} {key} cannot be read"));
+        serde_json::from_str(&json).map(Some).map_err(|_| unreadable())
+    }
+
+    /// Lists the objects of a kind afresh, in one namespace.
+    ///
+    /// # Errors
+    /// If the server could not be asked, or not every object could be read.
+    pub async fn list<T: Kind>(&mut self, namespace: &str) -> Result<Vec<Arc<T>>, Failure> {
+        let listing = Listing { kind: KindEntry::of::<T>(), namespace: namespace.into(), at_most: None };
+        let mut answers = self.hands.list(&[listing]).await;
+        answers.pop().unwrap_or_else(|| unreachable!("one question, one answer")).map(typed)
+    }
+
+    /// Lists the metadata of many resources afresh, in one namespace and all at once: one answer for each
+    /// resource, in order, none of them longer than `at_most`.
+    pub async fn list_metadata<'r>(
+        &mut self,
+        resources: impl IntoIterator<Item = &'r Resource>,
+        namespace: &str,
+        at_most: Option<u32>,
+    ) -> Vec<Result<Vec<Arc<Partial>>, Failure>> {
+        let listing = |resource: &Resource| Listing {
+            kind: KindEntry::metadata_of(resource.clone()),
+            namespace: namespace.into(),
+            at_most,
+        };
+        let listings: Vec<_> = resources.into_iter().map(listing).collect();
+        self.hands.list(&listings).await.into_iter().map(|listed| listed.map(typed)).collect()
+    }
+
+    /// Asks the server anew what it serves.
+    ///
+    /// # Errors
+    /// If nothing at all could be learnt.
+    pub async fn discover(&mut self) -> Result<Discovered, Failure> {
+        self.hands.discover().await
+    }
+}
+
+fn typed<T: Object>(objects: Vec<Arc<dyn AnyObject>>) -> Vec<Arc<T>> {
+    let downcast = |object: Arc<dyn AnyObject>| object.into_any().downcast();
+    objects
+        .into_iter()
+        .map(|object| downcast(object).unwrap_or_else(|_| panic!("listed as another kind")))
+        .collect()
 }
 
 /// What became of one write.
@@ -132,6 +220,9 @@ pub enum Next {
     Done,
     /// Another look after a while.
     Revisit(Duration),
+    /// Another look after a while. It did not fail, but is not through either: earlier failures still
+    /// count, should it fail again.
+    KeepWaiting(Duration),
 }
 
 /// The item is to be tried again later, ever more slowly.

@@ -23,6 +23,8 @@ pub struct Controller {
     pub event_component: Option<&'static str>,
     /// What it may write. Anything else is stopped before it is sent.
     pub grants: &'static [Grant],
+    /// How much faster than others it sends.
+    pub haste: Haste,
     /// The figures it tells.
     pub metrics: Vec<&'static Metric>,
     /// Its loops.
@@ -53,6 +55,20 @@ impl Grant {
     }
 }
 
+/// How much faster than others a controller sends, where flags hold requests back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Haste {
+    /// So many times the rate.
+    pub rate: u16,
+    /// So many times the burst.
+    pub burst: u16,
+}
+
+impl Haste {
+    /// As the flags say.
+    pub const DEFAULT: Self = Self { rate: 1, burst: 1 };
+}
+
 /// One queue and those who work on it.
 pub struct Loop {
     /// The queue's name, which is the label of its metrics.
@@ -70,6 +86,8 @@ pub struct Loop {
     pub reads: Vec<KindEntry>,
     /// Indexes that decisions use.
     pub indexes: Vec<DeclaredIndex>,
+    /// How often everything it watches is shown to it again, beside what the caches do for all.
+    pub resync_period: Option<Duration>,
     /// Items that are there from the start; a pass over everything is one.
     pub first_items: Vec<Item>,
     /// How it decides.
@@ -160,6 +178,7 @@ impl Controller {
             service_account: None,
             event_component: None,
             grants: &[],
+            haste: Haste::DEFAULT,
             metrics: Vec::new(),
             loops: Vec::new(),
         }
@@ -190,6 +209,13 @@ impl Controller {
     #[must_use]
     pub fn may_write(mut self, grants: &'static [Grant]) -> Self {
         self.grants = grants;
+        self
+    }
+
+    /// Sends faster than others where flags hold requests back.
+    #[must_use]
+    pub fn hurrying(mut self, haste: Haste) -> Self {
+        self.haste = haste;
         self
     }
 
@@ -233,6 +259,7 @@ impl Loop {
             watches: Vec::new(),
             reads: Vec::new(),
             indexes: Vec::new(),
+            resync_period: None,
             first_items: Vec::new(),
             behaviour,
         }
@@ -287,6 +314,13 @@ impl Loop {
         };
         self.indexes.push(DeclaredIndex { kind: KindEntry::of::<T>(), name: index.name, add: Arc::new(add) });
         self.reads::<T>()
+    }
+
+    /// Is shown everything it watches again after every period; zero means never.
+    #[must_use]
+    pub fn shown_again_every(mut self, period: Duration) -> Self {
+        self.resync_period = Some(period).filter(|period| !period.is_zero());
+        self
     }
 
     /// Begins with an item, before anything has changed.

@@ -19,8 +19,10 @@ mod view;
 mod write;
 
 pub use change::{Change, Item, Wakes};
-pub use context::{Applied, BoxFuture, Context, Hands, Next, Outcome, Retry};
-pub use controller::{Behaviour, Controller, Decide, DeclaredIndex, Grant, Limiter, Loop, Script, Watch};
+pub use context::{Applied, BoxFuture, Context, Hands, Listed, Listing, Next, Outcome, Retry};
+pub use controller::{
+    Behaviour, Controller, Decide, DeclaredIndex, Grant, Haste, Limiter, Loop, Script, Watch,
+};
 pub use kinds::{AnyChange, AnyObject, AnyTable, KindEntry};
 pub use memory::Memory;
 pub use metric::{Buckets, Form, Measurement, Metric};

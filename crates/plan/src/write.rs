@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use keleustes_objects::{Key, Kind, Reason, Resource, Uid, Version};
+use keleustes_objects::{Key, Kind, Meta, Reason, Resource, Uid, Version};
 use serde_json::Value;
 
 use crate::{EventNote, Outcome};
@@ -84,6 +84,12 @@ pub enum Action {
         /// Only in this state, if one is given.
         only_at: Option<Version>,
     },
+    /// Deletes every object of the resource in the target's namespace, whatever life it is in. Nothing
+    /// holds the item back until caches have seen it: it is for those who look at the server.
+    DeleteCollection {
+        /// What becomes of the objects they own; the server's default if unset.
+        propagation: Option<Propagation>,
+    },
 }
 
 /// How the body of a patch is to be read.
@@ -157,6 +163,12 @@ impl Target {
         Self { resource: T::RESOURCE, key: object.key().clone(), uid: object.meta().uid.clone() }
     }
 
+    /// An object of a resource that is only known at run time, as it was seen.
+    #[must_use]
+    pub fn at(resource: &Resource, meta: &Meta) -> Self {
+        Self { resource: resource.clone(), key: meta.key.clone(), uid: meta.uid.clone() }
+    }
+
     /// Any life of an object.
     #[must_use]
     pub fn named<T: Kind>(key: Key) -> Self {
@@ -178,7 +190,7 @@ impl Write {
 
     /// Patches an object.
     pub fn patch<T: Kind>(object: &T, form: PatchForm, body: Value) -> Self {
-        Self::new(Target::of(object), Action::Patch { form, body, subresource: "" })
+        Self::patch_at(Target::of(object), form, body)
     }
 
     /// Reads an object afresh, changes it and puts it back.
@@ -189,8 +201,27 @@ impl Write {
 
     /// Deletes an object: the life that was seen, and no other.
     pub fn delete<T: Kind>(object: &T) -> Self {
-        let delete = Action::Delete { propagation: None, grace_seconds: None, only_at: None };
-        Self::new(Target::of(object), delete)
+        Self::delete_at(Target::of(object))
+    }
+
+    /// Deletes an object of a resource that is only known at run time: the life that was seen, and no other.
+    #[must_use]
+    pub fn delete_at(target: Target) -> Self {
+        Self::new(target, Action::Delete { propagation: None, grace_seconds: None, only_at: None })
+    }
+
+    /// Patches an object of a resource that is only known at run time.
+    #[must_use]
+    pub fn patch_at(target: Target, form: PatchForm, body: Value) -> Self {
+        Self::new(target, Action::Patch { form, body, subresource: "" })
+    }
+
+    /// Deletes all objects of a resource in a namespace.
+    #[must_use]
+    pub fn delete_collection(resource: &Resource, namespace: &str) -> Self {
+        let key = Key::namespaced(namespace, "");
+        let target = Target { resource: resource.clone(), key, uid: Uid::default() };
+        Self::new(target, Action::DeleteCollection { propagation: None })
     }
 
     /// Puts a body made from the cached object to a subresource, or to the object itself if the name is
@@ -224,7 +255,9 @@ impl Write {
     /// Of a delete: what becomes of the objects it owns.
     #[must_use]
     pub fn propagating(mut self, policy: Propagation) -> Self {
-        if let Action::Delete { propagation, .. } = &mut self.action {
+        if let Action::Delete { propagation, .. } | Action::DeleteCollection { propagation } =
+            &mut self.action
+        {
             *propagation = Some(policy);
         }
         self
@@ -314,7 +347,10 @@ impl Write {
             Action::Patch { subresource, .. }
             | Action::Put { subresource, .. }
             | Action::Edit(Edit { subresource, .. }) => subresource,
-            Action::Create(_) | Action::Apply { .. } | Action::Delete { .. } => "",
+            Action::Create(_)
+            | Action::Apply { .. }
+            | Action::Delete { .. }
+            | Action::DeleteCollection { .. } => "",
         }
     }
 
@@ -326,6 +362,7 @@ impl Write {
             Action::Apply { .. } | Action::Patch { .. } => "patch",
             Action::Edit(_) | Action::Put { .. } => "update",
             Action::Delete { .. } => "delete",
+            Action::DeleteCollection { .. } => "deletecollection",
         }
     }
 }
@@ -339,8 +376,12 @@ impl fmt::Display for Write {
             Action::Put { .. } => "put",
             _ => self.verb(),
         };
+        let Target { resource, key, .. } = &self.target;
+        if matches!(self.action, Action::DeleteCollection { .. }) {
+            return write!(f, "{word} {resource} in {} because {}", key.namespace, self.because);
+        }
         let slash = if self.subresource().is_empty() { "" } else { "/" };
         let part = self.subresource();
-        write!(f, "{word} {}{slash}{part} {} because {}", self.target.resource, self.target.key, self.because)
+        write!(f, "{word} {resource}{slash}{part} {key} because {}", self.because)
     }
 }

@@ -156,13 +156,7 @@ impl Caches {
     /// Keeps a cache filled until the process stops.
     fn fill(&self, cache: Arc<Cache>) -> impl Future<Output = ()> + Send + 'static {
         let shared = self.0.clone();
-        let source = Source {
-            resource: cache.entry.resource().clone(),
-            projection: cache.entry.projection().clone(),
-            namespace: String::new(),
-            decode: cache.entry.decode(),
-            meta: meta_of,
-        };
+        let source = source(&cache.entry);
         let mut chance = shared.chance.fork();
         let stretch = 1.0 + chance.f64();
         let period = shared.resync_period.map(|period| period.mul_f64(stretch).max(RESYNC_PERIOD_MIN));
@@ -213,6 +207,17 @@ impl Window {
             self.caches.iter().map(|cache| cache.table.read()).collect();
         let tables = self.caches.iter().zip(&guards).map(|(cache, guard)| (cache.entry.clone(), &***guard));
         eye(&View::new(tables.collect(), self.clocks.now()));
+    }
+}
+
+/// What there is of a kind, in all namespaces.
+pub(crate) fn source(entry: &KindEntry) -> Source<Arc<dyn AnyObject>> {
+    Source {
+        resource: entry.resource().clone(),
+        projection: entry.projection().clone(),
+        namespace: String::new(),
+        decode: entry.decode(),
+        meta: meta_of,
     }
 }
 
@@ -278,6 +283,13 @@ impl Cache {
         let additions = self.table.read().additions();
         self.contain("wake-up", || listener.changed(&additions));
         listeners.push(listener);
+    }
+
+    /// Shows everything that is there to one listener again.
+    pub fn show_again(&self, listener: &Arc<dyn Listener>) {
+        let _telling = self.listeners.lock();
+        let again = self.table.read().resync();
+        self.contain("wake-up", || listener.changed(&again));
     }
 
     /// Stops telling a listener, and returns when nothing is being told to it any more. Not to be

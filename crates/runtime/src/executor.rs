@@ -7,14 +7,15 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use futures::stream;
 use keleustes_client::{Answer, Call, Deletion, Patch};
-use keleustes_objects::{Failure, Key, Reason, Resource, Uid, Version};
+use keleustes_objects::{Discovered, Failure, Key, Reason, Resource, Uid, Version};
 use keleustes_plan::{
-    Action, Applied, Controller, Edit, Edited, EventNote, Grant, Guard, Item, OnFailure, Outcome, PatchForm,
-    Plan, Propagation, Retry, Step, Target, Write,
+    Action, Applied, Controller, Edit, Edited, EventNote, Grant, Guard, Item, Listed, Listing, OnFailure,
+    Outcome, PatchForm, Plan, Propagation, Retry, Step, Target, Write,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::caches;
 use crate::gate::Gate;
 use crate::metrics::Metrics;
 
@@ -89,14 +90,53 @@ impl Executor {
     /// # Panics
     /// If the controller did not declare that it may.
     pub async fn fetch(&self, resource: &Resource, key: &Key) -> Result<Option<String>, Failure> {
-        self.assert_readable(resource);
-        match Call::get(resource, key).send_text(&self.client).await {
+        self.read(resource, &Call::get(resource, key)).await
+    }
+
+    /// Reads the metadata of one object afresh, as JSON.
+    ///
+    /// # Errors
+    /// If there is no answer, or one that is neither the object nor "not found".
+    ///
+    /// # Panics
+    /// If the controller did not declare that it may.
+    pub async fn fetch_metadata(&self, resource: &Resource, key: &Key) -> Result<Option<String>, Failure> {
+        self.read(resource, &Call::get(resource, key).metadata_only()).await
+    }
+
+    async fn read(&self, resource: &Resource, call: &Call) -> Result<Option<String>, Failure> {
+        self.assert_may(resource, "get");
+        match call.send_text(&self.client).await {
             Ok(bytes) => String::from_utf8(bytes.to_vec())
                 .map(Some)
                 .map_err(|_| Failure::transport(Reason::Unreadable, "the answer is not UTF-8")),
             Err(failure) if failure.reason == Reason::NotFound => Ok(None),
             Err(failure) => Err(failure),
         }
+    }
+
+    /// Lists afresh, as many at once as may be under way: one answer for each question, in order.
+    ///
+    /// # Panics
+    /// If the controller did not declare that it may.
+    pub async fn list(&self, listings: &[Listing]) -> Vec<Listed> {
+        let ask = |listing: &Listing| {
+            let Listing { kind, namespace, at_most } = listing;
+            self.assert_may(kind.resource(), "list");
+            let source = caches::source(kind).in_namespace(&**namespace);
+            let (client, at_most) = (self.client.clone(), *at_most);
+            async move { source.list(&client, at_most).await }
+        };
+        let asked: Vec<_> = listings.iter().map(ask).collect();
+        stream::iter(asked).buffered(self.in_flight_max.max(1)).collect().await
+    }
+
+    /// Asks the server anew what it serves.
+    ///
+    /// # Errors
+    /// If nothing at all could be learnt.
+    pub async fn discover(&self) -> Result<Discovered, Failure> {
+        keleustes_client::discover(&self.client).await
     }
 
     /// Sends batches of one, two, four and so on; the first with a failure is the last. Tells whether
@@ -165,15 +205,15 @@ impl Executor {
             "{controller} may not {write}: its grants do not cover it"
         );
         if let Some(Guard::OwnerLives(owner)) = &write.guard {
-            self.assert_readable(&owner.resource);
+            self.assert_may(&owner.resource, "get");
         }
     }
 
-    fn assert_readable(&self, resource: &Resource) {
+    fn assert_may(&self, resource: &Resource, verb: &str) {
         let controller = self.controller;
         assert!(
-            self.grants.iter().any(|grant| grant.covers(resource, "", "get")),
-            "{controller} may not get {resource}: its grants do not cover it"
+            self.grants.iter().any(|grant| grant.covers(resource, "", verb)),
+            "{controller} may not {verb} {resource}: its grants do not cover it"
         );
     }
 
@@ -186,6 +226,9 @@ impl Executor {
         let result = match &write.action {
             Action::Edit(edit) => self.edit(write, edit).await,
             Action::Put { body, conflict_tries, .. } => self.put(write, body, *conflict_tries).await,
+            Action::DeleteCollection { propagation } => {
+                return self.delete_collection(&write.target, *propagation, write.tolerated).await;
+            }
             _ => self.send(&call_for(write)).await.map(Some),
         };
         match result {
@@ -201,10 +244,31 @@ impl Executor {
 
     /// The last check before anything leaves: only a leader writes.
     async fn send(&self, call: &Call) -> Result<Answer, Failure> {
-        if !(self.leads)() {
-            return Err(Failure::transport(Reason::Other, NOT_LEADING));
-        }
+        self.check_leading()?;
         call.send_for_answer(&self.client).await
+    }
+
+    fn check_leading(&self) -> Result<(), Failure> {
+        if (self.leads)() { Ok(()) } else { Err(Failure::transport(Reason::Other, NOT_LEADING)) }
+    }
+
+    /// The answer lists all that went; nobody needs it.
+    async fn delete_collection(
+        &self,
+        target: &Target,
+        propagation: Option<Propagation>,
+        tolerated: &[Reason],
+    ) -> Outcome {
+        let deletion = Deletion { propagation: propagation.map(on_the_wire), ..Deletion::default() };
+        let call = Call::delete_collection(&target.resource, &target.key.namespace, &deletion);
+        let sent = match self.check_leading() {
+            Ok(()) => call.send_unread(&self.client).await,
+            refused => refused,
+        };
+        match sent {
+            Err(failure) if !tolerated.contains(&failure.reason) => Outcome::Failed(failure),
+            _ => Outcome::done(),
+        }
     }
 
     fn remember(&self, item: &Item, write: &Write, answer: &Answer) -> Outcome {
@@ -324,16 +388,22 @@ fn call_for(write: &Write) -> Call {
             to_part(Call::patch(resource, key, form, &body), subresource)
         }
         Action::Delete { propagation, grace_seconds, only_at } => {
-            let propagation = propagation.map(|propagation| match propagation {
-                Propagation::Background => keleustes_client::Propagation::Background,
-                Propagation::Foreground => keleustes_client::Propagation::Foreground,
-                Propagation::Orphan => keleustes_client::Propagation::Orphan,
-            });
+            let propagation = propagation.map(on_the_wire);
             let uid = (!uid.is_empty()).then(|| uid.clone());
             let (version, grace_seconds) = (only_at.clone(), *grace_seconds);
             Call::delete(resource, key, &Deletion { uid, version, propagation, grace_seconds })
         }
-        Action::Edit(_) | Action::Put { .. } => unreachable!("sent by ways of their own"),
+        Action::Edit(_) | Action::Put { .. } | Action::DeleteCollection { .. } => {
+            unreachable!("sent by ways of their own")
+        }
+    }
+}
+
+fn on_the_wire(propagation: Propagation) -> keleustes_client::Propagation {
+    match propagation {
+        Propagation::Background => keleustes_client::Propagation::Background,
+        Propagation::Foreground => keleustes_client::Propagation::Foreground,
+        Propagation::Orphan => keleustes_client::Propagation::Orphan,
     }
 }
 

@@ -4,12 +4,13 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
-use keleustes_objects::{Failure, Key, Resource};
+use keleustes_objects::{Discovered, Failure, Key, Resource};
 use keleustes_plan::{
-    AnyChange, Applied, Behaviour, BoxFuture, Context, Controller, EventNote, Hands, Item, KindEntry, Loop,
-    Measurement, Next, Plan, Retry, View, Wakes,
+    AnyChange, Applied, Behaviour, BoxFuture, Context, Controller, EventNote, Hands, Item, KindEntry, Listed,
+    Listing, Loop, Measurement, Next, Plan, Retry, View, Wakes,
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -118,11 +119,15 @@ impl Running {
     /// Lets a loop hear of everything, then lets its workers begin.
     fn run(&mut self, a_loop: RunningLoop) {
         let a_loop = Arc::new(a_loop);
+        let first = self.ears.len();
         for cache in a_loop.window.caches() {
             let ear: Arc<dyn Listener> =
                 Arc::new(Ear { a_loop: a_loop.clone(), kind: cache.entry().clone() });
             cache.subscribe(ear.clone());
             self.ears.push((cache.clone(), ear));
+        }
+        if let Some(period) = a_loop.what.resync_period {
+            self.workers.spawn(show_again(a_loop.clone(), self.ears[first..].to_vec(), period));
         }
         for item in &a_loop.what.first_items {
             a_loop.queue.add(item.clone());
@@ -144,6 +149,18 @@ impl Running {
         }
         self.workers.wait().await;
         tracing::info!(controller = self.name, "stopped");
+    }
+}
+
+/// Shows a loop what it watches again after every period, until it stops.
+async fn show_again(a_loop: Arc<RunningLoop>, ears: Vec<(Arc<Cache>, Arc<dyn Listener>)>, period: Duration) {
+    while !a_loop.stop.is_cancelled() {
+        tokio::select! {
+            biased;
+            () = a_loop.stop.cancelled() => return,
+            () = tokio::time::sleep(period) => {}
+        }
+        ears.iter().for_each(|(cache, ear)| cache.show_again(ear));
     }
 }
 
@@ -238,6 +255,7 @@ impl RunningLoop {
 
     fn follow_up(&self, item: &Item, result: Result<Next, Retry>) {
         let retry = match result {
+            Ok(Next::KeepWaiting(delay)) => return self.queue.add_after(item.clone(), delay),
             Ok(next) => {
                 self.queue.forget(item);
                 if let Next::Revisit(delay) = next {
@@ -283,5 +301,21 @@ impl Hands for RealHands<'_> {
         key: &'a Key,
     ) -> BoxFuture<'a, Result<Option<String>, Failure>> {
         Box::pin(self.a_loop.executor.fetch(resource, key))
+    }
+
+    fn fetch_metadata<'a>(
+        &'a mut self,
+        resource: &'a Resource,
+        key: &'a Key,
+    ) -> BoxFuture<'a, Result<Option<String>, Failure>> {
+        Box::pin(self.a_loop.executor.fetch_metadata(resource, key))
+    }
+
+    fn list<'a>(&'a mut self, listings: &'a [Listing]) -> BoxFuture<'a, Vec<Listed>> {
+        Box::pin(self.a_loop.executor.list(listings))
+    }
+
+    fn discover(&mut self) -> BoxFuture<'_, Result<Discovered, Failure>> {
+        Box::pin(self.a_loop.executor.discover())
     }
 }

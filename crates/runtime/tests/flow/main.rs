@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test, a failed assumption is a failed test")]
 
 mod caches;
+mod dynamic;
 mod executor;
 mod gate;
 mod loops;

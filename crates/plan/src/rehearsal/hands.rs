@@ -1,0 +1,194 @@
+//! The hands of a rehearsal: what a script asks for is found in a world of tables, what it does is written down.
+
+use std::fmt::Write as _;
+
+use keleustes_objects::{Discovered, Failure, Key, Resource, Text, Uid, Version};
+use serde_json::Value;
+
+use super::World;
+use crate::{
+    Action, Applied, BoxFuture, Edited, EventNote, Hands, Listed, Listing, Measurement, OnFailure, Outcome,
+    Plan, Retry, View, Write,
+};
+
+/// The hands of a rehearsal: they change the live objects of a world and keep minutes.
+pub(super) struct Rehearsing<'w> {
+    pub(super) world: &'w mut World,
+    pub(super) transcript: String,
+}
+
+impl Rehearsing<'_> {
+    fn carry_out(&mut self, plan: &Plan) -> Applied {
+        let mut applied = Applied::default();
+        if let Some(complaint) = plan.complaint() {
+            applied.retry = Some(Retry::because(complaint));
+        }
+        for measurement in plan.measurements() {
+            self.note_measurement(measurement);
+        }
+        for event in plan.events() {
+            self.note_event(event);
+        }
+        let writes = plan.steps().iter().flat_map(crate::Step::writes);
+        let mut stopped = false;
+        for write in writes {
+            let outcome = if stopped { Outcome::NotTried } else { self.write(write) };
+            if let Outcome::Failed(failure) = &outcome {
+                stopped |= write.on_failure == OnFailure::StopAndRetry;
+                if write.on_failure != OnFailure::LogOnly {
+                    applied.retry.get_or_insert_with(|| Retry::because(failure.to_string()));
+                }
+            }
+            if let Some(event) = write.report.as_ref().and_then(|report| report(&outcome)) {
+                self.note_event(&event);
+            }
+            applied.outcomes.push(outcome);
+        }
+        applied
+    }
+
+    fn note_event(&mut self, event: &EventNote) {
+        let (kind, reason, message) = (event.kind.as_str(), &event.reason, &event.message);
+        let _ = writeln!(self.transcript, "event {kind} {reason}: {message}");
+    }
+
+    fn note_measurement(&mut self, measurement: &Measurement) {
+        let Measurement { metric, labels, value } = measurement;
+        let _ = writeln!(self.transcript, "measure {}{{{}}} {value}", metric.name, labels.join(","));
+    }
+
+    fn write(&mut self, write: &Write) -> Outcome {
+        let path = match &write.action {
+            Action::DeleteCollection { .. } => {
+                write.target.resource.collection_path(&write.target.key.namespace)
+            }
+            _ => write.target.resource.object_path(&write.target.key),
+        };
+        let refused = self.world.refusal(write.verb(), &path);
+        let result = match (refused, &write.action) {
+            (Some(failure), _) if write.tolerated.contains(&failure.reason) => {
+                Ok(format!(" (refused, which is fine: {failure})"))
+            }
+            (Some(failure), _) => Err(failure),
+            (
+                None,
+                Action::Create(body)
+                | Action::Apply { fields: body, .. }
+                | Action::Patch { body, .. }
+                | Action::Put { body, .. },
+            ) => Ok(format!(": {body}")),
+            (None, Action::Edit(edit)) => return self.edit(write, edit, &path),
+            (None, Action::Delete { .. }) => {
+                self.world.delete(&path);
+                Ok(String::new())
+            }
+            (None, Action::DeleteCollection { .. }) => {
+                self.world.paths_below(&path).iter().for_each(|path| self.world.delete(path));
+                Ok(String::new())
+            }
+        };
+        let (note, outcome) = match result {
+            Ok(note) => (note, done_with(write)),
+            Err(failure) => (format!(" FAILED: {failure}"), Outcome::Failed(failure)),
+        };
+        let _ = writeln!(self.transcript, "{write}{note}");
+        outcome
+    }
+
+    fn list_one(&mut self, listing: &Listing) -> Listed {
+        let Listing { kind, namespace, at_most } = listing;
+        let path = kind.resource().collection_path(namespace);
+        let some = at_most.map_or(String::new(), |number| format!("at most {number} of "));
+        let _ = writeln!(self.transcript, "list {some}{} in {namespace}", kind.resource());
+        if let Some(failure) = self.world.refusal("list", &path) {
+            return Err(failure);
+        }
+        let paths = self.world.paths_below(&path).into_iter();
+        let texts = paths.map(|path| self.world.live[&path].to_string());
+        let decode = |text: String| (kind.decode())(&text).expect("a well-formed object");
+        Ok(texts.map(decode).take(at_most.map_or(usize::MAX, |number| number as usize)).collect())
+    }
+
+    fn edit(&mut self, write: &Write, edit: &crate::Edit, path: &str) -> Outcome {
+        let Some(live) = self.world.live.get_mut(path) else {
+            let _ = writeln!(self.transcript, "{write} (gone)");
+            return Outcome::Unneeded;
+        };
+        let live_version = Version::from(live["metadata"]["resourceVersion"].as_str().unwrap_or_default());
+        if edit.decided_on.as_ref().is_some_and(|decided_on| *decided_on != live_version) {
+            let _ = writeln!(self.transcript, "{write} (moved on)");
+            return Outcome::Unneeded;
+        }
+        let before = live.clone();
+        let (note, outcome) = match (edit.change)(live) {
+            Edited::Changed if *live == before => unreachable!("an edit said it changed what it left alone"),
+            Edited::Changed => {
+                let (uid, name) = (Uid::default(), write.target.key.name.clone());
+                (String::new(), Outcome::Done { version: live_version, uid, name })
+            }
+            Edited::Unneeded => (" (unneeded)".to_owned(), Outcome::Unneeded),
+            Edited::Impossible(why) => (format!(" (impossible: {why})"), Outcome::Unneeded),
+        };
+        let _ = writeln!(self.transcript, "{write}{note}");
+        outcome
+    }
+}
+
+impl Hands for Rehearsing<'_> {
+    fn look(&self, eye: &mut dyn FnMut(&View<'_>)) {
+        eye(&self.world.view());
+    }
+
+    fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied> {
+        let applied = self.carry_out(&plan);
+        Box::pin(async move { applied })
+    }
+
+    fn measure(&mut self, measurement: Measurement) {
+        self.note_measurement(&measurement);
+    }
+
+    fn fetch<'a>(
+        &'a mut self,
+        resource: &'a Resource,
+        key: &'a Key,
+    ) -> BoxFuture<'a, Result<Option<String>, Failure>> {
+        let path = resource.object_path(key);
+        let _ = writeln!(self.transcript, "get {resource} {key}");
+        let answer = match self.world.refusal("get", &path) {
+            Some(failure) => Err(failure),
+            None => Ok(self.world.live.get(&path).map(Value::to_string)),
+        };
+        Box::pin(async move { answer })
+    }
+
+    fn fetch_metadata<'a>(
+        &'a mut self,
+        resource: &'a Resource,
+        key: &'a Key,
+    ) -> BoxFuture<'a, Result<Option<String>, Failure>> {
+        self.fetch(resource, key)
+    }
+
+    fn list<'a>(&'a mut self, listings: &'a [Listing]) -> BoxFuture<'a, Vec<Listed>> {
+        let answers = listings.iter().map(|listing| self.list_one(listing)).collect();
+        Box::pin(async move { answers })
+    }
+
+    fn discover(&mut self) -> BoxFuture<'_, Result<Discovered, Failure>> {
+        self.transcript.push_str("discover\n");
+        let discovered = self.world.discovered.clone();
+        Box::pin(async move { discovered })
+    }
+}
+
+/// What the server would answer; a name it chose ends in `-new`.
+fn done_with(write: &Write) -> Outcome {
+    let name = match &write.action {
+        Action::Create(body) if write.target.key.name.is_empty() => {
+            Text::from(format!("{}new", body["metadata"]["generateName"].as_str().unwrap_or_default()))
+        }
+        _ => write.target.key.name.clone(),
+    };
+    Outcome::Done { version: Version::default(), uid: Uid::default(), name }
+}

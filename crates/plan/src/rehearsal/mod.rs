@@ -1,0 +1,230 @@
+//! Plays decisions through without any API: for decision tables, and for whoever wants to know what
+//! would be done before it is.
+//!
+//! A [`World`] has two sides. The caches are what a controller sees; the live objects are what a fresh
+//! read would find. They are equal unless a test says otherwise, which is how staleness is told.
+
+mod hands;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::Duration;
+
+use keleustes_objects::{Discovered, Failure, Key, Kind, Resource, Time};
+use serde_json::{Value, json};
+
+use self::hands::Rehearsing;
+use crate::{
+    AnyTable, Behaviour, Change, Context, Hands as _, Item, KindEntry, Loop, Next, Now, Retry, View, Wakes,
+};
+
+/// A small world of caches and live objects.
+pub struct World {
+    tables: Vec<(KindEntry, Box<dyn AnyTable>)>,
+    live: BTreeMap<String, Value>,
+    /// By verb and path; those with a number end after so many times.
+    refusals: BTreeMap<String, (Failure, Option<u32>)>,
+    /// Paths of objects that are asked to go and stay.
+    staying: BTreeSet<String>,
+    discovered: Result<Discovered, Failure>,
+    now: Now,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        let now = Now { wall: Time::from_unix_seconds(1_800_000_000), monotonic: Duration::from_secs(1000) };
+        Self {
+            tables: Vec::new(),
+            live: BTreeMap::new(),
+            refusals: BTreeMap::new(),
+            staying: BTreeSet::new(),
+            discovered: Ok(Discovered::default()),
+            now,
+        }
+    }
+}
+
+impl World {
+    /// An empty world that a loop can look at: it has a table for every kind the loop declared.
+    #[must_use]
+    pub fn of(a_loop: &Loop) -> Self {
+        let mut world = Self::default();
+        for entry in &a_loop.reads {
+            let mut table = entry.new_table();
+            for index in a_loop.indexes.iter().filter(|index| index.kind == *entry) {
+                index.add_to(&mut *table);
+            }
+            world.tables.push((entry.clone(), table));
+        }
+        world
+    }
+
+    /// Lets time pass, on both clocks.
+    #[must_use]
+    pub fn later(mut self, passed: Duration) -> Self {
+        self.let_pass(passed);
+        self
+    }
+
+    /// Lets time pass, on both clocks.
+    pub fn let_pass(&mut self, passed: Duration) {
+        let seconds = i64::try_from(passed.as_secs()).unwrap_or(i64::MAX);
+        self.now.wall = Time::from_unix_seconds(self.now.wall.unix_seconds().saturating_add(seconds));
+        self.now.monotonic += passed;
+    }
+
+    /// Adds an object to the caches and to the live world.
+    #[must_use]
+    pub fn with<T: Kind>(self, json: Value) -> Self {
+        self.cached::<T>(json.clone()).live::<T>(json)
+    }
+
+    /// Adds an object to the caches only.
+    ///
+    /// # Panics
+    /// If it cannot be decoded, or the loop did not declare its kind.
+    #[must_use]
+    pub fn cached<T: Kind>(mut self, json: Value) -> Self {
+        let wanted = KindEntry::of::<T>();
+        let object: T = serde_json::from_value(json).expect("a well-formed object");
+        let table = self.tables.iter_mut().find(|(entry, _)| *entry == wanted).expect("a declared kind");
+        table.1.apply(Arc::new(object));
+        self
+    }
+
+    /// Adds an object to the live world only.
+    ///
+    /// # Panics
+    /// If it cannot be decoded.
+    #[must_use]
+    pub fn live<T: Kind>(mut self, json: Value) -> Self {
+        let object: T = serde_json::from_value(json.clone()).expect("a well-formed object");
+        self.live.insert(T::RESOURCE.object_path(object.key()), json);
+        self
+    }
+
+    /// Adds an object of any resource to the live world.
+    #[must_use]
+    pub fn live_at(mut self, resource: &Resource, json: Value) -> Self {
+        let text = |field: &str| json["metadata"][field].as_str().unwrap_or_default();
+        let path = resource.object_path(&Key::namespaced(text("namespace"), text("name")));
+        self.live.insert(path, json);
+        self
+    }
+
+    /// Keeps an object there however often it is deleted, as one does whose end takes time.
+    #[must_use]
+    pub fn staying(mut self, resource: &Resource, key: &Key) -> Self {
+        self.staying.insert(resource.object_path(key));
+        self
+    }
+
+    /// Serves these resources.
+    #[must_use]
+    pub fn serving(mut self, discovered: Result<Discovered, Failure>) -> Self {
+        self.discovered = discovered;
+        self
+    }
+
+    /// Makes requests about an object fail. `verb` is `get` or a write's verb.
+    #[must_use]
+    pub fn refusing<T: Kind>(self, verb: &str, key: &Key, failure: Failure) -> Self {
+        self.refusing_at(verb, &T::RESOURCE.object_path(key), failure, None)
+    }
+
+    /// Makes requests to a path fail, so many times or always. `verb` is `get`, `list` or a write's verb.
+    #[must_use]
+    pub fn refusing_at(mut self, verb: &str, path: &str, failure: Failure, times: Option<u32>) -> Self {
+        self.refusals.insert(format!("{verb} {path}"), (failure, times));
+        self
+    }
+
+    /// Whether a request fails, this time.
+    fn refusal(&mut self, verb: &str, path: &str) -> Option<Failure> {
+        let (failure, times) = self.refusals.get_mut(&format!("{verb} {path}"))?;
+        match times {
+            Some(0) => return None,
+            Some(times) => *times -= 1,
+            None => {}
+        }
+        Some(failure.clone())
+    }
+
+    fn paths_below(&self, collection: &str) -> Vec<String> {
+        let below = |path: &&String| path.rsplit_once('/').is_some_and(|(there, _)| there == collection);
+        self.live.keys().filter(below).cloned().collect()
+    }
+
+    /// Deletes an object as the server does: what finalizers hold is only marked.
+    fn delete(&mut self, path: &str) {
+        let now = self.now.wall.to_string();
+        let Some(object) = self.live.get_mut(path) else { return };
+        let held = object["metadata"]["finalizers"].as_array().is_some_and(|held| !held.is_empty());
+        if held || self.staying.contains(path) {
+            object["metadata"]["deletionTimestamp"] = json!(now);
+        } else {
+            self.live.remove(path);
+        }
+    }
+
+    /// The live object at a path.
+    #[must_use]
+    pub fn live_object<T: Kind>(&self, key: &Key) -> Option<&Value> {
+        self.live.get(&T::RESOURCE.object_path(key))
+    }
+
+    /// The caches, as a controller sees them.
+    #[must_use]
+    pub fn view(&self) -> View<'_> {
+        View::new(self.tables.iter().map(|(entry, table)| (entry.clone(), &**table)).collect(), self.now)
+    }
+
+    /// The items that a change wakes, one line each.
+    #[must_use]
+    pub fn wakes<T: Kind>(&self, a_loop: &Loop, change: Change<T>) -> Vec<String> {
+        let (kind, change, mut wakes) = (KindEntry::of::<T>(), change.into(), Wakes::default());
+        for watch in a_loop.watches.iter().filter(|watch| watch.kind == kind) {
+            watch.wake(&change, &self.view(), &mut wakes);
+        }
+        wakes.into_items().into_iter().map(|(item, _)| item.to_string()).collect()
+    }
+
+    /// Works on one item and tells what was done, one line per write, with the reason and what became
+    /// of it where that was not plain success.
+    pub fn sync(&mut self, a_loop: &Loop, item: impl Into<Item>) -> String {
+        let item = item.into();
+        let mut hands = Rehearsing { world: self, transcript: String::new() };
+        let result = match &a_loop.behaviour {
+            Behaviour::Decide(decide) => {
+                let plan = decide(&hands.world.view(), &item);
+                let revisit = plan.revisit().map_or(Next::Done, Next::Revisit);
+                now_or_never(hands.apply(plan)).all_done().map(|()| revisit)
+            }
+            Behaviour::Script(script) => {
+                let script = script.clone();
+                now_or_never(script.sync(&mut Context::new(&mut hands), &item))
+            }
+        };
+        let mut transcript = hands.transcript;
+        // Writing to a String cannot fail.
+        let _ = match result {
+            Ok(Next::Done) => Ok(()),
+            Ok(Next::Revisit(delay)) => writeln!(transcript, "revisit after {delay:?}"),
+            Ok(Next::KeepWaiting(delay)) => writeln!(transcript, "keep waiting for {delay:?}"),
+            Err(Retry { because, .. }) => writeln!(transcript, "retry: {because}"),
+        };
+        transcript
+    }
+}
+
+/// Finishes a future that never waits: everything a rehearsal touches answers at once.
+fn now_or_never<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut TaskContext::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => unreachable!("a script waited for something other than its hands"),
+    }
+}
