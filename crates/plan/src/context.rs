@@ -23,23 +23,18 @@ pub trait Hands: Send {
     fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied>;
     /// Notes a measurement.
     fn measure(&mut self, measurement: Measurement);
-    /// Reads one object afresh, as JSON; `None` if it is not there.
-    fn fetch<'a>(
-        &'a mut self,
-        resource: &'a Resource,
-        key: &'a Key,
-    ) -> BoxFuture<'a, Result<Option<String>, Failure>>;
+    /// Reads objects afresh, as JSON, all at once: one answer for each key, in order.
+    fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<Fetched>>;
     /// Reads the metadata of one object afresh, as JSON; `None` if it is not there.
-    fn fetch_metadata<'a>(
-        &'a mut self,
-        resource: &'a Resource,
-        key: &'a Key,
-    ) -> BoxFuture<'a, Result<Option<String>, Failure>>;
+    fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, Fetched>;
     /// Lists afresh, all at once: one answer for each question, in order.
     fn list<'a>(&'a mut self, listings: &'a [Listing]) -> BoxFuture<'a, Vec<Listed>>;
     /// Asks the server anew what it serves.
     fn discover(&mut self) -> BoxFuture<'_, Result<Discovered, Failure>>;
 }
+
+/// An object as the server has it, as JSON; `None` if it is not there.
+pub type Fetched = Result<Option<String>, Failure>;
 
 /// What is to be listed.
 #[derive(Clone, Debug)]
@@ -93,15 +88,14 @@ impl<'a> Context<'a> {
     /// If the server could not be asked, or its answer could not be read. An object that is not
     /// there is no error.
     pub async fn fetch<T: Kind>(&mut self, key: &Key) -> Result<Option<T>, Retry> {
-        let answer = self.hands.fetch(&T::RESOURCE, key).await;
-        let Some(json) = answer.map_err(|failure| Retry::because(format!("reading {key}: {failure}")))?
-        else {
-            return Ok(None);
-        };
-        // The error of the decoder may quote the object, so it is not repeated.
-        serde_json::from_str(&json)
-            .map(Some)
-            .map_err(|_| Retry::because(format!("{} {key} cannot be read", T::RESOURCE)))
+        let mut answers = self.fetch_all(std::slice::from_ref(key)).await;
+        answers.pop().unwrap_or_else(|| unreachable!("one key, one answer"))
+    }
+
+    /// Reads objects afresh, all at once: one answer for each key, in order.
+    pub async fn fetch_all<T: Kind>(&mut self, keys: &[Key]) -> Vec<Result<Option<T>, Retry>> {
+        let answers = self.hands.fetch(&T::RESOURCE, keys).await.into_iter();
+        answers.zip(keys).map(|(answer, key)| read(answer, key)).collect()
     }
 
     /// Reads the metadata of one object of any resource afresh.
@@ -156,6 +150,16 @@ impl<'a> Context<'a> {
     pub async fn discover(&mut self) -> Result<Discovered, Failure> {
         self.hands.discover().await
     }
+}
+
+fn read<T: Kind>(answer: Fetched, key: &Key) -> Result<Option<T>, Retry> {
+    let Some(json) = answer.map_err(|failure| Retry::because(format!("reading {key}: {failure}")))? else {
+        return Ok(None);
+    };
+    // The error of the decoder may quote the object, so it is not repeated.
+    serde_json::from_str(&json)
+        .map(Some)
+        .map_err(|_| Retry::because(format!("{} {key} cannot be read", T::RESOURCE)))
 }
 
 fn typed<T: Object>(objects: Vec<Arc<dyn AnyObject>>) -> Vec<Arc<T>> {

@@ -19,7 +19,7 @@ mod view;
 mod write;
 
 pub use change::{Change, Item, Wakes};
-pub use context::{Applied, BoxFuture, Context, Hands, Listed, Listing, Next, Outcome, Retry};
+pub use context::{Applied, BoxFuture, Context, Fetched, Hands, Listed, Listing, Next, Outcome, Retry};
 pub use controller::{
     Behaviour, Controller, Decide, DeclaredIndex, Grant, Haste, Limiter, Loop, Script, Watch,
 };

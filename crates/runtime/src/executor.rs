@@ -9,8 +9,8 @@ use futures::stream;
 use keleustes_client::{Answer, Call, Deletion, Patch};
 use keleustes_objects::{Discovered, Failure, Key, Reason, Resource, Uid, Version};
 use keleustes_plan::{
-    Action, Applied, Controller, Edit, Edited, EventNote, Grant, Guard, Item, Listed, Listing, OnFailure,
-    Outcome, PatchForm, Plan, Propagation, Retry, Step, Target, Write,
+    Action, Applied, Controller, Edit, Edited, EventNote, Fetched, Grant, Guard, Item, Listed, Listing,
+    OnFailure, Outcome, PatchForm, Plan, Propagation, Retry, Step, Target, Write,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -89,8 +89,17 @@ impl Executor {
     ///
     /// # Panics
     /// If the controller did not declare that it may.
-    pub async fn fetch(&self, resource: &Resource, key: &Key) -> Result<Option<String>, Failure> {
+    pub async fn fetch(&self, resource: &Resource, key: &Key) -> Fetched {
         self.read(resource, &Call::get(resource, key)).await
+    }
+
+    /// Reads objects afresh, as many at once as may be under way: one answer for each key, in order.
+    ///
+    /// # Panics
+    /// If the controller did not declare that it may.
+    pub async fn fetch_all(&self, resource: &Resource, keys: &[Key]) -> Vec<Fetched> {
+        let asked: Vec<_> = keys.iter().map(|key| self.fetch(resource, key)).collect();
+        stream::iter(asked).buffered(self.in_flight_max.max(1)).collect().await
     }
 
     /// Reads the metadata of one object afresh, as JSON.
@@ -100,11 +109,11 @@ impl Executor {
     ///
     /// # Panics
     /// If the controller did not declare that it may.
-    pub async fn fetch_metadata(&self, resource: &Resource, key: &Key) -> Result<Option<String>, Failure> {
+    pub async fn fetch_metadata(&self, resource: &Resource, key: &Key) -> Fetched {
         self.read(resource, &Call::get(resource, key).metadata_only()).await
     }
 
-    async fn read(&self, resource: &Resource, call: &Call) -> Result<Option<String>, Failure> {
+    async fn read(&self, resource: &Resource, call: &Call) -> Fetched {
         self.assert_may(resource, "get");
         match call.send_text(&self.client).await {
             Ok(bytes) => String::from_utf8(bytes.to_vec())

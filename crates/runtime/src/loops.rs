@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use keleustes_objects::{Discovered, Failure, Key, Resource};
 use keleustes_plan::{
-    AnyChange, Applied, Behaviour, BoxFuture, Context, Controller, EventNote, Hands, Item, KindEntry, Listed,
-    Listing, Loop, Measurement, Next, Plan, Retry, View, Wakes,
+    AnyChange, Applied, Behaviour, BoxFuture, Context, Controller, EventNote, Fetched, Hands, Item,
+    KindEntry, Listed, Listing, Loop, Measurement, Next, Plan, Retry, View, Wakes,
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -295,19 +295,11 @@ impl Hands for RealHands<'_> {
         self.a_loop.metrics.measure(&measurement);
     }
 
-    fn fetch<'a>(
-        &'a mut self,
-        resource: &'a Resource,
-        key: &'a Key,
-    ) -> BoxFuture<'a, Result<Option<String>, Failure>> {
-        Box::pin(self.a_loop.executor.fetch(resource, key))
+    fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<Fetched>> {
+        Box::pin(self.a_loop.executor.fetch_all(resource, keys))
     }
 
-    fn fetch_metadata<'a>(
-        &'a mut self,
-        resource: &'a Resource,
-        key: &'a Key,
-    ) -> BoxFuture<'a, Result<Option<String>, Failure>> {
+    fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, Fetched> {
         Box::pin(self.a_loop.executor.fetch_metadata(resource, key))
     }
 

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::World;
 use crate::{
-    Action, Applied, BoxFuture, Edited, EventNote, Hands, Listed, Listing, Measurement, OnFailure, Outcome,
-    Plan, Retry, View, Write,
+    Action, Applied, BoxFuture, Edited, EventNote, Fetched, Hands, Listed, Listing, Measurement, OnFailure,
+    Outcome, Plan, Retry, View, Write,
 };
 
 /// The hands of a rehearsal: they change the live objects of a world and keep minutes.
@@ -95,6 +95,15 @@ impl Rehearsing<'_> {
         outcome
     }
 
+    fn fetch_one(&mut self, resource: &Resource, key: &Key) -> Fetched {
+        let path = resource.object_path(key);
+        let _ = writeln!(self.transcript, "get {resource} {key}");
+        match self.world.refusal("get", &path) {
+            Some(failure) => Err(failure),
+            None => Ok(self.world.live.get(&path).map(Value::to_string)),
+        }
+    }
+
     fn list_one(&mut self, listing: &Listing) -> Listed {
         let Listing { kind, namespace, at_most } = listing;
         let path = kind.resource().collection_path(namespace);
@@ -148,26 +157,14 @@ impl Hands for Rehearsing<'_> {
         self.note_measurement(&measurement);
     }
 
-    fn fetch<'a>(
-        &'a mut self,
-        resource: &'a Resource,
-        key: &'a Key,
-    ) -> BoxFuture<'a, Result<Option<String>, Failure>> {
-        let path = resource.object_path(key);
-        let _ = writeln!(self.transcript, "get {resource} {key}");
-        let answer = match self.world.refusal("get", &path) {
-            Some(failure) => Err(failure),
-            None => Ok(self.world.live.get(&path).map(Value::to_string)),
-        };
-        Box::pin(async move { answer })
+    fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<Fetched>> {
+        let answers = keys.iter().map(|key| self.fetch_one(resource, key)).collect();
+        Box::pin(async move { answers })
     }
 
-    fn fetch_metadata<'a>(
-        &'a mut self,
-        resource: &'a Resource,
-        key: &'a Key,
-    ) -> BoxFuture<'a, Result<Option<String>, Failure>> {
-        self.fetch(resource, key)
+    fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, Fetched> {
+        let answer = self.fetch_one(resource, key);
+        Box::pin(async move { answer })
     }
 
     fn list<'a>(&'a mut self, listings: &'a [Listing]) -> BoxFuture<'a, Vec<Listed>> {

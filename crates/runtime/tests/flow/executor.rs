@@ -512,3 +512,17 @@ async fn a_fresh_read_tells_absent_from_unknown() {
     world.faults.add(Rule::new(Verdict::status(503, "ServiceUnavailable", "away")));
     assert_eq!(fetch("x").await.unwrap_err().reason, Reason::Unavailable);
 }
+
+#[tokio::test(start_paused = true)]
+async fn fresh_reads_of_many_come_in_order_and_do_not_stop_each_other() {
+    let world = world();
+    world.put("a/x", "red");
+    world.put("a/z", "blue");
+    let keys = ["x", "y", "bad", "z"].map(|name| Key::namespaced("a", name));
+    world.faults.add(Rule::new(Verdict::status(503, "ServiceUnavailable", "away")).target("/bad"));
+    let answers = executor(&world).fetch_all(&ConfigMap::RESOURCE, &keys).await;
+    let held = |at: usize, colour: &str| matches!(&answers[at], Ok(Some(json)) if json.contains(colour));
+    assert!(held(0, "red") && held(3, "blue"), "{answers:?}");
+    assert_eq!(answers[1], Ok(None));
+    assert_eq!(answers[2].as_ref().unwrap_err().reason, Reason::Unavailable);
+}
