@@ -42,6 +42,8 @@ enum Command {
     ControlPlane(control_plane::Options),
     /// Run the scenarios on a real control plane, which is built on first use (needs Go)
     Real(run::BesideManager),
+    /// Compare the embedded API server with the real one, request by request (needs Go)
+    Judge(run::Alone),
     /// Measure the manager on a real control plane (needs Go)
     Bench(run::BesideManager),
 }
@@ -65,6 +67,7 @@ fn run_command(command: Command) -> Result<ExitCode> {
         }
         Command::ControlPlane(options) => options.run(),
         Command::Real(program) => program.run(&workspace, "keleustes-scenarios", "real"),
+        Command::Judge(program) => program.run(&workspace, "keleustes-judge", "judge"),
         Command::Bench(program) => program.run(&workspace, "keleustes-bench", "bench"),
     }
 }

@@ -27,12 +27,38 @@ impl BesideManager {
         if !built.success() {
             bail!("the manager does not build");
         }
-        let mut run = cargo();
-        run.args(["run", "--quiet", "--package", package, "--bin", program]).args(release);
-        run.arg("--").args(&self.args);
-        let ended = status(run, workspace)?;
-        Ok(if ended.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        run_program(workspace, package, program, release, &self.args)
     }
+}
+
+/// A program that needs nothing but itself.
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Alone {
+    /// Handed to the program unchanged; `--help` tells what it takes
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<String>,
+}
+
+impl Alone {
+    /// Runs a program of a package and ends as it ends.
+    pub(crate) fn run(&self, workspace: &Workspace, package: &str, program: &str) -> Result<ExitCode> {
+        run_program(workspace, package, program, None, &self.args)
+    }
+}
+
+fn run_program(
+    workspace: &Workspace,
+    package: &str,
+    program: &str,
+    release: Option<&str>,
+    args: &[String],
+) -> Result<ExitCode> {
+    let mut run = cargo();
+    run.args(["run", "--quiet", "--package", package, "--bin", program]).args(release);
+    run.arg("--").args(args);
+    let ended = status(run, workspace)?;
+    Ok(if ended.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn status(mut command: Command, workspace: &Workspace) -> Result<ExitStatus> {

@@ -31,6 +31,7 @@ pub const ROOMS: &[Room] = &[
     Room { name: "hollow", sees: &["objects", "client"], pure: false },
     Room { name: "control-plane", sees: &[], pure: false },
     Room { name: "scenarios", sees: &["control-plane", "objects"], pure: false },
+    Room { name: "judge", sees: &["apiserver", "client", "control-plane"], pure: false },
     Room {
         name: "bench",
         sees: &["objects", "plan", "client", "runtime", "apiserver", "control-plane", "scenarios"],

@@ -1,0 +1,239 @@
+//! Answers lose what two servers can never agree on: uids, versions, times, drawn names and addresses.
+//!
+//! Nothing is simply dropped: equal values get equal symbols in the order in which they are first seen, so that two
+//! answers of one server that must agree with each other still have to.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
+
+/// What a server answered.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// HTTP status code.
+    pub code: u16,
+    /// The headers that are compared.
+    pub headers: BTreeMap<String, String>,
+    /// The body; a text that is no JSON is a string.
+    pub body: Value,
+}
+
+/// Symbols for the values of one server in one sequence.
+#[derive(Debug)]
+pub struct Symbols {
+    namespace: String,
+    now: Timestamp,
+    uids: BTreeMap<String, String>,
+    versions: BTreeMap<String, String>,
+    addresses: BTreeMap<String, String>,
+    ports: BTreeMap<String, String>,
+}
+
+impl Symbols {
+    /// None yet.
+    #[must_use]
+    pub fn new(namespace: &str, now: Timestamp) -> Symbols {
+        Symbols {
+            namespace: namespace.to_owned(),
+            now,
+            uids: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            ports: BTreeMap::new(),
+        }
+    }
+
+    /// The answer in symbols, as one document.
+    pub fn answer(&mut self, answer: &Answer) -> Value {
+        let headers: Map<String, Value> =
+            answer.headers.iter().map(|(name, value)| (name.clone(), json!(self.text(value)))).collect();
+        json!({"code": answer.code, "headers": headers, "body": self.body(&answer.body)})
+    }
+
+    /// A document in symbols.
+    pub fn body(&mut self, body: &Value) -> Value {
+        let mut body = body.clone();
+        let is_list = body.get("items").is_some() || body["kind"] == "Table";
+        if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut).filter(|_| is_list) {
+            // Versions of lists move with every write of every sequence.
+            for field in ["resourceVersion", "continue"] {
+                if metadata.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty()) {
+                    metadata.insert(field.to_owned(), json!("<list>"));
+                }
+            }
+        }
+        self.value("", &body)
+    }
+
+    /// A watch event in symbols; nothing for the bookmarks that a server sends when it likes.
+    pub fn event(&mut self, event: &Value) -> Option<Value> {
+        if event["type"] != "BOOKMARK" {
+            return Some(json!({"type": event["type"], "object": self.value("", &event["object"])}));
+        }
+        let mut object = event["object"].clone();
+        let of_table = object.pointer_mut("/rows/0/object").map(Value::take);
+        let mut metadata = of_table.as_ref().unwrap_or(&object)["metadata"].clone();
+        metadata.get("annotations")?;
+        metadata["resourceVersion"] = json!("<list>");
+        Some(json!({"type": "BOOKMARK", "kind": object["kind"].take(), "metadata": metadata}))
+    }
+
+    fn value(&mut self, name: &str, value: &Value) -> Value {
+        match value {
+            Value::String(text) => json!(self.field(name, text)),
+            Value::Number(number) if matches!(name, "nodePort" | "healthCheckNodePort") => {
+                json!(symbol(&mut self.ports, "port", &number.to_string()))
+            }
+            Value::Array(items) => items.iter().map(|item| self.value(name, item)).collect(),
+            Value::Object(map) => {
+                let object = map.iter().map(|(key, item)| {
+                    let item = self.value(key, item);
+                    (self.text(key), item)
+                });
+                Value::Object(object.collect())
+            }
+            other => other.clone(),
+        }
+    }
+
+    fn field(&mut self, name: &str, text: &str) -> String {
+        match name {
+            "resourceVersion" if is_version(text) => symbol(&mut self.versions, "version", text),
+            "uid" if is_uid(text) => symbol(&mut self.uids, "uid", text),
+            "token" => "<token>".to_owned(),
+            "cells" if is_age(text) => "<age>".to_owned(),
+            _ => self.text(text),
+        }
+    }
+
+    fn text(&mut self, text: &str) -> String {
+        if let Some(symbol) = self.time(text) {
+            return symbol;
+        }
+        let text = text.replace(&self.namespace, "{ns}");
+        let mut normal = String::with_capacity(text.len());
+        let mut rest = text.as_str();
+        while !rest.is_empty() {
+            let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+            let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+            if end == 0 {
+                let next = rest.chars().next().map_or(1, char::len_utf8);
+                normal.push_str(&rest[..next]);
+                rest = &rest[next..];
+                continue;
+            }
+            normal.push_str(&self.word(&rest[..end]));
+            rest = &rest[end..];
+        }
+        normal
+    }
+
+    fn word(&mut self, word: &str) -> String {
+        if is_uid(word) {
+            return symbol(&mut self.uids, "uid", word);
+        }
+        if let Some(known) = self.versions.get(word).or_else(|| self.ports.get(word)) {
+            return known.clone();
+        }
+        if word.starts_with("10.96.") {
+            return symbol(&mut self.addresses, "address", word);
+        }
+        // Drawn names end in five letters; the prefixes are given out once in a sequence.
+        if let Some((prefix, drawn)) = word.rsplit_once('-')
+            && drawn.len() == 5
+            && (prefix == "kube-api-access" || is_drawn(prefix))
+        {
+            return format!("{prefix}-<drawn>");
+        }
+        word.to_owned()
+    }
+
+    /// Times of the present are symbols; times that were sent lie far in the past.
+    fn time(&self, text: &str) -> Option<String> {
+        if text.len() < 20 || !text.ends_with('Z') {
+            return None;
+        }
+        let time: Timestamp = text.parse().ok()?;
+        let near = time.duration_since(self.now).abs() < SignedDuration::from_hours(48);
+        near.then(|| if text.contains('.') { "<microtime>".to_owned() } else { "<time>".to_owned() })
+    }
+}
+
+fn symbol(known: &mut BTreeMap<String, String>, what: &str, value: &str) -> String {
+    let next = known.len() + 1;
+    known.entry(value.to_owned()).or_insert_with(|| format!("<{what} {next}>")).clone()
+}
+
+/// Versions of servers have four digits or more; shorter ones were sent.
+fn is_version(text: &str) -> bool {
+    text.len() > 3 && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Prefixes of names that servers draw are `gen` and the number of the step.
+fn is_drawn(prefix: &str) -> bool {
+    let number = prefix.rsplit('-').next().and_then(|last| last.strip_prefix("gen"));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn is_uid(text: &str) -> bool {
+    let dashes = [8, 13, 18, 23];
+    text.len() == 36
+        && !text.starts_with("00000000-")
+        && text.bytes().enumerate().all(|(at, byte)| match byte {
+            b'-' => dashes.contains(&at),
+            byte => byte.is_ascii_hexdigit() && !dashes.contains(&at),
+        })
+}
+
+/// `5s`, `2m3s`: how long ago something was, in a table.
+fn is_age(text: &str) -> bool {
+    text.ends_with(['s', 'm'])
+        && text.bytes().all(|byte| byte.is_ascii_digit() || b"sm".contains(&byte))
+        && text.len() > 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn symbols() -> Symbols {
+        Symbols::new("j1-7", "2026-01-01T00:00:00Z".parse().unwrap())
+    }
+
+    #[test]
+    fn equal_values_get_equal_symbols() {
+        let mut symbols = symbols();
+        let uid = "0a3c2f51-93a1-4d70-9a1b-0a3c2f510000";
+        let object = json!({"metadata": {"uid": uid, "resourceVersion": "1000012", "namespace": "j1-7",
+            "creationTimestamp": "2026-01-01T00:00:09Z"}, "renewTime": "2020-01-01T00:00:00.000001Z"});
+        assert_eq!(
+            symbols.body(&object),
+            json!({"metadata": {"uid": "<uid 1>", "resourceVersion": "<version 1>", "namespace": "{ns}",
+                "creationTimestamp": "<time>"}, "renewTime": "2020-01-01T00:00:00.000001Z"})
+        );
+        let text = format!("uid {uid}, version 1000012");
+        assert_eq!(symbols.text(&text), "uid <uid 1>, version <version 1>");
+    }
+
+    #[test]
+    fn drawn_names_and_addresses_are_not_compared() {
+        let mut symbols = symbols();
+        assert_eq!(symbols.text("pods \"gen3-x7x2z\" not found"), "pods \"gen3-<drawn>\" not found");
+        assert_eq!(symbols.text("plain-abcde"), "plain-abcde");
+        assert_eq!(
+            symbols.text("10.96.3.4 and 10.96.3.5, 10.96.3.4"),
+            "<address 1> and <address 2>, <address 1>"
+        );
+    }
+
+    #[test]
+    fn only_the_bookmark_that_ends_the_initial_events_counts() {
+        let mut symbols = symbols();
+        let bookmark = |annotations: Value| json!({"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": "9", "annotations": annotations}}});
+        assert!(symbols.event(&bookmark(json!({"a": "true"}))).is_some());
+        let mut plain = bookmark(Value::Null);
+        plain["object"]["metadata"].as_object_mut().unwrap().remove("annotations");
+        assert!(symbols.event(&plain).is_none());
+    }
+}
