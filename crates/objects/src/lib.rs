@@ -7,27 +7,47 @@
 //! Decoding goes straight from the wire to these types; `managedFields` and whatever else no controller
 //! reads is skipped by the parser and never allocated.
 
+mod address;
+mod condition;
 mod discovered;
 mod failure;
+mod int_or_string;
 mod key;
 mod kind;
 mod kinds;
+mod labels;
 mod meta;
+mod placement;
+mod quantity;
+mod raw;
 mod selector;
+mod shared;
+mod taint;
+mod template;
 mod text;
 mod time;
 mod version;
 
+pub use address::{Address, Addresses};
+pub use condition::{Condition, Conditions, FALSE, TRUE, UNKNOWN, Unknown};
 pub use discovered::{ApiResource, Discovered, Subresource};
 pub use failure::{Failure, Reason};
+pub use int_or_string::{IntOrString, Rounding};
 pub use key::{BadKey, Key};
 pub use kind::{Kind, Object, Projection, Resource};
 pub use kinds::{
     ClusterRole, Namespace, Partial, PolicyRule, SECRET_TYPE_SERVICE_ACCOUNT_TOKEN, ServiceAccount,
     TokenSecret, annotations,
 };
-pub use meta::{Labels, Meta, OwnerRef, WireMeta};
+pub use labels::{Annotations, Labels};
+pub use meta::{Meta, MetaRest, OwnerRef, Whole, WireMeta};
+pub use placement::{NodeSelectorTerm, Placement};
+pub use quantity::Quantity;
+pub use raw::RawJson;
 pub use selector::{BadSelector, LabelSelector, Matcher};
+pub use shared::{Shared, SharedList};
+pub use taint::{NO_EXECUTE, NO_SCHEDULE, Taint, Toleration, first_that_tolerates, taint_keys};
+pub use template::Template;
 pub use text::{Text, Word};
-pub use time::Time;
+pub use time::{MicroTime, Time};
 pub use version::{Uid, Version};

@@ -1,9 +1,9 @@
 //! The metadata that every cached object carries.
 
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
-use std::sync::Arc;
+use serde::de::{Deserialize, Deserializer, IgnoredAny};
+use serde_json::{Value, json};
 
-use crate::{Key, Text, Time, Uid, Version, Word};
+use crate::{Annotations, Key, Kind, Labels, SharedList, Text, Time, Uid, Version, Word};
 
 /// What a cache keeps of an object's metadata. Annotations are kept by the kinds that read some.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,6 +14,8 @@ pub struct Meta {
     pub uid: Uid,
     /// The state that was read.
     pub version: Version,
+    /// How often what is wanted of it has changed; zero for kinds that do not count it.
+    pub generation: i64,
     /// When it was created.
     pub created_at: Option<Time>,
     /// When its deletion was asked for, if it was.
@@ -21,13 +23,13 @@ pub struct Meta {
     /// Its labels.
     pub labels: Labels,
     /// Its owners.
-    pub owners: Box<[OwnerRef]>,
+    pub owners: SharedList<OwnerRef>,
     /// Its finalizers.
-    pub finalizers: Box<[Word]>,
+    pub finalizers: SharedList<Word>,
 }
 
 /// One entry of `ownerReferences`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerRef {
     /// Group and version of the owner.
@@ -39,8 +41,10 @@ pub struct OwnerRef {
     /// The life of the owner that is meant.
     pub uid: Uid,
     /// Whether this owner manages the object.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_false")]
     pub controller: bool,
     /// Whether foreground deletion of the owner waits for the object.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_false")]
     pub block_owner_deletion: bool,
 }
 
@@ -52,53 +56,47 @@ impl Meta {
     }
 }
 
-/// Labels, sorted by key. Empty sets take no allocation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels(Option<Arc<[(Word, Word)]>>);
-
-impl Labels {
-    /// The value of a label.
-    #[must_use]
-    pub fn value(&self, key: &str) -> Option<&Word> {
-        let pairs = self.0.as_deref()?;
-        let at = pairs.binary_search_by(|(candidate, _)| candidate.as_str().cmp(key)).ok()?;
-        Some(&pairs[at].1)
-    }
-
-    /// All labels, sorted by key.
-    pub fn iter(&self) -> impl Iterator<Item = &(Word, Word)> {
-        self.0.as_deref().unwrap_or_default().iter()
-    }
+/// The rest of the metadata, kept by kinds that are written back whole.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MetaRest {
+    /// All annotations.
+    pub annotations: Annotations,
+    /// What the name was made from.
+    pub generate_name: Word,
 }
 
-impl FromIterator<(Word, Word)> for Labels {
-    fn from_iter<I: IntoIterator<Item = (Word, Word)>>(pairs: I) -> Self {
-        let mut pairs: Vec<_> = pairs.into_iter().collect();
-        pairs.sort();
-        Self((!pairs.is_empty()).then(|| pairs.into()))
-    }
-}
+/// A kind that keeps everything of its metadata that a `PUT` would overwrite.
+///
+/// The server restores by itself what nobody may change (`managedFields` if absent, `selfLink`, the
+/// grace period of a deletion); everything else is in [`Whole::whole_meta_json`].
+pub trait Whole: Kind {
+    /// The metadata beside [`crate::Object::meta`].
+    fn meta_rest(&self) -> &MetaRest;
 
-impl<'de> Deserialize<'de> for Labels {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Pairs;
-        impl<'de> Visitor<'de> for Pairs {
-            type Value = Labels;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a map of strings")
+    /// All annotations.
+    fn annotations(&self) -> &Annotations {
+        &self.meta_rest().annotations
+    }
+
+    /// The metadata of a body that replaces the object, or its status, and loses nothing.
+    fn whole_meta_json(&self) -> Value {
+        let (meta, rest) = (self.meta(), self.meta_rest());
+        let mut json = json!({"name": meta.key.name, "uid": meta.uid, "resourceVersion": meta.version});
+        let mut set = |field: &str, absent: bool, value: Value| {
+            if !absent {
+                json[field] = value;
             }
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Labels, M::Error> {
-                let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or(4));
-                while let Some(pair) = map.next_entry::<Word, Word>()? {
-                    pairs.push(pair);
-                }
-                Ok(pairs.into_iter().collect())
-            }
-            fn visit_unit<E: serde::de::Error>(self) -> Result<Labels, E> {
-                Ok(Labels::default())
-            }
-        }
-        deserializer.deserialize_any(Pairs)
+        };
+        set("namespace", meta.key.namespace.is_empty(), json!(meta.key.namespace));
+        set("generateName", rest.generate_name.is_empty(), json!(rest.generate_name));
+        set("generation", meta.generation == 0, json!(meta.generation));
+        set("creationTimestamp", meta.created_at.is_none(), json!(meta.created_at));
+        set("deletionTimestamp", meta.deleted_at.is_none(), json!(meta.deleted_at));
+        set("labels", meta.labels.is_empty(), json!(meta.labels));
+        set("annotations", rest.annotations.is_empty(), json!(rest.annotations));
+        set("ownerReferences", meta.owners.is_empty(), json!(meta.owners));
+        set("finalizers", meta.finalizers.is_empty(), json!(meta.finalizers));
+        json
     }
 }
 
@@ -111,13 +109,17 @@ pub struct WireMeta<A = Skipped> {
     namespace: Word,
     uid: Uid,
     resource_version: Version,
+    #[serde(deserialize_with = "null_is_default")]
+    generation: i64,
+    /// What the name was made from.
+    pub generate_name: Word,
+    /// How long a deletion leaves it.
+    pub deletion_grace_period_seconds: Option<i64>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     labels: Labels,
-    #[serde(deserialize_with = "null_is_empty")]
-    owner_references: Box<[OwnerRef]>,
-    #[serde(deserialize_with = "null_is_empty")]
-    finalizers: Box<[Word]>,
+    owner_references: SharedList<OwnerRef>,
+    finalizers: SharedList<Word>,
     /// The part of the annotations that the kind reads.
     pub annotations: A,
 }
@@ -126,7 +128,19 @@ pub struct WireMeta<A = Skipped> {
 pub(crate) fn null_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Box<[T]>, D::Error> {
-    Ok(Option::<Box<[T]>>::deserialize(deserializer)?.unwrap_or_default())
+    null_is_default(deserializer)
+}
+
+/// Reads a part that hand-made objects may also write as `null`.
+pub(crate) fn null_is_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // The signature that serde asks for.
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// Stands for a part of an object that is read over and not kept.
@@ -139,12 +153,22 @@ impl<'de> Deserialize<'de> for Skipped {
     }
 }
 
+impl WireMeta<Annotations> {
+    /// The metadata of a kind that is written back whole.
+    pub(crate) fn whole(mut self) -> (Meta, MetaRest) {
+        let annotations = std::mem::take(&mut self.annotations);
+        let generate_name = std::mem::take(&mut self.generate_name);
+        (self.into(), MetaRest { annotations, generate_name })
+    }
+}
+
 impl<A> From<WireMeta<A>> for Meta {
     fn from(wire: WireMeta<A>) -> Self {
         Self {
             key: Key { namespace: wire.namespace, name: wire.name },
             uid: wire.uid,
             version: wire.resource_version,
+            generation: wire.generation,
             created_at: wire.creation_timestamp,
             deleted_at: wire.deletion_timestamp,
             labels: wire.labels,

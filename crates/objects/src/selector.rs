@@ -2,28 +2,30 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::meta::null_is_empty;
 use crate::{Labels, Word};
 
 /// A label selector as an object carries it; it may be nonsense until [`LabelSelector::matcher`] has
 /// looked at it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
+    #[serde(skip_serializing_if = "Labels::is_empty")]
     match_labels: Labels,
-    #[serde(deserialize_with = "null_is_empty")]
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Expression]>::is_empty")]
     match_expressions: Box<[Expression]>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+/// One requirement as an object carries it, of a label selector or of a node selector.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(default)]
-struct Expression {
-    key: Word,
-    operator: Word,
-    #[serde(deserialize_with = "null_is_empty")]
-    values: Box<[Word]>,
+pub(crate) struct Expression {
+    pub(crate) key: Word,
+    pub(crate) operator: Word,
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Word]>::is_empty")]
+    pub(crate) values: Box<[Word]>,
 }
 
 /// A selector that has been checked. The empty one matches everything.
@@ -36,6 +38,8 @@ enum Requirement {
     NotIn(Word, Box<[Word]>),
     Exists(Word),
     DoesNotExist(Word),
+    Above(Word, i64),
+    Below(Word, i64),
 }
 
 /// Why a selector cannot be used.
@@ -51,6 +55,30 @@ impl fmt::Display for BadSelector {
 impl std::error::Error for BadSelector {}
 
 impl LabelSelector {
+    /// A selector of exactly these labels.
+    #[must_use]
+    pub fn of_labels(match_labels: Labels) -> Self {
+        Self { match_labels, match_expressions: Box::default() }
+    }
+
+    /// Whether it says nothing, and so selects everything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.match_labels.is_empty() && self.match_expressions.is_empty()
+    }
+
+    /// The labels it asks for one by one.
+    #[must_use]
+    pub fn match_labels(&self) -> &Labels {
+        &self.match_labels
+    }
+
+    /// The same selector that asks for one label more.
+    #[must_use]
+    pub fn with_label(&self, key: impl Into<Word>, value: impl Into<Word>) -> Self {
+        Self { match_labels: self.match_labels.with(key, value), ..self.clone() }
+    }
+
     /// Checks the selector.
     ///
     /// # Errors
@@ -69,7 +97,28 @@ impl LabelSelector {
     }
 }
 
+impl Matcher {
+    /// Checks the requirements of a node selector, which knows two operators more.
+    pub(crate) fn of_node_expressions(expressions: &[Expression]) -> Result<Self, BadSelector> {
+        expressions.iter().map(Expression::node_requirement).collect::<Result<_, _>>().map(Self)
+    }
+}
+
 impl Expression {
+    fn node_requirement(&self) -> Result<Requirement, BadSelector> {
+        let Self { key, operator, values } = self;
+        let make = match operator.as_str() {
+            "Gt" => Requirement::Above,
+            "Lt" => Requirement::Below,
+            _ => return self.requirement(),
+        };
+        check_key(key)?;
+        match values.as_ref().iter().map(|value| value.parse().ok()).collect::<Vec<_>>()[..] {
+            [Some(bound)] => Ok(make(key.clone(), bound)),
+            _ => Err(BadSelector(format!("operator {operator:?} on label {key:?} needs one whole number"))),
+        }
+    }
+
     fn requirement(&self) -> Result<Requirement, BadSelector> {
         let Self { key, operator, values } = self;
         check_key(key)?;
@@ -99,8 +148,14 @@ impl Matcher {
             Requirement::NotIn(key, values) => labels.value(key).is_none_or(|value| !values.contains(value)),
             Requirement::Exists(key) => labels.value(key).is_some(),
             Requirement::DoesNotExist(key) => labels.value(key).is_none(),
+            Requirement::Above(key, bound) => number(labels, key).is_some_and(|number| number > *bound),
+            Requirement::Below(key, bound) => number(labels, key).is_some_and(|number| number < *bound),
         })
     }
+}
+
+fn number(labels: &Labels, key: &str) -> Option<i64> {
+    labels.value(key)?.parse().ok()
 }
 
 /// A label key is a name of at most 63 characters, with an optional DNS prefix before a slash.

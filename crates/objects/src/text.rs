@@ -9,22 +9,22 @@ use internment::ArcIntern;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::{Serialize, Serializer};
 
-/// A string of its own, cheap to clone.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Text(Arc<str>);
+/// A string of its own, cheap to clone. The empty one takes no allocation.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Text(Option<Arc<str>>);
 
 /// A string that a cluster repeats; every equal word shares one allocation, freed with its last user.
 ///
 /// Words order and hash by content, never by address, so that nothing observable depends on where
 /// the allocator happened to put them.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Word(ArcIntern<str>);
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Word(Option<ArcIntern<str>>);
 
 impl Text {
     /// The string.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_deref().unwrap_or_default()
     }
 }
 
@@ -32,7 +32,7 @@ impl Word {
     /// The string.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_deref().unwrap_or_default()
     }
 }
 
@@ -49,39 +49,21 @@ impl Ord for Word {
     }
 }
 
-impl std::hash::Hash for Word {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.as_str().hash(state);
-    }
-}
-
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
-        Self(Arc::from(text))
+        Self((!text.is_empty()).then(|| Arc::from(text)))
     }
 }
 
 impl From<String> for Text {
     fn from(text: String) -> Self {
-        Self(Arc::from(text))
+        Self::from(text.as_str())
     }
 }
 
 impl From<&str> for Word {
     fn from(text: &str) -> Self {
-        Self(ArcIntern::from(text))
-    }
-}
-
-impl Default for Text {
-    fn default() -> Self {
-        Self::from("")
-    }
-}
-
-impl Default for Word {
-    fn default() -> Self {
-        Self::from("")
+        Self((!text.is_empty()).then(|| ArcIntern::from(text)))
     }
 }
 
@@ -90,17 +72,23 @@ macro_rules! string_like {
         impl Deref for $name {
             type Target = str;
             fn deref(&self) -> &str {
-                &self.0
+                self.as_str()
             }
         }
         impl Borrow<str> for $name {
             fn borrow(&self) -> &str {
-                &self.0
+                self.as_str()
             }
         }
         impl AsRef<str> for $name {
             fn as_ref(&self) -> &str {
-                &self.0
+                self.as_str()
+            }
+        }
+        // As strings hash, because both are borrowed as strings.
+        impl std::hash::Hash for $name {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                self.as_str().hash(state);
             }
         }
         impl PartialEq<str> for $name {
@@ -163,6 +151,15 @@ mod tests {
         let two: Word = serde_json::from_str("\"kube-system\"").unwrap();
         assert_eq!(one, two);
         assert!(std::ptr::eq(one.as_str(), two.as_str()));
+    }
+
+    #[test]
+    fn empty_strings_cost_nothing_and_are_all_equal() {
+        assert_eq!((size_of::<Text>(), size_of::<Word>()), (16, 16));
+        assert_eq!(Text::from(""), Text::default());
+        assert_eq!(Word::from(""), Word::default());
+        assert!([Text::from(""), Text::from("a")].is_sorted());
+        assert_eq!(serde_json::to_string(&Word::default()).unwrap(), "\"\"");
     }
 
     #[test]

@@ -1,0 +1,175 @@
+//! Which nodes a pod template allows: its node name, node selector and required node affinity.
+
+use serde::Deserialize;
+
+use crate::meta::{null_is_default, null_is_empty};
+use crate::selector::{Expression, Matcher};
+use crate::{Labels, Toleration, Word};
+
+/// The parts of a pod's spec that say where it may run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// The one node it may run on; empty for any.
+    pub node_name: Word,
+    /// Labels that the node must have.
+    pub node_selector: Labels,
+    /// Alternatives of which the node must fit one, if there are any alternatives at all.
+    pub required: Option<Box<[NodeSelectorTerm]>>,
+    /// What it tolerates.
+    pub tolerations: Box<[Toleration]>,
+    /// Whether it uses the node's network.
+    pub host_network: bool,
+}
+
+/// One alternative of a node selector: everything in it must fit. An empty one fits no node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeSelectorTerm {
+    #[serde(deserialize_with = "null_is_empty")]
+    match_expressions: Box<[Expression]>,
+    #[serde(deserialize_with = "null_is_empty")]
+    match_fields: Box<[Expression]>,
+}
+
+impl NodeSelectorTerm {
+    /// Whether a node fits. Nonsense fits no node.
+    #[must_use]
+    pub fn matches(&self, name: &str, labels: &Labels) -> bool {
+        let says_something = !self.match_expressions.is_empty() || !self.match_fields.is_empty();
+        says_something
+            && Matcher::of_node_expressions(&self.match_expressions)
+                .is_ok_and(|matcher| matcher.matches(labels))
+            && self.match_fields.iter().all(|field| field_matches(field, name))
+    }
+
+    /// The names that the first `metadata.name In` field requirement lists.
+    pub(crate) fn named_nodes(&self) -> Option<&[Word]> {
+        let field = self.match_fields.iter().find(|field| field.is_on_name() && field.operator == "In")?;
+        Some(&field.values)
+    }
+}
+
+impl Expression {
+    fn is_on_name(&self) -> bool {
+        self.key == "metadata.name"
+    }
+}
+
+/// The only field that nodes are selected by is their name, with exactly one value.
+fn field_matches(field: &Expression, name: &str) -> bool {
+    match (field.operator.as_str(), &*field.values) {
+        ("In", [value]) => field.is_on_name() && value == name,
+        ("NotIn", [value]) => field.is_on_name() && value != name,
+        _ => false,
+    }
+}
+
+impl Placement {
+    /// Whether node name, node selector and required affinity let the pod onto a node. Taints are
+    /// another matter.
+    #[must_use]
+    pub fn admits(&self, name: &str, labels: &Labels) -> bool {
+        (self.node_name.is_empty() || self.node_name == name)
+            && self.node_selector.is_subset_of(labels)
+            && self.required.as_ref().is_none_or(|terms| terms.iter().any(|term| term.matches(name, labels)))
+    }
+}
+
+/// A pod's spec, as far as it says where the pod may run.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct WirePlacement {
+    node_name: Word,
+    node_selector: Labels,
+    affinity: Option<WireAffinity>,
+    #[serde(deserialize_with = "null_is_empty")]
+    tolerations: Box<[Toleration]>,
+    #[serde(deserialize_with = "null_is_default")]
+    host_network: bool,
+}
+
+/// `spec.affinity`, of which only the required node affinity is read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct WireAffinity {
+    node_affinity: Option<WireNodeAffinity>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireNodeAffinity {
+    required_during_scheduling_ignored_during_execution: Option<WireTerms>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireTerms {
+    #[serde(deserialize_with = "null_is_empty")]
+    node_selector_terms: Box<[NodeSelectorTerm]>,
+}
+
+impl WireAffinity {
+    pub(crate) fn required(self) -> Option<Box<[NodeSelectorTerm]>> {
+        Some(self.node_affinity?.required_during_scheduling_ignored_during_execution?.node_selector_terms)
+    }
+}
+
+impl From<WirePlacement> for Placement {
+    fn from(wire: WirePlacement) -> Self {
+        Self {
+            node_name: wire.node_name,
+            node_selector: wire.node_selector,
+            required: wire.affinity.and_then(WireAffinity::required),
+            tolerations: wire.tolerations,
+            host_network: wire.host_network,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admits(spec: &str) -> bool {
+        let labels: Labels = serde_json::from_str(r#"{"disk":"ssd","cores":"16"}"#).unwrap();
+        let wire: WirePlacement = serde_json::from_str(spec).unwrap();
+        Placement::from(wire).admits("n1", &labels)
+    }
+
+    fn affinity(terms: &str) -> String {
+        format!(
+            r#"{{"affinity":{{"nodeAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":
+               {{"nodeSelectorTerms":{terms}}}}}}}}}"#
+        )
+    }
+
+    #[test]
+    fn names_selectors_and_terms_must_all_fit() {
+        for (spec, fits) in [
+            ("{}", true),
+            (r#"{"nodeName":"n1"}"#, true),
+            (r#"{"nodeName":"n2"}"#, false),
+            (r#"{"nodeSelector":{"disk":"ssd"}}"#, true),
+            (r#"{"nodeSelector":{"disk":"hdd"}}"#, false),
+            (r#"{"affinity":{"nodeAffinity":{}}}"#, true),
+        ] {
+            assert_eq!(admits(spec), fits, "{spec}");
+        }
+        for (terms, fits) in [
+            ("[]", false),
+            ("null", false),
+            ("[{}]", false),
+            (r#"[{"matchExpressions":[{"key":"disk","operator":"In","values":["ssd"]}]}]"#, true),
+            (r#"[{},{"matchExpressions":[{"key":"disk","operator":"Exists"}]}]"#, true),
+            (r#"[{"matchExpressions":[{"key":"cores","operator":"Gt","values":["8"]}]}]"#, true),
+            (r#"[{"matchExpressions":[{"key":"cores","operator":"Lt","values":["8"]}]}]"#, false),
+            (r#"[{"matchExpressions":[{"key":"cores","operator":"Gt","values":["many"]}]}]"#, false),
+            (r#"[{"matchExpressions":[{"key":"disk","operator":"Near","values":["ssd"]}]}]"#, false),
+            (r#"[{"matchFields":[{"key":"metadata.name","operator":"In","values":["n1"]}]}]"#, true),
+            (r#"[{"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["n1"]}]}]"#, false),
+            (r#"[{"matchFields":[{"key":"metadata.uid","operator":"In","values":["n1"]}]}]"#, false),
+        ] {
+            assert_eq!(admits(&affinity(terms)), fits, "{terms}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Amounts of resources as people write them, read exactly.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+
+/// An amount of a resource in billionths of its unit, which is the finest grain the API keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Quantity {
+    nano: i128,
+}
+
+const NANO: i128 = 1_000_000_000;
+
+impl Quantity {
+    /// Reads a quantity; what is finer than a billionth rounds away from zero, as the API does it.
+    /// `None` if the text is no quantity.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (negative, rest) = match text.strip_prefix(['-', '+']) {
+            Some(rest) => (text.starts_with('-'), rest),
+            None => (false, text),
+        };
+        let end = rest.find(|char: char| !char.is_ascii_digit() && char != '.').unwrap_or(rest.len());
+        let (number, suffix) = rest.split_at(end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
+            return None;
+        }
+        // The value is digits * multiplier * 10^exponent billionths.
+        let (multiplier, exponent) = scale(suffix)?;
+        let exponent = exponent.checked_add(9)?.checked_sub(i32::try_from(fraction.len()).ok()?)?;
+        let mut nano = format!("{whole}{fraction}").parse::<i128>().ok()?.checked_mul(multiplier)?;
+        if nano != 0 {
+            let power = 10_i128.checked_pow(exponent.unsigned_abs());
+            nano = match (exponent >= 0, power) {
+                (true, Some(power)) => nano.saturating_mul(power),
+                (true, None) => i128::MAX,
+                (false, Some(power)) => nano.div_euclid(power) + i128::from(nano % power != 0),
+                (false, None) => 1,
+            };
+        }
+        Some(Self { nano: if negative { -nano } else { nano } })
+    }
+
+    /// Thousandths of the unit, rounded up; absurdly large amounts are cut off.
+    #[must_use]
+    pub fn milli(self) -> i64 {
+        self.in_units_of(NANO / 1000)
+    }
+
+    /// Whole units, rounded up; absurdly large amounts are cut off.
+    #[must_use]
+    pub fn whole(self) -> i64 {
+        self.in_units_of(NANO)
+    }
+
+    fn in_units_of(self, nano: i128) -> i64 {
+        let units = self.nano.div_euclid(nano) + i128::from(self.nano.rem_euclid(nano) != 0);
+        i64::try_from(units).unwrap_or(if units < 0 { i64::MIN } else { i64::MAX })
+    }
+}
+
+/// What a suffix multiplies by: a factor and a power of ten.
+fn scale(suffix: &str) -> Option<(i128, i32)> {
+    Some(match suffix {
+        "n" => (1, -9),
+        "u" => (1, -6),
+        "m" => (1, -3),
+        "" => (1, 0),
+        "k" => (1, 3),
+        "M" => (1, 6),
+        "G" => (1, 9),
+        "T" => (1, 12),
+        "P" => (1, 15),
+        "E" => (1, 18),
+        "Ki" => (1 << 10, 0),
+        "Mi" => (1 << 20, 0),
+        "Gi" => (1 << 30, 0),
+        "Ti" => (1 << 40, 0),
+        "Pi" => (1 << 50, 0),
+        "Ei" => (1 << 60, 0),
+        exponent => (1, exponent.strip_prefix(['e', 'E'])?.parse().ok()?),
+    })
+}
+
+/// Quantities are strings on the wire, but plain numbers are taken too.
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl serde::de::Visitor<'_> for Read {
+            type Value = Quantity;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a quantity")
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<Quantity, E> {
+                Quantity::parse(text).ok_or_else(|| E::custom(format!("not a quantity: {text:?}")))
+            }
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Quantity, E> {
+                Ok(Quantity { nano: i128::from(number) * NANO })
+            }
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Quantity, E> {
+                Ok(Quantity { nano: i128::from(number) * NANO })
+            }
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Quantity, E> {
+                self.visit_str(&number.to_string())
+            }
+        }
+        deserializer.deserialize_any(Read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_read_exactly() {
+        for (text, milli) in [
+            ("0", Some(0)),
+            ("1", Some(1000)),
+            ("100m", Some(100)),
+            ("0.1", Some(100)),
+            (".5", Some(500)),
+            ("1.", Some(1000)),
+            ("1u", Some(1)),
+            ("-1500m", Some(-1500)),
+            ("2k", Some(2_000_000)),
+            ("1Ki", Some(1_024_000)),
+            ("1.5Gi", Some(1_610_612_736_000)),
+            ("1e3", Some(1_000_000)),
+            ("5E-1", Some(500)),
+            ("100E", Some(i64::MAX)),
+            ("1e999999999", Some(i64::MAX)),
+            ("1e-999999999", Some(1)),
+            ("0e999999999", Some(0)),
+            ("x", None),
+            ("", None),
+            (".", None),
+            ("1.2.3", None),
+            ("5 apples", None),
+            ("1ki", None),
+        ] {
+            assert_eq!(Quantity::parse(text).map(Quantity::milli), milli, "{text}");
+        }
+        assert_eq!(Quantity::parse("1500m").unwrap().whole(), 2);
+        assert_eq!(Quantity::parse("0.5"), Quantity::parse("500m"));
+        assert_eq!(serde_json::from_str::<Quantity>("4").unwrap().milli(), 4000);
+    }
+}

@@ -1,0 +1,145 @@
+//! Values that many objects have in common are held once and freed with their last user.
+
+use std::fmt;
+use std::hash::Hash;
+use std::ops::Deref;
+
+use internment::ArcIntern;
+use serde::de::{Deserialize, Deserializer};
+use serde::{Serialize, Serializer};
+
+/// A value that is held once, however many objects have an equal one.
+pub struct Shared<T: Eq + Hash + Send + Sync + 'static>(ArcIntern<T>);
+
+impl<T: Eq + Hash + Send + Sync> Shared<T> {
+    /// Finds the value among those that are held, or holds it from now on.
+    #[must_use]
+    pub fn new(value: T) -> Self {
+        Self(ArcIntern::new(value))
+    }
+}
+
+impl<T: Eq + Hash + Send + Sync> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// Equal values are one allocation, so this compares addresses.
+impl<T: Eq + Hash + Send + Sync> PartialEq for Shared<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<T: Eq + Hash + Send + Sync> Eq for Shared<T> {}
+
+impl<T: Eq + Hash + Send + Sync + Default> Default for Shared<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T: Eq + Hash + Send + Sync> Deref for Shared<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Eq + Hash + Send + Sync + fmt::Debug> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// A list that is held once, however many objects have an equal one. The empty one costs nothing.
+pub struct SharedList<T: Eq + Hash + Send + Sync + 'static>(Option<Shared<Box<[T]>>>);
+
+impl<T: Eq + Hash + Send + Sync> Clone for SharedList<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: Eq + Hash + Send + Sync> PartialEq for SharedList<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<T: Eq + Hash + Send + Sync> Eq for SharedList<T> {}
+
+impl<T: Eq + Hash + Send + Sync> Hash for SharedList<T> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self[..].hash(state);
+    }
+}
+
+impl<T: Eq + Hash + Send + Sync> Default for SharedList<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T: Eq + Hash + Send + Sync> Deref for SharedList<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        self.0.as_ref().map_or(&[], |list| list)
+    }
+}
+
+impl<'a, T: Eq + Hash + Send + Sync> IntoIterator for &'a SharedList<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<T: Eq + Hash + Send + Sync> From<Vec<T>> for SharedList<T> {
+    fn from(list: Vec<T>) -> Self {
+        Self((!list.is_empty()).then(|| Shared::new(list.into())))
+    }
+}
+
+impl<T: Eq + Hash + Send + Sync> FromIterator<T> for SharedList<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        Vec::from_iter(items).into()
+    }
+}
+
+impl<T: Eq + Hash + Send + Sync + fmt::Debug> fmt::Debug for SharedList<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self[..].fmt(f)
+    }
+}
+
+impl<T: Eq + Hash + Send + Sync + Serialize> Serialize for SharedList<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self[..].serialize(serializer)
+    }
+}
+
+/// `null` is the empty list: hand-made objects write it so.
+impl<'de, T: Eq + Hash + Send + Sync + Deserialize<'de>> Deserialize<'de> for SharedList<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Option::<Vec<T>>::deserialize(deserializer)?.unwrap_or_default().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_lists_are_held_once_and_empty_ones_not_at_all() {
+        let one: SharedList<u32> = serde_json::from_str("[1,2]").unwrap();
+        let two = SharedList::from(vec![1, 2]);
+        assert_eq!(one, two);
+        assert!(std::ptr::eq(one.as_ptr(), two.as_ptr()));
+        assert_eq!(serde_json::from_str::<SharedList<u32>>("null").unwrap(), SharedList::default());
+        assert_eq!(SharedList::<u32>::from(vec![]), SharedList::default());
+        assert_eq!(size_of::<SharedList<u32>>(), 8);
+    }
+}

@@ -1,0 +1,156 @@
+//! Taints of nodes, and which tolerations of pods answer them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Time, Word};
+
+/// Pods that do not tolerate the taint are not scheduled.
+pub const NO_SCHEDULE: &str = "NoSchedule";
+/// Pods that do not tolerate the taint are not scheduled, and go away if they are there.
+pub const NO_EXECUTE: &str = "NoExecute";
+
+/// A taint of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Taint {
+    /// What is wrong, or reserved.
+    pub key: Word,
+    /// A detail.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub value: Word,
+    /// What becomes of pods that do not tolerate it.
+    pub effect: Word,
+    /// Since when it has been there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_added: Option<Time>,
+}
+
+/// A toleration of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Toleration {
+    /// The taint's key; empty for any.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub key: Word,
+    /// `Equal` (also if empty), `Exists`, `Lt` or `Gt`.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub operator: Word,
+    /// What the operator compares with.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub value: Word,
+    /// The taint's effect; empty for any.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub effect: Word,
+    /// For how long the taint is tolerated; for ever if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub toleration_seconds: Option<i64>,
+}
+
+impl Taint {
+    /// Whether it is the taint of that key and effect, which is what tells taints apart.
+    #[must_use]
+    pub fn is(&self, key: &str, effect: &str) -> bool {
+        self.key == key && self.effect == effect
+    }
+}
+
+impl Toleration {
+    /// Whether it answers a taint. `with_comparison` is the feature gate
+    /// `TaintTolerationComparisonOperators`: without it `Lt` and `Gt` answer nothing.
+    #[must_use]
+    pub fn tolerates(&self, taint: &Taint, with_comparison: bool) -> bool {
+        if !self.effect.is_empty() && self.effect != taint.effect
+            || !self.key.is_empty() && self.key != taint.key
+        {
+            return false;
+        }
+        match self.operator.as_str() {
+            "" | "Equal" => self.value == taint.value,
+            "Exists" => true,
+            "Lt" if with_comparison => compares(&taint.value, &self.value, |taint, limit| taint < limit),
+            "Gt" if with_comparison => compares(&taint.value, &self.value, |taint, limit| taint > limit),
+            _ => false,
+        }
+    }
+}
+
+fn compares(taint: &str, toleration: &str, holds: fn(i64, i64) -> bool) -> bool {
+    canonical(taint).zip(canonical(toleration)).is_some_and(|(taint, toleration)| holds(taint, toleration))
+}
+
+/// Reads a decimal number in the one spelling that is written back letter by letter.
+fn canonical(text: &str) -> Option<i64> {
+    text.parse::<i64>().ok().filter(|number| number.to_string() == text)
+}
+
+/// The first of the tolerations that answers a taint, if one does.
+#[must_use]
+pub fn first_that_tolerates<'a>(
+    tolerations: &'a [Toleration],
+    taint: &Taint,
+    with_comparison: bool,
+) -> Option<&'a Toleration> {
+    tolerations.iter().find(|toleration| toleration.tolerates(taint, with_comparison))
+}
+
+/// Keys of taints that the cluster itself sets or reads.
+pub mod taint_keys {
+    /// The node is not ready.
+    pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
+    /// The node is silent.
+    pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+    /// New pods are not wanted.
+    pub const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+    /// The node runs out of memory.
+    pub const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
+    /// The node runs out of disk.
+    pub const DISK_PRESSURE: &str = "node.kubernetes.io/disk-pressure";
+    /// The node runs out of process ids.
+    pub const PID_PRESSURE: &str = "node.kubernetes.io/pid-pressure";
+    /// The network of the node is not set up.
+    pub const NETWORK_UNAVAILABLE: &str = "node.kubernetes.io/network-unavailable";
+    /// Somebody says that the node is down for good.
+    pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tolerates(toleration: &str, taint: &str, with_comparison: bool) -> bool {
+        let toleration: Toleration = serde_json::from_str(toleration).unwrap();
+        let taint: Taint = serde_json::from_str(taint).unwrap();
+        toleration.tolerates(&taint, with_comparison)
+    }
+
+    #[test]
+    fn effects_keys_and_operators_must_all_fit() {
+        let taint = r#"{"key":"gpu","value":"yes","effect":"NoExecute"}"#;
+        for (toleration, fits) in [
+            (r#"{"key":"gpu","value":"yes","effect":"NoExecute"}"#, true),
+            (r#"{"key":"gpu","operator":"Equal","value":"yes"}"#, true),
+            (r#"{"key":"gpu","operator":"Equal","value":"no"}"#, false),
+            (r#"{"key":"gpu","operator":"Exists"}"#, true),
+            (r#"{"operator":"Exists"}"#, true),
+            (r#"{"key":"cpu","operator":"Exists"}"#, false),
+            (r#"{"key":"gpu","operator":"Exists","effect":"NoSchedule"}"#, false),
+            (r#"{"key":"gpu","operator":"Near","value":"yes"}"#, false),
+            (r#"{"value":"yes"}"#, true),
+        ] {
+            assert_eq!(tolerates(toleration, taint, false), fits, "{toleration}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_compared_only_with_the_gate_and_in_canonical_spelling() {
+        let less = r#"{"key":"sla","operator":"Lt","value":"950"}"#;
+        let more = r#"{"key":"sla","operator":"Gt","value":"950"}"#;
+        let taint = |value: &str| format!(r#"{{"key":"sla","value":"{value}","effect":"NoExecute"}}"#);
+        assert!(tolerates(less, &taint("949"), true) && !tolerates(less, &taint("950"), true));
+        assert!(tolerates(more, &taint("951"), true) && !tolerates(more, &taint("950"), true));
+        assert!(!tolerates(less, &taint("949"), false));
+        for odd in ["0949", "+949", "x", ""] {
+            assert!(!tolerates(less, &taint(odd), true), "{odd}");
+        }
+    }
+}

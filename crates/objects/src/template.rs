@@ -1,0 +1,184 @@
+//! Pod templates, carried byte for byte from owner to pod so that no field is ever dropped.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use serde::de::{Deserialize, Deserializer};
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::placement::WirePlacement;
+use crate::{Annotations, Labels, Placement, Shared, Word};
+
+/// A pod template: the text as the server sent it, and what controllers ask of it all the time.
+/// Equal texts are held once.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Template(Shared<Body>);
+
+struct Body {
+    raw: Box<str>,
+    labels: Labels,
+    restart_policy: Word,
+}
+
+impl PartialEq for Body {
+    fn eq(&self, other: &Self) -> bool {
+        self.raw == other.raw
+    }
+}
+
+impl Eq for Body {}
+
+impl Hash for Body {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.raw.hash(state);
+    }
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct Wire {
+    metadata: Option<WireMetadata>,
+    spec: Option<WireSpec>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct WireMetadata {
+    labels: Labels,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireSpec {
+    restart_policy: Word,
+}
+
+impl Template {
+    /// Reads a template.
+    ///
+    /// # Errors
+    /// If the text is no JSON object with the shape of a template.
+    pub fn parse(raw: &str) -> serde_json::Result<Self> {
+        let wire: Wire = serde_json::from_str::<Option<Wire>>(raw)?.unwrap_or_default();
+        Ok(Self(Shared::new(Body {
+            raw: raw.into(),
+            labels: wire.metadata.unwrap_or_default().labels,
+            restart_policy: wire.spec.unwrap_or_default().restart_policy,
+        })))
+    }
+
+    /// The text as the server sent it.
+    #[must_use]
+    pub fn raw(&self) -> &str {
+        &self.0.raw
+    }
+
+    /// The template as a tree, to build a pod from. Numbers keep their spelling only as far as JSON
+    /// numbers of 64 bits do.
+    #[must_use]
+    pub fn json(&self) -> Map<String, Value> {
+        // It parsed as an object, or as `null`, when it was read.
+        serde_json::from_str(self.raw()).unwrap_or_default()
+    }
+
+    /// The labels of its pods.
+    #[must_use]
+    pub fn labels(&self) -> &Labels {
+        &self.0.labels
+    }
+
+    /// The annotations of its pods. Parsed afresh at each call.
+    #[must_use]
+    pub fn annotations(&self) -> Annotations {
+        self.part::<Annotations>("/metadata/annotations")
+    }
+
+    /// `Always`, `OnFailure`, `Never`, or empty if it does not say.
+    #[must_use]
+    pub fn restart_policy(&self) -> &str {
+        &self.0.restart_policy
+    }
+
+    /// Where its pods may run. Parsed afresh at each call.
+    ///
+    /// # Errors
+    /// If a part of the spec that says so is not of the API's shape.
+    pub fn placement(&self) -> serde_json::Result<Placement> {
+        #[derive(Default, serde::Deserialize)]
+        struct Wire {
+            spec: Option<WirePlacement>,
+        }
+        let wire: Option<Wire> = serde_json::from_str(self.raw())?;
+        Ok(wire.and_then(|wire| wire.spec).unwrap_or_default().into())
+    }
+
+    fn part<T: serde::de::DeserializeOwned + Default>(&self, pointer: &str) -> T {
+        let json = Value::Object(self.json());
+        json.pointer(pointer).and_then(|part| T::deserialize(part).ok()).unwrap_or_default()
+    }
+}
+
+/// The template of an owner that has none.
+impl Default for Template {
+    fn default() -> Self {
+        Self(Shared::new(Body {
+            raw: "{}".into(),
+            labels: Labels::default(),
+            restart_policy: Word::default(),
+        }))
+    }
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.raw())
+    }
+}
+
+impl Serialize for Template {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(self.raw()).map_err(serde::ser::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Template {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Self::parse(raw.get()).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"{"spec":{ "restartPolicy":"Never","newField":1e2,"hostNetwork":true},"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}}}"#;
+
+    #[test]
+    fn every_byte_is_kept_and_equal_texts_are_held_once() {
+        let one: Template = serde_json::from_str(TEXT).unwrap();
+        let two: Template = serde_json::from_str(TEXT).unwrap();
+        assert!(std::ptr::eq(one.raw(), two.raw()));
+        assert_eq!(serde_json::to_string(&one).unwrap(), TEXT);
+        assert_eq!(one.labels().value("a").map(Word::as_str), Some("b"));
+        assert_eq!(one.annotations().value("c").map(|text| text.as_str()), Some("d"));
+        assert_eq!(one.restart_policy(), "Never");
+        assert!(one.placement().unwrap().host_network);
+        assert_eq!(one.json()["spec"]["restartPolicy"], "Never");
+    }
+
+    #[test]
+    fn odd_templates_are_empty_or_refused() {
+        for text in ["null", "{}", r#"{"metadata":null,"spec":null}"#] {
+            let template: Template = serde_json::from_str(text).unwrap();
+            assert!(template.labels().is_empty() && template.json().get("x").is_none());
+            assert_eq!(template.placement().unwrap(), Placement::default());
+        }
+        assert!(serde_json::from_str::<Template>("[1]").is_err());
+        assert!(serde_json::from_str::<Template>(r#"{"metadata":{"labels":7}}"#).is_err());
+        assert!(serde_json::from_value::<Template>(serde_json::json!({"spec": {}})).is_ok());
+    }
+}
