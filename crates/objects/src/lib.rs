@@ -35,10 +35,7 @@ pub use failure::{Failure, Reason};
 pub use int_or_string::{IntOrString, Rounding};
 pub use key::{BadKey, Key};
 pub use kind::{Kind, Object, Projection, Resource};
-pub use kinds::{
-    ClusterRole, Namespace, Partial, PolicyRule, SECRET_TYPE_SERVICE_ACCOUNT_TOKEN, ServiceAccount,
-    TokenSecret, annotations,
-};
+pub use kinds::*;
 pub use labels::{Annotations, Labels};
 pub use meta::{Meta, MetaRest, OwnerRef, Whole, WireMeta};
 pub use placement::{NodeSelectorTerm, Placement};

@@ -1,8 +1,9 @@
-//! Namespaces: their name and phase.
+//! Namespaces: their phase, and what holds them back when they are deleted.
 
 use serde::Deserialize;
 
-use crate::{Kind, Meta, Object, Resource, WireMeta, Word};
+use crate::meta::{MetaRest, Whole, null_is_default, null_is_empty};
+use crate::{Annotations, Condition, Kind, Meta, Object, Resource, WireMeta, Word};
 
 /// A namespace.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -10,8 +11,15 @@ use crate::{Kind, Meta, Object, Resource, WireMeta, Word};
 pub struct Namespace {
     /// Its metadata.
     pub meta: Meta,
+    /// The rest of its metadata.
+    pub rest: MetaRest,
+    /// `spec.finalizers`: who must have emptied it before it goes. Not to be taken for
+    /// `metadata.finalizers`.
+    pub spec_finalizers: Box<[Word]>,
     /// `Active`, `Terminating`, or empty before the server has set it.
     pub phase: Word,
+    /// How its deletion goes on.
+    pub conditions: Box<[Condition]>,
 }
 
 impl Object for Namespace {
@@ -24,21 +32,65 @@ impl Kind for Namespace {
     const RESOURCE: Resource = Resource::cluster("", "v1", "namespaces", "Namespace");
 }
 
+impl Whole for Namespace {
+    fn meta_rest(&self) -> &MetaRest {
+        &self.rest
+    }
+}
+
 #[derive(Deserialize)]
 struct Wire {
-    metadata: WireMeta,
-    #[serde(default)]
+    metadata: WireMeta<Annotations>,
+    #[serde(default, deserialize_with = "null_is_default")]
+    spec: Spec,
+    #[serde(default, deserialize_with = "null_is_default")]
     status: Status,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    #[serde(deserialize_with = "null_is_empty")]
+    finalizers: Box<[Word]>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Status {
-    #[serde(default)]
     phase: Word,
+    #[serde(deserialize_with = "null_is_empty")]
+    conditions: Box<[Condition]>,
 }
 
 impl From<Wire> for Namespace {
     fn from(wire: Wire) -> Self {
-        Self { meta: wire.metadata.into(), phase: wire.status.phase }
+        let (meta, rest) = wire.metadata.whole();
+        Self {
+            meta,
+            rest,
+            spec_finalizers: wire.spec.finalizers,
+            phase: wire.status.phase,
+            conditions: wire.status.conditions,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_read() {
+        let namespace: Namespace = serde_json::from_str(
+            r#"{"metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["x/y"]},
+                "spec":{"finalizers":["kubernetes"]},
+                "status":{"phase":"Terminating","conditions":[{"type":"NamespaceContentRemaining","status":"True"}]}}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            (&*namespace.spec_finalizers, &*namespace.meta.finalizers),
+            (&["kubernetes".into()][..], &["x/y".into()][..])
+        );
+        assert_eq!((namespace.phase.as_str(), namespace.conditions.len()), ("Terminating", 1));
     }
 }

@@ -1,0 +1,71 @@
+//! Controller revisions: the history of stateful sets and daemon sets.
+
+use serde::Deserialize;
+
+use crate::meta::{MetaRest, Whole};
+use crate::{Annotations, Kind, Meta, Object, RawJson, Resource, WireMeta};
+
+/// One state of a template.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Wire")]
+pub struct ControllerRevision {
+    /// Its metadata.
+    pub meta: Meta,
+    /// The rest of its metadata.
+    pub rest: MetaRest,
+    /// The state, byte for byte: revisions are equal if these bytes are, and the server refuses a
+    /// revision that is written back with other bytes.
+    pub data: RawJson,
+    /// Its number.
+    pub revision: i64,
+}
+
+impl Object for ControllerRevision {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl Kind for ControllerRevision {
+    const RESOURCE: Resource =
+        Resource::namespaced("apps", "v1", "controllerrevisions", "ControllerRevision");
+}
+
+impl Whole for ControllerRevision {
+    fn meta_rest(&self) -> &MetaRest {
+        &self.rest
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: WireMeta<Annotations>,
+    #[serde(default)]
+    data: RawJson,
+    #[serde(default)]
+    revision: i64,
+}
+
+impl From<Wire> for ControllerRevision {
+    fn from(wire: Wire) -> Self {
+        let (meta, rest) = wire.metadata.whole();
+        Self { meta, rest, data: wire.data, revision: wire.revision }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_data_is_kept_byte_for_byte() {
+        let data =
+            r#"{"spec":{"template":{"$patch":"replace","metadata":{"annotations":{"a":"\u003cb\u003e"}}}}}"#;
+        let text = format!(r#"{{"metadata":{{"name":"db-1"}},"data": {data} ,"revision":3}}"#);
+        let revision: ControllerRevision = serde_json::from_str(&text).unwrap();
+        assert_eq!((revision.data.as_str(), revision.revision), (data, 3));
+        assert_eq!(serde_json::to_string(&revision.data).unwrap(), data);
+        let bare: ControllerRevision = serde_json::from_str(r#"{"metadata":{"name":"r"}}"#).unwrap();
+        assert_eq!(bare.data.as_str(), "null");
+    }
+}

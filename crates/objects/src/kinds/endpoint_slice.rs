@@ -1,0 +1,203 @@
+//! Endpoint slices, whole: they are replaced by `PUT`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::meta::{MetaRest, Whole, null_is_default, null_is_empty};
+use crate::{
+    Addresses, Annotations, Kind, Labels, Meta, Object, Resource, Text, Uid, Version, WireMeta, Word,
+};
+
+/// A slice of a service's endpoints.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Wire")]
+pub struct EndpointSlice {
+    /// Its metadata.
+    pub meta: Meta,
+    /// The rest of its metadata.
+    pub rest: MetaRest,
+    /// `IPv4`, `IPv6` or `FQDN`.
+    pub address_type: Word,
+    /// Its endpoints.
+    pub endpoints: Box<[Endpoint]>,
+    /// Its ports.
+    pub ports: Box<[EndpointPort]>,
+}
+
+/// One endpoint: a pod, nearly always.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Endpoint {
+    /// Where it is reached.
+    pub addresses: Addresses,
+    /// Whether it can be used.
+    #[serde(deserialize_with = "null_is_default")]
+    pub conditions: EndpointConditions,
+    /// Its name in the DNS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<Text>,
+    /// The object behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_ref: Option<TargetRef>,
+    /// What slices said before there were zones. Never written by the controller.
+    #[serde(skip_serializing_if = "Labels::is_empty")]
+    pub deprecated_topology: Labels,
+    /// The node it is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<Word>,
+    /// The zone it is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<Word>,
+    /// Who should prefer it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hints: Option<EndpointHints>,
+}
+
+/// Whether an endpoint can be used; absent differs from false.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EndpointConditions {
+    /// New clients may use it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
+    /// It answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serving: Option<bool>,
+    /// It is going away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminating: Option<bool>,
+}
+
+/// The object behind an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TargetRef {
+    /// Its kind.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub kind: Word,
+    /// Its namespace.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub namespace: Word,
+    /// Its name.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub name: Text,
+    /// The life of it that is meant.
+    #[serde(skip_serializing_if = "Uid::is_empty")]
+    pub uid: Uid,
+    /// Group and version of its kind.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub api_version: Word,
+    /// The state of it that is meant.
+    #[serde(skip_serializing_if = "Version::is_empty")]
+    pub resource_version: Version,
+    /// The part of it that is meant.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub field_path: Word,
+}
+
+/// Who should prefer an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EndpointHints {
+    /// Clients in these zones.
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Named]>::is_empty")]
+    pub for_zones: Box<[Named]>,
+    /// Clients on these nodes.
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Named]>::is_empty")]
+    pub for_nodes: Box<[Named]>,
+}
+
+/// A zone or a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Named {
+    /// Its name.
+    pub name: Word,
+}
+
+/// A port of every endpoint in a slice.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EndpointPort {
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<Word>,
+    /// `TCP`, `UDP` or `SCTP`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Word>,
+    /// Its number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<i32>,
+    /// What is spoken on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub app_protocol: Option<Word>,
+}
+
+impl Object for EndpointSlice {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl Kind for EndpointSlice {
+    const RESOURCE: Resource =
+        Resource::namespaced("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice");
+}
+
+impl Whole for EndpointSlice {
+    fn meta_rest(&self) -> &MetaRest {
+        &self.rest
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire {
+    metadata: WireMeta<Annotations>,
+    #[serde(default)]
+    address_type: Word,
+    #[serde(default, deserialize_with = "null_is_empty")]
+    endpoints: Box<[Endpoint]>,
+    #[serde(default, deserialize_with = "null_is_empty")]
+    ports: Box<[EndpointPort]>,
+}
+
+impl From<Wire> for EndpointSlice {
+    fn from(wire: Wire) -> Self {
+        let (meta, rest) = wire.metadata.whole();
+        Self { meta, rest, address_type: wire.address_type, endpoints: wire.endpoints, ports: wire.ports }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_is_written_back_as_it_was_read() {
+        let endpoints = serde_json::json!([
+            {"addresses": ["10.0.0.7"], "conditions": {"ready": true, "serving": true, "terminating": false},
+             "nodeName": "n1", "zone": "a", "hints": {"forZones": [{"name": "a"}]},
+             "targetRef": {"kind": "Pod", "namespace": "a", "name": "p", "uid": "5f0e0a5e-7a52-4d6c-9a6b-0123456789ab"}},
+            {"addresses": ["10.0.0.8"], "conditions": {}, "hostname": "h",
+             "deprecatedTopology": {"kubernetes.io/hostname": "n2"}},
+        ]);
+        let ports = serde_json::json!([{"name": "", "protocol": "TCP", "port": 80}]);
+        let metadata = serde_json::json!({
+            "name": "web-x", "namespace": "a", "generateName": "web-", "uid": "u", "resourceVersion": "5",
+            "generation": 3, "creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"],
+            "labels": {"kubernetes.io/service-name": "web"}, "annotations": {"note": "x"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "web", "uid": "s",
+                                 "controller": true, "blockOwnerDeletion": true}],
+        });
+        let slice: EndpointSlice = serde_json::from_value(serde_json::json!({
+            "metadata": metadata, "addressType": "IPv4", "endpoints": endpoints, "ports": ports,
+        }))
+        .unwrap();
+        assert_eq!(serde_json::to_value(&slice.endpoints).unwrap(), endpoints);
+        assert_eq!(serde_json::to_value(&slice.ports).unwrap(), ports);
+        assert_eq!(slice.whole_meta_json(), metadata);
+        let bare: EndpointSlice =
+            serde_json::from_str(r#"{"metadata":{"name":"e"},"endpoints":null,"ports":null}"#).unwrap();
+        assert!(bare.endpoints.is_empty() && bare.ports.is_empty());
+    }
+}

@@ -1,0 +1,79 @@
+//! The leases by which kubelets show that they live.
+
+use serde::Deserialize;
+
+use crate::meta::null_is_default;
+use crate::{Kind, Meta, MicroTime, Object, Projection, Resource, Text, WireMeta};
+
+/// The namespace of the leases that kubelets renew.
+pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
+
+/// A lease in [`NODE_LEASE_NAMESPACE`], named as its node. Other leases never reach this cache: the
+/// server holds them back.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Wire")]
+pub struct Lease {
+    /// Its metadata.
+    pub meta: Meta,
+    /// Who holds it.
+    pub holder: Text,
+    /// For how long it holds without being renewed.
+    pub duration_seconds: Option<i32>,
+    /// When it was renewed last.
+    pub renewed_at: Option<MicroTime>,
+}
+
+impl Object for Lease {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl Kind for Lease {
+    const RESOURCE: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
+    const PROJECTION: Projection = Projection::selected("metadata.namespace=kube-node-lease");
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: WireMeta,
+    #[serde(default, deserialize_with = "null_is_default")]
+    spec: Spec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    holder_identity: Text,
+    lease_duration_seconds: Option<i32>,
+    renew_time: Option<MicroTime>,
+}
+
+impl From<Wire> for Lease {
+    fn from(wire: Wire) -> Self {
+        Self {
+            meta: wire.metadata.into(),
+            holder: wire.spec.holder_identity,
+            duration_seconds: wire.spec.lease_duration_seconds,
+            renewed_at: wire.spec.renew_time,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_read() {
+        let lease: Lease = serde_json::from_str(
+            r#"{"metadata":{"name":"n1","namespace":"kube-node-lease"},
+                "spec":{"holderIdentity":"n1","leaseDurationSeconds":40,"renewTime":"2026-01-01T00:00:00.500000Z"}}"#,
+        )
+        .unwrap();
+        assert_eq!((lease.holder.as_str(), lease.duration_seconds), ("n1", Some(40)));
+        assert_eq!(lease.renewed_at.map(|time| time.unix_microseconds() % 1_000_000), Some(500_000));
+        let bare: Lease = serde_json::from_str(r#"{"metadata":{"name":"n"}}"#).unwrap();
+        assert_eq!(bare.renewed_at, None);
+    }
+}

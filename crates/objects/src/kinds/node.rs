@@ -1,0 +1,120 @@
+//! Nodes: whether they live, what keeps pods away from them, and where they are.
+
+use serde::Deserialize;
+
+use crate::meta::{null_is_default, null_is_empty};
+use crate::{Condition, Conditions, Kind, Meta, Object, Quantity, Resource, Taint, WireMeta};
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Wire")]
+pub struct Node {
+    /// Its metadata.
+    pub meta: Meta,
+    /// Whether new pods are not wanted.
+    pub unschedulable: bool,
+    /// What keeps pods away.
+    pub taints: Box<[Taint]>,
+    /// Its conditions, whole and in order.
+    pub conditions: Box<[Condition]>,
+    /// CPU that pods may use, in thousandths of a core; zero if it does not say.
+    pub allocatable_cpu_milli: i64,
+    /// How many pods it may run; zero if it does not say.
+    pub allocatable_pods: i64,
+}
+
+impl Node {
+    /// Whether its `Ready` condition holds.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.conditions.holds("Ready")
+    }
+
+    /// Whether it has a taint of that key and effect.
+    #[must_use]
+    pub fn has_taint(&self, key: &str, effect: &str) -> bool {
+        self.taints.iter().any(|taint| taint.is(key, effect))
+    }
+}
+
+impl Object for Node {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl Kind for Node {
+    const RESOURCE: Resource = Resource::cluster("", "v1", "nodes", "Node");
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: WireMeta,
+    #[serde(default, deserialize_with = "null_is_default")]
+    spec: Spec,
+    #[serde(default, deserialize_with = "null_is_default")]
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    #[serde(deserialize_with = "null_is_default")]
+    unschedulable: bool,
+    #[serde(deserialize_with = "null_is_empty")]
+    taints: Box<[Taint]>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    #[serde(deserialize_with = "null_is_empty")]
+    conditions: Box<[Condition]>,
+    #[serde(deserialize_with = "null_is_default")]
+    allocatable: Allocatable,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Allocatable {
+    cpu: Quantity,
+    pods: Quantity,
+}
+
+impl From<Wire> for Node {
+    fn from(wire: Wire) -> Self {
+        Self {
+            meta: wire.metadata.into(),
+            unschedulable: wire.spec.unschedulable,
+            taints: wire.spec.taints,
+            conditions: wire.status.conditions,
+            allocatable_cpu_milli: wire.status.allocatable.cpu.milli(),
+            allocatable_pods: wire.status.allocatable.pods.whole(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_read() {
+        let node: Node = serde_json::from_str(
+            r#"{"metadata":{"name":"n1","labels":{"topology.kubernetes.io/zone":"a"}},
+                "spec":{"podCIDR":"10.0.0.0/24","unschedulable":true,
+                        "taints":[{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule","timeAdded":"2026-01-01T00:00:00Z"}]},
+                "status":{"allocatable":{"cpu":"3920m","memory":"1Gi","pods":"110"},
+                          "conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":"2026-01-01T00:00:00Z"}]}}"#,
+        )
+        .unwrap();
+        assert!(node.is_ready() && node.unschedulable);
+        assert!(node.has_taint("node.kubernetes.io/unschedulable", "NoSchedule"));
+        assert!(node.taints[0].time_added.is_some() && node.conditions[0].last_heartbeat_time.is_some());
+        assert_eq!((node.allocatable_cpu_milli, node.allocatable_pods), (3920, 110));
+        let bare: Node =
+            serde_json::from_str(r#"{"metadata":{"name":"n"},"spec":{"taints":null},"status":null}"#)
+                .unwrap();
+        assert!(!bare.is_ready() && bare.taints.is_empty() && bare.allocatable_cpu_milli == 0);
+    }
+}

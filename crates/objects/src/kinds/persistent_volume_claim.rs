@@ -1,0 +1,46 @@
+//! Claims of volumes, as far as those read them who make or own them.
+
+use serde::Deserialize;
+
+use crate::meta::null_is_default;
+use crate::{Kind, Meta, Object, Resource, WireMeta, Word};
+
+/// A claim of a volume.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Wire")]
+pub struct PersistentVolumeClaim {
+    /// Its metadata.
+    pub meta: Meta,
+    /// `Pending`, `Bound` or `Lost`.
+    pub phase: Word,
+}
+
+impl Object for PersistentVolumeClaim {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl Kind for PersistentVolumeClaim {
+    const RESOURCE: Resource =
+        Resource::namespaced("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: WireMeta,
+    #[serde(default, deserialize_with = "null_is_default")]
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    phase: Word,
+}
+
+impl From<Wire> for PersistentVolumeClaim {
+    fn from(wire: Wire) -> Self {
+        Self { meta: wire.metadata.into(), phase: wire.status.phase }
+    }
+}

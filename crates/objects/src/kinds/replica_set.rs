@@ -1,0 +1,88 @@
+//! Replica sets.
+
+use serde::{Deserialize, Serialize};
+
+use super::whole::whole_kind;
+use crate::meta::null_is_default;
+use crate::{Condition, LabelSelector, Resource, Template, Unknown};
+
+whole_kind! {
+    /// A replica set.
+    ReplicaSet, ReplicaSetSpec, ReplicaSetStatus,
+    Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet")
+}
+
+/// What is wanted of a replica set.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReplicaSetSpec {
+    /// How many pods.
+    pub replicas: i32,
+    /// For how long a pod must be ready to be available.
+    pub min_ready_seconds: i32,
+    /// Which pods are its own; absent selects none.
+    pub selector: Option<LabelSelector>,
+    /// What pods are made from.
+    pub template: Template,
+}
+
+/// The API's defaults.
+impl Default for ReplicaSetSpec {
+    fn default() -> Self {
+        Self { replicas: 1, min_ready_seconds: 0, selector: None, template: Template::default() }
+    }
+}
+
+/// What is the case with a replica set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReplicaSetStatus {
+    /// How many pods there are.
+    pub replicas: i32,
+    /// How many of them have all labels of the template.
+    pub fully_labeled_replicas: i32,
+    /// How many of them are ready.
+    pub ready_replicas: i32,
+    /// How many of them have been ready for long enough.
+    pub available_replicas: i32,
+    /// How many are going away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminating_replicas: Option<i32>,
+    /// The generation that this was said of.
+    pub observed_generation: i64,
+    /// Its conditions.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// What else it says.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Whole as _;
+
+    #[test]
+    fn a_replica_set_is_read_and_its_status_written_back() {
+        let template = r#"{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"c"}]}}"#;
+        let set: ReplicaSet = serde_json::from_str(&format!(
+            r#"{{"metadata":{{"name":"web-1","namespace":"a","generation":4,"annotations":{{"deployment.kubernetes.io/revision":"1"}}}},
+                "spec":{{"replicas":3,"selector":{{"matchLabels":{{"app":"web"}}}},"template":{template}}},
+                "status":{{"replicas":3,"observedGeneration":4,"terminatingReplicas":0,"fresh":true,
+                           "conditions":[{{"type":"ReplicaFailure","status":"True","reason":"FailedCreate","new":1}}]}}}}"#
+        ))
+        .unwrap();
+        assert_eq!((set.spec.replicas, set.spec.template.raw()), (3, template));
+        assert!(set.spec.selector.as_ref().unwrap().matcher().unwrap().matches(set.spec.template.labels()));
+        assert_eq!(
+            set.annotations().value("deployment.kubernetes.io/revision").map(|text| text.as_str()),
+            Some("1")
+        );
+        let status = serde_json::to_value(&set.status).unwrap();
+        assert_eq!((&status["fresh"], &status["conditions"][0]["new"]), (&true.into(), &1.into()));
+        assert_eq!(status["terminatingReplicas"], 0);
+        let bare: ReplicaSet = serde_json::from_str(r#"{"metadata":{"name":"r"}}"#).unwrap();
+        assert_eq!((bare.spec.replicas, bare.status.terminating_replicas), (1, None));
+    }
+}

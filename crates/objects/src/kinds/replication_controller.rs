@@ -1,0 +1,77 @@
+//! Replication controllers.
+
+use serde::{Deserialize, Serialize};
+
+use super::whole::whole_kind;
+use crate::meta::null_is_default;
+use crate::{Condition, Labels, Resource, Template, Unknown};
+
+whole_kind! {
+    /// A replication controller.
+    ReplicationController, ReplicationControllerSpec, ReplicationControllerStatus,
+    Resource::namespaced("", "v1", "replicationcontrollers", "ReplicationController")
+}
+
+/// What is wanted of a replication controller.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReplicationControllerSpec {
+    /// How many pods.
+    pub replicas: i32,
+    /// For how long a pod must be ready to be available.
+    pub min_ready_seconds: i32,
+    /// Labels of the pods that are its own; empty selects none.
+    pub selector: Labels,
+    /// What pods are made from.
+    #[serde(deserialize_with = "null_is_default")]
+    pub template: Template,
+}
+
+/// The API's defaults.
+impl Default for ReplicationControllerSpec {
+    fn default() -> Self {
+        Self { replicas: 1, min_ready_seconds: 0, selector: Labels::default(), template: Template::default() }
+    }
+}
+
+/// What is the case with a replication controller.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReplicationControllerStatus {
+    /// How many pods there are.
+    pub replicas: i32,
+    /// How many of them have all labels of the template.
+    pub fully_labeled_replicas: i32,
+    /// How many of them are ready.
+    pub ready_replicas: i32,
+    /// How many of them have been ready for long enough.
+    pub available_replicas: i32,
+    /// The generation that this was said of.
+    pub observed_generation: i64,
+    /// Its conditions.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// What else it says.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replication_controller_is_read() {
+        let controller: ReplicationController = serde_json::from_str(
+            r#"{"metadata":{"name":"web","namespace":"a"},
+                "spec":{"replicas":2,"selector":{"app":"web"},"template":{"metadata":{"labels":{"app":"web"}}}},
+                "status":{"replicas":2,"readyReplicas":1}}"#,
+        )
+        .unwrap();
+        assert!(controller.spec.selector.is_subset_of(controller.spec.template.labels()));
+        assert_eq!(controller.status.ready_replicas, 1);
+        let bare: ReplicationController =
+            serde_json::from_str(r#"{"metadata":{"name":"r"},"spec":{"template":null}}"#).unwrap();
+        assert_eq!((bare.spec.replicas, bare.spec.template.raw()), (1, "{}"));
+    }
+}

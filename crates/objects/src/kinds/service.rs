@@ -1,0 +1,152 @@
+//! Services: which pods stand behind them and how they are reached.
+
+use serde::Deserialize;
+
+use crate::meta::{null_is_default, null_is_empty};
+use crate::{IntOrString, Kind, Labels, Meta, Object, Resource, Text, WireMeta, Word};
+
+/// A service.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Wire")]
+pub struct Service {
+    /// Its metadata.
+    pub meta: Meta,
+    /// Which pods stand behind it; none if somebody else says so. An empty selector is kept as one:
+    /// the server never shows it, but it selects everything.
+    pub selector: Option<Labels>,
+    /// Its ports.
+    pub ports: Box<[ServicePort]>,
+    /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
+    pub service_type: Word,
+    /// Its address: an IP address, `None`, or empty.
+    pub cluster_ip: Text,
+    /// Address families, the first one first.
+    pub ip_families: Box<[Word]>,
+    /// Whether pods are published that are not ready.
+    pub publish_not_ready_addresses: bool,
+    /// Which endpoints clients should prefer.
+    pub traffic_distribution: Option<Word>,
+    /// Annotation `service.kubernetes.io/topology-aware-hints`.
+    pub topology_aware_hints: Option<Word>,
+    /// Annotation `service.kubernetes.io/topology-mode`.
+    pub topology_mode: Option<Word>,
+}
+
+/// A port of a service.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServicePort {
+    /// Its name; empty if it is the only one and has none.
+    pub name: Word,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: Word,
+    /// What is spoken on it.
+    pub app_protocol: Option<Word>,
+    /// The number clients use.
+    pub port: i32,
+    /// The number or name of the pods' port; absent or zero means `port`.
+    pub target_port: Option<IntOrString>,
+}
+
+/// The API's defaults.
+impl Default for ServicePort {
+    fn default() -> Self {
+        Self { name: Word::default(), protocol: "TCP".into(), app_protocol: None, port: 0, target_port: None }
+    }
+}
+
+impl Service {
+    /// Whether it has no address of its own.
+    #[must_use]
+    pub fn is_headless(&self) -> bool {
+        self.cluster_ip.is_empty() || self.cluster_ip == "None"
+    }
+}
+
+impl Object for Service {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl Kind for Service {
+    const RESOURCE: Resource = Resource::namespaced("", "v1", "services", "Service");
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: WireMeta<Option<ReadAnnotations>>,
+    #[serde(default, deserialize_with = "null_is_default")]
+    spec: Spec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ReadAnnotations {
+    #[serde(rename = "service.kubernetes.io/topology-aware-hints")]
+    topology_aware_hints: Option<Word>,
+    #[serde(rename = "service.kubernetes.io/topology-mode")]
+    topology_mode: Option<Word>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    selector: Option<Labels>,
+    #[serde(deserialize_with = "null_is_empty")]
+    ports: Box<[ServicePort]>,
+    r#type: Word,
+    #[serde(rename = "clusterIP")]
+    cluster_ip: Text,
+    #[serde(deserialize_with = "null_is_empty")]
+    ip_families: Box<[Word]>,
+    #[serde(deserialize_with = "null_is_default")]
+    publish_not_ready_addresses: bool,
+    traffic_distribution: Option<Word>,
+}
+
+impl From<Wire> for Service {
+    fn from(mut wire: Wire) -> Self {
+        let annotations = wire.metadata.annotations.take().unwrap_or_default();
+        let spec = wire.spec;
+        Self {
+            meta: wire.metadata.into(),
+            selector: spec.selector,
+            ports: spec.ports,
+            service_type: spec.r#type,
+            cluster_ip: spec.cluster_ip,
+            ip_families: spec.ip_families,
+            publish_not_ready_addresses: spec.publish_not_ready_addresses,
+            traffic_distribution: spec.traffic_distribution,
+            topology_aware_hints: annotations.topology_aware_hints,
+            topology_mode: annotations.topology_mode,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_read() {
+        let service: Service = serde_json::from_str(
+            r#"{"metadata":{"name":"web","namespace":"a","annotations":{"service.kubernetes.io/topology-mode":"Auto","x":"y"}},
+                "spec":{"type":"ClusterIP","clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],"ipFamilies":["IPv4"],
+                        "ports":[{"name":"http","port":80,"targetPort":"web","protocol":"TCP","appProtocol":"h2c"},
+                                 {"name":"dns","port":53,"targetPort":5353,"protocol":"UDP"},{"port":1}],
+                        "selector":{"app":"web"},"trafficDistribution":"PreferSameZone","sessionAffinity":"None"},
+                "status":{"loadBalancer":{}}}"#,
+        )
+        .unwrap();
+        assert_eq!(service.ports[0].target_port, Some(IntOrString::from("web")));
+        assert_eq!(service.ports[1].target_port, Some(IntOrString::Int(5353)));
+        assert_eq!(service.topology_mode.as_deref(), Some("Auto"));
+        assert_eq!(service.ports[2].protocol, "TCP");
+        assert!(!service.is_headless() && service.selector.is_some());
+        let bare: Service =
+            serde_json::from_str(r#"{"metadata":{"name":"e"},"spec":{"clusterIP":"None","selector":null}}"#)
+                .unwrap();
+        assert!(bare.is_headless() && bare.selector.is_none() && bare.ports.is_empty());
+    }
+}

@@ -1,0 +1,63 @@
+//! What all kinds have in common that hold a wish and a status and are written back whole.
+
+use serde::Deserialize;
+
+use crate::meta::null_is_default;
+use crate::{Annotations, WireMeta};
+
+/// Such an object on the wire.
+#[derive(Deserialize)]
+#[serde(bound = "S: Default + Deserialize<'de>, T: Default + Deserialize<'de>")]
+pub(super) struct WireWhole<S, T> {
+    pub(super) metadata: WireMeta<Annotations>,
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub(super) spec: S,
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub(super) status: T,
+}
+
+/// Declares such a kind from its name, its wish, its status and its resource.
+macro_rules! whole_kind {
+    ($(#[$doc:meta])* $name:ident, $spec:ident, $status:ident, $resource:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+        #[serde(from = "Wire")]
+        pub struct $name {
+            /// Its metadata.
+            pub meta: crate::Meta,
+            /// The rest of its metadata.
+            pub rest: crate::MetaRest,
+            /// What is wanted.
+            pub spec: $spec,
+            /// What is.
+            pub status: $status,
+        }
+
+        type Wire = crate::kinds::whole::WireWhole<$spec, $status>;
+
+        impl crate::Object for $name {
+            fn meta(&self) -> &crate::Meta {
+                &self.meta
+            }
+        }
+
+        impl crate::Kind for $name {
+            const RESOURCE: crate::Resource = $resource;
+        }
+
+        impl crate::Whole for $name {
+            fn meta_rest(&self) -> &crate::MetaRest {
+                &self.rest
+            }
+        }
+
+        impl From<Wire> for $name {
+            fn from(wire: Wire) -> Self {
+                let (meta, rest) = wire.metadata.whole();
+                Self { meta, rest, spec: wire.spec, status: wire.status }
+            }
+        }
+    };
+}
+
+pub(super) use whole_kind;
