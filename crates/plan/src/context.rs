@@ -9,7 +9,7 @@ use keleustes_objects::{
     Discovered, Failure, Key, Kind, Object, Partial, Reason, Resource, Text, Uid, Version, Word,
 };
 
-use crate::{AnyObject, KindEntry, Measurement, Plan, View};
+use crate::{AnyObject, Item, KindEntry, Measurement, Plan, View};
 
 /// A future that any executor may drive.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -23,6 +23,8 @@ pub trait Hands: Send {
     fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied>;
     /// Notes a measurement.
     fn measure(&mut self, measurement: Measurement);
+    /// Puts another item into the queue of the same loop.
+    fn wake(&mut self, item: Item);
     /// Reads objects afresh, as JSON, all at once: one answer for each key, in order.
     fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<Fetched>>;
     /// Reads the metadata of one object afresh, as JSON; `None` if it is not there.
@@ -80,6 +82,11 @@ impl<'a> Context<'a> {
     /// Notes a measurement.
     pub fn measure(&mut self, measurement: Measurement) {
         self.hands.measure(measurement);
+    }
+
+    /// Wakes another item of the same loop, for a reason that lies in no object of its own.
+    pub fn wake(&mut self, item: impl Into<Item>) {
+        self.hands.wake(item.into());
     }
 
     /// Reads one object afresh.

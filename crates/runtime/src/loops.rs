@@ -295,6 +295,10 @@ impl Hands for RealHands<'_> {
         self.a_loop.metrics.measure(&measurement);
     }
 
+    fn wake(&mut self, item: Item) {
+        self.a_loop.queue.add(item);
+    }
+
     fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<Fetched>> {
         Box::pin(self.a_loop.executor.fetch_all(resource, keys))
     }

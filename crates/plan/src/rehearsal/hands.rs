@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::World;
 use crate::{
-    Action, Applied, BoxFuture, Edited, EventNote, Fetched, Hands, Listed, Listing, Measurement, OnFailure,
-    Outcome, Plan, Retry, View, Write,
+    Action, Applied, BoxFuture, Edited, EventNote, Fetched, Hands, Item, Listed, Listing, Measurement,
+    OnFailure, Outcome, Plan, Retry, View, Write,
 };
 
 /// The hands of a rehearsal: they change the live objects of a world and keep minutes.
@@ -155,6 +155,10 @@ impl Hands for Rehearsing<'_> {
 
     fn measure(&mut self, measurement: Measurement) {
         self.note_measurement(&measurement);
+    }
+
+    fn wake(&mut self, item: Item) {
+        let _ = writeln!(self.transcript, "wake {item}");
     }
 
     fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<Fetched>> {

@@ -1,5 +1,5 @@
 //! The rarer words of a plan: puts from the cache, writes sent together, patches that know a life,
-//! reports, measurements, and items that are there from the start.
+//! reports, measurements, and items that are there from the start or woken by others.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use keleustes_plan::{Controller, EventNote, Involved, Loop, Metric, Next, Outcom
 use serde_json::{Value, json};
 
 use crate::executor::{apply, create, letters, many, on, seen, world};
-use crate::world::{ConfigMap, World, wait};
+use crate::world::{ConfigMap, World, act, wait};
 
 fn namespace(world: &World) -> Value {
     (*world.server.object("namespaces", "", "a").unwrap()).clone()
@@ -121,6 +121,26 @@ impl keleustes_plan::Script for Pass {
         cx.measure(TURNS.one(&[]));
         Box::pin(async { Ok(Next::Revisit(Duration::from_secs(20))) })
     }
+}
+
+/// A script may find that another item is concerned, whose turn comes then as after any change.
+#[tokio::test(start_paused = true)]
+async fn a_script_may_wake_another_item() {
+    let world = World::new();
+    let wakes_the_other = act(|cx, item| {
+        Box::pin(async move {
+            if item.name == "first" {
+                cx.wake(Key::cluster("second"));
+            }
+            cx.measure(TURNS.one(&[]));
+            Ok(Next::Done)
+        })
+    });
+    let a_loop = Loop::scripted("test", wakes_the_other).starting_with(Key::cluster("first"));
+    let running = world.start(Controller::new("test").measures([&TURNS]).runs(a_loop)).await;
+    wait(Duration::from_secs(1)).await;
+    assert!(world.metric("turns_total 2"), "the first one and the one it woke");
+    running.stop().await;
 }
 
 /// What a controller remembers is shared by all its parts and survives a turn that panicked.
