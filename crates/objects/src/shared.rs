@@ -53,6 +53,18 @@ impl<T: Eq + Hash + Send + Sync + fmt::Debug> fmt::Debug for Shared<T> {
     }
 }
 
+impl<T: Eq + Hash + Send + Sync + Serialize> Serialize for Shared<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (**self).serialize(serializer)
+    }
+}
+
+impl<'de, T: Eq + Hash + Send + Sync + Deserialize<'de>> Deserialize<'de> for Shared<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Self::new)
+    }
+}
+
 /// A list that is held once, however many objects have an equal one. The empty one costs nothing.
 pub struct SharedList<T: Eq + Hash + Send + Sync + 'static>(Option<Shared<Box<[T]>>>);
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::meta::{MetaRest, Whole, null_is_default, null_is_empty};
 use crate::{
-    Addresses, Annotations, Kind, Labels, Meta, Object, Resource, Text, Uid, Version, WireMeta, Word,
+    Addresses, Annotations, Kind, Labels, Meta, Object, Resource, Shared, Text, Uid, Version, WireMeta, Word,
 };
 
 /// A slice of a service's endpoints.
@@ -23,7 +23,7 @@ pub struct EndpointSlice {
     pub ports: Box<[EndpointPort]>,
 }
 
-/// One endpoint: a pod, nearly always.
+/// One endpoint: a pod, nearly always. There are as many as pods behind services, so it is kept small.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Endpoint {
@@ -32,24 +32,24 @@ pub struct Endpoint {
     /// Whether it can be used.
     #[serde(deserialize_with = "null_is_default")]
     pub conditions: EndpointConditions,
-    /// Its name in the DNS.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hostname: Option<Text>,
+    /// Its name in the DNS; empty if it has none.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub hostname: Text,
     /// The object behind it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_ref: Option<TargetRef>,
     /// What slices said before there were zones. Never written by the controller.
     #[serde(skip_serializing_if = "Labels::is_empty")]
     pub deprecated_topology: Labels,
-    /// The node it is on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node_name: Option<Word>,
-    /// The zone it is in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zone: Option<Word>,
+    /// The node it is on; empty if nobody says.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub node_name: Word,
+    /// The zone it is in; empty if nobody says.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub zone: Word,
     /// Who should prefer it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hints: Option<EndpointHints>,
+    pub hints: Option<Shared<EndpointHints>>,
 }
 
 /// Whether an endpoint can be used; absent differs from false.
@@ -69,33 +69,70 @@ pub struct EndpointConditions {
 
 /// The object behind an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(from = "WireTargetRef", into = "WireTargetRef")]
 pub struct TargetRef {
     /// Its kind.
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub kind: Word,
     /// Its namespace.
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub namespace: Word,
     /// Its name.
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub name: Text,
     /// The life of it that is meant.
-    #[serde(skip_serializing_if = "Uid::is_empty")]
     pub uid: Uid,
+    /// What else the reference says; the controller writes none of it.
+    pub rest: Option<Box<TargetRefRest>>,
+}
+
+/// What few references to an object behind an endpoint say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TargetRefRest {
     /// Group and version of its kind.
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub api_version: Word,
     /// The state of it that is meant.
-    #[serde(skip_serializing_if = "Version::is_empty")]
     pub resource_version: Version,
     /// The part of it that is meant.
-    #[serde(skip_serializing_if = "str::is_empty")]
     pub field_path: Word,
 }
 
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireTargetRef {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    kind: Word,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    namespace: Word,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: Text,
+    #[serde(skip_serializing_if = "Uid::is_empty")]
+    uid: Uid,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    api_version: Word,
+    #[serde(skip_serializing_if = "Version::is_empty")]
+    resource_version: Version,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    field_path: Word,
+}
+
+impl From<WireTargetRef> for TargetRef {
+    fn from(wire: WireTargetRef) -> Self {
+        let WireTargetRef { kind, namespace, name, uid, api_version, resource_version, field_path } = wire;
+        let rest = TargetRefRest { api_version, resource_version, field_path };
+        let rest = (rest != TargetRefRest::default()).then(|| Box::new(rest));
+        Self { kind, namespace, name, uid, rest }
+    }
+}
+
+impl From<TargetRef> for WireTargetRef {
+    fn from(target: TargetRef) -> Self {
+        let TargetRef { kind, namespace, name, uid, rest } = target;
+        let TargetRefRest { api_version, resource_version, field_path } =
+            rest.map_or_else(Default::default, |rest| *rest);
+        Self { kind, namespace, name, uid, api_version, resource_version, field_path }
+    }
+}
+
 /// Who should prefer an endpoint.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointHints {
     /// Clients in these zones.
@@ -107,7 +144,7 @@ pub struct EndpointHints {
 }
 
 /// A zone or a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Named {
     /// Its name.
@@ -173,11 +210,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_endpoint_is_small() {
+        assert!(size_of::<Endpoint>() <= 176, "{} bytes", size_of::<Endpoint>());
+    }
+
+    #[test]
     fn a_slice_is_written_back_as_it_was_read() {
         let endpoints = serde_json::json!([
             {"addresses": ["10.0.0.7"], "conditions": {"ready": true, "serving": true, "terminating": false},
              "nodeName": "n1", "zone": "a", "hints": {"forZones": [{"name": "a"}]},
              "targetRef": {"kind": "Pod", "namespace": "a", "name": "p", "uid": "5f0e0a5e-7a52-4d6c-9a6b-0123456789ab"}},
+            {"addresses": ["10.0.0.9"], "conditions": {},
+             "targetRef": {"kind": "Node", "name": "n", "apiVersion": "v1", "resourceVersion": "7", "fieldPath": "f"}},
             {"addresses": ["10.0.0.8"], "conditions": {}, "hostname": "h",
              "deprecatedTopology": {"kubernetes.io/hostname": "n2"}},
         ]);

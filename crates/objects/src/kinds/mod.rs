@@ -30,7 +30,7 @@ pub use deployment::{
     Deployment, DeploymentSpec, DeploymentStatus, DeploymentStrategy, RollingUpdateDeployment,
 };
 pub use endpoint_slice::{
-    Endpoint, EndpointConditions, EndpointHints, EndpointPort, EndpointSlice, Named, TargetRef,
+    Endpoint, EndpointConditions, EndpointHints, EndpointPort, EndpointSlice, Named, TargetRef, TargetRefRest,
 };
 pub use job::{
     Job, JobSpec, JobStatus, OnExitCodes, OnPodCondition, PodFailurePolicy, PodFailureRule, SuccessPolicy,
@@ -64,6 +64,16 @@ pub mod annotations {
     pub const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
     /// On a token Secret: the life of the account it belongs to.
     pub const SERVICE_ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+    /// On a pod: what it costs to delete it, compared with others of its owner.
+    pub const POD_DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+    /// On a pod of an indexed job: its index.
+    pub const JOB_COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+    /// On a pod of an indexed job: how many pods of its index have failed before.
+    pub const JOB_INDEX_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
+    /// On a pod of an indexed job: how many failures of its index were ignored before.
+    pub const JOB_INDEX_IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
+    /// On a pod that a kubelet made from a file of its own.
+    pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
     /// On a daemon set: how often its template has changed. The API server counts it.
     pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 }

@@ -1,8 +1,14 @@
 //! What few pods have, behind one pointer.
 
-use serde::Deserialize;
+use std::borrow::Cow;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::ContainerStatus;
+use crate::annotations::{
+    CONFIG_MIRROR, JOB_COMPLETION_INDEX, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT,
+    POD_DELETION_COST,
+};
 use crate::{Condition, Pod, Text, Time, Word};
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,21 +29,40 @@ pub(super) struct Claim {
     pub(super) claim: Text,
 }
 
-/// The annotations that some controller reads; all others are skipped by the parser. To keep one
-/// more, add a field here and a method below.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub(super) struct ReadAnnotations {
-    #[serde(rename = "controller.kubernetes.io/pod-deletion-cost")]
-    deletion_cost: Option<Word>,
-    #[serde(rename = "batch.kubernetes.io/job-completion-index")]
-    completion_index: Option<Word>,
-    #[serde(rename = "batch.kubernetes.io/job-index-failure-count")]
-    index_failure_count: Option<Word>,
-    #[serde(rename = "batch.kubernetes.io/job-index-ignored-failure-count")]
-    index_ignored_failure_count: Option<Word>,
-    #[serde(rename = "kubernetes.io/config.mirror")]
-    mirror: Option<Word>,
+/// The annotations that some controller reads; all others are skipped by the parser.
+const READ: [&str; 5] = [
+    POD_DELETION_COST,
+    JOB_COMPLETION_INDEX,
+    JOB_INDEX_FAILURE_COUNT,
+    JOB_INDEX_IGNORED_FAILURE_COUNT,
+    CONFIG_MIRROR,
+];
+
+/// Those of [`READ`] that a pod has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct ReadAnnotations(Box<[(&'static str, Word)]>);
+
+impl<'de> Deserialize<'de> for ReadAnnotations {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pick;
+        impl<'de> Visitor<'de> for Pick {
+            type Value = ReadAnnotations;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a map of strings")
+            }
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<ReadAnnotations, M::Error> {
+                let mut picked = Vec::new();
+                while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+                    match READ.iter().find(|read| **read == key) {
+                        Some(read) => picked.push((*read, map.next_value()?)),
+                        None => drop(map.next_value::<IgnoredAny>()?),
+                    }
+                }
+                Ok(ReadAnnotations(picked.into()))
+            }
+        }
+        deserializer.deserialize_map(Pick)
+    }
 }
 
 impl Pod {
@@ -101,34 +126,35 @@ impl Pod {
     /// Annotation `controller.kubernetes.io/pod-deletion-cost`, as written.
     #[must_use]
     pub fn deletion_cost(&self) -> Option<&str> {
-        self.read_annotations()?.deletion_cost.as_deref()
+        self.annotation(POD_DELETION_COST)
     }
 
     /// Annotation `batch.kubernetes.io/job-completion-index`, as written.
     #[must_use]
     pub fn completion_index(&self) -> Option<&str> {
-        self.read_annotations()?.completion_index.as_deref()
+        self.annotation(JOB_COMPLETION_INDEX)
     }
 
     /// Annotation `batch.kubernetes.io/job-index-failure-count`, as written.
     #[must_use]
     pub fn index_failure_count(&self) -> Option<&str> {
-        self.read_annotations()?.index_failure_count.as_deref()
+        self.annotation(JOB_INDEX_FAILURE_COUNT)
     }
 
     /// Annotation `batch.kubernetes.io/job-index-ignored-failure-count`, as written.
     #[must_use]
     pub fn index_ignored_failure_count(&self) -> Option<&str> {
-        self.read_annotations()?.index_ignored_failure_count.as_deref()
+        self.annotation(JOB_INDEX_IGNORED_FAILURE_COUNT)
     }
 
     /// Whether a kubelet made it from a file of its own.
     #[must_use]
     pub fn is_mirror(&self) -> bool {
-        self.read_annotations().is_some_and(|annotations| annotations.mirror.is_some())
+        self.annotation(CONFIG_MIRROR).is_some()
     }
 
-    fn read_annotations(&self) -> Option<&ReadAnnotations> {
-        Some(&self.more.as_deref()?.annotations)
+    fn annotation(&self, key: &str) -> Option<&str> {
+        let ReadAnnotations(pairs) = &self.more.as_deref()?.annotations;
+        pairs.iter().find(|(candidate, _)| *candidate == key).map(|(_, value)| value.as_str())
     }
 }
