@@ -7,7 +7,10 @@
 pub mod clusterrole_aggregation;
 pub mod names;
 mod registry;
+pub mod replicaset;
+pub mod replicationcontroller;
 pub mod serviceaccount;
 pub mod serviceaccount_token;
+mod workloads;
 
 pub use registry::{Settings, all};

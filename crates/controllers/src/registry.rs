@@ -2,13 +2,19 @@
 
 use keleustes_plan::Controller;
 
-use crate::{clusterrole_aggregation, serviceaccount, serviceaccount_token};
+use crate::{
+    clusterrole_aggregation, replicaset, replicationcontroller, serviceaccount, serviceaccount_token,
+};
 
 /// What controllers are told by flags and files.
 #[derive(Default)]
 pub struct Settings {
     /// For the token controller, which only runs with a key to sign with.
     pub serviceaccount_token: Option<serviceaccount_token::Settings>,
+    /// For ReplicaSets.
+    pub replicaset: replicaset::Settings,
+    /// For ReplicationControllers.
+    pub replicationcontroller: replicaset::Settings,
 }
 
 /// All controllers that can run with these settings, in the order in which they start.
@@ -17,7 +23,9 @@ pub fn all(settings: &Settings) -> Vec<Controller> {
     [
         // First, because others may need a token before they can do anything.
         settings.serviceaccount_token.as_ref().map(serviceaccount_token::controller),
+        Some(replicationcontroller::controller(&settings.replicationcontroller)),
         Some(serviceaccount::controller()),
+        Some(replicaset::controller(&settings.replicaset)),
         Some(clusterrole_aggregation::controller()),
     ]
     .into_iter()

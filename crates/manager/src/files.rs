@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use keleustes_client::Connection;
-use keleustes_controllers::{Settings, serviceaccount_token};
+use keleustes_controllers::{Settings, replicaset, serviceaccount_token};
 use keleustes_options::Options;
 use keleustes_runtime::signing::Signer;
 use rustls_pki_types::CertificateDer;
@@ -20,7 +20,16 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
         "" => connection.embedded_ca().unwrap_or_default().into(),
         file => certificates(file).with_context(|| format!("error parsing root-ca-file at {file}"))?.into(),
     };
-    Ok(Settings { serviceaccount_token: token_settings(options, &root_ca)? })
+    let replicas = |count| replicaset::Settings {
+        workers: workers(count),
+        heeds_deletion_cost: options.gates.enabled("PodDeletionCost"),
+        counts_terminating: options.gates.enabled("DeploymentReplicaSetTerminatingReplicas"),
+    };
+    Ok(Settings {
+        serviceaccount_token: token_settings(options, &root_ca)?,
+        replicaset: replicas(options.workers.replica_set),
+        replicationcontroller: replicas(options.workers.replication_controller),
+    })
 }
 
 /// What the token controller is told; nothing without a key to sign with.

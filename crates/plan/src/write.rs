@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use keleustes_objects::{Key, Kind, Meta, Reason, Resource, Uid, Version};
-use serde_json::Value;
+use keleustes_objects::{Key, Kind, Meta, Reason, Resource, Uid, Version, Whole};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::{EventNote, Outcome};
 
@@ -228,6 +229,14 @@ impl Write {
     /// empty. Type lines are filled in here.
     pub fn put<T: Kind>(object: &T, subresource: &'static str, body: Value) -> Self {
         Self::new(Target::of(object), Action::Put { body, subresource, conflict_tries: 1 })
+    }
+
+    /// Puts a status to an object, with the rest of it as it was seen.
+    ///
+    /// # Panics
+    /// If the status cannot be written as JSON, which only maps with keys that are no strings cannot.
+    pub fn put_status<T: Whole>(object: &T, status: &impl Serialize) -> Self {
+        Self::put(object, "status", json!({"metadata": object.whole_meta_json(), "status": status}))
     }
 
     fn new(target: Target, action: Action) -> Self {

@@ -287,8 +287,9 @@ impl Executor {
         } else {
             self.gate.wrote(item, &target.resource, &answer.version);
         }
-        let Answer { version, uid, .. } = answer.clone();
-        Outcome::Done { version, uid, name: answer.key.name.clone() }
+        let Answer { version, uid, key, .. } = answer.clone();
+        let name = if key.name.is_empty() { target.key.name.clone() } else { key.name };
+        Outcome::Done { version, uid, name }
     }
 
     /// A refusal may tell that the cache is behind. Looking at it again before it has caught up would

@@ -23,6 +23,9 @@ use crate::gate::{Gate, Passage};
 use crate::metrics::Metrics;
 use crate::queue::Queue;
 
+/// A turn that takes longer than this is told, with its item.
+const SLOW_TURN: Duration = Duration::from_millis(250);
+
 /// How many changes are told to a loop at once.
 const CHANGES_AT_ONCE: usize = 1000;
 
@@ -60,6 +63,7 @@ struct RunningLoop {
     gate: Arc<Gate>,
     executor: Executor,
     metrics: Metrics,
+    clocks: Clocks,
     stop: CancellationToken,
 }
 
@@ -108,7 +112,18 @@ pub async fn start(
         let metrics = surroundings.metrics.clone();
         let queue = Queue::new(what.limiter, surroundings.clocks.clone(), metrics.queue(what.queue));
         let stop = CancellationToken::new();
-        running.run(RunningLoop { controller: name, what, window, queue, gate, executor, metrics, stop });
+        let clocks = surroundings.clocks.clone();
+        running.run(RunningLoop {
+            controller: name,
+            what,
+            window,
+            queue,
+            gate,
+            executor,
+            metrics,
+            clocks,
+            stop,
+        });
     }
     running.workers.close();
     tracing::info!(controller = name, "started");
@@ -213,9 +228,10 @@ impl RunningLoop {
             }
             match self.gate.passage(&item) {
                 Passage::Free => {
-                    let lists = self.gate.lists();
+                    let (lists, began) = (self.gate.lists(), self.clocks.monotonic());
                     let result = AssertUnwindSafe(self.sync(&item)).catch_unwind().await;
                     self.follow_up(&item, result.unwrap_or_else(|panic| Err(self.contain_panic(&*panic))));
+                    self.tell_if_slow(&item, began);
                     if self.gate.lists() != lists {
                         self.queue.add(item.clone());
                     }
@@ -242,6 +258,13 @@ impl RunningLoop {
                 let mut hands = RealHands { a_loop: self, item };
                 script.sync(&mut Context::new(&mut hands), item).await
             }
+        }
+    }
+
+    fn tell_if_slow(&self, item: &Item, began: Duration) {
+        let took = self.clocks.monotonic().saturating_sub(began);
+        if took > SLOW_TURN {
+            tracing::info!(controller = self.controller, %item, ?took, "a slow turn");
         }
     }
 

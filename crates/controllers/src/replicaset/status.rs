@@ -1,0 +1,53 @@
+//! What the status of a set says, and whether that is news.
+
+use keleustes_objects::{Condition, ReplicaSetStatus, TRUE};
+use keleustes_plan::{Plan, Write};
+
+use super::turn::Facts;
+use super::{Replicated, Settings};
+
+/// The condition that tells of pods that could not be made or deleted.
+const REPLICA_FAILURE: &str = "ReplicaFailure";
+
+/// The status that the facts and the outcome of the turn come to.
+pub(super) fn of<R: Replicated>(
+    facts: &Facts<R>,
+    failure: Option<&str>,
+    settings: &Settings,
+) -> ReplicaSetStatus {
+    let (set, pods) = (&*facts.set, &facts.pods);
+    let count = |wanted: &dyn Fn(&keleustes_objects::Pod) -> bool| {
+        i32::try_from(pods.iter().filter(|pod| wanted(pod)).count()).unwrap_or(i32::MAX)
+    };
+    let template_labels = set.template().labels();
+    let mut status = set.status().into_owned();
+    status.replicas = count(&|_| true);
+    status.fully_labeled_replicas = count(&|pod| template_labels.is_subset_of(&pod.meta.labels));
+    status.ready_replicas = count(&|pod| pod.is_ready());
+    status.available_replicas = count(&|pod| pod.is_available(set.min_ready_seconds(), facts.now));
+    let tells_terminating = R::TELLS_TERMINATING && settings.counts_terminating;
+    status.terminating_replicas = tells_terminating.then_some(facts.terminating);
+    status.observed_generation = set.meta().generation;
+    match failure {
+        None => status.conditions.retain(|condition| condition.r#type != REPLICA_FAILURE),
+        // One that is there is left alone: it tells since when.
+        Some(_) if status.conditions.iter().any(|there| there.r#type == REPLICA_FAILURE) => {}
+        Some(message) => {
+            let reason = if facts.surplus() < 0 { "FailedCreate" } else { "FailedDelete" };
+            status.conditions.push(Condition::new(REPLICA_FAILURE, TRUE, reason, message, facts.now));
+        }
+    }
+    status
+}
+
+/// Writes the status if it says anything new.
+pub(super) fn plan<R: Replicated>(set: &R, status: &ReplicaSetStatus) -> Plan {
+    if *set.status() == *status {
+        return Plan::none();
+    }
+    Plan::of(
+        Write::put_status(set, status)
+            .conflict_tries(2)
+            .because("the counts of pods or what they tell changed"),
+    )
+}

@@ -1,0 +1,117 @@
+//! One turn of one set: settle whose pods are whose, make or delete some, tell how many there are.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keleustes_objects::{Availability, Pod, Time, Word};
+use keleustes_plan::{BoxFuture, Context, Item, Next, Outcome, Plan, Retry, Script, View};
+
+use super::{Replicated, Settings, scale, status};
+use crate::workloads::claims::claim;
+use crate::workloads::owners::{managed_by, orphans};
+
+/// What a turn is about.
+pub(super) struct Facts<R> {
+    pub(super) set: Arc<R>,
+    /// Its active pods, those about to be adopted among them.
+    pub(super) pods: Vec<Arc<Pod>>,
+    /// How many of its pods are on their way out.
+    pub(super) terminating: i32,
+    /// How many active pods of the set's family are on each node.
+    pub(super) crowds: BTreeMap<Word, usize>,
+    pub(super) now: Time,
+}
+
+impl<R: Replicated> Facts<R> {
+    /// How many pods there are too many; negative if there are too few.
+    pub(super) fn surplus(&self) -> i64 {
+        let there = i64::try_from(self.pods.len()).unwrap_or(i64::MAX);
+        there - i64::from(self.set.replicas())
+    }
+
+    /// The facts, and the adoptions and releases that come first.
+    fn gather(view: &View<'_>, item: &Item) -> Option<(Self, Plan)> {
+        let set = view.get::<R>(item)?.clone();
+        let (pods, meta) = (view.table::<Pod>(), set.meta());
+        let own = managed_by(pods, &meta.uid);
+        let terminating = own.filter(|pod| pod.is_terminating() && !pod.is_terminal());
+        let terminating = terminating.filter(|pod| set.wants(&pod.meta.labels)).count();
+        let candidates = managed_by(pods, &meta.uid).chain(orphans(pods, &meta.key.namespace));
+        let mut claimed = claim(&*set, &set.selector()?, candidates.filter(|pod| pod.is_active()));
+        let plan = claimed.plan();
+        let terminating = i32::try_from(terminating).unwrap_or(i32::MAX);
+        let (now, pods) = (view.now().wall, claimed.mine);
+        let mut facts = Self { set, pods, terminating, crowds: BTreeMap::new(), now };
+        if facts.surplus() > 0 && facts.set.replicas() > 0 {
+            facts.crowds = crowds(&*facts.set, view);
+        }
+        Some((facts, plan))
+    }
+
+    /// When to look again because a pod will have been ready for long enough.
+    fn next(&self, unavailable: bool) -> Next {
+        let wanted = self.set.min_ready_seconds();
+        if wanted <= 0 || !unavailable {
+            return Next::Done;
+        }
+        let due = self.pods.iter().filter_map(|pod| match pod.availability(wanted, self.now) {
+            Availability::At(due) => Some(due.seconds_since(self.now)),
+            Availability::Now | Availability::No => None,
+        });
+        let seconds = due.min().unwrap_or_else(|| wanted.into());
+        Next::Revisit(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+    }
+}
+
+/// How many active pods of the family are on each node.
+fn crowds<R: Replicated>(set: &R, view: &View<'_>) -> BTreeMap<Word, usize> {
+    let selectors: Vec<_> = set.family(view).into_iter().filter_map(Replicated::selector).collect();
+    let mut crowds = BTreeMap::new();
+    for pod in view.in_namespace::<Pod>(&set.key().namespace).filter(|pod| pod.is_active()) {
+        if selectors.iter().any(|selector| selector.matches(&pod.meta.labels)) {
+            *crowds.entry(pod.node_name.clone()).or_default() += 1;
+        }
+    }
+    crowds
+}
+
+/// Works on sets of one kind.
+pub(super) struct Turns<R> {
+    settings: Settings,
+    kind: PhantomData<fn() -> R>,
+}
+
+impl<R: Replicated> Turns<R> {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self { settings, kind: PhantomData }
+    }
+
+    async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Next, Retry> {
+        let Some((facts, claims)) = cx.gather(|view| Facts::<R>::gather(view, item)) else {
+            return Ok(Next::Done);
+        };
+        cx.apply(claims).await.all_done()?;
+        let scaled = cx.apply(scale::plan(&facts, &self.settings)).await;
+        let failed = scaled.outcomes.iter().find_map(|outcome| match outcome {
+            Outcome::Failed(failure) => Some(failure.message.clone()),
+            _ => None,
+        });
+        // A plan that could not even be made has a complaint and no outcomes.
+        let failed = failed.or_else(|| scaled.retry.as_ref().map(|retry| retry.because.clone()));
+        let counts = status::of(&facts, failed.as_deref(), &self.settings);
+        let unavailable = counts.ready_replicas != counts.available_replicas;
+        let told = cx.apply(status::plan(&*facts.set, &counts)).await;
+        // What was not done matters more than what was not said.
+        scaled.all_done()?;
+        told.all_done()?;
+        Ok(facts.next(unavailable))
+    }
+}
+
+impl<R: Replicated> Script for Turns<R> {
+    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+        Box::pin(self.turn(cx, item))
+    }
+}

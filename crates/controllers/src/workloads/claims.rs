@@ -1,0 +1,87 @@
+//! Settles whose an object is: keeps what is ours, adopts what matches and belongs to nobody, lets go of
+//! what does not match any more.
+
+use std::sync::Arc;
+
+use keleustes_objects::{Kind, Matcher, Reason};
+use keleustes_plan::{Guard, OnFailure, PatchForm, Plan, Target, Write};
+use serde_json::json;
+
+use super::owners::manager_reference;
+
+/// What came of a claim.
+pub(crate) struct Claimed<T> {
+    /// The objects that are the owner's, those about to be adopted among them, in the order given.
+    pub(crate) mine: Vec<Arc<T>>,
+    /// Adoptions and releases. They come first: if one fails, nothing is decided on top of it.
+    writes: Vec<Write>,
+}
+
+impl<T> Claimed<T> {
+    /// A plan that begins with the adoptions and releases.
+    pub(crate) fn plan(&mut self) -> Plan {
+        let mut plan = Plan::none();
+        plan.push_together(std::mem::take(&mut self.writes));
+        plan
+    }
+}
+
+/// Claims objects for an owner by a selector on their labels.
+pub(crate) fn claim<'a, O: Kind, T: Kind>(
+    owner: &O,
+    selector: &Matcher,
+    candidates: impl Iterator<Item = &'a Arc<T>>,
+) -> Claimed<T> {
+    let matches = |object: &T| selector.matches(&object.meta().labels);
+    claim_if(owner, matches, |_| true, candidates)
+}
+
+/// Claims objects for an owner. What does not satisfy `matches` is let go; of what nobody manages, only
+/// what is also `adoptable` is taken.
+pub(crate) fn claim_if<'a, O: Kind, T: Kind>(
+    owner: &O,
+    matches: impl Fn(&T) -> bool,
+    adoptable: impl Fn(&T) -> bool,
+    candidates: impl Iterator<Item = &'a Arc<T>>,
+) -> Claimed<T> {
+    let (us, leaving) = (owner.meta(), owner.meta().deleted_at.is_some());
+    let mut claimed = Claimed { mine: Vec::new(), writes: Vec::new() };
+    for object in candidates {
+        let meta = object.meta();
+        match meta.controller() {
+            Some(manager) if manager.uid != us.uid => {}
+            Some(_) if matches(object) => claimed.mine.push(object.clone()),
+            // Whoever is being deleted changes nothing any more: the garbage collector has the word.
+            Some(_) if leaving => {}
+            Some(_) => claimed.writes.push(release(owner, &**object)),
+            None => {
+                let free = meta.deleted_at.is_none() && meta.key.namespace == us.key.namespace;
+                if !leaving && free && matches(object) && adoptable(object) {
+                    claimed.writes.push(adopt(owner, &**object));
+                    claimed.mine.push(object.clone());
+                }
+            }
+        }
+    }
+    claimed
+}
+
+fn adopt<O: Kind, T: Kind>(owner: &O, object: &T) -> Write {
+    let body = json!({"metadata": {"ownerReferences": [manager_reference::<O>(owner.meta())]}});
+    Write::patch(object, PatchForm::Strategic, body)
+        // The cache may be behind: an owner that is gone by now must not gain anything.
+        .guarded(Guard::OwnerLives(Target::of(owner)))
+        .tolerating(&[Reason::NotFound])
+        .on_failure(OnFailure::StopAndRetry)
+        .because("it matches the selector and nobody manages it")
+}
+
+fn release<O: Kind, T: Kind>(owner: &O, object: &T) -> Write {
+    let us = &owner.meta().uid;
+    let body = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": us}]}});
+    Write::patch(object, PatchForm::Strategic, body)
+        // Gone, or not ours any more.
+        .tolerating(&[Reason::NotFound, Reason::Invalid])
+        .on_failure(OnFailure::StopAndRetry)
+        .because("it does not match the selector any more")
+}

@@ -1,0 +1,7 @@
+//! What the controllers of workloads have in common: whose pods are whose, what a pod is made from, and
+//! which pod goes first.
+
+pub(crate) mod claims;
+pub(crate) mod owners;
+pub(crate) mod pod_creation;
+pub(crate) mod pod_ranking;

@@ -1,0 +1,66 @@
+//! Finds managed objects by the life of the one that manages them, and those that nobody manages.
+
+use keleustes_objects::{Key, Kind, Meta, Object, OwnerRef, Uid, Word};
+use keleustes_plan::{Index, Table, View};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// An index by manager: the uid of the owner that manages an object, or its namespace if none does.
+pub(crate) const fn by_manager<T: Object>() -> Index<T> {
+    Index { name: "manager", values: manager_of }
+}
+
+fn manager_of<T: Object>(object: &T, emit: &mut dyn FnMut(Word)) {
+    let meta = object.meta();
+    match meta.controller() {
+        Some(owner) => emit(Word::from(&*owner.uid.to_string())),
+        None => emit(orphans_of(&meta.key.namespace)),
+    }
+}
+
+/// No uid has a slash.
+fn orphans_of(namespace: &str) -> Word {
+    Word::from(&*format!("{namespace}/"))
+}
+
+/// The objects that an owner manages, sorted by name.
+pub(crate) fn managed_by<'a, T: Object>(
+    table: &'a Table<T>,
+    owner: &Uid,
+) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
+    table.by(&by_manager(), &owner.to_string())
+}
+
+/// The objects of a namespace that nobody manages, sorted by name.
+pub(crate) fn orphans<'a, T: Object>(
+    table: &'a Table<T>,
+    namespace: &str,
+) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
+    table.by(&by_manager(), &orphans_of(namespace))
+}
+
+/// The object that a reference names, if it is of this kind and the same life. The group is not
+/// compared.
+pub(crate) fn resolve<'a, T: Kind>(
+    view: &View<'a>,
+    namespace: &Word,
+    owner: &OwnerRef,
+) -> Option<&'a Arc<T>> {
+    if owner.kind != *T::RESOURCE.kind {
+        return None;
+    }
+    let key = Key { namespace: namespace.clone(), name: owner.name.clone() };
+    view.get::<T>(&key).filter(|object| object.meta().uid == owner.uid)
+}
+
+/// The entry of `ownerReferences` that makes an object of this kind the manager.
+pub(crate) fn manager_reference<T: Kind>(owner: &Meta) -> Value {
+    json!({
+        "apiVersion": T::RESOURCE.api_version(),
+        "kind": T::RESOURCE.kind,
+        "name": owner.key.name,
+        "uid": owner.uid,
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
