@@ -129,7 +129,8 @@ async fn start_server(
     folder: &Path,
     ended: watch::Receiver<bool>,
 ) -> anyhow::Result<(Serving, Option<Keeping>)> {
-    let builder = ApiServer::builder().rbac(true).event_ttl(EVENTS_LIVE).request_log_limit(1000);
+    let builder = ApiServer::builder().rbac(true).service_accounts(true);
+    let builder = builder.event_ttl(EVENTS_LIVE).request_log_limit(1000);
     let (server, pki, keeping) = match &wish.data {
         None => (builder.build(), Pki::fresh()?, None),
         Some(data) => {

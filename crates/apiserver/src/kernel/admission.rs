@@ -31,7 +31,22 @@ impl Kernel {
         Ok(())
     }
 
+    /// A pod with a node says in labels where that is.
+    pub(crate) fn tell_place(&self, pod: &mut Value) {
+        let node = pod.pointer("/spec/nodeName").and_then(Value::as_str).filter(|node| !node.is_empty());
+        let nodes = resources::by_path("", "v1", "nodes");
+        let Some(node) = nodes.zip(node).and_then(|(nodes, name)| self.store.get(nodes, "", name)) else {
+            return;
+        };
+        for key in ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"] {
+            if let Some(value) = meta(&node, "labels").and_then(|labels| labels.get(key)) {
+                meta_mut(pod).entry("labels").or_insert_with(|| json!({}))[key] = value.clone();
+            }
+        }
+    }
+
     fn admit_pod(&mut self, resource: &Resource, pod: &mut Value) -> Outcome<()> {
+        self.tell_place(pod);
         tolerate_failing_nodes(&mut pod["spec"]);
         self.prioritise(resource, pod)?;
         let mirror = meta(pod, "annotations").is_some_and(|a| a.get("kubernetes.io/config.mirror").is_some());

@@ -14,10 +14,12 @@ use super::request::Call;
 use super::resources::Resource;
 use super::status::{Cause, FieldError, Outcome, Reason, Status};
 use super::types::{ListKind, Node};
-use super::{Document, Kernel, body, events};
+use super::{Document, Kernel, body, views};
 
 /// Owner of what an object without owners holds at its first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+/// Where `kubectl apply` keeps what it was given.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 impl Kernel {
     pub(crate) fn apply(
@@ -45,16 +47,17 @@ impl Kernel {
             }
             let node = Node::Struct(target.resource.shape());
             let managers = vec![Manager { fields: fields::claims(node, &applied), ..by }];
-            let complete = events::stored_form(target.resource, body::complete(target.resource, applied)?);
+            let complete = views::stored_form(target.resource, body::complete(target.resource, applied)?);
             let created = self.insert(Write { applied: Some(managers), ..write }, complete)?;
             return Ok(self.show(call, 201, &created));
         };
         refuse_other_uid(target.resource, &live, &applied)?;
         let force = call.query.flag("force") == Some(true);
-        let shown = events::shown_form(target.resource, &live);
-        let (merged, managers) = merge(target.resource, &shown, &applied, &by, force)?;
+        let shown = views::shown_form(target.resource, &live);
+        let (mut merged, managers) = merge(target.resource, &shown, &applied, &by, force)?;
+        keep_last_applied(&mut merged, &applied, &by);
         let merged = body::conform(target.resource, merged, UnknownFields::Drop)?;
-        let merged = events::stored_form(target.resource, merged);
+        let merged = views::stored_form(target.resource, merged);
         let stored = self.replace(Write { applied: Some(managers), ..write }, &live, merged)?;
         Ok(self.show(call, 200, &stored))
     }
@@ -77,6 +80,20 @@ fn decode(call: &Call<'_>, options: &WriteOptions) -> Outcome<Value> {
     let mut applied = body::sparse(call.target.resource, parsed, options.unknown_fields)?;
     body::place(call, &mut applied)?;
     Ok(applied)
+}
+
+/// What `kubectl apply` left in an annotation follows the applies of kubectl on the server, so that a later one on the
+/// client compares with the right thing. Nobody owns the change.
+fn keep_last_applied(merged: &mut Value, applied: &Value, by: &Manager) {
+    let kept = meta(merged, "annotations").is_some_and(|annotations| annotations.get(LAST_APPLIED).is_some());
+    if by.name != "kubectl" || !kept {
+        return;
+    }
+    let mut said = applied.clone();
+    if let Some(annotations) = said.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.remove(LAST_APPLIED);
+    }
+    merged["metadata"]["annotations"][LAST_APPLIED] = json!(format!("{said}\n"));
 }
 
 /// The object after the apply and who owns what in it.
@@ -113,7 +130,9 @@ fn merge(
     for other in managers.iter_mut().filter(|m| !m.same_as(by)) {
         other.fields.retain(|owned| !changed.contains(owned));
     }
-    let mine = managers.iter().find(|m| m.same_as(by)).cloned().unwrap_or_else(|| by.clone());
+    // The time is that of the last apply that changed something; it is set when that is known.
+    let new = || Manager { time: String::new(), ..by.clone() };
+    let mine = managers.iter().find(|m| m.same_as(by)).cloned().unwrap_or_else(new);
     managers.retain(|m| !m.same_as(by));
     // What holds something that is still wanted stays, even if it was owned by itself before.
     let kept =

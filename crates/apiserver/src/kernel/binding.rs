@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::metadata::{is_terminating, meta, meta_mut, meta_str, set_meta};
+use super::metadata::{is_terminating, meta, meta_mut, meta_str};
 use super::options::WriteOptions;
 use super::request::Call;
 use super::resources::{self, Resource};
@@ -28,7 +28,8 @@ impl Kernel {
             return Err(Status::not_found(pods, &name));
         };
         check(pods, &name, &live, &binding)?;
-        let bound = bound(&live, &binding, &node, now);
+        let mut bound = bound(&live, &binding, &node, now);
+        self.tell_place(&mut bound);
         if !options.dry_run {
             let event = self.store.put(pods, bound);
             self.publish(&event, now);
@@ -89,14 +90,14 @@ fn check(pods: &Resource, name: &str, live: &Stored, binding: &Value) -> Outcome
 fn bound(live: &Value, binding: &Value, node: &str, now: Timestamp) -> Value {
     let mut pod = live.clone();
     pod["spec"]["nodeName"] = json!(node);
-    for (key, value) in meta(binding, "annotations").and_then(Value::as_object).into_iter().flatten() {
-        let annotations = meta_mut(&mut pod).entry("annotations").or_insert_with(|| json!({}));
-        annotations[key] = value.clone();
+    for field in ["annotations", "labels"] {
+        for (key, value) in meta(binding, field).and_then(Value::as_object).into_iter().flatten() {
+            let map = meta_mut(&mut pod).entry(field).or_insert_with(|| json!({}));
+            map[key] = value.clone();
+        }
     }
-    let generation = meta(live, "generation").and_then(Value::as_i64).unwrap_or(0) + 1;
-    set_meta(&mut pod, "generation", Some(json!(generation)));
     let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null,
-        "lastTransitionTime": seconds(now), "observedGeneration": generation});
+        "lastTransitionTime": seconds(now)});
     let conditions = &mut pod["status"]["conditions"];
     if !conditions.is_array() {
         *conditions = json!([]);

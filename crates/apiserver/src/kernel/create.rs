@@ -14,7 +14,7 @@ use super::status::{Outcome, Reason, Status};
 use super::store::Stored;
 use super::types::Node;
 use super::users::User;
-use super::{Document, Kernel, body, defaults, events, prepare, seconds, validation};
+use super::{Document, Kernel, body, defaults, prepare, seconds, validation, views};
 
 /// How often a generated name is drawn before giving up.
 const NAME_DRAWS_MAX: usize = 8;
@@ -48,7 +48,7 @@ impl Kernel {
         let options = WriteOptions::parse(call)?;
         let mut object = body::decode(call, options.unknown_fields)?;
         body::place(call, &mut object)?;
-        let object = events::stored_form(call.target.resource, object);
+        let object = views::stored_form(call.target.resource, object);
         let write = Write { target: &call.target, options: &options, now, applied: None, user: &call.user };
         let created = self.insert(write, object)?;
         Ok(self.show(call, 201, &created))

@@ -14,7 +14,7 @@ impl Kernel {
         let core = matches!(route, Route::CoreVersions);
         let document = match route {
             Route::Health => Document::text(200, "ok"),
-            Route::OpenApiV2 => openapi::version_two(),
+            Route::OpenApiV2 => openapi::version_two(&request.accept),
             Route::OpenApiIndex => self.openapi_index(),
             Route::OpenApi(path) => return Ok(self.openapi(path)),
             Route::Version => Document::json(200, &version()),

@@ -1,13 +1,6 @@
-//! Events have two views: they are stored in the form of the core group and shown in that of events.k8s.io as well.
-//!
-//! The versions of a custom resource are views too; they differ in nothing but their name.
-
-use std::sync::Arc;
+//! Events are stored in the form of the core group; events.k8s.io has other names for the same fields.
 
 use serde_json::{Value, json};
-
-use super::resources::Resource;
-use super::store::Stored;
 
 /// Fields by their names in the core group and in events.k8s.io.
 const NAMES: &[(&str, &str)] = &[
@@ -20,30 +13,14 @@ const NAMES: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
-/// The object as it is stored.
-pub(crate) fn stored_form(resource: &Resource, object: Value) -> Value {
-    if resource.stored_as.is_none() {
-        return object;
-    }
+/// An event of events.k8s.io in the form of the core group.
+pub(crate) fn stored_form(object: Value) -> Value {
     renamed(object, "v1", |(core, events)| (events, core))
 }
 
-/// The object as this view shows it.
-pub(crate) fn shown_form(resource: &Resource, object: &Stored) -> Stored {
-    if resource.stored_as.is_some() && object["apiVersion"] == "v1" {
-        return Arc::new(renamed(Value::clone(object), "events.k8s.io/v1", |names| names));
-    }
-    if resource.is_custom() && !names_version(resource, object) {
-        let mut shown = Value::clone(object);
-        shown["apiVersion"] = json!(resource.api_version());
-        return Arc::new(shown);
-    }
-    Arc::clone(object)
-}
-
-fn names_version(resource: &Resource, object: &Value) -> bool {
-    let version = object["apiVersion"].as_str().and_then(|text| text.rsplit_once('/'));
-    version.is_some_and(|(_, version)| version == resource.version)
+/// An event of the core group in the form of events.k8s.io.
+pub(crate) fn shown_form(object: Value) -> Value {
+    renamed(object, "events.k8s.io/v1", |names| names)
 }
 
 fn renamed(

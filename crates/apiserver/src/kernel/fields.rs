@@ -342,10 +342,12 @@ fn entry(manager: &Manager) -> Value {
         "manager": manager.name,
         "operation": operation,
         "apiVersion": manager.api_version,
-        "time": manager.time,
         "fieldsType": "FieldsV1",
         "fieldsV1": write_tree(&manager.fields),
     });
+    if !manager.time.is_empty() {
+        entry["time"] = json!(manager.time);
+    }
     if !manager.subresource.is_empty() {
         entry["subresource"] = json!(manager.subresource);
     }

@@ -13,7 +13,7 @@ use super::resources::Resource;
 use super::selectors::Selector;
 use super::status::{Outcome, Status};
 use super::store::Stored;
-use super::{Document, Kernel, events, printing};
+use super::{Document, Kernel, printing, views};
 
 /// A list about to be sent.
 pub(crate) struct ListDocument<'a> {
@@ -74,7 +74,7 @@ impl<'a> ListDocument<'a> {
             let shown = if same {
                 item.clone()
             } else {
-                Kept::new(self.resource, &events::shown_form(self.resource, &item.value()))
+                Kept::new(self.resource, &views::shown_form(self.resource, &item.value()))
             };
             if self.resource.is_custom() {
                 // Items of custom lists keep their types, those of typed lists do without.

@@ -18,6 +18,7 @@
 mod accept;
 mod admission;
 mod apply;
+mod autoscalers;
 mod backlog;
 mod binding;
 mod body;
@@ -57,6 +58,7 @@ mod types;
 mod update;
 mod users;
 mod validation;
+mod views;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -300,7 +302,7 @@ impl Kernel {
             return Err(Status::bad_request(message));
         };
         let object = body::conform(resource, object, options::UnknownFields::Refuse)?;
-        let mut object = events::stored_form(resource, object);
+        let mut object = views::stored_form(resource, object);
         if resource.namespaced && meta_str(&object, "namespace").is_empty() {
             set_meta(&mut object, "namespace", Some(json!("default")));
         }

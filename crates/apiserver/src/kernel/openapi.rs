@@ -9,6 +9,13 @@ use super::types::{self, Field, ListKind, Merge, Node, Presence, Shape, Struct};
 use super::{Document, Kernel};
 
 const OPENAPI_V3: &str = "application/json";
+/// The form in which kubectl asks for version 2 when it does not find a kind in version 3.
+const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// Field 1 is the version of OpenAPI; field 2 has the title and the version of the API.
+const SHORTEST_V2: &str = "\n\x032.0\x12\x15\n\nKubernetes\x12\x07v1.37.1";
+/// Values that are written in more than one way have a schema of their own; clients show its name.
+const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
+const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 
 impl Kernel {
     /// `/openapi/v3`: where the documents are.
@@ -36,6 +43,10 @@ impl Kernel {
             return None;
         }
         let mut schemas = Map::new();
+        let either = |one: &str, other: &str| json!([{"type": one}, {"type": other}]);
+        let int_or_string = json!({"format": "int-or-string", "oneOf": either("integer", "string")});
+        schemas.insert(INT_OR_STRING.to_owned(), int_or_string);
+        schemas.insert(QUANTITY.to_owned(), json!({ "oneOf": either("string", "number") }));
         let mut paths = Map::new();
         for kind in kinds {
             add_kind(kind, &mut schemas);
@@ -52,7 +63,10 @@ impl Kernel {
 }
 
 /// `/openapi/v2` in its shortest form: clients that can read version 3 do not miss anything.
-pub(crate) fn version_two() -> Document {
+pub(crate) fn version_two(accept: &str) -> Document {
+    if accept.contains(PROTOBUF_V2) {
+        return Document { content_type: PROTOBUF_V2, ..Document::text(200, SHORTEST_V2) };
+    }
     let document = json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.37.1"},
         "paths": {}, "definitions": {}});
     Document::json(200, &document)
@@ -67,7 +81,11 @@ fn schema_name(name: &str) -> String {
 }
 
 fn reference(kind: &Struct) -> Value {
-    json!({"$ref": format!("#/components/schemas/{}", schema_name(kind.name))})
+    reference_to(&schema_name(kind.name))
+}
+
+fn reference_to(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
 fn add_kind(resource: &Resource, schemas: &mut Map<String, Value>) {
@@ -158,10 +176,8 @@ fn schema(shape: &'static Shape) -> Value {
         Shape::Float => json!({"type": "number", "format": "double"}),
         Shape::Bytes => json!({"type": "string", "format": "byte"}),
         Shape::Time | Shape::MicroTime => json!({"type": "string", "format": "date-time"}),
-        Shape::Quantity => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
-        Shape::IntOrString => {
-            json!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]})
-        }
+        Shape::Quantity => json!({"allOf": [reference_to(QUANTITY)]}),
+        Shape::IntOrString => json!({"allOf": [reference_to(INT_OR_STRING)]}),
         Shape::Any => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
         Shape::List(items) => json!({"type": "array", "items": schema(items)}),
         Shape::Map(values) => json!({"type": "object", "additionalProperties": schema(values)}),

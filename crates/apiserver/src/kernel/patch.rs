@@ -11,7 +11,7 @@ use super::request::Call;
 use super::resources::Resource;
 use super::status::{FieldError, Outcome, Reason, Status};
 use super::types::Node;
-use super::{Document, Kernel, body, events, strategic};
+use super::{Document, Kernel, body, strategic, views};
 
 /// Most operations of one JSON patch.
 const OPERATIONS_MAX: usize = 10_000;
@@ -19,6 +19,9 @@ const OPERATIONS_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 120;
 /// Largest object a patch may produce by copying.
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// All that the real server says about operations that do not fit the object.
+const CANNOT_BE_APPLIED: &str = "the server rejected our request due to an error in our request";
 
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -41,12 +44,12 @@ impl Kernel {
         let Some(live) = self.store.get(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
-        let mut patched = Value::clone(&*events::shown_form(target.resource, &live));
+        let mut patched = Value::clone(&*views::shown_form(target.resource, &live));
         edit(Node::Struct(target.resource.shape()), media, &mut patched, &call.request.body)?;
         let mut patched = body::conform(target.resource, patched, options.unknown_fields).map_err(unfit)?;
         body::place(call, &mut patched)?;
         refuse_other_uid(target.resource, &live, &patched)?;
-        let patched = events::stored_form(target.resource, patched);
+        let patched = views::stored_form(target.resource, patched);
         let write = Write { target, options: &options, now, applied: None, user: &call.user };
         let stored = self.replace(write, &live, patched)?;
         Ok(self.show(call, 200, &stored))
@@ -103,7 +106,7 @@ fn json_patch(object: &mut Value, patch: &[u8]) -> Outcome<()> {
     }
     for operation in &operations {
         json_patch::patch(object, std::slice::from_ref(operation))
-            .map_err(|e| Status::new(Reason::Invalid, format!("the patch cannot be applied: {e}")))?;
+            .map_err(|_| Status::new(Reason::Invalid, CANNOT_BE_APPLIED))?;
         // Copies can double the object each time, and nested additions deepen it without end.
         let copied = matches!(operation, Copy(_)) && object.to_string().len() > COPIED_BYTES_MAX;
         if copied || is_deeper_than(object, DEPTH_MAX) {

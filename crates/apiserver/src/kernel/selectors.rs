@@ -48,7 +48,7 @@ impl Selector {
             .map_err(|why| Status::bad_request(format!("invalid selector: {fields:?}; {why}")))?;
         for requirement in &requirements {
             if resource.field_value(&requirement.label, &Value::Null).is_none() {
-                return Err(Status::bad_request(format!("field label not supported: {}", requirement.label)));
+                return Err(Status::bad_request(unsupported(resource, &requirement.label)));
             }
         }
         Ok(Selector { labels, fields: requirements })
@@ -63,6 +63,18 @@ impl Selector {
             && self.fields.iter().all(|r| {
                 (resource.field_value(&r.label, object).as_deref() == Some(r.value.as_str())) == r.equal
             })
+    }
+}
+
+/// Kinds that can be selected by nothing but their name say so in words of their own.
+fn unsupported(resource: &Resource, label: &str) -> String {
+    match resource.kind {
+        "Job" if !resource.is_custom() => format!("field label {label:?} not supported for Job"),
+        _ if resource.selectable.is_empty() && !resource.is_custom() => {
+            let known = "\"metadata.name\", \"metadata.namespace\"";
+            format!("{label:?} is not a known field selector: only {known}")
+        }
+        _ => format!("field label not supported: {label}"),
     }
 }
 

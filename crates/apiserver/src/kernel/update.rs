@@ -14,7 +14,7 @@ use super::resources::{Resource, Strategy};
 use super::status::{FieldError, Outcome, Status};
 use super::store::Stored;
 use super::types::Node;
-use super::{Document, Kernel, body, defaults, events, prepare};
+use super::{Document, Kernel, body, defaults, prepare, views};
 
 impl Kernel {
     pub(crate) fn update(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
@@ -28,7 +28,7 @@ impl Kernel {
             )));
         }
         body::place(call, &mut object)?;
-        let object = events::stored_form(target.resource, object);
+        let object = views::stored_form(target.resource, object);
         let live = self.store.get(target.resource, target.namespace(), target.name());
         let write = Write { target, options: &options, now, applied: None, user: &call.user };
         let (code, stored) = match live {
@@ -71,7 +71,8 @@ impl Kernel {
         if (unchanged && !gone) || write.options.dry_run {
             return Ok(if unchanged { Arc::clone(live) } else { Arc::new(new) });
         }
-        if operation == Operation::Apply {
+        // An apply that only gives or takes ownership leaves no time.
+        if operation == Operation::Apply && !same_but_for_owners(live, &new) {
             stamp(&mut new, &by);
         }
         let event = if gone {
@@ -84,6 +85,15 @@ impl Kernel {
             None => Err(Status::not_found(resource, target.name())),
         }
     }
+}
+
+fn same_but_for_owners(live: &Value, new: &Value) -> bool {
+    let without = |object: &Value| {
+        let mut object = object.clone();
+        set_meta(&mut object, "managedFields", None);
+        object
+    };
+    without(live) == without(new)
 }
 
 /// The resourceVersion and uid in the body, if any, must be those stored.

@@ -186,7 +186,13 @@ pub(super) fn os_image(node: &Value, _: Timestamp) -> Value {
 }
 
 pub(super) fn kernel_version(node: &Value, _: Timestamp) -> Value {
-    known(node, "/status/nodeInfo/kernelVersion")
+    let kernel = known(node, "/status/nodeInfo/kernelVersion");
+    match (kernel.as_str(), word(node, "/status/nodeInfo/architecture")) {
+        (Some(kernel), architecture) if !architecture.is_empty() => {
+            json!(format!("{kernel} ({architecture})"))
+        }
+        _ => kernel,
+    }
 }
 
 pub(super) fn container_runtime(node: &Value, _: Timestamp) -> Value {

@@ -11,10 +11,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::accept::{Included, Representation, metadata_only};
-use super::events::shown_form;
 use super::metadata::meta_str;
 use super::resources::Resource;
 use super::store::Stored;
+use super::views::shown_form;
 use columns::{Column, Source};
 
 pub(crate) use text::selector as selector_text;

@@ -183,6 +183,22 @@ pub(super) static KINDS: &[Resource] = &[
         )
     },
     Resource {
+        short_names: &["hpa"],
+        categories: &["all"],
+        status: StatusField::ResetOnCreate,
+        generation: true,
+        stored_as: Some(("autoscaling", "horizontalpodautoscalers")),
+        strategy: Strategy::HorizontalPodAutoscaler,
+        ..Resource::new(
+            "autoscaling",
+            "v1",
+            "horizontalpodautoscalers",
+            "horizontalpodautoscaler",
+            "HorizontalPodAutoscaler",
+            "HorizontalPodAutoscalerList",
+        )
+    },
+    Resource {
         short_names: &["cj"],
         categories: &["all"],
         status: StatusField::ResetOnCreate,

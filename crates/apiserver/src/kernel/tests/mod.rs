@@ -8,6 +8,7 @@ mod deletes;
 mod discoveries;
 mod hostile;
 mod kinds;
+mod kubectl;
 mod lists;
 mod namespaces;
 mod patches;

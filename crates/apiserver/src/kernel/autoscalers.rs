@@ -1,0 +1,131 @@
+//! Autoscalers are stored in the form of autoscaling/v2; v1 has one number for the CPU and keeps the rest in annotations.
+//!
+//! The real server writes metrics and behaviour in those annotations in shapes of their own; here they have the shapes of
+//! v2, which come back as whole.
+
+use serde_json::{Map, Value, json};
+
+use super::metadata::meta_mut;
+
+/// Annotations of the v1 form, and where v2 has what they hold.
+const KEPT_ASIDE: [(&str, &str, &str); 4] = [
+    ("autoscaling.alpha.kubernetes.io/metrics", "spec", "metrics"),
+    ("autoscaling.alpha.kubernetes.io/behavior", "spec", "behavior"),
+    ("autoscaling.alpha.kubernetes.io/current-metrics", "status", "currentMetrics"),
+    ("autoscaling.alpha.kubernetes.io/conditions", "status", "conditions"),
+];
+const TARGET: &str = "targetCPUUtilizationPercentage";
+const CURRENT: &str = "currentCPUUtilizationPercentage";
+
+/// A v1 autoscaler in the form of v2.
+pub(crate) fn stored_form(mut object: Value) -> Value {
+    let target = object.get_mut("spec").and_then(Value::as_object_mut).and_then(|spec| spec.remove(TARGET));
+    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+        // What stands in the annotation says more.
+        status.remove(CURRENT);
+    }
+    for (annotation, part, field) in KEPT_ASIDE {
+        if let Some(value) = taken(&mut object, annotation) {
+            object[part][field] = value;
+        }
+    }
+    if let Some(target) = target.filter(|target| !target.is_null()) {
+        let metrics = &mut object["spec"]["metrics"];
+        if !metrics.is_array() {
+            *metrics = json!([]);
+        }
+        if let Some(metrics) = metrics.as_array_mut() {
+            metrics.push(json!({"type": "Resource", "resource":
+                {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": target}}}));
+        }
+    }
+    object["apiVersion"] = json!("autoscaling/v2");
+    object
+}
+
+/// Takes an annotation away; what cannot be read is dropped, as by the real server.
+fn taken(object: &mut Value, annotation: &str) -> Option<Value> {
+    let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)?;
+    let text = annotations.remove(annotation)?;
+    if annotations.is_empty() {
+        meta_mut(object).remove("annotations");
+    }
+    serde_json::from_str(text.as_str()?).ok().filter(|value: &Value| !value.is_null())
+}
+
+/// A v2 autoscaler in the form of v1.
+pub(crate) fn shown_form(object: &Value) -> Value {
+    let mut shown = object.clone();
+    shown["apiVersion"] = json!("autoscaling/v1");
+    let mut part = |name: &str| match shown.get_mut(name).map(Value::take) {
+        Some(Value::Object(map)) => map,
+        _ => Map::new(),
+    };
+    let (mut spec, mut status) = (part("spec"), part("status"));
+    let cpu = |metrics: Option<&Value>, pointer: &str| {
+        let metrics = metrics.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let of_cpu = |metric: &&Value| metric["type"] == "Resource" && metric["resource"]["name"] == "cpu";
+        metrics.iter().filter(of_cpu).find_map(|metric| metric.pointer(pointer).cloned())
+    };
+    let target = cpu(spec.get("metrics"), UTILIZATION);
+    let current = cpu(status.get("currentMetrics"), "/resource/current/averageUtilization");
+    if let Some(Value::Array(metrics)) = spec.get_mut("metrics") {
+        metrics.retain(|metric| metric["resource"]["name"] != "cpu" || metric.pointer(UTILIZATION).is_none());
+    }
+    for (annotation, part, field) in KEPT_ASIDE {
+        let value = if part == "spec" { spec.remove(field) } else { status.remove(field) };
+        let said = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
+        if let Some(value) = value.filter(said) {
+            let annotations = meta_mut(&mut shown).entry("annotations").or_insert_with(|| json!({}));
+            annotations[annotation] = json!(value.to_string());
+        }
+    }
+    spec.extend(target.map(|target| (TARGET.to_owned(), target)));
+    status.extend(current.map(|current| (CURRENT.to_owned(), current)));
+    for field in ["currentReplicas", "desiredReplicas"] {
+        status.entry(field).or_insert_with(|| json!(0));
+    }
+    shown["spec"] = Value::Object(spec);
+    shown["status"] = Value::Object(status);
+    shown
+}
+
+/// Where a metric of v2 says how much of what was asked for is to be used.
+const UTILIZATION: &str = "/resource/target/averageUtilization";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_version_cannot_say_survives_in_annotations() {
+        let pods = json!({"type": "Pods", "pods": {"metric": {"name": "oars"},
+            "target": {"type": "AverageValue", "averageValue": "3"}}});
+        let cpu = json!({"type": "Resource", "resource":
+            {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 70}}});
+        let stored = json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "a", "annotations": {"mine": "x"}},
+            "spec": {"maxReplicas": 3, "metrics": [pods, cpu], "behavior": {"scaleUp": {"selectPolicy": "Min"}}},
+            "status": {"desiredReplicas": 2, "currentReplicas": 1, "currentMetrics": [{"type": "Resource",
+                "resource": {"name": "cpu", "current": {"averageUtilization": 60, "averageValue": "6m"}}}],
+                "conditions": [{"type": "AbleToScale", "status": "True"}]},
+        });
+        let shown = shown_form(&stored);
+        assert_eq!(shown["spec"], json!({"maxReplicas": 3, "targetCPUUtilizationPercentage": 70}));
+        let status =
+            json!({"desiredReplicas": 2, "currentReplicas": 1, "currentCPUUtilizationPercentage": 60});
+        assert_eq!(shown["status"], status);
+        assert_eq!(shown["metadata"]["annotations"].as_object().unwrap().len(), 5);
+        assert_eq!(stored_form(shown), stored);
+    }
+
+    #[test]
+    fn an_annotation_nobody_can_read_is_dropped() {
+        let sent = json!({"metadata": {"annotations": {"autoscaling.alpha.kubernetes.io/metrics": "{"}},
+            "spec": {"maxReplicas": 3}});
+        let stored = stored_form(sent);
+        assert_eq!(stored["metadata"], json!({}));
+        assert_eq!(stored["spec"], json!({"maxReplicas": 3}));
+    }
+}
