@@ -2,10 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// How a run ended.
@@ -14,12 +15,13 @@ struct Ended {
     stderr: String,
 }
 
-/// Runs the program until it ends; ends it after a few seconds.
+/// Runs the program until it ends; a program that does not is ended, and has no code.
 fn run(args: &[&str]) -> Ended {
-    run_for(args, Duration::from_secs(20))
+    run_until(args, None)
 }
 
-fn run_for(args: &[&str], time: Duration) -> Ended {
+/// Runs the program until it ends or says something.
+fn run_until(args: &[&str], words: Option<&'static str>) -> Ended {
     let mut child = Command::new(env!("CARGO_BIN_EXE_kube-controller-manager"))
         .args(args)
         .env_remove("KUBERNETES_SERVICE_HOST")
@@ -29,24 +31,32 @@ fn run_for(args: &[&str], time: Duration) -> Ended {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut stderr = child.stderr.take().unwrap();
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let (sender, said) = mpsc::channel();
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
-        stderr.read_to_string(&mut text).map(|_| text)
+        for line in stderr.lines().map_while(Result::ok) {
+            text.push_str(&line);
+            text.push('\n');
+            if words.is_some_and(|words| line.contains(words)) {
+                let _ = sender.send(());
+            }
+        }
+        text
     });
-    let deadline = Instant::now() + time;
+    let deadline = Instant::now() + Duration::from_secs(30);
     let code = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status.code();
         }
-        if Instant::now() > deadline {
+        if Instant::now() > deadline || said.try_recv().is_ok() {
             child.kill().unwrap();
             child.wait().unwrap();
             break None;
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    Ended { code, stderr: reader.join().unwrap().unwrap() }
+    Ended { code, stderr: reader.join().unwrap() }
 }
 
 /// `--secure-port` with a port that was free a moment ago; tests run side by side, so each has its own.
@@ -85,7 +95,7 @@ fn standing_by() -> Ended {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = format!("--kubeconfig={}", kubeconfig(&directory).display());
     let args = ["--bind-address=127.0.0.1", "--authentication-skip-lookup", &kubeconfig, &free_port()];
-    run_for(&args, Duration::from_secs(3))
+    run_until(&args, Some("Attempting to acquire leader lease"))
 }
 
 /// Proves OPT-7.

@@ -80,6 +80,8 @@ impl Server {
             end_anonymous_http2: options.end_anonymous_http2,
         };
         let reload_every = options.reload_every;
+        // Clients can connect from now on, whenever the first of them is answered.
+        tracing::info!("Serving securely on {address}");
         Ok(Self { listener, address, desk: Arc::new(desk), tls, pairs, reload_every })
     }
 
@@ -97,7 +99,6 @@ impl Server {
     /// If the socket itself fails; the process should end then, since nobody can ask for its health.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServingError> {
         let Self { listener, address, desk, tls, pairs, reload_every } = self;
-        tracing::info!("Serving securely on {address}");
         let (end, ending) = watch::channel(false);
         let mut connections = JoinSet::new();
         let served = {
