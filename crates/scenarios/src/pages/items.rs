@@ -19,6 +19,9 @@ const FACTS: [&str; 3] =
 /// Fields of pages that tell two processes apart.
 const PASSING_FIELDS: [&str; 2] = ["startTime", "uptimeSeconds"];
 
+/// Fields that hold a set; the original tells it in another order each time it starts.
+const SETS: [&str; 1] = ["GCIgnoredResources"];
+
 /// Takes metrics apart: each family with its type, label names and buckets; each series by its lasting labels.
 pub(super) fn metrics(text: &str, page: &str, items: &mut Items) -> anyhow::Result<()> {
     let mut types = BTreeMap::new();
@@ -116,7 +119,10 @@ pub(super) fn fields(value: &Value, page: &str, items: &mut Items) {
                 }
             }
             Value::Array(list) if !list.is_empty() => {
-                let list: Vec<_> = list.iter().map(ToString::to_string).collect();
+                let mut list: Vec<_> = list.iter().map(ToString::to_string).collect();
+                if SETS.iter().any(|set| path.ends_with(set)) {
+                    list.sort_unstable();
+                }
                 items.insert(path.to_owned(), list.join(", "));
             }
             leaf => {
