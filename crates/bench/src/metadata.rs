@@ -129,7 +129,7 @@ fn fill_in_another_process(real: &Real, objects: usize) -> anyhow::Result<u64> {
 
 /// Fills metadata-only caches and prints how many objects they hold and how many bytes one costs.
 pub(crate) async fn fill_caches(kubeconfig: &Path) -> anyhow::Result<()> {
-    let connection = Connection::open(Some(kubeconfig), None)?;
+    let connection = Connection::open(Some(kubeconfig), None, None)?;
     let client = ClientFactory::new(connection, ClientOptions::default()).root("metadata-informers");
     let (pid, clocks) = (std::process::id(), Clocks::new(|| 0));
     let caches = Caches::new(client, clocks, Chance::seeded(1), Metrics::new(), None);

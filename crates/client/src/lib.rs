@@ -14,7 +14,7 @@ pub mod layers;
 mod reflector;
 mod writes;
 
-pub use connect::{ConnectError, Connection};
+pub use connect::{ConnectError, Connection, ConnectionObserver, PluginEnd};
 pub use credentials::{ClientFactory, ClientOptions};
 pub use discovery::{ApiResource, Discovered, RestMapping, Subresource, discover};
 pub use layers::{ObservedRequest, Rate, RequestObserver};

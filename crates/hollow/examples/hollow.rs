@@ -46,7 +46,7 @@ async fn main() -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .init();
     let arguments = Arguments::parse();
-    let connection = Connection::from_kubeconfig(&arguments.kubeconfig, None)?;
+    let connection = Connection::open(Some(&arguments.kubeconfig), None, None)?;
     let client = ClientFactory::new(connection, ClientOptions::default()).root("hollow");
     let hollow = Hollow::builder(client)
         .nodes(arguments.nodes)

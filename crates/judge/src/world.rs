@@ -42,7 +42,7 @@ impl World {
         };
         let admin = plane.as_ref().map(|plane| plane.kubeconfig(Account::Admin));
         let path = admin.as_deref().or(kubeconfig).context("a kubeconfig or a control plane")?;
-        let real = Side::new(Connection::from_kubeconfig(path, None)?.with_credentials());
+        let real = Side::new(Connection::open(Some(path), None, None)?.with_credentials());
         let ours = Side::new(Connection::over(embedded()).with_credentials());
         let servers = Servers { real, ours };
         advance(&servers.real).await?;

@@ -22,8 +22,7 @@ pub(crate) struct House {
 }
 
 impl House {
-    pub(crate) fn new(options: &Options, connection: Connection) -> Self {
-        let metrics = Metrics::new();
+    pub(crate) fn new(options: &Options, connection: Connection, metrics: Metrics) -> Self {
         let throttle = options.client.throttle.as_ref();
         let client_options = ClientOptions {
             throttle: throttle.map(|rate| Rate { qps: rate.qps, burst: rate.burst.unsigned_abs() }),

@@ -12,6 +12,7 @@ use keleustes_runtime::leader::{
     self, Announcer, Candidacy, Candidate, ElectionObserver, Finish, Lock, Locks, Migration, Term,
 };
 use keleustes_runtime::loops;
+use keleustes_runtime::metrics::Metrics;
 use keleustes_serving::HealthChecks;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -49,12 +50,10 @@ pub(crate) async fn live(options: &Options, verbosity: &Verbosity) -> anyhow::Re
     let stop = CancellationToken::new();
     tokio::spawn(cancel_on_signal(stop.clone())?);
 
-    let client = &options.client;
-    let kubeconfig = (!client.kubeconfig.is_empty()).then(|| client.kubeconfig.as_ref());
-    let connection =
-        Connection::open(kubeconfig, Some(client.master.as_str()).filter(|url| !url.is_empty()))?;
+    let metrics = Metrics::new();
+    let connection = connect(options, &metrics).await?;
     let team = Team::choose(options, &files::settings(options, &connection)?);
-    let house = House::new(options, connection);
+    let house = House::new(options, connection, metrics);
 
     let root = house.factory.root("kube-controller-manager");
     let (announcer, events) =
@@ -92,6 +91,16 @@ pub(crate) async fn live(options: &Options, verbosity: &Verbosity) -> anyhow::Re
     let _ = tokio::time::timeout(LAST_EVENTS_WITHIN, events).await;
     house.caches.stop().await;
     result
+}
+
+/// The way to the API server. Somebody who cannot say who we are is told of now, not with each request.
+async fn connect(options: &Options, metrics: &Metrics) -> anyhow::Result<Connection> {
+    let client = &options.client;
+    let kubeconfig = (!client.kubeconfig.is_empty()).then(|| client.kubeconfig.as_ref());
+    let master = Some(client.master.as_str()).filter(|url| !url.is_empty());
+    let connection = Connection::open(kubeconfig, master, Some(Arc::new(metrics.clone())))?;
+    connection.try_credentials().await?;
+    Ok(connection)
 }
 
 fn locks(

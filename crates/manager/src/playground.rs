@@ -94,7 +94,8 @@ async fn play(wish: &Wish) -> anyhow::Result<()> {
 
     let kubeconfig = folder.join("kubeconfig");
     write(&kubeconfig, &serving.kubeconfig(&User::admin())?)?;
-    let admin = ClientFactory::new(Connection::open(Some(&kubeconfig), None)?, ClientOptions::default());
+    let connection = Connection::open(Some(&kubeconfig), None, None)?;
+    let admin = ClientFactory::new(connection, ClientOptions::default());
     let nodes = Hollow::builder(admin.root("hollow-nodes")).nodes(wish.nodes).scheduler(true).untaint(true);
     let nodes = nodes.volumes(true).start();
     println!("nodes        {} hollow ones, and a scheduler", wish.nodes);

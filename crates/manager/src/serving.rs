@@ -102,24 +102,44 @@ async fn access(options: &Options, house: &House) -> anyhow::Result<Access> {
         denied_cache_ttl: options.authorization.unauthorized_ttl.to_std(),
     };
     let delegates = Delegates {
-        authentication: delegate("--authentication-kubeconfig", &flags.kubeconfig)?,
-        authorization: delegate("--authorization-kubeconfig", &options.authorization.kubeconfig)?,
+        authentication: delegate(options, house, "--authentication-kubeconfig", &flags.kubeconfig).await?,
+        authorization: delegate(
+            options,
+            house,
+            "--authorization-kubeconfig",
+            &options.authorization.kubeconfig,
+        )
+        .await?,
     };
     let registry = house.metrics.registry();
     Ok(Access::open(&authentication, &authorization, delegates, registry, house.chance.fork()).await?)
 }
 
 /// The API server that a kubeconfig names; without one, that of the pod this runs in, if it runs in one.
-fn delegate(flag: &str, kubeconfig: &str) -> anyhow::Result<Option<ApiServer>> {
-    let connection = if kubeconfig.is_empty() {
-        match Connection::in_cluster() {
+async fn delegate(
+    options: &Options,
+    house: &House,
+    flag: &str,
+    kubeconfig: &str,
+) -> anyhow::Result<Option<ApiServer>> {
+    let observer = Arc::new(house.metrics.clone());
+    // Manifests name one file three times; its connections and its plugin are then the manager's own.
+    let connection = if kubeconfig == options.client.kubeconfig && options.client.master.is_empty() {
+        house.factory.connection().clone()
+    } else if kubeconfig.is_empty() {
+        match Connection::open(None, None, Some(observer.clone())) {
             Ok(connection) => connection,
             Err(_) => return Ok(None),
         }
     } else {
-        Connection::open(Some(kubeconfig.as_ref()), None).with_context(|| format!("{flag}={kubeconfig}"))?
+        let named = || format!("{flag}={kubeconfig}");
+        let connection =
+            Connection::open(Some(kubeconfig.as_ref()), None, Some(observer.clone())).with_context(named)?;
+        connection.try_credentials().await.with_context(named)?;
+        connection
     };
-    let client = ClientFactory::new(connection, ClientOptions::default()).root("delegated-access");
+    let client_options = ClientOptions { observer: Some(observer), ..ClientOptions::default() };
+    let client = ClientFactory::new(connection, client_options).root("delegated-access");
     Ok(Some(ApiServer::over(tower::service_fn(move |request: http::Request<bytes::Bytes>| {
         let client = client.clone();
         async move { client.send(request.map(kube::client::Body::from)).await }

@@ -198,8 +198,8 @@ const KUBECONFIGS: &[(&str, &str, &str)] = &[
     ("server: ''", "token: t", "bad server address"),
     ("server: '::'", "token: t", "bad server address"),
     ("server: 'ftp://x'", "token: t", "bad server address: it is neither http:// nor https://"),
-    ("server: 'https://x';proxy-url: 'ftp://x'", "token: t", "proxy-url is not supported"),
-    ("server: 'https://x';proxy-url: '::'", "token: t", "failed to parse proxy url"),
+    ("server: 'https://x';proxy-url: 'ftp://x'", "token: t", "bad proxy: proxy-url must begin with one of"),
+    ("server: 'https://x';proxy-url: '::'", "token: t", "bad proxy: it is no address"),
     (
         "server: 'https://x';certificate-authority-data: '%%%'",
         "token: t",
@@ -261,20 +261,28 @@ const KUBECONFIGS: &[(&str, &str, &str)] = &[
     (
         "server: 'https://x'",
         "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./absent, interactiveMode: Never}",
-        "unable to run auth exec",
+        "absent cannot be run: No such file or directory",
     ),
     (
         "server: 'https://x'",
         "exec: {apiVersion: client.authentication.k8s.io/v1, command: 'true', interactiveMode: Never}",
-        "exec-plugin response did not contain a status",
+        "it must answer with an ExecCredential of version",
     ),
     (
         "server: 'https://x'",
         "exec: {apiVersion: client.authentication.k8s.io/v1, command: 'false', interactiveMode: Never}",
-        "bad credentials",
+        "executable false failed with exit status: 1",
     ),
-    ("server: 'https://x'", "auth-provider: {name: nosuch, config: {}}", "provider nosuch not supported"),
-    ("server: 'https://x'", "auth-provider: {name: oidc, config: {idp-issuer-url: x}}", "bad credentials"),
+    (
+        "server: 'https://x'",
+        "auth-provider: {name: nosuch, config: {}}",
+        "there is no auth-provider \"nosuch\"",
+    ),
+    (
+        "server: 'https://x'",
+        "auth-provider: {name: oidc, config: {idp-issuer-url: x}}",
+        "missing field id-token",
+    ),
 ];
 
 /// Whole files in place of a kubeconfig.

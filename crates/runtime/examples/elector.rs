@@ -70,7 +70,7 @@ async fn live(arguments: &Arguments) -> Result<ExitCode, Failed> {
         stopping.cancel();
     });
 
-    let connection = Connection::open(arguments.kubeconfig.as_deref(), None)?;
+    let connection = Connection::open(arguments.kubeconfig.as_deref(), None, None)?;
     let factory = ClientFactory::new(connection, ClientOptions::default());
     let (clocks, chance) =
         (Clocks::new(wall_nanoseconds), Chance::seeded(wall_nanoseconds().cast_unsigned()));

@@ -3,41 +3,32 @@
 //! There are two ways: one with the credentials that were found, and one without any, for clients that
 //! bring a token of their own. A client certificate on the same connection would win over the token.
 
+mod observer;
+mod plugin;
+mod proxy;
 mod renewing;
 mod rules;
+mod way;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use bytes::Bytes;
 use http::{Request, Response, Uri};
-use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
-use hyper_timeout::TimeoutConnector;
-use hyper_util::client::legacy::Client as HttpClient;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Config;
-use kube::client::{Body, ConfigExt as _, RustlsTlsError};
+use kube::client::{Body, RustlsTlsError};
 use kube::config::{AuthInfo, Cluster, Kubeconfig, KubeconfigError};
-use tower::{BoxError, Service, ServiceBuilder};
+use tower::{BoxError, Service};
 
+use self::observer::Told;
+pub use self::observer::{ConnectionObserver, PluginEnd};
+use self::plugin::Plugged;
+use self::way::Route;
 use crate::layers::{Transport, transport};
 
 /// The version of Kubernetes whose manager this one stands in for.
 pub const KUBERNETES_VERSION: &str = "v1.37.1";
-
-/// From the first packet to the end of the handshake. Shorter than a lease's renewal, so that a server
-/// that is gone costs one try of several.
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// A connection on which nothing is heard is asked for a sign of life after the first time and given up
-/// after both. Parity: `client-go`'s HTTP/2 health check.
-const SIGN_OF_LIFE_AFTER: Duration = Duration::from_secs(30);
-const SIGN_OF_LIFE_WITHIN: Duration = Duration::from_secs(15);
-/// What the server may send ahead on one stream, and on all of them. The sum is far more than one, so
-/// that many watches that are not being read do not keep an answer from coming through.
-const STREAM_WINDOW_BYTES: u32 = 512 * 1024;
-const CONNECTION_WINDOW_BYTES: u32 = 32 * 1024 * 1024;
 
 /// Why there is no way to the API server.
 #[derive(Debug, thiserror::Error)]
@@ -102,11 +93,13 @@ pub enum ConnectError {
         /// What is wrong with them.
         problem: String,
     },
-    /// The kubeconfig asks for a proxy.
-    #[error("{origin}: proxy-url is not supported")]
-    Proxy {
-        /// The file that asks for it.
+    /// The proxy on the way to the server cannot be used.
+    #[error("{origin}: bad proxy: {problem}")]
+    BadProxy {
+        /// What leads through it.
         origin: String,
+        /// What is wrong with it.
+        problem: String,
     },
     /// No kubeconfig was named and there is no service account to use instead.
     #[error("no --kubeconfig and no --master given, and not running in a pod: {problem}")]
@@ -121,36 +114,39 @@ pub enum ConnectError {
 pub struct Connection {
     with_credentials: Transport,
     anonymous: Transport,
+    /// Whom to ask for credentials, if it is not the kubeconfig itself that holds them.
+    plugin: Option<(String, Plugged)>,
     host: String,
     embedded_ca: Option<Vec<u8>>,
+    told: Told,
 }
 
 impl Connection {
-    /// The way that the two flags describe; without either, the one of the pod's own service account.
+    /// The way that the two flags describe; without either, the one of the pod's own service account. What
+    /// happens on it is told to the observer.
     ///
     /// # Errors
-    /// Whatever is wrong with what they name.
-    pub fn open(kubeconfig: Option<&Path>, master: Option<&str>) -> Result<Self, ConnectError> {
+    /// Whatever is wrong with what they name. A plugin for credentials is not asked yet.
+    pub fn open(
+        kubeconfig: Option<&Path>,
+        master: Option<&str>,
+        observer: Option<Arc<dyn ConnectionObserver>>,
+    ) -> Result<Self, ConnectError> {
+        let told = Told::to(observer);
         match (kubeconfig, master) {
-            (Some(path), master) => Self::from_kubeconfig(path, master),
-            (None, Some(master)) => Self::from_master(master),
-            (None, None) => Self::in_cluster(),
+            (Some(path), master) => Self::from_kubeconfig(path, master, told),
+            (None, Some(master)) => Self::from_master(master, told),
+            (None, None) => Self::in_cluster(told),
         }
     }
 
-    /// The way that a kubeconfig describes, to another server if one is named.
-    ///
-    /// # Errors
-    /// Whatever is wrong with the file.
-    pub fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Self, ConnectError> {
+    fn from_kubeconfig(path: &Path, master: Option<&str>, told: Told) -> Result<Self, ConnectError> {
         let origin = format!("kubeconfig {}", path.display());
         let mut kubeconfig = Kubeconfig::read_from(path).map_err(|error| kubeconfig_error(path, error))?;
         if let Some(problem) = rules::problem_of_file(&kubeconfig) {
             return Err(ConnectError::Unreadable { path: path.to_owned(), problem });
         }
-        let cluster = current_cluster(&mut kubeconfig);
-        let proxied = cluster.as_deref().is_some_and(|cluster| cluster.proxy_url.is_some());
-        if let (Some(cluster), Some(master)) = (cluster, master) {
+        if let (Some(cluster), Some(master)) = (current_cluster(&mut kubeconfig), master) {
             cluster.server = Some(master.to_owned());
         }
         let cluster = current_cluster(&mut kubeconfig).cloned().unwrap_or_default();
@@ -161,9 +157,7 @@ impl Connection {
         if let Some(problem) = rules::problem_of_user(&config.auth_info) {
             return Err(ConnectError::BadCredentials { origin, problem });
         }
-        if proxied {
-            return Err(ConnectError::Proxy { origin });
-        }
+        rules::settle(&mut config.auth_info);
         if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
             let problem = "it holds no certificate".to_owned();
             return Err(ConnectError::BadCertificateAuthority { origin, problem });
@@ -173,7 +167,7 @@ impl Connection {
             // A file may be replaced by a newer one while the manager runs.
             config.root_cert_file = cluster.certificate_authority.map(PathBuf::from);
         }
-        let mut connection = Self::of_config(&config, &origin)?;
+        let mut connection = Self::of_config(config, cluster.proxy_url.as_deref(), &origin, told)?;
         connection.embedded_ca = ca_data.and_then(|data| {
             // Loading it above has shown that it decodes.
             base64::engine::general_purpose::STANDARD.decode(data).ok()
@@ -181,23 +175,19 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The way of a pod's own service account.
-    ///
-    /// # Errors
-    /// If this is not a pod that has one.
-    pub fn in_cluster() -> Result<Self, ConnectError> {
+    fn in_cluster(told: Told) -> Result<Self, ConnectError> {
         let config =
             Config::incluster().map_err(|error| ConnectError::NotInCluster { problem: error.to_string() })?;
-        Self::of_config(&config, "service account of the pod")
+        Self::of_config(config, None, "service account of the pod", told)
     }
 
-    fn from_master(master: &str) -> Result<Self, ConnectError> {
+    fn from_master(master: &str, told: Told) -> Result<Self, ConnectError> {
         let address = if master.contains("://") { master.to_owned() } else { format!("http://{master}") };
         let server = address.parse::<Uri>().map_err(|error| ConnectError::BadServer {
             origin: "--master".to_owned(),
             problem: error.to_string(),
         })?;
-        Self::of_config(&Config::new(server), "--master")
+        Self::of_config(Config::new(server), None, "--master", told)
     }
 
     /// A way that is a service itself, such as an API server in the same process. Who speaks is then only
@@ -214,12 +204,19 @@ impl Connection {
         Self {
             with_credentials: transport.clone(),
             anonymous: transport,
+            plugin: None,
             host: "in-process".to_owned(),
             embedded_ca: None,
+            told: Told::default(),
         }
     }
 
-    fn of_config(config: &Config, origin: &str) -> Result<Self, ConnectError> {
+    fn of_config(
+        mut config: Config,
+        proxy_url: Option<&str>,
+        origin: &str,
+        told: Told,
+    ) -> Result<Self, ConnectError> {
         let bad_server = |problem: &str| ConnectError::BadServer {
             origin: origin.to_owned(),
             problem: problem.to_owned(),
@@ -229,16 +226,31 @@ impl Connection {
         if !matches!(config.cluster_url.scheme_str(), Some("http" | "https")) {
             return Err(bad_server("it is neither http:// nor https://"));
         }
-        let mut anonymous = config.clone();
-        anonymous.auth_info = AuthInfo::default();
-        anonymous.headers = Vec::new();
-        Ok(Self {
-            with_credentials: renewing::following_files(config)
-                .map_err(|error| client_error(origin, error))?,
-            anonymous: way(&anonymous).map_err(|error| client_error(origin, error))?,
-            host,
-            embedded_ca: None,
-        })
+        let proxy = proxy::on_the_way_to(&config.cluster_url, proxy_url, |name| std::env::var(name).ok())
+            .map_err(|problem| ConnectError::BadProxy { origin: origin.to_owned(), problem })?;
+        let exec = config.auth_info.exec.take();
+        let route = Route { config, proxy, told: told.clone() };
+        let mut without_credentials = route.clone();
+        without_credentials.config.auth_info = AuthInfo::default();
+        without_credentials.config.headers = Vec::new();
+        let plugin = exec.map(|exec| Plugged::new(&exec, route.clone(), origin));
+        let with_credentials = match &plugin {
+            Some(plugin) => Transport::new(plugin.clone()),
+            None => renewing::following_files(&route).map_err(|error| client_error(origin, error))?,
+        };
+        let anonymous = without_credentials.open().map_err(|error| client_error(origin, error))?;
+        let plugin = plugin.map(|plugin| (origin.to_owned(), plugin));
+        Ok(Self { with_credentials, anonymous, plugin, host, embedded_ca: None, told })
+    }
+
+    /// Asks the plugin for credentials, if there is one, before the first request needs them.
+    ///
+    /// # Errors
+    /// If it has none to give.
+    pub async fn try_credentials(&self) -> Result<(), ConnectError> {
+        let Some((origin, plugin)) = &self.plugin else { return Ok(()) };
+        let bad = |problem: String| ConnectError::BadCredentials { origin: origin.clone(), problem };
+        plugin.try_credentials().await.map_err(|error| bad(error.to_string()))
     }
 
     /// The `certificate-authority-data` of the kubeconfig, decoded. A file that the kubeconfig only names
@@ -257,12 +269,14 @@ impl Connection {
     /// The way with the credentials that were found.
     #[must_use]
     pub fn with_credentials(&self) -> Transport {
+        self.told.tell(|observer| observer.transport_shared());
         self.with_credentials.clone()
     }
 
     /// The way without any credentials.
     #[must_use]
     pub fn anonymous(&self) -> Transport {
+        self.told.tell(|observer| observer.transport_shared());
         self.anonymous.clone()
     }
 }
@@ -281,41 +295,6 @@ pub fn user_agent(component: &str) -> String {
         std::env::consts::OS,
         env!("CARGO_PKG_VERSION"),
     )
-}
-
-/// Many requests share one connection where the server speaks HTTP/2, as API servers do.
-fn way(config: &Config) -> Result<Transport, kube::Error> {
-    // The provider is process-wide; whoever was first has chosen the same one.
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_keepalive(Some(SIGN_OF_LIFE_AFTER));
-    let mut builder =
-        HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
-    if let Some(name) = &config.tls_server_name {
-        let name = name.clone().try_into();
-        let name = name.map_err(|error| kube::Error::RustlsTls(RustlsTlsError::InvalidServerName(error)))?;
-        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
-    }
-    let mut connector = TimeoutConnector::new(builder.enable_all_versions().wrap_connector(tcp));
-    connector.set_connect_timeout(Some(CONNECT_WITHIN));
-    let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .pool_timer(TokioTimer::new())
-        .http2_keep_alive_interval(SIGN_OF_LIFE_AFTER)
-        .http2_keep_alive_timeout(SIGN_OF_LIFE_WITHIN)
-        .http2_keep_alive_while_idle(true)
-        .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .build(connector);
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
-        .layer(config.extra_headers_layer()?)
-        .map_err(BoxError::from)
-        .service(http);
-    Ok(transport(service))
 }
 
 fn current_cluster(kubeconfig: &mut Kubeconfig) -> Option<&mut Cluster> {
@@ -368,6 +347,9 @@ fn kubeconfig_error(path: &Path, error: KubeconfigError) -> ConnectError {
         }
         KubeconfigError::LoadClientKey(cause) => {
             ConnectError::BadClientCertificate { origin, problem: format!("its key: {cause}") }
+        }
+        KubeconfigError::ParseProxyUrl(_) => {
+            ConnectError::BadProxy { origin, problem: "it is no address".to_owned() }
         }
         other => ConnectError::Unreadable { path, problem: other.to_string() },
     }

@@ -11,40 +11,39 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use kube::Config;
 use kube::client::Body;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::{BoxError, Service, ServiceExt as _};
 
-use super::way;
+use super::way::Route;
 use crate::layers::{AnswerBody, Transport};
 
 /// How often the files are looked at, when there is a request to send.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// The transport with the credentials of a configuration; one that follows files if it names any.
-pub(super) fn following_files(config: &Config) -> Result<Transport, kube::Error> {
-    let user = &config.auth_info;
+pub(super) fn following_files(route: &Route) -> Result<Transport, kube::Error> {
+    let user = &route.config.auth_info;
     let files = [
         user.client_certificate.as_ref().filter(|_| user.client_certificate_data.is_none()),
         user.client_key.as_ref().filter(|_| user.client_key_data.is_none()),
     ];
     let files: Vec<_> = files.into_iter().flatten().map(PathBuf::from).collect();
-    let transport = way(config)?;
+    let transport = route.open()?;
     if files.is_empty() {
         return Ok(transport);
     }
     let content = contents(&files);
     let current = Mutex::new(Current { transport, content, looked_at: Instant::now() });
-    Ok(Transport::new(Renewing(Arc::new(Shared { config: config.clone(), files, current }))))
+    Ok(Transport::new(Renewing(Arc::new(Shared { route: route.clone(), files, current }))))
 }
 
 #[derive(Clone)]
 struct Renewing(Arc<Shared>);
 
 struct Shared {
-    config: Config,
+    route: Route,
     files: Vec<PathBuf>,
     current: Mutex<Current>,
 }
@@ -66,7 +65,7 @@ impl Shared {
         current.looked_at = Instant::now();
         let content = contents(&self.files);
         if content != current.content {
-            match way(&self.config) {
+            match self.route.open() {
                 Ok(transport) => {
                     tracing::info!(files = ?self.files, "the client certificate has changed; connecting anew");
                     current.transport = transport;

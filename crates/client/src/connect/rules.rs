@@ -33,6 +33,10 @@ pub(super) fn problem_of_user(user: &AuthInfo) -> Option<String> {
             "there is an exec plugin and an auth-provider; only one of them can be asked".to_owned(),
         );
     }
+    if let Some(provider) = user.auth_provider.as_ref().filter(|provider| provider.name != "oidc") {
+        let name = &provider.name;
+        return Some(format!("there is no auth-provider {name:?}, only \"oidc\"; use an exec plugin"));
+    }
     let acts_as_somebody = user.impersonate.as_ref().is_some_and(|name| !name.is_empty());
     let more = user.impersonate_uid.is_some()
         || user.impersonate_groups.is_some()
@@ -41,6 +45,19 @@ pub(super) fn problem_of_user(user: &AuthInfo) -> Option<String> {
         return Some("as-uid, as-groups and as-user-extra say nothing without as".to_owned());
     }
     user.exec.as_ref().and_then(problem_of_plugin).or_else(|| problem_of_token_file(user))
+}
+
+/// Leaves whoever comes first of several that could say who we are: what the kubeconfig itself holds, and then
+/// who must be asked for it. Parity: `client-go/plugin/pkg/client/auth/exec` and `rest/transport.go`.
+pub(super) fn settle(user: &mut AuthInfo) {
+    let header = user.token.is_some() || user.token_file.is_some() || user.username.is_some();
+    let certificate = user.client_certificate.is_some() || user.client_certificate_data.is_some();
+    if header {
+        user.auth_provider = None;
+    }
+    if header || certificate {
+        user.exec = None;
+    }
 }
 
 fn problem_of_plugin(exec: &ExecConfig) -> Option<String> {

@@ -2,10 +2,13 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
+use http::StatusCode;
+use http::header::AUTHORIZATION;
 use http_body_util::Full;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
@@ -17,12 +20,16 @@ use tokio_rustls::TlsAcceptor;
 use super::*;
 use crate::{Call, ClientFactory, ClientOptions};
 
-fn base64(text: &str) -> String {
+pub(super) fn base64(text: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(text)
 }
 
+fn base64_of(bytes: &[u8]) -> String {
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
 /// A kubeconfig made of the lines of its cluster and its user.
-fn kubeconfig(cluster: &[(&str, &str)], user: &[(&str, &str)]) -> String {
+pub(super) fn kubeconfig(cluster: &[(&str, &str)], user: &[(&str, &str)]) -> String {
     let lines = |fields: &[(&str, &str)]| {
         fields.iter().fold(String::new(), |mut text, (name, value)| {
             write!(text, "\n    {name}: {value}").unwrap();
@@ -39,21 +46,25 @@ fn kubeconfig(cluster: &[(&str, &str)], user: &[(&str, &str)]) -> String {
     )
 }
 
-struct Files(TempDir);
+pub(super) struct Files(TempDir);
 
 impl Files {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(TempDir::new().unwrap())
     }
 
-    fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub(super) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.path().join(name);
         std::fs::write(&path, text).unwrap();
         path
     }
 
-    fn open(&self, text: &str) -> Result<Connection, ConnectError> {
-        Connection::from_kubeconfig(&self.write("config", text), None)
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(super) fn open(&self, text: &str) -> Result<Connection, ConnectError> {
+        Connection::open(Some(&self.write("config", text)), None, None)
     }
 }
 
@@ -61,7 +72,7 @@ impl Files {
 async fn what_is_wrong_with_a_kubeconfig_is_said_with_its_name() {
     let files = Files::new();
     let server = ("server", "https://127.0.0.1:6443");
-    let missing = Connection::open(Some(Path::new("/nowhere/at/all")), None).err().unwrap();
+    let missing = Connection::open(Some(Path::new("/nowhere/at/all")), None, None).err().unwrap();
     assert!(matches!(missing, ConnectError::Missing { .. }), "{missing}");
     assert_eq!(missing.to_string(), "kubeconfig /nowhere/at/all does not exist");
 
@@ -86,7 +97,7 @@ async fn what_is_wrong_with_a_kubeconfig_is_said_with_its_name() {
     let user = [("client-certificate-data", &*base64("x")), ("client-key-data", &*base64("y"))];
     says(&kubeconfig(&[server], &user), "bad client certificate");
     says(&kubeconfig(&[server], &[("tokenFile", "/nowhere")]), "bad credentials");
-    says(&kubeconfig(&[server, ("proxy-url", "http://proxy")], &[]), "proxy-url is not supported");
+    says(&kubeconfig(&[server, ("proxy-url", "ftp://proxy")], &[]), "bad proxy: proxy-url must begin with");
     says("apiVersion: v1\nkind: Pod\n", "it is of kind \"Pod\", not Config");
     let (certificate, _) = Server::start().await.client_certificate();
     let ca = base64(&certificate);
@@ -122,6 +133,11 @@ async fn users_who_cannot_be_told_apart_are_refused() {
         &[("exec", &of_version("v1beta1")), ("auth-provider", "{name: oidc, config: {}}")],
         "there is an exec plugin and an auth-provider; only one of them can be asked",
     );
+    says(
+        &[("auth-provider", "{name: gcp, config: {cmd-path: /bin/true}}")],
+        "there is no auth-provider \"gcp\", only \"oidc\"; use an exec plugin",
+    );
+    says(&[("auth-provider", "{name: oidc, config: {}}")], "failed OIDC: missing field id-token");
     says(&[("tokenFile", empty.to_str().unwrap())], "empty is empty");
 }
 
@@ -143,14 +159,15 @@ fn clients_call_themselves_like_the_original_with_their_own_name_behind() {
     assert!(agent.ends_with(&format!(") keleustes/{version}/shared-informers")), "{agent}");
 }
 
-/// A certificate authority and a server that tells who asked, and how.
-struct Server {
-    ca: CertifiedIssuer<'static, KeyPair>,
+/// A certificate authority and a server that tells who asked, and how. It refuses the token `refused`.
+pub(super) struct Server {
+    pub(super) ca: CertifiedIssuer<'static, KeyPair>,
     address: std::net::SocketAddr,
+    pub(super) acceptor: TlsAcceptor,
 }
 
 impl Server {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -171,23 +188,31 @@ impl Server {
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(Self::serve(listener, TlsAcceptor::from(Arc::new(tls))));
-        Self { ca, address }
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        tokio::spawn(Self::serve(listener, acceptor.clone()));
+        Self { ca, address, acceptor }
     }
 
     async fn serve(listener: TcpListener, acceptor: TlsAcceptor) {
         loop {
             let (socket, peer) = listener.accept().await.unwrap();
             let Ok(stream) = acceptor.accept(socket).await else { continue };
-            let certified = stream.get_ref().1.peer_certificates().is_some();
-            let service = service_fn(move |request: Request<hyper::body::Incoming>| async move {
+            let certificate = stream.get_ref().1.peer_certificates().map(|chain| base64_of(&chain[0]));
+            let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+                let shown = request.headers().get(AUTHORIZATION).map(|value| value.to_str().unwrap());
                 let answer = serde_json::json!({
                     "version": format!("{:?}", request.version()),
-                    "certified": certified,
+                    "certified": certificate.is_some(),
+                    "certificate": certificate,
+                    "shown": shown,
                     "peer": peer.port(),
                     "uri": request.uri().path(),
                 });
-                Ok::<_, std::convert::Infallible>(Response::new(Full::new(Bytes::from(answer.to_string()))))
+                let mut response = Response::new(Full::new(Bytes::from(answer.to_string())));
+                if shown == Some("Bearer refused") {
+                    *response.status_mut() = StatusCode::UNAUTHORIZED;
+                }
+                async { Ok::<_, std::convert::Infallible>(response) }
             });
             tokio::spawn(async move {
                 let _ = auto::Builder::new(TokioExecutor::new())
@@ -197,7 +222,7 @@ impl Server {
         }
     }
 
-    fn client_certificate(&self) -> (String, String) {
+    pub(super) fn client_certificate(&self) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, "system:kube-controller-manager");
@@ -205,7 +230,7 @@ impl Server {
         (certificate.pem(), key.serialize_pem())
     }
 
-    fn url(&self) -> String {
+    pub(super) fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 }
@@ -247,7 +272,7 @@ async fn files_and_another_server_serve_as_well() {
         &[("client-certificate", "me.crt"), ("client-key", "me.key")],
     );
     let path = files.write("config", &text);
-    let connection = Connection::open(Some(&path), Some(&format!("{}/prefix/", server.url()))).unwrap();
+    let connection = Connection::open(Some(&path), Some(&format!("{}/prefix/", server.url())), None).unwrap();
     assert_eq!(connection.embedded_ca(), None, "a path is not data");
     let factory = ClientFactory::new(connection, ClientOptions::default());
     let answer = Call::raw(http::Method::GET, "/version").send(&factory.root("a")).await.unwrap();

@@ -24,6 +24,11 @@ impl Token {
         value.set_sensitive(true);
         Some(Self(value))
     }
+
+    /// What a request says of it; marked so that nobody shows it.
+    pub(crate) fn header(&self) -> HeaderValue {
+        self.0.clone()
+    }
 }
 
 impl fmt::Debug for Token {
@@ -61,7 +66,7 @@ impl Concern for BearerToken {
         inner: S,
     ) -> Result<Response<AnswerBody>, BoxError> {
         let token = self.source.token().await?;
-        request.headers_mut().insert(AUTHORIZATION, token.0.clone());
+        request.headers_mut().insert(AUTHORIZATION, token.header());
         let response = inner.oneshot(request).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
             self.source.reject(&token);

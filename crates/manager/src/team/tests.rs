@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use keleustes_client::Connection;
+use keleustes_runtime::metrics::Metrics;
 use tokio::time::Instant;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -51,7 +52,7 @@ fn house(args: &[&str]) -> House {
     let nowhere = Connection::over(tower::service_fn(|_: http::Request<kube::client::Body>| async {
         Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
     }));
-    House::new(&options(args), nowhere)
+    House::new(&options(args), nowhere, Metrics::new())
 }
 
 fn with_key() -> Settings {

@@ -1,6 +1,7 @@
 //! The metrics of the runtime, under the names and labels that the original's dashboards know.
 
 mod caches;
+mod connections;
 mod measured;
 mod queues;
 mod requests;
@@ -23,6 +24,7 @@ pub struct Metrics(Arc<Families>);
 struct Families {
     registry: Registry,
     caches: caches::Families,
+    connections: connections::Families,
     queues: queues::Families,
     requests: requests::Families,
     panics: IntCounterVec,
@@ -46,6 +48,7 @@ impl Metrics {
         let registry = Registry::new();
         let families = Families {
             caches: caches::Families::new(&registry),
+            connections: connections::Families::new(&registry),
             queues: queues::Families::new(&registry),
             requests: requests::Families::new(&registry),
             panics: counters(

@@ -1,0 +1,196 @@
+//! What happens on the way to API servers: transports, and plugins that hand out credentials.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use keleustes_client::{ConnectionObserver, PluginEnd};
+use parking_lot::Mutex;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{Gauge, Histogram, IntCounterVec, Opts, Registry};
+
+use super::{Metrics, counters, gauges, histograms, registered, stability};
+
+/// From ten minutes, which is too short a life, to four years, which is too long.
+const AGE_BUCKETS: [f64; 11] = [
+    600.0,
+    1_800.0,
+    3_600.0,
+    14_400.0,
+    86_400.0,
+    604_800.0,
+    2_592_000.0,
+    7_776_000.0,
+    15_552_000.0,
+    31_104_000.0,
+    124_416_000.0,
+];
+
+pub(super) struct Families {
+    plugin_calls: IntCounterVec,
+    certificates: Certificates,
+    certificate_age: Histogram,
+    transports: Gauge,
+    transport_calls: IntCounterVec,
+}
+
+impl Families {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let (age, age_help) = (
+            "rest_client_exec_plugin_certificate_rotation_age",
+            "How many seconds certificates of plugins had lived when they were replaced.",
+        );
+        Self {
+            plugin_calls: counters(
+                registry,
+                "rest_client_exec_plugin_call_total",
+                "Calls of credential plugins, by exit code and what came of them.",
+                &["code", "call_status"],
+            ),
+            certificates: registered(registry, Certificates::new()),
+            certificate_age: histograms(registry, (age, age_help), &[], &AGE_BUCKETS)
+                .with_label_values::<&str>(&[]),
+            transports: gauges(
+                registry,
+                "rest_client_transport_cache_entries",
+                "Transports to API servers that are held, each with connections of its own.",
+                &[],
+            )
+            .with_label_values::<&str>(&[]),
+            transport_calls: counters(
+                registry,
+                "rest_client_transport_create_calls_total",
+                "Transports that were made (miss), and clients that were given one that was there (hit).",
+                &["result"],
+            ),
+        }
+    }
+}
+
+/// When the certificates of plugins end, as the seconds that are left of the first to end.
+#[derive(Clone)]
+struct Certificates {
+    end_at: Arc<Mutex<BTreeMap<String, Timestamp>>>,
+    seconds_left: Gauge,
+}
+
+impl Certificates {
+    fn new() -> Self {
+        let name = "rest_client_exec_plugin_ttl_seconds";
+        let help = "Seconds until the first of the plugins' certificates ends; +Inf without any.";
+        let seconds_left = Gauge::with_opts(Opts::new(name, stability(name, help)));
+        Self { end_at: Arc::default(), seconds_left: seconds_left.expect("names in this room are valid") }
+    }
+}
+
+impl Collector for Certificates {
+    fn desc(&self) -> Vec<&Desc> {
+        self.seconds_left.desc()
+    }
+
+    /// Certificates end by the clock on the wall, so this is the one that is read.
+    fn collect(&self) -> Vec<MetricFamily> {
+        let first = self.end_at.lock().values().min().copied();
+        let left = first.map(|end| end.duration_since(Timestamp::now()).as_secs_f64());
+        self.seconds_left.set(left.unwrap_or(f64::INFINITY));
+        self.seconds_left.collect()
+    }
+}
+
+impl ConnectionObserver for Metrics {
+    fn plugin_ended(&self, end: PluginEnd) {
+        let (code, status) = match end {
+            PluginEnd::Well => (0, "no_error"),
+            PluginEnd::Failed(code) => (code, "plugin_execution_error"),
+            PluginEnd::NotFound => (1, "plugin_not_found_error"),
+            PluginEnd::NotRun => (1, "client_internal_error"),
+        };
+        self.0.connections.plugin_calls.with_label_values(&[code.to_string().as_str(), status]).inc();
+    }
+
+    fn plugin_certificate_ends(&self, origin: &str, at: Option<Timestamp>) {
+        let mut end_at = self.0.connections.certificates.end_at.lock();
+        match at {
+            Some(at) => end_at.insert(origin.to_owned(), at),
+            None => end_at.remove(origin),
+        };
+    }
+
+    fn plugin_certificate_replaced(&self, age: Duration) {
+        self.0.connections.certificate_age.observe(age.as_secs_f64());
+    }
+
+    fn transport_made(&self) {
+        self.0.connections.transports.inc();
+        self.0.connections.transport_calls.with_label_values(&["miss"]).inc();
+    }
+
+    fn transport_shared(&self) {
+        self.0.connections.transport_calls.with_label_values(&["hit"]).inc();
+    }
+
+    fn transport_gone(&self) {
+        self.0.connections.transports.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Proves RUN-106.
+    #[test]
+    fn plugins_and_transports_are_told_as_the_original_tells_them() {
+        let metrics = Metrics::new();
+        let tells = |line: &str| {
+            let text = metrics.text();
+            assert!(text.lines().any(|told| told == line), "{line} in\n{text}");
+        };
+        tells("rest_client_exec_plugin_ttl_seconds inf");
+        tells("rest_client_exec_plugin_certificate_rotation_age_count 0");
+        tells("rest_client_transport_cache_entries 0");
+        metrics.plugin_ended(PluginEnd::Well);
+        metrics.plugin_ended(PluginEnd::Failed(7));
+        metrics.plugin_ended(PluginEnd::NotFound);
+        metrics.plugin_ended(PluginEnd::NotRun);
+        let calls = |labels: &str| tells(&format!("rest_client_exec_plugin_call_total{{{labels}}} 1"));
+        calls("call_status=\"no_error\",code=\"0\"");
+        calls("call_status=\"plugin_execution_error\",code=\"7\"");
+        calls("call_status=\"plugin_not_found_error\",code=\"1\"");
+        calls("call_status=\"client_internal_error\",code=\"1\"");
+        for _ in 0..2 {
+            metrics.transport_made();
+        }
+        metrics.transport_shared();
+        metrics.transport_gone();
+        tells("rest_client_transport_cache_entries 1");
+        tells("rest_client_transport_create_calls_total{result=\"hit\"} 1");
+        tells("rest_client_transport_create_calls_total{result=\"miss\"} 2");
+        metrics.plugin_certificate_replaced(Duration::from_secs(3_600));
+        tells("rest_client_exec_plugin_certificate_rotation_age_bucket{le=\"1800\"} 0");
+        tells("rest_client_exec_plugin_certificate_rotation_age_bucket{le=\"3600\"} 1");
+    }
+
+    /// Proves RUN-106.
+    #[test]
+    fn the_certificate_that_ends_first_is_told() {
+        let metrics = Metrics::new();
+        let left = || {
+            let text = metrics.text();
+            let line =
+                text.lines().find_map(|line| line.strip_prefix("rest_client_exec_plugin_ttl_seconds "));
+            line.unwrap().parse::<f64>().unwrap()
+        };
+        let hours = |hours: i64| Some(Timestamp::now() + jiff::SignedDuration::from_hours(hours));
+        metrics.plugin_certificate_ends("kubeconfig a", hours(2));
+        metrics.plugin_certificate_ends("kubeconfig b", hours(1));
+        assert!((3_500.0..=3_600.0).contains(&left()), "{}", left());
+        metrics.plugin_certificate_ends("kubeconfig b", hours(3));
+        assert!((7_100.0..=7_200.0).contains(&left()), "{}", left());
+        metrics.plugin_certificate_ends("kubeconfig a", None);
+        metrics.plugin_certificate_ends("kubeconfig b", hours(-1));
+        assert!(left() < -3_599.0, "{}", left());
+    }
+}
