@@ -26,6 +26,7 @@ async fn start_controllers(server: &ApiServer) {
             ca: Arc::from(*b"-----BEGIN CERTIFICATE-----"),
             workers: 5,
         }),
+        ..Settings::default()
     };
     for controller in all(&settings) {
         let client = factory.root(controller.name);
