@@ -5,6 +5,7 @@
 //! handed to it and what it wants is handed back.
 
 pub mod clusterrole_aggregation;
+pub mod deployment;
 pub mod names;
 mod registry;
 pub mod replicaset;

@@ -3,7 +3,8 @@
 use keleustes_plan::Controller;
 
 use crate::{
-    clusterrole_aggregation, replicaset, replicationcontroller, serviceaccount, serviceaccount_token,
+    clusterrole_aggregation, deployment, replicaset, replicationcontroller, serviceaccount,
+    serviceaccount_token,
 };
 
 /// What controllers are told by flags and files.
@@ -11,6 +12,8 @@ use crate::{
 pub struct Settings {
     /// For the token controller, which only runs with a key to sign with.
     pub serviceaccount_token: Option<serviceaccount_token::Settings>,
+    /// For Deployments.
+    pub deployment: deployment::Settings,
     /// For ReplicaSets.
     pub replicaset: replicaset::Settings,
     /// For ReplicationControllers.
@@ -25,6 +28,7 @@ pub fn all(settings: &Settings) -> Vec<Controller> {
         settings.serviceaccount_token.as_ref().map(serviceaccount_token::controller),
         Some(replicationcontroller::controller(&settings.replicationcontroller)),
         Some(serviceaccount::controller()),
+        Some(deployment::controller(&settings.deployment)),
         Some(replicaset::controller(&settings.replicaset)),
         Some(clusterrole_aggregation::controller()),
     ]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use keleustes_client::Connection;
-use keleustes_controllers::{Settings, replicaset, serviceaccount_token};
+use keleustes_controllers::{Settings, deployment, replicaset, serviceaccount_token};
 use keleustes_options::Options;
 use keleustes_runtime::signing::Signer;
 use rustls_pki_types::CertificateDer;
@@ -27,6 +27,10 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
     };
     Ok(Settings {
         serviceaccount_token: token_settings(options, &root_ca)?,
+        deployment: deployment::Settings {
+            workers: workers(options.workers.deployment),
+            counts_terminating: options.gates.enabled("DeploymentReplicaSetTerminatingReplicas"),
+        },
         replicaset: replicas(options.workers.replica_set),
         replicationcontroller: replicas(options.workers.replication_controller),
     })

@@ -103,12 +103,9 @@ async fn play(wish: &Wish) -> anyhow::Result<()> {
     println!("\nready after {} ms. In another terminal:\n", began.elapsed().as_millis());
     println!("    export KUBECONFIG={}", kubeconfig.display());
     println!("    kubectl get nodes");
-    println!("    kubectl create namespace sea && kubectl get serviceaccounts -n sea");
-    println!("    kubectl get clusterrole view -o yaml");
-    println!(
-        "\nPods need ReplicaSets and Deployments, whose controllers are not written yet; a bare pod runs:\n"
-    );
-    println!("    kubectl run oar --image=any && kubectl get pods -w\n\nCtrl-C ends it all.");
+    println!("    kubectl create deployment oars --image=any:1 --replicas=6");
+    println!("    kubectl rollout status deployment oars");
+    println!("    kubectl set image deployment oars any=any:2 && kubectl get pods -w\n\nCtrl-C ends it all.");
 
     let worked =
         if wish.manager { manage(&serving, folder).await } else { Ok(tokio::signal::ctrl_c().await?) };

@@ -156,7 +156,9 @@ pub(crate) fn update(
     }
     if resource.generation {
         let generation = meta(old, "generation").and_then(Value::as_i64).unwrap_or(0);
-        let changed = specification(resource, old) != specification(resource, new);
+        // A status says nothing new of what is wanted, not even through annotations that are written with it.
+        let changed =
+            subresource != Some("status") && specification(resource, old) != specification(resource, new);
         set_meta(new, "generation", Some(json!(generation + i64::from(changed))));
     }
 }

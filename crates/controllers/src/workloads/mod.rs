@@ -5,3 +5,4 @@ pub(crate) mod claims;
 pub(crate) mod owners;
 pub(crate) mod pod_creation;
 pub(crate) mod pod_ranking;
+pub(crate) mod templates;

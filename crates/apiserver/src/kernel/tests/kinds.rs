@@ -46,6 +46,23 @@ fn workloads_get_their_defaults() {
     assert_eq!(controller["metadata"]["labels"], json!({"a": "b"}));
 }
 
+/// The revision of a Deployment is written with its status so that it does not count as a new wish.
+#[test]
+fn an_annotation_counts_as_a_wish_only_outside_the_status() {
+    let mut world = World::new();
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    let mut made = world.created(path, &workload("Deployment"));
+    made["metadata"]["annotations"] = json!({"by": "status"});
+    let (_, told) = world.put(&format!("{path}/x/status"), &made);
+    assert_eq!(
+        (&told["metadata"]["annotations"]["by"], &told["metadata"]["generation"]),
+        (&json!("status"), &json!(1))
+    );
+    let mut wished = told;
+    wished["metadata"]["annotations"] = json!({"by": "wish"});
+    assert_eq!(world.put(&format!("{path}/x"), &wished).1["metadata"]["generation"], 2);
+}
+
 #[test]
 fn jobs_select_their_own_pods() {
     let mut world = World::new();

@@ -1,0 +1,72 @@
+//! Makes the ReplicaSet of a Deployment's template.
+
+use keleustes_objects::{Key, ReplicaSet, Text};
+use keleustes_plan::Write;
+use serde_json::{Value, json};
+
+use super::facts::{Facts, RECREATE};
+use super::revisions::first_annotations;
+use super::rolling::newest_target;
+use crate::workloads::owners::manager_reference;
+use crate::workloads::templates::{TEMPLATE_HASH, short_name};
+
+/// The longest name an object may have.
+const NAME_MAX: usize = 253;
+
+/// A ReplicaSet that is about to be made.
+pub(super) struct Creation {
+    /// Where it will be.
+    pub(super) key: Key,
+    /// How many pods it begins with.
+    pub(super) replicas: i32,
+    /// All of it.
+    pub(super) body: Value,
+}
+
+impl Creation {
+    pub(super) fn of(facts: &Facts) -> Self {
+        let (deployment, spec) = (&facts.deployment, &facts.deployment.spec);
+        let hash = short_name(&spec.template, deployment.status.collision_count);
+        let key = Key {
+            namespace: deployment.meta.key.namespace.clone(),
+            name: name(&deployment.meta.key.name, &hash),
+        };
+        let replicas = match spec.strategy.r#type == RECREATE {
+            true => facts.wanted(),
+            false => newest_target(facts.wanted(), facts.bounds().surge, 0, facts.asked_for()),
+        };
+        let mut template = Value::Object(spec.template.json());
+        template["metadata"]["labels"][TEMPLATE_HASH] = json!(hash);
+        let selector = spec.selector.clone().unwrap_or_default().with_label(TEMPLATE_HASH, &*hash);
+        let body = json!({
+            "metadata": {
+                "name": key.name,
+                "namespace": key.namespace,
+                "labels": template["metadata"]["labels"],
+                "annotations": first_annotations(facts),
+                "ownerReferences": [manager_reference::<keleustes_objects::Deployment>(&deployment.meta)],
+            },
+            "spec": {
+                "replicas": replicas,
+                "minReadySeconds": spec.min_ready_seconds,
+                "selector": selector,
+                "template": template,
+            },
+        });
+        Self { key, replicas, body }
+    }
+
+    pub(super) fn write(&self) -> Write {
+        Write::create::<ReplicaSet>(self.key.clone(), self.body.clone())
+            .because("no ReplicaSet has the Deployment's template")
+    }
+}
+
+/// The Deployment's name and the hash, cut where names end.
+fn name(deployment: &str, hash: &str) -> Text {
+    let mut end = deployment.len().min(NAME_MAX - hash.len() - 1);
+    while !deployment.is_char_boundary(end) {
+        end -= 1;
+    }
+    Text::from(format!("{}-{hash}", &deployment[..end]))
+}

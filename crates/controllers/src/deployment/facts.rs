@@ -1,0 +1,103 @@
+//! What a turn is about: a Deployment and its ReplicaSets, the newest one told from the old ones.
+
+use std::sync::Arc;
+
+use keleustes_objects::{Annotations, Deployment, Pod, ReplicaSet, Time, Whole as _};
+use keleustes_plan::{Item, Plan, View};
+
+use super::annotations;
+use super::bounds::Bounds;
+use crate::workloads::claims::claim;
+use crate::workloads::owners::{managed_by, orphans};
+use crate::workloads::templates::mean_the_same;
+
+/// All old pods go before new ones come.
+pub(super) const RECREATE: &str = "Recreate";
+/// Old and new pods change places step by step.
+pub(super) const ROLLING_UPDATE: &str = "RollingUpdate";
+
+pub(super) struct Facts {
+    pub(super) deployment: Arc<Deployment>,
+    /// The ReplicaSet of the Deployment's template, if there is one.
+    pub(super) newest: Option<Arc<ReplicaSet>>,
+    /// All others, oldest first.
+    pub(super) old: Vec<Arc<ReplicaSet>>,
+    /// Whether a pod of an old ReplicaSet has not ended yet.
+    pub(super) old_pods_run: bool,
+    pub(super) now: Time,
+}
+
+impl Facts {
+    /// The facts, and the adoptions and releases that come first. Nothing if there is no Deployment, or
+    /// none that selects anything in particular.
+    pub(super) fn gather(view: &View<'_>, item: &Item) -> Option<(Self, Plan)> {
+        let deployment = view.get::<Deployment>(item)?.clone();
+        let selector = deployment.spec.selector.as_ref()?.matcher().ok()?;
+        let (table, meta) = (view.table::<ReplicaSet>(), &deployment.meta);
+        let candidates = managed_by(table, &meta.uid).chain(orphans(table, &meta.key.namespace));
+        let mut claimed = claim(&*deployment, &selector, candidates);
+        let plan = claimed.plan();
+        let mut old = claimed.mine;
+        old.sort_by(|one, other| by_age(one).cmp(&by_age(other)));
+        let same = |set: &Arc<ReplicaSet>| mean_the_same(&set.spec.template, &deployment.spec.template);
+        let newest = old.iter().position(same).map(|at| old.remove(at));
+        let pods = view.table::<Pod>();
+        let running = |set: &Arc<ReplicaSet>| managed_by(pods, &set.meta.uid).any(|pod| !pod.is_terminal());
+        let old_pods_run = deployment.spec.strategy.r#type == RECREATE && old.iter().any(running);
+        let now = view.now().wall;
+        Some((Self { deployment, newest, old, old_pods_run, now }, plan))
+    }
+
+    /// All ReplicaSets, the old ones first.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<ReplicaSet>> {
+        self.old.iter().chain(&self.newest)
+    }
+
+    /// The old ones that want pods, oldest first.
+    pub(super) fn active_old(&self) -> impl Iterator<Item = &Arc<ReplicaSet>> {
+        self.old.iter().filter(|set| set.spec.replicas > 0)
+    }
+
+    /// How many pods are wanted in all.
+    pub(super) fn wanted(&self) -> i32 {
+        self.deployment.spec.replicas
+    }
+
+    /// How many pods all ReplicaSets together ask for.
+    pub(super) fn asked_for(&self) -> i32 {
+        sum(self.all(), |set| set.spec.replicas)
+    }
+
+    pub(super) fn bounds(&self) -> Bounds {
+        Bounds::of(&self.deployment.spec)
+    }
+
+    /// Whether the Deployment is on its way out.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.deployment.meta.deleted_at.is_some()
+    }
+}
+
+/// The order of birth.
+pub(super) fn by_age(set: &ReplicaSet) -> (Option<Time>, &str) {
+    (set.meta.created_at, &set.meta.key.name)
+}
+
+/// The sum of a number over ReplicaSets.
+pub(super) fn sum<'a>(
+    sets: impl Iterator<Item = &'a Arc<ReplicaSet>>,
+    number: impl Fn(&ReplicaSet) -> i32,
+) -> i32 {
+    sets.map(|set| number(set)).fold(0, i32::saturating_add)
+}
+
+/// A number that an annotation holds; nothing if there is none or it is no number.
+pub(super) fn number(annotations: &Annotations, key: &str) -> Option<i64> {
+    annotations.value(key)?.parse().ok()
+}
+
+/// How many pods the Deployment wanted when this ReplicaSet was last sized.
+pub(super) fn desired_when_sized(set: &ReplicaSet) -> Option<i32> {
+    let desired = number(set.annotations(), annotations::DESIRED_REPLICAS)?;
+    i32::try_from(desired).ok().filter(|desired| *desired >= 0)
+}

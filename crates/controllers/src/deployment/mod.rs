@@ -1,0 +1,84 @@
+//! Moves the pods of a Deployment from one template to the next, ReplicaSet by ReplicaSet, within the
+//! bounds it sets, and tells how far it has come.
+//!
+//! One turn settles whose ReplicaSets are whose, makes the newest one if it is missing, moves sizes a
+//! step, and writes the status once. What the original does in two status writes of one turn is one here.
+//!
+//! Parity: pkg/controller/deployment.
+
+mod bounds;
+mod cleanup;
+mod creation;
+mod facts;
+mod proportions;
+mod revisions;
+mod rollback;
+mod rolling;
+mod sizes;
+mod status;
+mod turn;
+mod wakes;
+
+use keleustes_objects::{Deployment, Pod, ReplicaSet};
+use keleustes_plan::{Controller, Grant, Loop};
+
+use crate::workloads::owners::by_manager;
+
+/// What the controller is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How many Deployments are worked on at once.
+    pub workers: usize,
+    /// Whether pods on their way out are counted (gate `DeploymentReplicaSetTerminatingReplicas`).
+    pub counts_terminating: bool,
+}
+
+/// The original's defaults.
+impl Default for Settings {
+    fn default() -> Self {
+        Self { workers: 5, counts_terminating: true }
+    }
+}
+
+/// How often a failing Deployment is tried again before something must change first.
+const RETRIES_MAX: u32 = 15;
+
+/// Annotations by which ReplicaSets and Deployments remember the course of rollouts.
+mod annotations {
+    /// The number of a rollout, on ReplicaSets and on the Deployment.
+    pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
+    /// Numbers that a ReplicaSet had before, oldest first.
+    pub(super) const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
+    /// How many pods the Deployment wanted when the ReplicaSet was last sized.
+    pub(super) const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
+    /// How many it allowed, the surplus of a rollout included.
+    pub(super) const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
+    /// The revision that an old client wants to go back to.
+    pub(super) const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
+    /// What kubectl last applied.
+    pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+}
+
+/// The controller.
+#[must_use]
+pub fn controller(settings: &Settings) -> Controller {
+    Controller::new("deployment-controller")
+        .also_known_as(&["deployment"])
+        .works_as("deployment-controller")
+        .records_events_as("deployment-controller")
+        .may_write(&[
+            Grant { group: "apps", resource: "deployments", verbs: &["get", "update"] },
+            Grant { group: "apps", resource: "deployments/status", verbs: &["update"] },
+            Grant { group: "apps", resource: "replicasets", verbs: &["create", "delete", "patch"] },
+        ])
+        .runs(
+            Loop::scripted("deployment", turn::Turns { settings: settings.clone() })
+                .woken_by::<Deployment>(wakes::deployment_changed)
+                .woken_by::<ReplicaSet>(wakes::set_changed)
+                .woken_by::<Pod>(wakes::pod_changed)
+                .reads_by(by_manager::<ReplicaSet>())
+                .reads_by(by_manager::<Pod>())
+                .workers(settings.workers)
+                .retries_at_most(RETRIES_MAX),
+        )
+}

@@ -1,0 +1,109 @@
+//! Numbers rollouts: what a ReplicaSet is told of its Deployment and of the rollouts it was part of.
+
+use std::collections::BTreeMap;
+
+use keleustes_objects::{Annotations, Deployment, ReplicaSet, Whole as _};
+
+use super::annotations::{
+    DESIRED_REPLICAS, LAST_APPLIED, MAX_REPLICAS, REVISION, REVISION_HISTORY, ROLLBACK_TO,
+};
+use super::facts::{Facts, number};
+
+/// How long the list of earlier numbers may get, in characters.
+const HISTORY_MAX: usize = 2000;
+
+/// Annotations that speak of one object only and are never copied to another.
+const OWN: [&str; 6] =
+    [REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS, LAST_APPLIED, ROLLBACK_TO];
+
+/// The number of a ReplicaSet; zero if it has none or it is no number.
+pub(super) fn revision(set: &ReplicaSet) -> i64 {
+    number(set.annotations(), REVISION).unwrap_or(0)
+}
+
+/// The number that the newest ReplicaSet is to have.
+pub(super) fn next_revision(facts: &Facts) -> i64 {
+    facts.old.iter().map(|set| revision(set)).max().unwrap_or(0).max(0) + 1
+}
+
+/// The annotations that are passed on.
+pub(super) fn passed_on(annotations: &Annotations) -> impl Iterator<Item = (&str, &str)> {
+    let all = annotations.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    all.filter(|(key, _)| !OWN.contains(key))
+}
+
+/// The annotations of a ReplicaSet that is about to be made.
+pub(super) fn first_annotations(facts: &Facts) -> BTreeMap<String, String> {
+    let copied = passed_on(facts.deployment.annotations());
+    let mut all: BTreeMap<_, _> = copied.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    all.insert(REVISION.to_owned(), next_revision(facts).to_string());
+    all.extend(size_annotations(facts));
+    all
+}
+
+/// What a ReplicaSet remembers of how it was sized.
+pub(super) fn size_annotations(facts: &Facts) -> [(String, String); 2] {
+    let (wanted, surge) = (facts.wanted(), facts.bounds().surge);
+    [
+        (DESIRED_REPLICAS.to_owned(), wanted.to_string()),
+        (MAX_REPLICAS.to_owned(), wanted.saturating_add(surge).to_string()),
+    ]
+}
+
+/// The annotations that the newest ReplicaSet lacks or has differently.
+pub(super) fn missing_annotations(
+    deployment: &Deployment,
+    newest: &ReplicaSet,
+    wanted: i64,
+) -> BTreeMap<String, String> {
+    let there = newest.annotations();
+    let written = there.value(REVISION).map_or("", |text| text.as_str());
+    let Some(before) = (if written.is_empty() { Some(0) } else { written.parse::<i64>().ok() }) else {
+        // Somebody wrote nonsense into it; the original leaves all annotations alone then.
+        return BTreeMap::new();
+    };
+    let copied = passed_on(deployment.annotations());
+    let copied = copied.filter(|(key, value)| there.value(key).is_none_or(|there| *there != *value));
+    let mut missing: BTreeMap<_, _> = copied.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    if before < wanted {
+        missing.insert(REVISION.to_owned(), wanted.to_string());
+        if there.value(REVISION).is_some() {
+            let history = there.value(REVISION_HISTORY).map_or("", |text| text.as_str());
+            if let Some(history) = longer_history(history, written) {
+                missing.insert(REVISION_HISTORY.to_owned(), history);
+            }
+        }
+    }
+    missing
+}
+
+/// A history with one number more. The oldest are dropped if it gets too long; if even that does not make
+/// room, it stays as it is.
+fn longer_history(history: &str, number: &str) -> Option<String> {
+    if history.is_empty() {
+        return Some(number.to_owned());
+    }
+    let mut rest = history;
+    while rest.len() + 1 + number.len() > HISTORY_MAX {
+        rest = rest.split_once(',')?.1;
+    }
+    Some(format!("{rest},{number}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_grows_at_its_end_and_drops_its_beginning() {
+        assert_eq!(longer_history("", "1").as_deref(), Some("1"));
+        assert_eq!(longer_history("1", "2").as_deref(), Some("1,2"));
+        let long = (0..500).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+        assert!(long.len() < HISTORY_MAX);
+        let full = format!("{long},{}", "9".repeat(HISTORY_MAX - long.len() - 1));
+        assert_eq!(full.len(), HISTORY_MAX);
+        let grown = longer_history(&full, "7").unwrap();
+        assert!(grown.len() <= HISTORY_MAX && grown.starts_with("1,2,3") && grown.ends_with(",7"));
+        assert_eq!(longer_history(&"9".repeat(HISTORY_MAX), "7"), None);
+    }
+}

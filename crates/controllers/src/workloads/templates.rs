@@ -1,0 +1,120 @@
+//! Whether two pod templates mean the same, and a short name for one.
+
+use keleustes_objects::Template;
+use serde_json::{Map, Value};
+
+/// The label that tells the pods of one template from those of another.
+pub(crate) const TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// Whether pods of both templates would be the same. The label that tells templates apart does not count.
+pub(crate) fn mean_the_same(one: &Template, other: &Template) -> bool {
+    one == other || meaning(one) == meaning(other)
+}
+
+/// A template without its hash label and without what says nothing.
+///
+/// The server writes both templates that are ever compared, so quantities and times are spelled alike.
+/// An empty object stays: absent and empty are two things for some fields.
+fn meaning(template: &Template) -> Value {
+    let mut tree = without_hash(template);
+    if let Some(metadata) = tree.get_mut("metadata").and_then(Value::as_object_mut) {
+        for map in ["labels", "annotations"] {
+            if metadata.get(map).is_some_and(|map| map.as_object().is_some_and(Map::is_empty)) {
+                metadata.remove(map);
+            }
+        }
+        if metadata.values().all(Value::is_null) {
+            tree.remove("metadata");
+        }
+    }
+    let mut tree = Value::Object(tree);
+    drop_what_says_nothing(&mut tree);
+    tree
+}
+
+/// The template as a tree, without its hash label.
+pub(crate) fn without_hash(template: &Template) -> Map<String, Value> {
+    let mut tree = template.json();
+    let labels = tree.get_mut("metadata").and_then(|metadata| metadata.get_mut("labels"));
+    if let Some(labels) = labels.and_then(Value::as_object_mut) {
+        labels.remove(TEMPLATE_HASH);
+    }
+    tree
+}
+
+fn drop_what_says_nothing(value: &mut Value) {
+    let says_nothing = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !says_nothing(value));
+            map.values_mut().for_each(drop_what_says_nothing);
+        }
+        Value::Array(list) => list.iter_mut().for_each(drop_what_says_nothing),
+        _ => {}
+    }
+}
+
+/// A short name for a template: another one after each collision, and the same in every process.
+///
+/// It only has to be fresh. Existing objects are found by their templates, never by this.
+pub(crate) fn short_name(template: &Template, collisions: Option<i32>) -> String {
+    let tree = Value::Object(without_hash(template));
+    let salt = collisions.map(|count| count.to_string()).unwrap_or_default();
+    encode(fnv1a(tree.to_string().bytes().chain(salt.bytes())))
+}
+
+/// The 32-bit hash of Fowler, Noll and Vo that mixes before it multiplies.
+pub(crate) fn fnv1a(bytes: impl Iterator<Item = u8>) -> u32 {
+    bytes.fold(2_166_136_261, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(16_777_619))
+}
+
+/// A number in letters and digits that can form no bad word.
+pub(crate) fn encode(hash: u32) -> String {
+    const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    hash.to_string().bytes().map(|digit| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template(text: &str) -> Template {
+        Template::parse(text).unwrap()
+    }
+
+    #[test]
+    fn what_says_nothing_makes_no_difference_and_what_says_something_does() {
+        let plain = template(r#"{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"}]}}"#);
+        for same in [
+            r#"{"metadata":{"labels":{"a":"b","pod-template-hash":"x"}},"spec":{"containers":[{"name":"c"}]}}"#,
+            r#"{"metadata":{"creationTimestamp":null,"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","env":[]}],"volumes":null}}"#,
+        ] {
+            assert!(mean_the_same(&plain, &template(same)), "{same}");
+            assert_eq!(short_name(&plain, Some(3)).len(), short_name(&plain, Some(3)).len());
+        }
+        for other in [
+            r#"{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"}],"securityContext":{}}}"#,
+            r#"{"metadata":{"labels":{"a":"c"}},"spec":{"containers":[{"name":"c"}]}}"#,
+            r#"{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"},{"name":"d"}]}}"#,
+        ] {
+            assert!(!mean_the_same(&plain, &template(other)), "{other}");
+        }
+        assert!(mean_the_same(
+            &template("{}"),
+            &template(r#"{"metadata":{"labels":{"pod-template-hash":"x"}}}"#)
+        ));
+    }
+
+    #[test]
+    fn a_short_name_changes_with_template_and_collisions_only() {
+        let one = template(r#"{"metadata":{"labels":{"a":"b"}}}"#);
+        let hashed = template(r#"{"metadata":{"labels":{"a":"b","pod-template-hash":"x"}}}"#);
+        assert_eq!(short_name(&one, None), short_name(&hashed, None));
+        assert_ne!(short_name(&one, None), short_name(&one, Some(0)));
+        assert_ne!(short_name(&one, Some(1)), short_name(&one, Some(2)));
+        assert_ne!(short_name(&one, None), short_name(&template("{}"), None));
+        assert!(short_name(&one, None).len() <= 10);
+        // The encoding is the original's, letter by letter.
+        assert_eq!(encode(3_325_552_446), "776999688b");
+    }
+}
