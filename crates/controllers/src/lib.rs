@@ -6,7 +6,9 @@
 
 pub mod clusterrole_aggregation;
 pub mod deployment;
+mod disruption_target;
 pub mod names;
+pub mod pod_garbage_collector;
 mod registry;
 pub mod replicaset;
 pub mod replicationcontroller;

@@ -3,8 +3,8 @@
 use keleustes_plan::Controller;
 
 use crate::{
-    clusterrole_aggregation, deployment, replicaset, replicationcontroller, serviceaccount,
-    serviceaccount_token,
+    clusterrole_aggregation, deployment, pod_garbage_collector, replicaset, replicationcontroller,
+    serviceaccount, serviceaccount_token,
 };
 
 /// What controllers are told by flags and files.
@@ -18,6 +18,8 @@ pub struct Settings {
     pub replicaset: replicaset::Settings,
     /// For ReplicationControllers.
     pub replicationcontroller: replicaset::Settings,
+    /// For the pod garbage collector.
+    pub pod_garbage_collector: pod_garbage_collector::Settings,
 }
 
 /// All controllers that can run with these settings, in the order in which they start.
@@ -31,6 +33,7 @@ pub fn all(settings: &Settings) -> Vec<Controller> {
         Some(deployment::controller(&settings.deployment)),
         Some(replicaset::controller(&settings.replicaset)),
         Some(clusterrole_aggregation::controller()),
+        Some(pod_garbage_collector::controller(settings.pod_garbage_collector)),
     ]
     .into_iter()
     .flatten()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use keleustes_client::Connection;
-use keleustes_controllers::{Settings, deployment, replicaset, serviceaccount_token};
+use keleustes_controllers::{Settings, deployment, pod_garbage_collector, replicaset, serviceaccount_token};
 use keleustes_options::Options;
 use keleustes_runtime::signing::Signer;
 use rustls_pki_types::CertificateDer;
@@ -33,6 +33,9 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
         },
         replicaset: replicas(options.workers.replica_set),
         replicationcontroller: replicas(options.workers.replication_controller),
+        pod_garbage_collector: pod_garbage_collector::Settings {
+            terminated_pod_threshold: options.terminated_pod_gc_threshold,
+        },
     })
 }
 

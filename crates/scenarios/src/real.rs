@@ -40,8 +40,10 @@ pub struct Real {
 }
 
 /// The controllers that are there; the original is asked for the same ones.
-pub const CONTROLLERS: &str =
-    "serviceaccount-token-controller,serviceaccount-controller,clusterrole-aggregation-controller";
+pub const CONTROLLERS: &str = "serviceaccount-token-controller,\
+     serviceaccount-controller,\
+     clusterrole-aggregation-controller,\
+     pod-garbage-collector-controller";
 
 impl Real {
     /// Starts a control plane and a manager with the flags of a kubeadm manifest, and `extra` after them.
