@@ -19,3 +19,9 @@ pub(crate) fn wanted(pod: &Pod, reason: &str, message: &str, now: Time) -> Value
         "lastTransitionTime": since,
     })
 }
+
+/// Whether a pod says so already, for this reason and in these words.
+pub(crate) fn is_there(pod: &Pod, reason: &str, message: &str) -> bool {
+    pod.unusual_condition(TYPE)
+        .is_some_and(|there| there.is_true() && there.reason == reason && there.message == message)
+}

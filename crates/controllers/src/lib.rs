@@ -9,11 +9,13 @@ pub mod deployment;
 mod disruption_target;
 pub mod names;
 pub mod pod_garbage_collector;
+mod pods_by_node;
 mod registry;
 pub mod replicaset;
 pub mod replicationcontroller;
 pub mod serviceaccount;
 pub mod serviceaccount_token;
+pub mod taint_eviction;
 mod workloads;
 
 pub use registry::{Settings, all};

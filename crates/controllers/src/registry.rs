@@ -4,7 +4,7 @@ use keleustes_plan::Controller;
 
 use crate::{
     clusterrole_aggregation, deployment, pod_garbage_collector, replicaset, replicationcontroller,
-    serviceaccount, serviceaccount_token,
+    serviceaccount, serviceaccount_token, taint_eviction,
 };
 
 /// What controllers are told by flags and files.
@@ -20,6 +20,8 @@ pub struct Settings {
     pub replicationcontroller: replicaset::Settings,
     /// For the pod garbage collector.
     pub pod_garbage_collector: pod_garbage_collector::Settings,
+    /// For the eviction of pods from tainted nodes.
+    pub taint_eviction: taint_eviction::Settings,
 }
 
 /// All controllers that can run with these settings, in the order in which they start.
@@ -29,11 +31,12 @@ pub fn all(settings: &Settings) -> Vec<Controller> {
         // First, because others may need a token before they can do anything.
         settings.serviceaccount_token.as_ref().map(serviceaccount_token::controller),
         Some(replicationcontroller::controller(&settings.replicationcontroller)),
+        Some(pod_garbage_collector::controller(settings.pod_garbage_collector)),
         Some(serviceaccount::controller()),
         Some(deployment::controller(&settings.deployment)),
         Some(replicaset::controller(&settings.replicaset)),
+        Some(taint_eviction::controller(settings.taint_eviction)),
         Some(clusterrole_aggregation::controller()),
-        Some(pod_garbage_collector::controller(settings.pod_garbage_collector)),
     ]
     .into_iter()
     .flatten()

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use keleustes_client::Connection;
-use keleustes_controllers::{Settings, deployment, pod_garbage_collector, replicaset, serviceaccount_token};
+use keleustes_controllers::{
+    Settings, deployment, pod_garbage_collector, replicaset, serviceaccount_token, taint_eviction,
+};
 use keleustes_options::Options;
 use keleustes_runtime::signing::Signer;
 use rustls_pki_types::CertificateDer;
@@ -35,6 +37,9 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
         replicationcontroller: replicas(options.workers.replication_controller),
         pod_garbage_collector: pod_garbage_collector::Settings {
             terminated_pod_threshold: options.terminated_pod_gc_threshold,
+        },
+        taint_eviction: taint_eviction::Settings {
+            with_comparison: options.gates.enabled("TaintTolerationComparisonOperators"),
         },
     })
 }

@@ -123,6 +123,7 @@ mod tests {
         toleration.tolerates(&taint, with_comparison)
     }
 
+    /// Proves TE-15.
     #[test]
     fn effects_keys_and_operators_must_all_fit() {
         let taint = r#"{"key":"gpu","value":"yes","effect":"NoExecute"}"#;
@@ -141,6 +142,7 @@ mod tests {
         }
     }
 
+    /// Proves TE-16.
     #[test]
     fn numbers_are_compared_only_with_the_gate_and_in_canonical_spelling() {
         let less = r#"{"key":"sla","operator":"Lt","value":"950"}"#;

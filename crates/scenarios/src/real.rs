@@ -43,7 +43,8 @@ pub struct Real {
 pub const CONTROLLERS: &str = "serviceaccount-token-controller,\
      serviceaccount-controller,\
      clusterrole-aggregation-controller,\
-     pod-garbage-collector-controller";
+     pod-garbage-collector-controller,\
+     taint-eviction-controller";
 
 impl Real {
     /// Starts a control plane and a manager with the flags of a kubeadm manifest, and `extra` after them.

@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 
 use self::hands::Rehearsing;
 use crate::{
-    AnyTable, Behaviour, Change, Context, Hands as _, Item, KindEntry, Loop, Next, Now, Retry, View, Wakes,
+    AnyChange, AnyTable, Behaviour, Change, Context, Hands as _, Item, KindEntry, Loop, Next, Now, Retry,
+    View, Wakes,
 };
 
 /// A small world of caches and live objects.
@@ -89,10 +90,8 @@ impl World {
     /// If it cannot be decoded, or the loop did not declare its kind.
     #[must_use]
     pub fn cached<T: Kind>(mut self, json: Value) -> Self {
-        let wanted = KindEntry::of::<T>();
         let object: T = serde_json::from_value(json).expect("a well-formed object");
-        let table = self.tables.iter_mut().find(|(entry, _)| *entry == wanted).expect("a declared kind");
-        table.1.apply(Arc::new(object));
+        self.table_mut::<T>().apply(Arc::new(object));
         self
     }
 
@@ -183,12 +182,44 @@ impl World {
         View::new(self.tables.iter().map(|(entry, table)| (entry.clone(), &**table)).collect(), self.now)
     }
 
+    /// Puts an object into the caches and into the live world, and tells the items that this wakes.
+    ///
+    /// # Panics
+    /// If it cannot be decoded, or the loop did not declare its kind.
+    pub fn put<T: Kind>(&mut self, a_loop: &Loop, json: Value) -> Vec<String> {
+        let object: T = serde_json::from_value(json.clone()).expect("a well-formed object");
+        self.live.insert(T::RESOURCE.object_path(object.key()), json);
+        let change = self.table_mut::<T>().apply(Arc::new(object));
+        self.woken_by::<T>(a_loop, &change)
+    }
+
+    /// Takes an object out of the caches and out of the live world, and tells the items that this wakes.
+    ///
+    /// # Panics
+    /// If it is not cached.
+    pub fn take<T: Kind>(&mut self, a_loop: &Loop, key: &Key) -> Vec<String> {
+        self.live.remove(&T::RESOURCE.object_path(key));
+        let last = self.view().get::<T>(key).expect("a cached object").clone();
+        let change = self.table_mut::<T>().delete(last);
+        self.woken_by::<T>(a_loop, &change)
+    }
+
+    fn table_mut<T: Kind>(&mut self) -> &mut dyn AnyTable {
+        let wanted = KindEntry::of::<T>();
+        let found = self.tables.iter_mut().find(|(entry, _)| *entry == wanted);
+        &mut *found.expect("a declared kind").1
+    }
+
     /// The items that a change wakes, one line each.
     #[must_use]
     pub fn wakes<T: Kind>(&self, a_loop: &Loop, change: Change<T>) -> Vec<String> {
-        let (kind, change, mut wakes) = (KindEntry::of::<T>(), change.into(), Wakes::default());
+        self.woken_by::<T>(a_loop, &change.into())
+    }
+
+    fn woken_by<T: Kind>(&self, a_loop: &Loop, change: &AnyChange) -> Vec<String> {
+        let (kind, mut wakes) = (KindEntry::of::<T>(), Wakes::default());
         for watch in a_loop.watches.iter().filter(|watch| watch.kind == kind) {
-            watch.wake(&change, &self.view(), &mut wakes);
+            watch.wake(change, &self.view(), &mut wakes);
         }
         wakes.into_items().into_iter().map(|(item, _)| item.to_string()).collect()
     }

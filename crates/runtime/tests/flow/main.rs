@@ -3,6 +3,7 @@
 
 mod caches;
 mod dynamic;
+mod evictions;
 mod executor;
 mod gate;
 mod loops;

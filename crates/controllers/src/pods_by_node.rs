@@ -1,0 +1,14 @@
+//! Finds the pods of a node.
+
+use keleustes_objects::Pod;
+use keleustes_plan::Index;
+
+/// Pods by the name of the node they are bound to.
+pub(crate) const BY_NODE: Index<Pod> = Index {
+    name: "spec.nodeName",
+    values: |pod, emit| {
+        if !pod.node_name.is_empty() {
+            emit(pod.node_name.clone());
+        }
+    },
+};
