@@ -90,6 +90,8 @@ pub struct Rule {
     pub target_contains: Option<String>,
     /// Only watches, or only what is no watch.
     pub watch: Option<bool>,
+    /// Only what changes something, or only what does not.
+    pub writes: Option<bool>,
     /// This many matching requests pass before the rule strikes.
     pub skip: u64,
     /// The rule strikes this many times; `None` means always.
@@ -101,7 +103,7 @@ pub struct Rule {
 impl Rule {
     /// A rule that strikes every request.
     pub fn new(verdict: Verdict) -> Rule {
-        Rule { method: None, target_contains: None, watch: None, skip: 0, times: None, verdict }
+        Rule { method: None, target_contains: None, watch: None, writes: None, skip: 0, times: None, verdict }
     }
 
     /// Restricts the rule to a method.
@@ -119,6 +121,12 @@ impl Rule {
     /// Restricts the rule to watches, or to what is no watch.
     pub fn watch(mut self, watch: bool) -> Rule {
         self.watch = Some(watch);
+        self
+    }
+
+    /// Restricts the rule to what changes something, or to what does not.
+    pub fn writes(mut self, writes: bool) -> Rule {
+        self.writes = Some(writes);
         self
     }
 
@@ -142,6 +150,7 @@ impl Rule {
         self.method.as_ref().is_none_or(|m| m == request.method())
             && self.target_contains.as_ref().is_none_or(|part| target.contains(part.as_str()))
             && self.watch.is_none_or(|w| w == watches)
+            && self.writes.is_none_or(|writes| writes != request.method().is_safe())
     }
 }
 

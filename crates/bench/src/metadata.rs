@@ -65,7 +65,7 @@ struct Original {
 
 impl Original {
     async fn start(real: &Real) -> anyhow::Result<Self> {
-        let controllers = format!("--controllers={}", keleustes_scenarios::real::CONTROLLERS);
+        let controllers = keleustes_scenarios::real::controllers_flag();
         let process = real.plane().start_go_manager(&[controllers.as_str(), "--leader-elect=false"])?;
         let empty = memory::settled(process.pid()).await?;
         Ok(Self { process, empty })

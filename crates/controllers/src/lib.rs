@@ -8,6 +8,7 @@ pub mod clusterrole_aggregation;
 pub mod deployment;
 mod disruption_target;
 pub mod names;
+pub mod namespace;
 pub mod pod_garbage_collector;
 mod pods_by_node;
 mod registry;

@@ -3,7 +3,7 @@
 use keleustes_plan::Controller;
 
 use crate::{
-    clusterrole_aggregation, deployment, pod_garbage_collector, replicaset, replicationcontroller,
+    clusterrole_aggregation, deployment, namespace, pod_garbage_collector, replicaset, replicationcontroller,
     serviceaccount, serviceaccount_token, taint_eviction,
 };
 
@@ -22,6 +22,8 @@ pub struct Settings {
     pub pod_garbage_collector: pod_garbage_collector::Settings,
     /// For the eviction of pods from tainted nodes.
     pub taint_eviction: taint_eviction::Settings,
+    /// For the namespace controller.
+    pub namespace: namespace::Settings,
 }
 
 /// All controllers that can run with these settings, in the order in which they start.
@@ -32,6 +34,7 @@ pub fn all(settings: &Settings) -> Vec<Controller> {
         settings.serviceaccount_token.as_ref().map(serviceaccount_token::controller),
         Some(replicationcontroller::controller(&settings.replicationcontroller)),
         Some(pod_garbage_collector::controller(settings.pod_garbage_collector)),
+        Some(namespace::controller(&settings.namespace)),
         Some(serviceaccount::controller()),
         Some(deployment::controller(&settings.deployment)),
         Some(replicaset::controller(&settings.replicaset)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use keleustes_client::Connection;
 use keleustes_controllers::{
-    Settings, deployment, pod_garbage_collector, replicaset, serviceaccount_token, taint_eviction,
+    Settings, deployment, namespace, pod_garbage_collector, replicaset, serviceaccount_token, taint_eviction,
 };
 use keleustes_options::Options;
 use keleustes_runtime::signing::Signer;
@@ -35,6 +35,10 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
         },
         replicaset: replicas(options.workers.replica_set),
         replicationcontroller: replicas(options.workers.replication_controller),
+        namespace: namespace::Settings {
+            workers: workers(options.workers.namespace),
+            sync_period: options.namespace.sync_period.to_std(),
+        },
         pod_garbage_collector: pod_garbage_collector::Settings {
             terminated_pod_threshold: options.terminated_pod_gc_threshold,
         },

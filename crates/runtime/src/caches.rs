@@ -26,7 +26,7 @@ use crate::clock::{Chance, Clocks};
 use crate::metrics::{CacheMetrics, Metrics};
 
 /// Objects are not shown again more often than this, whatever is asked for.
-const RESYNC_PERIOD_MIN: Duration = Duration::from_secs(1);
+pub(crate) const RESYNC_PERIOD_MIN: Duration = Duration::from_secs(1);
 
 /// All caches of a process, one per kind.
 #[derive(Clone)]

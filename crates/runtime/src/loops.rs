@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::caches::{Cache, Caches, Listener, Window};
+use crate::caches::{Cache, Caches, Listener, RESYNC_PERIOD_MIN, Window};
 use crate::clock::{Chance, Clocks};
 use crate::executor::Executor;
 use crate::gate::{Gate, Passage};
@@ -142,7 +142,11 @@ impl Running {
             self.ears.push((cache.clone(), ear));
         }
         if let Some(period) = a_loop.what.resync_period {
-            self.workers.spawn(show_again(a_loop.clone(), self.ears[first..].to_vec(), period));
+            self.workers.spawn(show_again(
+                a_loop.clone(),
+                self.ears[first..].to_vec(),
+                period.max(RESYNC_PERIOD_MIN),
+            ));
         }
         for item in &a_loop.what.first_items {
             a_loop.queue.add(item.clone());

@@ -40,11 +40,20 @@ pub struct Real {
 }
 
 /// The controllers that are there; the original is asked for the same ones.
-pub const CONTROLLERS: &str = "serviceaccount-token-controller,\
-     serviceaccount-controller,\
-     clusterrole-aggregation-controller,\
-     pod-garbage-collector-controller,\
-     taint-eviction-controller";
+pub const CONTROLLERS: &[&str] = &[
+    "serviceaccount-token-controller",
+    "serviceaccount-controller",
+    "clusterrole-aggregation-controller",
+    "namespace-controller",
+    "pod-garbage-collector-controller",
+    "taint-eviction-controller",
+];
+
+/// The flag that asks for them.
+#[must_use]
+pub fn controllers_flag() -> String {
+    format!("--controllers={}", CONTROLLERS.join(","))
+}
 
 impl Real {
     /// Starts a control plane and a manager with the flags of a kubeadm manifest, and `extra` after them.
@@ -118,10 +127,9 @@ impl Real {
     }
 
     fn spawn_manager(&self) -> anyhow::Result<Process> {
-        let controllers = format!("--controllers={CONTROLLERS}");
         match &self.manager {
             Manager::Original => {
-                let mut flags = vec![controllers];
+                let mut flags = vec![controllers_flag()];
                 flags.extend(self.extra.iter().cloned());
                 Ok(self.plane.start_go_manager(&flags)?)
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_apiserver::ApiServer;
+use keleustes_apiserver::{ApiServer, clock};
 use keleustes_client::{ClientFactory, ClientOptions, Connection};
 use keleustes_controllers::{Settings, all, serviceaccount_token};
 use keleustes_runtime::caches::Caches;
@@ -12,10 +12,19 @@ use keleustes_runtime::loops::{self, Surroundings};
 use keleustes_runtime::metrics::Metrics;
 use keleustes_scenarios::{ALL, Stage, World};
 
+/// When the world begins: 2026-01-01T00:00:00Z.
+const START: (&str, i64) = ("2026-01-01T00:00:00Z", 1_767_225_600_000_000_000);
+
+/// Clocks that go with the time of the test, as the server's does.
+fn clocks() -> Clocks {
+    let began = tokio::time::Instant::now();
+    Clocks::new(move || START.1 + i64::try_from(began.elapsed().as_nanos()).unwrap_or_default())
+}
+
 /// All controllers at work on an API server.
 async fn start_controllers(server: &ApiServer) {
     let factory = ClientFactory::new(Connection::over(server.clone()), ClientOptions::default());
-    let (clocks, chance, metrics) = (Clocks::new(|| 0), Chance::seeded(1), Metrics::new());
+    let (clocks, chance, metrics) = (clocks(), Chance::seeded(1), Metrics::new());
     let caches =
         Caches::new(factory.root("shared-informers"), clocks.clone(), chance.clone(), metrics.clone(), None);
     let surroundings =
@@ -36,7 +45,8 @@ async fn start_controllers(server: &ApiServer) {
 
 #[tokio::test(start_paused = true)]
 async fn every_scenario_holds_in_the_embedded_world() {
-    let server = ApiServer::builder().seed(7).build();
+    let clock = clock::following_tokio(START.0.parse().unwrap());
+    let server = ApiServer::builder().seed(7).clock(clock).build();
     start_controllers(&server).await;
     let admin = kube::Client::new(server.clone(), "default");
     let world = World { admin, plane: None, patience: Duration::from_secs(60) };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use keleustes_objects::{Discovered, Failure, Key, Resource, Text, Uid, Version};
+use keleustes_objects::{Discovered, Failure, Key, Reason, Resource, Text, Uid, Version};
 use serde_json::Value;
 
 use super::World;
@@ -68,6 +68,10 @@ impl Rehearsing<'_> {
         let result = match (refused, &write.action) {
             (Some(failure), _) if write.tolerated.contains(&failure.reason) => {
                 Ok(format!(" (refused, which is fine: {failure})"))
+            }
+            (Some(failure), Action::Put { .. }) if failure.reason == Reason::NotFound => {
+                let _ = writeln!(self.transcript, "{write} (gone)");
+                return Outcome::Unneeded;
             }
             (Some(failure), _) => Err(failure),
             (

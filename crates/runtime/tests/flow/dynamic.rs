@@ -196,6 +196,7 @@ async fn who_keeps_waiting_is_neither_forgiven_nor_blamed() {
     running.stop().await;
 }
 
+/// Proves INF-48.
 #[tokio::test(start_paused = true)]
 async fn a_loop_may_be_shown_everything_again_more_often_than_others() {
     let world = world();

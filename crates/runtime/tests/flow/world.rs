@@ -28,6 +28,9 @@ use tower::{BoxError, Layer as _, Service};
 /// Long enough for everything that has no reason to wait, too short for anything that has.
 const MOMENT: Duration = Duration::from_millis(1);
 
+/// When every world begins: 2026-01-01T00:00:00Z.
+const START_NANOSECONDS: i64 = 1_767_225_600_000_000_000;
+
 pub(crate) struct World {
     pub(crate) server: ApiServer,
     pub(crate) faults: Faults,
@@ -51,8 +54,19 @@ impl World {
 
     /// A new process around a server that may have seen others.
     pub(crate) fn around(server: ApiServer, resync_period: Option<Duration>) -> Self {
+        Self::since(tokio::time::Instant::now(), server, resync_period)
+    }
+
+    /// A new process in a world that began some time ago.
+    pub(crate) fn since(
+        began: tokio::time::Instant,
+        server: ApiServer,
+        resync_period: Option<Duration>,
+    ) -> Self {
         let (faults, tap, metrics) = (Faults::new(), Tap::default(), Metrics::new());
-        let (clocks, chance) = (Clocks::new(|| 1_767_225_600_000_000_000), Chance::seeded(7));
+        // The wall clock goes with the time of the test, as the server's does.
+        let wall = move || START_NANOSECONDS + i64::try_from(began.elapsed().as_nanos()).unwrap();
+        let (clocks, chance) = (Clocks::new(wall), Chance::seeded(7));
         let client = tap.client(&faults, &server);
         let caches = Caches::new(client, clocks.clone(), chance.clone(), metrics.clone(), resync_period);
         let leads = Arc::new(AtomicBool::new(true));
@@ -288,7 +302,7 @@ impl Default for Tap {
 }
 
 impl Tap {
-    /// From now on, watches of this resource deliver nothing.
+    /// From now on, watches of this resource deliver nothing; `*` stands for all.
     pub(crate) fn lag(&self, plural: &'static str) {
         self.lags.send_replace(plural);
     }
@@ -357,7 +371,8 @@ where
             tap.received.lock().push(data.clone());
         }
         if target.contains("watch=true") {
-            let delivers = |lags: &&str| lags.is_empty() || !target.contains(&format!("/{lags}?"));
+            let delivers =
+                |lags: &&str| lags.is_empty() || *lags != "*" && !target.contains(&format!("/{lags}?"));
             let _ = tap.lags.subscribe().wait_for(delivers).await;
         }
         Some((frame, (tap, target, body)))

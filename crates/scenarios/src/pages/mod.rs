@@ -22,7 +22,7 @@ use serde_json::json;
 
 use self::differences::Differences;
 use self::items::{Items, checks, fields, metrics};
-use crate::real::{CONTROLLERS, built_manager};
+use crate::real::{built_manager, controllers_flag};
 use crate::tokens::{token, token_secret};
 use crate::{Scenario, Stage, World};
 
@@ -43,7 +43,7 @@ const SETTLING: Duration = Duration::from_secs(6);
 
 /// What both are told beyond a kubeadm manifest: the controllers that are there.
 fn asked_for() -> String {
-    format!("--controllers={CONTROLLERS}")
+    controllers_flag()
 }
 
 /// Both managers on one control plane.

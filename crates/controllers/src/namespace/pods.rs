@@ -1,0 +1,52 @@
+//! Pods, as far as they tell how long their end may take.
+
+use keleustes_objects::{Kind, Meta, Object, Resource, WireMeta, Word};
+use serde::Deserialize;
+
+/// A pod, as far as it tells how long its end may take.
+#[derive(Deserialize)]
+#[serde(from = "WirePod")]
+pub(super) struct Pod {
+    meta: Meta,
+    /// How long it may take; nothing if it has ended already.
+    pub(super) grace_seconds: u64,
+}
+
+impl Object for Pod {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl Kind for Pod {
+    const RESOURCE: Resource = Resource::namespaced("", "v1", "pods", "Pod");
+}
+
+#[derive(Deserialize)]
+struct WirePod {
+    metadata: WireMeta,
+    #[serde(default)]
+    spec: WireSpec,
+    #[serde(default)]
+    status: WireStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireSpec {
+    termination_grace_period_seconds: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireStatus {
+    phase: Word,
+}
+
+impl From<WirePod> for Pod {
+    fn from(wire: WirePod) -> Self {
+        let has_ended = wire.status.phase == "Succeeded" || wire.status.phase == "Failed";
+        let grace = wire.spec.termination_grace_period_seconds.filter(|_| !has_ended);
+        Self { meta: wire.metadata.into(), grace_seconds: grace.unwrap_or_default().max(0).cast_unsigned() }
+    }
+}

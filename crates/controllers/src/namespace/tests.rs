@@ -1,0 +1,623 @@
+//! What is done about a namespace, decided on small worlds.
+
+use std::sync::Arc;
+
+use keleustes_objects::{ApiResource, Discovered, Failure, Kind as _, Resource, Time};
+use keleustes_plan::rehearsal::World;
+use serde_json::json;
+
+use super::*;
+
+const ALL: &[&str] = &["get", "list", "delete", "deletecollection"];
+const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
+const SECRETS: Resource = Resource::namespaced("", "v1", "secrets", "Secret");
+const JOBS: Resource = Resource::namespaced("batch", "v1", "jobs", "Job");
+/// When the rehearsal is, and when the deletion of `a` was asked for.
+const NOW: i64 = 1_800_000_000;
+const DELETED_AT: i64 = NOW - 5;
+
+fn the_loop() -> Loop {
+    controller(&Settings::default()).loops.remove(0)
+}
+
+fn api(resource: &Resource, verbs: &[&str]) -> ApiResource {
+    ApiResource {
+        resource: resource.clone(),
+        preferred: true,
+        singular: String::new(),
+        verbs: verbs.iter().map(ToString::to_string).collect(),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        subresources: Vec::new(),
+    }
+}
+
+fn served(resources: Vec<ApiResource>) -> Discovered {
+    Discovered { resources, ..Discovered::default() }
+}
+
+fn at(seconds: i64) -> String {
+    Time::from_unix_seconds(seconds).to_string()
+}
+
+/// A namespace that goes.
+fn going() -> Value {
+    json!({
+        "metadata": {"name": "a", "uid": "u1", "resourceVersion": "7", "labels": {"keep": "me"},
+                     "deletionTimestamp": at(DELETED_AT), "finalizers": ["meta/finalizer"]},
+        "spec": {"finalizers": ["kubernetes"], "novel": 1},
+        "status": {"phase": "Terminating"},
+    })
+}
+
+/// A namespace that goes, with all five conditions as they are when all is well.
+fn told() -> Value {
+    let mut namespace = going();
+    let mut conditions = Vec::new();
+    conditions::refresh(&mut conditions, &Pass::default(), Time::from_unix_seconds(NOW - 100));
+    namespace["status"]["conditions"] = Value::Array(conditions);
+    namespace
+}
+
+fn object(name: &str, finalizers: &[&str]) -> Value {
+    json!({"metadata": {"namespace": "a", "name": name, "uid": name, "finalizers": finalizers}})
+}
+
+fn pod(name: &str, phase: &str, grace: i64) -> Value {
+    let mut pod = object(name, &[]);
+    pod["spec"] = json!({"terminationGracePeriodSeconds": grace});
+    pod["status"] = json!({"phase": phase});
+    pod
+}
+
+fn failure(code: u16, message: &str) -> Failure {
+    Failure::from_status(code, "", message, [], 0)
+}
+
+/// A world with namespace `a` and a server that serves pods, Secrets and Jobs.
+fn world(namespace: Value) -> World {
+    let resources = vec![api(&PODS, ALL), api(&SECRETS, ALL), api(&JOBS, ALL)];
+    World::of(&the_loop()).with::<Namespace>(namespace).serving(Ok(served(resources)))
+}
+
+/// What is done, without the bodies of puts.
+fn steps(transcript: &str) -> Vec<&str> {
+    transcript.lines().map(|line| line.split_once(": {").map_or(line, |(step, _)| step)).collect()
+}
+
+fn check(mut world: World, wanted: &[&str]) {
+    let transcript = world.sync(&the_loop(), Key::cluster("a"));
+    assert_eq!(steps(&transcript), wanted, "{transcript}");
+}
+
+/// The bodies that are put to a subresource.
+fn puts(transcript: &str, subresource: &str) -> Vec<Value> {
+    let begin = format!("put namespaces/{subresource} ");
+    let lines = transcript.lines().filter(|line| line.starts_with(&begin));
+    lines.filter_map(|line| serde_json::from_str(&line[line.find(": {")? + 2..]).ok()).collect()
+}
+
+/// The conditions that a pass writes: type, status, reason, message.
+fn conditions(mut world: World) -> Vec<[String; 4]> {
+    let transcript = world.sync(&the_loop(), Key::cluster("a"));
+    let body = puts(&transcript, "status").pop().unwrap_or_else(|| panic!("conditions in {transcript}"));
+    let text = |one: &Value, field: &str| one[field].as_str().unwrap_or_default().to_owned();
+    let conditions = body["status"]["conditions"].as_array().unwrap().iter();
+    conditions.map(|one| ["type", "status", "reason", "message"].map(|field| text(one, field))).collect()
+}
+
+/// The one condition whose status is True.
+fn complaint(world: World) -> [String; 3] {
+    let mut bad = conditions(world).into_iter().filter(|[_, status, ..]| status == "True");
+    let [name, _, reason, message] = bad.next().expect("a complaint");
+    assert_eq!(bad.next(), None);
+    [name, reason, message]
+}
+
+const GET: &str = "get namespaces a";
+const CONDITIONS: &str = "put namespaces/status a because its conditions changed";
+const FINALIZE_STEP: &str = "put namespaces/finalize a because nothing is left in it";
+/// A look at the two resources beside pods.
+const LOOK: [&str; 2] = ["list at most 1 of secrets in a", "list at most 1 of jobs.batch in a"];
+
+fn collection(resource: &str) -> String {
+    format!("deletecollection {resource} in a because its namespace is being deleted")
+}
+
+/// Proves NS-1.
+#[test]
+fn only_namespaces_that_go_wake_and_always_after_five_seconds() {
+    let (a_loop, world) = (the_loop(), World::of(&the_loop()));
+    let wakes = |change: Change<Namespace>| {
+        let mut wakes = Wakes::default();
+        a_loop.watches[0].wake(&change.into(), &world.view(), &mut wakes);
+        wakes.into_items().into_iter().map(|(item, delay)| (item.to_string(), delay)).collect::<Vec<_>>()
+    };
+    let decode = |json: Value| Arc::new(serde_json::from_value::<Namespace>(json).unwrap());
+    let soon = [("a".to_owned(), Duration::from_secs(5))];
+    let mut staying = going();
+    staying["metadata"]["deletionTimestamp"] = Value::Null;
+    assert_eq!(wakes(Change::added(decode(going()))), soon);
+    assert_eq!(wakes(Change::resync(decode(going()))), soon);
+    assert_eq!(wakes(Change::deleted(decode(going()))), []);
+    assert_eq!(wakes(Change::added(decode(staying.clone()))), []);
+    let mut table = keleustes_plan::Table::<Namespace>::default();
+    staying["metadata"]["resourceVersion"] = json!("6");
+    table.apply(decode(staying));
+    assert_eq!(wakes(table.apply(decode(going()))), soon);
+}
+
+/// Proves NS-2, NS-3, NS-4, NS-5, NS-8, NS-60.
+#[test]
+fn it_is_known_by_the_original_s_names_and_numbers() {
+    let settings = Settings::default();
+    assert_eq!((settings.workers, settings.sync_period), (10, Duration::from_secs(300)));
+    let settings = Settings { workers: 3, sync_period: Duration::from_secs(7) };
+    let mut controller = controller(&settings);
+    assert_eq!((controller.name, controller.aliases), ("namespace-controller", &["namespace"][..]));
+    assert_eq!(controller.service_account, Some("namespace-controller"));
+    assert_eq!(controller.event_component, None);
+    assert_eq!(controller.haste, Haste { rate: 20, burst: 100 });
+    assert!(controller.metrics.is_empty());
+    let a_loop = controller.loops.remove(0);
+    assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("namespace", 3, None));
+    assert_eq!(a_loop.resync_period, Some(Duration::from_secs(7)));
+    let Limiter { item_delay_first, item_delay_max, retries_per_second, retries_burst } = a_loop.limiter;
+    assert_eq!((item_delay_first, item_delay_max), (Duration::from_millis(5), Duration::from_secs(60)));
+    assert_eq!((retries_per_second, retries_burst), (10.0, 100.0));
+    // A loop starts when all it reads is there.
+    assert_eq!(
+        a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect::<Vec<_>>(),
+        ["namespaces"]
+    );
+}
+
+/// Proves NS-10, NS-11, NS-82.
+#[test]
+fn what_is_gone_or_stays_is_left_alone() {
+    check(World::of(&the_loop()), &[]);
+    check(World::of(&the_loop()).cached::<Namespace>(going()), &[GET]);
+    let mut staying = going();
+    staying["metadata"]["deletionTimestamp"] = Value::Null;
+    check(world(staying), &[GET]);
+    let broken = world(going()).refusing::<Namespace>("get", &Key::cluster("a"), failure(500, "boom"));
+    check(broken, &[GET, "retry: reading a: boom"]);
+}
+
+/// Proves NS-12, NS-40.
+#[test]
+fn the_phase_comes_first() {
+    let mut active = told();
+    active["status"]["phase"] = json!("Active");
+    let mut transcript = world(active.clone()).sync(&the_loop(), Key::cluster("a"));
+    let marked = "put namespaces/status a because its deletion was asked for";
+    assert_eq!(steps(&transcript)[..3], [GET, marked, "discover"]);
+    let mut wanted = active.clone();
+    wanted["status"]["phase"] = json!("Terminating");
+    assert_eq!(puts(&transcript, "status"), [wanted]);
+    // Gone meanwhile: the end.
+    let gone = Key::cluster("a");
+    let mut vanishing = world(active.clone()).refusing::<Namespace>("update", &gone, failure(404, "gone"));
+    transcript = vanishing.sync(&the_loop(), Key::cluster("a"));
+    assert_eq!(steps(&transcript)[1], format!("{marked} (gone)"));
+    assert_eq!(steps(&transcript).len(), 2);
+    let refused = world(active).refusing::<Namespace>("update", &gone, failure(500, "boom"));
+    check(refused, &[GET, &format!("{marked} FAILED: boom"), "retry: boom"]);
+}
+
+/// Proves NS-13.
+#[test]
+fn a_namespace_without_finalizers_is_left_to_the_server() {
+    let mut finalized = going();
+    finalized["spec"]["finalizers"] = json!([]);
+    check(world(finalized), &[GET]);
+}
+
+/// Proves NS-6, NS-14.
+#[test]
+fn what_the_server_serves_now_is_deleted_in_the_preferred_version() {
+    let mut old = api(&Resource::namespaced("batch", "v1beta1", "jobs", "Job"), ALL);
+    old.preferred = false;
+    let nodes = api(&Resource::cluster("", "v1", "nodes", "Node"), ALL);
+    let reviews = api(&Resource::namespaced("", "v1", "bindings", "Binding"), &["create", "list"]);
+    let resources = vec![old, api(&JOBS, ALL), nodes, reviews];
+    let mut world = world(told()).serving(Ok(served(resources)));
+    let only_jobs = [GET, "discover", "list at most 1 of jobs.batch in a", FINALIZE_STEP];
+    assert_eq!(steps(&world.sync(&the_loop(), Key::cluster("a"))), only_jobs);
+    // The next pass asks again.
+    let world = world.serving(Ok(served(vec![api(&SECRETS, ALL)])));
+    check(world, &[GET, "discover", "list at most 1 of secrets in a", FINALIZE_STEP]);
+}
+
+/// Proves NS-19, NS-21, NS-29, NS-45.
+#[test]
+fn what_holds_something_is_deleted_at_once_and_looked_at_again() {
+    let world = world(going()).live_at(&SECRETS, object("s", &[])).live_at(&SECRETS, object("t", &[]));
+    check(
+        world,
+        &[
+            GET,
+            "discover",
+            "list pods in a",
+            LOOK[0],
+            LOOK[1],
+            &collection("secrets"),
+            "list secrets in a",
+            CONDITIONS,
+            FINALIZE_STEP,
+        ],
+    );
+}
+
+/// Proves NS-15, NS-22, NS-25, NS-27, NS-70, NS-74.
+#[test]
+fn nothing_else_is_touched_while_a_pod_is_there() {
+    let world = || {
+        let world =
+            world(going()).live_at(&PODS, pod("p", "Running", 30)).live_at(&SECRETS, object("s", &[]));
+        world.staying(&PODS, &Key::namespaced("a", "p"))
+    };
+    let deleting = collection("pods");
+    check(
+        world(),
+        &[GET, "discover", "list pods in a", &deleting, "list pods in a", CONDITIONS, "keep waiting for 16s"],
+    );
+    assert!(conditions(world()).iter().all(|[_, status, ..]| status == "False"), "no totals are told");
+    // An odd number of seconds is halved downwards.
+    let odd = super::tests::world(told()).live_at(&PODS, pod("p", "Running", 31));
+    let mut odd = odd.staying(&PODS, &Key::namespaced("a", "p"));
+    assert!(odd.sync(&the_loop(), Key::cluster("a")).ends_with("keep waiting for 16s\n"));
+}
+
+/// Proves NS-16, NS-26, NS-55.
+#[test]
+fn a_failure_of_one_resource_stops_no_other_but_keeps_the_namespace() {
+    let world = || {
+        let world = world(going()).live_at(&SECRETS, object("s", &[])).live_at(&JOBS, object("j", &[]));
+        world.refusing_at("deletecollection", "/api/v1/namespaces/a/secrets", failure(500, "boom"), None)
+    };
+    check(
+        world(),
+        &[
+            GET,
+            "discover",
+            "list pods in a",
+            LOOK[0],
+            LOOK[1],
+            &format!("{} FAILED: boom", collection("secrets")),
+            &collection("jobs.batch"),
+            "list jobs.batch in a",
+            CONDITIONS,
+            "retry: boom",
+        ],
+    );
+    let message = "Failed to delete all resource types, 1 remaining: boom";
+    assert_eq!(complaint(world()), ["NamespaceDeletionContentFailure", "ContentDeletionFailed", message]);
+    let both = world().refusing_at("list", "/apis/batch/v1/namespaces/a/jobs", failure(503, "away"), None);
+    let message = "Failed to delete all resource types, 2 remaining: away, boom";
+    assert_eq!(complaint(both)[2], message);
+}
+
+/// Proves NS-17, NS-18, NS-71.
+#[test]
+fn the_slowest_pod_that_has_not_ended_gives_the_estimate() {
+    let staying = |pods: &[Value]| {
+        pods.iter().fold(world(told()), |world, pod| {
+            let key = Key::namespaced("a", pod["metadata"]["name"].as_str().unwrap());
+            world.live_at(&PODS, pod.clone()).staying(&PODS, &key)
+        })
+    };
+    let last = |mut world: World| {
+        let transcript = world.sync(&the_loop(), Key::cluster("a"));
+        transcript.lines().last().unwrap().to_owned()
+    };
+    let pods = [pod("p", "Running", 20), pod("q", "Pending", 40), pod("r", "Succeeded", 90)];
+    assert_eq!(last(staying(&pods)), "keep waiting for 21s");
+    let ended = [pod("p", "Failed", 50), pod("q", "Succeeded", 50)];
+    assert!(last(staying(&ended)).starts_with("retry: unexpected items"));
+    // Counted from the deletion of the namespace, five seconds ago.
+    assert!(last(staying(&[pod("p", "Running", 6)])).starts_with("keep waiting"));
+    assert!(last(staying(&[pod("p", "Running", 5)])).starts_with("retry: unexpected items"));
+    let unlisted = world(told()).live_at(&PODS, pod("p", "Running", 30)).refusing_at(
+        "list",
+        "/api/v1/namespaces/a/pods",
+        failure(500, "boom"),
+        None,
+    );
+    // How many pods there are is not known, so the rest is looked at.
+    check(unlisted, &[GET, "discover", "list pods in a", LOOK[0], LOOK[1], CONDITIONS, "retry: boom"]);
+}
+
+/// Proves NS-20, NS-75, NS-76.
+#[test]
+fn without_collections_objects_are_deleted_one_by_one() {
+    let each = |name: &str| format!("delete secrets a/{name} because its namespace is being deleted");
+    let full = || world(told()).live_at(&SECRETS, object("s", &[])).live_at(&SECRETS, object("t", &[]));
+    let path = "/api/v1/namespaces/a/secrets";
+    for refusal in [404, 405] {
+        let world = full().refusing_at("deletecollection", path, failure(refusal, "unknown"), None);
+        let refused = format!("{} FAILED: unknown", collection("secrets"));
+        let begin = [GET, "discover", "list pods in a", LOOK[0], LOOK[1], &refused, "list secrets in a"];
+        check(world, &[&begin[..], &[&each("s"), &each("t"), "list secrets in a", FINALIZE_STEP]].concat());
+    }
+    let refusing = |code| {
+        let verbs = &["list", "delete"];
+        let world = full().serving(Ok(served(vec![api(&SECRETS, verbs)])));
+        world.refusing_at("delete", &format!("{path}/s"), failure(code, "refused"), None)
+    };
+    // A verb that is not served is not tried. What is gone, or cannot be deleted, is no failure.
+    let begin = [GET, "discover", LOOK[0], "list secrets in a"];
+    for fine in [404, 405] {
+        let first = format!("{} (refused, which is fine: refused)", each("s"));
+        let mut world = refusing(fine);
+        let transcript = world.sync(&the_loop(), Key::cluster("a"));
+        assert_eq!(steps(&transcript)[..5], [&begin[..], &[&first]].concat());
+        assert_eq!(steps(&transcript)[5], each("t"));
+    }
+    let transcript = refusing(500).sync(&the_loop(), Key::cluster("a"));
+    assert!(transcript.ends_with("retry: refused\n"), "{transcript}");
+    assert!(!transcript.contains(FINALIZE_STEP));
+}
+
+/// Proves NS-21, NS-77.
+#[test]
+fn what_cannot_be_listed_counts_as_empty() {
+    let path = "/api/v1/namespaces/a/secrets";
+    for refusal in [404, 405] {
+        let world = world(told()).refusing_at("list", path, failure(refusal, "unknown"), None);
+        let world = world.refusing_at("deletecollection", path, failure(refusal, "unknown"), None);
+        let mut world = world.live_at(&SECRETS, object("s", &[]));
+        assert!(steps(&world.sync(&the_loop(), Key::cluster("a"))).ends_with(&[FINALIZE_STEP]));
+    }
+    // Without the verb nobody asks; the collection is deleted all the same.
+    let blind = world(told()).serving(Ok(served(vec![api(&SECRETS, &["delete", "deletecollection"])])));
+    check(blind, &[GET, "discover", &collection("secrets"), FINALIZE_STEP]);
+}
+
+/// Proves NS-23, NS-56, NS-57, NS-58, NS-61, NS-73.
+#[test]
+fn finalizers_are_waited_for_and_counted() {
+    let held = || {
+        world(going())
+            .live_at(&SECRETS, object("s", &["x/one", "x/two"]))
+            .live_at(&SECRETS, object("t", &["x/one"]))
+            .live_at(&JOBS, object("j", &["x/one"]))
+    };
+    let transcript = held().sync(&the_loop(), Key::cluster("a"));
+    assert!(transcript.ends_with("keep waiting for 8s\n"), "{transcript}");
+    let all = conditions(held());
+    let texts: Vec<_> = all.iter().map(|texts| texts.each_ref().map(String::as_str)).collect();
+    let remaining = "Some resources are remaining: jobs.batch has 1 resource instances, \
+        secrets. has 2 resource instances";
+    let finalizers = "Some content in the namespace has finalizers remaining: \
+        x/one in 3 resource instances, x/two in 1 resource instances";
+    assert_eq!(texts[3], ["NamespaceContentRemaining", "True", "SomeResourcesRemain", remaining]);
+    assert_eq!(texts[4], ["NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", finalizers]);
+    assert_eq!(texts[2][1], "False");
+    let pods = world(told()).live_at(&PODS, object("p", &["x/one"]));
+    check(
+        pods,
+        &[GET, "discover", "list pods in a", &collection("pods"), "list pods in a", "keep waiting for 8s"],
+    );
+}
+
+/// Proves NS-24, NS-72.
+#[test]
+fn what_stays_without_a_reason_is_a_failure() {
+    let staying = |resource: &Resource, object: Value| {
+        world(going()).live_at(resource, object).staying(resource, &Key::namespaced("a", "o"))
+    };
+    let secret = "unexpected items still remain in namespace: a for gvr: /v1, Resource=secrets";
+    let transcript = staying(&SECRETS, object("o", &[])).sync(&the_loop(), Key::cluster("a"));
+    assert!(transcript.ends_with(&format!("retry: {secret}\n")), "{transcript}");
+    let message = |text: &str| format!("Failed to delete all resource types, 1 remaining: {text}");
+    let bad: Vec<_> = conditions(staying(&SECRETS, object("o", &[])))
+        .into_iter()
+        .filter(|[_, status, ..]| status == "True")
+        .map(|[name, .., text]| (name, text))
+        .collect();
+    let remaining = "Some resources are remaining: secrets. has 1 resource instances".to_owned();
+    assert_eq!(
+        bad,
+        [
+            ("NamespaceDeletionContentFailure".to_owned(), message(secret)),
+            ("NamespaceContentRemaining".to_owned(), remaining)
+        ]
+    );
+    let job = "unexpected items still remain in namespace: a for gvr: batch/v1, Resource=jobs";
+    let transcript = staying(&JOBS, object("o", &[])).sync(&the_loop(), Key::cluster("a"));
+    assert!(transcript.contains(job));
+    // A pod past its time: the rest has to wait, and the original tells no totals.
+    let pod = "unexpected items still remain in namespace: a for gvr: /v1, Resource=pods";
+    let [name, _, text] = complaint(staying(&PODS, super::tests::pod("o", "Running", 1)));
+    assert_eq!((name.as_str(), text), ("NamespaceDeletionContentFailure", message(pod)));
+}
+
+/// Proves NS-30, NS-51, NS-52, NS-81.
+#[test]
+fn an_api_that_cannot_be_discovered_keeps_the_namespace_but_not_what_is_known() {
+    let stale = |gv: &str| (gv.to_owned(), format!("stale GroupVersion discovery: {gv}"));
+    let world = |failed: &[&str]| {
+        let resources = vec![api(&SECRETS, ALL)];
+        let failed = failed.iter().map(|gv| stale(gv)).collect();
+        world(told()).live_at(&SECRETS, object("s", &[])).serving(Ok(Discovered { resources, failed }))
+    };
+    let message = "Discovery failed for some groups, 3 failing: unable to retrieve the complete list of server \
+        APIs: metrics.k8s.io/v10: stale GroupVersion discovery: metrics.k8s.io/v10, metrics.k8s.io/v1: stale \
+        GroupVersion discovery: metrics.k8s.io/v1, x/v1: stale GroupVersion discovery: x/v1";
+    let failing = ["metrics.k8s.io/v1", "metrics.k8s.io/v10", "x/v1"];
+    let wanted = ["NamespaceDeletionDiscoveryFailure", "DiscoveryFailed", message];
+    assert_eq!(complaint(world(&failing)), wanted);
+    let transcript = world(&failing).sync(&the_loop(), Key::cluster("a"));
+    assert!(transcript.contains(&collection("secrets")), "what is known is deleted");
+    assert!(transcript.ends_with(&format!("retry: {message}\n")));
+    // It is back: the condition goes, and so does the namespace.
+    let mut bad = told();
+    bad["status"]["conditions"][0]["status"] = json!("True");
+    let mut back = super::tests::world(bad);
+    let transcript = back.sync(&the_loop(), Key::cluster("a"));
+    assert!(steps(&transcript).ends_with(&[CONDITIONS, FINALIZE_STEP]), "{transcript}");
+    assert_eq!(puts(&transcript, "status")[0]["status"]["conditions"][0]["status"], "False");
+}
+
+/// Proves NS-52.
+#[test]
+fn a_server_that_cannot_be_asked_is_quoted() {
+    let silent = world(told()).serving(Err(failure(503, "the server is away")));
+    let wanted = ["NamespaceDeletionDiscoveryFailure", "DiscoveryFailed", "the server is away"];
+    assert_eq!(complaint(silent), wanted);
+    let failed = std::iter::once(("apis".to_owned(), "half of it is away".to_owned())).collect();
+    let mut half = world(told()).serving(Ok(Discovered { resources: vec![api(&SECRETS, ALL)], failed }));
+    let transcript = half.sync(&the_loop(), Key::cluster("a"));
+    assert_eq!(steps(&transcript)[2..], [CONDITIONS, "retry: half of it is away"]);
+}
+
+/// Proves NS-31, NS-53.
+#[test]
+fn a_version_that_makes_no_sense_stops_the_pass() {
+    let odd = Resource::namespaced("a/b", "v1", "things", "Thing");
+    let world = || {
+        let resources = vec![api(&SECRETS, ALL), api(&odd, ALL)];
+        world(told()).live_at(&SECRETS, object("s", &[])).serving(Ok(served(resources)))
+    };
+    check(world(), &[GET, "discover", CONDITIONS, "retry: unexpected GroupVersion string: a/b/v1"]);
+    let wanted = [
+        "NamespaceDeletionGroupVersionParsingFailure",
+        "GroupVersionParsingFailed",
+        "unexpected GroupVersion string: a/b/v1",
+    ];
+    assert_eq!(complaint(world()), wanted);
+}
+
+/// Proves NS-29, NS-43, NS-78, NS-79.
+#[test]
+fn the_finalizer_is_taken_off_and_others_stay() {
+    let mut namespace = told();
+    namespace["spec"]["finalizers"] = json!(["z", "kubernetes", "b", "z"]);
+    let transcript = world(namespace.clone()).sync(&the_loop(), Key::cluster("a"));
+    let [body] = &puts(&transcript, "finalize")[..] else { panic!("one put in {transcript}") };
+    let spec = json!({"finalizers": ["b", "z"], "novel": 1});
+    assert_eq!(*body, json!({"metadata": namespace["metadata"], "spec": spec}));
+    // Ours is gone, others are not: content is still looked for.
+    namespace["spec"]["finalizers"] = json!(["b"]);
+    let mut full = world(namespace).live_at(&SECRETS, object("s", &[]));
+    assert!(full.sync(&the_loop(), Key::cluster("a")).contains(&collection("secrets")));
+    let mut gone = world(told()).refusing::<Namespace>("update", &Key::cluster("a"), failure(404, "gone"));
+    assert!(!gone.sync(&the_loop(), Key::cluster("a")).contains("retry"));
+}
+
+/// Proves NS-42, NS-59, NS-84.
+#[test]
+fn conditions_are_written_when_they_changed_and_only_once() {
+    check(world(told()), &[GET, "discover", "list pods in a", LOOK[0], LOOK[1], FINALIZE_STEP]);
+    // A conflict is told to the log, and decides nothing.
+    let refused = world(going()).refusing_at(
+        "update",
+        &Namespace::RESOURCE.object_path(&Key::cluster("a")),
+        failure(409, "changed"),
+        Some(1),
+    );
+    let refused_step = format!("{CONDITIONS} FAILED: changed");
+    let begin = [GET, "discover", "list pods in a", LOOK[0], LOOK[1]];
+    check(refused, &[&begin[..], &[&refused_step, FINALIZE_STEP]].concat());
+    let mut reworded = told();
+    reworded["status"]["conditions"][1]["message"] = json!("other words");
+    reworded["status"]["conditions"][2]["status"] = json!("True");
+    let transcript = world(reworded).sync(&the_loop(), Key::cluster("a"));
+    let conditions = puts(&transcript, "status")[0]["status"]["conditions"].clone();
+    assert_eq!(conditions[1]["message"], "All legacy kube types successfully parsed");
+    assert_eq!(conditions[1]["lastTransitionTime"], at(NOW - 100), "words alone are no transition");
+    assert_eq!(conditions[2]["lastTransitionTime"], at(NOW));
+    assert_eq!(conditions[0]["lastTransitionTime"], at(NOW - 100));
+}
+
+/// Proves NS-50, NS-51, NS-53, NS-54, NS-56, NS-57.
+#[test]
+fn five_conditions_come_in_order_after_those_of_others() {
+    let mut namespace = going();
+    let other = json!({"type": "Other", "status": "Unknown", "novel": true});
+    namespace["status"]["conditions"] = json!([other]);
+    let transcript = world(namespace).sync(&the_loop(), Key::cluster("a"));
+    let body = puts(&transcript, "status").remove(0);
+    assert_eq!(body["status"]["conditions"][0], other);
+    assert_eq!(body["metadata"], going()["metadata"]);
+    let wanted = [
+        ["NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"],
+        [
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ],
+        [
+            "NamespaceDeletionContentFailure",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ],
+        ["NamespaceContentRemaining", "ContentRemoved", "All content successfully removed"],
+        [
+            "NamespaceFinalizersRemaining",
+            "ContentHasNoFinalizers",
+            "All content-preserving finalizers finished",
+        ],
+    ];
+    for (wanted, there) in wanted.iter().zip(&body["status"]["conditions"].as_array().unwrap()[1..]) {
+        let [name, reason, message] = wanted;
+        let condition = json!({"type": name, "status": "False", "lastTransitionTime": at(NOW),
+            "reason": reason, "message": message});
+        assert_eq!(*there, condition);
+    }
+}
+
+/// Proves NS-44.
+#[test]
+fn phase_and_finalizer_are_put_again_after_every_conflict() {
+    let path = Namespace::RESOURCE.object_path(&Key::cluster("a"));
+    let refused = format!("{FINALIZE_STEP} FAILED: changed");
+    let conflicts = world(told()).refusing_at("update", &path, failure(409, "changed"), Some(30));
+    let begin = [GET, "discover", "list pods in a", LOOK[0], LOOK[1]];
+    let tries = [&*refused, GET].repeat(30);
+    check(conflicts, &[&begin[..], &tries, &[FINALIZE_STEP]].concat());
+}
+
+/// Proves NS-44, NS-82.
+#[test]
+fn another_life_of_the_namespace_ends_the_tries() {
+    struct OnTheFirst;
+    impl Script for OnTheFirst {
+        fn sync<'a>(&'a self, cx: &'a mut Context<'_>, _: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+            let mut first: Live = serde_json::from_value(told()).unwrap();
+            Box::pin(async move { put_until_settled(cx, &mut first, FINALIZE).await.map(|_| Next::Done) })
+        }
+    }
+    let mut second = told();
+    second["metadata"]["uid"] = json!("u2");
+    second["metadata"]["deletionTimestamp"] = Value::Null;
+    let path = Namespace::RESOURCE.object_path(&Key::cluster("a"));
+    let mut world = world(second).refusing_at("update", &path, failure(409, "changed"), Some(1));
+    let transcript = world.sync(&Loop::scripted("test", OnTheFirst), Key::cluster("a"));
+    let refused = format!("{FINALIZE_STEP} FAILED: changed");
+    assert_eq!(steps(&transcript), [&*refused, GET, "retry: namespace uid has changed across retries"]);
+    check(world, &[GET]);
+}
+
+/// Objects served by two resources are deleted by way of one of them, and looked for in both.
+#[test]
+fn what_two_resources_share_is_deleted_once() {
+    let events = Resource::namespaced("", "v1", "events", "Event");
+    let twins = Resource::namespaced("events.k8s.io", "v1", "events", "Event");
+    let mut world = world(told())
+        .serving(Ok(served(vec![api(&events, ALL), api(&twins, ALL)])))
+        .live_at(&events, object("e", &[]))
+        .live_at(&twins, object("e", &[]));
+    let transcript = world.sync(&the_loop(), Key::cluster("a"));
+    let wanted = [
+        GET,
+        "discover",
+        "list at most 1 of events in a",
+        "list at most 1 of events.events.k8s.io in a",
+        &collection("events"),
+        "list events in a",
+        "list events.events.k8s.io in a",
+    ];
+    assert_eq!(steps(&transcript)[..7], wanted);
+}
