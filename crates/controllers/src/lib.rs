@@ -7,6 +7,7 @@
 pub mod clusterrole_aggregation;
 pub mod deployment;
 mod disruption_target;
+pub mod garbage_collector;
 pub mod names;
 pub mod namespace;
 pub mod pod_garbage_collector;

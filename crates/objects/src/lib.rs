@@ -26,6 +26,7 @@ mod taint;
 mod template;
 mod text;
 mod time;
+mod type_line;
 mod version;
 
 pub use address::{Address, Addresses};
@@ -47,4 +48,5 @@ pub use taint::{NO_EXECUTE, NO_SCHEDULE, Taint, Toleration, first_that_tolerates
 pub use template::Template;
 pub use text::{Text, Word};
 pub use time::{MicroTime, Time};
+pub use type_line::TypeLine;
 pub use version::{Uid, Version};

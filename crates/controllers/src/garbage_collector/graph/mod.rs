@@ -1,0 +1,276 @@
+//! Who owns whom: one small node per object of the cluster, linked both ways, and what a change to it
+//! sets in motion.
+//!
+//! A node is found by uid. Owners that nobody has seen yet have a *virtual* node, made of what a
+//! dependent says about them, until they are seen or known not to exist. An owner that is gone keeps an
+//! *absent* slot for as long as somebody refers to it, so that a link never has to be searched for; to
+//! everybody outside it does not exist.
+//!
+//! Invariant: an object is among the dependents of a slot exactly when its references name that slot's
+//! uid. Nothing here asks the API: what has to be asked is handed on in a [`Ripple`].
+
+mod disputes;
+mod links;
+mod picture;
+mod slots;
+#[cfg(test)]
+pub(super) mod story;
+
+use std::collections::BTreeSet;
+
+use keleustes_objects::{Key, Meta, TypeLine, Uid};
+use keleustes_plan::EventNote;
+
+pub(super) use self::picture::{Picture, Vertex};
+use self::slots::{At, Dependents, Marks, Owners, Sight, Slot, Slots};
+use super::absent::Absent;
+use super::identity::Identity;
+
+/// Keeps an object until its dependents are gone.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// Keeps an object until its dependents no longer refer to it.
+pub(crate) const ORPHAN: &str = "orphan";
+
+/// All objects and their owners.
+pub struct Graph {
+    slots: Slots,
+    absent: Absent,
+}
+
+/// What a change to the graph sets in motion.
+#[derive(Default)]
+pub struct Ripple {
+    pub(crate) checks: Vec<Check>,
+    pub(crate) orphanings: Vec<Uid>,
+    pub(crate) events: Vec<EventNote>,
+}
+
+/// A node that may have to be deleted, or to let go of a finalizer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Check {
+    pub(crate) uid: Uid,
+    /// Nobody has seen it yet.
+    pub(crate) is_virtual: bool,
+    /// It is checked ever more slowly.
+    pub(crate) slowly: bool,
+}
+
+/// One object, as those see it who act on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub(crate) identity: Identity,
+    pub(crate) being_deleted: bool,
+    pub(crate) deleting_dependents: bool,
+    pub(crate) is_virtual: bool,
+}
+
+impl Graph {
+    /// A graph of nothing. The key is a secret that keeps others from choosing uids that collide.
+    #[must_use]
+    pub fn new(hash_key: u64) -> Self {
+        Self { slots: Slots::new(hash_key), absent: Absent::default() }
+    }
+
+    /// How many objects are in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.all().filter(|(_, slot)| !slot.is_absent()).count()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.len() == 0
+    }
+
+    /// An object was seen.
+    pub fn saw(&mut self, line: &TypeLine, meta: &Meta, ripple: &mut Ripple) {
+        // What has no uid cannot be deleted safely, nor be an owner.
+        if meta.uid.is_empty() {
+            return;
+        }
+        let is_new = self.slots.find(&meta.uid).is_none_or(|at| self.slots[at].is_absent());
+        let at = self.reveal(line, meta, ripple);
+        self.refer(at, &meta.owners, ripple);
+        self.note_deletion(at, meta, is_new, ripple);
+    }
+
+    /// An object was seen to go.
+    pub fn lost(&mut self, line: &TypeLine, meta: &Meta, ripple: &mut Ripple) {
+        if self.present(&meta.uid).is_some() {
+            let at = self.reveal(line, meta, ripple);
+            let identity = Identity { line: line.clone(), key: meta.key.clone(), uid: meta.uid.clone() };
+            self.remove(at, &identity, ripple);
+        }
+    }
+
+    /// These are all objects of a kind; others that were seen before are gone, except those that are there
+    /// but could not be read. Versions of one kind are one kind: the server may prefer another one now.
+    pub fn saw_all<'a>(
+        &mut self,
+        line: &TypeLine,
+        metas: impl Iterator<Item = &'a Meta>,
+        unreadable: &[Key],
+        ripple: &mut Ripple,
+    ) {
+        let mut seen = BTreeSet::new();
+        for meta in metas {
+            self.saw(line, meta, ripple);
+            seen.extend(self.slots.find(&meta.uid));
+        }
+        let is_gone = |(at, slot): &(At, &Slot)| {
+            slot.is_observed()
+                && slot.line.kind() == line.kind()
+                && slot.line.group() == line.group()
+                && !seen.contains(at)
+                && !unreadable.contains(&slot.key)
+        };
+        let gone: Vec<At> = self.slots.all().filter(is_gone).map(|(at, _)| at).collect();
+        for at in gone {
+            let identity = self.slots[at].identity();
+            self.remove(at, &identity, ripple);
+        }
+    }
+
+    /// Everything that still has to be set in motion, as if all had just been seen. For whoever has only
+    /// watched so far and has to act from now on.
+    pub fn rouse(&self, ripple: &mut Ripple) {
+        for (at, slot) in self.slots.all() {
+            let Marks { sight, awaits_orphaning, awaits_dependents, .. } = slot.marks;
+            match sight {
+                Sight::Absent => self.check_all(slot.dependents.iter(), ripple),
+                Sight::Virtual => ripple.check(slot),
+                Sight::Observed if awaits_orphaning => ripple.orphanings.push(slot.uid.clone()),
+                Sight::Observed if awaits_dependents => {
+                    self.check_all(slot.dependents.iter().chain([at]), ripple);
+                }
+                Sight::Observed => {}
+            }
+            self.question(at, slot.owners.as_slice(), ripple);
+        }
+    }
+
+    /// An object of the graph.
+    pub(crate) fn node(&self, uid: &Uid) -> Option<Node> {
+        Some(self.slots[self.present(uid)?].node())
+    }
+
+    /// The objects that refer to one as their owner.
+    pub(crate) fn dependents(&self, uid: &Uid) -> Vec<Node> {
+        let dependents = self.present(uid).map(|at| &self.slots[at].dependents);
+        dependents.into_iter().flat_map(Dependents::iter).map(|at| self.slots[at].node()).collect()
+    }
+
+    /// Those of them that the deletion of the owner in the foreground waits for.
+    pub(crate) fn blocking_dependents(&self, uid: &Uid) -> Vec<Node> {
+        let Some(owner) = self.present(uid) else { return Vec::new() };
+        let dependents = self.slots[owner].dependents.iter().map(|at| &self.slots[at]);
+        let blocking = dependents.filter(|slot| slot.owners.to(owner).any(|reference| reference.blocks));
+        blocking.map(Slot::node).collect()
+    }
+
+    /// Whether an owner is known not to exist.
+    pub(crate) fn is_known_absent(&mut self, identity: &Identity) -> bool {
+        self.absent.has(identity)
+    }
+
+    /// Remembers that an owner does not exist.
+    pub(crate) fn remember_absent(&mut self, identity: &Identity) {
+        self.absent.add(identity);
+    }
+
+    fn present(&self, uid: &Uid) -> Option<At> {
+        self.slots.find(uid).filter(|&at| !self.slots[at].is_absent())
+    }
+
+    /// The slot of an object that was just seen. If its coordinates were only guessed before, those who
+    /// refer to it by others are questioned.
+    fn reveal(&mut self, line: &TypeLine, meta: &Meta, ripple: &mut Ripple) -> At {
+        let identity = Identity { line: line.clone(), key: meta.key.clone(), uid: meta.uid.clone() };
+        let Some(at) = self.slots.find(&meta.uid) else {
+            return self.slots.take(identity, Sight::Observed);
+        };
+        let slot = &mut self.slots[at];
+        if !slot.is_observed() {
+            let was_right = slot.marks.sight == Sight::Virtual && slot.identity() == identity;
+            // References share the name of what was guessed; the equal one that was just read is let go.
+            if slot.key != identity.key {
+                slot.key = identity.key.clone();
+            }
+            slot.marks.sight = Sight::Observed;
+            if !was_right {
+                self.question_dependents(at, &identity, ripple);
+            }
+        }
+        // The server may prefer another version by now, and have given up the one that was seen first.
+        self.slots[at].line = identity.line;
+        at
+    }
+
+    /// Follows an object on its way out.
+    fn note_deletion(&mut self, at: At, meta: &Meta, is_new: bool, ripple: &mut Ripple) {
+        let is_deleted = meta.deleted_at.is_some();
+        let waits_with = |finalizer: &str| is_deleted && meta.finalizers.iter().any(|one| one == finalizer);
+        let (orphaning, foreground) = (waits_with(ORPHAN), waits_with(FOREGROUND));
+        let slot = &mut self.slots[at];
+        let before = slot.marks;
+        // While dependents are being orphaned, nobody may start to delete them.
+        let awaits_dependents = foreground && !orphaning;
+        slot.marks = Marks {
+            being_deleted: before.being_deleted || is_deleted,
+            deleting_dependents: before.deleting_dependents || awaits_dependents || (is_new && foreground),
+            awaits_orphaning: orphaning,
+            awaits_dependents,
+            ..before
+        };
+        if orphaning && !before.awaits_orphaning {
+            ripple.orphanings.push(slot.uid.clone());
+        } else if awaits_dependents && !before.awaits_dependents {
+            self.check_all(self.slots[at].dependents.iter().chain([at]), ripple);
+        }
+    }
+
+    /// Takes an object out. Its dependents may have to follow, and its owners may have waited for it.
+    fn remove(&mut self, at: At, identity: &Identity, ripple: &mut Ripple) {
+        let owners = std::mem::replace(&mut self.slots[at].owners, Owners::None);
+        let dependents = self.slots[at].dependents.to_vec();
+        if !dependents.is_empty() {
+            self.absent.add(identity);
+        }
+        self.check_all(dependents.into_iter().filter(|dependent| *dependent != at), ripple);
+        self.slots[at].marks = Marks { sight: Sight::Absent, ..Marks::default() };
+        for reference in owners.as_slice() {
+            let owner = &self.slots[reference.owner];
+            if !owner.is_absent() && owner.marks.deleting_dependents {
+                ripple.check(owner);
+            }
+            self.unlink(reference.owner, at);
+        }
+        self.give_back_if_unused(at);
+    }
+
+    fn check_all(&self, slots: impl Iterator<Item = At>, ripple: &mut Ripple) {
+        slots.for_each(|at| ripple.check(&self.slots[at]));
+    }
+}
+
+impl Ripple {
+    fn check(&mut self, slot: &Slot) {
+        let is_virtual = slot.marks.sight == Sight::Virtual;
+        self.checks.push(Check { uid: slot.uid.clone(), is_virtual, slowly: false });
+    }
+}
+
+impl Slot {
+    fn node(&self) -> Node {
+        Node {
+            identity: self.identity(),
+            being_deleted: self.marks.being_deleted,
+            deleting_dependents: self.marks.deleting_dependents,
+            is_virtual: self.marks.sight == Sight::Virtual,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

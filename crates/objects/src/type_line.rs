@@ -1,0 +1,94 @@
+//! What the type lines of an object say, shared by all that say the same.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use internment::ArcIntern;
+
+use crate::{Resource, Word};
+
+/// `apiVersion` and `kind` of objects. Every equal pair shares one allocation, so that it takes one
+/// pointer wherever objects of many kinds are mixed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TypeLine(ArcIntern<(Word, Word)>);
+
+impl TypeLine {
+    /// The pair of these two.
+    #[must_use]
+    pub fn new(api_version: impl Into<Word>, kind: impl Into<Word>) -> Self {
+        Self(ArcIntern::new((api_version.into(), kind.into())))
+    }
+
+    /// What objects of a resource say.
+    #[must_use]
+    pub fn of(resource: &Resource) -> Self {
+        Self::new(&*resource.api_version(), &*resource.kind)
+    }
+
+    /// Group and version.
+    #[must_use]
+    pub fn api_version(&self) -> &Word {
+        &self.0.0
+    }
+
+    /// The kind.
+    #[must_use]
+    pub fn kind(&self) -> &Word {
+        &self.0.1
+    }
+
+    /// The group; empty for the core group.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        self.api_version().split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// The version of the group.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        self.api_version().split_once('/').map_or(self.api_version(), |(_, version)| version)
+    }
+}
+
+/// By kind first, so that the versions of one kind stand together.
+impl Ord for TypeLine {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.kind(), self.api_version()).cmp(&(other.kind(), other.api_version()))
+    }
+}
+
+impl PartialOrd for TypeLine {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for TypeLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.api_version(), self.kind())
+    }
+}
+
+impl fmt::Debug for TypeLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_lines_take_one_pointer_and_know_their_parts() {
+        let deployment = TypeLine::new("apps/v1", "Deployment");
+        let same = TypeLine::of(&Resource::namespaced("apps", "v1", "deployments", "Deployment"));
+        assert_eq!(deployment, same);
+        assert_eq!(size_of::<TypeLine>(), size_of::<usize>());
+        assert_eq!((deployment.group(), deployment.version()), ("apps", "v1"));
+        let pod = TypeLine::new("v1", "Pod");
+        assert_eq!((pod.group(), pod.version()), ("", "v1"));
+        assert_eq!(pod.to_string(), "v1/Pod");
+        assert!(deployment < pod, "kinds come before versions");
+    }
+}
