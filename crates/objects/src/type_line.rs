@@ -3,20 +3,18 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use internment::ArcIntern;
-
-use crate::{Resource, Word};
+use crate::{Resource, Shared, Word};
 
 /// `apiVersion` and `kind` of objects. Every equal pair shares one allocation, so that it takes one
 /// pointer wherever objects of many kinds are mixed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct TypeLine(ArcIntern<(Word, Word)>);
+pub struct TypeLine(Shared<(Word, Word)>);
 
 impl TypeLine {
     /// The pair of these two.
     #[must_use]
     pub fn new(api_version: impl Into<Word>, kind: impl Into<Word>) -> Self {
-        Self(ArcIntern::new((api_version.into(), kind.into())))
+        Self(Shared::new((api_version.into(), kind.into())))
     }
 
     /// What objects of a resource say.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_objects::{
-    Discovered, Failure, Key, Kind, Object, Partial, Reason, Resource, Text, Uid, Version, Word,
+    Discovered, Failure, Key, Kind, Object, Partial, Reason, Resource, Text, TypeLine, Uid, Version, Word,
 };
 
-use crate::{AnyObject, Item, KindEntry, Measurement, Plan, View};
+use crate::{AnyObject, Item, KindEntry, Measurement, Plan, Stir, View};
 
 /// A future that any executor may drive.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -29,6 +29,10 @@ pub trait Hands: Send {
     fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<Fetched>>;
     /// Reads the metadata of one object afresh, as JSON; `None` if it is not there.
     fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, Fetched>;
+    /// The resource of a kind as it is served now or was a moment ago; `None` if there is none.
+    fn resource_of<'a>(&'a mut self, line: &'a TypeLine) -> BoxFuture<'a, Result<Option<Resource>, Failure>>;
+    /// Wakes other items and records events.
+    fn stir(&mut self, stir: Stir);
     /// Lists afresh, all at once: one answer for each question, in order.
     fn list<'a>(&'a mut self, listings: &'a [Listing]) -> BoxFuture<'a, Vec<Listed>>;
     /// Asks the server anew what it serves.
@@ -121,6 +125,19 @@ impl<'a> Context<'a> {
         let unreadable =
             || Failure::transport(Reason::Unreadable, format!("{resource} {key} cannot be read"));
         serde_json::from_str(&json).map(Some).map_err(|_| unreadable())
+    }
+
+    /// The resource of a kind as it is served now or was a moment ago; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be known whether there is one.
+    pub async fn resource_of(&mut self, line: &TypeLine) -> Result<Option<Resource>, Failure> {
+        self.hands.resource_of(line).await
+    }
+
+    /// Wakes other items and records events.
+    pub fn stir(&mut self, stir: Stir) {
+        self.hands.stir(stir);
     }
 
     /// Lists the objects of a kind afresh, in one namespace.
@@ -243,12 +260,21 @@ pub struct Retry {
     pub because: String,
     /// The server's wish, if it expressed one.
     pub after: Option<Duration>,
+    /// Nothing is wrong that an operator would want to read of.
+    pub quiet: bool,
 }
 
 impl Retry {
     /// Tries again later for this reason.
     #[must_use]
     pub fn because(reason: impl Into<String>) -> Self {
-        Self { because: reason.into(), after: None }
+        Self { because: reason.into(), after: None, quiet: false }
+    }
+
+    /// The same, without a line in the log: it is in the order of things.
+    #[must_use]
+    pub fn quietly(mut self) -> Self {
+        self.quiet = true;
+        self
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use keleustes_objects::{Kind, Resource};
 
 use crate::{
-    Action, AnyChange, AnyTable, BoxFuture, Change, Context, Index, Item, KindEntry, Metric, Next, Plan,
-    Retry, Table, View, Wakes, Write,
+    Action, AnyChange, AnyTable, BoxFuture, Change, Context, Index, Item, KindEntry, Metric, Next, Observer,
+    Plan, Retry, Table, View, Wakes, Write,
 };
 
 /// A controller: a name, an identity, and one loop or a few.
@@ -27,6 +27,10 @@ pub struct Controller {
     pub haste: Haste,
     /// The figures it tells.
     pub metrics: Vec<&'static Metric>,
+    /// Who hears of every object of every kind, if somebody does.
+    pub observer: Option<Arc<dyn Observer>>,
+    /// What it shows to people who look into the process.
+    pub page: Option<Page>,
     /// Its loops.
     pub loops: Vec<Loop>,
 }
@@ -53,6 +57,19 @@ impl Grant {
         };
         part && (self.group == "*" || self.group == resource.group) && self.verbs.contains(&verb)
     }
+}
+
+/// Answers a request for a page: what follows the controller's name in the path, and the query in; the page
+/// out, if there is one.
+pub type Page = Arc<dyn Fn(&str, &[(String, String)]) -> Option<Shown> + Send + Sync>;
+
+/// A page for people who look into the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// What the body is.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: String,
 }
 
 /// How much faster than others a controller sends, where flags hold requests back.
@@ -180,6 +197,8 @@ impl Controller {
             grants: &[],
             haste: Haste::DEFAULT,
             metrics: Vec::new(),
+            observer: None,
+            page: None,
             loops: Vec::new(),
         }
     }
@@ -226,6 +245,23 @@ impl Controller {
         self
     }
 
+    /// Hears of every object of every kind.
+    #[must_use]
+    pub fn observes_everything(mut self, observer: impl Observer + 'static) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Shows people who look into the process what it knows.
+    #[must_use]
+    pub fn shows(
+        mut self,
+        page: impl Fn(&str, &[(String, String)]) -> Option<Shown> + Send + Sync + 'static,
+    ) -> Self {
+        self.page = Some(Arc::new(page));
+        self
+    }
+
     /// Adds a loop.
     #[must_use]
     pub fn runs(mut self, a_loop: Loop) -> Self {
@@ -238,7 +274,7 @@ impl Controller {
     pub fn is_granted(grants: &[Grant], write: &Write) -> bool {
         let (resource, part) = (&write.target.resource, write.subresource());
         let reads = match &write.action {
-            Action::Edit(_) => true,
+            Action::Edit(_) | Action::Amend(_) => true,
             Action::Put { conflict_tries, .. } => *conflict_tries > 1,
             _ => false,
         };

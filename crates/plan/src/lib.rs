@@ -12,6 +12,7 @@ mod kinds;
 mod memory;
 mod metric;
 mod note;
+mod observer;
 mod plan;
 pub mod rehearsal;
 mod table;
@@ -21,13 +22,16 @@ mod write;
 pub use change::{Change, Item, Wakes};
 pub use context::{Applied, BoxFuture, Context, Fetched, Hands, Listed, Listing, Next, Outcome, Retry};
 pub use controller::{
-    Behaviour, Controller, Decide, DeclaredIndex, Grant, Haste, Limiter, Loop, Script, Watch,
+    Behaviour, Controller, Decide, DeclaredIndex, Grant, Haste, Limiter, Loop, Page, Script, Shown, Watch,
 };
 pub use kinds::{AnyChange, AnyObject, AnyTable, KindEntry};
 pub use memory::Memory;
 pub use metric::{Buckets, Form, Measurement, Metric};
 pub use note::{EventKind, EventNote, Involved};
+pub use observer::{Observer, Stir, Woken};
 pub use plan::{Plan, Step};
 pub use table::{DuplicateIndex, Index, Table};
 pub use view::{Now, View};
-pub use write::{Action, Edit, Edited, Guard, OnFailure, PatchForm, Propagation, Report, Target, Write};
+pub use write::{
+    Action, Amend, Edit, Edited, Guard, MakeFields, OnFailure, PatchForm, Propagation, Report, Target, Write,
+};

@@ -66,6 +66,8 @@ pub enum Action {
     },
     /// Reads the object afresh, changes it, and puts it back; nothing the server sent is lost on the way.
     Edit(Edit),
+    /// Reads the metadata afresh and merges into it what is made of it, in that state only.
+    Amend(Amend),
     /// Puts a body made from the cached object, which saves the read that an edit begins with. It must
     /// hold all metadata that the server would otherwise take for removed.
     Put {
@@ -128,6 +130,19 @@ pub struct Edit {
     pub subresource: &'static str,
 }
 
+/// Makes of metadata the fields of it that are to be changed, if any are.
+pub type MakeFields = Arc<dyn Fn(&Value) -> Option<Value> + Send + Sync>;
+
+/// A change to freshly read metadata, sent as a merge patch.
+#[derive(Clone)]
+pub struct Amend {
+    /// Makes the fields of the metadata that are to be merged; `None` if there is nothing to change. It must
+    /// be pure: after a conflict it is called again, on a newer state.
+    pub fields: MakeFields,
+    /// How often a conflict is answered by reading again.
+    pub conflict_tries: u32,
+}
+
 /// What an [`Edit`] made of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edited {
@@ -156,6 +171,8 @@ pub enum OnFailure {
     ContinueAndRetry,
     /// The rest is sent, and nothing is tried again.
     LogOnly,
+    /// The rest is sent, and the script that asked for it looks at the outcome.
+    Tell,
 }
 
 impl Target {
@@ -215,6 +232,15 @@ impl Write {
     #[must_use]
     pub fn patch_at(target: Target, form: PatchForm, body: Value) -> Self {
         Self::new(target, Action::Patch { form, body, subresource: "" })
+    }
+
+    /// Reads the metadata of an object afresh and merges into it the fields that are made of it.
+    #[must_use]
+    pub fn amend_at(
+        target: Target,
+        fields: impl Fn(&Value) -> Option<Value> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(target, Action::Amend(Amend { fields: Arc::new(fields), conflict_tries: 1 }))
     }
 
     /// Deletes all objects of a resource in a namespace.
@@ -337,13 +363,13 @@ impl Write {
         self
     }
 
-    /// Of an edit or a put: answers a conflict by reading again, so many tries in all.
+    /// Of an edit, an amendment or a put: answers a conflict by reading again, so many tries in all.
     #[must_use]
     pub fn conflict_tries(mut self, tries: u32) -> Self {
         match &mut self.action {
-            Action::Edit(Edit { conflict_tries, .. }) | Action::Put { conflict_tries, .. } => {
-                *conflict_tries = tries.max(1);
-            }
+            Action::Edit(Edit { conflict_tries, .. })
+            | Action::Amend(Amend { conflict_tries, .. })
+            | Action::Put { conflict_tries, .. } => *conflict_tries = tries.max(1),
             _ => {}
         }
         self
@@ -358,6 +384,7 @@ impl Write {
             | Action::Edit(Edit { subresource, .. }) => subresource,
             Action::Create(_)
             | Action::Apply { .. }
+            | Action::Amend(_)
             | Action::Delete { .. }
             | Action::DeleteCollection { .. } => "",
         }
@@ -368,7 +395,7 @@ impl Write {
     pub fn verb(&self) -> &'static str {
         match &self.action {
             Action::Create(_) => "create",
-            Action::Apply { .. } | Action::Patch { .. } => "patch",
+            Action::Apply { .. } | Action::Patch { .. } | Action::Amend(_) => "patch",
             Action::Edit(_) | Action::Put { .. } => "update",
             Action::Delete { .. } => "delete",
             Action::DeleteCollection { .. } => "deletecollection",
@@ -382,6 +409,7 @@ impl fmt::Display for Write {
         let word = match &self.action {
             Action::Apply { .. } => "apply",
             Action::Edit(_) => "edit",
+            Action::Amend(_) => "amend",
             Action::Put { .. } => "put",
             _ => self.verb(),
         };

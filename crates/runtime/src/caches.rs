@@ -13,9 +13,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_client::{Delta, Reflector, ReflectorObserver, Source};
+use keleustes_client::{Delta, Reflector, ReflectorObserver, RestMapping, Source};
 use keleustes_objects::{Failure, Key, Meta, Resource, Uid, Version};
-use keleustes_plan::{AnyChange, AnyObject, AnyTable, DeclaredIndex, KindEntry, View};
+use keleustes_plan::{AnyChange, AnyObject, AnyTable, DeclaredIndex, KindEntry, Observer, View};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock::{Chance, Clocks};
 use crate::metrics::{CacheMetrics, Metrics};
+use crate::monitors::{Ground, Monitors};
 
 /// Objects are not shown again more often than this, whatever is asked for.
 pub(crate) const RESYNC_PERIOD_MIN: Duration = Duration::from_secs(1);
@@ -39,6 +40,8 @@ struct Shared {
     metrics: Metrics,
     resync_period: Option<Duration>,
     caches: Mutex<Vec<Arc<Cache>>>,
+    monitors: Mutex<Vec<Arc<Monitors>>>,
+    mapping: RestMapping,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -85,12 +88,14 @@ impl Caches {
         resync_period: Option<Duration>,
     ) -> Self {
         Self(Arc::new(Shared {
+            mapping: RestMapping::new(client.clone()),
             client,
             clocks,
             chance,
             metrics,
             resync_period: resync_period.filter(|period| !period.is_zero()),
             caches: Mutex::default(),
+            monitors: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }))
@@ -117,6 +122,46 @@ impl Caches {
         caches.push(cache.clone());
         shared.tasks.spawn(self.fill(cache.clone()));
         cache
+    }
+
+    /// The cache that holds all objects of a resource, if there is one already.
+    #[must_use]
+    pub fn whole(&self, resource: &Resource) -> Option<Arc<Cache>> {
+        let holds_all = |cache: &&Arc<Cache>| {
+            let (there, projection) = (cache.entry.resource(), cache.entry.projection());
+            projection.field_selector.is_none()
+                && (&there.group, &there.version, &there.plural)
+                    == (&resource.group, &resource.version, &resource.plural)
+        };
+        self.0.caches.lock().iter().find(holds_all).cloned()
+    }
+
+    /// The monitors of an observer of everything. The first who asks starts them.
+    #[must_use]
+    pub fn monitors(&self, observer: &Arc<dyn Observer>) -> Arc<Monitors> {
+        let shared = &self.0;
+        let mut monitors = shared.monitors.lock();
+        if let Some(there) = monitors.iter().find(|there| there.serve(observer)) {
+            return there.clone();
+        }
+        let ground = Ground {
+            client: shared.client.clone(),
+            mapping: shared.mapping.clone(),
+            clocks: shared.clocks.clone(),
+            chance: shared.chance.clone(),
+            metrics: shared.metrics.clone(),
+            tasks: shared.tasks.clone(),
+            stop: shared.stop.clone(),
+        };
+        let started = Monitors::start(observer.clone(), ground, self.clone());
+        monitors.push(started.clone());
+        started
+    }
+
+    /// What kinds are served as, learnt when it is needed and shared by all.
+    #[must_use]
+    pub fn mapping(&self) -> &RestMapping {
+        &self.0.mapping
     }
 
     /// A window onto the caches of these kinds.

@@ -1,5 +1,7 @@
 //! Carries plans out: checks what must hold, sends the writes, remembers what they led to.
 
+mod amend;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -191,13 +193,18 @@ impl Executor {
             Outcome::Unneeded | Outcome::NotTried => {}
             Outcome::Failed(failure) => {
                 stops = write.on_failure == OnFailure::StopAndRetry;
-                if write.on_failure == OnFailure::LogOnly {
-                    tracing::error!(controller = self.controller, %failure, "{write}: failed, not tried again");
-                } else {
-                    // The first failure is the reason; the longest wait that was asked for is kept.
-                    let retry =
-                        applied.retry.get_or_insert_with(|| Retry::because(format!("{write}: {failure}")));
-                    retry.after = retry.after.max(failure.retry_after);
+                match write.on_failure {
+                    OnFailure::Tell => {}
+                    OnFailure::LogOnly => {
+                        tracing::error!(controller = self.controller, %failure, "{write}: failed, not tried again");
+                    }
+                    OnFailure::StopAndRetry | OnFailure::ContinueAndRetry => {
+                        // The first failure is the reason; the longest wait that was asked for is kept.
+                        let retry = applied
+                            .retry
+                            .get_or_insert_with(|| Retry::because(format!("{write}: {failure}")));
+                        retry.after = retry.after.max(failure.retry_after);
+                    }
                 }
             }
         }
@@ -234,6 +241,7 @@ impl Executor {
         }
         let result = match &write.action {
             Action::Edit(edit) => self.edit(write, edit).await,
+            Action::Amend(amend) => self.amend(&write.target, amend).await,
             Action::Put { body, conflict_tries, .. } => self.put(write, body, *conflict_tries).await,
             Action::DeleteCollection { propagation } => {
                 return self.delete_collection(&write.target, *propagation, write.tolerated).await;
@@ -395,7 +403,7 @@ fn call_for(write: &Write) -> Call {
                 // A patch of another life's uid is refused, so only the one that was seen is changed.
                 body["metadata"]["uid"] = json!(uid);
             }
-            to_part(Call::patch(resource, key, form, &body), subresource)
+            to_part(Call::patch(resource, key, form, &body), subresource).metadata_only()
         }
         Action::Delete { propagation, grace_seconds, only_at } => {
             let propagation = propagation.map(on_the_wire);
@@ -403,7 +411,7 @@ fn call_for(write: &Write) -> Call {
             let (version, grace_seconds) = (only_at.clone(), *grace_seconds);
             Call::delete(resource, key, &Deletion { uid, version, propagation, grace_seconds })
         }
-        Action::Edit(_) | Action::Put { .. } | Action::DeleteCollection { .. } => {
+        Action::Edit(_) | Action::Amend(_) | Action::Put { .. } | Action::DeleteCollection { .. } => {
             unreachable!("sent by ways of their own")
         }
     }

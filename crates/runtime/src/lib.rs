@@ -14,5 +14,6 @@ pub mod gate;
 pub mod leader;
 pub mod loops;
 pub mod metrics;
+pub mod monitors;
 pub mod queue;
 pub mod signing;

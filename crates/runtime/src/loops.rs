@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use keleustes_objects::{Discovered, Failure, Key, Resource};
+use keleustes_objects::{Discovered, Failure, Key, Resource, TypeLine};
 use keleustes_plan::{
     AnyChange, Applied, Behaviour, BoxFuture, Context, Controller, EventNote, Fetched, Hands, Item,
-    KindEntry, Listed, Listing, Loop, Measurement, Next, Plan, Retry, View, Wakes,
+    KindEntry, Listed, Listing, Loop, Measurement, Next, Plan, Retry, Stir, View, Wakes, Woken,
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,7 @@ use crate::clock::{Chance, Clocks};
 use crate::executor::Executor;
 use crate::gate::{Gate, Passage};
 use crate::metrics::Metrics;
+use crate::monitors::{Monitors, Sink};
 use crate::queue::Queue;
 
 /// A turn that takes longer than this is told, with its item.
@@ -28,6 +29,8 @@ const SLOW_TURN: Duration = Duration::from_millis(250);
 
 /// How many changes are told to a loop at once.
 const CHANGES_AT_ONCE: usize = 1000;
+/// How long a controller that observes everything waits until everything has been seen once.
+const OBSERVED_WITHIN: Duration = Duration::from_secs(30);
 
 /// What every loop needs from its surroundings.
 #[derive(Clone)]
@@ -52,6 +55,7 @@ pub struct Running {
     pub name: &'static str,
     loops: Vec<Arc<RunningLoop>>,
     ears: Vec<(Arc<Cache>, Arc<dyn Listener>)>,
+    monitors: Option<Arc<Monitors>>,
     workers: TaskTracker,
 }
 
@@ -62,9 +66,29 @@ struct RunningLoop {
     queue: Queue,
     gate: Arc<Gate>,
     executor: Executor,
+    outbox: Arc<Outbox>,
+    caches: Caches,
     metrics: Metrics,
     clocks: Clocks,
     stop: CancellationToken,
+}
+
+/// Where items of one loop go that another one stirs up, and events that belong to no plan.
+struct Outbox {
+    queues: Vec<(&'static str, Queue)>,
+    record: Arc<dyn Fn(EventNote) + Send + Sync>,
+    leads: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Outbox {
+    fn take(&self, stir: Stir) {
+        for Woken { queue: name, item, slowly } in stir.woken {
+            let found = self.queues.iter().find(|(there, _)| *there == name);
+            let (_, queue) = found.unwrap_or_else(|| panic!("no loop of this controller has a queue {name}"));
+            if slowly { queue.add_rate_limited(item, Duration::ZERO) } else { queue.add(item) }
+        }
+        stir.events.into_iter().filter(|_| (self.leads)()).for_each(|event| (self.record)(event));
+    }
 }
 
 /// Asks for the caches that a controller reads, so that they fill before it starts, and adds the
@@ -73,6 +97,9 @@ pub fn prepare(controller: &Controller, caches: &Caches) {
     for a_loop in &controller.loops {
         let _filling = caches.window(&a_loop.reads);
         caches.add_indexes(&a_loop.indexes);
+    }
+    if let Some(observer) = &controller.observer {
+        let _observing = caches.monitors(observer);
     }
 }
 
@@ -90,10 +117,33 @@ pub async fn start(
     for a_loop in &controller.loops {
         surroundings.caches.window(&a_loop.reads).synced().await;
     }
+    let monitors = controller.observer.as_ref().map(|observer| surroundings.caches.monitors(observer));
+    if let Some(monitors) = &monitors
+        && tokio::time::timeout(OBSERVED_WITHIN, monitors.synced()).await.is_err()
+    {
+        // One kind that cannot be listed must not keep all others waiting.
+        tracing::warn!(controller = controller.name, "not all resources could be listed, starting without");
+    }
     let (name, grants) = (controller.name, controller.grants);
     controller.metrics.iter().for_each(|metric| surroundings.metrics.declare(metric));
-    let mut running = Running { name, loops: Vec::new(), ears: Vec::new(), workers: TaskTracker::new() };
-    for what in controller.loops {
+    let queue_of = |what: &Loop| {
+        let metrics = surroundings.metrics.queue(what.queue);
+        (what.queue, Queue::new(what.limiter, surroundings.clocks.clone(), metrics))
+    };
+    let outbox = Arc::new(Outbox {
+        queues: controller.loops.iter().map(queue_of).collect(),
+        record: record.clone(),
+        leads: surroundings.leads.clone(),
+    });
+    let mut running =
+        Running { name, loops: Vec::new(), ears: Vec::new(), monitors: None, workers: TaskTracker::new() };
+    if let Some(monitors) = monitors {
+        let sink = outbox.clone();
+        let sink: Sink = Arc::new(move |stir| sink.take(stir));
+        monitors.begin(&sink);
+        running.monitors = Some(monitors);
+    }
+    for (what, (_, queue)) in controller.loops.into_iter().zip(&outbox.queues) {
         let window = surroundings.caches.window(&what.reads);
         // By convention, items are named after objects of the first kind that wakes them.
         let owners = what.watches.first().map(|watch| surroundings.caches.cache(&watch.kind));
@@ -109,20 +159,18 @@ pub async fn start(
             in_flight_max: surroundings.in_flight_max,
             chance: Mutex::new(surroundings.chance.fork()),
         };
-        let metrics = surroundings.metrics.clone();
-        let queue = Queue::new(what.limiter, surroundings.clocks.clone(), metrics.queue(what.queue));
-        let stop = CancellationToken::new();
-        let clocks = surroundings.clocks.clone();
         running.run(RunningLoop {
             controller: name,
             what,
             window,
-            queue,
+            queue: queue.clone(),
             gate,
             executor,
-            metrics,
-            clocks,
-            stop,
+            outbox: outbox.clone(),
+            caches: surroundings.caches.clone(),
+            metrics: surroundings.metrics.clone(),
+            clocks: surroundings.clocks.clone(),
+            stop: CancellationToken::new(),
         });
     }
     running.workers.close();
@@ -161,6 +209,9 @@ impl Running {
     pub async fn stop(self) {
         for (cache, ear) in &self.ears {
             cache.unsubscribe(ear);
+        }
+        if let Some(monitors) = &self.monitors {
+            monitors.rest();
         }
         for a_loop in &self.loops {
             a_loop.stop.cancel();
@@ -298,7 +349,11 @@ impl RunningLoop {
             self.queue.forget(item);
             return;
         }
-        tracing::warn!(controller, %item, because, "trying again later");
+        if retry.quiet {
+            tracing::debug!(controller, %item, because, "trying again later");
+        } else {
+            tracing::warn!(controller, %item, because, "trying again later");
+        }
         self.queue.add_rate_limited(item.clone(), retry.after.unwrap_or_default());
     }
 }
@@ -332,6 +387,18 @@ impl Hands for RealHands<'_> {
 
     fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, Fetched> {
         Box::pin(self.a_loop.executor.fetch_metadata(resource, key))
+    }
+
+    fn resource_of<'a>(&'a mut self, line: &'a TypeLine) -> BoxFuture<'a, Result<Option<Resource>, Failure>> {
+        let mapping = self.a_loop.caches.mapping();
+        Box::pin(async move {
+            let found = mapping.resource_of(line.group(), Some(line.version()), line.kind()).await?;
+            Ok(found.map(|found| found.resource))
+        })
+    }
+
+    fn stir(&mut self, stir: Stir) {
+        self.a_loop.outbox.take(stir);
     }
 
     fn list<'a>(&'a mut self, listings: &'a [Listing]) -> BoxFuture<'a, Vec<Listed>> {

@@ -159,7 +159,7 @@ impl Turns {
                 draft.note_failed_creation(facts, &message);
                 let told: Plan = draft.into_write(facts).map_or_else(Plan::none, Plan::of);
                 cx.apply(told).await;
-                Err(Retry { because: message, after: failure.retry_after })
+                Err(Retry { after: failure.retry_after, ..Retry::because(message) })
             }
             _ => Err(applied.retry.unwrap_or_else(|| Retry::because("the ReplicaSet was not made"))),
         }

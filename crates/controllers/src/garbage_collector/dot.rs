@@ -7,18 +7,20 @@ use keleustes_objects::Uid;
 
 use super::graph::{Graph, Picture, Vertex};
 
-/// The graph, or those parts of it that are connected with these uids.
-pub(crate) fn draw(graph: &Graph, uids: Option<&[Uid]>) -> String {
-    let picture = match uids {
-        None => graph.picture(|_| true),
-        Some(uids) => {
-            let around = graph.connected_with(uids);
-            graph.picture(|uid| around.contains(uid))
-        }
-    };
+/// The graph, or those parts of it that are connected with these uids if there are any.
+pub(crate) fn picture(graph: &Graph, uids: &[Uid]) -> Picture {
+    if uids.is_empty() {
+        return graph.picture(|_| true);
+    }
+    let around = graph.connected_with(uids);
+    graph.picture(|uid| around.contains(uid))
+}
+
+/// The text of a picture.
+pub(crate) fn draw(picture: &Picture) -> String {
     // Writing to a String cannot fail.
     let mut text = String::new();
-    let _ = write(&mut text, &picture);
+    let _ = write(&mut text, picture);
     text
 }
 
@@ -103,11 +105,11 @@ mod tests {
     #[test]
     fn nodes_and_edges_are_drawn_in_order_with_their_states() {
         let mut story = Story::default();
-        story.saw(object("apps/v1 Deployment", "shop/web", "u2").deleted(&["foregroundDeletion"]));
-        story.saw(object("apps/v1 ReplicaSet", "shop/web-1", "u1").owned("apps/v1 Deployment", "web", "u2"));
-        story.saw(object("v1 Pod", "shop/odd\"\\\nname", "u0").owned("v1 Pod", "gone", "u3"));
-        story.saw(object("v1 Pod", "shop/alone", "u9"));
-        let drawn = draw(&story.graph, None);
+        story.saw(&object("apps/v1 Deployment", "shop/web", "u2").deleted(&["foregroundDeletion"]));
+        story.saw(&object("apps/v1 ReplicaSet", "shop/web-1", "u1").owned("apps/v1 Deployment", "web", "u2"));
+        story.saw(&object("v1 Pod", "shop/odd\"\\\nname", "u0").owned("v1 Pod", "gone", "u3"));
+        story.saw(&object("v1 Pod", "shop/alone", "u9"));
+        let drawn = draw(&picture(&story.graph, &[]));
         let expected = r#"strict digraph full {
   // Node definitions.
   "u0" [
@@ -168,7 +170,7 @@ mod tests {
 }
 "#;
         assert_eq!(drawn, expected);
-        assert_eq!(draw(&Story::default().graph, None), "strict digraph full {\n}\n");
+        assert_eq!(draw(&picture(&Story::default().graph, &[])), "strict digraph full {\n}\n");
     }
 
     /// Proves GC-109.
@@ -176,10 +178,10 @@ mod tests {
     fn an_owner_that_is_gone_is_drawn_as_missing() {
         let mut story = Story::default();
         let owner = object("v1 ConfigMap", "shop/owner", "u1");
-        story.saw(owner.clone());
-        story.saw(object("v1 Pod", "shop/pod", "u2").owned("v1 ConfigMap", "owner", "u1"));
-        story.lost(owner);
-        let drawn = draw(&story.graph, None);
+        story.saw(&owner);
+        story.saw(&object("v1 Pod", "shop/pod", "u2").owned("v1 ConfigMap", "owner", "u1"));
+        story.lost(&owner);
+        let drawn = draw(&picture(&story.graph, &[]));
         assert!(
             drawn.contains(
                 "  \"u1\" [\n    label=\"uid=u1\\nnamespace=\\nConfigMap.v1/owner\\nmissingFromGraph\\n\"\n"
@@ -194,15 +196,15 @@ mod tests {
     #[test]
     fn uids_restrict_the_picture_to_what_is_connected_with_them() {
         let mut story = Story::default();
-        story.saw(object("v1 ConfigMap", "shop/a", "a"));
-        story.saw(object("v1 Pod", "shop/b", "b").owned("v1 ConfigMap", "a", "a"));
-        story.saw(object("v1 Pod", "shop/c", "c").owned("v1 ConfigMap", "a", "a"));
-        story.saw(object("v1 ConfigMap", "shop/x", "x"));
-        story.saw(object("v1 Pod", "shop/y", "y").owned("v1 ConfigMap", "x", "x"));
-        story.saw(object("v1 Pod", "shop/alone", "alone"));
+        story.saw(&object("v1 ConfigMap", "shop/a", "a"));
+        story.saw(&object("v1 Pod", "shop/b", "b").owned("v1 ConfigMap", "a", "a"));
+        story.saw(&object("v1 Pod", "shop/c", "c").owned("v1 ConfigMap", "a", "a"));
+        story.saw(&object("v1 ConfigMap", "shop/x", "x"));
+        story.saw(&object("v1 Pod", "shop/y", "y").owned("v1 ConfigMap", "x", "x"));
+        story.saw(&object("v1 Pod", "shop/alone", "alone"));
         let named = |uids: &[&str]| {
             let uids: Vec<Uid> = uids.iter().map(|uid| Uid::from(*uid)).collect();
-            let drawn = draw(&story.graph, Some(&uids));
+            let drawn = draw(&picture(&story.graph, &uids));
             drawn
                 .lines()
                 .filter_map(|line| Some(line.trim().strip_prefix("uid=\"")?.strip_suffix('"')?.to_owned()))
@@ -213,6 +215,6 @@ mod tests {
         assert_eq!(named(&["c", "y"]), "a b c x y");
         assert_eq!(named(&["nobody"]), "");
         assert_eq!(named(&["alone"]), "", "without owners and dependents there is nothing to draw");
-        assert_eq!(draw(&story.graph, Some(&[Uid::from("nobody")])), "strict digraph full {\n}\n");
+        assert_eq!(draw(&picture(&story.graph, &[Uid::from("nobody")])), "strict digraph full {\n}\n");
     }
 }

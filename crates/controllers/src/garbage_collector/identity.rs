@@ -7,13 +7,13 @@ use keleustes_objects::{Key, Text, TypeLine, Uid, Word};
 
 /// One life of an object and where it is, or is said to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// Its type lines.
-    pub line: TypeLine,
+    pub(crate) line: TypeLine,
     /// Its namespace, empty for none, and its name.
-    pub key: Key,
+    pub(crate) key: Key,
     /// Its uid.
-    pub uid: Uid,
+    pub(crate) uid: Uid,
 }
 
 impl Identity {

@@ -40,7 +40,7 @@ impl Pass {
         let failures =
             self.discovery_failure.iter().chain(&self.parsing_failure).chain(&self.content_failures);
         let failures: Vec<_> = failures.map(String::as_str).collect();
-        let retry = || Retry { because: failures.join("; "), after: self.retry_after };
+        let retry = || Retry { after: self.retry_after, ..Retry::because(failures.join("; ")) };
         (!failures.is_empty()).then(retry)
     }
 

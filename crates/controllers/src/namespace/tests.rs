@@ -331,7 +331,8 @@ fn the_slowest_pod_that_has_not_ended_gives_the_estimate() {
 /// Proves NS-20, NS-75, NS-76.
 #[test]
 fn without_collections_objects_are_deleted_one_by_one() {
-    let each = |name: &str| format!("delete secrets a/{name} because its namespace is being deleted");
+    let each =
+        |name: &str| format!("delete secrets a/{name} because its namespace is being deleted (Background)");
     let full = || world(told()).live_at(&SECRETS, object("s", &[])).live_at(&SECRETS, object("t", &[]));
     let path = "/api/v1/namespaces/a/secrets";
     for refusal in [404, 405] {

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use keleustes_objects::{Discovered, Failure, Key, Reason, Resource, Text, Uid, Version};
+use keleustes_objects::{Discovered, Failure, Key, Reason, Resource, Text, TypeLine, Uid, Version};
 use serde_json::Value;
 
 use super::World;
 use crate::{
-    Action, Applied, BoxFuture, Edited, EventNote, Fetched, Hands, Item, Listed, Listing, Measurement,
-    OnFailure, Outcome, Plan, Retry, View, Write,
+    Action, Amend, Applied, BoxFuture, Edited, EventNote, Fetched, Hands, Item, Listed, Listing, Measurement,
+    OnFailure, Outcome, Plan, Retry, Stir, Target, View, Woken, Write,
 };
 
 /// The hands of a rehearsal: they change the live objects of a world and keep minutes.
@@ -35,7 +35,7 @@ impl Rehearsing<'_> {
             let outcome = if stopped { Outcome::NotTried } else { self.write(write) };
             if let Outcome::Failed(failure) = &outcome {
                 stopped |= write.on_failure == OnFailure::StopAndRetry;
-                if write.on_failure != OnFailure::LogOnly {
+                if !matches!(write.on_failure, OnFailure::LogOnly | OnFailure::Tell) {
                     applied.retry.get_or_insert_with(|| Retry::because(failure.to_string()));
                 }
             }
@@ -82,9 +82,12 @@ impl Rehearsing<'_> {
                 | Action::Put { body, .. },
             ) => Ok(format!(": {body}")),
             (None, Action::Edit(edit)) => return self.edit(write, edit, &path),
-            (None, Action::Delete { .. }) => {
+            (None, Action::Amend(amend)) => return self.amend(write, amend, &path),
+            (None, Action::Delete { propagation, only_at, .. }) => {
                 self.world.delete(&path);
-                Ok(String::new())
+                let policy = propagation.map_or(String::new(), |policy| format!(" ({policy:?})"));
+                let state = only_at.as_ref().map_or(String::new(), |version| format!(" at {version}"));
+                Ok(format!("{policy}{state}"))
             }
             (None, Action::DeleteCollection { .. }) => {
                 self.world.paths_below(&path).iter().for_each(|path| self.world.delete(path));
@@ -147,6 +150,18 @@ impl Rehearsing<'_> {
     }
 }
 
+impl Rehearsing<'_> {
+    fn amend(&mut self, write: &Write, amend: &Amend, path: &str) -> Outcome {
+        let Target { uid, .. } = &write.target;
+        let live = self.world.live.get(path).map(|object| &object["metadata"]);
+        let live = live.filter(|metadata| Uid::from(metadata["uid"].as_str().unwrap_or_default()) == *uid);
+        let fields = live.and_then(|metadata| (amend.fields)(metadata));
+        let note = fields.as_ref().map_or_else(|| " (unneeded)".to_owned(), |fields| format!(": {fields}"));
+        let _ = writeln!(self.transcript, "{write}{note}");
+        if fields.is_some() { done_with(write) } else { Outcome::Unneeded }
+    }
+}
+
 impl Hands for Rehearsing<'_> {
     fn look(&self, eye: &mut dyn FnMut(&View<'_>)) {
         eye(&self.world.view());
@@ -173,6 +188,22 @@ impl Hands for Rehearsing<'_> {
     fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, Fetched> {
         let answer = self.fetch_one(resource, key);
         Box::pin(async move { answer })
+    }
+
+    fn resource_of<'a>(&'a mut self, line: &'a TypeLine) -> BoxFuture<'a, Result<Option<Resource>, Failure>> {
+        let served = self.world.discovered.clone().map(|discovered| {
+            let resources = discovered.resources.into_iter().map(|one| one.resource);
+            resources.into_iter().find(|resource| TypeLine::of(resource) == *line)
+        });
+        Box::pin(async move { served })
+    }
+
+    fn stir(&mut self, stir: Stir) {
+        for Woken { queue, item, slowly } in stir.woken {
+            let slowly = if slowly { " slowly" } else { "" };
+            let _ = writeln!(self.transcript, "wake {item} of {queue}{slowly}");
+        }
+        stir.events.iter().for_each(|event| self.note_event(event));
     }
 
     fn list<'a>(&'a mut self, listings: &'a [Listing]) -> BoxFuture<'a, Vec<Listed>> {

@@ -29,6 +29,8 @@ pub struct World {
     live: BTreeMap<String, Value>,
     /// By verb and path; those with a number end after so many times.
     refusals: BTreeMap<String, (Failure, Option<u32>)>,
+    /// What comes of objects, by path, when a request about them first fails.
+    moves: BTreeMap<String, Option<Value>>,
     /// Paths of objects that are asked to go and stay.
     staying: BTreeSet<String>,
     discovered: Result<Discovered, Failure>,
@@ -42,6 +44,7 @@ impl Default for World {
             tables: Vec::new(),
             live: BTreeMap::new(),
             refusals: BTreeMap::new(),
+            moves: BTreeMap::new(),
             staying: BTreeSet::new(),
             discovered: Ok(Discovered::default()),
             now,
@@ -142,6 +145,13 @@ impl World {
         self
     }
 
+    /// Changes an object, or takes it away, at the first request about it that fails: the failure came of it.
+    #[must_use]
+    pub fn moving_on(mut self, path: &str, now: Option<Value>) -> Self {
+        self.moves.insert(path.to_owned(), now);
+        self
+    }
+
     /// Whether a request fails, this time.
     fn refusal(&mut self, verb: &str, path: &str) -> Option<Failure> {
         let (failure, times) = self.refusals.get_mut(&format!("{verb} {path}"))?;
@@ -150,7 +160,13 @@ impl World {
             Some(times) => *times -= 1,
             None => {}
         }
-        Some(failure.clone())
+        let failure = failure.clone();
+        match self.moves.remove(path) {
+            Some(Some(now)) => drop(self.live.insert(path.to_owned(), now)),
+            Some(None) => drop(self.live.remove(path)),
+            None => {}
+        }
+        Some(failure)
     }
 
     fn paths_below(&self, collection: &str) -> Vec<String> {

@@ -9,6 +9,7 @@ mod faults;
 mod gate;
 mod loops;
 mod metadata;
+mod monitors;
 mod namespaces;
 mod outages;
 mod words;

@@ -301,9 +301,9 @@ mod tests {
             (false, 3, vec![]),
         ] {
             if insert {
-                dependents.insert(at)
+                dependents.insert(at);
             } else {
-                dependents.remove(at)
+                dependents.remove(at);
             }
             assert_eq!(dependents.to_vec(), expected);
         }

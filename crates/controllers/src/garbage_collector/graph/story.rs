@@ -61,11 +61,11 @@ impl Seen {
 }
 
 impl Story {
-    pub(crate) fn saw(&mut self, seen: Seen) -> Vec<String> {
+    pub(crate) fn saw(&mut self, seen: &Seen) -> Vec<String> {
         self.step(|graph, ripple| graph.saw(&seen.line, &seen.meta(), ripple))
     }
 
-    pub(crate) fn lost(&mut self, seen: Seen) -> Vec<String> {
+    pub(crate) fn lost(&mut self, seen: &Seen) -> Vec<String> {
         self.step(|graph, ripple| graph.lost(&seen.line, &seen.meta(), ripple))
     }
 

@@ -25,15 +25,15 @@ fn nothing() -> Vec<String> {
 #[test]
 fn an_object_becomes_a_node_with_what_was_seen_of_it() {
     let mut story = Story::default();
-    assert_eq!(story.saw(set("set")), nothing());
-    assert_eq!(story.saw(pod("ns/a", "a").blocking(REPLICA_SET, "set", "set")), nothing());
+    assert_eq!(story.saw(&set("set")), nothing());
+    assert_eq!(story.saw(&pod("ns/a", "a").blocking(REPLICA_SET, "set", "set")), nothing());
     assert_eq!(story.node("set"), "[apps/v1/ReplicaSet, namespace: ns, name: set, uid: set] <- a");
     assert_eq!(story.node("a"), "[v1/Pod, namespace: ns, name: a, uid: a]");
-    story.saw(pod("ns/b", "b").deleted(&["other"]));
+    story.saw(&pod("ns/b", "b").deleted(&["other"]));
     assert_eq!(story.node("b"), "[v1/Pod, namespace: ns, name: b, uid: b] beingDeleted");
-    story.saw(pod("ns/c", "c").deleted(&["foregroundDeletion"]));
+    story.saw(&pod("ns/c", "c").deleted(&["foregroundDeletion"]));
     assert_eq!(story.node("c"), "[v1/Pod, namespace: ns, name: c, uid: c] beingDeleted deletingDependents");
-    assert_eq!(story.saw(pod("ns/odd", "")), nothing(), "what has no uid is passed over");
+    assert_eq!(story.saw(&pod("ns/odd", "")), nothing(), "what has no uid is passed over");
     assert_eq!(story.graph.len(), 4);
 }
 
@@ -41,20 +41,20 @@ fn an_object_becomes_a_node_with_what_was_seen_of_it() {
 #[test]
 fn an_owner_that_nobody_has_seen_is_virtual_and_checked() {
     let mut story = Story::default();
-    let motion = story.saw(pod("ns/a", "a").owned(REPLICA_SET, "set", "set").owned(NODE, "n", "n"));
+    let motion = story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set").owned(NODE, "n", "n"));
     assert_eq!(motion, ["check virtual set", "check virtual n"]);
     assert_eq!(story.node("set"), "[apps/v1/ReplicaSet, namespace: ns, name: set, uid: set] virtual <- a");
     assert_eq!(story.node("n"), "[v1/Node, namespace: ns, name: n, uid: n] virtual <- a", "a guess");
-    assert_eq!(story.saw(pod("ns/b", "b").owned(REPLICA_SET, "set", "set")), nothing(), "once is enough");
+    assert_eq!(story.saw(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set")), nothing(), "once is enough");
 }
 
 /// Proves GC-33, GC-142.
 #[test]
 fn references_are_compared_by_uid() {
     let mut story = Story::default();
-    ["x", "y", "z"].iter().for_each(|uid| drop(story.saw(object(NODE, uid, uid))));
-    story.saw(pod("ns/a", "a").owned(NODE, "x", "x").owned(NODE, "y", "y"));
-    assert_eq!(story.saw(pod("ns/a", "a").owned(NODE, "y", "y").owned(NODE, "z", "z")), nothing());
+    ["x", "y", "z"].iter().for_each(|uid| drop(story.saw(&object(NODE, uid, uid))));
+    story.saw(&pod("ns/a", "a").owned(NODE, "x", "x").owned(NODE, "y", "y"));
+    assert_eq!(story.saw(&pod("ns/a", "a").owned(NODE, "y", "y").owned(NODE, "z", "z")), nothing());
     let dependents = |uid: &str| story.node(uid).split_once(" <- ").map(|(_, names)| names.to_owned());
     assert_eq!(
         [dependents("x"), dependents("y"), dependents("z")],
@@ -66,28 +66,28 @@ fn references_are_compared_by_uid() {
 #[test]
 fn an_owner_is_checked_when_nothing_of_a_dependent_blocks_it_any_more() {
     let mut story = Story::default();
-    story.saw(set("set"));
-    story.saw(pod("ns/a", "a").blocking(REPLICA_SET, "set", "set"));
-    assert_eq!(story.saw(pod("ns/a", "a").owned(REPLICA_SET, "set", "set")), ["check set"]);
-    assert_eq!(story.saw(pod("ns/a", "a")), nothing(), "it did not block");
-    story.saw(pod("ns/a", "a").blocking(REPLICA_SET, "set", "set"));
-    assert_eq!(story.saw(pod("ns/a", "a")), ["check set"]);
-    story.saw(pod("ns/a", "a").blocking(REPLICA_SET, "set", "set"));
-    story.lost(set("set"));
-    assert_eq!(story.saw(pod("ns/a", "a")), nothing(), "the owner is gone");
+    story.saw(&set("set"));
+    story.saw(&pod("ns/a", "a").blocking(REPLICA_SET, "set", "set"));
+    assert_eq!(story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set")), ["check set"]);
+    assert_eq!(story.saw(&pod("ns/a", "a")), nothing(), "it did not block");
+    story.saw(&pod("ns/a", "a").blocking(REPLICA_SET, "set", "set"));
+    assert_eq!(story.saw(&pod("ns/a", "a")), ["check set"]);
+    story.saw(&pod("ns/a", "a").blocking(REPLICA_SET, "set", "set"));
+    story.lost(&set("set"));
+    assert_eq!(story.saw(&pod("ns/a", "a")), nothing(), "the owner is gone");
 }
 
 /// Proves GC-135.
 #[test]
 fn two_references_to_one_owner_block_if_either_does() {
     let mut story = Story::default();
-    story.saw(set("set"));
-    story.saw(pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    story.saw(&set("set"));
+    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
     let twice = pod("ns/a", "a").owned(REPLICA_SET, "set", "set").blocking(REPLICA_SET, "typo", "set");
-    assert_eq!(story.saw(twice.clone()), ["check a"], "the second is new, and does not match");
+    assert_eq!(story.saw(&twice), ["check a"], "the second is new, and does not match");
     assert_eq!(story.graph.blocking_dependents(&"set".into()).len(), 1);
-    assert_eq!(story.saw(twice), nothing());
-    assert_eq!(story.saw(pod("ns/a", "a").owned(REPLICA_SET, "set", "set")), ["check set"]);
+    assert_eq!(story.saw(&twice), nothing());
+    assert_eq!(story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set")), ["check set"]);
     assert!(story.node("set").ends_with("<- a"), "one of the two is still there");
 }
 
@@ -95,8 +95,8 @@ fn two_references_to_one_owner_block_if_either_does() {
 #[test]
 fn there_is_no_way_back_from_deletion() {
     let mut story = Story::default();
-    story.saw(set("set").deleted(&["foregroundDeletion"]));
-    story.saw(set("set"));
+    story.saw(&set("set").deleted(&["foregroundDeletion"]));
+    story.saw(&set("set"));
     assert!(story.node("set").ends_with("beingDeleted deletingDependents"));
 }
 
@@ -104,30 +104,30 @@ fn there_is_no_way_back_from_deletion() {
 #[test]
 fn foreground_deletion_begins_when_its_finalizer_is_first_seen_on_a_deleted_object() {
     let mut story = Story::default();
-    story.saw(set("set"));
-    story.saw(pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
-    story.saw(pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
-    assert_eq!(story.saw(set("set").deleted(&["other"])), nothing());
+    story.saw(&set("set"));
+    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    story.saw(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
+    assert_eq!(story.saw(&set("set").deleted(&["other"])), nothing());
     let waiting = set("set").deleted(&["other", "foregroundDeletion"]);
-    assert_eq!(story.saw(waiting.clone()), ["check a", "check b", "check set"]);
+    assert_eq!(story.saw(&waiting), ["check a", "check b", "check set"]);
     assert!(story.node("set").contains("deletingDependents"));
-    assert_eq!(story.saw(waiting.clone()), nothing(), "it was seen before");
-    assert_eq!(story.saw(set("set").deleted(&["other"])), nothing());
-    assert_eq!(story.saw(waiting), ["check a", "check b", "check set"], "asked for a second time");
+    assert_eq!(story.saw(&waiting), nothing(), "it was seen before");
+    assert_eq!(story.saw(&set("set").deleted(&["other"])), nothing());
+    assert_eq!(story.saw(&waiting), ["check a", "check b", "check set"], "asked for a second time");
 }
 
 /// Proves GC-36, GC-37.
 #[test]
 fn orphaning_comes_before_foreground_deletion() {
     let mut story = Story::default();
-    story.saw(set("set"));
-    story.saw(pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    story.saw(&set("set"));
+    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
     let both = set("set").deleted(&["foregroundDeletion", "orphan"]);
-    assert_eq!(story.saw(both.clone()), ["orphan set"]);
+    assert_eq!(story.saw(&both), ["orphan set"]);
     assert!(!story.node("set").contains("deletingDependents"));
-    assert_eq!(story.saw(both), nothing(), "nobody deletes what is being orphaned");
+    assert_eq!(story.saw(&both), nothing(), "nobody deletes what is being orphaned");
     let foreground = set("set").deleted(&["foregroundDeletion"]);
-    assert_eq!(story.saw(foreground), ["check a", "check set"], "what is left is not forgotten");
+    assert_eq!(story.saw(&foreground), ["check a", "check set"], "what is left is not forgotten");
 }
 
 /// Proves GC-39, GC-131.
@@ -135,10 +135,10 @@ fn orphaning_comes_before_foreground_deletion() {
 fn an_object_first_seen_on_its_way_out_is_taken_care_of() {
     for (finalizer, expected) in [("orphan", "orphan set"), ("foregroundDeletion", "check set")] {
         let mut story = Story::default();
-        assert_eq!(story.saw(set("set").deleted(&[finalizer])), [expected]);
+        assert_eq!(story.saw(&set("set").deleted(&[finalizer])), [expected]);
         let mut story = Story::default();
-        story.saw(pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
-        let motion = story.saw(set("set").deleted(&[finalizer]));
+        story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+        let motion = story.saw(&set("set").deleted(&[finalizer]));
         assert_eq!(motion.last().map(String::as_str), Some(expected), "also if its dependents came first");
     }
 }
@@ -147,23 +147,22 @@ fn an_object_first_seen_on_its_way_out_is_taken_care_of() {
 #[test]
 fn what_goes_wakes_its_dependents_and_the_owners_that_wait_for_it() {
     let mut story = Story::default();
-    let deployment = object(DEPLOYMENT, "ns/web", "web");
-    story.saw(deployment.clone().deleted(&["foregroundDeletion"]));
-    story.saw(object(NODE, "n", "n"));
+    story.saw(&object(DEPLOYMENT, "ns/web", "web").deleted(&["foregroundDeletion"]));
+    story.saw(&object(NODE, "n", "n"));
     let owned = set("set").blocking(DEPLOYMENT, "web", "web").owned(NODE, "n", "n");
-    story.saw(owned.clone());
-    story.saw(pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
-    story.saw(pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
-    assert_eq!(story.lost(owned.clone()), ["check a", "check b", "check web"]);
+    story.saw(&owned);
+    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    story.saw(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
+    assert_eq!(story.lost(&owned), ["check a", "check b", "check web"]);
     assert_eq!(story.node("set"), "none");
     assert!(story.node("web").ends_with("deletingDependents"), "{}", story.node("web"));
     let gone = super::Identity { line: owned.line.clone(), key: owned.meta().key, uid: owned.meta().uid };
     assert!(story.graph.is_known_absent(&gone), "nobody has to ask the API whether it is there");
-    assert_eq!(story.lost(owned), nothing(), "what is not known cannot go");
+    assert_eq!(story.lost(&owned), nothing(), "what is not known cannot go");
 
     let lonely = pod("ns/lonely", "lonely");
-    story.saw(lonely.clone());
-    story.lost(lonely.clone());
+    story.saw(&lonely);
+    story.lost(&lonely);
     let gone = super::Identity { line: lonely.line.clone(), key: lonely.meta().key, uid: lonely.meta().uid };
     assert!(!story.graph.is_known_absent(&gone), "nobody will ask for it");
 }
@@ -172,13 +171,13 @@ fn what_goes_wakes_its_dependents_and_the_owners_that_wait_for_it() {
 #[test]
 fn what_still_refers_to_something_gone_is_linked_when_that_is_seen_after_all() {
     let mut story = Story::default();
-    story.saw(pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
     assert_eq!(story.absent(REPLICA_SET, "ns/set", "set"), ["check a"]);
     assert_eq!(story.node("set"), "none");
-    story.saw(set("set"));
+    story.saw(&set("set"));
     assert!(story.node("set").ends_with("<- a"), "a late list can show what is gone by now");
-    assert_eq!(story.lost(set("set")), ["check a"]);
-    story.saw(pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
+    assert_eq!(story.lost(&set("set")), ["check a"]);
+    story.saw(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
     assert_eq!(story.node("set"), "[apps/v1/ReplicaSet, namespace: ns, name: set, uid: set] virtual <- a b");
 }
 
@@ -186,26 +185,26 @@ fn what_still_refers_to_something_gone_is_linked_when_that_is_seen_after_all() {
 #[test]
 fn the_first_sight_of_an_owner_settles_where_it_is() {
     let mut story = Story::default();
-    story.saw(pod("ns/good", "good").owned(NODE, "n", "n"));
-    story.saw(pod("ns/typo", "typo").owned(NODE, "m", "n"));
-    assert_eq!(story.saw(object(NODE, "n", "n")), ["check typo"]);
+    story.saw(&pod("ns/good", "good").owned(NODE, "n", "n"));
+    story.saw(&pod("ns/typo", "typo").owned(NODE, "m", "n"));
+    assert_eq!(story.saw(&object(NODE, "n", "n")), ["check typo"]);
     assert_eq!(story.node("n"), "[v1/Node, namespace: , name: n, uid: n] <- good typo");
 
     let mut story = Story::default();
-    story.saw(pod("here/a", "a").owned(REPLICA_SET, "set", "set"));
+    story.saw(&pod("here/a", "a").owned(REPLICA_SET, "set", "set"));
     assert_eq!(
-        story.saw(object(REPLICA_SET, "there/set", "set")),
+        story.saw(&object(REPLICA_SET, "there/set", "set")),
         [
             "check a",
             "Warning OwnerRefInvalidNamespace on a: ownerRef [apps/v1/ReplicaSet, namespace: here, name: set, \
          uid: set] does not exist in namespace \"here\"",
         ]
     );
-    assert_eq!(story.saw(object(REPLICA_SET, "there/set", "set")), nothing(), "it was told once");
+    assert_eq!(story.saw(&object(REPLICA_SET, "there/set", "set")), nothing(), "it was told once");
 
     let mut story = Story::default();
-    story.saw(pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
-    assert_eq!(story.saw(set("set")), nothing(), "a right guess wakes nobody");
+    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    assert_eq!(story.saw(&set("set")), nothing(), "a right guess wakes nobody");
     assert_eq!(story.node("set"), "[apps/v1/ReplicaSet, namespace: ns, name: set, uid: set] <- a");
 }
 
@@ -213,15 +212,18 @@ fn the_first_sight_of_an_owner_settles_where_it_is() {
 #[test]
 fn a_reference_that_does_not_match_its_owner_has_the_dependent_checked() {
     let mut story = Story::default();
-    story.saw(set("set"));
-    story.saw(object(NODE, "n", "n"));
-    assert_eq!(story.saw(pod("ns/a", "a").owned(REPLICA_SET, "set", "set").owned(NODE, "n", "n")), nothing());
+    story.saw(&set("set"));
+    story.saw(&object(NODE, "n", "n"));
+    assert_eq!(
+        story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set").owned(NODE, "n", "n")),
+        nothing()
+    );
     for wrong in [(REPLICA_SET, "typo"), ("apps/v1beta1 ReplicaSet", "set"), ("apps/v1 Typo", "set")] {
         let dependent = pod("ns/b", "b").owned(wrong.0, wrong.1, "set");
-        assert_eq!(story.saw(dependent.clone()), ["check b"]);
-        story.lost(dependent);
+        assert_eq!(story.saw(&dependent), ["check b"]);
+        story.lost(&dependent);
     }
-    let elsewhere = story.saw(pod("else/c", "c").owned(REPLICA_SET, "set", "set"));
+    let elsewhere = story.saw(&pod("else/c", "c").owned(REPLICA_SET, "set", "set"));
     assert_eq!(
         elsewhere,
         [
@@ -230,7 +232,7 @@ fn a_reference_that_does_not_match_its_owner_has_the_dependent_checked() {
          uid: set] does not exist in namespace \"else\"",
         ]
     );
-    let cluster_scoped = story.saw(object(NODE, "d", "d").owned(REPLICA_SET, "set", "set"));
+    let cluster_scoped = story.saw(&object(NODE, "d", "d").owned(REPLICA_SET, "set", "set"));
     assert_eq!(cluster_scoped[0], "check d");
     assert!(cluster_scoped[1].ends_with(
         "ownerRef [apps/v1/ReplicaSet, namespace: , name: set, uid: set] does not exist in namespace \"\""
@@ -241,13 +243,13 @@ fn a_reference_that_does_not_match_its_owner_has_the_dependent_checked() {
 #[test]
 fn while_an_owner_is_virtual_its_dependents_are_only_checked() {
     let mut story = Story::default();
-    story.saw(pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
-    assert_eq!(story.saw(pod("else/b", "b").owned(REPLICA_SET, "set", "set")), ["check b"], "no event");
-    assert_eq!(story.saw(pod("ns/c", "c").owned(REPLICA_SET, "typo", "set")), ["check c"]);
+    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    assert_eq!(story.saw(&pod("else/b", "b").owned(REPLICA_SET, "set", "set")), ["check b"], "no event");
+    assert_eq!(story.saw(&pod("ns/c", "c").owned(REPLICA_SET, "typo", "set")), ["check c"]);
 
     let mut story = Story::default();
-    story.saw(object(NODE, "bad", "bad").owned(REPLICA_SET, "set", "set"));
-    let good = story.saw(pod("ns/good", "good").owned(REPLICA_SET, "set", "set"));
+    story.saw(&object(NODE, "bad", "bad").owned(REPLICA_SET, "set", "set"));
+    let good = story.saw(&pod("ns/good", "good").owned(REPLICA_SET, "set", "set"));
     assert_eq!(good, ["check good"], "the owner may be namespaced, though who named it first is not");
 }
 
@@ -255,8 +257,8 @@ fn while_an_owner_is_virtual_its_dependents_are_only_checked() {
 #[test]
 fn a_virtual_owner_that_does_not_exist_goes_if_nobody_says_it_is_elsewhere() {
     let mut story = Story::default();
-    story.saw(pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
-    story.saw(pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
+    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    story.saw(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
     assert_eq!(story.absent(REPLICA_SET, "ns/set", "set"), ["check a", "check b"]);
     assert_eq!(story.node("set"), "none");
     assert_eq!(story.absent(REPLICA_SET, "ns/set", "set"), nothing());
@@ -266,10 +268,10 @@ fn a_virtual_owner_that_does_not_exist_goes_if_nobody_says_it_is_elsewhere() {
 #[test]
 fn a_disputed_owner_is_looked_for_in_one_place_after_the_other() {
     let mut story = Story::default();
-    story.saw(pod("ns/first", "first").owned(REPLICA_SET, "m", "set"));
-    story.saw(pod("ns/later", "later").owned(REPLICA_SET, "z", "set"));
-    story.saw(pod("ns/earlier", "earlier").owned(REPLICA_SET, "b", "set"));
-    story.saw(pod("ns/kind", "kind").owned("v1 Pod", "m", "set"));
+    story.saw(&pod("ns/first", "first").owned(REPLICA_SET, "m", "set"));
+    story.saw(&pod("ns/later", "later").owned(REPLICA_SET, "z", "set"));
+    story.saw(&pod("ns/earlier", "earlier").owned(REPLICA_SET, "b", "set"));
+    story.saw(&pod("ns/kind", "kind").owned("v1 Pod", "m", "set"));
     let motion = story.absent(REPLICA_SET, "ns/m", "set");
     assert_eq!(motion, ["check first", "check virtual set slowly"]);
     assert!(story.node("set").contains("name: z,"), "the next in order: {}", story.node("set"));
@@ -290,7 +292,7 @@ fn a_disputed_owner_is_looked_for_in_one_place_after_the_other() {
         "not the node's own place any more"
     );
     let bad = object("v1 Pod", "ns/bad", "x").owned(REPLICA_SET, "b", "set").owned(REPLICA_SET, "m", "set");
-    story.saw(bad);
+    story.saw(&bad);
     let motion = story.absent(REPLICA_SET, "ns/b", "set");
     assert!(motion.contains(&"check x".to_owned()), "a dependent can say both: {motion:?}");
 }
@@ -299,9 +301,9 @@ fn a_disputed_owner_is_looked_for_in_one_place_after_the_other() {
 #[test]
 fn an_alternative_place_has_a_namespace_if_its_kind_may_have_one() {
     let mut story = Story::default();
-    story.saw(object(NODE, "one", "one").owned(NODE, "n", "o"));
-    story.saw(pod("ns/two", "two").owned(NODE, "m", "o"));
-    story.saw(pod("ns/three", "three").owned(POD, "p", "o"));
+    story.saw(&object(NODE, "one", "one").owned(NODE, "n", "o"));
+    story.saw(&pod("ns/two", "two").owned(NODE, "m", "o"));
+    story.saw(&pod("ns/three", "three").owned(POD, "p", "o"));
     let motion = story.absent(NODE, "n", "o");
     assert_eq!(motion, ["check one", "check virtual o slowly"]);
     assert_eq!(
@@ -313,8 +315,8 @@ fn an_alternative_place_has_a_namespace_if_its_kind_may_have_one() {
     assert!(story.node("o").starts_with("[v1/Node, namespace: , name: n"), "{}", story.node("o"));
 
     let mut story = Story::default();
-    story.saw(object(NODE, "one", "one").owned(NODE, "m", "o"));
-    story.saw(pod("ns/two", "two").owned(NODE, "n", "o"));
+    story.saw(&object(NODE, "one", "one").owned(NODE, "m", "o"));
+    story.saw(&pod("ns/two", "two").owned(NODE, "n", "o"));
     story.absent(NODE, "m", "o");
     assert!(
         story.node("o").starts_with("[v1/Node, namespace: , name: n,"),
@@ -328,8 +330,8 @@ fn an_alternative_place_has_a_namespace_if_its_kind_may_have_one() {
 fn without_another_place_nothing_is_replaced() {
     let mut story = Story::default();
     // A cluster-scoped object cannot have a namespaced owner, but may say so.
-    story.saw(pod("ns/good", "good").owned(REPLICA_SET, "set", "set"));
-    story.saw(object(NODE, "bad", "bad").owned(REPLICA_SET, "set", "set"));
+    story.saw(&pod("ns/good", "good").owned(REPLICA_SET, "set", "set"));
+    story.saw(&object(NODE, "bad", "bad").owned(REPLICA_SET, "set", "set"));
     let motion = story.absent(REPLICA_SET, "ns/set", "set");
     assert_eq!(motion, ["check good", "check virtual set slowly"]);
     assert_eq!(
@@ -346,9 +348,9 @@ fn without_another_place_nothing_is_replaced() {
 #[test]
 fn what_was_seen_is_gone_only_if_it_is_gone_from_there() {
     let mut story = Story::default();
-    story.saw(set("set"));
-    story.saw(pod("ns/good", "good").owned(REPLICA_SET, "set", "set"));
-    story.saw(pod("ns/typo", "typo").owned(REPLICA_SET, "typo", "set"));
+    story.saw(&set("set"));
+    story.saw(&pod("ns/good", "good").owned(REPLICA_SET, "set", "set"));
+    story.saw(&pod("ns/typo", "typo").owned(REPLICA_SET, "typo", "set"));
     assert_eq!(story.absent(REPLICA_SET, "ns/typo", "set"), ["check typo"]);
     assert_eq!(story.absent(REPLICA_SET, "ns/else", "set"), nothing(), "nobody says so");
     assert!(story.node("set").ends_with("<- good typo"));
@@ -364,9 +366,9 @@ fn what_was_seen_is_gone_only_if_it_is_gone_from_there() {
 fn a_whole_list_tells_what_is_gone() {
     let mut story = Story::default();
     let owner = set("set");
-    story.saw(owner.clone());
-    story.saw(pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
-    story.saw(pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
+    story.saw(&owner);
+    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    story.saw(&pod("ns/b", "b").owned(REPLICA_SET, "set", "set"));
     assert_eq!(
         story.saw_all(POD, &[pod("ns/a", "a").owned(REPLICA_SET, "set", "set")], &["ns/b"]),
         nothing()
@@ -375,7 +377,7 @@ fn a_whole_list_tells_what_is_gone() {
     assert_eq!(story.saw_all(POD, &[], &[]), nothing());
     assert_eq!((story.node("a"), story.node("b")), ("none".to_owned(), "none".to_owned()));
     assert!(!story.node("set").contains("<-"));
-    story.saw(pod("ns/c", "c").owned(REPLICA_SET, "set", "set").owned(DEPLOYMENT, "web", "web"));
+    story.saw(&pod("ns/c", "c").owned(REPLICA_SET, "set", "set").owned(DEPLOYMENT, "web", "web"));
     let newer = object("apps/v2 ReplicaSet", "ns/other", "other");
     assert_eq!(story.saw_all("apps/v2 ReplicaSet", &[newer], &[]), ["check c"], "versions are one kind");
     assert!(story.node("web").contains("virtual"), "what was never seen cannot be missed");
@@ -384,8 +386,8 @@ fn a_whole_list_tells_what_is_gone() {
 #[test]
 fn an_object_is_known_by_the_version_it_was_last_seen_in() {
     let mut story = Story::default();
-    story.saw(object("apps/v1beta1 ReplicaSet", "ns/set", "set"));
-    story.saw(set("set"));
+    story.saw(&object("apps/v1beta1 ReplicaSet", "ns/set", "set"));
+    story.saw(&set("set"));
     assert_eq!(story.node("set"), "[apps/v1/ReplicaSet, namespace: ns, name: set, uid: set]");
 }
 
@@ -393,9 +395,9 @@ fn an_object_is_known_by_the_version_it_was_last_seen_in() {
 fn an_object_that_owns_itself_comes_and_goes() {
     let mut story = Story::default();
     let selfish = pod("ns/a", "a").blocking(POD, "a", "a");
-    assert_eq!(story.saw(selfish.clone()), nothing());
+    assert_eq!(story.saw(&selfish), nothing());
     assert!(story.node("a").ends_with("<- a"));
-    story.lost(selfish);
+    story.lost(&selfish);
     assert!(story.graph.is_empty());
 }
 
@@ -403,15 +405,15 @@ fn an_object_that_owns_itself_comes_and_goes() {
 #[test]
 fn whoever_begins_to_act_is_told_of_all_that_is_under_way() {
     let mut story = Story::default();
-    story.saw(set("set").deleted(&["foregroundDeletion"]));
-    story.saw(pod("ns/a", "a").blocking(REPLICA_SET, "set", "set"));
-    story.saw(object(REPLICA_SET, "ns/free", "free").deleted(&["orphan"]));
-    story.saw(pod("ns/b", "b").owned(REPLICA_SET, "unseen", "unseen"));
-    story.saw(object(NODE, "n", "n"));
-    story.saw(pod("ns/c", "c").owned(NODE, "n", "n"));
-    story.lost(object(NODE, "n", "n"));
-    story.saw(pod("else/d", "d").owned(REPLICA_SET, "set", "set"));
-    story.saw(pod("ns/fine", "fine").owned(POD, "a", "a"));
+    story.saw(&set("set").deleted(&["foregroundDeletion"]));
+    story.saw(&pod("ns/a", "a").blocking(REPLICA_SET, "set", "set"));
+    story.saw(&object(REPLICA_SET, "ns/free", "free").deleted(&["orphan"]));
+    story.saw(&pod("ns/b", "b").owned(REPLICA_SET, "unseen", "unseen"));
+    story.saw(&object(NODE, "n", "n"));
+    story.saw(&pod("ns/c", "c").owned(NODE, "n", "n"));
+    story.lost(&object(NODE, "n", "n"));
+    story.saw(&pod("else/d", "d").owned(REPLICA_SET, "set", "set"));
+    story.saw(&pod("ns/fine", "fine").owned(POD, "a", "a"));
     let mut motion = story.rouse();
     motion.sort();
     assert_eq!(
@@ -467,7 +469,6 @@ fn whole(who: usize) -> Seen {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Proves GC-142.
     #[test]
     fn links_hold_whatever_happens(steps in steps()) {
         let mut story = Story::default();
@@ -480,9 +481,12 @@ proptest! {
                         seen = if blocks { seen.blocking(line, &name, &uid) } else { seen.owned(line, &name, &uid) };
                     }
                     let finalizer = finalizers.map(|orphans| if orphans { "orphan" } else { "foregroundDeletion" });
-                    story.saw(finalizer.map_or(seen.clone(), |finalizer| seen.deleted(&[finalizer])));
+                    story.saw(&match finalizer {
+                        Some(finalizer) => seen.deleted(&[finalizer]),
+                        None => seen,
+                    });
                 }
-                Step::Lost(who) => drop(story.lost(whole(who))),
+                Step::Lost(who) => drop(story.lost(&whole(who))),
                 Step::Absent { who, wrong } => {
                     let (line, name, uid) = one(who, wrong);
                     let key = if who < 2 { name } else { format!("ns{}/{name}", who % 2) };
@@ -495,7 +499,7 @@ proptest! {
             }
         }
         story.rouse();
-        (0..6).for_each(|who| drop(story.lost(whole(who))));
+        (0..6).for_each(|who| drop(story.lost(&whole(who))));
         story.saw_all(POD, &[], &[]);
         for who in 0..6 {
             // Guesses that nobody confirmed are all that is left.

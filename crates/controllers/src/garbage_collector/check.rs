@@ -1,0 +1,236 @@
+//! Checks one object: whether it may be deleted, must drop some references, or has waited long enough.
+
+use keleustes_objects::{Key, Meta, OwnerRef, Reason, TypeLine, Uid};
+use keleustes_plan::{
+    BoxFuture, Context, Item, Memory, Next, OnFailure, Outcome, Plan, Propagation, Retry, Script, Stir,
+    Target, Write,
+};
+
+use super::graph::{FOREGROUND, Node, ORPHAN};
+use super::identity::Identity;
+use super::places::{live, locate, retry};
+use super::references::{Change, without_finalizer};
+use super::{CHECKS, Graph, Ripple, VIRTUAL, item_of};
+
+/// Works on objects that may have to go.
+pub(super) struct Check {
+    pub(super) memory: Memory<Graph>,
+}
+
+/// The owners of one object, by what the API says of them.
+#[derive(Default)]
+struct Owners {
+    /// They are there.
+    solid: Vec<Uid>,
+    /// They do not exist.
+    dangling: Vec<Uid>,
+    /// They are there until their dependents are gone.
+    waiting: Vec<Uid>,
+}
+
+/// What became of a deletion.
+enum Deleted {
+    Done,
+    /// There is nothing to delete.
+    Absent,
+}
+
+impl Script for Check {
+    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+        Box::pin(self.check(cx, item))
+    }
+}
+
+impl Check {
+    async fn check(&self, cx: &mut Context<'_>, item: &Item) -> Result<Next, Retry> {
+        let uid = Uid::from(&*item.key.name);
+        let Some(node) = self.memory.with(|graph| graph.node(&uid)) else { return Ok(Next::Done) };
+        // Whoever has been seen since then is checked for reasons of its own, if at all.
+        let seen_meanwhile = !item.fact(VIRTUAL).is_empty() && !node.is_virtual;
+        // Deletion has no way back: the end of the object will be seen.
+        let on_its_way = node.being_deleted && !node.deleting_dependents;
+        if seen_meanwhile || on_its_way {
+            return Ok(Next::Done);
+        }
+        let Some(place) = locate(cx, &node.identity).await? else { return Ok(Next::Done) };
+        let Some(meta) = live(cx, &place).await? else {
+            self.verified_absent(cx, &node.identity);
+            return Ok(Next::Done);
+        };
+        let deleted = if node.deleting_dependents {
+            self.await_dependents(cx, &node, &place).await?;
+            Deleted::Done
+        } else {
+            self.judge(cx, &node, &place, &meta).await?
+        };
+        match deleted {
+            Deleted::Absent => {
+                self.verified_absent(cx, &node.identity);
+                Ok(Next::Done)
+            }
+            // It may come and go without ever being seen; then nobody else would take its node away.
+            Deleted::Done if node.is_virtual => {
+                Err(Retry::because(format!("{} was not seen yet", node.identity)).quietly())
+            }
+            Deleted::Done => Ok(Next::Done),
+        }
+    }
+
+    fn verified_absent(&self, cx: &mut Context<'_>, identity: &Identity) {
+        let mut ripple = Ripple::default();
+        self.memory.with(|graph| graph.verified_absent(identity, &mut ripple));
+        cx.stir(ripple.into());
+    }
+
+    /// Lets an owner go that no dependent holds any longer; else has those checked that do.
+    async fn await_dependents(
+        &self,
+        cx: &mut Context<'_>,
+        owner: &Node,
+        place: &Target,
+    ) -> Result<(), Retry> {
+        let blocking = self.memory.with(|graph| graph.blocking_dependents(&owner.identity.uid));
+        if blocking.is_empty() {
+            let freed = without_finalizer(place, FOREGROUND, "no dependent blocks its deletion");
+            return cx.apply(Plan::of(freed)).await.all_done();
+        }
+        let mut stir = Stir::default();
+        for dependent in blocking.iter().filter(|dependent| !dependent.deleting_dependents) {
+            stir.wake(CHECKS, item_of(&dependent.identity.uid, dependent.is_virtual));
+        }
+        cx.stir(stir);
+        Ok(())
+    }
+
+    /// Asks the API about the owners that an object has now, and draws the conclusion.
+    async fn judge(
+        &self,
+        cx: &mut Context<'_>,
+        node: &Node,
+        place: &Target,
+        meta: &Meta,
+    ) -> Result<Deleted, Retry> {
+        if meta.owners.is_empty() {
+            return Ok(Deleted::Done);
+        }
+        let Some(owners) = self.classify(cx, place, &meta.owners).await? else { return Ok(Deleted::Done) };
+        if !owners.solid.is_empty() {
+            let gone: Vec<Uid> = owners.dangling.into_iter().chain(owners.waiting).collect();
+            if !gone.is_empty() {
+                let because = "these owners are gone, and it has others";
+                Change::send(vec![Change::removal(place, &gone, because)], cx, false).await?;
+            }
+            return Ok(Deleted::Done);
+        }
+        let dependents = self.memory.with(|graph| graph.dependents(&node.identity.uid));
+        if owners.waiting.is_empty() || dependents.is_empty() {
+            let policy = policy_of(meta);
+            return delete(cx, place, meta, policy, "its owners are gone").await;
+        }
+        if dependents.iter().any(|dependent| dependent.deleting_dependents) {
+            // They may wait for each other in a circle.
+            let unblocking =
+                Change::unblocking(place, meta, "its owner and its dependent wait for each other");
+            Change::send(unblocking.into_iter().collect(), cx, false).await?;
+        }
+        delete(cx, place, meta, Propagation::Foreground, "its owner waits for it, and it has dependents")
+            .await
+    }
+
+    /// `None` if a cluster-scoped object refers to a namespaced owner, of which nothing follows.
+    async fn classify(
+        &self,
+        cx: &mut Context<'_>,
+        place: &Target,
+        references: &[OwnerRef],
+    ) -> Result<Option<Owners>, Retry> {
+        let mut owners = Owners::default();
+        for reference in references {
+            let said = Identity {
+                line: TypeLine::new(reference.api_version.clone(), reference.kind.clone()),
+                key: Key { namespace: place.key.namespace.clone(), name: reference.name.clone() },
+                uid: reference.uid.clone(),
+            };
+            let of_cluster = Identity { key: Key::cluster(reference.name.clone()), ..said.clone() };
+            let is_known_absent =
+                self.memory.with(|graph| graph.is_known_absent(&of_cluster) || graph.is_known_absent(&said));
+            if is_known_absent {
+                owners.dangling.push(said.uid);
+                continue;
+            }
+            let Some(owner) = locate(cx, &said).await? else { return Ok(None) };
+            match live(cx, &owner).await? {
+                None => {
+                    let absent = if owner.resource.namespaced { &said } else { &of_cluster };
+                    self.memory.with(|graph| graph.remember_absent(absent));
+                    owners.dangling.push(said.uid);
+                }
+                Some(meta) if meta.deleted_at.is_some() && has_finalizer(&meta, FOREGROUND) => {
+                    owners.waiting.push(said.uid);
+                }
+                Some(_) => owners.solid.push(said.uid),
+            }
+        }
+        Ok(Some(owners))
+    }
+}
+
+fn has_finalizer(meta: &Meta, finalizer: &str) -> bool {
+    meta.finalizers.iter().any(|one| one == finalizer)
+}
+
+/// What somebody has already said about an object's dependents is respected.
+fn policy_of(meta: &Meta) -> Propagation {
+    if has_finalizer(meta, ORPHAN) {
+        Propagation::Orphan
+    } else if has_finalizer(meta, FOREGROUND) {
+        Propagation::Foreground
+    } else {
+        Propagation::Background
+    }
+}
+
+/// Deletes an object in the state that was judged. If only something else than its owners has changed
+/// since, that does not matter: what is changed all the time must not escape for ever.
+async fn delete(
+    cx: &mut Context<'_>,
+    place: &Target,
+    meta: &Meta,
+    policy: Propagation,
+    because: &'static str,
+) -> Result<Deleted, Retry> {
+    let write =
+        Write::delete_at(place.clone()).propagating(policy).on_failure(OnFailure::Tell).because(because);
+    let first = send(cx, write.clone().only_at(&meta.version)).await;
+    let Err((Reason::Conflict, conflict)) = first else { return concluded(first) };
+    let Some(now) = live_or_other(cx, place).await? else { return Ok(Deleted::Absent) };
+    let may_go = now.uid == place.uid && now.version != meta.version && now.owners == meta.owners;
+    if may_go { concluded(send(cx, write).await) } else { Err(conflict) }
+}
+
+/// What the API has at a place, whichever life it is.
+async fn live_or_other(cx: &mut Context<'_>, place: &Target) -> Result<Option<Meta>, Retry> {
+    let found = cx.fetch_metadata(&place.resource, &place.key).await;
+    let found = found.map_err(|failure| retry("reading after a conflict", &failure))?;
+    Ok(found.map(|object| object.meta))
+}
+
+async fn send(cx: &mut Context<'_>, write: Write) -> Result<(), (Reason, Retry)> {
+    let what = write.to_string();
+    let applied = cx.apply(Plan::of(write)).await;
+    match applied.outcomes.into_iter().next() {
+        Some(Outcome::Failed(failure)) => Err((failure.reason, retry(&what, &failure))),
+        Some(Outcome::NotTried) | None => {
+            Err((Reason::Other, applied.retry.unwrap_or_else(|| Retry::because("not tried"))))
+        }
+        Some(Outcome::Done { .. } | Outcome::Unneeded) => Ok(()),
+    }
+}
+
+fn concluded(sent: Result<(), (Reason, Retry)>) -> Result<Deleted, Retry> {
+    match sent {
+        Ok(()) => Ok(Deleted::Done),
+        Err((Reason::NotFound, _)) => Ok(Deleted::Absent),
+        Err((_, retry)) => Err(retry),
+    }
+}

@@ -1,0 +1,60 @@
+//! Hears of every object of every kind, whatever the server serves: for controllers to which all kinds
+//! are alike.
+
+use keleustes_objects::{Key, Meta, Resource};
+
+use crate::{EventNote, Item, Metric};
+
+/// Hears of every object of every resource that can be watched and deleted.
+///
+/// Its functions are pure but for the controller's own [`Memory`](crate::Memory), and quick: they run where
+/// the wire is read. A standby observes, too; what is stirred up then is dropped, and
+/// [`Observer::begin`] makes up for it.
+pub trait Observer: Send + Sync {
+    /// The name under which changes are counted, as if they went through a queue.
+    fn queue(&self) -> &'static str;
+    /// Counts the times that it could not be found out, or kept up with, what there is to observe.
+    fn failures(&self) -> &'static Metric;
+    /// Whether objects of a resource are of no interest.
+    fn ignores(&self, resource: &Resource) -> bool;
+    /// These are all objects of a resource, but for those that are there and could not be read.
+    fn saw_all(&self, resource: &Resource, metas: &[&Meta], unreadable: &[Key], stir: &mut Stir);
+    /// An object is new or has changed.
+    fn saw(&self, resource: &Resource, meta: &Meta, stir: &mut Stir);
+    /// An object is gone; this was its last state.
+    fn lost(&self, resource: &Resource, meta: &Meta, stir: &mut Stir);
+    /// From now on, what is stirred up is worked on. Tells all that is still to be done.
+    fn begin(&self, stir: &mut Stir);
+}
+
+/// What something stirs up beyond the item at hand: items of any queue of the controller, and events.
+#[derive(Default)]
+pub struct Stir {
+    /// Items that want work.
+    pub woken: Vec<Woken>,
+    /// Events, in order.
+    pub events: Vec<EventNote>,
+}
+
+/// An item that wants work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Woken {
+    /// The queue it goes to.
+    pub queue: &'static str,
+    /// The item.
+    pub item: Item,
+    /// Not now, but ever more slowly, as if it had failed.
+    pub slowly: bool,
+}
+
+impl Stir {
+    /// Wakes an item now.
+    pub fn wake(&mut self, queue: &'static str, item: impl Into<Item>) {
+        self.woken.push(Woken { queue, item: item.into(), slowly: false });
+    }
+
+    /// Wakes an item ever more slowly, as if it had failed.
+    pub fn wake_slowly(&mut self, queue: &'static str, item: impl Into<Item>) {
+        self.woken.push(Woken { queue, item: item.into(), slowly: true });
+    }
+}

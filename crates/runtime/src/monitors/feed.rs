@@ -1,0 +1,208 @@
+//! Feeds an observer with one resource: from the shared cache if there is one, else from the wire without
+//! keeping anything.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use keleustes_client::{Delta, Reflector, ReflectorObserver, Source};
+use keleustes_objects::{Failure, Key, Meta, Object as _, Projection, Resource};
+use keleustes_plan::{AnyChange, Observer, Stir};
+use parking_lot::RwLock;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::Sink;
+use super::bare::Bare;
+use crate::caches::{Cache, Listener};
+use crate::clock::Clocks;
+use crate::metrics::{Metrics, QueueMetrics};
+
+/// How what is seen of one resource reaches the observer, and what comes of it those who work.
+#[derive(Clone)]
+pub(super) struct Feed {
+    pub(super) resource: Resource,
+    pub(super) observer: Arc<dyn Observer>,
+    pub(super) sink: Arc<RwLock<Option<Sink>>>,
+    pub(super) clocks: Clocks,
+    pub(super) metrics: Metrics,
+    pub(super) counts: QueueMetrics,
+}
+
+/// One resource that is observed.
+pub(super) struct Monitor {
+    pub(super) is_shared: bool,
+    synced: watch::Sender<bool>,
+    stop: CancellationToken,
+    /// The server does not serve it any more, as far as is known.
+    retired: Arc<AtomicBool>,
+}
+
+impl Monitor {
+    pub(super) fn new(is_shared: bool, stop: CancellationToken) -> Self {
+        Self { is_shared, synced: watch::Sender::new(false), stop, retired: Arc::default() }
+    }
+
+    pub(super) fn is_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    pub(super) fn syncing(&self) -> watch::Receiver<bool> {
+        self.synced.subscribe()
+    }
+
+    /// Observes no more.
+    pub(super) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Observes until the server says that there is nothing to observe: what is deleted together with its
+    /// kind must still be seen to go.
+    pub(super) fn retire(&self) {
+        if self.is_shared {
+            self.stop();
+        }
+        self.retired.store(true, Ordering::Relaxed);
+    }
+
+    /// Observes a shared cache.
+    pub(super) fn follow(&self, feed: Feed, cache: Arc<Cache>) -> impl Future<Output = ()> + use<> {
+        let (stop, synced) = (self.stop.clone(), self.synced.clone());
+        async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = cache.synced() => {}
+            }
+            let ear: Arc<dyn Listener> = Arc::new(Ear { feed, has_heard: AtomicBool::new(false) });
+            cache.subscribe(ear.clone());
+            synced.send_replace(true);
+            stop.cancelled().await;
+            cache.unsubscribe(&ear);
+        }
+    }
+
+    /// Observes what the server sends, of which nothing is kept.
+    pub(super) fn reflect(
+        &self,
+        feed: Feed,
+        client: kube::Client,
+        chance: fastrand::Rng,
+    ) -> impl Future<Output = ()> + use<> {
+        let (stop, synced) = (self.stop.clone(), self.synced.clone());
+        let source = Source::<Bare>::new(feed.resource.clone(), Projection::METADATA);
+        let troubles =
+            Troubles { metrics: feed.metrics.clone(), stop: stop.clone(), retired: self.retired.clone() };
+        let mut reflector = Reflector::new(client, source, chance).observed_by(Arc::new(troubles));
+        async move {
+            loop {
+                let delta = tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return,
+                    delta = reflector.next() => delta,
+                };
+                let is_whole = matches!(delta, Delta::Replace { .. });
+                feed.take_in(delta);
+                if is_whole {
+                    synced.send_replace(true);
+                }
+            }
+        }
+    }
+}
+
+impl Feed {
+    fn take_in(&self, delta: Delta<Bare>) {
+        match delta {
+            Delta::Replace { objects, unreadable, .. } => {
+                let metas: Vec<&Meta> = objects.iter().map(Bare::meta).collect();
+                self.saw_all(&metas, &unreadable);
+            }
+            Delta::Apply(object) => self.tell(1, |observer, stir| {
+                observer.saw(&self.resource, object.meta(), stir);
+            }),
+            Delta::Delete(object) => self.tell(1, |observer, stir| {
+                observer.lost(&self.resource, object.meta(), stir);
+            }),
+            Delta::Bookmark(_) => {}
+        }
+    }
+
+    fn saw_all(&self, metas: &[&Meta], unreadable: &[Key]) {
+        self.tell(metas.len(), |observer, stir| {
+            observer.saw_all(&self.resource, metas, unreadable, stir);
+        });
+    }
+
+    /// Lets the observer hear of changes, which are counted as if they had gone through a queue. One odd
+    /// object that it panics over must not keep it from hearing of others.
+    fn tell(&self, changes: usize, hear: impl FnOnce(&dyn Observer, &mut Stir)) {
+        let mut stir = Stir::default();
+        let began = self.clocks.monotonic();
+        let heard = catch_unwind(AssertUnwindSafe(|| hear(&*self.observer, &mut stir)));
+        let took = self.clocks.monotonic().saturating_sub(began);
+        self.counts.added_many(changes);
+        if changes > 0 {
+            self.counts.taken(std::time::Duration::ZERO);
+            self.counts.worked(took);
+        }
+        if heard.is_err() {
+            self.metrics.panicked(self.observer.queue());
+            tracing::error!(resource = %self.resource, "an observer panicked, which is a bug; it was contained");
+        }
+        if let Some(sink) = &*self.sink.read() {
+            sink(stir);
+        }
+    }
+}
+
+/// Hears of the changes to a shared cache. The first it is told is all that is there.
+struct Ear {
+    feed: Feed,
+    has_heard: AtomicBool,
+}
+
+impl Listener for Ear {
+    fn changed(&self, changes: &[AnyChange]) {
+        if !self.has_heard.swap(true, Ordering::Relaxed) {
+            let metas: Vec<&Meta> = changes.iter().filter_map(AnyChange::meta).collect();
+            return self.feed.saw_all(&metas, &[]);
+        }
+        for change in changes.iter().filter(|change| !change.resync) {
+            let (old, new) = (change.old.as_ref(), change.new.as_ref());
+            self.feed.tell(1, |observer, stir| {
+                let resource = &self.feed.resource;
+                // What was deleted and made anew between two lists is told as one change.
+                let replaced = |old: &Meta| new.is_none_or(|new| new.meta().uid != old.uid);
+                if let Some(old) = old.map(|old| old.meta()).filter(|old| replaced(old)) {
+                    observer.lost(resource, old, stir);
+                }
+                if let Some(new) = new {
+                    observer.saw(resource, new.meta(), stir);
+                }
+            });
+        }
+    }
+}
+
+/// Notes what a reflector could not do, and ends one whose resource is gone.
+struct Troubles {
+    metrics: Metrics,
+    stop: CancellationToken,
+    retired: Arc<AtomicBool>,
+}
+
+impl ReflectorObserver for Troubles {
+    fn undecodable(&self, resource: &Resource, _object: &str) {
+        self.metrics.undecodable(resource);
+    }
+
+    fn failed(&self, resource: &Resource, failure: &Failure) {
+        if self.retired.load(Ordering::Relaxed) {
+            tracing::info!(%resource, %failure, "no longer served, no longer observed");
+            self.stop.cancel();
+        } else {
+            tracing::warn!(%resource, %failure, "list or watch failed, trying again");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Lets observers hear of every object of every resource that the server serves, now and later.
+//!
+//! What is served is asked for every half minute; resources come and go while the process runs. A
+//! resource that some controller has a whole cache of is observed there, so that nothing is read or kept
+//! twice; of all others only metadata is read, and kept by nobody but the observer.
+
+mod bare;
+mod choice;
+mod feed;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use keleustes_client::{RestMapping, discover};
+use keleustes_objects::Resource;
+use keleustes_plan::{Observer, Stir};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::choice::choose;
+use self::feed::{Feed, Monitor};
+use crate::caches::Caches;
+use crate::clock::{Chance, Clocks};
+use crate::metrics::Metrics;
+
+/// How long after one survey the next begins, and how long one waits for what it has found to be listed.
+const SURVEY_EVERY: Duration = Duration::from_secs(30);
+
+/// Takes what observing stirs up.
+pub type Sink = Arc<dyn Fn(Stir) + Send + Sync>;
+
+/// What monitors need from their surroundings.
+pub(crate) struct Ground {
+    pub(crate) client: kube::Client,
+    pub(crate) mapping: RestMapping,
+    pub(crate) clocks: Clocks,
+    pub(crate) chance: Chance,
+    pub(crate) metrics: Metrics,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
+}
+
+/// The monitors of one observer.
+pub struct Monitors {
+    observer: Arc<dyn Observer>,
+    ground: Ground,
+    sink: Arc<RwLock<Option<Sink>>>,
+    monitors: Mutex<BTreeMap<Resource, Monitor>>,
+    /// Those that end as soon as the server says that there is nothing to observe.
+    retired: Mutex<BTreeMap<Resource, Monitor>>,
+    /// How many surveys have been made.
+    surveys: watch::Sender<u64>,
+}
+
+impl Monitors {
+    /// Begins to observe.
+    pub(crate) fn start(observer: Arc<dyn Observer>, ground: Ground, caches: Caches) -> Arc<Self> {
+        let monitors = Arc::new(Self {
+            observer,
+            ground,
+            sink: Arc::default(),
+            monitors: Mutex::default(),
+            retired: Mutex::default(),
+            surveys: watch::Sender::new(0),
+        });
+        let ground = &monitors.ground;
+        ground.metrics.declare(monitors.observer.failures());
+        ground.tasks.spawn(monitors.clone().survey(caches));
+        monitors
+    }
+
+    /// Whether this is the observer.
+    pub(crate) fn serve(&self, observer: &Arc<dyn Observer>) -> bool {
+        Arc::ptr_eq(&self.observer, observer)
+    }
+
+    /// Returns as soon as all resources that are known have been seen as a whole, and there are some.
+    pub async fn synced(&self) {
+        let mut surveys = self.surveys.subscribe();
+        loop {
+            for mut syncing in self.syncing() {
+                // The sender goes with its monitor, which nobody waits for any more then.
+                let _ = syncing.wait_for(|synced| *synced).await;
+            }
+            if self.all_synced() {
+                return;
+            }
+            let _ = surveys.changed().await;
+        }
+    }
+
+    /// From now on, what is stirred up goes to this sink, beginning with all that is still to be done.
+    pub fn begin(&self, sink: &Sink) {
+        *self.sink.write() = Some(sink.clone());
+        let mut stir = Stir::default();
+        self.observer.begin(&mut stir);
+        sink(stir);
+    }
+
+    /// Goes on observing; what is stirred up is dropped.
+    pub fn rest(&self) {
+        *self.sink.write() = None;
+    }
+
+    async fn survey(self: Arc<Self>, caches: Caches) {
+        let stop = self.ground.stop.clone();
+        let surveys = async {
+            loop {
+                self.survey_once(&caches).await;
+                tokio::time::sleep(SURVEY_EVERY).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = surveys => {}
+        }
+    }
+
+    async fn survey_once(&self, caches: &Caches) {
+        let wanted = match discover(&self.ground.client).await {
+            Ok(discovered) => {
+                for (name, why) in &discovered.failed {
+                    tracing::info!(name, why, "this part of the API could not be discovered");
+                }
+                let kept = self.synced_resources();
+                choose(&discovered, &kept, |resource| self.observer.ignores(resource))
+            }
+            Err(failure) => {
+                tracing::info!(%failure, "the API could not be discovered");
+                None
+            }
+        };
+        let Some(wanted) = wanted else { return self.failed() };
+        let changed = self.observe(&wanted, caches);
+        self.surveys.send_modify(|surveys| *surveys += 1);
+        if changed {
+            self.ground.mapping.invalidate();
+            let listed = async {
+                for mut syncing in self.syncing() {
+                    let _ = syncing.wait_for(|synced| *synced).await;
+                }
+            };
+            if tokio::time::timeout(SURVEY_EVERY, listed).await.is_err() {
+                tracing::warn!(resources = ?self.unsynced(), "still not listed, observing the others");
+                self.failed();
+            }
+        }
+    }
+
+    fn failed(&self) {
+        self.ground.metrics.measure(&self.observer.failures().one(&[]));
+    }
+
+    /// Brings the monitors in line with what is wanted, and tells whether that has changed anything.
+    fn observe(&self, wanted: &BTreeSet<Resource>, caches: &Caches) -> bool {
+        let mut monitors = self.monitors.lock();
+        let known: BTreeSet<Resource> = monitors.keys().cloned().collect();
+        for resource in known.difference(wanted) {
+            // In another version it is observed from now on; or it is not served any more.
+            let is_replaced =
+                wanted.iter().any(|one| (&one.group, &one.plural) == (&resource.group, &resource.plural));
+            match monitors.remove(resource) {
+                Some(monitor) if is_replaced => monitor.stop(),
+                Some(monitor) => {
+                    monitor.retire();
+                    self.retired.lock().insert(resource.clone(), monitor);
+                }
+                None => {}
+            }
+        }
+        for resource in wanted {
+            let shared = caches.whole(resource);
+            let fits = |monitor: &Monitor| monitor.is_shared || shared.is_none();
+            if monitors.get(resource).is_some_and(fits) {
+                continue;
+            }
+            let monitor = Monitor::new(shared.is_some(), self.ground.stop.child_token());
+            let feed = self.feed(resource);
+            match shared {
+                Some(cache) => self.ground.tasks.spawn(monitor.follow(feed, cache)),
+                None => {
+                    let (client, chance) = (self.ground.client.clone(), self.ground.chance.fork());
+                    self.ground.tasks.spawn(monitor.reflect(feed, client, chance))
+                }
+            };
+            let before = [monitors.insert(resource.clone(), monitor), self.retired.lock().remove(resource)];
+            before.iter().flatten().for_each(Monitor::stop);
+        }
+        known != *wanted
+    }
+
+    fn feed(&self, resource: &Resource) -> Feed {
+        Feed {
+            resource: resource.clone(),
+            observer: self.observer.clone(),
+            sink: self.sink.clone(),
+            clocks: self.ground.clocks.clone(),
+            metrics: self.ground.metrics.clone(),
+            counts: self.ground.metrics.queue(self.observer.queue()),
+        }
+    }
+
+    fn syncing(&self) -> Vec<watch::Receiver<bool>> {
+        self.monitors.lock().values().map(Monitor::syncing).collect()
+    }
+
+    fn all_synced(&self) -> bool {
+        let monitors = self.monitors.lock();
+        !monitors.is_empty() && monitors.values().all(Monitor::is_synced)
+    }
+
+    fn synced_resources(&self) -> BTreeSet<Resource> {
+        let monitors = self.monitors.lock();
+        monitors.iter().filter(|(_, monitor)| monitor.is_synced()).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn unsynced(&self) -> Vec<String> {
+        let monitors = self.monitors.lock();
+        monitors.iter().filter(|(_, one)| !one.is_synced()).map(|(name, _)| name.to_string()).collect()
+    }
+}
