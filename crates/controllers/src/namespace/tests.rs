@@ -331,8 +331,8 @@ fn the_slowest_pod_that_has_not_ended_gives_the_estimate() {
 /// Proves NS-20, NS-75, NS-76.
 #[test]
 fn without_collections_objects_are_deleted_one_by_one() {
-    let each =
-        |name: &str| format!("delete secrets a/{name} because its namespace is being deleted (Background)");
+    let tried = |name: &str| format!("delete secrets a/{name} because its namespace is being deleted");
+    let each = |name: &str| format!("{} (Background)", tried(name));
     let full = || world(told()).live_at(&SECRETS, object("s", &[])).live_at(&SECRETS, object("t", &[]));
     let path = "/api/v1/namespaces/a/secrets";
     for refusal in [404, 405] {
@@ -349,7 +349,7 @@ fn without_collections_objects_are_deleted_one_by_one() {
     // A verb that is not served is not tried. What is gone, or cannot be deleted, is no failure.
     let begin = [GET, "discover", LOOK[0], "list secrets in a"];
     for fine in [404, 405] {
-        let first = format!("{} (refused, which is fine: refused)", each("s"));
+        let first = format!("{} (refused, which is fine: refused)", tried("s"));
         let mut world = refusing(fine);
         let transcript = world.sync(&the_loop(), Key::cluster("a"));
         assert_eq!(steps(&transcript)[..5], [&begin[..], &[&first]].concat());
