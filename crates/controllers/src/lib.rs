@@ -5,6 +5,7 @@
 //! handed to it and what it wants is handed back.
 
 pub mod clusterrole_aggregation;
+pub mod daemonset;
 pub mod deployment;
 mod disruption_target;
 pub mod garbage_collector;

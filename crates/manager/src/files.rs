@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use keleustes_client::Connection;
-use keleustes_controllers::{
-    Settings, deployment, namespace, pod_garbage_collector, replicaset, serviceaccount_token, taint_eviction,
-};
+use keleustes_controllers::{self as controllers, Settings};
 use keleustes_options::Options;
 use keleustes_runtime::signing::Signer;
 use rustls_pki_types::CertificateDer;
@@ -22,27 +20,31 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
         "" => connection.embedded_ca().unwrap_or_default().into(),
         file => certificates(file).with_context(|| format!("error parsing root-ca-file at {file}"))?.into(),
     };
-    let replicas = |count| replicaset::Settings {
+    let replicas = |count| controllers::replicaset::Settings {
         workers: workers(count),
         heeds_deletion_cost: options.gates.enabled("PodDeletionCost"),
         counts_terminating: options.gates.enabled("DeploymentReplicaSetTerminatingReplicas"),
     };
     Ok(Settings {
         serviceaccount_token: token_settings(options, &root_ca)?,
-        deployment: deployment::Settings {
+        daemonset: controllers::daemonset::Settings {
+            workers: workers(options.workers.daemon_set),
+            compares_taints: options.gates.enabled("TaintTolerationComparisonOperators"),
+        },
+        deployment: controllers::deployment::Settings {
             workers: workers(options.workers.deployment),
             counts_terminating: options.gates.enabled("DeploymentReplicaSetTerminatingReplicas"),
         },
         replicaset: replicas(options.workers.replica_set),
         replicationcontroller: replicas(options.workers.replication_controller),
-        namespace: namespace::Settings {
+        namespace: controllers::namespace::Settings {
             workers: workers(options.workers.namespace),
             sync_period: options.namespace.sync_period.to_std(),
         },
-        pod_garbage_collector: pod_garbage_collector::Settings {
+        pod_garbage_collector: controllers::pod_garbage_collector::Settings {
             terminated_pod_threshold: options.terminated_pod_gc_threshold,
         },
-        taint_eviction: taint_eviction::Settings {
+        taint_eviction: controllers::taint_eviction::Settings {
             with_comparison: options.gates.enabled("TaintTolerationComparisonOperators"),
         },
     })
@@ -52,7 +54,7 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
 fn token_settings(
     options: &Options,
     root_ca: &Arc<[u8]>,
-) -> anyhow::Result<Option<serviceaccount_token::Settings>> {
+) -> anyhow::Result<Option<controllers::serviceaccount_token::Settings>> {
     let file = options.service_account.private_key_file.as_str();
     if file.is_empty() {
         return Ok(None);
@@ -60,7 +62,7 @@ fn token_settings(
     let read = || Ok::<_, anyhow::Error>(Signer::from_pem(&std::fs::read(file)?)?);
     let signer =
         read().with_context(|| format!("error reading key for service account token controller: {file}"))?;
-    Ok(Some(serviceaccount_token::Settings {
+    Ok(Some(controllers::serviceaccount_token::Settings {
         sign: Arc::new(move |claims| signer.sign(claims)),
         ca: root_ca.clone(),
         workers: workers(options.workers.service_account_token),

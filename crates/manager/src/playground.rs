@@ -23,11 +23,11 @@ use crate::{command, life};
 const HELP: &str = "\
 Starts a whole cluster to play with, in this one process.
 
-Usage: kube-controller-manager playground [--nodes=N] [--data=DIR] [--port=PORT] [--manager=off]
+Usage: kube-controller-manager playground [--nodes N] [--data DIR] [--port PORT] [--manager=off]
 
-  --nodes=N      how many nodes to play, 3 by default
-  --data=DIR     keeps the cluster in a folder, and goes on with what is there
-  --port=PORT    where the API server listens on loopback; any free port by default
+  --nodes N      how many nodes to play, 3 by default
+  --data DIR     keeps the cluster in a folder, and goes on with what is there
+  --port PORT    where the API server listens on loopback; any free port by default
   --manager=off  leaves the manager out, to bring your own
 ";
 
@@ -67,8 +67,9 @@ pub(crate) fn run(args: &[&str]) -> ExitCode {
 impl Wish {
     fn read(args: &[&str]) -> anyhow::Result<Self> {
         let mut wish = Self { nodes: 3, data: None, port: 0, manager: true };
-        for arg in args {
-            let (flag, value) = arg.split_once('=').unwrap_or((arg, ""));
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let (flag, value) = arg.split_once('=').unwrap_or_else(|| (arg, next_value(&mut args)));
             let number = || value.parse::<u16>().with_context(|| format!("{arg:?} needs a number"));
             match (flag, value) {
                 ("--nodes", _) => wish.nodes = number()?.into(),
@@ -81,6 +82,15 @@ impl Wish {
         }
         Ok(wish)
     }
+}
+
+/// The value of a flag that stands beside it; another flag is none.
+fn next_value<'a>(args: &mut std::slice::Iter<'_, &'a str>) -> &'a str {
+    let value = args.as_slice().first().copied().filter(|next| !next.starts_with("--"));
+    if value.is_some() {
+        args.next();
+    }
+    value.unwrap_or_default()
 }
 
 async fn play(wish: &Wish) -> anyhow::Result<()> {
@@ -187,6 +197,8 @@ mod tests {
     fn wishes_are_read_and_strange_ones_refused() {
         let wanted = Wish { nodes: 5, data: Some("d".into()), port: 6443, manager: false };
         assert_eq!(Wish::read(&["--nodes=5", "--data=d", "--port=6443", "--manager=off"]).unwrap(), wanted);
+        let apart = ["--nodes", "5", "--data", "d", "--port", "6443", "--manager", "off"];
+        assert_eq!(Wish::read(&apart).unwrap(), wanted);
         for bad in ["--nodes=many", "--nodes", "--data=", "--port=70000", "--manager=maybe", "--what", "x"] {
             assert!(Wish::read(&[bad]).is_err(), "{bad}");
         }

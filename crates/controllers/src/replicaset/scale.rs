@@ -1,12 +1,13 @@
 //! Makes the pods that are missing and deletes those that are too many, a bounded number at a time.
 
-use keleustes_objects::{Key, Pod, Reason, Text};
-use keleustes_plan::{EventNote, Involved, OnFailure, Outcome, Plan, Write};
+use keleustes_objects::Pod;
+use keleustes_plan::Plan;
 
 use super::turn::Facts;
 use super::{AGE_RATIO, Replicated, Settings};
 use crate::workloads::pod_creation::pod_from;
 use crate::workloads::pod_ranking::{Ranking, sort_for_deletion};
+use crate::workloads::pod_writes;
 
 /// The most pods that one turn makes or deletes.
 const BURST: usize = 500;
@@ -29,26 +30,8 @@ fn creations<R: Replicated>(facts: &Facts<R>, count: usize) -> Plan {
         Ok(body) => body,
         Err(why) => return Plan::stuck(why),
     };
-    let key = Key { namespace: set.key().namespace.clone(), name: Text::default() };
     let mut plan = Plan::none();
-    let create = || {
-        let involved = Involved::of(set);
-        Write::create::<Pod>(key.clone(), body.clone())
-            // A namespace on its way out takes nothing in, and needs nothing.
-            .tolerating(&[Reason::NamespaceTerminating])
-            .because("there are fewer pods than wanted")
-            .reporting(move |outcome| match outcome {
-                Outcome::Done { name, .. } if !name.is_empty() => {
-                    let message = format!("Created pod: {name}");
-                    Some(EventNote::normal(involved.clone(), "SuccessfulCreate", message))
-                }
-                Outcome::Failed(failure) => {
-                    let message = format!("Error creating: {}", failure.message);
-                    Some(EventNote::warning(involved.clone(), "FailedCreate", message))
-                }
-                _ => None,
-            })
-    };
+    let create = || pod_writes::create(set, body.clone(), "there are fewer pods than wanted");
     plan.push_slow_start((0..count).map(|_| create()).collect());
     plan
 }
@@ -61,28 +44,13 @@ fn deletions<R: Replicated>(facts: &Facts<R>, count: usize, settings: &Settings)
         sort_for_deletion(&mut pods, &Ranking { now: facts.now, crowds: &facts.crowds, heeds_cost });
         compare_ages(&mut plan, facts, &pods[..count]);
     }
-    plan.push_together(pods[..count].iter().map(|pod| deletion(&*facts.set, pod)).collect());
+    plan.push_together(
+        pods[..count]
+            .iter()
+            .map(|pod| pod_writes::delete(&*facts.set, pod, "there are more pods than wanted"))
+            .collect(),
+    );
     plan
-}
-
-fn deletion<R: Replicated>(set: &R, pod: &Pod) -> Write {
-    let (involved, name) = (Involved::of(set), pod.meta.key.name.clone());
-    Write::delete(pod)
-        // Gone, or another pod by now.
-        .tolerating(&[Reason::NotFound, Reason::Conflict])
-        .on_failure(OnFailure::ContinueAndRetry)
-        .because("there are more pods than wanted")
-        .reporting(move |outcome| match outcome {
-            Outcome::Done { name: deleted, .. } if !deleted.is_empty() => {
-                let message = format!("Deleted pod: {name}");
-                Some(EventNote::normal(involved.clone(), "SuccessfulDelete", message))
-            }
-            Outcome::Failed(failure) => {
-                let message = format!("Error deleting: {}", failure.message);
-                Some(EventNote::warning(involved.clone(), "FailedDelete", message))
-            }
-            _ => None,
-        })
 }
 
 /// Tells how much older the chosen pods are than the youngest, in whole multiples.

@@ -21,8 +21,13 @@ impl<T> Claimed<T> {
     /// A plan that begins with the adoptions and releases.
     pub(crate) fn plan(&mut self) -> Plan {
         let mut plan = Plan::none();
-        plan.push_together(std::mem::take(&mut self.writes));
+        plan.push_together(self.take_writes());
         plan
+    }
+
+    /// The adoptions and releases, to be carried out together with others before anything else.
+    pub(crate) fn take_writes(&mut self) -> Vec<Write> {
+        std::mem::take(&mut self.writes)
     }
 }
 

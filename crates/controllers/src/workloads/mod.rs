@@ -5,4 +5,6 @@ pub(crate) mod claims;
 pub(crate) mod owners;
 pub(crate) mod pod_creation;
 pub(crate) mod pod_ranking;
+pub(crate) mod pod_writes;
+pub(crate) mod revisions;
 pub(crate) mod templates;

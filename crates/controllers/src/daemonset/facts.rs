@@ -1,0 +1,155 @@
+//! What a turn is about: a DaemonSet, the nodes, and which of its pods are on which node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keleustes_objects::{
+    ControllerRevision, DaemonSet, IntOrString, NO_EXECUTE, NO_SCHEDULE, Node, Pod, RollingUpdateDaemonSet,
+    Rounding, Taint, Time, Toleration, Word,
+};
+use keleustes_plan::{Item, Plan, View};
+
+use super::pods::tolerations;
+use crate::workloads::claims::claim;
+use crate::workloads::owners::{managed_by, orphans};
+
+pub(super) struct Facts {
+    pub(super) set: Arc<DaemonSet>,
+    /// All its pods.
+    pub(super) pods: Vec<Arc<Pod>>,
+    /// All its revisions.
+    pub(super) revisions: Vec<Arc<ControllerRevision>>,
+    /// What is to be on each node, and what is, by the node's name.
+    pub(super) nodes: BTreeMap<Word, Place>,
+    /// Its pods that are meant for nodes that do not exist.
+    pub(super) astray: Vec<Arc<Pod>>,
+    pub(super) now: Time,
+    pub(super) monotonic: Duration,
+}
+
+/// One node.
+pub(super) struct Place {
+    pub(super) should_run: bool,
+    pub(super) should_continue: bool,
+    /// The pods there, the one that counts first.
+    pub(super) pods: Vec<Arc<Pod>>,
+}
+
+/// Whether a node may get a pod, and whether it may keep one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Eligibility {
+    pub(super) should_run: bool,
+    pub(super) should_continue: bool,
+}
+
+/// Whether a node may get and keep a pod of a DaemonSet. Whether it is ready or full does not matter.
+pub(super) fn eligibility(set: &DaemonSet, node: &Node, compares_taints: bool) -> Eligibility {
+    let no = Eligibility { should_run: false, should_continue: false };
+    let Ok(placement) = set.spec.template.placement() else { return no };
+    if !placement.admits(&node.meta.key.name, &node.meta.labels) {
+        return no;
+    }
+    let tolerations: Vec<Toleration> = tolerations(&placement.tolerations, placement.host_network);
+    let untolerated = |effect: &str| {
+        let counts = |taint: &&Taint| taint.effect == effect;
+        let tolerated = |taint: &Taint| tolerations.iter().any(|t| t.tolerates(taint, compares_taints));
+        node.taints.iter().filter(counts).any(|taint| !tolerated(taint))
+    };
+    let should_continue = !untolerated(NO_EXECUTE);
+    Eligibility { should_run: should_continue && !untolerated(NO_SCHEDULE), should_continue }
+}
+
+impl Facts {
+    /// The facts, and the adoptions and releases that come first.
+    ///
+    /// # Errors
+    /// If the selector makes no sense.
+    pub(super) fn gather(
+        view: &View<'_>,
+        item: &Item,
+        compares_taints: bool,
+    ) -> Option<Result<(Self, Plan), String>> {
+        let set = view.get::<DaemonSet>(item)?.clone();
+        let matcher = match set.spec.selector.clone().unwrap_or_default().matcher() {
+            Ok(matcher) => matcher,
+            Err(error) => return Some(Err(error.to_string())),
+        };
+        let (namespace, uid) = (&set.meta.key.namespace, &set.meta.uid);
+        let table = view.table::<ControllerRevision>();
+        let mut revisions = claim(&*set, &matcher, managed_by(table, uid).chain(orphans(table, namespace)));
+        let table = view.table::<Pod>();
+        let mut pods = claim(&*set, &matcher, managed_by(table, uid).chain(orphans(table, namespace)));
+        let mut plan = Plan::none();
+        plan.push_together(revisions.take_writes().into_iter().chain(pods.take_writes()).collect());
+        let now = view.now();
+        let mut facts = Self {
+            nodes: BTreeMap::new(),
+            pods: pods.mine,
+            revisions: revisions.mine,
+            astray: Vec::new(),
+            now: now.wall,
+            monotonic: now.monotonic,
+            set,
+        };
+        facts.place(view, compares_taints);
+        Some(Ok((facts, plan)))
+    }
+
+    /// Finds out what belongs where. Pods that ended and are being deleted are not counted any more.
+    fn place(&mut self, view: &View<'_>, compares_taints: bool) {
+        for node in view.all::<Node>() {
+            let Eligibility { should_run, should_continue } = eligibility(&self.set, node, compares_taints);
+            let place = Place { should_run, should_continue, pods: Vec::new() };
+            self.nodes.insert(Word::from(&*node.meta.key.name), place);
+        }
+        for pod in self.pods.iter().filter(|pod| !(pod.is_terminal() && pod.is_terminating())) {
+            let Some(target) = pod.target_node() else { continue };
+            match self.nodes.get_mut(target) {
+                Some(place) => place.pods.push(pod.clone()),
+                None => self.astray.push(pod.clone()),
+            }
+        }
+        for place in self.nodes.values_mut() {
+            place.pods.sort_by(|one, other| seniority(one).cmp(&seniority(other)));
+        }
+    }
+
+    /// How many nodes are to have a pod.
+    pub(super) fn desired(&self) -> i32 {
+        i32::try_from(self.nodes.values().filter(|place| place.should_run).count()).unwrap_or(i32::MAX)
+    }
+
+    /// Whether a pod has been ready for long enough.
+    pub(super) fn is_available(&self, pod: &Pod) -> bool {
+        pod.is_available(self.set.spec.min_ready_seconds, self.now)
+    }
+
+    /// How many nodes may have two pods while the DaemonSet moves on, out of so many.
+    pub(super) fn surge(&self, desired: i32) -> i32 {
+        self.rolling_number(desired, |rolling| rolling.max_surge.as_ref())
+    }
+
+    /// How many nodes may be without a pod while the DaemonSet moves on. If neither more nor fewer are
+    /// allowed, one may be missing, or nothing would ever move.
+    pub(super) fn unavailable_max(&self, desired: i32) -> i32 {
+        let unavailable = self.rolling_number(desired, |rolling| rolling.max_unavailable.as_ref());
+        if desired > 0 && unavailable == 0 && self.surge(desired) == 0 { 1 } else { unavailable }
+    }
+
+    fn rolling_number(
+        &self,
+        desired: i32,
+        which: fn(&RollingUpdateDaemonSet) -> Option<&IntOrString>,
+    ) -> i32 {
+        let strategy = &self.set.spec.update_strategy;
+        let rolling = strategy.rolling_update.as_ref().filter(|_| strategy.r#type == "RollingUpdate");
+        let number = rolling.and_then(which);
+        number.and_then(|number| number.scaled(desired, Rounding::Up)).unwrap_or(0).max(0)
+    }
+}
+
+/// Bound pods before others, then older ones.
+fn seniority(pod: &Pod) -> (bool, Option<Time>, &str) {
+    (pod.node_name.is_empty(), pod.meta.created_at, &pod.meta.key.name)
+}

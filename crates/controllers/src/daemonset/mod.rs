@@ -1,0 +1,79 @@
+//! Keeps one pod of a DaemonSet on every node that may have one, and moves them to a new template node by
+//! node.
+//!
+//! The original has a second queue for nodes whose labels or taints changed; here the change of a node wakes
+//! the DaemonSets it matters to directly.
+//!
+//! Parity: pkg/controller/daemon.
+
+mod backoff;
+mod facts;
+mod history;
+mod manage;
+mod pods;
+mod rolling;
+mod status;
+mod turn;
+mod wakes;
+
+use keleustes_objects::{ControllerRevision, DaemonSet, Node, Pod};
+use keleustes_plan::{Controller, Grant, Index, Loop};
+
+use crate::workloads::owners::by_manager;
+
+/// What the controller is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How many DaemonSets are worked on at once.
+    pub workers: usize,
+    /// Whether tolerations may compare numbers (gate `TaintTolerationComparisonOperators`).
+    pub compares_taints: bool,
+}
+
+/// The original's defaults.
+impl Default for Settings {
+    fn default() -> Self {
+        Self { workers: 2, compares_taints: false }
+    }
+}
+
+/// Finds pods by the node they are bound to.
+pub(crate) const BY_NODE: Index<Pod> = Index {
+    name: "node",
+    values: |pod, emit| {
+        if !pod.node_name.is_empty() {
+            emit(pod.node_name.clone());
+        }
+    },
+};
+
+/// The controller.
+#[must_use]
+pub fn controller(settings: &Settings) -> Controller {
+    let wakes = wakes::NodeWakes { compares_taints: settings.compares_taints };
+    Controller::new("daemonset-controller")
+        .also_known_as(&["daemonset"])
+        .works_as("daemon-set-controller")
+        .records_events_as("daemonset-controller")
+        .may_write(&[
+            Grant { group: "apps", resource: "daemonsets", verbs: &["get"] },
+            Grant { group: "apps", resource: "daemonsets/status", verbs: &["update"] },
+            Grant { group: "", resource: "pods", verbs: &["create", "delete", "patch"] },
+            Grant {
+                group: "apps",
+                resource: "controllerrevisions",
+                verbs: &["create", "delete", "get", "patch", "update"],
+            },
+        ])
+        .runs(
+            Loop::scripted("daemonset", turn::Turns::new(settings.clone()))
+                .woken_by::<DaemonSet>(wakes::set_changed)
+                .woken_by::<Pod>(wakes::pod_changed)
+                .woken_by::<ControllerRevision>(wakes::revision_changed)
+                .woken_by::<Node>(move |change, view, woken| wakes.node_changed(change, view, woken))
+                .reads_by(by_manager::<Pod>())
+                .reads_by(by_manager::<ControllerRevision>())
+                .reads_by(BY_NODE)
+                .workers(settings.workers),
+        )
+}

@@ -1,0 +1,93 @@
+//! Makes the pod of one node, and tells which pods are of the newest template.
+
+use keleustes_objects::{DaemonSet, NO_EXECUTE, NO_SCHEDULE, Pod, Toleration, taint_keys};
+use keleustes_plan::{OnFailure, Write};
+use serde_json::{Map, Value, json};
+
+use crate::workloads::pod_creation::pod_from;
+use crate::workloads::pod_writes;
+
+/// The label by which pods and revisions of one template know each other.
+pub(super) const REVISION_HASH: &str = "controller-revision-hash";
+/// The label that tells how often the template had changed when a pod was made.
+const TEMPLATE_GENERATION: &str = "pod-template-generation";
+
+/// What the pods of a DaemonSet tolerate: what the template says, and what befalls nodes from time to
+/// time. One of the template that speaks of the same is replaced.
+pub(super) fn tolerations(of_template: &[Toleration], host_network: bool) -> Vec<Toleration> {
+    let always = [
+        (taint_keys::NOT_READY, NO_EXECUTE),
+        (taint_keys::UNREACHABLE, NO_EXECUTE),
+        (taint_keys::DISK_PRESSURE, NO_SCHEDULE),
+        (taint_keys::MEMORY_PRESSURE, NO_SCHEDULE),
+        (taint_keys::PID_PRESSURE, NO_SCHEDULE),
+        (taint_keys::UNSCHEDULABLE, NO_SCHEDULE),
+    ];
+    let network = host_network.then_some((taint_keys::NETWORK_UNAVAILABLE, NO_SCHEDULE));
+    let mut all = of_template.to_vec();
+    for (key, effect) in always.into_iter().chain(network) {
+        let added = Toleration {
+            key: key.into(),
+            operator: "Exists".into(),
+            effect: effect.into(),
+            ..Toleration::default()
+        };
+        let same = |there: &&mut Toleration| {
+            (&there.key, &there.effect, &there.operator, &there.value)
+                == (&added.key, &added.effect, &added.operator, &added.value)
+        };
+        match all.iter_mut().find(same) {
+            Some(there) => *there = added,
+            None => all.push(added),
+        }
+    }
+    all
+}
+
+/// The body of a DaemonSet's pods, but for the node.
+pub(super) fn body(set: &DaemonSet, hash: &str) -> Result<Value, &'static str> {
+    let mut body = pod_from::<DaemonSet>(&set.spec.template.json(), &set.meta)?;
+    body["metadata"]["labels"][REVISION_HASH] = json!(hash);
+    if let Some(generation) = set.template_generation() {
+        body["metadata"]["labels"][TEMPLATE_GENERATION] = json!(generation.to_string());
+    }
+    if let Ok(placement) = set.spec.template.placement() {
+        body["spec"]["tolerations"] = json!(tolerations(&placement.tolerations, placement.host_network));
+    }
+    Ok(body)
+}
+
+/// Creates the pod of a node. The scheduler binds it, because only that node fits.
+pub(super) fn creation(set: &DaemonSet, body: &Value, node: &str) -> Write {
+    let mut body = body.clone();
+    let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
+    let affinity = body["spec"].as_object_mut().map(|spec| {
+        spec.entry("affinity").and_modify(null_to_object).or_insert_with(|| Value::Object(Map::new()))
+    });
+    if let Some(affinity) = affinity {
+        if affinity["nodeAffinity"].is_null() {
+            affinity["nodeAffinity"] = json!({});
+        }
+        affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+            json!({"nodeSelectorTerms": [term]});
+    }
+    pod_writes::create(set, body, "the node has no pod of it").on_failure(OnFailure::ContinueAndRetry)
+}
+
+fn null_to_object(value: &mut Value) {
+    if value.is_null() {
+        *value = json!({});
+    }
+}
+
+/// Whether a pod has the label of a revision.
+pub(super) fn has_hash(pod: &Pod, hash: &str) -> bool {
+    pod.meta.labels.value(REVISION_HASH).is_some_and(|there| *there == *hash)
+}
+
+/// Whether a pod is of the newest template: by its revision, or because the template has not changed since.
+pub(super) fn is_new(set: &DaemonSet, pod: &Pod, hash: &str) -> bool {
+    let generation = pod.meta.labels.value(TEMPLATE_GENERATION);
+    let generation = generation.and_then(|generation| generation.parse::<i64>().ok());
+    has_hash(pod, hash) || (generation.is_some() && generation == set.template_generation())
+}

@@ -1,0 +1,86 @@
+//! One turn of one DaemonSet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keleustes_objects::DaemonSet;
+use keleustes_plan::{
+    BoxFuture, Context, EventNote, Involved, Item, Memory, Next, Plan, Retry, Script, View,
+};
+
+use super::backoff::Kills;
+use super::facts::Facts;
+use super::history::History;
+use super::{Settings, manage, rolling, status};
+
+/// Works on DaemonSets.
+pub(super) struct Turns {
+    settings: Settings,
+    kills: Memory<Kills>,
+}
+
+impl Turns {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self { settings, kills: Memory::default() }
+    }
+
+    async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Next, Retry> {
+        if let Some(plan) = cx.gather(|view| left_alone(view, item)) {
+            return cx.apply(plan).await.all_done().map(|()| Next::Done);
+        }
+        let gathered = cx.gather(|view| Facts::gather(view, item, self.settings.compares_taints));
+        let Some(gathered) = gathered else { return Ok(Next::Done) };
+        let (facts, claims) = gathered.map_err(Retry::because)?;
+        cx.apply(claims).await.all_done()?;
+        let history = History::settle(cx, &facts).await?;
+        let (done, again_after) = self.work(cx, &facts, &history).await;
+        let told = status::of(&facts, &history.hash);
+        let unavailable = told.number_ready != told.number_available;
+        let told = cx.apply(status::plan(&facts, &told)).await;
+        // What was not done matters more than what was not said.
+        done?;
+        told.all_done()?;
+        let seconds = u64::try_from(facts.set.spec.min_ready_seconds).unwrap_or(0);
+        let until_ready = (unavailable && seconds > 0).then(|| Duration::from_secs(seconds));
+        let again = [again_after, until_ready].into_iter().flatten().min();
+        Ok(again.map_or(Next::Done, Next::Revisit))
+    }
+
+    /// Makes and deletes pods. A step of a rollout is only taken when there was nothing else to do.
+    async fn work(
+        &self,
+        cx: &mut Context<'_>,
+        facts: &Facts,
+        history: &History,
+    ) -> (Result<(), Retry>, Option<Duration>) {
+        let mut work = self.kills.with(|kills| manage::work(facts, &history.hash, kills));
+        let again_after = work.again_after;
+        if work.is_none() {
+            work = rolling::work(facts, &history.hash);
+        }
+        let mut done = cx.apply(work.plan(facts, &history.hash)).await.all_done();
+        if done.is_ok() {
+            done = cx.apply(history.clean_up(facts)).await.all_done();
+        }
+        (done, again_after)
+    }
+}
+
+/// A DaemonSet that is left alone: one that selects everything is told so, one on its way out is not
+/// touched at all.
+fn left_alone(view: &View<'_>, item: &Item) -> Option<Plan> {
+    let set: &Arc<DaemonSet> = view.get::<DaemonSet>(item)?;
+    let mut plan = Plan::none();
+    if set.spec.selector.as_ref().is_some_and(|selector| selector.is_empty()) {
+        let message = "This daemon set is selecting all pods. A non-empty selector is required.";
+        plan.record(EventNote::warning(Involved::of(&**set), "SelectingAll", message));
+        return Some(plan);
+    }
+    set.meta.deleted_at.is_some().then_some(plan)
+}
+
+impl Script for Turns {
+    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+        Box::pin(self.turn(cx, item))
+    }
+}
