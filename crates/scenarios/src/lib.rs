@@ -5,7 +5,9 @@
 //! is this one or the original, is the [`World`]'s affair.
 
 mod accounts;
+mod differences;
 mod failover;
+mod kubectl;
 mod pages;
 pub mod real;
 mod resilience;
@@ -54,6 +56,7 @@ pub const ALL: &[Scenario] = &[
     resilience::AN_ETCD_RESTART_LOSES_NOTHING,
     resilience::A_PAUSE_OF_A_MINUTE_LOSES_NOTHING,
     pages::PAGES_TELL_WHAT_THE_ORIGINAL_S_TELL,
+    kubectl::KUBECTL_CANNOT_TELL_THE_CLUSTERS_APART,
     stopping::A_SECOND_SIGNAL_ENDS_IT_AT_ONCE,
     stopping::THE_GATE_KEEPS_THE_LEASE,
     stopping::THE_MANAGER_ITSELF_WRITES_LITTLE,

@@ -30,7 +30,7 @@ pub const ROOMS: &[Room] = &[
     Room { name: "options", sees: &[], pure: false },
     Room { name: "hollow", sees: &["objects", "client"], pure: false },
     Room { name: "control-plane", sees: &[], pure: false },
-    Room { name: "scenarios", sees: &["control-plane", "objects"], pure: false },
+    Room { name: "scenarios", sees: &["control-plane", "hollow", "objects"], pure: false },
     Room { name: "judge", sees: &["apiserver", "client", "control-plane"], pure: false },
     Room {
         name: "bench",

@@ -90,10 +90,16 @@ fn keep_last_applied(merged: &mut Value, applied: &Value, by: &Manager) {
         return;
     }
     let mut said = applied.clone();
-    if let Some(annotations) = said.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+    forget_last_applied(&mut said, by);
+    merged["metadata"]["annotations"][LAST_APPLIED] = json!(format!("{said}\n"));
+}
+
+/// Removes what kubectl applied last, if it is kubectl that applies.
+pub(crate) fn forget_last_applied(object: &mut Value, by: &Manager) {
+    let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    if let Some(annotations) = annotations.filter(|_| by.name == "kubectl") {
         annotations.remove(LAST_APPLIED);
     }
-    merged["metadata"]["annotations"][LAST_APPLIED] = json!(format!("{said}\n"));
 }
 
 /// The object after the apply and who owns what in it.

@@ -13,6 +13,8 @@ const NAMES: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
+const MAY_BE_MISSING: [&str; 2] = ["reportingController", "reportingInstance"];
+
 /// An event of events.k8s.io in the form of the core group.
 pub(crate) fn stored_form(object: Value) -> Value {
     renamed(object, "v1", |(core, events)| (events, core))
@@ -20,7 +22,12 @@ pub(crate) fn stored_form(object: Value) -> Value {
 
 /// An event of the core group in the form of events.k8s.io.
 pub(crate) fn shown_form(object: Value) -> Value {
-    renamed(object, "events.k8s.io/v1", |names| names)
+    let mut shown = renamed(object, "events.k8s.io/v1", |names| names);
+    // Here they are left out when they say nothing.
+    if let Some(map) = shown.as_object_mut() {
+        map.retain(|name, value| !MAY_BE_MISSING.contains(&name.as_str()) || *value != "");
+    }
+    shown
 }
 
 fn renamed(

@@ -11,6 +11,8 @@ use super::{Document, Kernel};
 const OPENAPI_V3: &str = "application/json";
 /// The form in which kubectl asks for version 2 when it does not find a kind in version 3.
 const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// The same with a name that every reader of media types takes.
+const PROTOBUF_V2_SENT: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 /// Field 1 is the version of OpenAPI; field 2 has the title and the version of the API.
 const SHORTEST_V2: &str = "\n\x032.0\x12\x15\n\nKubernetes\x12\x07v1.37.1";
 /// Values that are written in more than one way have a schema of their own; clients show its name.
@@ -65,7 +67,7 @@ impl Kernel {
 /// `/openapi/v2` in its shortest form: clients that can read version 3 do not miss anything.
 pub(crate) fn version_two(accept: &str) -> Document {
     if accept.contains(PROTOBUF_V2) {
-        return Document { content_type: PROTOBUF_V2, ..Document::text(200, SHORTEST_V2) };
+        return Document { content_type: PROTOBUF_V2_SENT, ..Document::text(200, SHORTEST_V2) };
     }
     let document = json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.37.1"},
         "paths": {}, "definitions": {}});

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::create::{Write, validate};
-use super::fields::{Operation, record_update, set_managers, stamp};
+use super::fields::{Manager, Operation, record_update, set_managers, stamp};
 use super::metadata::{finalizers, is_terminating, meta, meta_str, set_meta};
 use super::options::WriteOptions;
 use super::request::Call;
@@ -14,7 +14,7 @@ use super::resources::{Resource, Strategy};
 use super::status::{FieldError, Outcome, Status};
 use super::store::Stored;
 use super::types::Node;
-use super::{Document, Kernel, body, defaults, prepare, views};
+use super::{Document, Kernel, apply, body, defaults, prepare, views};
 
 impl Kernel {
     pub(crate) fn update(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
@@ -72,7 +72,7 @@ impl Kernel {
             return Ok(if unchanged { Arc::clone(live) } else { Arc::new(new) });
         }
         // An apply that only gives or takes ownership leaves no time.
-        if operation == Operation::Apply && !same_but_for_owners(live, &new) {
+        if operation == Operation::Apply && !same_to_owners(live, &new, &by) {
             stamp(&mut new, &by);
         }
         let event = if gone {
@@ -87,10 +87,12 @@ impl Kernel {
     }
 }
 
-fn same_but_for_owners(live: &Value, new: &Value) -> bool {
+/// Whether nothing has changed that somebody owns.
+fn same_to_owners(live: &Value, new: &Value, by: &Manager) -> bool {
     let without = |object: &Value| {
         let mut object = object.clone();
         set_meta(&mut object, "managedFields", None);
+        apply::forget_last_applied(&mut object, by);
         object
     };
     without(live) == without(new)

@@ -2,11 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, ensure};
-
 use super::items::Items;
-
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/differences/manager.md");
+use crate::differences::{matches, rows};
 
 /// The rows of the list.
 pub(super) struct Differences {
@@ -26,16 +23,11 @@ struct Row {
 impl Differences {
     /// Reads the list.
     pub(super) fn read() -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(FILE).with_context(|| FILE.to_owned())?;
-        let rows =
-            text.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` | "));
-        let rows = rows.map(|(asked, rest)| {
-            let (may, reason) = rest.split_once(" | ").with_context(|| format!("{asked}: three columns"))?;
-            ensure!(reason.len() > 10, "{asked} has no reason");
+        let row = |(asked, may): (String, String)| {
             let may = may.split(", ").map(str::to_owned).collect();
-            Ok(Row { asked: asked.to_owned(), may, seen: BTreeSet::new() })
-        });
-        Ok(Self { rows: rows.collect::<anyhow::Result<_>>()? })
+            Row { asked, may, seen: BTreeSet::new() }
+        };
+        Ok(Self { rows: rows("manager.md")?.into_iter().map(row).collect() })
     }
 
     /// What differs and is not listed.
@@ -83,32 +75,5 @@ impl Differences {
                 .then(|| format!("listed and not seen: {} ({})", row.asked, not_seen.join(", ")))
         };
         self.rows.iter().filter_map(stale).collect()
-    }
-}
-
-fn matches(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or_default()) else { return false };
-    let parts: Vec<_> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
-    for part in middle {
-        let Some((_, after)) = rest.split_once(part) else { return false };
-        rest = after;
-    }
-    rest.ends_with(last)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_star_stands_for_anything() {
-        assert!(matches("/metrics go_*", "/metrics go_threads"));
-        assert!(matches("/metrics a{*}", "/metrics a{b=c}"));
-        assert!(matches("/configz *.a.*", "/configz x.a.b"));
-        assert!(!matches("/metrics go_", "/metrics go_threads"));
-        assert!(!matches("/metrics a{*}", "/metrics b{b=c}"));
-        assert!(!matches("/configz *.a", "/configz x.ab"));
     }
 }

@@ -1,0 +1,46 @@
+//! Lists of differences that are meant, each with its reason, as tables in `docs/differences`.
+
+use anyhow::{Context as _, ensure};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/differences/");
+
+/// The rows of the table in a file: what differs, a second column, and the reason, which must be there.
+pub(crate) fn rows(file: &str) -> anyhow::Result<Vec<(String, String)>> {
+    let text = std::fs::read_to_string(format!("{FOLDER}{file}")).with_context(|| file.to_owned())?;
+    let rows =
+        text.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` | "));
+    rows.map(|(what, rest)| {
+        let (second, reason) = rest.rsplit_once(" | ").with_context(|| format!("{what}: three columns"))?;
+        ensure!(reason.len() > 10, "{what} has no reason");
+        Ok((what.to_owned(), second.to_owned()))
+    })
+    .collect()
+}
+
+/// Whether a text is as the pattern says, in which a `*` stands for anything.
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let parts: Vec<_> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else { return rest.is_empty() };
+    for part in middle {
+        let Some((_, after)) = rest.split_once(part) else { return false };
+        rest = after;
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        assert!(matches("/metrics go_*", "/metrics go_threads"));
+        assert!(matches("/metrics a{*}", "/metrics a{b=c}"));
+        assert!(matches("/configz *.a.*", "/configz x.a.b"));
+        assert!(!matches("/metrics go_", "/metrics go_threads"));
+        assert!(!matches("/metrics a{*}", "/metrics b{b=c}"));
+        assert!(!matches("/configz *.a", "/configz x.ab"));
+    }
+}

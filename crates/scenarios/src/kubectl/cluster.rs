@@ -1,0 +1,173 @@
+//! The two clusters the session is played on: the playground, and kube-apiserver with the same hollow nodes and manager.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use keleustes_control_plane::build::Program;
+use keleustes_control_plane::{ControlPlane, Process, User};
+use keleustes_hollow::{Hollow, HollowHandle};
+use kube::Client;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use tokio::io::AsyncWriteExt as _;
+
+use super::session::Command;
+use crate::real::built_manager;
+
+/// How long a cluster may take until its nodes are ready, and a command until it ends.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// How a command ends that is not waited for any longer.
+const SIGKILL: i32 = 9;
+
+/// A cluster, and a place where somebody sits and types.
+pub(super) struct Cluster {
+    folder: PathBuf,
+    programs: PathBuf,
+    /// What ends when the cluster is dropped.
+    _parts: Parts,
+}
+
+struct Parts {
+    _nodes: Option<HollowHandle>,
+    _process: Process,
+}
+
+impl Cluster {
+    /// The embedded API server, as the playground starts it.
+    pub(super) async fn embedded(plane: &ControlPlane) -> anyhow::Result<Self> {
+        let folder = plane.scratch_dir().join("embedded");
+        let data = folder.join("data");
+        let mut command = std::process::Command::new(built_manager()?);
+        command.arg("playground").arg(format!("--data={}", data.display()));
+        std::fs::create_dir_all(&folder)?;
+        let process = Process::spawn("playground", &command, &plane.logs_dir().join("playground.log"))?;
+        let kubeconfig = data.join("kubeconfig");
+        for _ in 0..100 {
+            if kubeconfig.exists() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        ensure!(kubeconfig.exists(), "the playground does not start: {}", process.log_tail());
+        Self::at(folder, plane, &kubeconfig, Parts { _nodes: None, _process: process }).await
+    }
+
+    /// The real API server with our hollow nodes and our manager.
+    pub(super) async fn real(plane: &ControlPlane) -> anyhow::Result<Self> {
+        let folder = plane.scratch_dir().join("real");
+        let kubeconfig = plane.kubeconfig(User::Admin);
+        let mut command = std::process::Command::new(built_manager()?);
+        command.args(plane.manager_args_with(plane.free_port()?, &["--leader-elect=false"]));
+        let manager =
+            Process::spawn("kube-controller-manager", &command, &plane.logs_dir().join("manager.log"))?;
+        let config = Kubeconfig::read_from(&kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
+        let nodes = Hollow::builder(Client::try_from(config)?).nodes(3).scheduler(true).untaint(true);
+        let parts = Parts { _nodes: Some(nodes.volumes(true).start()), _process: manager };
+        Self::at(folder, plane, &kubeconfig, parts).await
+    }
+
+    async fn at(
+        folder: PathBuf,
+        plane: &ControlPlane,
+        kubeconfig: &Path,
+        parts: Parts,
+    ) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(folder.join("kubeconfig"), alike(kubeconfig)?)?;
+        let kubectl = plane.binary(Program::Kubectl)?;
+        let programs = kubectl.parent().context("a folder of programs")?.to_owned();
+        let cluster = Self { folder, programs, _parts: parts };
+        cluster.settle().await?;
+        Ok(cluster)
+    }
+
+    /// Waits until every node can take pods and every namespace has its account.
+    async fn settle(&self) -> anyhow::Result<()> {
+        let ready = "kubectl wait --for=condition=Ready nodes --all --timeout=1s >/dev/null 2>&1 \
+            && test -z \"$(kubectl get nodes -o 'jsonpath={.items[*].spec.taints}')\" \
+            && test $(kubectl get nodes -o name | wc -l) = 3 \
+            && test $(kubectl get serviceaccounts -A -o name | wc -l) -ge 4";
+        let began = tokio::time::Instant::now();
+        loop {
+            let asked = self.shell(ready, "").await?;
+            if asked.status.success() {
+                return Ok(());
+            }
+            if began.elapsed() > PATIENCE {
+                let said = String::from_utf8_lossy(&asked.stderr).into_owned();
+                bail!("{}: the nodes are not ready: {said}", self.folder.display());
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// Puts a file where the commands run.
+    pub(super) fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        Ok(std::fs::write(self.folder.join(name), text)?)
+    }
+
+    /// Types a command and returns what it says, standard output first.
+    pub(super) async fn type_in(&self, command: &Command) -> anyhow::Result<(bool, String)> {
+        let output = self.shell(&command.line, &command.input).await?;
+        let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !said.is_empty() && !said.ends_with('\n') {
+            said.push('\n');
+        }
+        said.push_str(&String::from_utf8_lossy(&output.stderr));
+        Ok((output.status.success(), said))
+    }
+
+    async fn shell(&self, line: &str, input: &str) -> anyhow::Result<Output> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let paths = std::iter::once(self.programs.clone()).chain(std::env::split_paths(&path));
+        let mut child = tokio::process::Command::new("sh")
+            .args(["-c", line])
+            .current_dir(&self.folder)
+            .env("PATH", std::env::join_paths(paths)?)
+            // A person's own settings and caches are out of the play.
+            .env("HOME", &self.folder)
+            .env("KUBECONFIG", "kubeconfig")
+            .env("TZ", "UTC")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let mut stdin = child.stdin.take().context("a standard input")?;
+        // A command that reads nothing may have ended already.
+        let _ = stdin.write_all(input.as_bytes()).await;
+        drop(stdin);
+        match tokio::time::timeout(PATIENCE, child.wait_with_output()).await {
+            Ok(output) => Ok(output?),
+            Err(_) => Ok(Output {
+                status: ExitStatus::from_raw(SIGKILL),
+                stdout: Vec::new(),
+                stderr: b"does not end".to_vec(),
+            }),
+        }
+    }
+}
+
+/// The same kubeconfig with the same names on both sides.
+fn alike(file: &Path) -> anyhow::Result<String> {
+    let mut config = Kubeconfig::read_from(file)?;
+    for context in &mut config.contexts {
+        "session".clone_into(&mut context.name);
+        let context = context.context.as_mut().context("a context")?;
+        "cluster".clone_into(&mut context.cluster);
+        context.user = Some("admin".to_owned());
+    }
+    for cluster in &mut config.clusters {
+        "cluster".clone_into(&mut cluster.name);
+    }
+    for user in &mut config.auth_infos {
+        "admin".clone_into(&mut user.name);
+    }
+    config.current_context = Some("session".to_owned());
+    // Every YAML reader reads JSON.
+    Ok(serde_json::to_string(&config)?)
+}

@@ -1,0 +1,83 @@
+//! What is said without what no two clusters have in common: times, random names, addresses, and the width of columns.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// What is replaced, and by what; earlier rules come first.
+const RULES: &[(&str, &str)] = &[
+    // Times as the API, `describe` and `diff` write them, and ages of less than ten minutes.
+    (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| [+-]\d{4})", "TIME"),
+    (r"\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "TIME"),
+    (r"\b((1[01]\d|\d{1,2})s|[2-9]m(\d{1,2}s)?)\b", "AGE"),
+    (r"<(unknown|invalid)>( ago)?", "AGE"),
+    (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UID"),
+    (r#"("?resourceVersion"?: )"\d+""#, "${1}VERSION"),
+    // Names with a random end, and those of events, which end in the time.
+    (r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "-RANDOM"),
+    (r"\.[0-9a-f]{16}\b", ".EVENT"),
+    (r"\b127\.0\.0\.1:\d+", "SERVER"),
+    (r"\b\d{1,3}(\.\d{1,3}){3}\b", "ADDRESS"),
+    (r"\b3[0-2]\d{3}/TCP", "PORT/TCP"),
+    (r"/tmp/(LIVE|MERGED)-\d+", "/tmp/$1"),
+];
+
+static COMPILED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    let compile = |pattern| Regex::new(pattern).unwrap_or_else(|error| panic!("{error}"));
+    RULES.iter().map(|(pattern, by)| (compile(pattern), *by)).collect()
+});
+
+/// The lines of a text, made plain.
+pub(super) fn lines(text: &str) -> Vec<String> {
+    text.lines().map(line).collect()
+}
+
+fn line(text: &str) -> String {
+    let mut plain = text.to_owned();
+    for (pattern, by) in COMPILED.iter() {
+        plain = pattern.replace_all(&plain, *by).into_owned();
+    }
+    // Columns are as wide as what stands in them; the indentation of a line means something.
+    let words = plain.trim_start();
+    let mut shown = plain[..plain.len() - words.len()].to_owned();
+    for (at, word) in words.split_whitespace().enumerate() {
+        if at > 0 {
+            shown.push(' ');
+        }
+        shown.push_str(word);
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_between_any_two_clusters_is_replaced() {
+        for (said, expected) in [
+            ("oar   1/1   Running   0     12s", "oar 1/1 Running 0 AGE"),
+            ("oar   1/1   Running   0     2m3s", "oar 1/1 Running 0 AGE"),
+            ("  uid: 0d3e5a0c-8b1c-4d9e-9b0a-1d2c3b4a5f60", "  uid: UID"),
+            ("    creationTimestamp: \"2026-01-02T03:04:05Z\"", "    creationTimestamp: \"TIME\""),
+            ("Start Time:   Sat, 15 Nov 2025 11:00:00 +0000", "Start Time: TIME"),
+            ("  resourceVersion: \"123\"", "  resourceVersion: VERSION"),
+            ("IP:       10.128.0.7", "IP: ADDRESS"),
+            ("rowers-6b7c9d5f4-x2b5c", "rowers-6b7c9d5f4-RANDOM"),
+            ("oar.18a1b2c3d4e5f607  Normal", "oar.EVENT Normal"),
+            ("is running at https://127.0.0.1:34567", "is running at https://SERVER"),
+            ("--- /tmp/LIVE-1234/v1.ConfigMap", "--- /tmp/LIVE/v1.ConfigMap"),
+        ] {
+            assert_eq!(line(said), expected);
+        }
+    }
+
+    #[test]
+    fn what_means_something_stays() {
+        for said in
+            ["cpu: 100m", "for 300s", "version v1.37.1", "    key: value", "hollow-0 Ready", "a: \"12\""]
+        {
+            assert_eq!(line(said), said);
+        }
+    }
+}
