@@ -1,6 +1,7 @@
 //! Measurements, side by side with the original in one run: `cargo xtask bench`.
 
 mod apiserver;
+mod kinds;
 mod memory;
 mod metadata;
 
@@ -26,6 +27,12 @@ enum What {
         #[arg(long, default_value_t = 100)]
         watches: usize,
     },
+    /// What objects of the frequent kinds cost in memory and take to read.
+    Kinds {
+        /// How many pods of each sort; of other kinds there are fewer.
+        #[arg(long, default_value_t = 100_000)]
+        objects: usize,
+    },
     /// What Secrets and ConfigMaps cost that no controller is interested in.
     Metadata {
         /// How many, half of them Secrets and half ConfigMaps.
@@ -47,6 +54,7 @@ enum What {
 async fn main() -> anyhow::Result<()> {
     match Args::parse().what {
         What::Apiserver { pods, watches } => apiserver::measure(pods, watches).await,
+        What::Kinds { objects } => kinds::measure(objects),
         What::Metadata { objects, without_original } => metadata::measure(objects, !without_original).await,
         What::FillMetadataCaches { kubeconfig } => metadata::fill_caches(&kubeconfig).await,
     }

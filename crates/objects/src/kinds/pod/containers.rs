@@ -29,8 +29,6 @@ pub struct Terminated {
     pub exit_code: i32,
     /// When it ended.
     pub finished_at: Option<Time>,
-    /// Why, in a word.
-    pub reason: Word,
 }
 
 #[derive(Default, Deserialize)]

@@ -161,8 +161,12 @@ impl From<Wire> for Pod {
             ips = [Address::from(&*status.pod_ip)].into_iter().collect();
         }
         let claims = own.claims.into_iter().map(|(volume, claim)| Claim { volume, claim }).collect();
+        let deletion_grace_seconds = wire.metadata.deletion_grace_period_seconds;
+        let annotations = wire.metadata.annotations.take().unwrap_or_default();
+        let meta = Meta::from(wire.metadata);
         let more = More {
-            hostname: own.hostname,
+            // Pods of stateful sets are called so; one text is enough.
+            hostname: if own.hostname == meta.key.name { meta.key.name.clone() } else { own.hostname },
             // Once a pod is bound, nobody asks any more where it was to be bound to.
             wanted_node: own.wanted_node.filter(|_| own.node_name.is_empty()).unwrap_or_default(),
             claims,
@@ -173,11 +177,11 @@ impl From<Wire> for Pod {
                 status.init_container_statuses,
                 &spec,
             ),
-            annotations: wire.metadata.annotations.take().unwrap_or_default(),
-            deletion_grace_seconds: wire.metadata.deletion_grace_period_seconds,
+            annotations,
+            deletion_grace_seconds,
         };
         Self {
-            meta: wire.metadata.into(),
+            meta,
             spec: Shared::new(spec),
             node_name: own.node_name,
             phase: PodPhase::from(&*status.phase),
