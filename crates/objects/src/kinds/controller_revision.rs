@@ -2,8 +2,9 @@
 
 use serde::Deserialize;
 
-use crate::meta::{MetaRest, Whole};
-use crate::{Annotations, Kind, Meta, Object, RawJson, Resource, WireMeta};
+use super::whole::keeps_whole_meta;
+use crate::meta::MetaRest;
+use crate::{Annotations, Kind, Meta, RawJson, Resource, WireMeta};
 
 /// One state of a template.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -20,21 +21,11 @@ pub struct ControllerRevision {
     pub revision: i64,
 }
 
-impl Object for ControllerRevision {
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
-}
+keeps_whole_meta!(ControllerRevision);
 
 impl Kind for ControllerRevision {
     const RESOURCE: Resource =
         Resource::namespaced("apps", "v1", "controllerrevisions", "ControllerRevision");
-}
-
-impl Whole for ControllerRevision {
-    fn meta_rest(&self) -> &MetaRest {
-        &self.rest
-    }
 }
 
 #[derive(Deserialize)]

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::meta::{MetaRest, Whole, null_is_default, null_is_empty};
+use super::whole::keeps_whole_meta;
+use crate::meta::{MetaRest, null_is_default, null_is_empty};
 use crate::{
-    Addresses, Annotations, Kind, Labels, Meta, Object, Resource, Shared, Text, Uid, Version, WireMeta, Word,
+    Addresses, Annotations, Kind, Labels, Meta, Resource, Shared, Text, Uid, Version, WireMeta, Word,
 };
 
 /// A slice of a service's endpoints.
@@ -169,21 +170,11 @@ pub struct EndpointPort {
     pub app_protocol: Option<Word>,
 }
 
-impl Object for EndpointSlice {
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
-}
+keeps_whole_meta!(EndpointSlice);
 
 impl Kind for EndpointSlice {
     const RESOURCE: Resource =
         Resource::namespaced("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice");
-}
-
-impl Whole for EndpointSlice {
-    fn meta_rest(&self) -> &MetaRest {
-        &self.rest
-    }
 }
 
 #[derive(Deserialize)]
@@ -208,6 +199,7 @@ impl From<Wire> for EndpointSlice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Whole as _;
 
     #[test]
     fn an_endpoint_is_small() {

@@ -46,9 +46,7 @@ pub use pod::{
     Terminated,
 };
 pub use replica_set::{ReplicaSet, ReplicaSetSpec, ReplicaSetStatus};
-pub use replication_controller::{
-    ReplicationController, ReplicationControllerSpec, ReplicationControllerStatus,
-};
+pub use replication_controller::{ReplicationController, ReplicationControllerSpec};
 pub use root_ca_config_map::{ROOT_CA_CONFIG_MAP, RootCaConfigMap};
 pub use service::{Service, ServicePort};
 pub use service_account::ServiceAccount;

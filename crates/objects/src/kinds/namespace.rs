@@ -2,8 +2,9 @@
 
 use serde::Deserialize;
 
-use crate::meta::{MetaRest, Whole, null_is_default, null_is_empty};
-use crate::{Annotations, Condition, Kind, Meta, Object, Resource, WireMeta, Word};
+use super::whole::keeps_whole_meta;
+use crate::meta::{MetaRest, null_is_default, null_is_empty};
+use crate::{Annotations, Condition, Kind, Meta, Resource, WireMeta, Word};
 
 /// A namespace.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -22,20 +23,10 @@ pub struct Namespace {
     pub conditions: Box<[Condition]>,
 }
 
-impl Object for Namespace {
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
-}
+keeps_whole_meta!(Namespace);
 
 impl Kind for Namespace {
     const RESOURCE: Resource = Resource::cluster("", "v1", "namespaces", "Namespace");
-}
-
-impl Whole for Namespace {
-    fn meta_rest(&self) -> &MetaRest {
-        &self.rest
-    }
 }
 
 #[derive(Deserialize)]

@@ -1,14 +1,14 @@
-//! Replication controllers.
+//! Replication controllers. Their status is that of replica sets, of which they lack `terminatingReplicas`.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::whole::whole_kind;
 use crate::meta::null_is_default;
-use crate::{Condition, Labels, Resource, Template, Unknown};
+use crate::{Labels, ReplicaSetStatus, Resource, Template};
 
 whole_kind! {
     /// A replication controller.
-    ReplicationController, ReplicationControllerSpec, ReplicationControllerStatus,
+    ReplicationController, ReplicationControllerSpec, ReplicaSetStatus,
     Resource::namespaced("", "v1", "replicationcontrollers", "ReplicationController")
 }
 
@@ -32,28 +32,6 @@ impl Default for ReplicationControllerSpec {
     fn default() -> Self {
         Self { replicas: 1, min_ready_seconds: 0, selector: Labels::default(), template: Template::default() }
     }
-}
-
-/// What is the case with a replication controller.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ReplicationControllerStatus {
-    /// How many pods there are.
-    pub replicas: i32,
-    /// How many of them have all labels of the template.
-    pub fully_labeled_replicas: i32,
-    /// How many of them are ready.
-    pub ready_replicas: i32,
-    /// How many of them have been ready for long enough.
-    pub available_replicas: i32,
-    /// The generation that this was said of.
-    pub observed_generation: i64,
-    /// Its conditions.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
-    /// What else it says.
-    #[serde(flatten)]
-    pub unknown: Unknown,
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::meta::{MetaRest, Whole, null_is_default};
-use crate::{Annotations, Kind, Meta, Object, Projection, Resource, WireMeta, Word};
+use super::whole::keeps_whole_meta;
+use crate::meta::{MetaRest, null_is_default};
+use crate::{Annotations, Kind, Meta, Projection, Resource, WireMeta, Word};
 
 /// The name of the config maps that carry the cluster's CA.
 pub const ROOT_CA_CONFIG_MAP: &str = "kube-root-ca.crt";
@@ -27,21 +28,11 @@ pub struct RootCaConfigMap {
     pub immutable: Option<bool>,
 }
 
-impl Object for RootCaConfigMap {
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
-}
+keeps_whole_meta!(RootCaConfigMap);
 
 impl Kind for RootCaConfigMap {
     const RESOURCE: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
     const PROJECTION: Projection = Projection::selected("metadata.name=kube-root-ca.crt");
-}
-
-impl Whole for RootCaConfigMap {
-    fn meta_rest(&self) -> &MetaRest {
-        &self.rest
-    }
 }
 
 #[derive(Deserialize)]
@@ -66,6 +57,7 @@ impl From<Wire> for RootCaConfigMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Whole as _;
 
     #[test]
     fn a_config_map_is_read() {

@@ -16,6 +16,23 @@ pub(super) struct WireWhole<S, T> {
     pub(super) status: T,
 }
 
+/// Says that a kind keeps all metadata, in its fields `meta` and `rest`.
+macro_rules! keeps_whole_meta {
+    ($name:ident) => {
+        impl crate::Object for $name {
+            fn meta(&self) -> &crate::Meta {
+                &self.meta
+            }
+        }
+
+        impl crate::Whole for $name {
+            fn meta_rest(&self) -> &crate::MetaRest {
+                &self.rest
+            }
+        }
+    };
+}
+
 /// Declares such a kind from its name, its wish, its status and its resource.
 macro_rules! whole_kind {
     ($(#[$doc:meta])* $name:ident, $spec:ident, $status:ident, $resource:expr) => {
@@ -35,20 +52,10 @@ macro_rules! whole_kind {
 
         type Wire = crate::kinds::whole::WireWhole<$spec, $status>;
 
-        impl crate::Object for $name {
-            fn meta(&self) -> &crate::Meta {
-                &self.meta
-            }
-        }
+        crate::kinds::whole::keeps_whole_meta!($name);
 
         impl crate::Kind for $name {
             const RESOURCE: crate::Resource = $resource;
-        }
-
-        impl crate::Whole for $name {
-            fn meta_rest(&self) -> &crate::MetaRest {
-                &self.rest
-            }
         }
 
         impl From<Wire> for $name {
@@ -60,4 +67,4 @@ macro_rules! whole_kind {
     };
 }
 
-pub(super) use whole_kind;
+pub(super) use {keeps_whole_meta, whole_kind};
