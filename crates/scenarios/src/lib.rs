@@ -8,6 +8,7 @@ mod accounts;
 mod differences;
 mod failover;
 mod kubectl;
+mod namespaces;
 mod pages;
 pub mod real;
 mod resilience;
@@ -35,6 +36,8 @@ pub struct Scenario {
 pub enum Stage {
     /// In every world, with any manager.
     Anywhere,
+    /// Only on a real control plane, with any manager.
+    Real,
     /// Only with processes that can be killed, paused and started again.
     Processes,
     /// Only where the original's program is there to compete with.
@@ -51,6 +54,12 @@ pub const ALL: &[Scenario] = &[
     tokens::AN_EMPTIED_TOKEN_IS_MINTED_AGAIN,
     roles::AGGREGATED_ROLES_FILL_AND_FOLLOW,
     roles::BUILT_IN_ROLES_TAKE_UP_NEW_PARTS,
+    namespaces::A_NAMESPACE_GOES_WITH_ALL_THAT_IS_IN_IT,
+    namespaces::FINALIZERS_HOLD_A_NAMESPACE_AND_ARE_TOLD,
+    namespaces::PODS_GO_BEFORE_ALL_ELSE,
+    namespaces::CUSTOM_OBJECTS_GO_WITH_THEIR_NAMESPACE,
+    namespaces::ANOTHER_S_HOLD_ON_A_NAMESPACE_IS_RESPECTED,
+    namespaces::AN_API_THAT_DOES_NOT_ANSWER_HOLDS_A_NAMESPACE,
     resilience::A_KILLED_MANAGER_LOSES_NOTHING,
     resilience::AN_API_SERVER_RESTART_LOSES_NOTHING,
     resilience::AN_ETCD_RESTART_LOSES_NOTHING,

@@ -41,7 +41,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let wanted = |scenario: &&Scenario| {
         let named = args.filter.as_ref().is_none_or(|filter| scenario.name.contains(filter.as_str()));
         let playable = match scenario.stage {
-            Stage::Anywhere => true,
+            Stage::Anywhere | Stage::Real => true,
             Stage::Processes => args.manager == Whose::Ours,
             Stage::BesideOriginal => args.manager == Whose::Ours && args.beside_original,
         };
