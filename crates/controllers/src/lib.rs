@@ -18,6 +18,7 @@ pub mod replicaset;
 pub mod replicationcontroller;
 pub mod serviceaccount;
 pub mod serviceaccount_token;
+pub mod statefulset;
 pub mod taint_eviction;
 mod workloads;
 

@@ -7,6 +7,8 @@ use keleustes_plan::Controller;
 pub struct Settings {
     /// For the token controller, which only runs with a key to sign with.
     pub serviceaccount_token: Option<crate::serviceaccount_token::Settings>,
+    /// For StatefulSets.
+    pub statefulset: crate::statefulset::Settings,
     /// For DaemonSets.
     pub daemonset: crate::daemonset::Settings,
     /// For Deployments.
@@ -36,6 +38,7 @@ pub fn all(settings: &Settings) -> Vec<Controller> {
         Some(crate::daemonset::controller(&settings.daemonset)),
         Some(crate::deployment::controller(&settings.deployment)),
         Some(crate::replicaset::controller(&settings.replicaset)),
+        Some(crate::statefulset::controller(&settings.statefulset)),
         Some(crate::taint_eviction::controller(settings.taint_eviction)),
         Some(crate::clusterrole_aggregation::controller()),
     ]

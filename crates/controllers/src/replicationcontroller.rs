@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use keleustes_objects::{LabelSelector, Matcher, ReplicaSetStatus, ReplicationController, Template};
+use keleustes_objects::{ReplicaSetStatus, ReplicationController, Template};
 use keleustes_plan::{Controller, Grant, View};
 
 use crate::replicaset::{AGE_RATIO, Replicated, Settings, the_loop};
@@ -29,15 +29,6 @@ pub fn controller(settings: &Settings) -> Controller {
 impl Replicated for ReplicationController {
     fn replicas(&self) -> i32 {
         self.spec.replicas
-    }
-
-    fn min_ready_seconds(&self) -> i32 {
-        self.spec.min_ready_seconds
-    }
-
-    fn selector(&self) -> Option<Matcher> {
-        let labels = Some(&self.spec.selector).filter(|labels| !labels.is_empty())?;
-        LabelSelector::of_labels(labels.clone()).matcher().ok()
     }
 
     fn template(&self) -> &Template {

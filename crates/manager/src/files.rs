@@ -27,6 +27,10 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
     };
     Ok(Settings {
         serviceaccount_token: token_settings(options, &root_ca)?,
+        statefulset: controllers::statefulset::Settings {
+            workers: workers(options.workers.stateful_set),
+            heeds_max_unavailable: options.gates.enabled("MaxUnavailableStatefulSet"),
+        },
         daemonset: controllers::daemonset::Settings {
             workers: workers(options.workers.daemon_set),
             compares_taints: options.gates.enabled("TaintTolerationComparisonOperators"),

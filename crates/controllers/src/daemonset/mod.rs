@@ -20,6 +20,7 @@ use keleustes_objects::{ControllerRevision, DaemonSet, Node, Pod};
 use keleustes_plan::{Controller, Grant, Index, Loop};
 
 use crate::workloads::owners::by_manager;
+use crate::workloads::wakes::itself;
 
 /// What the controller is told.
 #[derive(Clone, Debug)]
@@ -67,7 +68,7 @@ pub fn controller(settings: &Settings) -> Controller {
         ])
         .runs(
             Loop::scripted("daemonset", turn::Turns::new(settings.clone()))
-                .woken_by::<DaemonSet>(wakes::set_changed)
+                .woken_by::<DaemonSet>(itself)
                 .woken_by::<Pod>(wakes::pod_changed)
                 .woken_by::<ControllerRevision>(wakes::revision_changed)
                 .woken_by::<Node>(move |change, view, woken| wakes.node_changed(change, view, woken))

@@ -2,70 +2,27 @@
 
 use std::time::Duration;
 
-use keleustes_objects::{ControllerRevision, DaemonSet, Labels, Meta, Node, Pod};
+use keleustes_objects::{ControllerRevision, DaemonSet, Node, Pod};
 use keleustes_plan::{Change, View, Wakes};
 
 use super::BY_NODE;
 use super::facts::{Eligibility, eligibility};
-use crate::workloads::owners::resolve;
+use crate::workloads::wakes::{owners_of, when_available};
 
-pub(super) fn set_changed(change: &Change<DaemonSet>, _: &View<'_>, wakes: &mut Wakes) {
-    wakes.wake(&change.either().meta.key);
-}
+/// How much longer than asked for a pod is to be ready before it is looked at, so that it has been so on every
+/// clock.
+const MARGIN: Duration = Duration::from_secs(1);
 
 pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, wakes: &mut Wakes) {
-    if change.is_resync() {
-        return;
-    }
-    let (before, pod) = (change.before(), change.either());
-    let before_meta = before.map(|before| &before.meta);
-    concern(before_meta, &pod.meta, change.is_deletion() || pod.is_terminating(), view, wakes);
-    let became_ready = before.is_some_and(|before| !before.is_ready()) && pod.is_ready();
-    let owner = pod.meta.controller().filter(|_| became_ready && !change.is_deletion());
-    let set = owner.and_then(|owner| resolve::<DaemonSet>(view, &pod.meta.key.namespace, owner));
-    if let Some(set) = set.filter(|set| set.spec.min_ready_seconds > 0) {
-        // A second more, so that the pod has been ready for long enough on every clock.
-        let seconds = u64::try_from(set.spec.min_ready_seconds).unwrap_or(0) + 1;
-        wakes.wake_after(&set.meta.key, Duration::from_secs(seconds));
-    }
+    owners_of::<DaemonSet, Pod>(change, view, wakes);
+    when_available::<DaemonSet>(change, MARGIN, view, wakes);
 }
 
 /// A revision that just appeared with an owner is the owner's own doing.
 pub(super) fn revision_changed(change: &Change<ControllerRevision>, view: &View<'_>, wakes: &mut Wakes) {
-    let meta = &change.either().meta;
-    let is_owned_news = change.before().is_none() && meta.controller().is_some();
-    if !change.is_resync() && !is_owned_news {
-        let before = change.before().map(|before| &before.meta);
-        concern(before, meta, change.is_deletion() || meta.deleted_at.is_some(), view, wakes);
+    if change.before().is_some() || change.either().meta.controller().is_none() {
+        owners_of::<DaemonSet, ControllerRevision>(change, view, wakes);
     }
-}
-
-/// Wakes the owner before and after; of what has none, all who might adopt it.
-fn concern(before: Option<&Meta>, meta: &Meta, leaving: bool, view: &View<'_>, wakes: &mut Wakes) {
-    let mut wake_owner = |meta: &Meta| {
-        let owner = meta.controller();
-        if let Some(set) = owner.and_then(|owner| resolve::<DaemonSet>(view, &meta.key.namespace, owner)) {
-            wakes.wake(&set.meta.key);
-        }
-    };
-    if let Some(before) = before.filter(|before| before.controller() != meta.controller()) {
-        wake_owner(before);
-    }
-    if meta.controller().is_some() {
-        wake_owner(meta);
-        return;
-    }
-    let is_news = before.is_none_or(|before| before.labels != meta.labels || before.controller().is_some());
-    if !leaving && is_news {
-        let sets = view.in_namespace::<DaemonSet>(&meta.key.namespace);
-        sets.filter(|set| wants(set, &meta.labels)).for_each(|set| wakes.wake(&set.meta.key));
-    }
-}
-
-fn wants(set: &DaemonSet, labels: &Labels) -> bool {
-    let selector = set.spec.selector.as_ref().filter(|selector| !selector.is_empty());
-    let matcher = selector.and_then(|selector| selector.matcher().ok());
-    !labels.is_empty() && matcher.is_some_and(|matcher| matcher.matches(labels))
 }
 
 /// Wakes DaemonSets by changes of nodes.

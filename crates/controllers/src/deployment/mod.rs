@@ -23,6 +23,7 @@ use keleustes_objects::{Deployment, Pod, ReplicaSet};
 use keleustes_plan::{Controller, Grant, Loop};
 
 use crate::workloads::owners::by_manager;
+use crate::workloads::wakes::{itself, owners_of};
 
 /// What the controller is told.
 #[derive(Clone, Debug)]
@@ -73,8 +74,8 @@ pub fn controller(settings: &Settings) -> Controller {
         ])
         .runs(
             Loop::scripted("deployment", turn::Turns { settings: settings.clone() })
-                .woken_by::<Deployment>(wakes::deployment_changed)
-                .woken_by::<ReplicaSet>(wakes::set_changed)
+                .woken_by::<Deployment>(itself)
+                .woken_by::<ReplicaSet>(owners_of::<Deployment, ReplicaSet>)
                 .woken_by::<Pod>(wakes::pod_changed)
                 .reads_by(by_manager::<ReplicaSet>())
                 .reads_by(by_manager::<Pod>())

@@ -11,10 +11,11 @@ mod wakes;
 
 use std::borrow::Cow;
 
-use keleustes_objects::{Labels, Matcher, Pod, ReplicaSet, ReplicaSetStatus, Template, Whole};
+use keleustes_objects::{Pod, ReplicaSet, ReplicaSetStatus, Template, Whole};
 use keleustes_plan::{Buckets, Controller, Grant, Loop, Metric};
 
 use crate::workloads::owners::by_manager;
+use crate::workloads::wakes::{Selecting, itself};
 
 /// What the controller is told.
 #[derive(Clone, Debug)]
@@ -62,20 +63,16 @@ pub fn controller(settings: &Settings) -> Controller {
 /// The loop of a kind of which there are to be replicas.
 pub(crate) fn the_loop<R: Replicated>(queue: &'static str, settings: &Settings) -> Loop {
     Loop::scripted(queue, turn::Turns::<R>::new(settings.clone()))
-        .woken_by::<R>(wakes::set_changed)
+        .woken_by::<R>(itself)
         .woken_by::<Pod>(wakes::pod_changed::<R>)
         .reads_by(by_manager::<Pod>())
         .workers(settings.workers)
 }
 
 /// A kind that asks for a number of pods of a template.
-pub(crate) trait Replicated: Whole {
+pub(crate) trait Replicated: Whole + Selecting {
     /// How many pods are wanted.
     fn replicas(&self) -> i32;
-    /// For how long a pod must be ready to be available.
-    fn min_ready_seconds(&self) -> i32;
-    /// Which pods are its own; nothing if it selects none or its selector makes no sense.
-    fn selector(&self) -> Option<Matcher>;
     /// What pods are made from.
     fn template(&self) -> &Template;
     /// What its status says.
@@ -84,24 +81,11 @@ pub(crate) trait Replicated: Whole {
     const TELLS_TERMINATING: bool;
     /// The replica sets of its family: those of one manager, itself among them.
     fn family<'a>(&self, view: &keleustes_plan::View<'a>) -> Vec<&'a Self>;
-
-    /// Whether its selector wants an object with these labels. What has none is wanted by nobody.
-    fn wants(&self, labels: &Labels) -> bool {
-        !labels.is_empty() && self.selector().is_some_and(|selector| selector.matches(labels))
-    }
 }
 
 impl Replicated for ReplicaSet {
     fn replicas(&self) -> i32 {
         self.spec.replicas
-    }
-
-    fn min_ready_seconds(&self) -> i32 {
-        self.spec.min_ready_seconds
-    }
-
-    fn selector(&self) -> Option<Matcher> {
-        self.spec.selector.as_ref().filter(|selector| !selector.is_empty())?.matcher().ok()
     }
 
     fn template(&self) -> &Template {

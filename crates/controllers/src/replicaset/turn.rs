@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
 
-use keleustes_objects::{Availability, Pod, Time, Word};
+use keleustes_objects::{Pod, Time, Word};
 use keleustes_plan::{BoxFuture, Context, Item, Next, Outcome, Plan, Retry, Script, View};
 
 use super::{Replicated, Settings, scale, status};
+use crate::workloads::availability;
 use crate::workloads::claims::claim;
 use crate::workloads::owners::{managed_by, orphans};
+use crate::workloads::wakes::Selecting;
 
 /// What a turn is about.
 pub(super) struct Facts<R> {
@@ -49,25 +50,11 @@ impl<R: Replicated> Facts<R> {
         }
         Some((facts, plan))
     }
-
-    /// When to look again because a pod will have been ready for long enough.
-    fn next(&self, unavailable: bool) -> Next {
-        let wanted = self.set.min_ready_seconds();
-        if wanted <= 0 || !unavailable {
-            return Next::Done;
-        }
-        let due = self.pods.iter().filter_map(|pod| match pod.availability(wanted, self.now) {
-            Availability::At(due) => Some(due.seconds_since(self.now)),
-            Availability::Now | Availability::No => None,
-        });
-        let seconds = due.min().unwrap_or_else(|| wanted.into());
-        Next::Revisit(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
-    }
 }
 
 /// How many active pods of the family are on each node.
 fn crowds<R: Replicated>(set: &R, view: &View<'_>) -> BTreeMap<Word, usize> {
-    let selectors: Vec<_> = set.family(view).into_iter().filter_map(Replicated::selector).collect();
+    let selectors: Vec<_> = set.family(view).into_iter().filter_map(Selecting::selector).collect();
     let mut crowds = BTreeMap::new();
     for pod in view.in_namespace::<Pod>(&set.key().namespace).filter(|pod| pod.is_active()) {
         if selectors.iter().any(|selector| selector.matches(&pod.meta.labels)) {
@@ -106,7 +93,11 @@ impl<R: Replicated> Turns<R> {
         // What was not done matters more than what was not said.
         scaled.all_done()?;
         told.all_done()?;
-        Ok(facts.next(unavailable))
+        Ok(if unavailable {
+            availability::next(&facts.pods, facts.set.min_ready_seconds(), facts.now)
+        } else {
+            Next::Done
+        })
     }
 }
 

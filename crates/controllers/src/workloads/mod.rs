@@ -1,6 +1,7 @@
 //! What the controllers of workloads have in common: whose pods are whose, what a pod is made from, and
 //! which pod goes first.
 
+pub(crate) mod availability;
 pub(crate) mod claims;
 pub(crate) mod owners;
 pub(crate) mod pod_creation;
@@ -8,3 +9,4 @@ pub(crate) mod pod_ranking;
 pub(crate) mod pod_writes;
 pub(crate) mod revisions;
 pub(crate) mod templates;
+pub(crate) mod wakes;

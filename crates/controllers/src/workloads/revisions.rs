@@ -10,6 +10,8 @@ use keleustes_objects::{ControllerRevision, Template, Time};
 use keleustes_plan::{PatchForm, Write};
 use serde_json::{Value, json};
 
+use super::templates::encode;
+
 /// The tree of a revision's data: a patch that puts the whole template in place of another.
 pub(crate) fn data(template: &Template) -> Value {
     let mut template = template.json();
@@ -50,6 +52,26 @@ fn place(revision: &ControllerRevision) -> (i64, Option<Time>, &str) {
     (revision.revision, revision.meta.created_at, &revision.meta.key.name)
 }
 
+/// The template that a revision's data puts in place; nothing if it holds none.
+pub(crate) fn template_in(data: &str) -> Option<Template> {
+    let mut data: Value = serde_json::from_str(data).ok()?;
+    let template = data.get_mut("spec")?.get_mut("template")?.as_object_mut()?;
+    template.remove("$patch");
+    Template::parse(&Value::Object(std::mem::take(template)).to_string()).ok()
+}
+
+/// A short name for data, another one after each collision: the original's, digit by digit, so that both
+/// managers give equal templates equal names.
+pub(crate) fn name_of(data: &Value, collisions: Option<i32>) -> String {
+    let count = collisions.unwrap_or(0).to_string();
+    encode(fnv1(canonical(data).bytes().chain(count.bytes())))
+}
+
+/// The 32-bit hash of Fowler, Noll and Vo that multiplies before it mixes.
+fn fnv1(bytes: impl Iterator<Item = u8>) -> u32 {
+    bytes.fold(2_166_136_261, |hash: u32, byte| hash.wrapping_mul(16_777_619) ^ u32::from(byte))
+}
+
 /// Gives a revision another number. A patch leaves its data alone, byte for byte.
 pub(crate) fn renumber(revision: &ControllerRevision, number: i64) -> Write {
     Write::patch(revision, PatchForm::Merge, json!({"revision": number}))
@@ -78,6 +100,10 @@ mod tests {
         )
         .unwrap();
         assert_eq!(canonical(&data(&template)), D1);
+        assert_eq!(name_of(&data(&template), None), "776999688b");
+        assert_eq!(name_of(&data(&template), Some(1)), "776999688c");
+        assert_eq!(template_in(D1).unwrap().json(), template.json());
+        assert!(template_in("{}").is_none() && template_in("[]").is_none());
     }
 
     #[test]

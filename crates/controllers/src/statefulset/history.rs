@@ -1,0 +1,151 @@
+//! The history of a StatefulSet's template: which revision is wanted, which one most pods still have, and
+//! which ones nobody needs any more.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use keleustes_objects::{ControllerRevision, Key, Reason, StatefulSet, Template, Text, Whole as _};
+use keleustes_plan::{Context, Outcome, Plan, Retry, Write};
+use serde_json::{Value, json};
+
+use super::facts::Facts;
+use super::pods::revision_of;
+use crate::workloads::owners::manager_reference;
+use crate::workloads::revisions::{data, holds, name_of, renumber, template_in};
+use crate::workloads::templates::mean_the_same;
+
+/// The label of a revision that nobody reads back.
+const HASH: &str = "controller.kubernetes.io/hash";
+/// How much of the set's name goes into the name of a revision.
+const NAME_MAX: usize = 223;
+
+/// A revision as a turn needs it.
+#[derive(Clone)]
+pub(super) struct Revision {
+    pub(super) name: Text,
+    /// What pods of it are made from.
+    pub(super) template: Template,
+}
+
+/// The two revisions that a set has pods of.
+pub(super) struct History {
+    /// The one that pods had before the last change.
+    pub(super) current: Revision,
+    /// The one that is wanted.
+    pub(super) update: Revision,
+    /// How often the name of a revision was taken.
+    pub(super) collisions: i32,
+}
+
+impl History {
+    /// Finds the wanted revision, or makes it.
+    pub(super) async fn settle(cx: &mut Context<'_>, facts: &Facts) -> Result<Self, Retry> {
+        let set = &facts.set;
+        let tree = data(&set.spec.template);
+        let mut collisions = set.status.collision_count.unwrap_or(0);
+        let number = facts.revisions.last().map_or(0, |revision| revision.revision) + 1;
+        let name = match find(facts, &tree) {
+            Found::Newest(name) => name,
+            Found::Older(revision) => {
+                cx.apply(Plan::of(renumber(&revision, number).tolerating(&[]))).await.all_done()?;
+                revision.meta.key.name.clone()
+            }
+            Found::Nothing => make(cx, set, &tree, number, &mut collisions).await?,
+        };
+        let update = Revision { name, template: set.spec.template.clone() };
+        let current =
+            facts.revisions.iter().find(|there| *there.meta.key.name == *set.status.current_revision);
+        let current = current.map(|there| Revision {
+            name: there.meta.key.name.clone(),
+            template: template_in(there.data.as_str()).unwrap_or_else(|| set.spec.template.clone()),
+        });
+        Ok(Self { current: current.unwrap_or_else(|| update.clone()), update, collisions })
+    }
+
+    /// Deletes the oldest revisions beyond the limit, but none that a pod is of.
+    pub(super) fn clean_up(facts: &Facts, history: Option<&Self>) -> Plan {
+        let mut plan = Plan::none();
+        let Ok(limit) = usize::try_from(facts.set.spec.revision_history_limit.unwrap_or(-1)) else {
+            return plan;
+        };
+        let mut alive: BTreeSet<&str> = facts.pods.iter().map(|pod| revision_of(pod)).collect();
+        alive.extend(history.iter().flat_map(|history| [&*history.current.name, &*history.update.name]));
+        let dead = facts.revisions.iter().filter(|revision| !alive.contains(&*revision.meta.key.name));
+        let dead: Vec<_> = dead.collect();
+        for revision in dead.iter().take(dead.len().saturating_sub(limit)) {
+            let delete = Write::delete(&***revision).tolerating(&[Reason::NotFound, Reason::Conflict]);
+            plan.push(delete.because("it is older than the history that is kept"));
+        }
+        plan
+    }
+}
+
+enum Found {
+    Newest(Text),
+    Older(Arc<ControllerRevision>),
+    Nothing,
+}
+
+/// Looks for the revision of the live template. Nothing is ever made anew for a template that has not
+/// changed since somebody, this manager or the original, last looked at it.
+fn find(facts: &Facts, tree: &Value) -> Found {
+    let set = &facts.set;
+    let Some(newest) = facts.revisions.last() else { return Found::Nothing };
+    if holds(newest, tree) {
+        return Found::Newest(newest.meta.key.name.clone());
+    }
+    if let Some(older) = facts.revisions.iter().rev().find(|revision| holds(revision, tree)) {
+        return Found::Older(older.clone());
+    }
+    let seen = set.meta.generation == set.status.observed_generation;
+    let noted = facts.revisions.iter().find(|there| *there.meta.key.name == *set.status.update_revision);
+    if let Some(noted) = noted.filter(|_| seen) {
+        return Found::Newest(noted.meta.key.name.clone());
+    }
+    let same =
+        template_in(newest.data.as_str()).is_some_and(|there| mean_the_same(&there, &set.spec.template));
+    if same { Found::Newest(newest.meta.key.name.clone()) } else { Found::Nothing }
+}
+
+/// Makes the revision of the live template and tells its name.
+async fn make(
+    cx: &mut Context<'_>,
+    set: &StatefulSet,
+    tree: &Value,
+    number: i64,
+    collisions: &mut i32,
+) -> Result<Text, Retry> {
+    let hash = name_of(tree, Some(*collisions));
+    let mut cut = set.meta.key.name.len().min(NAME_MAX);
+    while !set.meta.key.name.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    let prefix = &set.meta.key.name[..cut];
+    loop {
+        let name = Text::from(format!("{prefix}-{}", name_of(tree, Some(*collisions))));
+        let key = Key { namespace: set.meta.key.namespace.clone(), name };
+        let body = json!({
+            "metadata": {
+                "name": key.name,
+                "namespace": key.namespace,
+                "labels": set.spec.template.labels().with(HASH, &*hash),
+                "annotations": set.annotations(),
+                "ownerReferences": [manager_reference::<StatefulSet>(&set.meta)],
+            },
+            "data": tree,
+            "revision": number,
+        });
+        let create = Write::create::<ControllerRevision>(key.clone(), body).because("its template is new");
+        let mut applied = cx.apply(Plan::of(create)).await;
+        match applied.outcomes.pop() {
+            Some(Outcome::Done { .. }) => return Ok(key.name),
+            Some(Outcome::Failed(failure)) if failure.reason == Reason::AlreadyExists => {}
+            _ => return Err(applied.retry.unwrap_or_else(|| Retry::because("the revision was not made"))),
+        }
+        let there = cx.fetch::<ControllerRevision>(&key).await?;
+        if there.is_some_and(|there| holds(&there, tree)) {
+            return Ok(key.name);
+        }
+        *collisions = collisions.saturating_add(1);
+    }
+}

@@ -1,0 +1,80 @@
+//! Keeps the pods of a StatefulSet, each with a number, a name and claims that stay its own, and moves them to
+//! a new template from the highest number down.
+//!
+//! Parity: pkg/controller/statefulset.
+
+mod claims;
+mod facts;
+mod history;
+mod pods;
+mod replicas;
+mod rolling;
+mod status;
+mod turn;
+mod wakes;
+
+use keleustes_objects::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet};
+use keleustes_plan::{Controller, Grant, Loop, Metric};
+
+use crate::workloads::owners::by_manager;
+use crate::workloads::wakes::itself;
+
+/// What the controller is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How many StatefulSets are worked on at once.
+    pub workers: usize,
+    /// Whether more than one pod may be replaced at once (gate `MaxUnavailableStatefulSet`).
+    pub heeds_max_unavailable: bool,
+}
+
+/// The original's defaults.
+impl Default for Settings {
+    fn default() -> Self {
+        Self { workers: 5, heeds_max_unavailable: true }
+    }
+}
+
+const LABELS: &[&str] = &["statefulset_namespace", "statefulset_name", "pod_management_policy"];
+
+pub(crate) static MAX_UNAVAILABLE: Metric = Metric::gauge(
+    "statefulset_controller_statefulset_max_unavailable",
+    "How many pods of a StatefulSet may be missing while it moves to a new template.",
+    LABELS,
+);
+
+pub(crate) static UNAVAILABLE: Metric = Metric::gauge(
+    "statefulset_controller_statefulset_unavailable_replicas",
+    "How many pods of a StatefulSet are missing.",
+    LABELS,
+);
+
+/// The controller.
+#[must_use]
+pub fn controller(settings: &Settings) -> Controller {
+    Controller::new("statefulset-controller")
+        .also_known_as(&["statefulset"])
+        .works_as("statefulset-controller")
+        .records_events_as("statefulset-controller")
+        .measures([&MAX_UNAVAILABLE, &UNAVAILABLE])
+        .may_write(&[
+            Grant { group: "apps", resource: "statefulsets", verbs: &["get"] },
+            Grant { group: "apps", resource: "statefulsets/status", verbs: &["update"] },
+            Grant { group: "", resource: "pods", verbs: &["create", "delete", "get", "patch", "update"] },
+            Grant { group: "", resource: "persistentvolumeclaims", verbs: &["create", "get", "update"] },
+            Grant {
+                group: "apps",
+                resource: "controllerrevisions",
+                verbs: &["create", "delete", "get", "patch", "update"],
+            },
+        ])
+        .runs(
+            Loop::scripted("statefulset", turn::Turns { settings: settings.clone() })
+                .woken_by::<StatefulSet>(itself)
+                .woken_by::<Pod>(wakes::pod_changed)
+                .reads::<PersistentVolumeClaim>()
+                .reads_by(by_manager::<Pod>())
+                .reads_by(by_manager::<ControllerRevision>())
+                .workers(settings.workers),
+        )
+}

@@ -1,0 +1,118 @@
+//! Makes the pod of a number, and tells which revision a pod is of.
+
+use keleustes_objects::{Key, Pod, Reason, StatefulSet, Template, Text};
+use keleustes_plan::{Edited, EventNote, Involved, OnFailure, Outcome, Write};
+use serde_json::{Value, json};
+
+use super::claims;
+use super::facts::Facts;
+use crate::workloads::pod_creation::pod_from;
+
+/// The label that names the revision of a pod.
+pub(super) const REVISION: &str = "controller-revision-hash";
+const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
+
+/// The name of the revision that a pod is of.
+pub(super) fn revision_of(pod: &Pod) -> &str {
+    pod.meta.labels.value(REVISION).map_or("", |revision| revision.as_str())
+}
+
+/// The name of the pod of a number.
+pub(super) fn name(set: &StatefulSet, number: i32) -> Text {
+    Text::from(format!("{}-{number}", set.meta.key.name))
+}
+
+/// Creates the pod of a number from the template of a revision.
+///
+/// # Errors
+/// If no pod can be made from the template.
+pub(super) fn creation(
+    set: &StatefulSet,
+    number: i32,
+    template: &Template,
+    revision: &str,
+) -> Result<Write, &'static str> {
+    let mut body = pod_from::<StatefulSet>(&template.json(), &set.meta)?;
+    let name = name(set, number);
+    body["metadata"]["name"] = json!(name);
+    body["metadata"]["namespace"] = json!(set.meta.key.namespace);
+    let labels = &mut body["metadata"]["labels"];
+    labels[POD_NAME] = json!(name);
+    labels[POD_INDEX] = json!(number.to_string());
+    labels[REVISION] = json!(revision);
+    body["spec"]["hostname"] = json!(name);
+    body["spec"]["subdomain"] = json!(set.spec.service_name);
+    mount_claims(set, number, &mut body);
+    let key = Key { namespace: set.meta.key.namespace.clone(), name };
+    let write = Write::create::<Pod>(key.clone(), body).because("the set has no pod of this number");
+    Ok(told(write, set, &key.name, "Create"))
+}
+
+/// Volumes of claims come before and replace those of the template.
+fn mount_claims(set: &StatefulSet, number: i32, pod: &mut Value) {
+    let templates = &set.spec.volume_claim_templates;
+    if templates.is_empty() {
+        return;
+    }
+    let mount = |template: &keleustes_objects::ClaimTemplate| {
+        json!({"name": template.name,
+               "persistentVolumeClaim": {"claimName": claims::name(set, template, number)}})
+    };
+    let mut volumes: Vec<Value> = templates.iter().map(mount).collect();
+    let of_template = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+    let replaced =
+        |volume: &Value| templates.iter().any(|template| volume["name"] == *template.name.as_str());
+    volumes.extend(of_template.into_iter().filter(|volume| !replaced(volume)));
+    pod["spec"]["volumes"] = json!(volumes);
+}
+
+/// Deletes a pod.
+pub(super) fn deletion(set: &StatefulSet, pod: &Pod, because: &'static str) -> Write {
+    let write = Write::delete(pod).tolerating(&[Reason::NotFound, Reason::Conflict]).because(because);
+    told(write, set, &pod.meta.key.name, "Delete")
+}
+
+/// Whether a pod has its name where it is looked for, and mounts its claims.
+pub(super) fn is_itself(facts: &Facts, number: i32, pod: &Pod) -> bool {
+    let (set, name) = (&facts.set, &pod.meta.key.name);
+    let named = pod.meta.labels.value(POD_NAME).is_some_and(|label| **label == **name);
+    let mounts = |template: &keleustes_objects::ClaimTemplate| {
+        let claim = pod.claim_of_volume(&template.name);
+        claim.is_some_and(|claim| *claim == claims::name(set, template, number))
+    };
+    named && set.spec.volume_claim_templates.iter().all(mounts)
+}
+
+/// Gives a pod its name and its claims back.
+pub(super) fn repair(facts: &Facts, number: i32, pod: &Pod) -> Write {
+    let (set, name) = (facts.set.clone(), pod.meta.key.name.clone());
+    let label = name.clone();
+    let change = move |live: &mut Value| {
+        let before = live.clone();
+        live["metadata"]["labels"][POD_NAME] = json!(label);
+        live["metadata"]["labels"][POD_INDEX] = json!(number.to_string());
+        mount_claims(&set, number, live);
+        if *live == before { Edited::Unneeded } else { Edited::Changed }
+    };
+    let write = Write::edit(pod, change).conflict_tries(4).because("it has lost its name or its claims");
+    told(write, &facts.set, &name, "Update")
+}
+
+/// Tells people what became of a pod.
+fn told(write: Write, set: &StatefulSet, pod: &Text, verb: &'static str) -> Write {
+    let (involved, set, pod) = (Involved::of(set), set.meta.key.name.clone(), pod.clone());
+    write.on_failure(OnFailure::StopAndRetry).reporting(move |outcome| match outcome {
+        Outcome::Done { .. } => {
+            let message = format!("{verb} Pod {pod} in StatefulSet {set} successful");
+            Some(EventNote::normal(involved.clone(), &format!("Successful{verb}"), message))
+        }
+        // The cache is behind; nobody needs to know.
+        Outcome::Failed(failure) if failure.reason == Reason::AlreadyExists => None,
+        Outcome::Failed(failure) => {
+            let message = format!("{verb} Pod {pod} in StatefulSet {set} failed error: {}", failure.message);
+            Some(EventNote::warning(involved.clone(), &format!("Failed{verb}"), message))
+        }
+        Outcome::Unneeded | Outcome::NotTried => None,
+    })
+}

@@ -1,0 +1,50 @@
+//! What the status of a StatefulSet says, and whether that is news.
+
+use keleustes_objects::{Pod, PodPhase, StatefulSetStatus};
+use keleustes_plan::{Plan, Write};
+
+use super::facts::{Facts, runs_and_is_ready};
+use super::history::History;
+use super::pods::revision_of;
+
+/// The status that the facts come to, before any pod is replaced.
+pub(super) fn of(facts: &Facts, history: &History) -> StatefulSetStatus {
+    let pods = || facts.replicas.values().flatten().chain(facts.condemned.values());
+    let count = |wanted: &dyn Fn(&Pod) -> bool| {
+        i32::try_from(pods().filter(|pod| wanted(pod)).count()).unwrap_or(i32::MAX)
+    };
+    let made = |pod: &Pod| pod.phase != PodPhase::Unset;
+    let of_revision =
+        |name: &str| count(&|pod| made(pod) && !pod.is_terminating() && revision_of(pod) == name);
+    let mut status = facts.set.status.clone();
+    status.observed_generation = facts.set.meta.generation;
+    status.replicas = count(&made);
+    status.ready_replicas = count(&runs_and_is_ready);
+    status.available_replicas =
+        count(&|pod| runs_and_is_ready(pod) && pod.is_available(facts.set.spec.min_ready_seconds, facts.now));
+    status.current_replicas = of_revision(&history.current.name);
+    status.updated_replicas = of_revision(&history.update.name);
+    status.current_revision = (&*history.current.name).into();
+    status.update_revision = (&*history.update.name).into();
+    status.collision_count = Some(history.collisions);
+    status
+}
+
+/// Once all pods are of the wanted revision, that is the current one.
+pub(super) fn complete(facts: &Facts, status: &mut StatefulSetStatus) {
+    let wanted = facts.set.spec.replicas;
+    if status.updated_replicas == wanted && status.replicas == wanted && status.ready_replicas == wanted {
+        status.current_revision = status.update_revision.clone();
+        status.current_replicas = status.updated_replicas;
+    }
+}
+
+/// Writes the status if it says anything new. That the name of a revision was taken is no news by itself.
+pub(super) fn plan(facts: &Facts, status: &StatefulSetStatus) -> Plan {
+    let there = &facts.set.status;
+    let said = StatefulSetStatus { collision_count: status.collision_count, ..there.clone() };
+    if said == *status {
+        return Plan::none();
+    }
+    Plan::of(Write::put_status(&*facts.set, status).conflict_tries(5).because("its pods tell something new"))
+}
