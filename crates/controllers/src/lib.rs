@@ -8,6 +8,7 @@ pub mod clusterrole_aggregation;
 pub mod daemonset;
 pub mod deployment;
 mod disruption_target;
+pub mod endpointslice;
 pub mod garbage_collector;
 pub mod names;
 pub mod namespace;

@@ -13,6 +13,8 @@ pub struct Settings {
     pub daemonset: crate::daemonset::Settings,
     /// For Deployments.
     pub deployment: crate::deployment::Settings,
+    /// For EndpointSlices.
+    pub endpointslice: crate::endpointslice::Settings,
     /// For ReplicaSets.
     pub replicaset: crate::replicaset::Settings,
     /// For ReplicationControllers.
@@ -31,6 +33,7 @@ pub fn all(settings: &Settings) -> Vec<Controller> {
     [
         // First, because others may need a token before they can do anything.
         settings.serviceaccount_token.as_ref().map(crate::serviceaccount_token::controller),
+        Some(crate::endpointslice::controller(&settings.endpointslice)),
         Some(crate::replicationcontroller::controller(&settings.replicationcontroller)),
         Some(crate::pod_garbage_collector::controller(settings.pod_garbage_collector)),
         Some(crate::namespace::controller(&settings.namespace)),

@@ -39,6 +39,11 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
             workers: workers(options.workers.deployment),
             counts_terminating: options.gates.enabled("DeploymentReplicaSetTerminatingReplicas"),
         },
+        endpointslice: controllers::endpointslice::Settings {
+            workers: workers(options.workers.endpoint_slice),
+            endpoints_max: workers(options.endpoint_slice.max_endpoints_per_slice),
+            batch_period: options.endpoint_slice.updates_batch_period.to_std(),
+        },
         replicaset: replicas(options.workers.replica_set),
         replicationcontroller: replicas(options.workers.replication_controller),
         namespace: controllers::namespace::Settings {
@@ -151,6 +156,23 @@ mod tests {
         std::fs::write(&ca_file, "another").unwrap();
         assert_eq!(&*settings.ca, ca.as_bytes());
         assert!((settings.sign)(&serde_json::json!({})).is_ok());
+    }
+
+    /// Proves EPS-1, EPS-2, EPS-3.
+    #[test]
+    fn flags_say_how_endpoint_slices_are_made() {
+        let made = |args: &[&str]| {
+            let options = options(args.iter().map(ToString::to_string));
+            let settings = settings(&options, &nowhere()).unwrap().endpointslice;
+            (settings.workers, settings.endpoints_max, settings.batch_period.as_millis())
+        };
+        assert_eq!(made(&[]), (5, 100, 0));
+        let flags = [
+            "--concurrent-service-endpoint-syncs=9",
+            "--max-endpoints-per-slice=7",
+            "--endpointslice-updates-batch-period=1500ms",
+        ];
+        assert_eq!(made(&flags), (9, 7, 1500));
     }
 
     /// Proves SAT-4.

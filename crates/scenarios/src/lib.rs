@@ -13,6 +13,7 @@ mod pages;
 pub mod real;
 mod resilience;
 mod roles;
+mod services;
 mod stopping;
 mod tokens;
 mod world;
@@ -60,6 +61,10 @@ pub const ALL: &[Scenario] = &[
     namespaces::CUSTOM_OBJECTS_GO_WITH_THEIR_NAMESPACE,
     namespaces::ANOTHER_S_HOLD_ON_A_NAMESPACE_IS_RESPECTED,
     namespaces::AN_API_THAT_DOES_NOT_ANSWER_HOLDS_A_NAMESPACE,
+    services::A_SERVICE_LISTS_ITS_PODS,
+    services::SLICES_ARE_PACKED_AND_USED_AGAIN,
+    services::SPOILT_SLICES_ARE_REPAIRED,
+    services::CLIENTS_ARE_TOLD_WHAT_IS_CLOSE,
     resilience::A_KILLED_MANAGER_LOSES_NOTHING,
     resilience::AN_API_SERVER_RESTART_LOSES_NOTHING,
     resilience::AN_ETCD_RESTART_LOSES_NOTHING,

@@ -44,6 +44,7 @@ pub const CONTROLLERS: &[&str] = &[
     "serviceaccount-token-controller",
     "serviceaccount-controller",
     "clusterrole-aggregation-controller",
+    "endpointslice-controller",
     "namespace-controller",
     "pod-garbage-collector-controller",
     "taint-eviction-controller",

@@ -63,6 +63,12 @@ impl World {
         self.plane()?.as_real().context("this world has no real control plane")
     }
 
+    /// Whether the original is at work, which does a few things that a scenario cannot ask of both.
+    #[must_use]
+    pub fn runs_original(&self) -> bool {
+        self.real().is_ok_and(|real| real.ours().is_err())
+    }
+
     /// Creates a namespace whose name begins like this.
     ///
     /// # Errors

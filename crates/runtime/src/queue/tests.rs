@@ -19,7 +19,7 @@ fn take(core: &mut Core) -> Option<String> {
     core.take(Duration::ZERO).map(|(item, _)| item.to_string())
 }
 
-/// Proves INF-55, INF-146.
+/// Proves INF-55, INF-146, EPS-133.
 #[test]
 fn an_item_is_queued_once_and_never_worked_on_twice_at_a_time() {
     let mut core = core();

@@ -1,0 +1,151 @@
+//! Who should prefer which endpoint: hints by the Service's wish, and none if it has none.
+//!
+//! Parity: staging/src/k8s.io/endpointslice/trafficdist/, and the order of precedence of reconciler.go.
+
+use keleustes_objects::{Endpoint, EndpointHints, EndpointSlice, Named, Service, Shared, Word};
+use keleustes_plan::{EventNote, Involved, Memory};
+
+use super::endpoints::Family;
+use super::memory::Recall;
+use super::packing::{Draft, Lists};
+use super::topology;
+
+/// What a Service wishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// No hints.
+    Nothing,
+    /// Zones get endpoints in proportion to their CPUs.
+    Proportional,
+    /// Clients stay in their zone, and on their node if that is wanted, too.
+    Close { nodes: bool },
+}
+
+impl Wish {
+    /// The annotations come first: the older one decides even if it only says no.
+    pub(super) fn of(service: &Service) -> Self {
+        let mode = service.topology_aware_hints.as_ref().or(service.topology_mode.as_ref());
+        if mode.is_some_and(|mode| *mode == "Auto" || *mode == "auto") {
+            return Self::Proportional;
+        }
+        match service.traffic_distribution.as_deref() {
+            Some("PreferClose" | "PreferSameZone") => Self::Close { nodes: false },
+            Some("PreferSameNode") => Self::Close { nodes: true },
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// Hints all endpoints as the Service wishes and tells people what changed in that.
+pub(super) fn hint(
+    lists: &mut Lists,
+    service: &Service,
+    family: Family,
+    memory: &Memory<Recall>,
+) -> Vec<EventNote> {
+    match Wish::of(service) {
+        Wish::Proportional => proportionally(lists, service, family, memory),
+        Wish::Close { nodes } => {
+            let events = no_longer_proportionally(service, family, memory);
+            stay_close(lists, nodes);
+            events
+        }
+        Wish::Nothing => {
+            let events = no_longer_proportionally(service, family, memory);
+            remove_all(lists);
+            events
+        }
+    }
+}
+
+fn proportionally(
+    lists: &mut Lists,
+    service: &Service,
+    family: Family,
+    memory: &Memory<Recall>,
+) -> Vec<EventNote> {
+    let key = &service.meta.key;
+    let zones = memory.with(|recall| recall.zones().clone());
+    match topology::share_out(lists, &zones) {
+        Ok(counts) => {
+            let had_hints = memory.with(|recall| recall.hinted(key, family, counts));
+            let enabled = || {
+                let message = told("Topology Aware Hints has been enabled", family);
+                EventNote::normal(Involved::of(service), "TopologyAwareHintsEnabled", message)
+            };
+            (!had_hints).then(enabled).into_iter().collect()
+        }
+        Err(why) => {
+            memory.with(|recall| recall.not_hinted(key, family));
+            remove_all(lists);
+            vec![disabled(service, &why.to_string(), family)]
+        }
+    }
+}
+
+fn no_longer_proportionally(service: &Service, family: Family, memory: &Memory<Recall>) -> Vec<EventNote> {
+    let had_hints = memory.with(|recall| recall.not_hinted(&service.meta.key, family));
+    let told = || disabled(service, "Topology Aware Hints has been disabled", family);
+    had_hints.then(told).into_iter().collect()
+}
+
+fn disabled(service: &Service, why: &str, family: Family) -> EventNote {
+    EventNote::warning(Involved::of(service), "TopologyAwareHintsDisabled", told(why, family))
+}
+
+fn told(text: &str, family: Family) -> String {
+    format!("{text}, addressType: {}", family.as_str())
+}
+
+/// Whether new clients may use an endpoint. Only such endpoints are hinted; others keep what they have.
+pub(super) fn is_ready(endpoint: &Endpoint) -> bool {
+    endpoint.conditions.ready == Some(true)
+}
+
+/// Clients in one zone should prefer an endpoint.
+pub(super) fn prefer_zone(zone: &Word) -> Shared<EndpointHints> {
+    Shared::new(EndpointHints { for_zones: only(zone), for_nodes: Box::default() })
+}
+
+fn only(name: &Word) -> Box<[Named]> {
+    Some(name).filter(|name| !name.is_empty()).map(|name| Named { name: name.clone() }).into_iter().collect()
+}
+
+/// Strips every endpoint of its hints.
+fn remove_all(lists: &mut Lists) {
+    let has_hints = |slice: &EndpointSlice| slice.endpoints.iter().any(|endpoint| endpoint.hints.is_some());
+    write_again(lists, "no clients are to be preferred any more", has_hints);
+    drafted(lists).for_each(|endpoint| endpoint.hints = None);
+}
+
+/// Hints every ready endpoint to its own zone, and to its node.
+fn stay_close(lists: &mut Lists, nodes: bool) {
+    let is_off = |endpoint: &Endpoint| {
+        let there = endpoint.hints.as_deref().cloned().unwrap_or_default();
+        there != close(endpoint, nodes)
+    };
+    write_again(lists, "other clients are to be preferred", |slice| {
+        slice.endpoints.iter().any(|endpoint| is_ready(endpoint) && is_off(endpoint))
+    });
+    for endpoint in drafted(lists).filter(|endpoint| is_ready(endpoint)) {
+        let hints = close(endpoint, nodes);
+        endpoint.hints = (hints != EndpointHints::default()).then(|| Shared::new(hints));
+    }
+}
+
+fn close(endpoint: &Endpoint, nodes: bool) -> EndpointHints {
+    let for_nodes = if nodes { only(&endpoint.node_name) } else { Box::default() };
+    EndpointHints { for_zones: only(&endpoint.zone), for_nodes }
+}
+
+/// Moves unchanged slices to those to be written, where something is wrong with them.
+fn write_again(lists: &mut Lists, because: &'static str, is_wrong: impl Fn(&EndpointSlice) -> bool) {
+    let (wrong, right) = std::mem::take(&mut lists.unchanged).into_iter().partition(|slice| is_wrong(slice));
+    lists.unchanged = right;
+    let wrong: Vec<_> = wrong;
+    lists.update.extend(wrong.iter().map(|slice| Draft::of(slice, because)));
+}
+
+fn drafted(lists: &mut Lists) -> impl Iterator<Item = &mut Endpoint> {
+    lists.create.iter_mut().chain(&mut lists.update).flat_map(|draft| &mut draft.endpoints)
+}

@@ -1,0 +1,41 @@
+//! The labels of slices: those of their Service, and three that say whose they are.
+
+use keleustes_objects::{EndpointSlice, Key, Labels, Service, Word};
+
+use super::MANAGED_BY;
+
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+const MANAGED_BY_KEY: &str = "endpointslice.kubernetes.io/managed-by";
+const HEADLESS: &str = "service.kubernetes.io/headless";
+
+/// The Service that a slice says it is of.
+pub(super) fn service_of(slice: &EndpointSlice) -> Option<Key> {
+    let name = slice.meta.labels.value(SERVICE_NAME).filter(|name| !name.is_empty())?;
+    Some(Key::namespaced(&*slice.meta.key.namespace, name.as_str()))
+}
+
+/// Whether this controller manages a slice.
+pub(super) fn is_managed(slice: &EndpointSlice) -> bool {
+    slice.meta.labels.value(MANAGED_BY_KEY).is_some_and(|manager| *manager == MANAGED_BY)
+}
+
+/// The labels that the slices of a Service are to have.
+pub(super) fn wanted(service: &Service) -> Labels {
+    let own = [
+        (SERVICE_NAME, Some(Word::from(&*service.meta.key.name))),
+        (MANAGED_BY_KEY, Some(Word::from(MANAGED_BY))),
+        (HEADLESS, service.is_headless().then(Word::default)),
+    ];
+    let own = own.into_iter().filter_map(|(key, value)| Some((Word::from(key), value?)));
+    mirrored(&service.meta.labels).cloned().chain(own).collect()
+}
+
+/// Whether a slice has other labels than its Service. The reserved ones are not looked at: they are
+/// brought up to date with the next write.
+pub(super) fn have_drifted(slice: &EndpointSlice, service: &Service) -> bool {
+    !mirrored(&slice.meta.labels).eq(mirrored(&service.meta.labels))
+}
+
+fn mirrored(labels: &Labels) -> impl Iterator<Item = &(Word, Word)> {
+    labels.iter().filter(|(key, _)| ![SERVICE_NAME, MANAGED_BY_KEY, HEADLESS].contains(&key.as_str()))
+}

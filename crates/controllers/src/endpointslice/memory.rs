@@ -1,0 +1,222 @@
+//! What is remembered of Services between their turns.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use keleustes_objects::{EndpointSlice, Key, Service, Time, Uid, Version, Word};
+
+use super::endpoints::Family;
+use super::zones::{Counts, Zones};
+
+/// What is remembered. A new process begins without it, which costs nothing but this: the first write for a
+/// Service is dated with the Service's creation, hints in proportion to CPUs are announced once more, and
+/// every Service with slices is looked at again, all of which the original does, too.
+#[derive(Default)]
+pub(super) struct Recall {
+    services: BTreeMap<Key, Known>,
+    zones: Zones,
+    totals: Totals,
+    distributions: BTreeMap<Word, usize>,
+}
+
+/// What is remembered of one Service.
+#[derive(Default)]
+struct Known {
+    /// Whether it has had a turn.
+    had_turn: bool,
+    /// When it was created, as of its last turn.
+    created_at: Option<Time>,
+    /// The earliest of the changes of its pods since its last turn.
+    pods_changed_at: Option<Time>,
+    /// Until when changes of its pods are gathered because it has just been written.
+    gathers_until: Duration,
+    /// What was written for it and has not been seen to arrive in the cache.
+    written: Vec<(Uid, Written)>,
+    totals: Totals,
+    /// The `trafficDistribution` that it is counted under; empty if it is not.
+    distribution: Word,
+    hints: Option<Box<Hinted>>,
+}
+
+/// Hints in proportion to CPUs, which few Services have.
+#[derive(Default)]
+struct Hinted {
+    is_populated: bool,
+    counts: BTreeMap<Family, Counts>,
+}
+
+/// How much there is, of one Service or of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) endpoints: usize,
+    pub(super) slices: usize,
+    /// How many slices would do.
+    pub(super) wanted_slices: usize,
+}
+
+/// A write of our own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// It led to this state.
+    State(Version),
+    /// It ended the slice.
+    End,
+}
+
+impl Recall {
+    fn known(&mut self, service: &Key) -> &mut Known {
+        self.services.entry(service.clone()).or_default()
+    }
+
+    /// Notes when a pod of a Service changed.
+    pub(super) fn pod_changed(&mut self, service: &Key, at: Option<Time>) {
+        let known = self.known(service);
+        known.pods_changed_at = [known.pods_changed_at, at].into_iter().flatten().min();
+    }
+
+    /// How long a Service still gathers changes of its pods.
+    pub(super) fn gathers_for(&self, service: &Key, now: Duration) -> Duration {
+        self.services.get(service).map_or(Duration::ZERO, |known| known.gathers_until.saturating_sub(now))
+    }
+
+    /// Begins a turn of a Service. Answers with the time of the earliest change that it is about.
+    pub(super) fn begin_turn(&mut self, service: &Service) -> Option<Time> {
+        let known = self.known(&service.meta.key);
+        // The turn would not have come before the caches had seen them.
+        known.written.clear();
+        let pods_changed_at = known.pods_changed_at.take();
+        let before = std::mem::replace(&mut known.created_at, service.meta.created_at);
+        if !std::mem::replace(&mut known.had_turn, true) {
+            return service.meta.created_at;
+        }
+        let is_newer = service.meta.created_at > before;
+        [pods_changed_at, service.meta.created_at.filter(|_| is_newer)].into_iter().flatten().min()
+    }
+
+    /// Lets changes of a Service's pods gather until a moment.
+    pub(super) fn gather_until(&mut self, service: &Key, until: Duration) {
+        self.known(service).gathers_until = until;
+    }
+
+    /// Notes a write of our own that the cache has not seen yet.
+    pub(super) fn wrote(&mut self, service: &Key, slice: Uid, written: Written) {
+        self.known(service).written.push((slice, written));
+    }
+
+    /// Whether what the cache shows of a slice, or of its end, is our own work. Who asks has seen it.
+    pub(super) fn is_own_work(&mut self, service: &Key, slice: &EndpointSlice, is_gone: bool) -> bool {
+        let Some(known) = self.services.get_mut(service) else { return false };
+        let Some(at) = known.written.iter().position(|(uid, _)| *uid == slice.meta.uid) else { return false };
+        match &known.written[at].1 {
+            Written::End if is_gone => {
+                known.written.swap_remove(at);
+                true
+            }
+            // It may still be shown as it was before it ended.
+            Written::End => true,
+            Written::State(_) if is_gone => false,
+            Written::State(version) => {
+                let (is_it, is_later) =
+                    (slice.meta.version == *version, version.is_older_than(&slice.meta.version));
+                if is_it || is_later {
+                    known.written.swap_remove(at);
+                }
+                !is_later
+            }
+        }
+    }
+
+    /// What is known of the zones of the cluster.
+    pub(super) fn zones(&self) -> &Zones {
+        &self.zones
+    }
+
+    /// Takes in a new look at the zones. Answers with the Services whose hints they do not bear any more.
+    pub(super) fn survey(&mut self, zones: Zones) -> Vec<Key> {
+        self.zones = zones;
+        let is_overloaded = |known: &Known| {
+            let mut counts = known.hints.iter().flat_map(|hints| hints.counts.values());
+            counts.any(|counts| self.zones.overload(counts))
+        };
+        self.services.iter().filter(|(_, known)| is_overloaded(known)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Notes the hints of a Service. Answers whether it had any before.
+    pub(super) fn hinted(&mut self, service: &Key, family: Family, counts: Counts) -> bool {
+        let hints = self.known(service).hints.get_or_insert_default();
+        hints.counts.insert(family, counts);
+        std::mem::replace(&mut hints.is_populated, true)
+    }
+
+    /// Notes that a Service has no hints in a family. Answers whether it had any before, in any family.
+    pub(super) fn not_hinted(&mut self, service: &Key, family: Family) -> bool {
+        let known = self.known(service);
+        let Some(hints) = &mut known.hints else { return false };
+        let had_hints = std::mem::replace(&mut hints.is_populated, false);
+        hints.counts.remove(&family);
+        if hints.counts.is_empty() {
+            known.hints = None;
+        }
+        had_hints
+    }
+
+    /// Counts a Service with what it has, under its `trafficDistribution` if that is heeded.
+    pub(super) fn count(&mut self, service: &Key, totals: Totals, distribution: Option<&Word>) {
+        let distribution = distribution.cloned().unwrap_or_default();
+        let known = self.services.entry(service.clone()).or_default();
+        let (before, left) = (
+            std::mem::replace(&mut known.totals, totals),
+            std::mem::replace(&mut known.distribution, distribution),
+        );
+        let entered = known.distribution.clone();
+        self.totals = self.totals.plus(totals).minus(before);
+        self.recount(&left, &entered);
+    }
+
+    /// Moves one Service from one `trafficDistribution` to another. One that nobody has any more stays, as
+    /// zero: it would otherwise look as if nobody measured it.
+    fn recount(&mut self, left: &Word, entered: &Word) {
+        if let Some(count) = self.distributions.get_mut(left) {
+            *count -= 1;
+        }
+        if !entered.is_empty() {
+            *self.distributions.entry(entered.clone()).or_default() += 1;
+        }
+    }
+
+    /// Forgets a Service.
+    pub(super) fn forget(&mut self, service: &Key) {
+        if let Some(known) = self.services.remove(service) {
+            self.totals = self.totals.minus(known.totals);
+            self.recount(&known.distribution, &Word::default());
+        }
+    }
+
+    /// How much all Services have.
+    pub(super) fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// How many Services have which `trafficDistribution`.
+    pub(super) fn distributions(&self) -> impl Iterator<Item = (&Word, usize)> {
+        self.distributions.iter().map(|(distribution, count)| (distribution, *count))
+    }
+}
+
+impl Totals {
+    fn plus(self, more: Self) -> Self {
+        Self {
+            endpoints: self.endpoints + more.endpoints,
+            slices: self.slices + more.slices,
+            wanted_slices: self.wanted_slices + more.wanted_slices,
+        }
+    }
+
+    fn minus(self, less: Self) -> Self {
+        Self {
+            endpoints: self.endpoints - less.endpoints,
+            slices: self.slices - less.slices,
+            wanted_slices: self.wanted_slices - less.wanted_slices,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Lets deciding and applying alternate, family by family, and tells what came of it.
+
+use std::time::Duration;
+
+use keleustes_objects::{EndpointSlice, Key, Kind as _, Node, Reason, Service, Time, Uid};
+use keleustes_plan::{
+    Applied, BoxFuture, Context, EventNote, Involved, Item, Memory, Next, Outcome, Plan, Retry, Script,
+};
+
+use super::drafts::{Drafting, Operation, Sent, delete_stranger};
+use super::endpoints::{Family, Wanted};
+use super::gather::{Facts, Gathered};
+use super::hints::{Wish, hint};
+use super::memory::{Recall, Written};
+use super::packing::Lists;
+use super::{Settings, metrics, topology, zones_key};
+
+/// How long changes of pods gather after a write. A rollout of a large Service changes pods faster than one
+/// write after the other can tell of them; the first change after a quiet time is told at once.
+const GATHERING: Duration = Duration::from_millis(100);
+
+/// Works on Services, and on the zones of the cluster.
+pub(super) struct Turns {
+    memory: Memory<Recall>,
+    endpoints_max: usize,
+}
+
+/// What went wrong in one turn.
+#[derive(Default)]
+struct Troubles {
+    texts: Vec<String>,
+    wait: Option<Duration>,
+}
+
+impl Script for Turns {
+    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+        Box::pin(self.turn(cx, item))
+    }
+}
+
+impl Turns {
+    pub(super) fn new(settings: &Settings, memory: Memory<Recall>) -> Self {
+        Self { memory, endpoints_max: settings.endpoints_max }
+    }
+
+    async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Next, Retry> {
+        if item.key == zones_key() {
+            self.survey_zones(cx);
+            return Ok(Next::Done);
+        }
+        let result = self.service_turn(cx, &item.key).await;
+        cx.measure(metrics::SYNCS.one(&[if result.is_ok() { "success" } else { "error" }]));
+        result.map(|()| Next::Done)
+    }
+
+    /// Looks at the nodes, and wakes the Services whose hints do not suit them any more.
+    fn survey_zones(&self, cx: &mut Context<'_>) {
+        let zones = cx.gather(|view| topology::survey(view.all::<Node>()));
+        for service in self.memory.with(|recall| recall.survey(zones)) {
+            cx.wake(service);
+        }
+    }
+
+    async fn service_turn(&self, cx: &mut Context<'_>, key: &Key) -> Result<(), Retry> {
+        let facts = match cx.gather(|view| Gathered::gather(view, key)) {
+            Gathered::Gone => {
+                self.memory.with(|recall| recall.forget(key));
+                self.take_stock(cx);
+                return Ok(());
+            }
+            Gathered::Foreign => return Ok(()),
+            Gathered::Ours(facts) => facts,
+        };
+        let trigger_time = self.memory.with(|recall| recall.begin_turn(&facts.service));
+        let families = Family::of(&facts.service);
+        let mut troubles = Troubles::default();
+        for family in &families {
+            self.family_turn(cx, &facts, *family, trigger_time, &mut troubles).await;
+        }
+        self.delete_strangers(cx, &facts, &families, &mut troubles).await;
+        troubles.tell(cx, &facts.service).await
+    }
+
+    async fn family_turn(
+        &self,
+        cx: &mut Context<'_>,
+        facts: &Facts,
+        family: Family,
+        trigger_time: Option<Time>,
+        troubles: &mut Troubles,
+    ) {
+        let service = &facts.service;
+        let mut wanted = Wanted::of(facts, family);
+        troubles.texts.append(&mut wanted.complaints);
+        let slices: Vec<_> =
+            facts.slices.iter().filter(|slice| slice.address_type == family.as_str()).cloned().collect();
+        let mut lists = Lists::fit(service, family, &slices, wanted, self.endpoints_max);
+        cx.measure(metrics::number(&metrics::ADDED, &[], lists.added));
+        cx.measure(metrics::number(&metrics::REMOVED, &[], lists.removed));
+
+        let events = hint(&mut lists, service, family, &self.memory);
+        let wish = Wish::of(service);
+        let distribution =
+            service.traffic_distribution.as_ref().filter(|_| matches!(wish, Wish::Close { .. }));
+        self.memory.with(|recall| recall.count(&service.meta.key, lists.totals, distribution));
+        self.take_stock(cx);
+
+        let writes = Drafting::new(service, family, trigger_time).writes(lists);
+        let changed = writes.len();
+        if self.apply(cx, service, writes, troubles).await {
+            let topology = if wish == Wish::Proportional { "Auto" } else { "Disabled" };
+            let labels = [topology, distribution.map_or("", |distribution| distribution.as_str())];
+            cx.measure(metrics::number(&metrics::CHANGED, &labels, changed));
+        }
+        record(cx, events).await;
+    }
+
+    /// Deletes slices of families that the Service does not have.
+    async fn delete_strangers(
+        &self,
+        cx: &mut Context<'_>,
+        facts: &Facts,
+        families: &[Family],
+        troubles: &mut Troubles,
+    ) {
+        let is_known =
+            |slice: &EndpointSlice| families.iter().any(|family| slice.address_type == family.as_str());
+        let strangers = facts.slices.iter().filter(|slice| !is_known(slice));
+        let writes: Vec<_> = strangers.map(|slice| delete_stranger(slice)).collect();
+        if !writes.is_empty() {
+            for family in [Family::V4, Family::V6].into_iter().filter(|family| !families.contains(family)) {
+                self.memory.with(|recall| recall.not_hinted(&facts.service.meta.key, family));
+            }
+            self.apply(cx, &facts.service, writes, troubles).await;
+        }
+    }
+
+    /// Sends writes and takes note of what became of them. Tells whether all of them were done.
+    async fn apply(
+        &self,
+        cx: &mut Context<'_>,
+        service: &Service,
+        writes: Vec<Sent>,
+        troubles: &mut Troubles,
+    ) -> bool {
+        if writes.is_empty() {
+            return true;
+        }
+        let key = &service.meta.key;
+        let now = cx.gather(|view| view.now().monotonic);
+        self.memory.with(|recall| recall.gather_until(key, now + GATHERING));
+        let mut plan = Plan::none();
+        writes.iter().for_each(|sent| plan.push(sent.write.clone()));
+        let Applied { outcomes, retry } = cx.apply(plan).await;
+        let mut told = Told::default();
+        for (sent, outcome) in writes.iter().zip(outcomes) {
+            told.hear(cx, sent, outcome, key);
+        }
+        self.note_own_work(cx, key, told.own_work);
+        if told.texts.is_empty()
+            && !told.is_moot
+            && let Some(retry) = &retry
+        {
+            told.texts.push(retry.because.clone());
+        }
+        if !told.is_moot {
+            troubles.wait = troubles.wait.max(retry.and_then(|retry| retry.after));
+        }
+        let all_done = told.texts.is_empty() && !told.is_moot;
+        troubles.texts.append(&mut told.texts);
+        all_done
+    }
+
+    /// Remembers what the cache is going to show as our own work, unless it does so already.
+    fn note_own_work(&self, cx: &Context<'_>, service: &Key, own_work: Vec<(Key, Uid, Written)>) {
+        for (slice, uid, written) in own_work {
+            let is_seen = cx.gather(|view| match (view.get::<EndpointSlice>(&slice), &written) {
+                (Some(there), Written::State(version)) => {
+                    there.meta.uid == uid && !there.meta.version.is_older_than(version)
+                }
+                (Some(there), Written::End) => there.meta.uid != uid,
+                (None, written) => *written == Written::End,
+            });
+            if !is_seen {
+                self.memory.with(|recall| recall.wrote(service, uid, written));
+            }
+        }
+    }
+
+    fn take_stock(&self, cx: &mut Context<'_>) {
+        let stock = self.memory.with(|recall| metrics::stock(recall));
+        stock.into_iter().for_each(|measurement| cx.measure(measurement));
+    }
+}
+
+async fn record(cx: &mut Context<'_>, events: Vec<EventNote>) {
+    if !events.is_empty() {
+        let mut plan = Plan::none();
+        events.into_iter().for_each(|event| plan.record(event));
+        cx.apply(plan).await;
+    }
+}
+
+/// What became of the writes of one plan.
+#[derive(Default)]
+struct Told {
+    texts: Vec<String>,
+    own_work: Vec<(Key, Uid, Written)>,
+    /// Whether the namespace is going away, which makes everything else needless.
+    is_moot: bool,
+}
+
+impl Told {
+    fn hear(&mut self, cx: &mut Context<'_>, sent: &Sent, outcome: Outcome, service: &Key) {
+        let (operation, target) = (sent.operation, &sent.write.target);
+        let failed = |why: String| format!("{} for Service {service}: {why}", sent.failed);
+        match outcome {
+            Outcome::Done { version, uid, name } => {
+                cx.measure(metrics::CHANGES.one(&[operation.as_str()]));
+                let namespace = target.key.namespace.clone();
+                self.own_work.push(match operation {
+                    Operation::Create => (Key { namespace, name }, uid, Written::State(version)),
+                    Operation::Update => (target.key.clone(), target.uid.clone(), Written::State(version)),
+                    Operation::Delete => (target.key.clone(), target.uid.clone(), Written::End),
+                });
+            }
+            Outcome::Failed(failure)
+                if operation == Operation::Create && failure.reason == Reason::NamespaceTerminating =>
+            {
+                self.is_moot = true;
+            }
+            Outcome::Failed(failure) => self.texts.push(failed(failure.to_string())),
+            // Somebody has deleted it; where its endpoints go is decided anew.
+            Outcome::Unneeded => {
+                self.texts.push(failed(format!(
+                    "{} {:?} not found",
+                    EndpointSlice::RESOURCE,
+                    target.key.name
+                )));
+            }
+            Outcome::NotTried => {}
+        }
+    }
+}
+
+impl Troubles {
+    /// Tells people what went wrong, and asks for another try.
+    async fn tell(mut self, cx: &mut Context<'_>, service: &Service) -> Result<(), Retry> {
+        let mut seen = std::collections::BTreeSet::new();
+        self.texts.retain(|text| seen.insert(text.clone()));
+        let because = match &self.texts[..] {
+            [] => return Ok(()),
+            [text] => text.clone(),
+            texts => format!("[{}]", texts.join(", ")),
+        };
+        let message = format!("Error updating Endpoint Slices for Service {}: {because}", service.meta.key);
+        record(cx, vec![EventNote::warning(Involved::of(service), "FailedToUpdateEndpointSlices", message)])
+            .await;
+        Err(Retry { after: self.wait, ..Retry::because(because) })
+    }
+}

@@ -1,0 +1,168 @@
+//! What people are told: metrics, events, names.
+
+use std::time::Duration;
+
+use keleustes_objects::{Failure, Reason};
+use serde_json::{Value, json};
+
+use super::super::{Settings, controller};
+use super::{Stage, pod, service, service_with, slice_of, unready, with};
+
+/// Proves EPS-1, EPS-5, EPS-18, EPS-19, EPS-115, EPS-132.
+#[test]
+fn it_is_known_by_the_original_s_names_and_numbers() {
+    let controller = controller(&Settings { workers: 7, ..Settings::default() });
+    assert_eq!((controller.name, controller.aliases), ("endpointslice-controller", &["endpointslice"][..]));
+    assert_eq!(controller.service_account, Some("endpointslice-controller"));
+    assert_eq!(controller.event_component, Some("endpoint-slice-controller"));
+    let [a_loop] = &controller.loops[..] else { panic!("one loop") };
+    assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("endpoint_slice", 7, Some(15)));
+    // Fifteen failures of a second and more, each twice as long, come to the longest delay.
+    let limiter = a_loop.limiter;
+    assert_eq!(
+        (limiter.item_delay_first, limiter.item_delay_max),
+        (Duration::from_secs(1), Duration::from_secs(1000))
+    );
+    assert_eq!((limiter.retries_per_second, limiter.retries_burst), (10.0, 100.0));
+    // A loop starts when all it reads is there.
+    let mut reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
+    reads.sort();
+    assert_eq!(reads, ["endpointslices.discovery.k8s.io", "nodes", "pods", "services"]);
+    let defaults = Settings::default();
+    assert_eq!((defaults.workers, defaults.endpoints_max, defaults.batch_period), (5, 100, Duration::ZERO));
+}
+
+/// Proves EPS-26, EPS-102.
+#[test]
+fn a_failure_is_told_as_an_event_and_tried_again() {
+    let mut stage = Stage::new();
+    stage.service(service()).pods(0..1);
+    let minutes = stage.refusing("create", "", Failure::transport(Reason::Forbidden, "no")).sync();
+    let text = "failed to create EndpointSlice for Service a/web: no";
+    assert_eq!(minutes.retry.as_deref(), Some(text));
+    assert_eq!(
+        minutes.events,
+        [format!(
+            "Warning FailedToUpdateEndpointSlices: Error updating Endpoint Slices for Service a/web: {text}"
+        )]
+    );
+}
+
+/// Proves EPS-108.
+#[test]
+fn hints_are_told_of_after_the_writes_even_if_one_failed() {
+    let mut stage = Stage::new();
+    stage
+        .service(service_with("metadata/annotations", json!({"service.kubernetes.io/topology-mode": "Auto"})))
+        .pods(0..1);
+    let minutes = stage.refusing("create", "", Failure::transport(Reason::Forbidden, "no")).sync();
+    let reasons: Vec<_> =
+        minutes.events.iter().map(|event| event.split([' ', ':']).nth(1).unwrap()).collect();
+    assert_eq!(reasons, ["TopologyAwareHintsDisabled", "FailedToUpdateEndpointSlices"]);
+}
+
+/// Proves EPS-109.
+#[test]
+fn what_comes_and_goes_is_counted_for_each_family() {
+    let mut stage = Stage::new();
+    stage.service(service_with("spec/ipFamilies", json!(["IPv4", "IPv6"]))).pods(0..3);
+    let minutes = stage.sync();
+    assert_eq!(minutes.measured("endpoints_added_per_sync"), ["{} 3", "{} 0"]);
+    assert_eq!(minutes.measured("endpoints_removed_per_sync"), ["{} 0", "{} 0"]);
+    let minutes = stage.no_pod("p000").pods(5..6).sync();
+    assert_eq!(minutes.measured("endpoints_added_per_sync"), ["{} 1", "{} 0"]);
+    assert_eq!(minutes.measured("endpoints_removed_per_sync"), ["{} 1", "{} 0"]);
+    let bounds = match super::super::metrics::ADDED.form {
+        keleustes_plan::Form::Histogram(buckets) => buckets.bounds(),
+        _ => panic!("a histogram"),
+    };
+    assert_eq!((bounds.len(), bounds[0], bounds[14]), (15, 2.0, 32768.0));
+}
+
+/// The last value of a gauge.
+fn gauge(minutes: &super::Minutes, name: &str) -> String {
+    minutes.measured(name).last().unwrap().trim_start_matches("{} ").to_owned()
+}
+
+/// Proves EPS-110, EPS-114.
+#[test]
+fn the_stock_is_told_over_all_services() {
+    let mut stage = Stage::of_slices(10);
+    let stock = |minutes: &super::Minutes| {
+        ["endpoints_desired", "num_endpoint_slices", "desired_endpoint_slices"]
+            .map(|name| gauge(minutes, name))
+    };
+    assert_eq!(stock(&stage.service(service()).sync()), ["0", "1", "1"]);
+    assert_eq!(stock(&stage.pods(0..25).sync()), ["25", "3", "3"]);
+    assert_eq!(stock(&stage.no_pods().pods(12..25).sync()), ["13", "2", "2"]);
+    assert_eq!(stock(&stage.pod(pod("p000")).sync()), ["14", "2", "2"]);
+    let other = with(service_with("metadata/name", json!("other")), "spec/selector", json!({"app": "other"}));
+    stage.service(other);
+    let minutes = stage.sync_item(keleustes_objects::Key::namespaced("a", "other"));
+    assert_eq!(stock(&minutes), ["14", "3", "3"]);
+    assert_eq!(stock(&stage.no_service().sync()), ["0", "1", "1"]);
+}
+
+/// Proves EPS-129.
+#[test]
+fn of_two_families_the_last_one_is_counted() {
+    let mut stage = Stage::new();
+    stage.service(service_with("spec/ipFamilies", json!(["IPv4", "IPv6"]))).pods(0..3);
+    let minutes = stage.sync();
+    assert_eq!(minutes.measured("endpoints_desired"), ["{} 3", "{} 0"]);
+}
+
+/// Proves EPS-111.
+#[test]
+fn writes_and_turns_are_counted_by_what_they_are() {
+    let mut stage = Stage::of_slices(2);
+    stage
+        .service(service())
+        .pods(0..3)
+        .slice(slice_of("web-1", 0..2))
+        .slice(slice_of("web-2", 7..8))
+        .slice(slice_of("web-3", 8..9));
+    let minutes = stage.pod(unready(pod("p000"))).sync();
+    assert_eq!(minutes.measured("changes"), ["{update} 1", "{update} 1", "{delete} 1"]);
+    assert_eq!(minutes.measured("syncs"), ["{success} 1"]);
+    let minutes = stage.pods(3..6).refusing("create", "", Failure::transport(Reason::Forbidden, "no")).sync();
+    assert_eq!((minutes.measured("changes"), minutes.measured("syncs")), (vec![], vec!["{error} 1"]));
+    assert_eq!(stage.no_service().sync().measured("syncs"), ["{success} 1"]);
+    assert!(stage.survey().measured("syncs").is_empty());
+}
+
+/// Proves EPS-112.
+#[test]
+fn slices_changed_are_told_by_what_the_service_wishes() {
+    let changed = |service: Value| {
+        let mut stage = Stage::new();
+        stage.service(service).pods(0..1).sync().measured("endpointslices_changed_per_sync").join(" ")
+    };
+    let auto = json!({"service.kubernetes.io/topology-mode": "Auto"});
+    let prefers = || service_with("spec/trafficDistribution", json!("PreferSameZone"));
+    assert_eq!(changed(service()), "{Disabled,} 1");
+    assert_eq!(changed(prefers()), "{Disabled,PreferSameZone} 1");
+    assert_eq!(changed(service_with("spec/trafficDistribution", json!("Strange"))), "{Disabled,} 1");
+    assert_eq!(changed(with(prefers(), "metadata/annotations", auto)), "{Auto,} 1");
+    let mut stage = Stage::new();
+    stage.service(service()).pods(0..1).refusing("create", "", Failure::transport(Reason::Forbidden, "no"));
+    assert!(stage.sync().measured("endpointslices_changed_per_sync").is_empty());
+    assert_eq!(stage.no_refusals().sync().measured("endpointslices_changed_per_sync"), ["{Disabled,} 1"]);
+    assert_eq!(stage.sync().measured("endpointslices_changed_per_sync"), ["{Disabled,} 0"]);
+}
+
+/// Proves EPS-113.
+#[test]
+fn services_are_counted_by_their_traffic_distribution() {
+    let mut stage = Stage::new();
+    let by = |minutes: &super::Minutes| minutes.measured("services_count_by_traffic_distribution").join(" ");
+    let prefers = |wish: &str| service_with("spec/trafficDistribution", json!(wish));
+    assert_eq!(by(&stage.service(prefers("Strange")).sync()), "");
+    assert_eq!(by(&stage.service(prefers("PreferClose")).sync()), "{PreferClose} 1");
+    assert_eq!(by(&stage.service(prefers("PreferSameNode")).sync()), "{PreferClose} 0 {PreferSameNode} 1");
+    let auto = json!({"service.kubernetes.io/topology-mode": "Auto"});
+    let annotated = with(prefers("PreferSameNode"), "metadata/annotations", auto);
+    assert_eq!(by(&stage.service(annotated).sync()), "{PreferClose} 0 {PreferSameNode} 0");
+    stage.service(prefers("PreferClose")).sync();
+    assert_eq!(by(&stage.no_service().sync()), "{PreferClose} 0 {PreferSameNode} 0");
+}

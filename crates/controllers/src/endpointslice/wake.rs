@@ -1,0 +1,152 @@
+//! Which changes concern which Service.
+
+use std::time::Duration;
+
+use keleustes_objects::{EndpointSlice, Key, Node, Pod, Service, Time};
+use keleustes_plan::{Change, Memory, View, Wakes};
+
+use super::gather::zone_of;
+use super::memory::Recall;
+use super::{Settings, labels, zones_key};
+
+/// How long a Service waits after somebody else changed one of its slices.
+const AFTER_SLICES: Duration = Duration::from_secs(1);
+
+/// Hears of pods and slices.
+#[derive(Clone)]
+pub(super) struct Ears {
+    memory: Memory<Recall>,
+    batch_period: Duration,
+}
+
+/// Any change of a Service concerns it.
+pub(super) fn service_changed(change: &Change<Service>, _: &View<'_>, wakes: &mut Wakes) {
+    wakes.wake(&change.either().meta.key);
+}
+
+/// A node concerns the zones of the cluster when it comes, goes, falls ill, recovers or moves. What it has of
+/// CPUs is looked at on such an occasion only.
+pub(super) fn node_changed(change: &Change<Node>, _: &View<'_>, wakes: &mut Wakes) {
+    let concerns = match (change.before(), change.after()) {
+        (Some(old), Some(new)) => old.is_ready() != new.is_ready() || zone_of(old) != zone_of(new),
+        _ => true,
+    };
+    if concerns {
+        wakes.wake(zones_key());
+    }
+}
+
+impl Ears {
+    pub(super) fn new(settings: &Settings, memory: &Memory<Recall>) -> Self {
+        Self { memory: memory.clone(), batch_period: settings.batch_period }
+    }
+
+    /// Wakes the Services that select a pod, or did so before, if anything changed that endpoints show. A
+    /// Service that was written a moment ago waits a little: more changes may come together.
+    pub(super) fn pod_changed(&self, change: &Change<Pod>, view: &View<'_>, wakes: &mut Wakes) {
+        let Some(shift) = Shift::of(change) else { return };
+        let now = view.now().monotonic;
+        let services = view.in_namespace::<Service>(&change.either().meta.key.namespace);
+        for service in services.filter(|service| shift.concerns(service)) {
+            let key = &service.meta.key;
+            let delay = self.memory.with(|recall| {
+                recall.pod_changed(key, shift.came_at(service));
+                recall.gathers_for(key, now)
+            });
+            wakes.wake_after(key, delay.max(self.batch_period));
+        }
+    }
+
+    /// Wakes the Service of a slice that somebody else has changed or deleted.
+    pub(super) fn slice_changed(&self, change: &Change<EndpointSlice>, wakes: &mut Wakes) {
+        let delay = self.batch_period.max(AFTER_SLICES);
+        let mut wake = |service: Option<Key>| {
+            if let Some(service) = service {
+                wakes.wake_after(service, delay);
+            }
+        };
+        let (slice, service) = (change.either(), labels::service_of(change.either()));
+        if let (Some(old), Some(new)) = (change.before(), change.after()) {
+            let before = labels::service_of(old);
+            if service != before {
+                wake(service);
+                return wake(before);
+            }
+            if labels::is_managed(old) != labels::is_managed(new) {
+                return wake(service);
+            }
+            // Annotations and the like are nobody's concern here.
+            if old.meta.uid == new.meta.uid && new.meta.generation <= old.meta.generation {
+                return;
+            }
+        }
+        let is_own_work = |service: &Key| {
+            self.memory.with(|recall| recall.is_own_work(service, slice, change.is_deletion()))
+        };
+        if labels::is_managed(slice) && !service.as_ref().is_some_and(is_own_work) {
+            wake(service);
+        }
+    }
+}
+
+/// What happened to a pod, as far as endpoints show it.
+struct Shift<'c> {
+    old: Option<&'c Pod>,
+    new: Option<&'c Pod>,
+    /// Whether endpoints that it is shown in change.
+    is_changed: bool,
+    /// Whether other Services may select it now.
+    is_relabelled: bool,
+}
+
+impl<'c> Shift<'c> {
+    /// `None` if endpoints show nothing of it.
+    fn of(change: &'c Change<Pod>) -> Option<Self> {
+        let (old, new) = (change.before().map(|pod| &**pod), change.after().map(|pod| &**pod));
+        let (is_changed, is_relabelled) = match (old, new) {
+            (Some(old), Some(new)) if old.meta.version == new.meta.version => return None,
+            (Some(old), Some(new)) => (is_changed(old, new), is_relabelled(old, new)),
+            _ => (true, false),
+        };
+        (is_changed || is_relabelled).then_some(Self { old, new, is_changed, is_relabelled })
+    }
+
+    fn concerns(&self, service: &Service) -> bool {
+        let (before, after) = (selects(service, self.old), selects(service, self.new));
+        match (self.old, self.new) {
+            (Some(_), Some(_)) if !self.is_relabelled => after,
+            (Some(_), Some(_)) if !self.is_changed => before != after,
+            _ => before || after,
+        }
+    }
+
+    /// When it became what it is now for a Service, if it tells.
+    fn came_at(&self, service: &Service) -> Option<Time> {
+        let new = self.new.filter(|_| selects(service, self.new))?;
+        let old = self.old.filter(|_| selects(service, self.old));
+        let before = old.and_then(Pod::ready_changed_at);
+        new.ready_changed_at().filter(|at| before.is_none_or(|before| *at > before))
+    }
+}
+
+fn selects(service: &Service, pod: Option<&Pod>) -> bool {
+    let Some((selector, pod)) = service.selector.as_ref().zip(pod) else { return false };
+    selector.is_subset_of(&pod.meta.labels)
+}
+
+/// Whether endpoints of a pod change. Every update of a pod on its way out counts: its phase decides whether it
+/// is still listed, and nothing else would tell of that.
+fn is_changed(old: &Pod, new: &Pod) -> bool {
+    old.is_terminating()
+        || new.is_terminating()
+        || old.is_ready() != new.is_ready()
+        || old.ips != new.ips
+        || old.meta.uid != new.meta.uid
+}
+
+/// Whether other Services may select a pod, or name it otherwise.
+fn is_relabelled(old: &Pod, new: &Pod) -> bool {
+    old.meta.labels != new.meta.labels
+        || old.hostname() != new.hostname()
+        || old.spec.subdomain != new.spec.subdomain
+}
