@@ -10,6 +10,7 @@ pub mod deployment;
 mod disruption_target;
 pub mod endpointslice;
 pub mod garbage_collector;
+pub mod job;
 pub mod names;
 pub mod namespace;
 pub mod pod_garbage_collector;

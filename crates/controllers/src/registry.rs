@@ -15,6 +15,8 @@ pub struct Settings {
     pub deployment: crate::deployment::Settings,
     /// For EndpointSlices.
     pub endpointslice: crate::endpointslice::Settings,
+    /// For Jobs.
+    pub job: crate::job::Settings,
     /// For ReplicaSets.
     pub replicaset: crate::replicaset::Settings,
     /// For ReplicationControllers.
@@ -39,6 +41,7 @@ pub fn all(settings: &Settings) -> Vec<Controller> {
         Some(crate::namespace::controller(&settings.namespace)),
         Some(crate::serviceaccount::controller()),
         Some(crate::daemonset::controller(&settings.daemonset)),
+        Some(crate::job::controller(&settings.job)),
         Some(crate::deployment::controller(&settings.deployment)),
         Some(crate::replicaset::controller(&settings.replicaset)),
         Some(crate::statefulset::controller(&settings.statefulset)),

@@ -44,6 +44,10 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
             endpoints_max: workers(options.endpoint_slice.max_endpoints_per_slice),
             batch_period: options.endpoint_slice.updates_batch_period.to_std(),
         },
+        job: controllers::job::Settings {
+            workers: workers(options.workers.job),
+            suspension_clears_start: options.gates.enabled("MutableSchedulingDirectivesForSuspendedJobs"),
+        },
         replicaset: replicas(options.workers.replica_set),
         replicationcontroller: replicas(options.workers.replication_controller),
         namespace: controllers::namespace::Settings {

@@ -49,6 +49,28 @@ pub(crate) fn claim_if<'a, O: Kind, T: Kind>(
     adoptable: impl Fn(&T) -> bool,
     candidates: impl Iterator<Item = &'a Arc<T>>,
 ) -> Claimed<T> {
+    settle(owner, None, matches, adoptable, candidates)
+}
+
+/// Claims objects for an owner by a selector on their labels. A finalizer comes and goes with the owner:
+/// what is adopted gets it, what is let go loses it.
+pub(crate) fn claim_with_finalizer<'a, O: Kind, T: Kind>(
+    owner: &O,
+    finalizer: &'static str,
+    selector: &Matcher,
+    candidates: impl Iterator<Item = &'a Arc<T>>,
+) -> Claimed<T> {
+    let matches = |object: &T| selector.matches(&object.meta().labels);
+    settle(owner, Some(finalizer), matches, |_| true, candidates)
+}
+
+fn settle<'a, O: Kind, T: Kind>(
+    owner: &O,
+    finalizer: Option<&'static str>,
+    matches: impl Fn(&T) -> bool,
+    adoptable: impl Fn(&T) -> bool,
+    candidates: impl Iterator<Item = &'a Arc<T>>,
+) -> Claimed<T> {
     let (us, leaving) = (owner.meta(), owner.meta().deleted_at.is_some());
     let mut claimed = Claimed { mine: Vec::new(), writes: Vec::new() };
     for object in candidates {
@@ -58,11 +80,11 @@ pub(crate) fn claim_if<'a, O: Kind, T: Kind>(
             Some(_) if matches(object) => claimed.mine.push(object.clone()),
             // Whoever is being deleted changes nothing any more: the garbage collector has the word.
             Some(_) if leaving => {}
-            Some(_) => claimed.writes.push(release(owner, &**object)),
+            Some(_) => claimed.writes.push(release(owner, finalizer, &**object)),
             None => {
                 let free = meta.deleted_at.is_none() && meta.key.namespace == us.key.namespace;
                 if !leaving && free && matches(object) && adoptable(object) {
-                    claimed.writes.push(adopt(owner, &**object));
+                    claimed.writes.push(adopt(owner, finalizer, &**object));
                     claimed.mine.push(object.clone());
                 }
             }
@@ -71,8 +93,11 @@ pub(crate) fn claim_if<'a, O: Kind, T: Kind>(
     claimed
 }
 
-fn adopt<O: Kind, T: Kind>(owner: &O, object: &T) -> Write {
-    let body = json!({"metadata": {"ownerReferences": [manager_reference::<O>(owner.meta())]}});
+fn adopt<O: Kind, T: Kind>(owner: &O, finalizer: Option<&'static str>, object: &T) -> Write {
+    let mut body = json!({"metadata": {"ownerReferences": [manager_reference::<O>(owner.meta())]}});
+    if let Some(finalizer) = finalizer {
+        body["metadata"]["finalizers"] = json!([finalizer]);
+    }
     Write::patch(object, PatchForm::Strategic, body)
         // The cache may be behind: an owner that is gone by now must not gain anything.
         .guarded(Guard::OwnerLives(Target::of(owner)))
@@ -81,9 +106,12 @@ fn adopt<O: Kind, T: Kind>(owner: &O, object: &T) -> Write {
         .because("it matches the selector and nobody manages it")
 }
 
-fn release<O: Kind, T: Kind>(owner: &O, object: &T) -> Write {
+fn release<O: Kind, T: Kind>(owner: &O, finalizer: Option<&'static str>, object: &T) -> Write {
     let us = &owner.meta().uid;
-    let body = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": us}]}});
+    let mut body = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": us}]}});
+    if let Some(finalizer) = finalizer {
+        body["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([finalizer]);
+    }
     Write::patch(object, PatchForm::Strategic, body)
         // Gone, or not ours any more.
         .tolerating(&[Reason::NotFound, Reason::Invalid])

@@ -39,7 +39,8 @@ pub(crate) fn sort_for_deletion(pods: &mut [Arc<Pod>], ranking: &Ranking<'_>) {
     });
 }
 
-fn phase_rank(phase: PodPhase) -> u8 {
+/// Where a pod of this phase stands: what has not begun to run goes first.
+pub(crate) fn phase_rank(phase: PodPhase) -> u8 {
     match phase {
         PodPhase::Unknown => 1,
         PodPhase::Running => 2,

@@ -1,0 +1,86 @@
+//! What the failure of a pod means for its Job: the first rule of the pod failure policy that fits says
+//! so.
+
+use keleustes_objects::{ContainerStatus, OnExitCodes, OnPodCondition, Pod, PodFailurePolicy, Word};
+
+/// What a policy says about a failed pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Judgement {
+    /// What is to be done; nothing beyond counting if no rule fits.
+    pub(super) action: Option<Action>,
+    /// Why the whole Job fails, if it does.
+    pub(super) fails_job: Option<String>,
+}
+
+/// What a rule asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Action {
+    FailJob,
+    FailIndex,
+    Ignore,
+    Count,
+}
+
+impl Action {
+    const ALL: [Self; 4] = [Self::FailJob, Self::FailIndex, Self::Ignore, Self::Count];
+
+    /// As the API spells it.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::FailJob => "FailJob",
+            Self::FailIndex => "FailIndex",
+            Self::Ignore => "Ignore",
+            Self::Count => "Count",
+        }
+    }
+}
+
+impl Judgement {
+    /// Whether the failure counts towards limits.
+    pub(super) fn counts(&self) -> bool {
+        self.action != Some(Action::Ignore)
+    }
+}
+
+/// Judges a failed pod.
+pub(super) fn judge(policy: Option<&PodFailurePolicy>, pod: &Pod) -> Judgement {
+    let rules = policy.map_or(&[][..], |policy| &policy.rules).iter().enumerate();
+    for (at, rule) in rules {
+        let found = match &rule.on_exit_codes {
+            Some(codes) => matching_exit(pod, codes),
+            None => matching_condition(pod, &rule.on_pod_conditions),
+        };
+        // A rule whose action is not known is as good as none.
+        let action = Action::ALL.into_iter().find(|action| rule.action == *action.as_str());
+        if let (Some(what), Some(action)) = (found, action) {
+            let fails_job = (action == Action::FailJob)
+                .then(|| format!("{what} matching {} rule at index {at}", action.as_str()));
+            return Judgement { action: Some(action), fails_job };
+        }
+    }
+    Judgement::default()
+}
+
+fn matching_exit(pod: &Pod, codes: &OnExitCodes) -> Option<String> {
+    let matches = |code: i32| match codes.operator.as_str() {
+        "In" => codes.values.contains(&code),
+        "NotIn" => !codes.values.contains(&code),
+        _ => false,
+    };
+    let ended_so = |status: &ContainerStatus| {
+        let wanted = codes.container_name.as_ref().is_none_or(|name| *name == status.name);
+        let code = status.terminated.as_ref()?.exit_code;
+        (wanted && code != 0 && matches(code)).then_some(code)
+    };
+    pod.container_statuses().iter().find_map(|status| {
+        let code = ended_so(status)?;
+        Some(format!("Container {} for pod {} failed with exit code {code}", status.name, pod.meta.key))
+    })
+}
+
+fn matching_condition(pod: &Pod, patterns: &[OnPodCondition]) -> Option<String> {
+    let holds =
+        |r#type: &Word, status: &Word| pod.condition(r#type).is_some_and(|there| *status == *there.as_str());
+    let pattern = patterns.iter().find(|pattern| holds(&pattern.r#type, &pattern.status))?;
+    Some(format!("Pod {} has condition {}", pod.meta.key, pattern.r#type))
+}

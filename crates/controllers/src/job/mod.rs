@@ -1,0 +1,109 @@
+//! Runs Jobs to their end: makes, counts and removes their pods, and counts every pod exactly once,
+//! whatever crashes in between.
+//!
+//! Each pod holds a finalizer until its Job's status has counted it. A turn first writes down whom it is
+//! about to count (`status.uncountedTerminatedPods`), then takes the finalizers off, then moves those
+//! pods into the counters. Whoever takes over in the middle finds in the status and on the pods how far
+//! that came.
+//!
+//! Parity: pkg/controller/job.
+
+mod backoff;
+mod failure_policy;
+mod indexes;
+mod memory;
+mod metrics;
+mod orphans;
+mod pods;
+mod status;
+mod success_policy;
+#[cfg(test)]
+mod tests;
+mod tracking;
+mod turn;
+mod verdict;
+mod view;
+mod wakes;
+
+use std::time::Duration;
+
+use keleustes_objects::{Job, Pod};
+use keleustes_plan::{Controller, Grant, Limiter, Loop, Memory};
+
+use self::memory::Remembered;
+use crate::workloads::owners::by_manager;
+
+/// What the controller is told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How many Jobs are worked on at once, and how many orphaned pods beside them.
+    pub workers: usize,
+    /// Whether a Job that is suspended forgets when it started (gate
+    /// `MutableSchedulingDirectivesForSuspendedJobs`).
+    pub suspension_clears_start: bool,
+}
+
+/// The original's defaults.
+impl Default for Settings {
+    fn default() -> Self {
+        Self { workers: 5, suspension_clears_start: true }
+    }
+}
+
+/// The finalizer that keeps a pod until its Job has counted it.
+const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+
+/// The annotation and the label that tell which index a pod works on.
+const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
+/// What `spec.managedBy` says of Jobs that are ours.
+const OURSELVES: &str = "kubernetes.io/job-controller";
+
+/// The controller.
+#[must_use]
+pub fn controller(settings: &Settings) -> Controller {
+    let memory = Memory::<Remembered>::default();
+    let limiter = Limiter {
+        item_delay_first: Duration::from_secs(1),
+        item_delay_max: Duration::from_secs(60),
+        // Each item has its own pace; there is no common one.
+        retries_per_second: 1e6,
+        retries_burst: 1e6,
+    };
+    let turns = turn::Turns { settings: settings.clone(), memory: memory.clone() };
+    Controller::new("job-controller")
+        .also_known_as(&["job"])
+        .works_as("job-controller")
+        .records_events_as("job-controller")
+        .measures(metrics::ALL)
+        .may_write(&[
+            Grant { group: "batch", resource: "jobs", verbs: &["get"] },
+            Grant { group: "batch", resource: "jobs/status", verbs: &["update"] },
+            Grant { group: "", resource: "pods", verbs: &["create", "delete", "patch"] },
+        ])
+        .runs(
+            Loop::scripted("job", turns)
+                .woken_by::<Job>(wakes::job_changed(&memory))
+                .woken_by::<Pod>(wakes::pod_changed(&memory))
+                .reads_by(by_manager::<Pod>())
+                .limited_by(limiter)
+                .workers(settings.workers),
+        )
+        .runs(
+            Loop::deciding("job_orphan_pod", orphans::decide)
+                .woken_by::<Job>(orphans::job_changed)
+                .woken_by::<Pod>(orphans::pod_changed)
+                .limited_by(limiter)
+                .workers(settings.workers),
+        )
+}
+
+/// Whether somebody else cares for a Job.
+fn is_foreign(job: &Job) -> bool {
+    job.spec.managed_by.as_ref().is_some_and(|manager| *manager != *OURSELVES)
+}
+
+/// Whether a pod holds the finalizer, as far as the cache knows.
+fn is_tracked(pod: &Pod) -> bool {
+    pod.meta.finalizers.iter().any(|finalizer| *finalizer == *TRACKING)
+}
