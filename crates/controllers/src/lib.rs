@@ -13,6 +13,7 @@ pub mod garbage_collector;
 pub mod job;
 pub mod names;
 pub mod namespace;
+pub mod node_lifecycle;
 pub mod pod_garbage_collector;
 mod pods_by_node;
 mod registry;

@@ -23,6 +23,8 @@ pub struct Settings {
     pub replicationcontroller: crate::replicaset::Settings,
     /// For the pod garbage collector.
     pub pod_garbage_collector: crate::pod_garbage_collector::Settings,
+    /// For nodes that are lost.
+    pub node_lifecycle: crate::node_lifecycle::Settings,
     /// For the eviction of pods from tainted nodes.
     pub taint_eviction: crate::taint_eviction::Settings,
     /// For the namespace controller.
@@ -45,6 +47,7 @@ pub fn all(settings: &Settings) -> Vec<Controller> {
         Some(crate::deployment::controller(&settings.deployment)),
         Some(crate::replicaset::controller(&settings.replicaset)),
         Some(crate::statefulset::controller(&settings.statefulset)),
+        Some(crate::node_lifecycle::controller(settings.node_lifecycle)),
         Some(crate::taint_eviction::controller(settings.taint_eviction)),
         Some(crate::clusterrole_aggregation::controller()),
     ]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use keleustes_client::Connection;
-use keleustes_controllers::{self as controllers, Settings};
+use keleustes_controllers::{self as controllers, Settings, node_lifecycle};
 use keleustes_options::Options;
 use keleustes_runtime::signing::Signer;
 use rustls_pki_types::CertificateDer;
@@ -57,10 +57,30 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
         pod_garbage_collector: controllers::pod_garbage_collector::Settings {
             terminated_pod_threshold: options.terminated_pod_gc_threshold,
         },
+        node_lifecycle: node_lifecycle_settings(options),
         taint_eviction: controllers::taint_eviction::Settings {
             with_comparison: options.gates.enabled("TaintTolerationComparisonOperators"),
         },
     })
+}
+
+/// What is said about nodes that are lost. Any number that can be read is taken as it is.
+fn node_lifecycle_settings(options: &Options) -> node_lifecycle::Settings {
+    let flags = &options.node_lifecycle;
+    node_lifecycle::Settings {
+        monitor_period: flags.node_monitor_period.to_std(),
+        graces: node_lifecycle::Graces {
+            monitor: flags.node_monitor_grace_period.to_std(),
+            startup: flags.node_startup_grace_period.to_std(),
+        },
+        paces: node_lifecycle::Paces {
+            node_eviction_rate: flags.node_eviction_rate,
+            secondary_node_eviction_rate: flags.secondary_node_eviction_rate,
+            large_cluster_size_threshold: flags.large_cluster_size_threshold,
+            unhealthy_zone_threshold: flags.unhealthy_zone_threshold,
+        },
+        lease_circuit_breaker: options.gates.enabled("NodeControllerLeaseCircuitBreaker"),
+    }
 }
 
 /// What the token controller is told; nothing without a key to sign with.
@@ -177,6 +197,30 @@ mod tests {
             "--endpointslice-updates-batch-period=1500ms",
         ];
         assert_eq!(made(&flags), (9, 7, 1500));
+    }
+
+    /// Proves NLC-2, NLC-3, NLC-5.
+    #[test]
+    fn flags_about_nodes_reach_the_controller_whatever_they_say() {
+        let read = |args: &[&str]| node_lifecycle_settings(&options(args.iter().map(ToString::to_string)));
+        assert_eq!(read(&[]), node_lifecycle::Settings::default());
+        let odd = read(&[
+            "--node-monitor-period=1s",
+            "--node-monitor-grace-period=-3s",
+            "--node-startup-grace-period=0s",
+            "--node-eviction-rate=-1",
+            "--secondary-node-eviction-rate=7.5",
+            "--unhealthy-zone-threshold=3",
+            "--large-cluster-size-threshold=-5",
+            "--feature-gates=NodeControllerLeaseCircuitBreaker=false",
+        ]);
+        let seconds = [odd.monitor_period, odd.graces.monitor, odd.graces.startup].map(|span| span.as_secs());
+        assert_eq!(seconds, [1, 0, 0]);
+        let paces = odd.paces;
+        let rates =
+            [paces.node_eviction_rate, paces.secondary_node_eviction_rate, paces.unhealthy_zone_threshold];
+        assert_eq!(rates.map(|rate| rate.to_string()), ["-1", "7.5", "3"]);
+        assert_eq!((paces.large_cluster_size_threshold, odd.lease_circuit_breaker), (-5, false));
     }
 
     /// Proves SAT-4.

@@ -47,6 +47,7 @@ pub const CONTROLLERS: &[&str] = &[
     "endpointslice-controller",
     "namespace-controller",
     "pod-garbage-collector-controller",
+    "node-lifecycle-controller",
     "taint-eviction-controller",
 ];
 

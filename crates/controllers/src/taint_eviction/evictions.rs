@@ -26,8 +26,8 @@ struct Eviction {
     uid: Uid,
     /// When its time is over.
     due: Duration,
-    /// How often it was tried to delete the pod; not at all if it still waits.
-    tries: u32,
+    /// Whether it was tried to delete the pod; not if it still waits.
+    has_begun: bool,
 }
 
 /// What is to be done about a pod.
@@ -80,7 +80,7 @@ impl Evictions {
             }
             Some(Tolerance::For(time)) => time,
             Some(Tolerance::None) => {
-                if self.0.get(key).is_some_and(|there| there.tries == 0) {
+                if self.0.get(key).is_some_and(|there| !there.has_begun) {
                     cancelled |= self.cancel(key);
                 }
                 Duration::ZERO
@@ -90,28 +90,20 @@ impl Evictions {
         let eviction = self.0.entry(key.clone()).or_insert_with(|| Eviction {
             uid: pod.meta.uid.clone(),
             due: now.saturating_add(due_after),
-            tries: 0,
+            has_begun: false,
         });
         let then = if eviction.due > now {
             Then::Wait((eviction.due - now).min(LONGEST_WAIT))
         } else {
-            eviction.tries += 1;
-            Then::Evict { pod: pod.clone(), due: eviction.due, is_first_try: eviction.tries == 1 }
+            let is_first_try = !std::mem::replace(&mut eviction.has_begun, true);
+            Then::Evict { pod: pod.clone(), due: eviction.due, is_first_try }
         };
         Verdict { cancelled, then }
     }
 
-    /// An attempt failed. After the last one the pod is left alone until something changes, and is then
-    /// judged as if for the first time.
-    pub(super) fn failed(&mut self, pod: &Key, tries_max: u32) {
-        if self.0.get(pod).is_some_and(|eviction| eviction.tries >= tries_max) {
-            self.0.remove(pod);
-        }
-    }
-
     /// Forgets a pod, and tells whether it was still waiting.
     pub(super) fn cancel(&mut self, pod: &Key) -> bool {
-        self.0.remove(pod).is_some_and(|eviction| eviction.tries == 0)
+        self.0.remove(pod).is_some_and(|eviction| !eviction.has_begun)
     }
 }
 

@@ -36,9 +36,14 @@ pub struct Settings {
 /// Evictions under way at once. Whatever holds one of them up must not hold up the others.
 const WORKERS: usize = 32;
 
-/// How often one eviction is tried, and the pause between two tries.
-const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(10);
+/// The pauses between two tries of one eviction. Other pods' tries do not count: there is no reason to
+/// keep one where it must not be because another could not be deleted.
+const TRIES: Limiter = Limiter {
+    item_delay_first: Duration::from_millis(10),
+    item_delay_max: Duration::from_secs(60),
+    retries_per_second: 1e6,
+    retries_burst: 1e6,
+};
 
 const REASON: &str = "DeletionByTaintManager";
 const MESSAGE: &str = "Taint manager: deleting due to NoExecute taint";
@@ -76,13 +81,7 @@ pub fn controller(settings: Settings) -> Controller {
                 .woken_by::<Node>(move |change, view, wakes| node_changed(&of_nodes, change, view, wakes))
                 .reads_by(BY_NODE)
                 .workers(WORKERS)
-                .retries_at_most(TRIES - 1)
-                .limited_by(Limiter {
-                    item_delay_first: PAUSE,
-                    item_delay_max: PAUSE,
-                    retries_per_second: 1e6,
-                    retries_burst: 1e6,
-                }),
+                .limited_by(TRIES),
         )
 }
 
@@ -153,8 +152,8 @@ impl Evict {
         }
     }
 
-    /// Says in the pod's status why it goes, and deletes it. If it is gone or another one by now, there is
-    /// nothing left to do.
+    /// Says in the pod's status why it goes, and deletes it. If it is gone by now, there is nothing left to
+    /// do.
     async fn evict(
         &self,
         cx: &mut Context<'_>,
@@ -165,15 +164,14 @@ impl Evict {
     ) -> Result<Next, Retry> {
         writes(pod, now).into_iter().for_each(|write| plan.push(write));
         let applied = cx.apply(plan).await;
-        let is_gone = applied.outcomes.iter().any(|outcome| {
-            matches!(outcome, Outcome::Failed(failure) if matches!(failure.reason, Reason::NotFound | Reason::Conflict))
-        });
-        let key = pod.key();
-        if applied.retry.is_some() && !is_gone {
-            self.evictions.with(|evictions| evictions.failed(key, TRIES));
-            return applied.all_done().map(|()| Next::Done);
+        let is_gone = applied
+            .outcomes
+            .iter()
+            .any(|outcome| matches!(outcome, Outcome::Failed(failure) if failure.reason == Reason::NotFound));
+        if !is_gone {
+            applied.all_done()?;
         }
-        self.evictions.with(|evictions| evictions.cancel(key));
+        self.evictions.with(|evictions| evictions.cancel(pod.key()));
         if !is_gone {
             let ended = cx.gather(|view| view.now().monotonic);
             cx.measure(DELETED.one(&[]));

@@ -1,0 +1,96 @@
+//! Notices nodes that are lost, says so in their status and by taints, and says of their pods that they
+//! are not ready; all of it no faster than is wise when many are lost at once.
+//!
+//! Three loops share what is known of the fleet. The monitor passes over all nodes and taints those that
+//! are lost at the pace of their zones; evicting pods is left to the taint eviction controller. Another
+//! loop keeps taints against scheduling and old labels in step with what each node says. The third says
+//! of pods that they are not ready.
+//!
+//! Parity: pkg/controller/nodelifecycle.
+
+mod conditions;
+mod fleet;
+mod health;
+mod metrics;
+mod monitor;
+mod pods;
+mod silence;
+mod tainter;
+mod taints;
+mod zones;
+
+use std::time::Duration;
+
+use keleustes_objects::{Kind as _, Node, Uid, Version};
+use keleustes_plan::{Controller, Grant, Involved, Memory};
+
+pub use health::Graces;
+pub use zones::Paces;
+
+use fleet::Fleet;
+
+/// What the controller needs to be told; see the flags of the same names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// The pause between the end of a pass and the next one.
+    pub monitor_period: Duration,
+    /// How long a node may be silent.
+    pub graces: Graces,
+    /// How fast nodes are tainted.
+    pub paces: Paces,
+    /// Whether a silent node's lease is read afresh before anything is done: the gate
+    /// `NodeControllerLeaseCircuitBreaker`.
+    pub lease_circuit_breaker: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            monitor_period: Duration::from_secs(5),
+            graces: Graces { monitor: Duration::from_secs(50), startup: Duration::from_secs(60) },
+            paces: Paces {
+                node_eviction_rate: 0.1,
+                secondary_node_eviction_rate: 0.01,
+                large_cluster_size_threshold: 50,
+                unhealthy_zone_threshold: 0.55,
+            },
+            lease_circuit_breaker: true,
+        }
+    }
+}
+
+/// The controller.
+#[must_use]
+pub fn controller(settings: Settings) -> Controller {
+    let fleet: Memory<Fleet> = Memory::default();
+    Controller::new("node-lifecycle-controller")
+        .also_known_as(&["nodelifecycle"])
+        .works_as("node-controller")
+        .records_events_as("node-controller")
+        .may_write(&[
+            Grant { group: "", resource: "nodes", verbs: &["get", "patch"] },
+            Grant { group: "", resource: "nodes/status", verbs: &["patch"] },
+            Grant { group: "", resource: "pods/status", verbs: &["patch"] },
+            Grant { group: "coordination.k8s.io", resource: "leases", verbs: &["get"] },
+        ])
+        .measures([
+            &metrics::ZONE_HEALTH,
+            &metrics::ZONE_SIZE,
+            &metrics::UNHEALTHY_NODES,
+            &metrics::EVICTIONS,
+            &metrics::NODE_TOOK,
+            &metrics::PASS_TOOK,
+        ])
+        // The pods' loop begins before the first pass, so that it can tell pods that were there from new ones.
+        .runs(pods::the_loop(fleet.clone()))
+        .runs(conditions::the_loop())
+        .runs(monitor::the_loop(settings, fleet))
+}
+
+/// A node as events refer to it.
+fn about(name: &str, uid: &Uid) -> Involved {
+    Involved::named(&Node::RESOURCE, "", name, uid.clone(), Version::default())
+}
+
+#[cfg(test)]
+mod tests;
