@@ -1,12 +1,13 @@
 //! How a server is set up.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::log::RequestLog;
 use super::{ApiServer, Shared, State};
 use crate::clock::{self, Clock};
 use crate::kernel::{Entry, Kernel, Range, Settings, TokenVerifier, User};
@@ -40,6 +41,12 @@ impl Builder {
     /// How many changes are kept for watches and old lists.
     pub fn history_limit(mut self, events: usize) -> Builder {
         self.settings.history_limit = events;
+        self
+    }
+
+    /// How many bytes of objects as they were are kept for watches and old lists.
+    pub fn history_bytes_max(mut self, bytes: usize) -> Builder {
+        self.settings.history_bytes_max = bytes;
         self
     }
 
@@ -148,13 +155,9 @@ impl Builder {
     }
 
     fn around(self, kernel: Kernel) -> ApiServer {
-        let state = State { kernel, wakers: BTreeMap::new(), log: VecDeque::new() };
-        let shared = Shared {
-            state: Mutex::new(state),
-            clock: self.clock,
-            log_limit: self.log_limit,
-            bookmarks_every: self.bookmarks_every,
-        };
+        let state = State { kernel, wakers: BTreeMap::new(), log: RequestLog::new(self.log_limit) };
+        let shared =
+            Shared { state: Mutex::new(state), clock: self.clock, bookmarks_every: self.bookmarks_every };
         ApiServer { shared: Arc::new(shared), user: None }
     }
 }

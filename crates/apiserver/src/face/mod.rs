@@ -1,9 +1,10 @@
 //! The HTTP face: one tower service that turns requests into kernel calls and watches into streaming bodies.
 
 mod build;
+mod log;
 mod stream;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -23,11 +24,13 @@ use serde_json::Value;
 use tower::BoxError;
 
 pub use self::build::Builder;
+pub use self::log::LoggedRequest;
+use self::log::RequestLog;
 pub use self::stream::Body;
 use crate::clock::Clock;
 use crate::kernel::resources::Resource;
 use crate::kernel::{
-    Answer, Document, Entry, Kernel, Outcome, Reason, Reply, Request as KernelRequest, Status, User, WatchId,
+    Document, Entry, Kernel, Outcome, Reason, Reply, Request as KernelRequest, Status, User, WatchId,
 };
 
 /// Bodies longer than this are not read to the end; the kernel refuses them.
@@ -50,7 +53,6 @@ impl fmt::Debug for ApiServer {
 struct Shared {
     state: Mutex<State>,
     clock: Clock,
-    log_limit: usize,
     bookmarks_every: Duration,
 }
 
@@ -58,7 +60,7 @@ struct State {
     kernel: Kernel,
     /// Who waits for the next frame of which watch.
     wakers: BTreeMap<WatchId, Waker>,
-    log: VecDeque<LoggedRequest>,
+    log: RequestLog,
 }
 
 impl Shared {
@@ -72,34 +74,6 @@ impl Shared {
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         result
-    }
-}
-
-/// One request as it arrived.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoggedRequest {
-    /// HTTP method.
-    pub method: Method,
-    /// Path and query.
-    pub target: String,
-    /// `User-Agent` header, or empty.
-    pub user_agent: String,
-    /// The body of a write; empty for reads.
-    pub body: Bytes,
-    /// Name of the user, or empty if nobody could be told.
-    pub user: String,
-    /// What was asked: `get`, `list`, `watch`, `create`…; the lower-case method for paths that are no resources.
-    pub verb: String,
-    /// `resource.group/subresource` as access control sees it; empty for other paths.
-    pub resource: String,
-    /// HTTP status code of the answer.
-    pub code: u16,
-}
-
-impl LoggedRequest {
-    /// The body as JSON; null if there is none or it is something else.
-    pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 
@@ -190,7 +164,7 @@ impl ApiServer {
 
     /// The requests that arrived, oldest first.
     pub fn requests(&self) -> Vec<LoggedRequest> {
-        self.shared.with(|state, _| state.log.iter().cloned().collect())
+        self.shared.with(|state, _| state.log.requests())
     }
 
     /// Forgets the requests that arrived so far.
@@ -212,10 +186,9 @@ impl ApiServer {
     }
 
     fn answer(&self, request: &KernelRequest) -> Response<Body> {
-        let limit = self.shared.log_limit;
         let reply = self.shared.with(|state, now| {
             let answer = state.kernel.answer(request, now);
-            state.record(request, &answer, limit);
+            state.log.record(request, &answer);
             answer.reply
         });
         match reply {
@@ -233,36 +206,6 @@ impl ApiServer {
 impl Default for ApiServer {
     fn default() -> ApiServer {
         ApiServer::builder().build()
-    }
-}
-
-impl State {
-    fn record(&mut self, request: &KernelRequest, answer: &Answer, limit: usize) {
-        if limit == 0 {
-            return;
-        }
-        let target = if request.query.is_empty() {
-            request.path.clone()
-        } else {
-            format!("{}?{}", request.path, request.query)
-        };
-        let body = if request.method == Method::GET { Bytes::new() } else { request.body.clone() };
-        self.log.push_back(LoggedRequest {
-            method: request.method.clone(),
-            target,
-            user_agent: request.user_agent.clone(),
-            body,
-            user: answer.user.as_ref().map(|user| user.name.clone()).unwrap_or_default(),
-            verb: answer.verb.clone(),
-            resource: answer.resource.clone(),
-            code: match &answer.reply {
-                Reply::Document(document) => document.code,
-                Reply::Watch { .. } => 200,
-            },
-        });
-        while self.log.len() > limit {
-            self.log.pop_front();
-        }
     }
 }
 

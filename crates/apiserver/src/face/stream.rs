@@ -17,7 +17,7 @@ use super::Shared;
 use crate::kernel::WatchId;
 
 /// About so much is written out ahead of a watcher; the rest waits in its short form.
-const BYTES_AT_ONCE: usize = 64 * 1024;
+const BYTES_AT_ONCE: usize = 16 * 1024;
 /// The last bookmark comes so long before the end of a watch, so that the client can go on from close to it.
 const LAST_BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
@@ -41,6 +41,11 @@ impl Body {
 }
 
 impl Body {
+    /// Whether this is a watch, which lasts.
+    pub(crate) fn is_watch(&self) -> bool {
+        matches!(self.0, Content::Watch(_))
+    }
+
     /// A body that is there already.
     pub(crate) fn text(bytes: Bytes) -> Body {
         Body::full(bytes)

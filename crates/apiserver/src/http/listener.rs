@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body::Body as _;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -16,49 +18,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
-use super::HttpError;
+use super::load::{Load, Outgoing};
 use super::pki::{Pki, user_of};
+use super::{HttpError, Limits};
 use crate::face::{ApiServer, Body};
 use crate::kernel::User;
 
-/// What one client may take of the server.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Connections at once; more are closed unheard.
-    pub connections_max: usize,
-    /// Requests at once on one connection of HTTP/2.
-    pub streams_max: u32,
-    /// Bytes of one request's headers.
-    pub header_bytes_max: usize,
-    /// Bytes of one request's body.
-    pub body_bytes_max: usize,
-    /// Time for the TLS handshake.
-    pub handshake_within: Duration,
-    /// Time for the headers of a request.
-    pub headers_within: Duration,
-    /// Time for the body of a request.
-    pub body_within: Duration,
-    /// Time for answers under way when the server stops.
-    pub stop_within: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            connections_max: 4096,
-            streams_max: 20_000,
-            header_bytes_max: 64 * 1024,
-            body_bytes_max: 4 * 1024 * 1024,
-            handshake_within: Duration::from_secs(10),
-            headers_within: Duration::from_secs(30),
-            body_within: Duration::from_secs(30),
-            stop_within: Duration::from_secs(5),
-        }
-    }
-}
+/// What a connection of HTTP/2 holds at most for each of its streams.
+const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// A server on its socket; dropping it ends the server at once, [`Serving::stop`] in an orderly way.
 #[derive(Debug)]
@@ -113,23 +84,28 @@ pub async fn serve(
     let address = listener.local_addr().map_err(|source| HttpError::Listen { address, source })?;
     let acceptor = TlsAcceptor::from(Arc::new(pki.server_config(address.ip())?));
     let (ending, ended) = watch::channel(false);
-    let task = tokio::spawn(accept(listener, acceptor, server.clone(), limits, ended));
+    let common = Common { acceptor, server: server.clone(), limits, load: Load::new(&limits), ended };
+    let task = tokio::spawn(accept(listener, common));
     Ok(Serving { address, pki: Arc::new(pki), server, ending, task })
 }
 
-async fn accept(
-    listener: TcpListener,
+/// What every connection of a server shares.
+#[derive(Clone)]
+struct Common {
     acceptor: TlsAcceptor,
     server: ApiServer,
     limits: Limits,
-    mut ended: watch::Receiver<bool>,
-) {
-    let room = Arc::new(Semaphore::new(limits.connections_max));
+    load: Load,
+    ended: watch::Receiver<bool>,
+}
+
+async fn accept(listener: TcpListener, mut common: Common) {
+    let room = Arc::new(Semaphore::new(common.limits.connections_max));
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             biased;
-            _ = ended.wait_for(|ended| *ended) => break,
+            _ = common.ended.wait_for(|ended| *ended) => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => continue,
             accepted = listener.accept() => accepted,
         };
@@ -139,37 +115,62 @@ async fn accept(
             continue;
         };
         let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
-        let (acceptor, server, ended) = (acceptor.clone(), server.clone(), ended.clone());
+        let common = common.clone();
         connections.spawn(async move {
-            connection(stream, acceptor, server, limits, ended).await;
+            connection(stream, common).await;
             drop(place);
         });
     }
     drop(listener);
     let all = async { while connections.join_next().await.is_some() {} };
-    if timeout(limits.stop_within, all).await.is_err() {
+    if timeout(common.limits.stop_within, all).await.is_err() {
         connections.abort_all();
     }
 }
 
-async fn connection(
-    stream: TcpStream,
-    acceptor: TlsAcceptor,
-    server: ApiServer,
-    limits: Limits,
-    mut ended: watch::Receiver<bool>,
-) {
+async fn connection(stream: TcpStream, common: Common) {
+    let limits = common.limits;
     // Small answers are the rule; waiting to fill packets would only delay them.
     let _ = stream.set_nodelay(true);
-    let Ok(Ok(stream)) = timeout(limits.handshake_within, acceptor.accept(stream)).await else {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(limits.written_within));
+    let accepted = common.acceptor.accept(Box::pin(stream));
+    let Ok(Ok(stream)) = timeout(limits.handshake_within, accepted).await else {
         return;
     };
     let certificates = stream.get_ref().1.peer_certificates();
     let user = certificates.and_then(|chain| chain.first()).and_then(user_of);
+    let mut ended = common.ended.clone();
+    let (heard, mut hearing) = watch::channel(false);
     let service = service_fn(move |request| {
-        let (server, user) = (server.clone(), user.clone());
-        async move { Ok::<_, Infallible>(answer(server, user, request, limits).await) }
+        let (common, user) = (common.clone(), user.clone());
+        heard.send_replace(true);
+        async move { Ok::<_, Infallible>(answer(common, user, request).await) }
     });
+    let builder = protocols(&limits);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    // Whoever connects has something to ask, and soon.
+    let silent = async {
+        if timeout(limits.headers_within, hearing.wait_for(|heard| *heard)).await.is_ok() {
+            std::future::pending::<()>().await;
+        }
+    };
+    // The guard that the wait gives is let go at once, for it must not be held while waiting for something else.
+    let over = async { drop(ended.wait_for(|ended| *ended).await) };
+    tokio::select! {
+        biased;
+        _ = connection.as_mut() => {}
+        () = over => {
+            connection.as_mut().graceful_shutdown();
+            // How the client leaves is its own affair.
+            let _ = connection.await;
+        }
+        () = silent => {}
+    }
+}
+
+fn protocols(limits: &Limits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -181,52 +182,63 @@ async fn connection(
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams_max)
         .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        .max_send_buf_size(SEND_BUFFER_BYTES)
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20));
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    // The guard that the wait gives is let go at once, for it must not be held while waiting for something else.
-    let over = async { drop(ended.wait_for(|ended| *ended).await) };
-    tokio::select! {
-        biased;
-        _ = connection.as_mut() => {}
-        () = over => {
-            connection.as_mut().graceful_shutdown();
-            // How the client leaves is its own affair.
-            let _ = connection.await;
-        }
-    }
+    builder
 }
 
-async fn answer(
-    mut server: ApiServer,
-    user: Option<User>,
-    request: Request<Incoming>,
-    limits: Limits,
-) -> Response<Body> {
+async fn answer(mut common: Common, user: Option<User>, request: Request<Incoming>) -> Response<Outgoing> {
+    let (limits, load) = (common.limits, common.load);
+    let Some(place) = load.request() else { return too_busy(&load) };
     let (mut parts, body) = request.into_parts();
+    let expected = body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
+    let expected = expected.unwrap_or(usize::MAX).min(limits.body_bytes_max);
+    let Some(_room) = load.bytes(expected) else { return too_busy(&load) };
     let body = match timeout(limits.body_within, Limited::new(body, limits.body_bytes_max).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            return refuse(StatusCode::PAYLOAD_TOO_LARGE, "Request entity too large\n");
+            return refuse(&load, StatusCode::PAYLOAD_TOO_LARGE, "Request entity too large\n");
         }
-        Ok(Err(_)) => return refuse(StatusCode::BAD_REQUEST, "the body of the request could not be read\n"),
+        Ok(Err(_)) => {
+            return refuse(&load, StatusCode::BAD_REQUEST, "the body of the request could not be read\n");
+        }
         Err(_) => {
-            return refuse(StatusCode::REQUEST_TIMEOUT, "the body of the request did not arrive in time\n");
+            let why = "the body of the request did not arrive in time\n";
+            return refuse(&load, StatusCode::REQUEST_TIMEOUT, why);
         }
     };
     if let Some(user) = user {
         parts.extensions.insert(user);
     }
     // The face answers everything; it has no way to fail.
-    match server.call(Request::from_parts(parts, Full::new(body))).await {
+    let response = match common.server.call(Request::from_parts(parts, Full::new(body))).await {
         Ok(response) => response,
         Err(never) => match never {},
+    };
+    let (parts, body) = response.into_parts();
+    if body.is_watch() {
+        // It lasts, and the kernel counts watches itself.
+        return Response::from_parts(parts, Outgoing::uncounted(body, &load));
+    }
+    match Outgoing::document(body, &load, Some(place)) {
+        Some(body) => Response::from_parts(parts, body),
+        None => too_busy(&load),
     }
 }
 
-fn refuse(code: StatusCode, why: &'static str) -> Response<Body> {
-    let mut response = Response::new(Body::text(Bytes::from_static(why.as_bytes())));
+/// The words of the real server when it has too much to do.
+fn too_busy(load: &Load) -> Response<Outgoing> {
+    let mut response =
+        refuse(load, StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+fn refuse(load: &Load, code: StatusCode, why: &'static str) -> Response<Outgoing> {
+    let body = Body::text(Bytes::from_static(why.as_bytes()));
+    let mut response = Response::new(Outgoing::uncounted(body, load));
     *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response
 }

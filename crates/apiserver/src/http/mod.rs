@@ -4,15 +4,63 @@
 //! | --- | --- |
 //! | [`pki`] | an authority of the server's own, and who its certificates stand for |
 //! | [`listener`] | connections are bounded in number, time and size, and end together |
+//! | `load` | so is what requests hold on all of them |
 
 pub mod listener;
+mod load;
 pub mod pki;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
-pub use listener::{Limits, Serving, serve};
+pub use listener::{Serving, serve};
 pub use pki::Pki;
+
+/// What clients may take of the server.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Connections at once; more are closed unheard.
+    pub connections_max: usize,
+    /// Requests at once on one connection of HTTP/2.
+    pub streams_max: u32,
+    /// Bytes of one request's headers.
+    pub header_bytes_max: usize,
+    /// Bytes of one request's body.
+    pub body_bytes_max: usize,
+    /// Time for the TLS handshake.
+    pub handshake_within: Duration,
+    /// Time for the headers of a request.
+    pub headers_within: Duration,
+    /// Time for the body of a request.
+    pub body_within: Duration,
+    /// Time for a client to read something of what is sent to it.
+    pub written_within: Duration,
+    /// Requests at once on all connections, watches aside; more are asked to come again.
+    pub requests_max: usize,
+    /// Bytes of bodies that come in or wait to go out at once on all connections; more are asked to come again.
+    pub held_bytes_max: usize,
+    /// Time for answers under way when the server stops.
+    pub stop_within: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections_max: 4096,
+            streams_max: 20_000,
+            header_bytes_max: 64 * 1024,
+            body_bytes_max: 4 * 1024 * 1024,
+            handshake_within: Duration::from_secs(10),
+            headers_within: Duration::from_secs(30),
+            body_within: Duration::from_secs(30),
+            written_within: Duration::from_secs(60),
+            requests_max: 600,
+            held_bytes_max: 512 * 1024 * 1024,
+            stop_within: Duration::from_secs(5),
+        }
+    }
+}
 
 /// Why the server is not on its socket.
 #[derive(Debug, thiserror::Error)]

@@ -168,6 +168,8 @@ pub struct Kernel {
     now: Timestamp,
     watches: BTreeMap<WatchId, Watch>,
     watches_opened: u64,
+    /// What waits for all watchers, at most.
+    backlog_bytes: usize,
     /// Watches that have news nobody was told of yet.
     woken: BTreeSet<WatchId>,
     /// Group versions that answer 503, as `group/version`.
@@ -196,12 +198,13 @@ impl Kernel {
     fn empty(settings: Settings, now: Timestamp) -> Kernel {
         Kernel {
             registry: Registry::default(),
-            store: Store::new(settings.history_limit),
+            store: Store::new(settings.history_limit, settings.history_bytes_max),
             chance: Chance::seeded(settings.seed),
             watch_chance: Chance::seeded(!settings.seed),
             now,
             watches: BTreeMap::new(),
             watches_opened: 0,
+            backlog_bytes: 0,
             woken: BTreeSet::new(),
             failing: BTreeSet::new(),
             tokens: BTreeMap::new(),
@@ -370,12 +373,7 @@ impl Kernel {
 
     /// Hands the event to every watch that covers it, does what has to follow, and returns its object.
     fn publish(&mut self, event: &Event, now: Timestamp) -> Arc<Value> {
-        for (id, watch) in &mut self.watches {
-            if watch.deliver(event, self.settings.frames_max) {
-                self.woken.insert(*id);
-            }
-        }
-        self.bound_backlogs();
+        self.deliver(event);
         self.record(event);
         let gone = event.change == Change::Deleted;
         match event.resource.strategy {

@@ -12,6 +12,8 @@ pub struct Settings {
     pub seed: u64,
     /// How many changes are kept for watches and old lists.
     pub history_limit: usize,
+    /// How many bytes of objects as they were are kept for watches and old lists.
+    pub history_bytes_max: usize,
     /// Whether roles decide what a user may do; without, everybody may do everything.
     pub rbac: bool,
     /// Whether the objects a real server makes when it starts are made: roles and bindings, priority classes, the
@@ -46,6 +48,7 @@ impl Default for Settings {
         Settings {
             seed: 0,
             history_limit: 100_000,
+            history_bytes_max: 512 * 1024 * 1024,
             rbac: false,
             bootstrap: false,
             service_accounts: false,

@@ -62,10 +62,13 @@ pub(crate) struct Store {
     objects: BTreeMap<(&'static str, &'static str), BTreeMap<String, Kept>>,
     history: VecDeque<Event>,
     history_limit: usize,
+    /// What the texts of the history take; those of objects that are still as they were are counted as well.
+    history_bytes: usize,
+    history_bytes_max: usize,
 }
 
 impl Store {
-    pub(crate) fn new(history_limit: usize) -> Store {
+    pub(crate) fn new(history_limit: usize, history_bytes_max: usize) -> Store {
         // The real store is never at revision 0, which has a meaning of its own in list and watch.
         Store {
             revision: 1,
@@ -73,6 +76,8 @@ impl Store {
             objects: BTreeMap::new(),
             history: VecDeque::new(),
             history_limit: history_limit.max(1),
+            history_bytes: 0,
+            history_bytes_max,
         }
     }
 
@@ -206,6 +211,7 @@ impl Store {
     /// Forgets all history: only the current revision can be read or watched from.
     pub(crate) fn compact(&mut self) {
         self.history.clear();
+        self.history_bytes = 0;
         self.compacted = self.revision;
     }
 
@@ -217,9 +223,10 @@ impl Store {
         (kept, object): (Kept, Stored),
         previous: Option<Kept>,
     ) -> Event {
-        if self.history.len() == self.history_limit
-            && let Some(oldest) = self.history.pop_front()
-        {
+        self.history_bytes += kept.text().len();
+        while self.history.len() == self.history_limit || self.history_bytes > self.history_bytes_max {
+            let Some(oldest) = self.history.pop_front() else { break };
+            self.history_bytes -= oldest.kept.text().len();
             self.compacted = oldest.revision;
         }
         let (parsed, parsed_previous) = (OnceCell::from(object), OnceCell::new());
@@ -266,7 +273,7 @@ mod tests {
     #[test]
     fn old_revisions_are_rebuilt_from_history_until_compacted() {
         let pods = by_name("pods").unwrap();
-        let mut store = Store::new(100);
+        let mut store = Store::new(100, usize::MAX);
         store.put(pods, named("a", "one"));
         let before = store.put(pods, named("a", "two")).revision;
         store.put(by_name("nodes").unwrap(), named("", "n"));
@@ -284,7 +291,7 @@ mod tests {
     #[test]
     fn history_is_bounded_and_says_what_it_forgot() {
         let pods = by_name("pods").unwrap();
-        let mut store = Store::new(2);
+        let mut store = Store::new(2, usize::MAX);
         for name in ["one", "two", "three"] {
             store.put(pods, named("a", name));
         }

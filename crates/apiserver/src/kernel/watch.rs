@@ -159,9 +159,9 @@ impl Kernel {
         watch.backlog.begin();
         self.watches_opened += 1;
         let id = WatchId(self.watches_opened);
-        let bookmarks = watch.bookmarks;
+        let (bookmarks, waiting) = (watch.bookmarks, watch.backlog.bytes());
         self.watches.insert(id, watch);
-        self.bound_backlogs();
+        self.bound_backlogs(waiting);
         let timeout = options.timeout.unwrap_or_else(|| self.timeout_by_chance());
         Ok(Reply::Watch { id, timeout, bookmarks })
     }
@@ -173,13 +173,31 @@ impl Kernel {
         least + Duration::from_millis(self.watch_chance.below(millis).into())
     }
 
-    /// Cuts off the slowest until what waits for all watchers together is within bounds again.
-    pub(crate) fn bound_backlogs(&mut self) {
-        let mut total: usize = self.watches.values().map(|watch| watch.backlog.bytes()).sum();
-        while total > self.settings.backlog_bytes_max {
+    /// Hands the event to every watch that covers it.
+    pub(crate) fn deliver(&mut self, event: &Event) {
+        let mut added = 0;
+        for (id, watch) in &mut self.watches {
+            let before = watch.backlog.bytes();
+            if watch.deliver(event, self.settings.frames_max) {
+                added += watch.backlog.bytes().saturating_sub(before);
+                self.woken.insert(*id);
+            }
+        }
+        self.bound_backlogs(added);
+    }
+
+    /// Notes that more waits for watchers now, and cuts off the slowest until it is within bounds again.
+    fn bound_backlogs(&mut self, added: usize) {
+        self.backlog_bytes += added;
+        if self.backlog_bytes <= self.settings.backlog_bytes_max {
+            return;
+        }
+        // What watchers have taken since it was last counted is still in the sum.
+        self.backlog_bytes = self.watches.values().map(|watch| watch.backlog.bytes()).sum();
+        while self.backlog_bytes > self.settings.backlog_bytes_max {
             let living = self.watches.iter_mut().filter(|(_, watch)| !watch.ended);
             let Some((id, slowest)) = living.max_by_key(|(_, watch)| watch.backlog.bytes()) else { return };
-            total -= slowest.backlog.bytes();
+            self.backlog_bytes -= slowest.backlog.bytes();
             slowest.give_up();
             self.woken.insert(*id);
         }

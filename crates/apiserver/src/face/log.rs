@@ -1,0 +1,94 @@
+//! What arrived, for tests that ask and for people who wonder; bounded in number and in size.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::Value;
+
+use crate::kernel::{Answer, Reply, Request};
+
+/// The bodies of all remembered requests together.
+const BODIES_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// One request as it arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedRequest {
+    /// HTTP method.
+    pub method: Method,
+    /// Path and query.
+    pub target: String,
+    /// `User-Agent` header, or empty.
+    pub user_agent: String,
+    /// The body of a write; empty for reads.
+    pub body: Bytes,
+    /// Name of the user, or empty if nobody could be told.
+    pub user: String,
+    /// What was asked: `get`, `list`, `watch`, `create`…; the lower-case method for paths that are no resources.
+    pub verb: String,
+    /// `resource.group/subresource` as access control sees it; empty for other paths.
+    pub resource: String,
+    /// HTTP status code of the answer.
+    pub code: u16,
+}
+
+impl LoggedRequest {
+    /// The body as JSON; null if there is none or it is something else.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+}
+
+/// The latest requests.
+pub(super) struct RequestLog {
+    requests: VecDeque<LoggedRequest>,
+    limit: usize,
+    bytes: usize,
+}
+
+impl RequestLog {
+    /// Remembers so many requests; 0 turns it off.
+    pub(super) fn new(limit: usize) -> RequestLog {
+        RequestLog { requests: VecDeque::new(), limit, bytes: 0 }
+    }
+
+    /// The requests, oldest first.
+    pub(super) fn requests(&self) -> Vec<LoggedRequest> {
+        self.requests.iter().cloned().collect()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.requests.clear();
+        self.bytes = 0;
+    }
+
+    pub(super) fn record(&mut self, request: &Request, answer: &Answer) {
+        if self.limit == 0 {
+            return;
+        }
+        let target = if request.query.is_empty() {
+            request.path.clone()
+        } else {
+            format!("{}?{}", request.path, request.query)
+        };
+        let body = if request.method == Method::GET { Bytes::new() } else { request.body.clone() };
+        self.bytes += body.len() + target.len();
+        self.requests.push_back(LoggedRequest {
+            method: request.method.clone(),
+            target,
+            user_agent: request.user_agent.clone(),
+            body,
+            user: answer.user.as_ref().map(|user| user.name.clone()).unwrap_or_default(),
+            verb: answer.verb.clone(),
+            resource: answer.resource.clone(),
+            code: match &answer.reply {
+                Reply::Document(document) => document.code,
+                Reply::Watch { .. } => 200,
+            },
+        });
+        while self.requests.len() > self.limit || self.bytes > BODIES_BYTES_MAX {
+            let Some(oldest) = self.requests.pop_front() else { break };
+            self.bytes -= oldest.body.len() + oldest.target.len();
+        }
+    }
+}

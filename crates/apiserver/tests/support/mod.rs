@@ -1,0 +1,109 @@
+//! A server on a socket, and clients that say whatever they like to it.
+
+// Each test program uses a part of this.
+#![allow(dead_code)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use keleustes_apiserver::ApiServer;
+use keleustes_apiserver::http::{Limits, Pki, Serving, serve};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// A stream of TLS to the server.
+pub(crate) type Stream = TlsStream<TcpStream>;
+
+/// Where ConfigMaps are.
+pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Puts the server on a socket.
+pub(crate) async fn serving(server: &ApiServer, limits: Limits) -> Serving {
+    let address = "127.0.0.1:0".parse().expect("an address");
+    serve(server.clone(), address, Pki::fresh().expect("keys"), limits).await.expect("a free port")
+}
+
+/// Stores a ConfigMap past the front door.
+pub(crate) fn seed(server: &ApiServer, name: &str, value: &str) {
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
+        "data": {"k": value}});
+    server.seed(object).expect("a good object");
+}
+
+/// A connection without a client certificate, on which anything can be said.
+pub(crate) async fn raw(serving: &Serving) -> Stream {
+    connect(serving, &[]).await
+}
+
+async fn connect(serving: &Serving, protocols: &[&[u8]]) -> Stream {
+    let mut roots = RootCertStore::empty();
+    let authority = CertificateDer::from_pem_slice(serving.pki().authority_pem().as_bytes());
+    roots.add(authority.expect("a certificate")).expect("a usable authority");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("protocol versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    let stream = TcpStream::connect(serving.address()).await.expect("a connection");
+    let name = ServerName::try_from("localhost").expect("a name");
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.expect("a handshake")
+}
+
+/// What the server says until it hangs up or has nothing more to say for a second.
+pub(crate) async fn heard(stream: &mut Stream) -> String {
+    let mut all = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(Ok(count)) = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut buffer)).await {
+        if count == 0 {
+            break;
+        }
+        all.extend_from_slice(&buffer[..count]);
+    }
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+/// What the server answers to these bytes on a connection of their own.
+pub(crate) async fn said_to(serving: &Serving, bytes: &[u8]) -> String {
+    let mut stream = raw(serving).await;
+    // The server may hang up before it has read everything.
+    let _ = stream.write_all(bytes).await;
+    heard(&mut stream).await
+}
+
+/// Whether the server still answers as if nothing had happened.
+pub(crate) async fn is_well(serving: &Serving) -> bool {
+    let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    said_to(serving, request).await.ends_with("ok")
+}
+
+/// A client of HTTP/2, which has many requests on one connection.
+pub(crate) async fn multiplexed(serving: &Serving) -> SendRequest<Empty<Bytes>> {
+    let stream = TokioIo::new(connect(serving, &[b"h2"]).await);
+    let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    // A small window, so that what is not read stays on the server's side.
+    builder.initial_stream_window_size(16 * 1024).max_concurrent_streams(20_000);
+    let (sender, connection) = builder.handshake(stream).await.expect("a client of HTTP/2");
+    tokio::spawn(connection);
+    sender
+}
+
+/// Asks and returns when the head of the answer is there.
+pub(crate) async fn asked(sender: &mut SendRequest<Empty<Bytes>>, target: &str) -> Response<Incoming> {
+    let request = Request::get(format!("https://localhost{target}")).body(Empty::new()).expect("a request");
+    sender.ready().await.expect("a living connection");
+    sender.send_request(request).await.expect("an answer")
+}
