@@ -4,6 +4,8 @@
 //! The manager is the one that ships: it reads a kubeconfig and speaks HTTPS to the API server like any
 //! other. Everything ends with Ctrl-C; what is kept is kept in the folder given by `--data`.
 
+mod demo;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,18 +25,20 @@ use crate::{command, life};
 const HELP: &str = "\
 Starts a whole cluster to play with, in this one process.
 
-Usage: kube-controller-manager playground [--nodes N] [--data DIR] [--port PORT] [--manager=off]
+Usage: kube-controller-manager playground [--nodes N] [--data DIR] [--port PORT] [--manager=off] [--demo]
 
   --nodes N      how many nodes to play, 3 by default
   --data DIR     keeps the cluster in a folder, and goes on with what is there
   --port PORT    where the API server listens on loopback; any free port by default
   --manager=off  leaves the manager out, to bring your own
+  --demo         plays a rollout, the loss of a node and a failover, and ends
 ";
 
 /// How long the parts may take to end after Ctrl-C.
 const STOPPED_WITHIN: Duration = Duration::from_secs(2);
 const SAVE_EVERY: Duration = Duration::from_millis(200);
 const EVENTS_LIVE: Duration = Duration::from_secs(3600);
+const LEASE_LIVES: Duration = Duration::from_secs(40);
 
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,6 +47,7 @@ struct Wish {
     data: Option<PathBuf>,
     port: u16,
     manager: bool,
+    demo: bool,
 }
 
 /// Plays until Ctrl-C.
@@ -66,9 +71,13 @@ pub(crate) fn run(args: &[&str]) -> ExitCode {
 
 impl Wish {
     fn read(args: &[&str]) -> anyhow::Result<Self> {
-        let mut wish = Self { nodes: 3, data: None, port: 0, manager: true };
+        let mut wish = Self { nodes: 3, data: None, port: 0, manager: true, demo: false };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
+            if *arg == "--demo" {
+                wish.demo = true;
+                continue;
+            }
             let (flag, value) = arg.split_once('=').unwrap_or_else(|| (arg, next_value(&mut args)));
             let number = || value.parse::<u16>().with_context(|| format!("{arg:?} needs a number"));
             match (flag, value) {
@@ -107,18 +116,20 @@ async fn play(wish: &Wish) -> anyhow::Result<()> {
     let connection = Connection::open(Some(&kubeconfig), None, None)?;
     let admin = ClientFactory::new(connection, ClientOptions::default());
     let nodes = Hollow::builder(admin.root("hollow-nodes")).nodes(wish.nodes).scheduler(true).untaint(true);
+    let nodes = match wish.demo {
+        true => nodes.leases(demo::LEASE_EVERY, LEASE_LIVES),
+        false => nodes,
+    };
     let nodes = nodes.volumes(true).start();
     println!("nodes        {} hollow ones, and a scheduler", wish.nodes);
-    println!("manager      {}", if wish.manager { "this one" } else { "yours: none runs here" });
-    println!("\nready after {} ms. In another terminal:\n", began.elapsed().as_millis());
-    println!("    export KUBECONFIG={}", kubeconfig.display());
-    println!("    kubectl get nodes");
-    println!("    kubectl create deployment oars --image=any:1 --replicas=6");
-    println!("    kubectl rollout status deployment oars");
-    println!("    kubectl set image deployment oars any=any:2 && kubectl get pods -w\n\nCtrl-C ends it all.");
-
-    let worked =
-        if wish.manager { manage(&serving, folder).await } else { Ok(tokio::signal::ctrl_c().await?) };
+    let worked = if wish.demo {
+        let client = admin.root("demo");
+        let manager_flags = manager_flags(&serving, folder)?;
+        demo::Stage { client, nodes: &nodes, manager_flags, folder }.play().await
+    } else {
+        greet(wish, &kubeconfig, began);
+        if wish.manager { manage(&serving, folder).await } else { Ok(tokio::signal::ctrl_c().await?) }
+    };
     // Whoever still holds a connection then is cut off: this is the end of the world.
     let _ = tokio::time::timeout(STOPPED_WITHIN, nodes.stop()).await;
     let _ = tokio::time::timeout(STOPPED_WITHIN, serving.stop()).await;
@@ -128,6 +139,17 @@ async fn play(wish: &Wish) -> anyhow::Result<()> {
         keeping.await??;
     }
     worked
+}
+
+/// Says what there is, and what to try.
+fn greet(wish: &Wish, kubeconfig: &Path, began: Instant) {
+    println!("manager      {}", if wish.manager { "this one" } else { "yours: none runs here" });
+    println!("\nready after {} ms. In another terminal:\n", began.elapsed().as_millis());
+    println!("    export KUBECONFIG={}", kubeconfig.display());
+    println!("    kubectl get nodes");
+    println!("    kubectl create deployment oars --image=any:1 --replicas=6");
+    println!("    kubectl rollout status deployment oars");
+    println!("    kubectl set image deployment oars any=any:2 && kubectl get pods -w\n\nCtrl-C ends it all.");
 }
 
 type Keeping = tokio::task::JoinHandle<std::io::Result<()>>;
@@ -157,8 +179,8 @@ async fn start_server(
     Ok((serving, keeping))
 }
 
-/// Runs the manager against the server, with the flags a kubeadm manifest would give it; ends with Ctrl-C.
-async fn manage(serving: &Serving, folder: &Path) -> anyhow::Result<()> {
+/// The flags by which a manager finds the server, as a kubeadm manifest would give them.
+fn manager_flags(serving: &Serving, folder: &Path) -> anyhow::Result<Vec<String>> {
     let file = |name: &str| folder.join(name);
     let user = User::new("system:kube-controller-manager", &[]);
     write(&file("manager.kubeconfig"), &serving.kubeconfig(&user)?)?;
@@ -166,14 +188,19 @@ async fn manage(serving: &Serving, folder: &Path) -> anyhow::Result<()> {
     if !file("sa.key").exists() {
         write(&file("sa.key"), &rcgen::KeyPair::generate()?.serialize_pem())?;
     }
-    let flags = [
+    Ok(vec![
         format!("--kubeconfig={}", file("manager.kubeconfig").display()),
         format!("--service-account-private-key-file={}", file("sa.key").display()),
         format!("--root-ca-file={}", file("ca.crt").display()),
         "--use-service-account-credentials=true".to_owned(),
-        "--leader-elect=false".to_owned(),
         "--secure-port=0".to_owned(),
-    ];
+    ])
+}
+
+/// Runs the manager in this process; ends with Ctrl-C.
+async fn manage(serving: &Serving, folder: &Path) -> anyhow::Result<()> {
+    let mut flags = manager_flags(serving, folder)?;
+    flags.push("--leader-elect=false".to_owned());
     let options = command::read(flags.into_iter().map(Into::into));
     let Ok(options) = options else { bail!("the manager does not take the playground's flags") };
     life::live(&options, &Verbosity::new(0, Vec::new())).await
@@ -195,7 +222,7 @@ mod tests {
 
     #[test]
     fn wishes_are_read_and_strange_ones_refused() {
-        let wanted = Wish { nodes: 5, data: Some("d".into()), port: 6443, manager: false };
+        let wanted = Wish { nodes: 5, data: Some("d".into()), port: 6443, manager: false, demo: false };
         assert_eq!(Wish::read(&["--nodes=5", "--data=d", "--port=6443", "--manager=off"]).unwrap(), wanted);
         let apart = ["--nodes", "5", "--data", "d", "--port", "6443", "--manager", "off"];
         assert_eq!(Wish::read(&apart).unwrap(), wanted);
@@ -208,7 +235,7 @@ mod tests {
     async fn a_port_in_use_is_named() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
-        let wish = Wish { nodes: 0, data: None, port, manager: false };
+        let wish = Wish { nodes: 0, data: None, port, manager: false, demo: false };
         let error = play(&wish).await.unwrap_err().to_string();
         assert!(error.contains(&format!("cannot listen on 127.0.0.1:{port}")), "{error}");
     }

@@ -1,0 +1,283 @@
+//! A narrated minute: a rollout, the loss of a node, and the handing over of the work from one manager to
+//! another.
+//!
+//! The managers are two processes of this program, so that one can really end while the other takes over.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use keleustes_client::{Call, Patch};
+use keleustes_hollow::HollowHandle;
+use keleustes_objects::{Key, Resource};
+use kube::Client;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+const DEPLOYMENTS: Resource = Resource::namespaced("apps", "v1", "deployments", "Deployment");
+const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
+const LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
+
+const OARS: i64 = 8;
+/// How often the cluster is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// No act takes longer; if it does, the demonstration says where it got stuck.
+const ACT_ENDS: Duration = Duration::from_secs(30);
+
+/// How quickly nodes tell that they live, and how soon a silent one is given up: much quicker than anybody
+/// would have it in earnest.
+pub(super) const LEASE_EVERY: Duration = Duration::from_millis(500);
+const IMPATIENT: [&str; 3] =
+    ["--node-monitor-period=500ms", "--node-monitor-grace-period=3s", "--node-eviction-rate=10"];
+
+/// What the demonstration plays with.
+pub(super) struct Stage<'a> {
+    /// Speaks to the API as an administrator.
+    pub(super) client: Client,
+    /// The nodes.
+    pub(super) nodes: &'a HollowHandle,
+    /// Flags that every manager needs to find the API.
+    pub(super) manager_flags: Vec<String>,
+    /// Where the managers write their logs.
+    pub(super) folder: &'a Path,
+}
+
+/// A manager in a process of its own. It ends with this value.
+struct Manager(Child);
+
+impl Stage<'_> {
+    /// Plays all acts.
+    pub(super) async fn play(&self) -> anyhow::Result<()> {
+        let began = Instant::now();
+        say("Two managers start. One leads, the other stands by with full caches.");
+        let leader = self.start_manager("first")?;
+        self.until("a leader", |_| async { Ok(self.holder().await?.is_some().then_some(())) }).await?;
+        let standby = self.start_manager("second")?;
+        self.rollout().await?;
+        self.lost_node().await?;
+        self.failover(leader).await?;
+        drop(standby);
+        say(&format!("That was all, in {:.0} seconds.", began.elapsed().as_secs_f64()));
+        Ok(())
+    }
+
+    async fn rollout(&self) -> anyhow::Result<()> {
+        title("A rollout");
+        say(&format!("A Deployment asks for {OARS} pods of version 1."));
+        // A lost node is given up after a second here; five minutes are usual.
+        let tolerations: Vec<_> = ["not-ready", "unreachable"]
+            .map(|what| {
+                json!({"key": format!("node.kubernetes.io/{what}"), "operator": "Exists", "effect": "NoExecute",
+                       "tolerationSeconds": 1})
+            })
+            .into();
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "oars"},
+            "spec": {
+                "replicas": OARS,
+                "selector": {"matchLabels": {"app": "oars"}},
+                "strategy": {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 1}},
+                "template": {
+                    "metadata": {"labels": {"app": "oars"}},
+                    "spec": {"containers": [{"name": "oar", "image": "oar:1"}], "tolerations": tolerations},
+                },
+            },
+        });
+        Call::create(&DEPLOYMENTS, "default", &deployment).send(&self.client).await?;
+        self.watch_versions("oar:1").await?;
+        say("Now version 2: at most two pods too many, at most one too few.");
+        let image =
+            json!({"spec": {"template": {"spec": {"containers": [{"name": "oar", "image": "oar:2"}]}}}});
+        self.patch(&image).await?;
+        self.watch_versions("oar:2").await
+    }
+
+    async fn lost_node(&self) -> anyhow::Result<()> {
+        title("A node is lost");
+        let by_node = |pods: &[Value]| {
+            let mut count: BTreeMap<String, usize> = BTreeMap::new();
+            for pod in pods {
+                *count.entry(text(pod, "/spec/nodeName").to_owned()).or_default() += 1;
+            }
+            count
+        };
+        let crowded = by_node(&self.pods().await?).into_iter().max_by_key(|(_, count)| *count);
+        let (node, count) = crowded.context("there are no pods")?;
+        say(&format!("{node} falls silent, with {count} pods on it."));
+        self.nodes.fail_node(&node).await;
+        let began = Instant::now();
+        let lost = node.clone();
+        self.until("the pods to be elsewhere", |shown: String| {
+            let node = lost.clone();
+            async move {
+                let pods = self.pods().await?;
+                let (there, elsewhere): (Vec<&Value>, Vec<&Value>) = pods
+                    .iter()
+                    .filter(|pod| is_staying(pod))
+                    .partition(|pod| text(pod, "/spec/nodeName") == node);
+                let ready = elsewhere.iter().filter(|pod| is_ready(pod)).count();
+                tell(
+                    &shown,
+                    &format!(
+                        "{} {} left behind, {ready} ready elsewhere",
+                        bar(there.len(), ready),
+                        there.len()
+                    ),
+                );
+                Ok((there.is_empty() && ready >= usize::try_from(OARS)?).then_some(()))
+            }
+        })
+        .await?;
+        say(&format!(
+            "All pods run elsewhere {:.1} seconds after the last sign of life.",
+            began.elapsed().as_secs_f64()
+        ));
+        self.nodes.recover_node(&node).await;
+        say(&format!("{node} is back, and takes pods again."));
+        Ok(())
+    }
+
+    async fn failover(&self, leader: Manager) -> anyhow::Result<()> {
+        title("A manager ends");
+        say("The leader is told to end, and a pod is deleted in the same moment.");
+        let before = self.holder().await?.unwrap_or_default();
+        let pods = self.pods().await?;
+        let victim = pods.iter().find(|pod| is_staying(pod)).context("there are no pods")?;
+        let key = Key::namespaced("default", text(victim, "/metadata/name"));
+        let known: Vec<_> = pods.iter().map(|pod| text(pod, "/metadata/name").to_owned()).collect();
+        let began = Instant::now();
+        leader.end()?;
+        Call::delete(&PODS, &key, &keleustes_client::Deletion::default()).send(&self.client).await?;
+        let known = &known;
+        self.until("another pod", |_| async move {
+            let pods = self.pods().await?;
+            let is_new = |pod: &&Value| !known.iter().any(|there| there == text(pod, "/metadata/name"));
+            Ok(pods.iter().find(is_new).map(|_| ()))
+        })
+        .await?;
+        let took = began.elapsed().as_millis();
+        let after = self.holder().await?.unwrap_or_default();
+        if before == after {
+            bail!("the lease did not change hands");
+        }
+        say(&format!(
+            "The other one has made a new pod {took} ms later. The original needs about 16 seconds."
+        ));
+        Ok(())
+    }
+
+    /// Draws how many pods are of the version, until all are.
+    async fn watch_versions(&self, image: &str) -> anyhow::Result<()> {
+        self.until("the rollout", |shown: String| async move {
+            let pods = self.pods().await?;
+            let ready = |new: bool| {
+                let of = |pod: &&Value| (text(pod, "/spec/containers/0/image") == image) == new;
+                pods.iter().filter(of).filter(|pod| is_staying(pod) && is_ready(pod)).count()
+            };
+            let (old, new) = (ready(false), ready(true));
+            tell(&shown, &format!("{} {old} old, {new} new pods ready", bar(old, new)));
+            Ok((old == 0 && new == usize::try_from(OARS)?).then_some(()))
+        })
+        .await
+    }
+
+    /// Looks again and again, until there is something to see.
+    async fn until<F>(&self, what: &str, look: impl Fn(String) -> F) -> anyhow::Result<()>
+    where
+        F: Future<Output = anyhow::Result<Option<()>>>,
+    {
+        let began = Instant::now();
+        while began.elapsed() < ACT_ENDS {
+            let since = format!("{:5.1} s", began.elapsed().as_secs_f64());
+            if look(since).await?.is_some() {
+                println!();
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        println!();
+        bail!(
+            "waited {} s for {what}; the managers' logs are in {}",
+            ACT_ENDS.as_secs(),
+            self.folder.display()
+        )
+    }
+
+    async fn pods(&self) -> anyhow::Result<Vec<Value>> {
+        let list = Call::list(&PODS, "default").send(&self.client).await?;
+        Ok(list["items"].as_array().cloned().unwrap_or_default())
+    }
+
+    async fn patch(&self, change: &Value) -> anyhow::Result<()> {
+        let key = Key::namespaced("default", "oars");
+        Call::patch(&DEPLOYMENTS, &key, Patch::Strategic, change).send(&self.client).await?;
+        Ok(())
+    }
+
+    /// Who holds the lease.
+    async fn holder(&self) -> anyhow::Result<Option<String>> {
+        let key = Key::namespaced("kube-system", "kube-controller-manager");
+        let lease = Call::get(&LEASES, &key).send(&self.client).await;
+        Ok(lease
+            .ok()
+            .map(|lease| text(&lease, "/spec/holderIdentity").to_owned())
+            .filter(|who| !who.is_empty()))
+    }
+
+    fn start_manager(&self, name: &str) -> anyhow::Result<Manager> {
+        let log = std::fs::File::create(self.folder.join(format!("{name}.log")))?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(&self.manager_flags).args(IMPATIENT).arg("--leader-elect=true");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);
+        Ok(Manager(command.spawn().context("a second process of this program cannot be started")?))
+    }
+}
+
+impl Manager {
+    /// Asks it to end, which lets it give the lease away.
+    fn end(self) -> anyhow::Result<()> {
+        let id = self.0.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        kill_process(id.context("the manager has ended before")?, Signal::TERM)?;
+        // It ends by itself; nobody has to wait for it, and it must not be killed on the way.
+        tokio::spawn(async move { self.0.wait_with_output().await });
+        Ok(())
+    }
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn is_staying(pod: &Value) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+/// Old pods as open boxes, new ones as full ones.
+fn bar(old: usize, new: usize) -> String {
+    let boxes = format!("{}{}", "▒".repeat(old), "█".repeat(new));
+    format!("{boxes:<12}")
+}
+
+fn title(text: &str) {
+    println!("\n── {text} ──");
+}
+
+fn say(text: &str) {
+    println!("{text}");
+}
+
+/// Shows a line in place of the one before.
+fn tell(since: &str, text: &str) {
+    use std::io::Write as _;
+    print!("\r\x1b[K  {since}  {text}");
+    // A terminal that takes no more loses a line, nothing else.
+    let _ = std::io::stdout().flush();
+}
