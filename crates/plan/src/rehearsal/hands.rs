@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::World;
 use crate::{
     Action, Amend, Applied, BoxFuture, Edited, EventNote, Fetched, Hands, Item, Listed, Listing, Measurement,
-    OnFailure, Outcome, Plan, Retry, Stir, Target, View, Woken, Write,
+    OnFailure, Outcome, Plan, Retry, Step, Stir, Target, View, Woken, Write,
 };
 
 /// The hands of a rehearsal: they change the live objects of a world and keep minutes.
@@ -29,22 +29,36 @@ impl Rehearsing<'_> {
         for event in plan.events() {
             self.note_event(event);
         }
-        let writes = plan.steps().iter().flat_map(crate::Step::writes);
         let mut stopped = false;
-        for write in writes {
-            let outcome = if stopped { Outcome::NotTried } else { self.write(write) };
-            if let Outcome::Failed(failure) = &outcome {
-                stopped |= write.on_failure == OnFailure::StopAndRetry;
-                if !matches!(write.on_failure, OnFailure::LogOnly | OnFailure::Tell) {
-                    applied.retry.get_or_insert_with(|| Retry::because(failure.to_string()));
+        for step in plan.steps() {
+            let mut ended = stopped;
+            for batch in batches(step) {
+                let mut failed = false;
+                for write in batch {
+                    let outcome = if ended { Outcome::NotTried } else { self.write(write) };
+                    failed |= matches!(outcome, Outcome::Failed(_));
+                    stopped |= self.note_outcome(&mut applied, write, outcome);
                 }
+                ended |= failed;
             }
-            if let Some(event) = write.report.as_ref().and_then(|report| report(&outcome)) {
-                self.note_event(&event);
-            }
-            applied.outcomes.push(outcome);
         }
         applied
+    }
+
+    /// Writes an outcome down and tells whether it stops the plan.
+    fn note_outcome(&mut self, applied: &mut Applied, write: &Write, outcome: Outcome) -> bool {
+        let mut stops = false;
+        if let Outcome::Failed(failure) = &outcome {
+            stops = write.on_failure == OnFailure::StopAndRetry;
+            if !matches!(write.on_failure, OnFailure::LogOnly | OnFailure::Tell) {
+                applied.retry.get_or_insert_with(|| Retry::because(failure.to_string()));
+            }
+        }
+        if let Some(event) = write.report.as_ref().and_then(|report| report(&outcome)) {
+            self.note_event(&event);
+        }
+        applied.outcomes.push(outcome);
+        stops
     }
 
     fn note_event(&mut self, event: &EventNote) {
@@ -64,10 +78,15 @@ impl Rehearsing<'_> {
             }
             _ => write.target.resource.object_path(&write.target.key),
         };
+        if let Some(failure) = write.guard.as_ref().and_then(|guard| self.world.objection(guard)) {
+            let _ = writeln!(self.transcript, "{write} FAILED: {failure}");
+            return Outcome::Failed(failure);
+        }
         let refused = self.world.refusal(write.verb(), &path);
         let result = match (refused, &write.action) {
             (Some(failure), _) if write.tolerated.contains(&failure.reason) => {
-                Ok(format!(" (refused, which is fine: {failure})"))
+                let _ = writeln!(self.transcript, "{write} (refused, which is fine: {failure})");
+                return Outcome::done();
             }
             (Some(failure), Action::Put { .. }) if failure.reason == Reason::NotFound => {
                 let _ = writeln!(self.transcript, "{write} (gone)");
@@ -216,6 +235,18 @@ impl Hands for Rehearsing<'_> {
         let discovered = self.world.discovered.clone();
         Box::pin(async move { discovered })
     }
+}
+
+/// The writes of a step that are sent at once.
+fn batches(step: &Step) -> Vec<&[Write]> {
+    let (mut rest, mut batches) = (step.writes(), Vec::new());
+    let mut size = if matches!(step, Step::SlowStart(_)) { 1 } else { rest.len() };
+    while !rest.is_empty() {
+        let (batch, after) = rest.split_at(size.min(rest.len()));
+        batches.push(batch);
+        (rest, size) = (after, size * 2);
+    }
+    batches
 }
 
 /// What the server would answer; a name it chose ends in `-new`.

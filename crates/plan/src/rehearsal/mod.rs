@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
-use keleustes_objects::{Discovered, Failure, Key, Kind, Resource, Time};
+use keleustes_objects::{Discovered, Failure, Key, Kind, Reason, Resource, Time, Uid};
 use serde_json::{Value, json};
 
 use self::hands::Rehearsing;
 use crate::{
-    AnyChange, AnyTable, Behaviour, Change, Context, Hands as _, Item, KindEntry, Loop, Next, Now, Retry,
-    View, Wakes,
+    AnyChange, AnyTable, Behaviour, Change, Context, Guard, Hands as _, Item, KindEntry, Loop, Next, Now,
+    Retry, Target, View, Wakes,
 };
 
 /// A small world of caches and live objects.
@@ -167,6 +167,21 @@ impl World {
             None => {}
         }
         Some(failure)
+    }
+
+    /// What a fresh look at the live world has against a write.
+    fn objection(&self, guard: &Guard) -> Option<Failure> {
+        let Guard::OwnerLives(Target { resource, key, uid }) = guard;
+        let live = self.live.get(&resource.object_path(key)).map(|object| &object["metadata"]);
+        let why = match live {
+            None => "the owner is gone",
+            Some(live) if Uid::from(live["uid"].as_str().unwrap_or_default()) != *uid => {
+                "the owner is another one"
+            }
+            Some(live) if !live["deletionTimestamp"].is_null() => "the owner is being deleted",
+            Some(_) => return None,
+        };
+        Some(Failure::transport(Reason::Other, why))
     }
 
     fn paths_below(&self, collection: &str) -> Vec<String> {
