@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use keleustes_objects::{Annotations, Deployment, Pod, ReplicaSet, Time, Whole as _};
-use keleustes_plan::{Item, Plan, View};
+use keleustes_plan::{Item, View};
 
 use super::annotations;
 use super::bounds::Bounds;
-use crate::workloads::claims::claim;
+use crate::workloads::claims::{Claimed, claim};
 use crate::workloads::owners::{managed_by, orphans};
 use crate::workloads::templates::mean_the_same;
 
@@ -28,24 +28,27 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// The facts, and the adoptions and releases that come first. Nothing if there is no Deployment, or
-    /// none that selects anything in particular.
-    pub(super) fn gather(view: &View<'_>, item: &Item) -> Option<(Self, Plan)> {
+    /// Which ReplicaSets a Deployment claims. Nothing if there is no Deployment, or none that selects
+    /// anything in particular.
+    pub(super) fn claim(view: &View<'_>, item: &Item) -> Option<(Arc<Deployment>, Claimed<ReplicaSet>)> {
         let deployment = view.get::<Deployment>(item)?.clone();
         let selector = deployment.spec.selector.as_ref()?.matcher().ok()?;
         let (table, meta) = (view.table::<ReplicaSet>(), &deployment.meta);
         let candidates = managed_by(table, &meta.uid).chain(orphans(table, &meta.key.namespace));
-        let mut claimed = claim(&*deployment, &selector, candidates);
-        let plan = claimed.plan();
-        let mut old = claimed.mine;
+        let claimed = claim(&*deployment, &selector, candidates);
+        Some((deployment, claimed))
+    }
+
+    /// The facts about a Deployment and the ReplicaSets that are its own.
+    pub(super) fn gather(view: &View<'_>, deployment: Arc<Deployment>, sets: Vec<Arc<ReplicaSet>>) -> Self {
+        let mut old = sets;
         old.sort_by(|one, other| by_age(one).cmp(&by_age(other)));
         let same = |set: &Arc<ReplicaSet>| mean_the_same(&set.spec.template, &deployment.spec.template);
         let newest = old.iter().position(same).map(|at| old.remove(at));
         let pods = view.table::<Pod>();
         let running = |set: &Arc<ReplicaSet>| managed_by(pods, &set.meta.uid).any(|pod| !pod.is_terminal());
         let old_pods_run = deployment.spec.strategy.r#type == RECREATE && old.iter().any(running);
-        let now = view.now().wall;
-        Some((Self { deployment, newest, old, old_pods_run, now }, plan))
+        Self { deployment, newest, old, old_pods_run, now: view.now().wall }
     }
 
     /// All ReplicaSets, the old ones first.

@@ -77,10 +77,11 @@ impl Turns {
         if let Some(plan) = cx.gather(|view| selecting_all(view, item)) {
             return cx.apply(plan).await.all_done().map(|()| Next::Done);
         }
-        let Some((mut facts, claims)) = cx.gather(|view| Facts::gather(view, item)) else {
+        let Some((deployment, claimed)) = cx.gather(|view| Facts::claim(view, item)) else {
             return Ok(Next::Done);
         };
-        cx.apply(claims).await.all_done()?;
+        let sets = claimed.settle(cx).await?;
+        let mut facts = cx.gather(|view| Facts::gather(view, deployment, sets));
         let path = Path::of(&facts)?;
         let mut draft = Draft::of(&facts);
         let mut moves = Moves::default();

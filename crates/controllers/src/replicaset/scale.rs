@@ -9,18 +9,12 @@ use crate::workloads::pod_creation::pod_from;
 use crate::workloads::pod_ranking::{Ranking, sort_for_deletion};
 use crate::workloads::pod_writes;
 
-/// The most pods that one turn makes or deletes.
-const BURST: usize = 500;
-
 pub(super) fn plan<R: Replicated>(facts: &Facts<R>, settings: &Settings) -> Plan {
-    let surplus = facts.surplus();
-    let count = usize::try_from(surplus.unsigned_abs()).unwrap_or(usize::MAX).min(BURST);
-    if facts.set.meta().deleted_at.is_some() {
-        Plan::none()
-    } else if surplus < 0 {
-        creations(facts, count)
-    } else {
-        deletions(facts, count, settings)
+    match facts.surplus() {
+        _ if facts.set.meta().deleted_at.is_some() => Plan::none(),
+        ..0 => creations(facts, facts.moves()),
+        0 => Plan::none(),
+        1.. => deletions(facts, facts.moves(), settings),
     }
 }
 
@@ -53,9 +47,9 @@ fn deletions<R: Replicated>(facts: &Facts<R>, count: usize, settings: &Settings)
     plan
 }
 
-/// Tells how much older the chosen pods are than the youngest, in whole multiples.
+/// Tells how much older the chosen pods are than the youngest, in whole multiples. Only ready ones count.
 fn compare_ages<R: Replicated>(plan: &mut Plan, facts: &Facts<R>, chosen: &[std::sync::Arc<Pod>]) {
-    let age = |pod: &Pod| Some(facts.now.seconds_since(pod.ready_since()?));
+    let age = |pod: &Pod| Some(facts.now.seconds_since(pod.meta.created_at.filter(|_| pod.is_ready())?));
     let youngest = facts.pods.iter().filter_map(|pod| age(pod)).min();
     let Some(youngest) = youngest.filter(|age| *age > 0) else { return };
     for age in chosen.iter().filter_map(|pod| age(pod)) {

@@ -5,13 +5,16 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use keleustes_objects::{Pod, Time, Word};
-use keleustes_plan::{BoxFuture, Context, Item, Next, Outcome, Plan, Retry, Script, View};
+use keleustes_plan::{BoxFuture, Context, Item, Next, Outcome, Retry, Script, View};
 
 use super::{Replicated, Settings, scale, status};
 use crate::workloads::availability;
-use crate::workloads::claims::claim;
+use crate::workloads::claims::{Claimed, claim};
 use crate::workloads::owners::{managed_by, orphans};
 use crate::workloads::wakes::Selecting;
+
+/// The most pods that one turn makes or deletes.
+const BURST: usize = 500;
 
 /// What a turn is about.
 pub(super) struct Facts<R> {
@@ -32,23 +35,28 @@ impl<R: Replicated> Facts<R> {
         there - i64::from(self.set.replicas())
     }
 
-    /// The facts, and the adoptions and releases that come first.
-    fn gather(view: &View<'_>, item: &Item) -> Option<(Self, Plan)> {
+    /// How many pods a turn may make or delete for it.
+    pub(super) fn moves(&self) -> usize {
+        usize::try_from(self.surplus().unsigned_abs()).unwrap_or(usize::MAX).min(BURST)
+    }
+
+    /// The facts, and the claims that are to be settled first.
+    fn gather(view: &View<'_>, item: &Item) -> Option<(Self, Claimed<Pod>)> {
         let set = view.get::<R>(item)?.clone();
         let (pods, meta) = (view.table::<Pod>(), set.meta());
         let own = managed_by(pods, &meta.uid);
         let terminating = own.filter(|pod| pod.is_terminating() && !pod.is_terminal());
         let terminating = terminating.filter(|pod| set.wants(&pod.meta.labels)).count();
         let candidates = managed_by(pods, &meta.uid).chain(orphans(pods, &meta.key.namespace));
-        let mut claimed = claim(&*set, &set.selector()?, candidates.filter(|pod| pod.is_active()));
-        let plan = claimed.plan();
+        let claimed = claim(&*set, &set.selector()?, candidates.filter(|pod| pod.is_active()));
         let terminating = i32::try_from(terminating).unwrap_or(i32::MAX);
-        let (now, pods) = (view.now().wall, claimed.mine);
+        let (now, pods) = (view.now().wall, claimed.mine.clone());
         let mut facts = Self { set, pods, terminating, crowds: BTreeMap::new(), now };
-        if facts.surplus() > 0 && facts.set.replicas() > 0 {
+        // Who deletes all of them does not choose.
+        if facts.surplus() > 0 && facts.moves() < facts.pods.len() {
             facts.crowds = crowds(&*facts.set, view);
         }
-        Some((facts, plan))
+        Some((facts, claimed))
     }
 }
 
@@ -76,12 +84,15 @@ impl<R: Replicated> Turns<R> {
     }
 
     async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Next, Retry> {
-        let Some((facts, claims)) = cx.gather(|view| Facts::<R>::gather(view, item)) else {
+        let Some((mut facts, claimed)) = cx.gather(|view| Facts::<R>::gather(view, item)) else {
             return Ok(Next::Done);
         };
-        cx.apply(claims).await.all_done()?;
+        facts.pods = claimed.settle(cx).await?;
         let scaled = cx.apply(scale::plan(&facts, &self.settings)).await;
         let failed = scaled.outcomes.iter().find_map(|outcome| match outcome {
+            Outcome::Failed(failure) if facts.surplus() > 0 => {
+                Some(format!("unable to delete pods: {}", failure.message))
+            }
             Outcome::Failed(failure) => Some(failure.message.clone()),
             _ => None,
         });

@@ -1,10 +1,11 @@
 //! Settles whose an object is: keeps what is ours, adopts what matches and belongs to nobody, lets go of
 //! what does not match any more.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use keleustes_objects::{Kind, Matcher, Reason};
-use keleustes_plan::{Guard, OnFailure, PatchForm, Plan, Target, Write};
+use keleustes_plan::{Context, Guard, OnFailure, Outcome, PatchForm, Plan, Retry, Target, Write};
 use serde_json::json;
 
 use super::owners::manager_reference;
@@ -18,11 +19,29 @@ pub(crate) struct Claimed<T> {
 }
 
 impl<T> Claimed<T> {
-    /// A plan that begins with the adoptions and releases.
-    pub(crate) fn plan(&mut self) -> Plan {
+    fn plan(&mut self) -> Plan {
         let mut plan = Plan::none();
         plan.push_together(self.take_writes());
         plan
+    }
+
+    /// Carries the adoptions and releases out, and tells what is the owner's after them: what was to be
+    /// adopted and turned out to be gone is not.
+    ///
+    /// # Errors
+    /// If any of them failed; all have been tried then.
+    pub(crate) async fn settle(mut self, cx: &mut Context<'_>) -> Result<Vec<Arc<T>>, Retry>
+    where
+        T: Kind,
+    {
+        let targets: Vec<_> = self.writes.iter().map(|write| write.target.uid.clone()).collect();
+        let applied = cx.apply(self.plan()).await;
+        let outcomes = targets.into_iter().zip(&applied.outcomes);
+        let gone: BTreeSet<_> =
+            outcomes.filter(|(_, outcome)| **outcome == Outcome::done()).map(|(uid, _)| uid).collect();
+        applied.all_done()?;
+        self.mine.retain(|object| !gone.contains(&object.meta().uid));
+        Ok(self.mine)
     }
 
     /// The adoptions and releases, to be carried out together with others before anything else.

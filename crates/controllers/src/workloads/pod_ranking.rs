@@ -48,11 +48,11 @@ pub(crate) fn phase_rank(phase: PodPhase) -> u8 {
     }
 }
 
-/// What a pod says its deletion costs. Anything but a plain number is taken for silence.
+/// What a pod says its deletion costs. Anything but a plain number is taken for silence. Behind a minus
+/// zeros may lead: the server lets such numbers in, and the original reads them.
 fn deletion_cost(pod: &Pod) -> i32 {
     let text = pod.deletion_cost().unwrap_or_default();
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let plain = digits == "0" || !digits.starts_with(['0', '+']);
+    let plain = text == "0" || !text.starts_with(['0', '+']);
     text.parse().ok().filter(|_| plain).unwrap_or(0)
 }
 
