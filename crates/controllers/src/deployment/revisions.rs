@@ -77,17 +77,17 @@ pub(super) fn missing_annotations(
     missing
 }
 
-/// A history with one number more. The oldest are dropped if it gets too long; if even that does not make
-/// room, it stays as it is.
+/// A history with one number more. The oldest are dropped if it gets too long; a number that is too long
+/// by itself is not noted.
 fn longer_history(history: &str, number: &str) -> Option<String> {
-    if history.is_empty() {
-        return Some(number.to_owned());
+    let mut rest = Some(history).filter(|history| !history.is_empty());
+    while let Some(there) = rest.filter(|there| there.len() + 1 + number.len() > HISTORY_MAX) {
+        rest = there.split_once(',').map(|(_, younger)| younger);
     }
-    let mut rest = history;
-    while rest.len() + 1 + number.len() > HISTORY_MAX {
-        rest = rest.split_once(',')?.1;
+    match rest {
+        Some(rest) => Some(format!("{rest},{number}")),
+        None => Some(number.to_owned()).filter(|number| number.len() <= HISTORY_MAX),
     }
-    Some(format!("{rest},{number}"))
 }
 
 #[cfg(test)]
@@ -104,6 +104,7 @@ mod tests {
         assert_eq!(full.len(), HISTORY_MAX);
         let grown = longer_history(&full, "7").unwrap();
         assert!(grown.len() <= HISTORY_MAX && grown.starts_with("1,2,3") && grown.ends_with(",7"));
-        assert_eq!(longer_history(&"9".repeat(HISTORY_MAX), "7"), None);
+        assert_eq!(longer_history(&"9".repeat(HISTORY_MAX), "7").as_deref(), Some("7"));
+        assert_eq!(longer_history("1", &"0".repeat(HISTORY_MAX + 1)), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Goes back to an earlier template because an old client asked for it by annotation.
 
 use keleustes_objects::{Annotations, ReplicaSet, Whole as _};
-use keleustes_plan::{Edited, EventNote, Involved, Plan, Write};
+use keleustes_plan::{Edited, EventNote, Involved, Outcome, Plan, Write};
 use serde_json::{Map, Value, json};
 
 use super::annotations::ROLLBACK_TO;
@@ -36,10 +36,10 @@ pub(super) fn plan(facts: &Facts, to: i64) -> Plan {
             format!("The rollback revision contains the same template as current deployment \"{name}\"");
         return warn("DeploymentRollbackTemplateUnchanged", message);
     }
-    let mut plan = Plan::of(strike_off(facts, Some(set)));
     let message = format!("Rolled back deployment \"{name}\" to revision {to}");
-    plan.record(EventNote::normal(Involved::of(deployment), "DeploymentRollback", message));
-    plan
+    let told = EventNote::normal(Involved::of(deployment), "DeploymentRollback", message);
+    let back = strike_off(facts, Some(set));
+    Plan::of(back.reporting(move |outcome| matches!(outcome, Outcome::Done { .. }).then(|| told.clone())))
 }
 
 fn second_highest(facts: &Facts) -> i64 {

@@ -31,7 +31,8 @@ impl Draft {
         let mut draft = Self { status: facts.deployment.status.clone(), revision: None };
         let reason = draft.progress().map_or("", |condition| condition.reason.as_str());
         let paused = facts.deployment.spec.paused;
-        if has_deadline(&facts.deployment) && reason != TIMED_OUT && paused != (reason == PAUSED) {
+        let is_news = reason != TIMED_OUT && paused != (reason == PAUSED);
+        if is_news && has_deadline(&facts.deployment) && !facts.is_leaving() {
             let (reason, message) = match paused {
                 true => (PAUSED, "Deployment is paused"),
                 false => ("DeploymentResumed", "Deployment is resumed"),
@@ -101,13 +102,14 @@ impl Draft {
         } else if !settled {
             self.judge_unsettled(facts);
         }
-        self.status.conditions.retain(|condition| condition.r#type != REPLICA_FAILURE);
         let newest_first = facts.newest.iter().chain(&facts.old);
-        let failure =
-            newest_first.filter_map(|set| set.status.conditions.of_type(REPLICA_FAILURE)).next().cloned();
-        if let Some(mut failure) = failure {
-            failure.last_update_time = failure.last_transition_time;
-            self.status.conditions.push(failure);
+        let failure = newest_first.filter_map(|set| set.status.conditions.of_type(REPLICA_FAILURE)).next();
+        match failure.cloned() {
+            Some(mut failure) => {
+                failure.last_update_time = failure.last_transition_time;
+                self.put(failure);
+            }
+            None => self.status.conditions.retain(|condition| condition.r#type != REPLICA_FAILURE),
         }
     }
 
@@ -162,20 +164,25 @@ impl Draft {
         Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0).max(1)))
     }
 
-    /// Sets a condition. One that says the same already is left alone; one that only changes its reason
-    /// keeps the time of its last transition.
+    /// Sets a condition as of now.
     fn set(&mut self, r#type: &str, status: &str, reason: &str, message: &str, now: Time) {
         let mut condition = Condition::new(r#type, status, reason, message, now);
         condition.last_update_time = Some(now);
-        if let Some(there) = self.status.conditions.of_type(r#type) {
-            if there.status == status && there.reason == reason {
+        self.put(condition);
+    }
+
+    /// Puts a condition in. One that says the same already is left alone; one that only changes its reason
+    /// keeps the time of its last transition.
+    fn put(&mut self, mut condition: Condition) {
+        if let Some(there) = self.status.conditions.of_type(&condition.r#type) {
+            if there.status == condition.status && there.reason == condition.reason {
                 return;
             }
-            if there.status == status {
+            if there.status == condition.status {
                 condition.last_transition_time = there.last_transition_time;
             }
         }
-        self.status.conditions.retain(|there| there.r#type != r#type);
+        self.status.conditions.retain(|there| there.r#type != condition.r#type);
         self.status.conditions.push(condition);
     }
 
