@@ -56,3 +56,218 @@ impl Replicated for ReplicationController {
         Vec::new()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use keleustes_objects::{Failure, Key, Pod, Reason};
+    use keleustes_plan::rehearsal::World;
+    use keleustes_plan::{Limiter, Loop};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn the_loop() -> Loop {
+        controller(&Settings::default()).loops.remove(0)
+    }
+
+    fn world(replicas: i32) -> World {
+        World::of(&the_loop()).with::<ReplicationController>(rc(replicas))
+    }
+
+    fn rc(replicas: i32) -> Value {
+        json!({
+            "metadata": {"name": "web", "namespace": "a", "uid": "u-web", "resourceVersion": "7", "generation": 2},
+            "spec": {
+                "replicas": replicas, "selector": {"app": "web"},
+                "template": {"metadata": {"labels": {"app": "web"}}, "spec": {}},
+            },
+            "status": {"observedGeneration": 2, "replicas": 0},
+        })
+    }
+
+    fn orphan(name: &str) -> Value {
+        json!({
+            "metadata": {
+                "name": name, "namespace": "a", "uid": format!("u-{name}"), "labels": {"app": "web"},
+                "resourceVersion": "1", "creationTimestamp": "2027-01-01T00:00:00Z",
+            },
+            "spec": {"nodeName": "n"},
+            "status": {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T07:59:58Z"}],
+            },
+        })
+    }
+
+    fn owned_by(kind: &str, mut object: Value) -> Value {
+        object["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "v1", "kind": kind, "name": "web", "uid": "u-web", "controller": true}]);
+        object
+    }
+
+    fn pod(name: &str) -> Value {
+        owned_by("ReplicationController", orphan(name))
+    }
+
+    fn turn(mut world: World) -> String {
+        world.sync(&the_loop(), Key::namespaced("a", "web"))
+    }
+
+    const OWNER: &str = concat!(
+        r#""ownerReferences":[{"apiVersion":"v1","blockOwnerDeletion":true,"controller":true,"#,
+        r#""kind":"ReplicationController","name":"web","uid":"u-web"}]"#
+    );
+
+    /// Proves RC-2, RC-3, RC-4, RC-22, RC-30.
+    #[test]
+    fn it_is_known_by_the_original_s_names_and_numbers() {
+        let controller = controller(&Settings::default());
+        assert_eq!(
+            (controller.name, controller.aliases),
+            ("replicationcontroller-controller", &["replicationcontroller"][..])
+        );
+        assert_eq!(
+            (controller.service_account, controller.event_component),
+            (Some("replication-controller"), Some("replication-controller"))
+        );
+        let grants: Vec<_> = controller.grants.iter().map(|grant| (grant.resource, grant.verbs)).collect();
+        assert_eq!(
+            grants,
+            [
+                ("replicationcontrollers", &["get"][..]),
+                ("replicationcontrollers/status", &["update"]),
+                ("pods", &["create", "delete", "patch"]),
+            ]
+        );
+        let a_loop = the_loop();
+        assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("replicationmanager", 5, None));
+        assert_eq!(a_loop.limiter, Limiter::DEFAULT);
+        // A queue and workers of its own: it goes or stays without the other.
+        assert_ne!(crate::replicaset::controller(&Settings::default()).loops[0].queue, a_loop.queue);
+    }
+
+    /// Proves RC-1, RC-6, RC-13, RC-26.
+    #[test]
+    fn pods_wake_the_one_they_name_or_those_that_could_adopt_them() {
+        let a_loop = the_loop();
+        let mut world = world(1);
+        assert_eq!(world.put::<Pod>(&a_loop, pod("x")), ["a/web"]);
+        assert_eq!(world.put::<Pod>(&a_loop, orphan("y")), ["a/web"]);
+        // A namesake of another kind is another one.
+        assert!(world.put::<Pod>(&a_loop, owned_by("ReplicaSet", orphan("z"))).is_empty());
+        let mut other = orphan("o");
+        other["metadata"]["labels"] = json!({"app": "none"});
+        assert!(world.put::<Pod>(&a_loop, other).is_empty());
+        assert_eq!(world.put::<ReplicationController>(&a_loop, rc(2)), ["a/web"]);
+        assert_eq!(world.take::<Pod>(&a_loop, &Key::namespaced("a", "x")), ["a/web"]);
+        let mut all = rc(2);
+        all["spec"]["selector"] = json!({});
+        all["metadata"]["resourceVersion"] = json!("8");
+        world.put::<ReplicationController>(&a_loop, all);
+        assert!(world.put::<Pod>(&a_loop, orphan("n")).is_empty());
+    }
+
+    /// Proves RC-7, RC-8, RC-11, RC-18, RC-19, RC-23, RC-28.
+    #[test]
+    fn it_adopts_and_makes_pods_as_a_replica_set_does() {
+        let mut ended = pod("z");
+        ended["status"]["phase"] = json!("Failed");
+        let world = world(3).with::<Pod>(pod("x")).with::<Pod>(orphan("y")).with::<Pod>(ended);
+        let transcript = turn(world);
+        let told: Vec<_> = transcript.lines().collect();
+        assert_eq!(
+            told[..3],
+            [
+                format!(
+                    "patch pods a/y because it matches the selector and nobody manages it: {{\"metadata\":{{{OWNER}}}}}"
+                ),
+                format!(
+                    "create pods a/ because there are fewer pods than wanted: {{\"metadata\":{{\"generateName\":\"web-\",\
+                     \"labels\":{{\"app\":\"web\"}},{OWNER}}},\"spec\":{{}}}}"
+                ),
+                "event Normal SuccessfulCreate: Created pod: web-new".to_owned(),
+            ]
+        );
+        assert!(told[3].starts_with("put replicationcontrollers/status a/web"));
+        assert_eq!(told.len(), 4);
+    }
+
+    /// Proves RC-12.
+    #[test]
+    fn nothing_is_adopted_for_one_that_is_going() {
+        let mut going = rc(1);
+        going["metadata"]["deletionTimestamp"] = json!("2027-01-03T00:00:00Z");
+        let world = World::of(&the_loop()).cached::<ReplicationController>(rc(1));
+        let world = world.live::<ReplicationController>(going).with::<Pod>(orphan("x"));
+        assert!(
+            turn(world).ends_with("FAILED: the owner is being deleted\nretry: the owner is being deleted\n")
+        );
+    }
+
+    /// Proves RC-9, RC-10.
+    #[test]
+    fn without_selector_or_template_it_makes_nothing() {
+        let mut blind = rc(1);
+        blind["spec"]["selector"] = json!({});
+        let world = || World::of(&the_loop());
+        assert_eq!(turn(world().with::<ReplicationController>(blind).with::<Pod>(pod("x"))), "");
+        let mut bare = rc(1);
+        bare["spec"]["template"] = Value::Null;
+        let transcript = turn(world().with::<ReplicationController>(bare));
+        assert!(transcript.ends_with("retry: unable to create pods, no labels\n"), "{transcript}");
+        assert!(!transcript.contains("create pods a/"));
+    }
+
+    /// Proves RC-14, RC-17, RC-20, RC-21.
+    #[test]
+    fn the_status_counts_all_but_those_on_their_way_out() {
+        let mut patient = rc(1);
+        patient["spec"]["minReadySeconds"] = json!(5);
+        let mut leaving = pod("y");
+        leaving["metadata"]["deletionTimestamp"] = json!("2027-01-03T00:00:00Z");
+        let world = World::of(&the_loop()).with::<ReplicationController>(patient);
+        let world = world.with::<Pod>(pod("x")).with::<Pod>(leaving.clone());
+        assert_eq!(
+            turn(world),
+            "put replicationcontrollers/status a/web because the counts of pods or what they tell changed: \
+             {\"metadata\":{\"generation\":2,\"name\":\"web\",\"namespace\":\"a\",\
+             \"resourceVersion\":\"7\",\"uid\":\"u-web\"},\
+             \"status\":{\"availableReplicas\":0,\"fullyLabeledReplicas\":1,\"observedGeneration\":2,\"readyReplicas\":1,\"replicas\":1}}\n\
+             revisit after 3s\n"
+        );
+        let mut content = rc(1);
+        for count in ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
+            content["status"][count] = json!(1);
+        }
+        let world = World::of(&the_loop()).with::<ReplicationController>(content);
+        assert_eq!(turn(world.with::<Pod>(pod("x")).with::<Pod>(leaving)), "");
+    }
+
+    /// Proves RC-16, RC-25, RC-27.
+    #[test]
+    fn it_has_no_family_whose_crowds_would_count() {
+        let mut managed = rc(2);
+        managed["metadata"]["ownerReferences"] = json!([{"apiVersion": "x.io/v1", "kind": "Config", "name": "c", "uid": "u-c", "controller": true}]);
+        let on = |node: &str, mut pod: Value| {
+            pod["spec"]["nodeName"] = json!(node);
+            pod
+        };
+        let world = World::of(&the_loop()).with::<ReplicationController>(managed);
+        let world = world.with::<Pod>(on("n", pod("x"))).with::<Pod>(on("o", pod("a")));
+        let transcript = turn(world.with::<Pod>(on("n", pod("y"))));
+        assert!(transcript.contains("delete pods a/a "), "by uid, though another node has two: {transcript}");
+        assert!(transcript.contains("measure replicaset_controller_sorting_deletion_age_ratio{} 1\n"));
+    }
+
+    /// Proves RC-24.
+    #[test]
+    fn a_failure_is_told() {
+        let failure = Failure::transport(Reason::Forbidden, "refused");
+        let world = world(1).refusing_at("create", "/api/v1/namespaces/a/pods/", failure, None);
+        let transcript = turn(world);
+        assert!(transcript.contains(
+            r#""message":"refused","reason":"FailedCreate","status":"True","type":"ReplicaFailure""#
+        ));
+        assert!(transcript.ends_with("retry: refused\n"));
+    }
+}

@@ -9,6 +9,9 @@ mod status;
 mod turn;
 mod wakes;
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 
 use keleustes_objects::{Pod, ReplicaSet, ReplicaSetStatus, Template, Whole};

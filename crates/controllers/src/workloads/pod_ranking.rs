@@ -91,3 +91,149 @@ fn magnitude(since: Time, now: Time) -> i64 {
     let nanoseconds = seconds.saturating_mul(1_000_000_000);
     if nanoseconds <= 0 { -1 } else { i64::from(nanoseconds.ilog2()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A pod that is bound, runs, has been ready for a day and was born two days ago. It is 08:00:00.
+    fn pod(uid: &str) -> Value {
+        json!({
+            "metadata": {"name": uid, "namespace": "a", "uid": uid, "creationTimestamp": "2027-01-13T08:00:00Z"},
+            "spec": {"nodeName": "n", "containers": [{"name": "c"}],
+                     "initContainers": [{"name": "s", "restartPolicy": "Always"}, {"name": "i"}]},
+            "status": {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-14T08:00:00Z"}],
+            },
+        })
+    }
+
+    fn but(pointer: &str, value: impl Into<Value>) -> Value {
+        let (mut pod, (parent, field)) = (pod("b"), pointer.rsplit_once('/').unwrap());
+        pod.pointer_mut(parent).unwrap()[field] = value.into();
+        pod
+    }
+
+    fn order(pods: [Value; 2], crowds: &BTreeMap<Word, usize>) -> [String; 2] {
+        let mut pods = pods.map(|pod| Arc::new(serde_json::from_value::<Pod>(pod).unwrap()));
+        let now = Time::from_unix_seconds(1_800_000_000);
+        sort_for_deletion(&mut pods, &Ranking { now, crowds, heeds_cost: true });
+        pods.map(|pod| pod.meta.uid.to_string())
+    }
+
+    /// Checks that `b`, in spite of its larger uid, goes before a plain pod, in whatever order they come.
+    #[track_caller]
+    fn goes_first(b: Value) {
+        before(b, pod("a"));
+    }
+
+    #[track_caller]
+    fn before(b: Value, a: Value) {
+        let crowds = BTreeMap::from([(Word::from("crowded"), 3), (Word::from("n"), 2)]);
+        assert_eq!(order([a.clone(), b.clone()], &crowds), ["b", "a"]);
+        assert_eq!(order([b, a], &crowds), ["b", "a"]);
+    }
+
+    /// Proves RS-45, RS-46, RS-47.
+    #[test]
+    fn those_that_do_the_least_go_first() {
+        goes_first(but("/spec/nodeName", ""));
+        for phase in ["Pending", "Unknown", "Running"] {
+            // Not being bound weighs more than any phase.
+            let mut a = pod("a");
+            a["status"]["phase"] = json!("Pending");
+            let mut b = but("/spec/nodeName", "");
+            b["status"]["phase"] = json!(phase);
+            before(b, a);
+        }
+        goes_first(but("/status/phase", "Pending"));
+        goes_first(but("/status/phase", "Unknown"));
+        let mut unknown = pod("a");
+        unknown["status"]["phase"] = json!("Unknown");
+        before(but("/status/phase", "Pending"), unknown.clone());
+        // A phase nobody knows counts as pending.
+        before(but("/status/phase", ""), unknown);
+        goes_first(but("/status/conditions/0/status", "False"));
+    }
+
+    /// Proves RS-48.
+    #[test]
+    fn of_those_the_cheapest_go_first() {
+        let costing = |text: &str| {
+            but("/metadata/annotations", json!({"controller.kubernetes.io/pod-deletion-cost": text}))
+        };
+        for (text, cost) in [
+            ("-1", -1),
+            ("-05", -5),
+            ("0", 0),
+            ("7", 7),
+            ("2147483647", i32::MAX),
+            ("+7", 0),
+            ("07", 0),
+            ("", 0),
+            ("7x", 0),
+            ("2147483648", 0),
+        ] {
+            let pod: Pod = serde_json::from_value(costing(text)).unwrap();
+            assert_eq!(deletion_cost(&pod), cost, "{text}");
+        }
+        goes_first(costing("-1"));
+        // Being unready weighs more.
+        let mut unready = but("/status/conditions/0/status", "False");
+        unready["metadata"]["annotations"] = json!({"controller.kubernetes.io/pod-deletion-cost": "9"});
+        goes_first(unready);
+    }
+
+    /// Proves RS-49.
+    #[test]
+    fn of_those_the_most_crowded_go_first() {
+        goes_first(but("/spec/nodeName", "crowded"));
+    }
+
+    /// Proves RS-51, RS-53.
+    #[test]
+    fn of_those_the_youngest_go_first_by_magnitude() {
+        const READY: &str = "/status/conditions/0/lastTransitionTime";
+        goes_first(but(READY, "2027-01-15T07:00:00Z"));
+        goes_first(but(READY, Value::Null));
+        goes_first(but("/metadata/creationTimestamp", "2027-01-15T07:00:00Z"));
+        goes_first(but("/metadata/creationTimestamp", Value::Null));
+        // What is not in the past is the youngest that has a time.
+        goes_first(but(READY, "2027-01-15T09:00:00Z"));
+        // Readiness weighs more than birth.
+        let mut young = pod("a");
+        young["metadata"]["creationTimestamp"] = json!("2027-01-15T07:00:00Z");
+        before(but(READY, "2027-01-15T07:00:00Z"), young);
+        // A day, and a minute less: of the same magnitude, so the uid decides.
+        let older = |at: &str| [pod("a"), but(READY, at)];
+        assert_eq!(order(older("2027-01-14T08:01:00Z"), &BTreeMap::new()), ["a", "b"]);
+        assert_eq!(order(older("2027-01-14T07:59:00Z"), &BTreeMap::new()), ["a", "b"]);
+    }
+
+    /// Proves RS-52.
+    #[test]
+    fn of_those_the_ones_that_restarted_most_go_first() {
+        let restarts = |list: &str, name: &str, count: u32| {
+            let mut status = pod("b")["status"].take();
+            status[list] = json!([{"name": name, "restartCount": count}]);
+            but("/status", status)
+        };
+        goes_first(restarts("containerStatuses", "c", 3));
+        goes_first(restarts("initContainerStatuses", "s", 3));
+        // Init containers that end do not count.
+        assert_eq!(
+            order([pod("a"), restarts("initContainerStatuses", "i", 3)], &BTreeMap::new()),
+            ["a", "b"]
+        );
+        let mut regular = pod("a");
+        regular["status"]["initContainerStatuses"] = json!([{"name": "s", "restartCount": 9}]);
+        before(restarts("containerStatuses", "c", 1), regular);
+        // Restarts weigh more than birth.
+        let mut young = pod("a");
+        young["metadata"]["creationTimestamp"] = json!("2027-01-15T07:00:00Z");
+        before(restarts("containerStatuses", "c", 1), young);
+    }
+}

@@ -1,0 +1,199 @@
+//! What a turn does about a set and its pods, told step by step.
+
+mod claiming;
+mod scaling;
+mod telling;
+mod waking;
+
+use keleustes_objects::{Failure, Key, Reason};
+use keleustes_plan::rehearsal::World;
+use keleustes_plan::{Limiter, Loop};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn the_loop() -> Loop {
+    controller(&Settings::default()).loops.remove(0)
+}
+
+fn web() -> Key {
+    Key::namespaced("a", "web")
+}
+
+/// A set that wants so many pods. Its status says that it has none.
+fn set(replicas: i32) -> Value {
+    json!({
+        "metadata": {
+            "name": "web", "namespace": "a", "uid": "u-web", "resourceVersion": "7", "generation": 2,
+        },
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"nodeName": "n"}},
+        },
+        "status": {"observedGeneration": 2, "replicas": 0, "terminatingReplicas": 0},
+    })
+}
+
+/// The set, with a status that says that all these pods are there, ready and available.
+fn content(replicas: i32) -> Value {
+    let mut set = set(replicas);
+    for count in ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
+        set["status"][count] = json!(replicas);
+    }
+    set
+}
+
+/// A pod that nobody manages: it runs, is ready and matches the set.
+fn orphan(name: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": name, "namespace": "a", "uid": format!("u-{name}"), "resourceVersion": "1",
+            "labels": {"app": "web"}, "creationTimestamp": "2027-01-01T00:00:00Z",
+        },
+        "spec": {"nodeName": "n"},
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-02T00:00:00Z"}],
+        },
+    })
+}
+
+/// The same, managed by the set.
+fn pod(name: &str) -> Value {
+    owned_by("ReplicaSet", "web", "u-web", orphan(name))
+}
+
+fn owned_by(kind: &str, name: &str, uid: &str, mut object: Value) -> Value {
+    object["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": true}]);
+    object
+}
+
+/// An object with one thing about it changed.
+fn but(mut object: Value, pointer: &str, value: Value) -> Value {
+    let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
+    object.pointer_mut(parent).expect("a parent")[field] = value;
+    object
+}
+
+fn leaving(object: Value) -> Value {
+    but(object, "/metadata/deletionTimestamp", json!("2027-01-03T00:00:00Z"))
+}
+
+fn world(set: Value) -> World {
+    World::of(&the_loop()).with::<ReplicaSet>(set)
+}
+
+fn with_pods(world: World, pods: impl IntoIterator<Item = Value>) -> World {
+    pods.into_iter().fold(world, |world, pod| world.with::<Pod>(pod))
+}
+
+fn refused(reason: Reason) -> Failure {
+    Failure::transport(reason, "refused")
+}
+
+/// What one turn does, without the bodies of its writes.
+fn turn(mut world: World) -> String {
+    let transcript = world.sync(&the_loop(), web());
+    transcript.lines().map(|line| format!("{}\n", line.split(": {").next().unwrap_or_default())).collect()
+}
+
+#[track_caller]
+fn check(world: World, expected: &str) {
+    assert_eq!(turn(world), expected);
+}
+
+/// The body of the first write of a turn whose line begins so.
+fn body(mut world: World, beginning: &str) -> Value {
+    let transcript = world.sync(&the_loop(), web());
+    let line = transcript.lines().find(|line| line.starts_with(beginning));
+    let (_, body) = line.and_then(|line| line.split_once(": {")).expect(&transcript);
+    serde_json::from_str(&format!("{{{body}")).expect("JSON")
+}
+
+/// The status that a turn writes.
+fn status(world: World) -> Value {
+    body(world, "put replicasets.apps/status")["status"].take()
+}
+
+const ADOPT: &str = "because it matches the selector and nobody manages it";
+const CREATE: &str = "create pods a/ because there are fewer pods than wanted\n\
+                      event Normal SuccessfulCreate: Created pod: web-new\n";
+const STATUS: &str =
+    "put replicasets.apps/status a/web because the counts of pods or what they tell changed\n";
+
+/// Proves RS-1, RS-2, RS-3, RS-4, RS-73, RS-75, RS-76, RS-82.
+#[test]
+fn it_is_known_by_the_original_s_names_and_numbers() {
+    let controller = controller(&Settings::default());
+    assert_eq!((controller.name, controller.aliases), ("replicaset-controller", &["replicaset"][..]));
+    assert_eq!(
+        (controller.service_account, controller.event_component),
+        (Some("replicaset-controller"), Some("replicaset-controller"))
+    );
+    let grants: Vec<_> =
+        controller.grants.iter().map(|grant| (grant.resource, grant.verbs.join(","))).collect();
+    let verbs = |verbs: &str| verbs.to_owned();
+    assert_eq!(
+        grants,
+        [
+            ("replicasets", verbs("get")),
+            ("replicasets/status", verbs("update")),
+            ("pods", verbs("create,delete,patch")),
+        ]
+    );
+    let a_loop = the_loop();
+    assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("replicaset", 5, None));
+    assert_eq!(a_loop.limiter, Limiter::DEFAULT);
+    let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
+    assert_eq!(reads, ["replicasets.apps", "pods"]);
+}
+
+/// Proves RS-21, RS-70, RS-90.
+#[test]
+fn claims_come_before_sizes_and_sizes_before_the_status() {
+    let young = but(orphan("y"), "/status/conditions/0/lastTransitionTime", json!("2027-01-15T07:59:58Z"));
+    let waiting = but(set(1), "/spec/minReadySeconds", json!(5));
+    let two = with_pods(
+        world(waiting.clone()),
+        [orphan("x"), but(young.clone(), "/status/phase", json!("Pending"))],
+    );
+    check(
+        two,
+        &format!(
+            "patch pods a/x {ADOPT}\n\
+             patch pods a/y {ADOPT}\n\
+             measure replicaset_controller_sorting_deletion_age_ratio{{}} 1\n\
+             delete pods a/y because there are more pods than wanted\n\
+             event Normal SuccessfulDelete: Deleted pod: y\n\
+             {STATUS}\
+             revisit after 3s\n"
+        ),
+    );
+    let few = with_pods(world(but(waiting, "/spec/replicas", json!(3))), [orphan("x"), young]);
+    check(
+        few,
+        &format!("patch pods a/x {ADOPT}\npatch pods a/y {ADOPT}\n{CREATE}{STATUS}revisit after 3s\n"),
+    );
+}
+
+/// Proves RS-25, RS-83.
+#[test]
+fn nothing_is_remembered_and_nothing_is_done_for_a_set_that_is_gone() {
+    let mut gone = with_pods(World::of(&the_loop()), [pod("x")]);
+    assert_eq!(gone.sync(&the_loop(), web()), "");
+    let mut there = with_pods(world(set(2)), [pod("x")]);
+    let first = there.sync(&the_loop(), web());
+    // Another process, with the same caches.
+    assert_eq!(there.sync(&the_loop(), web()), first);
+}
+
+/// Proves RS-26.
+#[test]
+fn a_set_whose_selector_makes_no_sense_is_left_alone() {
+    let odd = json!({"matchExpressions": [{"key": "app", "operator": "Likes", "values": ["web"]}]});
+    for selector in [odd, json!({}), Value::Null] {
+        check(with_pods(world(but(set(2), "/spec/selector", selector)), [pod("x"), orphan("y")]), "");
+    }
+}

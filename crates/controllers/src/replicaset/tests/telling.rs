@@ -1,0 +1,157 @@
+//! What the status says, and when it is looked at again.
+
+use keleustes_plan::{Action, Step};
+
+use super::*;
+
+fn ready_at(name: &str, at: &str) -> Value {
+    but(pod(name), "/status/conditions/0/lastTransitionTime", json!(at))
+}
+
+fn unready(name: &str) -> Value {
+    but(pod(name), "/status/conditions/0/status", json!("False"))
+}
+
+fn patient(set: Value, seconds: i32) -> Value {
+    but(set, "/spec/minReadySeconds", json!(seconds))
+}
+
+fn counts(world: World) -> [i64; 4] {
+    let status = status(world);
+    let count = |field: &str| status[field].as_i64().unwrap_or(0);
+    ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"].map(count)
+}
+
+fn refusing_creates(set: Value) -> World {
+    let path = "/api/v1/namespaces/a/pods/";
+    world(set).refusing_at("create", path, refused(Reason::Forbidden), None)
+}
+
+/// Proves RS-61, RS-62, RS-63.
+#[test]
+fn the_status_counts_what_was_there_when_the_turn_began() {
+    let labels = json!({"app": "web", "more": "yes"});
+    let labelled = but(set(5), "/spec/template/metadata/labels", labels.clone());
+    let full = but(pod("full"), "/metadata/labels", labels);
+    let there = || [full.clone(), unready("unready"), but(pod("odd"), "/status/phase", json!("Pending"))];
+    assert_eq!(counts(with_pods(world(labelled), there())), [3, 1, 2, 2]);
+    // Ready for ten seconds, for nine, and since nobody knows when. It is 08:00:00.
+    let there = || {
+        [
+            ready_at("x", "2027-01-15T07:59:50Z"),
+            ready_at("y", "2027-01-15T07:59:51Z"),
+            but(pod("z"), "/status/conditions/0/lastTransitionTime", Value::Null),
+        ]
+    };
+    assert_eq!(counts(with_pods(world(patient(set(3), 10)), there())), [3, 3, 3, 1]);
+    assert_eq!(counts(with_pods(world(set(3)), there())), [3, 3, 3, 3]);
+}
+
+/// Proves RS-64, RS-95.
+#[test]
+fn pods_on_their_way_out_are_counted_unless_that_is_switched_off() {
+    let stranger = owned_by("ReplicaSet", "other", "u-other", orphan("s"));
+    let there = [
+        leaving(pod("x")),
+        but(leaving(pod("ended")), "/status/phase", json!("Failed")),
+        but(leaving(pod("stray")), "/metadata/labels", json!({"app": "none"})),
+        leaving(orphan("orphan")),
+        leaving(stranger),
+        pod("y"),
+    ];
+    assert_eq!(status(with_pods(world(set(1)), there))["terminatingReplicas"], 1);
+    let told = status(with_pods(world(set(1)), [pod("y")]));
+    assert_eq!(told["terminatingReplicas"], 0, "written even if there are none");
+    let silent = Settings { counts_terminating: false, ..Settings::default() };
+    let transcript =
+        with_pods(world(content(1)), [pod("y")]).sync(&controller(&silent).loops.remove(0), web());
+    assert!(transcript.starts_with("put replicasets.apps/status") && !transcript.contains("terminating"));
+}
+
+/// Proves RS-30, RS-65, RS-77, RS-79.
+#[test]
+fn a_failure_is_told_once_with_its_beginning() {
+    let told = status(refusing_creates(set(2)))["conditions"].take();
+    let condition = |reason: &str, message: &str| {
+        json!([{
+            "type": "ReplicaFailure", "status": "True", "reason": reason, "message": message,
+            "lastTransitionTime": "2027-01-15T08:00:00Z",
+        }])
+    };
+    assert_eq!(told, condition("FailedCreate", "refused"));
+    let stuck = with_pods(world(set(0)), [pod("x")]);
+    let stuck = stuck.refusing::<Pod>("delete", &Key::namespaced("a", "x"), refused(Reason::Forbidden));
+    assert_eq!(status(stuck)["conditions"], condition("FailedDelete", "unable to delete pods: refused"));
+    // One that is there is left alone, whatever it says.
+    let older = but(set(2), "/status/conditions", condition("FailedDelete", "older"));
+    let transcript = turn(refusing_creates(older));
+    assert!(!transcript.contains(STATUS) && transcript.ends_with("retry: refused\n"), "{transcript}");
+}
+
+/// Proves RS-29, RS-66.
+#[test]
+fn a_failure_is_forgotten_when_nothing_failed() {
+    let failed = json!([{"type": "ReplicaFailure", "status": "True"}, {"type": "Other", "status": "True"}]);
+    let failed = |set| but(set, "/status/conditions", failed.clone());
+    for set in [failed(content(1)), failed(leaving(content(1)))] {
+        let left = status(with_pods(world(set), [pod("x")]))["conditions"].take();
+        assert_eq!(left.as_array().unwrap().len(), 1);
+        assert_eq!(left[0]["type"], "Other");
+    }
+}
+
+/// Proves RS-67.
+#[test]
+fn a_status_that_says_nothing_new_is_not_written() {
+    check(with_pods(world(content(1)), [pod("x")]), "");
+    for (field, value) in [
+        ("replicas", json!(2)),
+        ("fullyLabeledReplicas", json!(2)),
+        ("readyReplicas", json!(2)),
+        ("availableReplicas", json!(2)),
+        ("terminatingReplicas", Value::Null),
+        ("observedGeneration", json!(1)),
+    ] {
+        let stale = but(content(1), &format!("/status/{field}"), value);
+        check(with_pods(world(stale), [pod("x")]), STATUS);
+    }
+}
+
+/// Proves RS-68, RS-74, RS-97.
+#[test]
+fn the_status_goes_with_the_metadata_that_was_seen() {
+    let mut whole = but(set(1), "/metadata/labels", json!({"l": "1"}));
+    whole["metadata"]["annotations"] = json!({"a": "2"});
+    whole["metadata"]["managedFields"] = json!([{"manager": "x"}]);
+    whole["metadata"]["generation"] = json!(9);
+    let put = body(with_pods(world(whole.clone()), [pod("x")]), "put replicasets.apps/status");
+    let metadata = &put["metadata"];
+    assert_eq!((&metadata["resourceVersion"], &metadata["uid"]), (&json!("7"), &json!("u-web")));
+    assert_eq!((&metadata["labels"], &metadata["annotations"]), (&json!({"l": "1"}), &json!({"a": "2"})));
+    assert_eq!(put["status"]["observedGeneration"], 9);
+    assert!(metadata.get("managedFields").is_none() && put.get("spec").is_none());
+    let seen: ReplicaSet = serde_json::from_value(whole).unwrap();
+    let plan = status::plan(&seen, &ReplicaSetStatus::default());
+    let [Step::One(write)] = plan.steps() else { panic!("one write") };
+    assert!(matches!(write.action, Action::Put { subresource: "status", conflict_tries: 2, .. }));
+}
+
+/// Proves RS-69, RS-93, RS-94.
+#[test]
+fn it_is_looked_at_again_when_the_next_pod_will_be_available() {
+    let revisit = |seconds: i32, pods: Vec<Value>| {
+        let replicas = i32::try_from(pods.len()).unwrap();
+        let transcript = turn(with_pods(world(patient(set(replicas), seconds)), pods));
+        transcript.lines().find_map(|line| line.strip_prefix("revisit after ").map(str::to_owned))
+    };
+    let some = |text: &str| Some(text.to_owned());
+    let (recent, newest) = ("2027-01-15T07:59:53Z", "2027-01-15T07:59:55Z");
+    assert_eq!(revisit(10, vec![ready_at("x", recent), ready_at("y", newest), unready("z")]), some("3s"));
+    assert_eq!(revisit(0, vec![ready_at("x", recent)]), None);
+    assert_eq!(revisit(5, vec![ready_at("x", recent), unready("z")]), None);
+    // Nobody knows when: again and again.
+    let timeless = but(pod("x"), "/status/conditions/0/lastTransitionTime", Value::Null);
+    assert_eq!(revisit(10, vec![timeless]), some("10s"));
+    // A clock that was set back makes a pod unavailable that was available.
+    assert_eq!(revisit(10, vec![ready_at("x", "2027-01-15T09:00:00Z")]), some("3610s"));
+}

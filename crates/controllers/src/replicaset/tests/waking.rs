@@ -1,0 +1,163 @@
+//! Which sets hear of which change.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keleustes_plan::{Change, Table, Wakes};
+
+use super::*;
+
+/// The caches with the set and another one, and how a pod was before.
+struct Before {
+    world: World,
+    pods: Table<Pod>,
+}
+
+fn before(pod: Option<Value>) -> Before {
+    let other = but(but(set(1), "/metadata/name", json!("other")), "/metadata/uid", json!("u-other"));
+    let other = but(other, "/spec/selector", json!({"matchLabels": {"app": "other"}}));
+    let mut pods = Table::default();
+    if let Some(pod) = pod {
+        pods.apply(decoded(pod));
+    }
+    Before { world: world(set(1)).with::<ReplicaSet>(other), pods }
+}
+
+fn decoded<T: keleustes_objects::Kind>(json: Value) -> Arc<T> {
+    Arc::new(serde_json::from_value(json).expect("a well-formed object"))
+}
+
+impl Before {
+    /// What wakes, and after how long, when the pod is like this now.
+    fn now(mut self, pod: Value) -> Vec<(String, u64)> {
+        let change = self.pods.apply(decoded(but(pod, "/metadata/resourceVersion", json!("2"))));
+        self.wakes(&change)
+    }
+
+    fn wakes(&self, change: &Change<Pod>) -> Vec<(String, u64)> {
+        let mut wakes = Wakes::default();
+        wakes::pod_changed::<ReplicaSet>(change, &self.world.view(), &mut wakes);
+        let items = wakes.into_items().into_iter();
+        items.map(|(item, delay): (_, Duration)| (item.to_string(), delay.as_secs())).collect()
+    }
+}
+
+fn at_once(names: &[&str]) -> Vec<(String, u64)> {
+    names.iter().map(|name| (format!("a/{name}"), 0)).collect()
+}
+
+fn labelled(app: &str, pod: Value) -> Value {
+    but(pod, "/metadata/labels", json!({"app": app}))
+}
+
+fn of_other(pod: Value) -> Value {
+    owned_by("ReplicaSet", "other", "u-other", pod)
+}
+
+fn unready(pod: Value) -> Value {
+    but(pod, "/status/conditions/0/status", json!("False"))
+}
+
+/// Proves RS-5, RS-6, RS-7.
+#[test]
+fn whatever_happens_to_a_set_wakes_it() {
+    let (a_loop, mut sets) = (the_loop(), Table::<ReplicaSet>::default());
+    let world = World::of(&a_loop);
+    assert_eq!(world.wakes(&a_loop, sets.apply(decoded(set(1)))), ["a/web"]);
+    let told = but(set(1), "/status/replicas", json!(1));
+    assert_eq!(world.wakes(&a_loop, sets.apply(decoded(told))), ["a/web"]);
+    let another = but(set(1), "/metadata/uid", json!("u-another"));
+    assert_eq!(world.wakes(&a_loop, sets.apply(decoded(another))), ["a/web"]);
+    let last = sets.get(&web()).unwrap().clone();
+    assert_eq!(world.wakes(&a_loop, Change::resync(last.clone())), ["a/web"]);
+    assert_eq!(world.wakes(&a_loop, Change::deleted(last)), ["a/web"]);
+}
+
+/// Proves RS-8, RS-9, RS-17.
+#[test]
+fn a_new_pod_wakes_the_set_that_it_names_if_that_is_the_one() {
+    assert_eq!(before(None).now(pod("x")), at_once(&["web"]));
+    assert_eq!(before(None).now(leaving(pod("x"))), at_once(&["web"]));
+    for (kind, name, uid) in
+        [("StatefulSet", "web", "u-web"), ("ReplicaSet", "gone", "u-web"), ("ReplicaSet", "web", "u-old")]
+    {
+        assert!(before(None).now(owned_by(kind, name, uid, orphan("x"))).is_empty(), "{kind} {name} {uid}");
+    }
+    // The group is not compared.
+    let odd = but(pod("x"), "/metadata/ownerReferences/0/apiVersion", json!("x.io/v9"));
+    assert_eq!(before(None).now(odd), at_once(&["web"]));
+}
+
+/// Proves RS-10, RS-18.
+#[test]
+fn a_new_orphan_wakes_every_set_that_could_adopt_it() {
+    assert_eq!(before(None).now(orphan("x")), at_once(&["web"]));
+    assert!(before(None).now(leaving(orphan("x"))).is_empty());
+    assert!(before(None).now(labelled("none", orphan("x"))).is_empty());
+    assert!(before(None).now(but(orphan("x"), "/metadata/labels", json!({}))).is_empty());
+    assert!(before(None).now(but(orphan("x"), "/metadata/namespace", json!("b"))).is_empty());
+    let odd = json!({"matchExpressions": [{"key": "app", "operator": "Likes"}]});
+    for selector in [odd, json!({}), Value::Null] {
+        let mut before = before(None);
+        before.world = world(but(set(1), "/spec/selector", selector));
+        assert!(before.now(orphan("x")).is_empty());
+    }
+    let twin = but(but(set(1), "/metadata/name", json!("twin")), "/metadata/uid", json!("u-twin"));
+    let mut both = before(None);
+    both.world = both.world.with::<ReplicaSet>(twin);
+    assert_eq!(both.now(orphan("x")), at_once(&["twin", "web"]));
+}
+
+/// Proves RS-11.
+#[test]
+fn a_pod_that_looks_as_before_wakes_nobody() {
+    let seen = before(None);
+    assert!(seen.wakes(&Change::resync(decoded(pod("x")))).is_empty());
+    // Kubelets write much that no set reads.
+    assert!(before(Some(pod("x"))).now(but(pod("x"), "/status/hostIP", json!("10.0.0.1"))).is_empty());
+}
+
+/// Proves RS-12, RS-13.
+#[test]
+fn a_pod_that_changes_hands_wakes_both_sets() {
+    assert_eq!(before(Some(pod("x"))).now(of_other(pod("x"))), at_once(&["web", "other"]));
+    assert_eq!(before(Some(pod("x"))).now(labelled("none", orphan("x"))), at_once(&["web"]));
+    assert_eq!(before(Some(pod("x"))).now(labelled("other", orphan("x"))), at_once(&["web", "other"]));
+    assert_eq!(before(Some(orphan("x"))).now(pod("x")), at_once(&["web"]));
+    assert_eq!(before(Some(pod("x"))).now(leaving(pod("x"))), at_once(&["web"]));
+    let gone_and_given = leaving(labelled("other", of_other(pod("x"))));
+    assert_eq!(before(Some(pod("x"))).now(gone_and_given), at_once(&["web", "other"]));
+    let stranger = owned_by("ReplicaSet", "gone", "u-gone", orphan("x"));
+    assert_eq!(before(Some(stranger)).now(pod("x")), at_once(&["web"]));
+}
+
+/// Proves RS-14.
+#[test]
+fn a_pod_that_becomes_ready_wakes_its_set_again_when_it_is_available() {
+    let patient = |seconds: i32| {
+        let mut before = before(Some(unready(pod("x"))));
+        before.world = world(but(set(1), "/spec/minReadySeconds", json!(seconds)));
+        before
+    };
+    assert_eq!(patient(10).now(pod("x")), [("a/web".to_owned(), 0), ("a/web".to_owned(), 10)]);
+    assert_eq!(patient(0).now(pod("x")), at_once(&["web"]));
+    let ready_before = Before { pods: before(Some(pod("x"))).pods, ..patient(10) };
+    assert_eq!(ready_before.now(unready(pod("x"))), at_once(&["web"]));
+}
+
+/// Proves RS-15.
+#[test]
+fn an_orphan_wakes_sets_again_when_its_labels_or_owners_change() {
+    assert!(before(Some(orphan("x"))).now(unready(orphan("x"))).is_empty());
+    assert_eq!(before(Some(labelled("none", orphan("x")))).now(orphan("x")), at_once(&["web"]));
+    let stranger = owned_by("ReplicaSet", "gone", "u-gone", orphan("x"));
+    assert_eq!(before(Some(stranger)).now(orphan("x")), at_once(&["web"]));
+}
+
+/// Proves RS-16.
+#[test]
+fn the_end_of_a_pod_wakes_its_set_and_that_of_an_orphan_nobody() {
+    let seen = before(None);
+    assert_eq!(seen.wakes(&Change::deleted(decoded(pod("x")))), at_once(&["web"]));
+    assert!(seen.wakes(&Change::deleted(decoded(orphan("x")))).is_empty());
+}
