@@ -19,7 +19,8 @@ pub(crate) struct Claimed<T> {
 }
 
 impl<T> Claimed<T> {
-    fn plan(&mut self) -> Plan {
+    /// A plan that begins with the adoptions and releases.
+    pub(crate) fn plan(&mut self) -> Plan {
         let mut plan = Plan::none();
         plan.push_together(self.take_writes());
         plan
