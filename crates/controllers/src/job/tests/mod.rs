@@ -1,0 +1,4 @@
+//! What is decided about Jobs, and what becomes of them turn by turn.
+
+mod cluster;
+mod crashes;
