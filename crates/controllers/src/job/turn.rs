@@ -46,7 +46,7 @@ impl Turns {
         for figure in self.memory.with(Remembered::take_figures) {
             cx.measure(figure);
         }
-        let (facts, claims) = match cx.gather(|view| JobView::gather(view, item, &self.memory)) {
+        let (mut facts, claims) = match cx.gather(|view| JobView::gather(view, item, &self.memory)) {
             Gathered::Turn(facts, claims) => (*facts, claims),
             Gathered::Stuck(why) => return Err(Retry::because(why)),
             Gathered::Foreign => return Ok(Next::Done),
@@ -62,7 +62,7 @@ impl Turns {
         };
         let clock = |cx: &Context<'_>| cx.gather(|view| view.now().monotonic);
         let (begun, mut action) = (clock(cx), Action::Reconciling);
-        let result = self.reconcile(cx, &facts, claims, &mut action).await;
+        let result = self.reconcile(cx, &mut facts, claims, &mut action).await;
         let seconds = clock(cx).saturating_sub(begun).as_secs_f64();
         metrics::turn(cx, &facts.job, action, result.is_ok(), seconds);
         result
@@ -71,7 +71,7 @@ impl Turns {
     async fn reconcile(
         &self,
         cx: &mut Context<'_>,
-        facts: &JobView,
+        facts: &mut JobView,
         claims: Plan,
         action: &mut Action,
     ) -> Result<Next, Retry> {
@@ -116,7 +116,7 @@ impl Turns {
     }
 
     /// Makes or removes pods, so that there are as many as wanted.
-    async fn manage(&self, cx: &mut Context<'_>, facts: &JobView) -> Moved {
+    async fn manage(&self, cx: &mut Context<'_>, facts: &mut JobView) -> Moved {
         let mut moved = Moved { action: Action::Tracking, ..Moved::nothing(facts) };
         match pods::decide(facts) {
             Moves::None => {}
@@ -127,6 +127,7 @@ impl Turns {
             Moves::Remove(surplus) => {
                 moved.action = Action::PodsDeleted;
                 let released = self.release(cx, facts, &surplus).await;
+                facts.let_go(&released.pods);
                 let plan = pods::delete(&facts.job, released.pods.iter(), "the Job wants fewer pods");
                 let applied = cx.apply(plan).await;
                 moved.note_deletions(&released.pods, applied);

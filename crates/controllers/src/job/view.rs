@@ -188,6 +188,13 @@ impl JobView {
         self.members.iter().filter(|member| member.pod.is_terminating() && !member.pod.is_terminal())
     }
 
+    /// Notes that pods have lost the finalizer.
+    pub(super) fn let_go(&mut self, pods: &[Arc<Pod>]) {
+        for member in &mut self.members {
+            member.held &= pods.iter().all(|pod| pod.meta.uid != member.pod.meta.uid);
+        }
+    }
+
     /// Whether a failed pod is kept until its replacement, which must know how often its index failed.
     pub(super) fn awaits_replacement(&self, member: &Member) -> bool {
         let kept = self.indexes.as_ref().zip(member.index);
@@ -201,7 +208,9 @@ impl IndexView {
         let (status, completions) = (&facts.job.status, facts.completions());
         let held = || facts.members.iter().filter(|member| member.held);
         let counted = Indexes::parse(&status.completed_indexes, completions);
-        let succeeded = held().filter(|member| member.pod.phase == PodPhase::Succeeded);
+        // Who was taken for failed stays so: a pod is never counted as both.
+        let is_listed = |member: &&Member| facts.uncounted.failed.contains(&member.pod.meta.uid);
+        let succeeded = held().filter(|member| member.pod.phase == PodPhase::Succeeded && !is_listed(member));
         let succeeded = counted.with(succeeded.filter_map(|member| facts.index_in_range(member)));
         let failed = facts.job.spec.backoff_limit_per_index.map(|limit| {
             let before = Indexes::parse(status.failed_indexes.as_deref().unwrap_or(""), completions);

@@ -25,7 +25,7 @@ fn kinds() -> Vec<Value> {
     vec![
         job(&[]),
         job(&[("completions", Value::Null)]),
-        job(&[indexed.clone()]),
+        job(std::slice::from_ref(&indexed)),
         job(&[indexed.clone(), huge, ("backoffLimitPerIndex", json!(1))]),
         job(&[("podReplacementPolicy", json!("Failed"))]),
         job(&[("activeDeadlineSeconds", json!(60))]),

@@ -2,3 +2,7 @@
 
 mod cluster;
 mod crashes;
+mod ending;
+mod managing;
+mod stage;
+mod waking;

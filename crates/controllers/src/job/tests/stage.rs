@@ -1,0 +1,214 @@
+//! A Job and its pods at one moment, and what one turn makes of them.
+
+use keleustes_objects::{Failure, Job, Key, Kind, Pod, Reason, Time};
+use keleustes_plan::Controller;
+use keleustes_plan::rehearsal::World;
+use serde_json::{Value, json};
+
+use super::super::{Settings, TRACKING, controller};
+
+/// When all stories happen.
+pub(super) const NOW: i64 = 1_800_000_000;
+
+pub(super) struct Stage {
+    pub(super) controller: Controller,
+    pub(super) world: World,
+}
+
+/// What a turn did.
+pub(super) struct Turn(pub(super) String);
+
+/// A Job as the server has it, with these wishes beside the usual ones.
+pub(super) fn job(wishes: &Value) -> Value {
+    let mut job = json!({
+        "metadata": {"name": "j", "namespace": "a", "uid": "j-1", "generation": 1, "resourceVersion": "7"},
+        "spec": {
+            "parallelism": 1, "completions": 1, "backoffLimit": 6, "completionMode": "NonIndexed",
+            "selector": {"matchLabels": {"job": "j"}},
+            "template": {"metadata": {"labels": {"job": "j"}},
+                         "spec": {"restartPolicy": "Never", "containers": [{"name": "c"}]}},
+        },
+    });
+    merge(&mut job, wishes);
+    job
+}
+
+/// A pod of the Job, in a phase, with this beside what is usual.
+pub(super) fn pod(name: &str, phase: &str, more: &Value) -> Value {
+    let mut pod = json!({
+        "metadata": {
+            "name": name, "namespace": "a", "uid": format!("{name}-1"), "resourceVersion": "3",
+            "creationTimestamp": at(-1000), "labels": {"job": "j"}, "finalizers": [TRACKING],
+            "ownerReferences": [owner()],
+        },
+        "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
+        "status": {"phase": phase},
+    });
+    merge(&mut pod, more);
+    pod
+}
+
+/// The reference to the Job that manages a pod.
+pub(super) fn owner() -> Value {
+    json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j-1", "controller": true,
+           "blockOwnerDeletion": true})
+}
+
+/// A moment, in seconds from now.
+pub(super) fn at(seconds: i64) -> String {
+    Time::from_unix_seconds(NOW + seconds).to_string()
+}
+
+/// A pod that works on an index.
+pub(super) fn indexed(name: &str, phase: &str, index: &str, more: &Value) -> Value {
+    let mut pod = pod(name, phase, more);
+    pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] = json!(index);
+    pod
+}
+
+/// What a container's end looks like.
+pub(super) fn ended(code: i32, seconds: i64) -> Value {
+    json!({"status": {"containerStatuses": [
+        {"name": "c", "state": {"terminated": {"exitCode": code, "finishedAt": at(seconds)}}}]}})
+}
+
+/// What the wish of an Indexed Job looks like.
+pub(super) fn indexed_spec(completions: i32, more: &Value) -> Value {
+    let mut job = job(&json!({"spec": {"completionMode": "Indexed", "completions": completions,
+                                       "parallelism": completions}}));
+    merge(&mut job, more);
+    job
+}
+
+pub(super) fn merge(base: &mut Value, more: &Value) {
+    match (base, more) {
+        (Value::Object(base), Value::Object(more)) => {
+            for (key, value) in more {
+                merge(base.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (base, more) => *base = more.clone(),
+    }
+}
+
+impl Stage {
+    pub(super) fn of(job: Value) -> Self {
+        Self::told(&Settings::default(), job)
+    }
+
+    pub(super) fn told(settings: &Settings, job: Value) -> Self {
+        let controller = controller(settings);
+        let world = World::of(&controller.loops[0]).with::<Job>(job);
+        Self { controller, world }
+    }
+
+    pub(super) fn pods(mut self, pods: impl IntoIterator<Item = Value>) -> Self {
+        for pod in pods {
+            self.world = self.world.with::<Pod>(pod);
+        }
+        self
+    }
+
+    /// Makes requests about a pod fail.
+    pub(super) fn refusing(mut self, verb: &str, name: &str, reason: Reason) -> Self {
+        let failure = Failure::transport(reason, "refused");
+        self.world = self.world.refusing::<Pod>(verb, &Key::namespaced("a", name), failure);
+        self
+    }
+
+    /// Makes requests about the Job fail, or only so many of them.
+    pub(super) fn refusing_job(mut self, verb: &str, reason: Reason, times: Option<u32>) -> Self {
+        let path = Job::RESOURCE.object_path(&Key::namespaced("a", "j"));
+        self.world = self.world.refusing_at(verb, &path, Failure::transport(reason, "refused"), times);
+        self
+    }
+
+    pub(super) fn turn(&mut self) -> Turn {
+        Turn(self.world.sync(&self.controller.loops[0], Key::namespaced("a", "j")))
+    }
+
+    /// Shows the Job in another state.
+    pub(super) fn change_job(&mut self, mut job: Value) {
+        job["metadata"]["resourceVersion"] = json!("8");
+        self.world.put::<Job>(&self.controller.loops[0], job);
+    }
+}
+
+impl Turn {
+    fn lines<'a>(&'a self, begin: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.lines().filter(move |line| line.starts_with(begin))
+    }
+
+    fn bodies(&self, begin: &str) -> Vec<Value> {
+        let body = |line: &str| line.split_once(": {").map(|(_, rest)| format!("{{{rest}"));
+        self.lines(begin).filter_map(body).map(|text| serde_json::from_str(&text).unwrap()).collect()
+    }
+
+    fn names<'a>(&'a self, begin: &'a str) -> Vec<&'a str> {
+        self.lines(begin).map(|line| line.split(' ').nth(2).unwrap().trim_start_matches("a/")).collect()
+    }
+
+    /// The statuses that were written.
+    pub(super) fn statuses(&self) -> Vec<Value> {
+        self.bodies("put jobs.batch/status").into_iter().map(|mut body| body["status"].take()).collect()
+    }
+
+    /// The last status that was written.
+    pub(super) fn status(&self) -> Value {
+        self.statuses().pop().unwrap_or_else(|| panic!("no status was written: {}", self.0))
+    }
+
+    /// The pods that were created.
+    pub(super) fn created(&self) -> Vec<Value> {
+        self.bodies("create pods")
+    }
+
+    /// The pods that were deleted.
+    pub(super) fn deleted(&self) -> Vec<&str> {
+        self.names("delete pods")
+    }
+
+    /// The pods whose finalizer was taken off, or asked to be.
+    pub(super) fn released(&self) -> Vec<&str> {
+        self.names("patch pods")
+    }
+
+    /// What people were told.
+    pub(super) fn events(&self) -> Vec<&str> {
+        self.lines("event ").map(|line| line.trim_start_matches("event ")).collect()
+    }
+
+    /// A figure that was told, with its labels and its value.
+    pub(super) fn measured(&self, metric: &str) -> Vec<&str> {
+        let begin = format!("measure job_controller_{metric}");
+        let own: Vec<&str> = self.0.lines().filter(|line| line.starts_with(&begin)).collect();
+        own.into_iter().map(|line| line.split_once('{').unwrap().1).collect()
+    }
+
+    /// The verbs and names of all requests, in order.
+    pub(super) fn requests(&self) -> Vec<String> {
+        let words = |line: &str| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
+        let is_request = |line: &&str| {
+            !["event", "measure", "revisit", "retry"].contains(&line.split([' ', ':']).next().unwrap())
+        };
+        self.0.lines().filter(is_request).map(words).collect()
+    }
+
+    /// The conditions of the last status: type, status, reason.
+    pub(super) fn conditions(&self) -> Vec<String> {
+        let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+        let status = self.status();
+        let list = status["conditions"].as_array().cloned().unwrap_or_default();
+        list.iter()
+            .map(|it| format!("{}={} {}", text(it, "type"), text(it, "status"), text(it, "reason")))
+            .collect()
+    }
+
+    pub(super) fn revisit(&self) -> Option<&str> {
+        self.lines("revisit after ").next().map(|line| line.trim_start_matches("revisit after "))
+    }
+
+    pub(super) fn is_retried(&self) -> bool {
+        self.lines("retry: ").next().is_some()
+    }
+}
