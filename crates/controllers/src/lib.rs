@@ -19,6 +19,7 @@ mod pods_by_node;
 mod registry;
 pub mod replicaset;
 pub mod replicationcontroller;
+pub mod root_ca_certificate_publisher;
 pub mod serviceaccount;
 pub mod serviceaccount_token;
 pub mod statefulset;

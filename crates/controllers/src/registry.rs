@@ -27,6 +27,8 @@ pub struct Settings {
     pub node_lifecycle: crate::node_lifecycle::Settings,
     /// For the eviction of pods from tainted nodes.
     pub taint_eviction: crate::taint_eviction::Settings,
+    /// For the config maps that carry the CA.
+    pub root_ca_certificate_publisher: crate::root_ca_certificate_publisher::Settings,
     /// For the namespace controller.
     pub namespace: crate::namespace::Settings,
 }
@@ -50,6 +52,7 @@ pub fn all(settings: &Settings) -> Vec<Controller> {
         Some(crate::node_lifecycle::controller(settings.node_lifecycle)),
         Some(crate::taint_eviction::controller(settings.taint_eviction)),
         Some(crate::clusterrole_aggregation::controller()),
+        Some(crate::root_ca_certificate_publisher::controller(&settings.root_ca_certificate_publisher)),
     ]
     .into_iter()
     .flatten()

@@ -50,6 +50,9 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
         },
         replicaset: replicas(options.workers.replica_set),
         replicationcontroller: replicas(options.workers.replication_controller),
+        root_ca_certificate_publisher: controllers::root_ca_certificate_publisher::Settings {
+            ca: String::from_utf8_lossy(&root_ca).into(),
+        },
         namespace: controllers::namespace::Settings {
             workers: workers(options.workers.namespace),
             sync_period: options.namespace.sync_period.to_std(),
@@ -161,7 +164,7 @@ mod tests {
         assert!(bad.ends_with("sa.key: data does not contain a valid RSA or ECDSA private key"), "{bad}");
     }
 
-    /// Proves SAT-5, RUN-2.
+    /// Proves RCA-1, RCA-2, SAT-5, RUN-2.
     #[test]
     fn the_key_and_the_ca_are_read_once() {
         let directory = tempfile::tempdir().unwrap();
@@ -175,9 +178,11 @@ mod tests {
                 .into_iter()
                 .map(|(flag, file)| format!("{flag}={}", file.display())),
         );
-        let settings = settings(&options, &nowhere()).unwrap().serviceaccount_token.unwrap();
+        let settings = settings(&options, &nowhere()).unwrap();
         std::fs::remove_file(&key_file).unwrap();
         std::fs::write(&ca_file, "another").unwrap();
+        assert_eq!(&*settings.root_ca_certificate_publisher.ca, ca);
+        let settings = settings.serviceaccount_token.unwrap();
         assert_eq!(&*settings.ca, ca.as_bytes());
         assert!((settings.sign)(&serde_json::json!({})).is_ok());
     }
@@ -223,7 +228,7 @@ mod tests {
         assert_eq!((paces.large_cluster_size_threshold, odd.lease_circuit_breaker), (-5, false));
     }
 
-    /// Proves SAT-4.
+    /// Proves RCA-1, SAT-4.
     #[test]
     fn a_root_ca_without_a_certificate_fails_the_start() {
         let (_directory, path) = file("ca.crt", "nothing");

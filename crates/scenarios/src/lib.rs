@@ -13,6 +13,7 @@ mod pages;
 pub mod real;
 mod resilience;
 mod roles;
+mod root_ca;
 mod services;
 mod stopping;
 mod tokens;
@@ -55,6 +56,7 @@ pub const ALL: &[Scenario] = &[
     tokens::AN_EMPTIED_TOKEN_IS_MINTED_AGAIN,
     roles::AGGREGATED_ROLES_FILL_AND_FOLLOW,
     roles::BUILT_IN_ROLES_TAKE_UP_NEW_PARTS,
+    root_ca::EVERY_NAMESPACE_HAS_THE_CA_AND_GETS_IT_BACK,
     namespaces::A_NAMESPACE_GOES_WITH_ALL_THAT_IS_IN_IT,
     namespaces::FINALIZERS_HOLD_A_NAMESPACE_AND_ARE_TOLD,
     namespaces::PODS_GO_BEFORE_ALL_ELSE,

@@ -46,6 +46,7 @@ pub const CONTROLLERS: &[&str] = &[
     "clusterrole-aggregation-controller",
     "endpointslice-controller",
     "namespace-controller",
+    "root-ca-certificate-publisher-controller",
     "pod-garbage-collector-controller",
     "node-lifecycle-controller",
     "taint-eviction-controller",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keleustes_apiserver::{ApiServer, clock};
 use keleustes_client::{ClientFactory, ClientOptions, Connection};
-use keleustes_controllers::{Settings, all, serviceaccount_token};
+use keleustes_controllers::{Settings, all, root_ca_certificate_publisher, serviceaccount_token};
 use keleustes_runtime::caches::Caches;
 use keleustes_runtime::clock::{Chance, Clocks};
 use keleustes_runtime::loops::{self, Surroundings};
@@ -35,6 +35,9 @@ async fn start_controllers(server: &ApiServer) {
             ca: Arc::from(*b"-----BEGIN CERTIFICATE-----"),
             workers: 5,
         }),
+        root_ca_certificate_publisher: root_ca_certificate_publisher::Settings {
+            ca: "-----BEGIN CERTIFICATE-----".into(),
+        },
         ..Settings::default()
     };
     for controller in all(&settings) {

@@ -259,6 +259,7 @@ async fn the_manager_shows_its_certificate_and_controllers_do_not() {
     assert_eq!(call.send(&anonymous).await.unwrap()["certified"], false);
 }
 
+/// Proves RCA-2.
 #[tokio::test]
 async fn files_and_another_server_serve_as_well() {
     let server = Server::start().await;

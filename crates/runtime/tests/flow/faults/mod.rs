@@ -8,6 +8,7 @@
 mod lost_nodes;
 mod namespace;
 mod pods_without_hope;
+mod root_ca;
 
 use std::fmt;
 use std::io::ErrorKind;
