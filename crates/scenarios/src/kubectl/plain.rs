@@ -15,6 +15,8 @@ const RULES: &[(&str, &str)] = &[
     (r#"("?resourceVersion"?: )"\d+""#, "${1}VERSION"),
     // Names with a random end, and those of events, which end in the time.
     (r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "-RANDOM"),
+    // The name of a template's hash; a template may have the time in it.
+    (r"\b[bcdfghjklmnpqrstvwxz2456789]{8,10}\b", "HASH"),
     (r"\.[0-9a-f]{16}\b", ".EVENT"),
     (r"\b127\.0\.0\.1:\d+", "SERVER"),
     (r"\b\d{1,3}(\.\d{1,3}){3}\b", "ADDRESS"),
@@ -63,7 +65,7 @@ mod tests {
             ("Start Time:   Sat, 15 Nov 2025 11:00:00 +0000", "Start Time: TIME"),
             ("  resourceVersion: \"123\"", "  resourceVersion: VERSION"),
             ("IP:       10.128.0.7", "IP: ADDRESS"),
-            ("rowers-6b7c9d5f4-x2b5c", "rowers-6b7c9d5f4-RANDOM"),
+            ("rowers-6b7c9d5f4-x2b5c", "rowers-HASH-RANDOM"),
             ("oar.18a1b2c3d4e5f607  Normal", "oar.EVENT Normal"),
             ("is running at https://127.0.0.1:34567", "is running at https://SERVER"),
             ("--- /tmp/LIVE-1234/v1.ConfigMap", "--- /tmp/LIVE/v1.ConfigMap"),
