@@ -142,14 +142,18 @@ async fn play(wish: &Wish) -> anyhow::Result<()> {
 }
 
 /// Says what there is, and what to try.
+/// What a newcomer can type; the README shows it as well.
+const TO_TRY: &str = "    kubectl get nodes
+    kubectl create deployment oars --image=any:1 --replicas=6
+    kubectl rollout status deployment oars
+    kubectl set image deployment oars any=any:2 && kubectl get pods -w
+";
+
 fn greet(wish: &Wish, kubeconfig: &Path, began: Instant) {
     println!("manager      {}", if wish.manager { "this one" } else { "yours: none runs here" });
     println!("\nready after {} ms. In another terminal:\n", began.elapsed().as_millis());
     println!("    export KUBECONFIG={}", kubeconfig.display());
-    println!("    kubectl get nodes");
-    println!("    kubectl create deployment oars --image=any:1 --replicas=6");
-    println!("    kubectl rollout status deployment oars");
-    println!("    kubectl set image deployment oars any=any:2 && kubectl get pods -w\n\nCtrl-C ends it all.");
+    println!("{TO_TRY}\nCtrl-C ends it all.");
 }
 
 type Keeping = tokio::task::JoinHandle<std::io::Result<()>>;
@@ -219,6 +223,11 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_page_shows_what_is_printed() {
+        assert!(include_str!("../../../README.md").contains(TO_TRY), "README.md shows something else to try");
+    }
 
     #[test]
     fn wishes_are_read_and_strange_ones_refused() {
