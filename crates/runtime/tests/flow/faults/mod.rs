@@ -5,6 +5,7 @@
 //! same for all: each write and each read of the undisturbed run goes wrong once, in every way; watches are
 //! cut, expire and lag; and the process dies between any two writes, so that another has to go on.
 
+mod endpointslice;
 mod lost_nodes;
 mod namespace;
 mod pods_without_hope;

@@ -1,0 +1,114 @@
+//! Every pod behind a Service is listed once, whatever happens while its pods and its ports change.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use keleustes_apiserver::ApiServer;
+use keleustes_client::{Call, Deletion, Patch};
+use keleustes_controllers::endpointslice::{self, Settings};
+use keleustes_objects::{Key, Kind as _, Pod, Service};
+use keleustes_plan::BoxFuture;
+use serde_json::{Value, json};
+
+use super::{Case, survive};
+
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+
+fn pod(name: &str, ready: &str) -> Value {
+    let ip = format!("10.0.0.{}", &name[1..]);
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"namespace": "a", "name": name, "labels": {"app": "web"}},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
+                   "conditions": [{"type": "Ready", "status": ready}]}})
+}
+
+fn slice(name: &str, address_type: &str, labels: &Value, address: &str) -> Value {
+    json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"namespace": "a", "name": name, "labels": labels,
+                     "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "web", "uid": "an older life"}]},
+        "addressType": address_type, "endpoints": [{"addresses": [address]}], "ports": []})
+}
+
+fn given(server: &ApiServer) {
+    let ours = json!({"kubernetes.io/service-name": "web", MANAGED_BY: "endpointslice-controller.k8s.io"});
+    let theirs = json!({"kubernetes.io/service-name": "web", MANAGED_BY: "somebody"});
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "a", "name": "web"},
+        "spec": {"type": "ClusterIP", "clusterIP": "10.96.0.9", "ipFamilies": ["IPv4"], "selector": {"app": "web"},
+                 "ports": [{"port": 80, "targetPort": 8080, "protocol": "TCP"}]}});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}});
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+    let others = [
+        slice("of-an-older-life", "IPv4", &ours, "10.9.9.1"),
+        slice("of-another-type", "FQDN", &ours, "example.com"),
+        slice("of-somebody", "IPv4", &theirs, "10.9.9.2"),
+    ];
+    let pods = (1..=5).map(|n| pod(&format!("p{n}"), "True"));
+    for object in [namespace, service, node].into_iter().chain(others).chain(pods) {
+        server.seed(object).unwrap();
+    }
+}
+
+fn when(server: ApiServer) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let client = kube::Client::new(server.clone(), "default");
+        let key = |name: &str| Key::namespaced("a", name);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        server.seed(pod("p1", "False")).unwrap();
+        server.seed(pod("p6", "True")).unwrap();
+        let now = Deletion { grace_seconds: Some(0), ..Deletion::default() };
+        Call::delete(&Pod::RESOURCE, &key("p2"), &now).send(&client).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let ports = json!({"spec": {"ports": [{"port": 80, "targetPort": 9090, "protocol": "TCP"}]}});
+        Call::patch(&Service::RESOURCE, &key("web"), Patch::Merge, &ports).send(&client).await.unwrap();
+    })
+}
+
+/// Whom the slices list, where, and whether new clients may go there.
+fn listed(server: &ApiServer) -> Result<BTreeMap<String, (i64, bool)>, String> {
+    let mut listed = BTreeMap::new();
+    let slices = server.objects("endpointslices.discovery.k8s.io");
+    for slice in slices.iter().filter(|slice| slice["metadata"]["labels"][MANAGED_BY] != "somebody") {
+        let endpoints = slice["endpoints"].as_array().map_or(&[][..], |endpoints| endpoints);
+        if endpoints.len() > 2 {
+            return Err(format!("{} is too full", slice["metadata"]["name"]));
+        }
+        for endpoint in endpoints {
+            let name = endpoint["targetRef"]["name"].as_str().ok_or("an endpoint that is no pod")?.to_owned();
+            let port = slice["ports"][0]["port"].as_i64().unwrap_or_default();
+            let told = (port, endpoint["conditions"]["ready"] == true);
+            if listed.insert(name.clone(), told).is_some() {
+                return Err(format!("{name} is listed twice"));
+            }
+        }
+    }
+    Ok(listed)
+}
+
+fn then(server: &ApiServer) -> Result<(), String> {
+    let listed = listed(server)?;
+    let wanted = [("p1", false), ("p3", true), ("p4", true), ("p5", true), ("p6", true)];
+    let wanted = BTreeMap::from(wanted.map(|(pod, ready)| (pod.to_owned(), (9090, ready))));
+    if listed != wanted {
+        return Err(format!("{listed:?} are listed"));
+    }
+    let theirs = server.object("endpointslices.discovery.k8s.io", "a", "of-somebody");
+    if theirs.is_none_or(|slice| slice["endpoints"][0]["addresses"][0] != "10.9.9.2") {
+        return Err("a slice of somebody else was touched".to_owned());
+    }
+    Ok(())
+}
+
+/// Proves EPS-92, EPS-95, EPS-116, EPS-118.
+#[test]
+fn every_pod_is_listed_once_whatever_goes_wrong() {
+    survive(&Case {
+        controllers: || {
+            vec![endpointslice::controller(&Settings { endpoints_max: 2, ..Settings::default() })]
+        },
+        given,
+        when,
+        then,
+        within: Duration::from_secs(20),
+    });
+}
