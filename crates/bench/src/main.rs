@@ -4,6 +4,7 @@ mod apiserver;
 mod kinds;
 mod memory;
 mod metadata;
+mod slices;
 
 use std::path::PathBuf;
 
@@ -33,6 +34,18 @@ enum What {
         #[arg(long, default_value_t = 100_000)]
         objects: usize,
     },
+    /// How many EndpointSlice writes the same churn of one large Service takes.
+    Slices {
+        /// How many pods the Service has.
+        #[arg(long, default_value_t = 1000)]
+        pods: usize,
+        /// How often both play it, in turn.
+        #[arg(long, default_value_t = 1)]
+        rounds: usize,
+        /// Leaves the original out.
+        #[arg(long)]
+        without_original: bool,
+    },
     /// What Secrets and ConfigMaps cost that no controller is interested in.
     Metadata {
         /// How many, half of them Secrets and half ConfigMaps.
@@ -55,6 +68,9 @@ async fn main() -> anyhow::Result<()> {
     match Args::parse().what {
         What::Apiserver { pods, watches } => apiserver::measure(pods, watches).await,
         What::Kinds { objects } => kinds::measure(objects),
+        What::Slices { pods, rounds, without_original } => {
+            slices::measure(pods, rounds, !without_original).await
+        }
         What::Metadata { objects, without_original } => metadata::measure(objects, !without_original).await,
         What::FillMetadataCaches { kubeconfig } => metadata::fill_caches(&kubeconfig).await,
     }

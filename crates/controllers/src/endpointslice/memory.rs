@@ -95,7 +95,15 @@ impl Recall {
 
     /// Lets changes of a Service's pods gather until a moment.
     pub(super) fn gather_until(&mut self, service: &Key, until: Duration) {
-        self.known(service).gathers_until = until;
+        let known = self.known(service);
+        known.gathers_until = known.gathers_until.max(until);
+    }
+
+    /// Lets a Service have its next turn at once.
+    pub(super) fn gather_no_longer(&mut self, service: &Key) {
+        if let Some(known) = self.services.get_mut(service) {
+            known.gathers_until = Duration::ZERO;
+        }
     }
 
     /// Notes a write of our own that the cache has not seen yet.

@@ -81,13 +81,13 @@ pub fn controller(settings: &Settings) -> Controller {
 fn the_loop(settings: &Settings) -> Loop {
     let memory = Memory::<Recall>::default();
     let ears = Ears::new(settings, &memory);
-    let (pods, slices) = (ears.clone(), ears);
+    let (services, pods, slices) = (ears.clone(), ears.clone(), ears);
     Loop::scripted("endpoint_slice", Turns::new(settings, memory))
         .workers(settings.workers)
         .retries_at_most(RETRIES_MAX)
         .limited_by(LIMITER)
         // First, because items are named after Services.
-        .woken_by::<Service>(wake::service_changed)
+        .woken_by::<Service>(move |change, _, wakes| services.service_changed(change, wakes))
         .woken_by::<Pod>(move |change, view, wakes| pods.pod_changed(change, view, wakes))
         .woken_by::<EndpointSlice>(move |change, _, wakes| slices.slice_changed(change, wakes))
         .woken_by::<Node>(wake::node_changed)

@@ -15,9 +15,12 @@ use super::memory::{Recall, Written};
 use super::packing::Lists;
 use super::{Settings, metrics, topology, zones_key};
 
-/// How long changes of pods gather after a write. A rollout of a large Service changes pods faster than one
-/// write after the other can tell of them; the first change after a quiet time is told at once.
-const GATHERING: Duration = Duration::from_millis(100);
+/// How long changes of pods gather for each slice that a turn writes. Every write goes to every node of the
+/// cluster, and pods of a large Service change faster than one write after the other can tell of it; the first
+/// change after a quiet time is told at once.
+const GATHERING_A_SLICE: Duration = Duration::from_millis(100);
+/// However many slices a turn writes, nobody waits longer than this to be listed.
+const GATHERING_MAX: Duration = Duration::from_millis(500);
 
 /// Works on Services, and on the zones of the cluster.
 pub(super) struct Turns {
@@ -48,9 +51,20 @@ impl Turns {
             self.survey_zones(cx);
             return Ok(Next::Done);
         }
+        // A change of a pod may have come in while the turn before was deciding, too late to be part of it and too
+        // early to wait.
+        let gathers_for = self.gathers_for(cx, &item.key);
+        if !gathers_for.is_zero() {
+            return Ok(Next::KeepWaiting(gathers_for));
+        }
         let result = self.service_turn(cx, &item.key).await;
         cx.measure(metrics::SYNCS.one(&[if result.is_ok() { "success" } else { "error" }]));
         result.map(|()| Next::Done)
+    }
+
+    fn gathers_for(&self, cx: &Context<'_>, service: &Key) -> Duration {
+        let now = cx.gather(|view| view.now().monotonic);
+        self.memory.with(|recall| recall.gathers_for(service, now))
     }
 
     /// Looks at the nodes, and wakes the Services whose hints do not suit them any more.
@@ -148,7 +162,9 @@ impl Turns {
         }
         let key = &service.meta.key;
         let now = cx.gather(|view| view.now().monotonic);
-        self.memory.with(|recall| recall.gather_until(key, now + GATHERING));
+        let slices = u32::try_from(writes.len()).unwrap_or(u32::MAX);
+        let gathering = GATHERING_A_SLICE.saturating_mul(slices).min(GATHERING_MAX);
+        self.memory.with(|recall| recall.gather_until(key, now + gathering));
         let mut plan = Plan::none();
         writes.iter().for_each(|sent| plan.push(sent.write.clone()));
         let Applied { outcomes, retry } = cx.apply(plan).await;

@@ -12,16 +12,11 @@ use super::{Settings, labels, zones_key};
 /// How long a Service waits after somebody else changed one of its slices.
 const AFTER_SLICES: Duration = Duration::from_secs(1);
 
-/// Hears of pods and slices.
+/// Hears of services, pods and slices.
 #[derive(Clone)]
 pub(super) struct Ears {
     memory: Memory<Recall>,
     batch_period: Duration,
-}
-
-/// Any change of a Service concerns it.
-pub(super) fn service_changed(change: &Change<Service>, _: &View<'_>, wakes: &mut Wakes) {
-    wakes.wake(&change.either().meta.key);
 }
 
 /// A node concerns the zones of the cluster when it comes, goes, falls ill, recovers or moves. What it has of
@@ -39,6 +34,13 @@ pub(super) fn node_changed(change: &Change<Node>, _: &View<'_>, wakes: &mut Wake
 impl Ears {
     pub(super) fn new(settings: &Settings, memory: &Memory<Recall>) -> Self {
         Self { memory: memory.clone(), batch_period: settings.batch_period }
+    }
+
+    /// Any change of a Service concerns it, and is not kept waiting for its pods.
+    pub(super) fn service_changed(&self, change: &Change<Service>, wakes: &mut Wakes) {
+        let service = &change.either().meta.key;
+        self.memory.with(|recall| recall.gather_no_longer(service));
+        wakes.wake(service);
     }
 
     /// Wakes the Services that select a pod, or did so before, if anything changed that endpoints show. A

@@ -39,6 +39,7 @@ pub(super) struct Minutes {
     pub(super) measured: Vec<String>,
     pub(super) woken: Vec<String>,
     pub(super) retry: Option<String>,
+    pub(super) waits: Option<String>,
 }
 
 /// One write: a verb, the name of the slice (empty if the server chose it), the body.
@@ -159,7 +160,14 @@ impl Stage {
         self.sync_item(super::zones_key())
     }
 
+    /// Turns come a second apart, when nobody gathers any more.
     fn sync_item(&mut self, key: Key) -> Minutes {
+        self.let_pass(Duration::from_secs(1));
+        self.turn(key)
+    }
+
+    /// A turn at this moment.
+    pub(super) fn turn(&mut self, key: Key) -> Minutes {
         let minutes = Minutes::read(&self.world().sync(&self.a_loop, key));
         for write in minutes.writes.iter().filter(|write| !write.failed) {
             self.take_effect(write);
@@ -241,6 +249,7 @@ impl Minutes {
                     minutes.measured.push(name.to_owned());
                 }
                 "wake" => minutes.woken.push(rest.to_owned()),
+                "keep" => minutes.waits = Some(rest.to_owned()),
                 "retry:" => minutes.retry = Some(rest.to_owned()),
                 verb => {
                     let name = rest.split(' ').nth(1).unwrap().trim_start_matches("a/").to_owned();

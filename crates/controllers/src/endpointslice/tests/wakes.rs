@@ -188,6 +188,7 @@ fn nodes_concern_the_zones_when_they_come_go_change_health_or_move() {
     assert!(wakes(Change::resync(object(node("n1", "z1")))).is_empty());
 }
 
+/// Proves EPS-7.
 #[test]
 fn changes_of_pods_gather_for_a_moment_after_a_write() {
     let mut stage = Stage::new();
@@ -196,10 +197,19 @@ fn changes_of_pods_gather_for_a_moment_after_a_write() {
     assert_eq!(delay(&stage), 0, "the first change is told at once");
     assert_eq!(stage.sync().verbs(), ["create"]);
     assert_eq!(delay(&stage), 100);
+    // A change that came while the write was being decided waits as well, unless the Service itself changes.
+    let key = || keleustes_objects::Key::namespaced("a", "web");
+    assert_eq!(stage.pods(2..3).turn(key()).waits.as_deref(), Some("waiting for 100ms"));
+    stage.wakes::<Service>(updated(service(), service()));
+    assert_eq!(stage.turn(key()).verbs(), ["put"]);
     stage.let_pass(Duration::from_millis(60));
     assert_eq!(delay(&stage), 40);
     stage.let_pass(Duration::from_millis(60));
     assert_eq!(delay(&stage), 0);
     assert!(stage.sync().is_calm());
     assert_eq!(delay(&stage), 0, "a turn without a write starts nothing");
+    assert_eq!(stage.pods(2..250).sync().verbs().len(), 3);
+    assert_eq!(delay(&stage), 300, "longer, the more slices were written");
+    stage.let_pass(Duration::from_secs(1)).pods(250..2000).sync();
+    assert_eq!(delay(&stage), 500, "but not for ever");
 }
