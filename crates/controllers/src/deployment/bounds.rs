@@ -40,3 +40,66 @@ impl Bounds {
         Self { surge, unavailable: if surge == 0 && unavailable == 0 { 1 } else { unavailable } }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parsed(text: &str) -> Option<IntOrString> {
+        (text != "nil")
+            .then(|| text.parse::<i32>().map_or_else(|_| IntOrString::from(text), IntOrString::from))
+    }
+
+    fn resolved(surge: &str, unavailable: &str, replicas: i32) -> (i32, i32) {
+        let bounds = Bounds::resolve(parsed(surge).as_ref(), parsed(unavailable).as_ref(), replicas);
+        (bounds.surge, bounds.unavailable)
+    }
+
+    /// Proves DEP-41, DEP-43.
+    #[test]
+    fn shares_become_numbers_that_leave_room_to_move() {
+        for (surge, unavailable, replicas, expected) in [
+            ("39%", "39%", 10, (4, 3)),
+            ("nil", "39%", 10, (0, 3)),
+            ("39%", "nil", 10, (4, 0)),
+            ("nil", "nil", 10, (0, 1)),
+            ("0%", "0%", 0, (0, 1)),
+            ("2", "3", 10, (2, 3)),
+            ("0", "0", 10, (0, 1)),
+            ("25%", "25%", 1, (1, 0)),
+        ] {
+            assert_eq!(resolved(surge, unavailable, replicas), expected, "{surge} {unavailable} {replicas}");
+        }
+    }
+
+    /// Proves DEP-42.
+    #[test]
+    fn only_a_rolling_update_has_bounds_and_no_more_can_be_missing_than_are_wanted() {
+        let spec = |strategy: &str, unavailable: i32, replicas: i32| -> DeploymentSpec {
+            serde_json::from_value(serde_json::json!({
+                "replicas": replicas,
+                "strategy": {"type": strategy, "rollingUpdate": {"maxSurge": 2, "maxUnavailable": unavailable}},
+            }))
+            .unwrap()
+        };
+        let bounds = |spec: DeploymentSpec| (Bounds::of(&spec).surge, Bounds::of(&spec).unavailable);
+        assert_eq!(bounds(spec("RollingUpdate", 3, 10)), (2, 3));
+        assert_eq!(bounds(spec("RollingUpdate", 30, 10)), (2, 10));
+        assert_eq!(bounds(spec("RollingUpdate", 3, 0)), (2, 0));
+        assert_eq!(bounds(spec("Recreate", 3, 10)), (0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn there_is_always_room_to_move_and_never_more_than_asked(
+            (surge, unavailable, replicas) in (0..=100_i32, 0..=100_i32, 0..5000_i32)
+        ) {
+            let (up, down) = resolved(&format!("{surge}%"), &format!("{unavailable}%"), replicas);
+            prop_assert!(up + down > 0);
+            prop_assert!(i64::from(up) * 100 >= i64::from(surge) * i64::from(replicas));
+            prop_assert!(down <= 1 || i64::from(down) * 100 <= i64::from(unavailable) * i64::from(replicas));
+        }
+    }
+}

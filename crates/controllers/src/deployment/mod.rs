@@ -19,6 +19,9 @@ mod status;
 mod turn;
 mod wakes;
 
+#[cfg(test)]
+mod tests;
+
 use keleustes_objects::{Deployment, Pod, ReplicaSet};
 use keleustes_plan::{Controller, Grant, Loop};
 

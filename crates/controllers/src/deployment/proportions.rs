@@ -31,8 +31,8 @@ pub(super) fn spread(parts: &[Part<'_>], wanted: i32, surge: i32) -> Vec<(usize,
     let mut sizes: Vec<(usize, i64)> = Vec::with_capacity(parts.len());
     for at in order {
         let part = &parts[at];
-        let share = if left == 0 { 0 } else { share(part, wanted, surge) };
-        let share = if change > 0 { share.min(left) } else { share.max(left) };
+        // Nobody loses when all gain, whatever is remembered of what was allowed before.
+        let share = share(part, wanted, surge).clamp(left.min(0), left.max(0));
         left -= share;
         sizes.push((at, i64::from(part.size) + share));
     }
@@ -55,4 +55,118 @@ fn share(part: &Part<'_>, wanted: i32, surge: i32) -> i64 {
     let (scaled, before) = (size * (i64::from(wanted) + i64::from(surge)), i64::from(part.allowed_before));
     // Half goes up: all numbers are positive.
     (2 * scaled + before) / (2 * before) - size
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Spreads over parts that are told as the newest and then the others, the youngest first.
+    fn spread_over(sizes: &[i32], before: i32, wanted: i32, surge: i32) -> Vec<i32> {
+        let names: Vec<String> = (0..sizes.len()).map(|at| format!("p{at}")).collect();
+        let parts: Vec<_> = sizes
+            .iter()
+            .zip(&names)
+            .enumerate()
+            .map(|(at, (&size, name))| Part {
+                size,
+                allowed_before: before,
+                created_at: Some(Time::from_unix_seconds(1000 - i64::try_from(at).unwrap())),
+                name,
+            })
+            .collect();
+        let mut after = vec![0; sizes.len()];
+        for (at, size) in spread(&parts, wanted, surge) {
+            after[at] = size;
+        }
+        after
+    }
+
+    /// Proves DEP-53, DEP-54.
+    #[test]
+    fn a_change_is_spread_in_proportion() {
+        for (before, wanted, surge, sizes, expected) in [
+            (5, 10, 0, vec![2, 3], vec![4, 6]),
+            (5, 3, 0, vec![2, 3], vec![1, 2]),
+            (9, 4, 0, vec![8, 1], vec![4, 0]),
+            (7, 10, 0, vec![2, 3, 2], vec![3, 4, 3]),
+            (13, 8, 0, vec![2, 8, 3], vec![1, 5, 2]),
+            (3, 4, 0, vec![1, 1, 1], vec![2, 1, 1]),
+            (3, 2, 0, vec![1, 1, 1], vec![1, 1, 0]),
+            (12, 20, 2, vec![6, 6], vec![11, 11]),
+            (13, 50, 6, vec![5, 8], vec![22, 34]),
+            (6, 0, 0, vec![3, 2, 1], vec![0, 0, 0]),
+            (4, 5, 0, vec![2, 2], vec![3, 2]),
+            (10, 14, 0, vec![7, 3], vec![10, 4]),
+        ] {
+            assert_eq!(
+                spread_over(&sizes, before, wanted, surge),
+                expected,
+                "{before} to {wanted}: {sizes:?}"
+            );
+        }
+    }
+
+    fn order(change: i32) -> Vec<usize> {
+        let part = |size: i32, born: i64, name: &'static str| Part {
+            size,
+            allowed_before: 10,
+            created_at: Some(Time::from_unix_seconds(born)),
+            name,
+        };
+        let parts = [part(2, 1, "a"), part(5, 2, "b"), part(2, 3, "c"), part(2, 3, "d")];
+        spread(&parts, 11 + change, 0).into_iter().map(|(at, _)| at).collect()
+    }
+
+    /// Proves DEP-48, DEP-49, DEP-50, DEP-51, DEP-108.
+    #[test]
+    fn the_largest_comes_first_and_takes_what_is_left() {
+        assert_eq!(order(5), [1, 3, 2, 0]);
+        assert_eq!(order(-5), [1, 0, 2, 3]);
+        // Half goes up: 1 of 2 becomes 2 of 3, and the leftover is taken from the first.
+        assert_eq!(spread_over(&[1, 1], 2, 3, 0), [2, 1]);
+        // Nobody knows what was allowed before: all goes to the first.
+        assert_eq!(spread_over(&[2, 3], 0, 9, 0), [2, 7]);
+        assert_eq!(spread_over(&[2, 3], 0, 1, 0), [2, 0], "and no size is less than nothing");
+        // Products beyond 32 bits.
+        assert_eq!(spread_over(&[1_000_000, 1_000_000], 2_000_000, 4_000_000, 0), [2_000_000, 2_000_000]);
+        assert_eq!(spread_over(&[3, 2], 5, 5, 0), [3, 2], "nothing to spread");
+    }
+
+    proptest! {
+        /// What was in proportion to what was allowed adds up to what is allowed now.
+        #[test]
+        fn the_parts_add_up(
+            sizes in prop::collection::vec(1..60_i32, 1..6),
+            (wanted, surge) in (0..300_i32, 0..50_i32),
+        ) {
+            let before: i32 = sizes.iter().sum();
+            let after = spread_over(&sizes, before, wanted, surge);
+            prop_assert!(after.iter().all(|size| *size >= 0));
+            let allowed = if wanted == 0 { 0 } else { wanted + surge };
+            prop_assert_eq!(after.iter().sum::<i32>(), allowed);
+            // Who is larger stays at least as large, but for what rounding leaves over.
+            for (one, size) in sizes.iter().zip(&after) {
+                for (other, its) in sizes.iter().zip(&after) {
+                    let slack = i32::try_from(sizes.len()).unwrap();
+                    prop_assert!(one < other || size + slack >= *its);
+                }
+            }
+        }
+
+        /// Whatever was remembered, nothing falls below zero and growth stays within what is allowed.
+        #[test]
+        fn no_memory_leads_beyond_the_bounds(
+            sizes in prop::collection::vec(1..60_i32, 1..6),
+            (before, wanted, surge) in (0..400_i32, 0..300_i32, 0..50_i32),
+        ) {
+            let there: i32 = sizes.iter().sum();
+            let after = spread_over(&sizes, before, wanted, surge);
+            prop_assert!(after.iter().all(|size| *size >= 0));
+            let allowed = if wanted == 0 { 0 } else { wanted + surge };
+            prop_assert!(after.iter().sum::<i32>() <= allowed.max(there));
+        }
+    }
 }

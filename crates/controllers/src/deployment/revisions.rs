@@ -94,6 +94,7 @@ fn longer_history(history: &str, number: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// Proves DEP-27.
     #[test]
     fn a_history_grows_at_its_end_and_drops_its_beginning() {
         assert_eq!(longer_history("", "1").as_deref(), Some("1"));

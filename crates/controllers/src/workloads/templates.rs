@@ -82,6 +82,7 @@ mod tests {
         Template::parse(text).unwrap()
     }
 
+    /// Proves DEP-17.
     #[test]
     fn what_says_nothing_makes_no_difference_and_what_says_something_does() {
         let plain = template(r#"{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"}]}}"#);
@@ -90,7 +91,6 @@ mod tests {
             r#"{"metadata":{"creationTimestamp":null,"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","env":[]}],"volumes":null}}"#,
         ] {
             assert!(mean_the_same(&plain, &template(same)), "{same}");
-            assert_eq!(short_name(&plain, Some(3)).len(), short_name(&plain, Some(3)).len());
         }
         for other in [
             r#"{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"}],"securityContext":{}}}"#,
@@ -105,6 +105,7 @@ mod tests {
         ));
     }
 
+    /// Proves REV-18, REV-46, REV-47.
     #[test]
     fn a_short_name_changes_with_template_and_collisions_only() {
         let one = template(r#"{"metadata":{"labels":{"a":"b"}}}"#);

@@ -131,6 +131,7 @@ mod tests {
         assert_eq!(deployment.status.collision_count, Some(0));
     }
 
+    /// Proves DEP-10.
     #[test]
     fn what_a_deployment_does_not_say_is_as_the_api_has_it() {
         let bare: Deployment = serde_json::from_str(r#"{"metadata":{"name":"r"}}"#).unwrap();

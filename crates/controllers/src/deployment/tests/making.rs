@@ -1,0 +1,160 @@
+//! The ReplicaSet of a new template.
+
+use super::*;
+use crate::workloads::templates::short_name;
+
+/// The name that the next ReplicaSet gets after so many collisions.
+fn next_name(collisions: Option<i32>) -> String {
+    let template = keleustes_objects::Template::parse(&template("v2").to_string()).unwrap();
+    format!("web-{}", short_name(&template, collisions))
+}
+
+fn created(world: World) -> Value {
+    let mut created = bodies(world, "create replicasets.apps ");
+    assert_eq!(created.len(), 1);
+    created.remove(0).1
+}
+
+fn refusing(deployment: Value, sets: impl IntoIterator<Item = Value>, reason: Reason) -> World {
+    let key = Key::namespaced("a", &*next_name(None));
+    world(deployment, sets).refusing::<ReplicaSet>("create", &key, refused(reason))
+}
+
+/// Proves DEP-31, DEP-32, DEP-33, DEP-34, REV-47, REV-56.
+#[test]
+fn it_has_the_template_and_a_hash_that_tells_it_from_others() {
+    let mut noted = but(deployment(3), "/metadata/annotations/note", json!("x"));
+    noted["spec"]["minReadySeconds"] = json!(7);
+    let expression = json!({"key": "app", "operator": "Exists"});
+    noted["spec"]["selector"] = json!({"matchLabels": {"app": "web"}, "matchExpressions": [expression]});
+    let body = created(world(noted, [set("old", "v1", 0, 0)]));
+    let (name, labels) = (next_name(None), &body["metadata"]["labels"]);
+    let hash = name.strip_prefix("web-").unwrap();
+    assert_eq!(
+        (&body["metadata"]["name"], labels),
+        (&json!(name), &json!({"app": "web", "pod-template-hash": hash}))
+    );
+    assert_eq!(body["metadata"]["ownerReferences"], json!([owner()]));
+    assert_eq!(
+        body["metadata"]["annotations"],
+        json!({
+            "note": "x", annotations::REVISION: "2", annotations::DESIRED_REPLICAS: "3",
+            annotations::MAX_REPLICAS: "4",
+        })
+    );
+    let mut hashed = template("v2");
+    hashed["metadata"]["labels"] = labels.clone();
+    assert_eq!(
+        body["spec"],
+        json!({
+            "replicas": 3, "minReadySeconds": 7, "template": hashed,
+            "selector": {"matchLabels": labels, "matchExpressions": [expression]},
+        })
+    );
+    let salted = but(deployment(3), "/status/collisionCount", json!(0));
+    assert_eq!(created(world(salted, []))["metadata"]["name"], json!(next_name(Some(0))));
+}
+
+/// Proves DEP-32.
+#[test]
+fn a_long_name_is_cut() {
+    let long = but(deployment(1), "/metadata/name", json!("w".repeat(250)));
+    let mut world = World::of(&the_loop()).with::<Deployment>(long);
+    let transcript = world.sync(&the_loop(), Key::namespaced("a", &*"w".repeat(250)));
+    let name = transcript.split(' ').nth(2).unwrap().strip_prefix("a/").unwrap();
+    assert_eq!(name.len(), 253);
+    assert!(name.starts_with("www") && name.contains("w-"));
+}
+
+/// Proves DEP-35, DEP-36, DEP-104.
+#[test]
+fn it_begins_as_large_as_there_is_room_for() {
+    let replicas =
+        |deployment, sets: &[Value]| created(world(deployment, sets.to_vec()))["spec"]["replicas"].clone();
+    assert_eq!(replicas(deployment(3), &[]), 3);
+    assert_eq!(replicas(deployment(3), &[old(3, 3)]), 1);
+    assert_eq!(replicas(deployment(3), &[old(3, 3), set("older", "v0", 1, 1)]), 0);
+    assert_eq!(replicas(recreating(deployment(3)), &[]), 3);
+    let name = next_name(None);
+    let there = || world(deployment(3), [old(3, 3)]);
+    check(
+        there(),
+        &format!(
+            "create replicasets.apps a/{name} because no ReplicaSet has the Deployment's template\n\
+             event Normal ScalingReplicaSet: Scaled up replica set {name} from 0 to 1\n\
+             patch replicasets.apps a/old because the rollout needs fewer of it\n\
+             event Normal ScalingReplicaSet: Scaled down replica set old from 3 to 2\n{STATUS}"
+        ),
+    );
+    let mut counted = deployment(3);
+    counted["status"] =
+        json!({"replicas": 3, "readyReplicas": 3, "availableReplicas": 3, "updatedReplicas": 3});
+    let there = || world(counted.clone(), [old(3, 3)]);
+    let message = format!("Created new replica set \"{name}\"");
+    assert_eq!(words(&told(there(), "Progressing")), ["True", "NewReplicaSetCreated", &message]);
+    assert_eq!(put(there())["metadata"]["annotations"][annotations::REVISION], "2");
+    let crowded = world(deployment(3), [old(3, 3), set("older", "v0", 1, 1)]);
+    assert!(!turn(crowded).contains("Scaled up"));
+    let endless = but(counted, "/spec/progressDeadlineSeconds", json!(i32::MAX));
+    assert_eq!(told(world(endless, [old(3, 3)]), "Progressing"), Value::Null);
+}
+
+/// Proves DEP-37.
+#[test]
+fn a_name_that_is_taken_by_the_one_that_is_wanted_is_no_collision() {
+    let name = next_name(None);
+    // It is ours and has the template; only its labels were changed, so it is let go first.
+    let there = but(set(&name, "v2", 3, 3), "/metadata/labels", json!({"app": "none"}));
+    let transcript = turn(refusing(deployment(3), [there], Reason::AlreadyExists));
+    assert!(!transcript.contains("event") && transcript.ends_with(STATUS), "{transcript}");
+    // The cache has not seen it yet.
+    let transcript = turn(refusing(deployment(3), [], Reason::AlreadyExists));
+    assert!(transcript.ends_with("retry: refused: not in the cache yet\n"), "{transcript}");
+}
+
+/// Proves DEP-38, DEP-111, REV-58.
+#[test]
+fn a_name_that_is_taken_by_another_leads_to_the_next_name() {
+    let name = next_name(None);
+    let edited = set(&name, "edited", 3, 3);
+    let foreign = but(set(&name, "v2", 3, 3), "/metadata/ownerReferences/0/uid", json!("u-other"));
+    for there in [edited.clone(), foreign] {
+        let transcript = turn(refusing(complete(3), [there.clone()], Reason::AlreadyExists));
+        assert!(
+            transcript.ends_with("because the name of its ReplicaSet is taken\nretry: refused\n"),
+            "{transcript}"
+        );
+        let status = put(refusing(complete(3), [there], Reason::AlreadyExists))["status"].take();
+        assert_eq!((&status["collisionCount"], &status["replicas"]), (&json!(1), &json!(3)));
+    }
+    let again = but(complete(3), "/status/collisionCount", json!(1));
+    let made = created(world(again, [edited]));
+    assert_eq!(made["metadata"]["name"], json!(next_name(Some(1))));
+    assert_eq!(made["metadata"]["annotations"][annotations::REVISION], "1");
+}
+
+/// Proves DEP-4, DEP-39.
+#[test]
+fn a_namespace_on_its_way_out_ends_the_matter() {
+    let name = next_name(None);
+    check(
+        refusing(deployment(3), [], Reason::NamespaceTerminating),
+        &format!(
+            "create replicasets.apps a/{name} because no ReplicaSet has the Deployment's template FAILED: refused\n"
+        ),
+    );
+}
+
+/// Proves DEP-40.
+#[test]
+fn any_other_refusal_is_told_and_tried_again() {
+    let name = next_name(None);
+    let message = format!("Failed to create new replica set \"{name}\": refused");
+    let transcript = turn(refusing(deployment(3), [], Reason::Forbidden));
+    assert!(transcript.contains(&format!("event Warning ReplicaSetCreateError: {message}\n")));
+    assert!(transcript.ends_with(&format!("{STATUS}retry: {message}\n")), "{transcript}");
+    let condition = told(refusing(deployment(3), [], Reason::Forbidden), "Progressing");
+    assert_eq!(words(&condition), ["False", "ReplicaSetCreateError", &message]);
+    let endless = but(deployment(3), "/spec/progressDeadlineSeconds", Value::Null);
+    assert!(!turn(refusing(endless, [], Reason::Forbidden)).contains(STATUS));
+}

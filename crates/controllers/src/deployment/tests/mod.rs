@@ -1,0 +1,299 @@
+//! What a turn does about a Deployment and its ReplicaSets, told step by step.
+
+mod going_back;
+mod making;
+mod numbering;
+mod rollouts;
+mod scaling;
+mod telling;
+mod waking;
+
+use keleustes_objects::{Failure, Key, Reason};
+use keleustes_plan::rehearsal::World;
+use keleustes_plan::{Limiter, Loop};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn the_loop() -> Loop {
+    controller(&Settings::default()).loops.remove(0)
+}
+
+fn web() -> Key {
+    Key::namespaced("a", "web")
+}
+
+fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
+}
+
+/// A Deployment of `v2` that wants so many pods, one more or less meanwhile. Its status says nothing yet.
+fn deployment(replicas: i32) -> Value {
+    json!({
+        "metadata": {
+            "name": "web", "namespace": "a", "uid": "u-web", "resourceVersion": "7", "generation": 2,
+            "annotations": {annotations::REVISION: "2"},
+        },
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": template("v2"),
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}},
+        },
+        "status": {"observedGeneration": 2},
+    })
+}
+
+/// The Deployment, with a status that says that all is done.
+fn complete(replicas: i32) -> Value {
+    let mut complete = deployment(replicas);
+    for count in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
+        complete["status"][count] = json!(replicas);
+    }
+    complete["status"]["terminatingReplicas"] = json!(0);
+    complete["status"]["conditions"] = json!([
+        condition("Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability."),
+        condition(
+            "Progressing",
+            "True",
+            "NewReplicaSetAvailable",
+            "ReplicaSet \"new\" has successfully progressed."
+        ),
+    ]);
+    complete
+}
+
+/// A condition that has held for an hour.
+fn condition(r#type: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({
+        "type": r#type, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": "2027-01-15T07:00:00Z", "lastUpdateTime": "2027-01-15T07:00:00Z",
+    })
+}
+
+fn recreating(deployment: Value) -> Value {
+    but(deployment, "/spec/strategy", json!({"type": "Recreate"}))
+}
+
+/// A ReplicaSet of an image that asks for so many pods, of which so many are available, last sized when
+/// three were wanted. `new` was made after `old` and `older`.
+fn set(name: &str, image: &str, asked: i32, available: i32) -> Value {
+    let (day, revision) = match name {
+        "new" => (3, "2"),
+        "old" => (2, "1"),
+        _ => (1, "0"),
+    };
+    json!({
+        "metadata": {
+            "name": name, "namespace": "a", "uid": format!("u-{name}"), "resourceVersion": "5", "generation": 1,
+            "creationTimestamp": format!("2027-01-0{day}T00:00:00Z"), "labels": {"app": "web"},
+            "annotations": {
+                annotations::REVISION: revision, annotations::DESIRED_REPLICAS: "3",
+                annotations::MAX_REPLICAS: "4",
+            },
+            "ownerReferences": [owner()],
+        },
+        "spec": {"replicas": asked, "selector": {"matchLabels": {"app": "web"}}, "template": template(image)},
+        "status": {
+            "observedGeneration": 1, "replicas": asked, "readyReplicas": available,
+            "availableReplicas": available, "terminatingReplicas": 0,
+        },
+    })
+}
+
+fn owner() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "u-web", "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
+
+fn new(asked: i32, available: i32) -> Value {
+    set("new", "v2", asked, available)
+}
+
+fn old(asked: i32, available: i32) -> Value {
+    set("old", "v1", asked, available)
+}
+
+/// An object with one thing about it changed.
+fn but(mut object: Value, pointer: &str, value: Value) -> Value {
+    if let Some(there) = object.pointer_mut(pointer) {
+        *there = value;
+        return object;
+    }
+    let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
+    object.pointer_mut(parent).expect("a parent")[field.replace("~1", "/")] = value;
+    object
+}
+
+fn leaving(object: Value) -> Value {
+    but(object, "/metadata/deletionTimestamp", json!("2027-01-03T00:00:00Z"))
+}
+
+fn paused(deployment: Value) -> Value {
+    but(deployment, "/spec/paused", json!(true))
+}
+
+fn world(deployment: Value, sets: impl IntoIterator<Item = Value>) -> World {
+    let world = World::of(&the_loop()).with::<Deployment>(deployment);
+    sets.into_iter().fold(world, |world, set| world.with::<ReplicaSet>(set))
+}
+
+fn refused(reason: Reason) -> Failure {
+    Failure::transport(reason, "refused")
+}
+
+/// What one turn does, without the bodies of its writes.
+fn turn(mut world: World) -> String {
+    let transcript = world.sync(&the_loop(), web());
+    transcript.lines().map(|line| format!("{}\n", line.split(": {").next().unwrap_or_default())).collect()
+}
+
+#[track_caller]
+fn check(world: World, expected: &str) {
+    assert_eq!(turn(world), expected);
+}
+
+/// The bodies of the writes of a turn whose lines begin so, with the names of their targets.
+fn bodies(mut world: World, beginning: &str) -> Vec<(String, Value)> {
+    let transcript = world.sync(&the_loop(), web());
+    let lines = transcript.lines().filter_map(|line| line.strip_prefix(beginning)?.split_once(": {"));
+    lines
+        .map(|(line, body)| {
+            let name = line.split(' ').next().unwrap_or_default().trim_start_matches("a/");
+            (name.to_owned(), serde_json::from_str(&format!("{{{body}")).expect("JSON"))
+        })
+        .collect()
+}
+
+/// The sizes that a turn gives to ReplicaSets, in order.
+fn sizes(world: World) -> Vec<(String, i64)> {
+    let patches = bodies(world, "patch replicasets.apps ").into_iter();
+    patches.filter_map(|(name, body)| Some((name, body["spec"]["replicas"].as_i64()?))).collect()
+}
+
+fn sized(sizes: &[(&str, i64)]) -> Vec<(String, i64)> {
+    sizes.iter().map(|&(name, size)| (name.to_owned(), size)).collect()
+}
+
+/// The object that a turn puts to `deployments/status`.
+fn put(world: World) -> Value {
+    let mut puts = bodies(world, "put deployments.apps/status ");
+    assert_eq!(puts.len(), 1, "one status in a turn");
+    puts.remove(0).1
+}
+
+/// A condition of the status that a turn puts.
+fn told(world: World, r#type: &str) -> Value {
+    let status = put(world)["status"].take();
+    let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.into_iter().find(|condition| condition["type"] == r#type).unwrap_or_default()
+}
+
+/// Status, reason and message of a condition.
+fn words(condition: &Value) -> [&str; 3] {
+    ["status", "reason", "message"].map(|word| condition[word].as_str().unwrap_or_default())
+}
+
+const STATUS: &str = "put deployments.apps/status a/web because its ReplicaSets tell something new\n";
+
+/// Proves DEP-1, DEP-2, DEP-3, DEP-4, DEP-91, DEP-96, DEP-99.
+#[test]
+fn it_is_known_by_the_original_s_names_and_numbers() {
+    let controller = controller(&Settings::default());
+    assert_eq!((controller.name, controller.aliases), ("deployment-controller", &["deployment"][..]));
+    assert_eq!(
+        (controller.service_account, controller.event_component),
+        (Some("deployment-controller"), Some("deployment-controller"))
+    );
+    let grants: Vec<_> = controller.grants.iter().map(|grant| (grant.resource, grant.verbs)).collect();
+    assert_eq!(
+        grants,
+        [
+            ("deployments", &["get", "update"][..]),
+            ("deployments/status", &["update"]),
+            ("replicasets", &["create", "delete", "patch"]),
+        ]
+    );
+    let a_loop = the_loop();
+    assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("deployment", 5, Some(15)));
+    assert_eq!(a_loop.limiter, Limiter::DEFAULT);
+    let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
+    assert_eq!(reads, ["deployments.apps", "replicasets.apps", "pods"]);
+}
+
+/// Proves DEP-11.
+#[test]
+fn nothing_is_done_for_one_that_is_gone_or_done() {
+    let mut gone = World::of(&the_loop()).with::<ReplicaSet>(new(3, 3));
+    assert_eq!(gone.sync(&the_loop(), web()), "");
+    check(world(complete(3), [new(3, 3)]), "");
+}
+
+/// Proves DEP-12, DEP-97.
+#[test]
+fn one_that_selects_everything_is_told_so_and_left_alone() {
+    const TOLD: &str = "event Warning SelectingAll: \
+                        This deployment is selecting all pods. A non-empty selector is required.\n";
+    const LOOKED: &str = "put deployments.apps/status a/web because it was looked at";
+    let all = but(deployment(3), "/spec/selector", json!({}));
+    check(world(all.clone(), [old(3, 3)]), TOLD);
+    let unseen = but(all, "/metadata/generation", json!(3));
+    check(world(unseen.clone(), []), &format!("{TOLD}{LOOKED}\n"));
+    assert_eq!(put(world(unseen.clone(), []))["status"]["observedGeneration"], 3);
+    let deaf = world(unseen, []).refusing::<Deployment>("update", &web(), refused(Reason::Conflict));
+    check(deaf, &format!("{TOLD}{LOOKED} FAILED: refused\n"));
+}
+
+/// Proves DEP-13, DEP-101, DEP-110, DEP-118.
+#[test]
+fn replica_sets_are_claimed_before_anything_else() {
+    const ADOPT: &str = "patch replicasets.apps a/old because it matches the selector and nobody manages it";
+    const RELEASE: &str = "patch replicasets.apps a/old because it does not match the selector any more";
+    let orphan = || but(old(0, 0), "/metadata/ownerReferences", json!([]));
+    check(world(complete(3), [orphan(), new(3, 3)]), &format!("{ADOPT}\n"));
+    let raced = world(deployment(3), [orphan()]);
+    let raced = raced.refusing::<ReplicaSet>("patch", &Key::namespaced("a", "old"), refused(Reason::Invalid));
+    check(raced, &format!("{ADOPT} FAILED: refused\nretry: refused\n"));
+    let going = World::of(&the_loop()).cached::<Deployment>(complete(3));
+    let going = going.live::<Deployment>(leaving(complete(3))).with::<ReplicaSet>(orphan());
+    check(going, &format!("{ADOPT} FAILED: the owner is being deleted\nretry: the owner is being deleted\n"));
+    let of_another = but(old(2, 2), "/metadata/ownerReferences/0/uid", json!("u-other"));
+    check(world(complete(3), [of_another, new(3, 3)]), "");
+    let stray = but(old(2, 2), "/metadata/labels", json!({"app": "none"}));
+    check(world(complete(3), [stray, new(3, 3)]), &format!("{RELEASE}\n"));
+}
+
+/// Proves DEP-14, DEP-100.
+#[test]
+fn what_a_turn_is_for_is_decided_in_order() {
+    let mut all = paused(leaving(but(deployment(5), "/metadata/annotations/note", json!("x"))));
+    all["metadata"]["annotations"][annotations::ROLLBACK_TO] = json!("1");
+    let sets = || [old(2, 2), new(2, 2)];
+    const REMEMBER: &str =
+        "patch replicasets.apps a/new because what it remembers of the Deployment is old\n";
+    // On its way out: only the status, and what the newest remembers.
+    check(world(all.clone(), sets()), &format!("{REMEMBER}{STATUS}"));
+    assert_eq!(told(world(all.clone(), sets()), "Progressing"), Value::Null);
+    // Paused: sizes follow.
+    all["metadata"]["deletionTimestamp"] = Value::Null;
+    assert_eq!(sizes(world(all.clone(), sets())), sized(&[("new", 3), ("old", 3)]));
+    assert_eq!(words(&told(world(all.clone(), sets()), "Progressing"))[1], "DeploymentPaused");
+    // Asked to go back.
+    all["spec"]["paused"] = json!(false);
+    assert!(turn(world(all.clone(), sets())).contains("event Normal DeploymentRollback"));
+    // Sized for another number.
+    all["metadata"]["annotations"][annotations::ROLLBACK_TO] = json!("");
+    assert_eq!(sizes(world(all.clone(), sets())), sized(&[("new", 3), ("old", 3)]));
+    // Rolling.
+    all["spec"]["replicas"] = json!(3);
+    assert_eq!(sizes(world(all, sets())), sized(&[("old", 0)]));
+}
+
+/// Proves DEP-15.
+#[test]
+fn a_strategy_that_nobody_knows_is_a_failure() {
+    let odd = but(deployment(3), "/spec/strategy", json!({"type": "Magic"}));
+    check(world(odd, [new(3, 3)]), "retry: unexpected deployment strategy type: Magic\n");
+}

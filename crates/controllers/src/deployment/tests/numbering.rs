@@ -1,0 +1,150 @@
+//! Which ReplicaSet is the newest, and what it is told.
+
+use super::*;
+
+const NOTE: &str = "/metadata/annotations/note";
+
+fn revision_of(set: Value, revision: &str) -> Value {
+    but(set, "/metadata/annotations/deployment.kubernetes.io~1revision", json!(revision))
+}
+
+/// What a turn tells the newest ReplicaSet.
+fn remembered(deployment: Value, sets: impl IntoIterator<Item = Value>) -> Value {
+    let patches = bodies(world(deployment, sets), "patch replicasets.apps ").into_iter();
+    let mut newest = patches.filter(|(name, _)| name == "new");
+    newest.next().map_or(Value::Null, |(_, mut body)| body["metadata"]["annotations"].take())
+}
+
+/// Proves DEP-16, DEP-18, DEP-19, DEP-20, DEP-116.
+#[test]
+fn the_oldest_with_an_equal_template_is_the_newest_and_all_others_are_old() {
+    let hashed = |set: Value, hash: &str| {
+        let set = but(set, "/metadata/labels/pod-template-hash", json!(hash));
+        but(set, "/spec/template/metadata/labels/pod-template-hash", json!(hash))
+    };
+    // Whatever hash it has, and if it has none.
+    for set in [new(3, 3), hashed(new(3, 3), "anything")] {
+        check(world(complete(3), [set, old(0, 0)]), "");
+    }
+    // Of two the older one, by birth and then by name.
+    let twin = |born: &str| {
+        let twin = revision_of(set("twin", "v2", 1, 1), "2");
+        but(twin, "/metadata/creationTimestamp", json!(born))
+    };
+    let pair = |born| world(deployment(3), [new(3, 3), twin(born)]);
+    assert_eq!(sizes(pair("2027-01-04T00:00:00Z")), sized(&[("twin", 0)]));
+    assert_eq!(sizes(pair("2027-01-03T00:00:00Z")), sized(&[("twin", 0)]));
+    // Here `new` is the old one.
+    let older =
+        world(but(deployment(3), "/spec/replicas", json!(3)), [new(3, 3), twin("2027-01-02T00:00:00Z")]);
+    assert_eq!(sizes(older), sized(&[("new", 1)]));
+}
+
+/// Proves DEP-21, DEP-24.
+#[test]
+fn the_newest_has_a_higher_number_than_all_old_ones() {
+    for (olds, before, after) in [
+        (["1", "5"], "2", json!("6")),
+        (["1", "x"], "1", json!("2")),
+        (["", "-4"], "", json!("1")),
+        // It may stay larger than it need be.
+        (["1", "2"], "9", Value::Null),
+    ] {
+        let [one, other] = olds.map(|revision| revision_of(old(0, 0), revision));
+        let other = but(but(other, "/metadata/name", json!("older")), "/metadata/uid", json!("u-older"));
+        let told = remembered(complete(3), [one, other, revision_of(new(3, 3), before)]);
+        assert_eq!(told[annotations::REVISION], after, "{olds:?} {before}");
+    }
+}
+
+/// Proves DEP-22, DEP-23.
+#[test]
+fn the_newest_is_told_what_the_deployment_is_told() {
+    let mut noted = but(complete(3), NOTE, json!("x"));
+    for own in [
+        annotations::LAST_APPLIED,
+        annotations::REVISION_HISTORY,
+        annotations::DESIRED_REPLICAS,
+        annotations::MAX_REPLICAS,
+    ] {
+        noted["metadata"]["annotations"][own] = json!("9");
+    }
+    noted["metadata"]["annotations"][annotations::ROLLBACK_TO] = json!("");
+    let kept = but(new(3, 3), "/metadata/annotations/kept", json!("y"));
+    assert_eq!(remembered(noted.clone(), [kept.clone()]), json!({"note": "x"}));
+    check(world(noted, [but(kept, NOTE, json!("x"))]), "");
+}
+
+/// Proves DEP-25.
+#[test]
+fn a_number_that_is_none_leaves_all_that_it_remembers_alone() {
+    let noted = but(complete(3), NOTE, json!("x"));
+    assert_eq!(remembered(noted, [revision_of(new(3, 3), "two")]), Value::Null);
+}
+
+/// Proves DEP-26, DEP-27.
+#[test]
+fn earlier_numbers_are_kept() {
+    let told = remembered(complete(3), [revision_of(old(0, 0), "4"), new(3, 3)]);
+    assert_eq!(told, json!({annotations::REVISION: "5", annotations::REVISION_HISTORY: "2"}));
+    let mut again = new(3, 3);
+    again["metadata"]["annotations"][annotations::REVISION_HISTORY] = json!("1");
+    let told = remembered(complete(3), [revision_of(old(0, 0), "4"), again]);
+    assert_eq!(told[annotations::REVISION_HISTORY], "1,2");
+    let mut bare = new(3, 3);
+    bare["metadata"]["annotations"] = json!({});
+    assert_eq!(remembered(complete(3), [bare])[annotations::REVISION_HISTORY], Value::Null);
+}
+
+/// Proves DEP-28, DEP-92.
+#[test]
+fn what_the_newest_remembers_is_written_before_the_deployment_takes_it_over() {
+    let behind = but(complete(3), "/metadata/annotations/deployment.kubernetes.io~1revision", json!("1"));
+    let patient = but(behind.clone(), "/spec/minReadySeconds", json!(7));
+    let there = || world(patient.clone(), [new(3, 3)]);
+    let patches = bodies(there(), "patch replicasets.apps ");
+    let [(_, body)] = &patches[..] else { panic!("one patch") };
+    assert_eq!(
+        (&body["spec"]["minReadySeconds"], &body["metadata"]["resourceVersion"]),
+        (&json!(7), &json!("5"))
+    );
+    assert!(body["spec"].get("replicas").is_none());
+    assert!(!turn(there()).contains("deployments.apps"), "not in this turn");
+    let raced =
+        there().refusing::<ReplicaSet>("patch", &Key::namespaced("a", "new"), refused(Reason::Conflict));
+    assert!(turn(raced).ends_with("FAILED: refused\nretry: refused\n"));
+    // In the next one.
+    let written = put(world(behind, [new(3, 3)]));
+    assert_eq!(written["metadata"]["annotations"][annotations::REVISION], "2");
+}
+
+/// Proves DEP-29, DEP-94, DEP-95.
+#[test]
+fn the_deployment_takes_the_number_over_with_its_status() {
+    let mut behind = but(complete(3), "/metadata/annotations/deployment.kubernetes.io~1revision", json!("1"));
+    behind["metadata"]["labels"] = json!({"l": "1"});
+    let written = put(world(behind.clone(), [new(3, 3)]));
+    assert_eq!(written["metadata"]["annotations"][annotations::REVISION], "2");
+    assert_eq!(
+        (&written["metadata"]["labels"], &written["metadata"]["resourceVersion"]),
+        (&json!({"l": "1"}), &json!("7"))
+    );
+    assert_eq!(written["status"]["conditions"], behind["status"]["conditions"]);
+    check(world(behind, [new(3, 3)]), STATUS);
+}
+
+/// Proves DEP-30.
+#[test]
+fn a_newest_that_was_there_is_found() {
+    let found = told(world(deployment(3), [new(1, 0), old(3, 3)]), "Progressing");
+    assert_eq!(words(&found)[1], "ReplicaSetUpdated", "and it gets on at once");
+    let mut counted = deployment(3);
+    counted["status"] = json!({"observedGeneration": 2, "replicas": 4, "updatedReplicas": 1, "readyReplicas": 3, "availableReplicas": 3});
+    let there = || world(counted.clone(), [new(1, 0), old(3, 3)]);
+    assert_eq!(
+        words(&told(there(), "Progressing")),
+        ["True", "FoundNewReplicaSet", "Found new replica set \"new\""]
+    );
+    let endless = but(counted.clone(), "/spec/progressDeadlineSeconds", Value::Null);
+    assert_eq!(told(world(endless, [new(1, 0), old(3, 3)]), "Progressing"), Value::Null);
+}

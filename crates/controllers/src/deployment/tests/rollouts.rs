@@ -1,0 +1,158 @@
+//! Rolling, recreating, pausing, and what is left behind.
+
+use super::*;
+
+/// A pod of a ReplicaSet.
+pub(super) fn pod(set: &str, phase: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": format!("{set}-pod"), "namespace": "a", "uid": format!("u-{set}-pod"), "labels": {"app": "web"},
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set, "uid": format!("u-{set}"),
+                "controller": true,
+            }],
+        },
+        "status": {"phase": phase},
+    })
+}
+
+fn deleted(world: World) -> Vec<String> {
+    let transcript = turn(world);
+    let names = transcript.lines().filter_map(|line| line.strip_prefix("delete replicasets.apps a/"));
+    names.filter_map(|rest| rest.split(' ').next()).map(str::to_owned).collect()
+}
+
+/// Proves DEP-55, DEP-56, DEP-57, DEP-58, DEP-59.
+#[test]
+fn a_step_makes_the_newest_larger_or_the_old_ones_smaller() {
+    for (olds, newest, step) in [
+        // There is room for one more, and the old ones wait.
+        (old(3, 3), new(0, 0), ("new", 1)),
+        // No room: as many old ones go as may be missing.
+        (old(3, 3), new(1, 0), ("old", 2)),
+        (old(3, 3), new(1, 1), ("old", 1)),
+        // Those that serve nobody go first.
+        (old(3, 2), new(1, 1), ("old", 1)),
+        (old(1, 1), new(3, 3), ("old", 0)),
+        // Larger than wanted.
+        (old(0, 0), new(5, 5), ("new", 3)),
+    ] {
+        let names = format!("{olds} {newest}");
+        assert_eq!(sizes(world(deployment(3), [olds, newest])), sized(&[step]), "{names}");
+    }
+    let two = [set("older", "v0", 1, 1), old(2, 1), new(1, 1)];
+    assert_eq!(sizes(world(deployment(3), two)), sized(&[("older", 0), ("old", 1)]));
+}
+
+/// Proves DEP-60.
+#[test]
+fn a_step_that_fails_is_tried_again() {
+    let raced = world(deployment(3), [old(3, 3), new(1, 1)]);
+    let raced =
+        raced.refusing::<ReplicaSet>("patch", &Key::namespaced("a", "old"), refused(Reason::Conflict));
+    check(
+        raced,
+        "patch replicasets.apps a/old because the rollout needs fewer of it FAILED: refused\nretry: refused\n",
+    );
+}
+
+/// Proves DEP-63, DEP-64, DEP-65.
+#[test]
+fn all_old_pods_go_before_new_ones_come() {
+    let recreate = |sets: &[Value]| world(recreating(deployment(3)), sets.to_vec());
+    let both = [set("older", "v0", 1, 1), old(3, 3)];
+    check(
+        recreate(&both),
+        &format!(
+            "patch replicasets.apps a/older because the rollout needs fewer of it\n\
+             event Normal ScalingReplicaSet: Scaled down replica set older from 1 to 0\n\
+             patch replicasets.apps a/old because the rollout needs fewer of it\n\
+             event Normal ScalingReplicaSet: Scaled down replica set old from 3 to 0\n{STATUS}"
+        ),
+    );
+    let still_there = but(old(0, 0), "/status/replicas", json!(1));
+    check(recreate(&[still_there, new(0, 0)]), STATUS);
+    for phase in ["Running", "Pending", "Unknown"] {
+        check(recreate(&[old(0, 0)]).with::<Pod>(pod("old", phase)), STATUS);
+        check(recreate(&[old(0, 0)]).with::<Pod>(leaving(pod("old", phase))), STATUS);
+    }
+    for phase in ["Failed", "Succeeded"] {
+        let ended = recreate(&[old(0, 0)]).with::<Pod>(pod("old", phase));
+        assert!(turn(ended).starts_with("create replicasets.apps"), "{phase}");
+    }
+    let of_newest = recreate(&[old(0, 0), new(1, 1)]).with::<Pod>(pod("new", "Running"));
+    assert_eq!(sizes(of_newest), sized(&[("new", 3)]));
+}
+
+/// Proves DEP-68, DEP-69, DEP-106.
+#[test]
+fn a_pause_and_its_end_are_told() {
+    let progressing = |deployment: Value, reason: &str| {
+        but(deployment, "/status/conditions/1", condition("Progressing", "True", reason, "m"))
+    };
+    let there = |deployment| world(deployment, [new(3, 3)]);
+    let condition = told(there(paused(complete(3))), "Progressing");
+    assert_eq!(words(&condition), ["Unknown", "DeploymentPaused", "Deployment is paused"]);
+    check(there(progressing(paused(complete(3)), "DeploymentPaused")), "");
+    // The clock of the deadline starts anew.
+    let mut resumed = progressing(complete(3), "DeploymentPaused");
+    resumed["status"]["updatedReplicas"] = json!(2);
+    let unready = || world(resumed.clone(), [new(3, 2), old(0, 0)]);
+    let condition = told(unready(), "Progressing");
+    assert_eq!(condition["lastUpdateTime"], "2027-01-15T08:00:00Z");
+    resumed["status"]["updatedReplicas"] = json!(3);
+    let condition = told(world(resumed, [new(3, 2), old(0, 0)]), "Progressing");
+    assert_eq!(words(&condition), ["Unknown", "DeploymentResumed", "Deployment is resumed"]);
+    check(there(progressing(paused(complete(3)), "ProgressDeadlineExceeded")), "");
+    let endless = but(paused(complete(3)), "/spec/progressDeadlineSeconds", Value::Null);
+    check(there(endless), "");
+    // Nobody looks at the deadline meanwhile.
+    let late = progressing(paused(complete(3)), "DeploymentPaused");
+    assert_eq!(told(world(late, [new(3, 0)]), "Progressing")["reason"], "DeploymentPaused");
+}
+
+/// Proves DEP-70.
+#[test]
+fn a_paused_deployment_is_scaled_and_cleaned_up_and_not_rolled() {
+    let mut held = paused(but(complete(3), "/spec/revisionHistoryLimit", json!(0)));
+    held["spec"]["template"] = template("v3");
+    let there = |held: &Value| turn(world(held.clone(), [new(3, 3), old(0, 0)]));
+    assert!(!there(&held).contains("create"));
+    assert!(there(&held).contains("delete replicasets.apps a/old"));
+    held["metadata"]["annotations"][annotations::ROLLBACK_TO] = json!("1");
+    assert!(!there(&held).contains("delete"));
+}
+
+/// Proves DEP-62, DEP-80, DEP-81, DEP-93, DEP-112, DEP-113.
+#[test]
+fn old_replica_sets_beyond_the_history_go_when_all_is_done() {
+    let limited = |limit: Value| but(complete(3), "/spec/revisionHistoryLimit", limit);
+    let olds = |oldest: Value| [oldest, old(0, 0), new(3, 3)];
+    let older = || set("older", "v0", 0, 0);
+    let left = |limit: Value, oldest: Value| deleted(world(limited(limit), olds(oldest)));
+    assert_eq!(left(json!(0), older()), ["older", "old"]);
+    assert_eq!(left(json!(1), older()), ["older"]);
+    assert_eq!(left(json!(2), older()), [""; 0]);
+    assert_eq!(left(Value::Null, older()), [""; 0]);
+    assert_eq!(left(json!(i32::MAX), older()), [""; 0]);
+    // By revision, whatever their age.
+    let renumbered = but(older(), "/metadata/annotations/deployment.kubernetes.io~1revision", json!("1"));
+    let renumbered = but(renumbered, "/metadata/creationTimestamp", json!("2027-01-02T12:00:00Z"));
+    assert_eq!(left(json!(1), renumbered), ["old"]);
+    // What still has pods, or was not looked at, stays, and no other goes for it.
+    assert_eq!(left(json!(1), but(older(), "/status/replicas", json!(1))), [""; 0]);
+    assert_eq!(left(json!(1), but(older(), "/metadata/generation", json!(2))), [""; 0]);
+    assert_eq!(left(json!(1), leaving(older())), [""; 0]);
+    // Terminating pods are no hindrance.
+    assert_eq!(left(json!(1), but(older(), "/status/terminatingReplicas", json!(1))), ["older"]);
+    // Not before the status has said that all is done, and not in a turn that moves anything.
+    let early = but(limited(json!(0)), "/status/updatedReplicas", json!(2));
+    assert_eq!(deleted(world(early, olds(older()))), [""; 0]);
+    assert_eq!(deleted(world(limited(json!(0)), [older(), old(1, 1), new(3, 3)])), [""; 0]);
+    let gone = |reason| {
+        let world = world(limited(json!(0)), olds(older()));
+        turn(world.refusing::<ReplicaSet>("delete", &Key::namespaced("a", "older"), refused(reason)))
+    };
+    assert!(gone(Reason::NotFound).contains("delete replicasets.apps a/old "));
+    assert!(gone(Reason::Forbidden).ends_with("FAILED: refused\nretry: refused\n"));
+}

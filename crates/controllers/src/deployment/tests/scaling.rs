@@ -1,0 +1,99 @@
+//! A change of the wanted number, in the middle of a rollout and outside of one.
+
+use super::*;
+
+fn sized_for(wanted: &str, set: Value) -> Value {
+    but(set, "/metadata/annotations/deployment.kubernetes.io~1desired-replicas", json!(wanted))
+}
+
+/// Proves DEP-44.
+#[test]
+fn a_replica_set_that_was_sized_for_another_number_tells_of_a_change() {
+    // With a change no old one shrinks beyond its share; without one the rollout goes on.
+    let change = |set: Value| sizes(world(deployment(3), [set, new(2, 2)])) != sized(&[("old", 0)]);
+    assert!(change(sized_for("4", old(2, 2))));
+    for nothing in ["3", "", "x", "-1", "2147483648"] {
+        assert!(!change(sized_for(nothing, old(2, 2))), "{nothing}");
+    }
+    assert!(
+        !change(sized_for("4", old(0, 0)))
+            || sizes(world(deployment(3), [sized_for("4", old(0, 0)), new(2, 2)])) == sized(&[("new", 3)])
+    );
+}
+
+/// Proves DEP-45, DEP-66, DEP-67.
+#[test]
+fn one_that_is_alone_follows_the_number() {
+    let five = |sets: &[Value]| world(deployment(5), sets.to_vec());
+    assert_eq!(sizes(five(&[new(3, 3), old(0, 0)])), sized(&[("new", 5)]));
+    check(
+        five(&[new(3, 3)]),
+        &format!(
+            "patch replicasets.apps a/new because the rollout has room for more of it\n\
+             event Normal ScalingReplicaSet: Scaled up replica set new from 3 to 5\n{STATUS}"
+        ),
+    );
+    let (_, body) = bodies(five(&[new(3, 3)]), "patch replicasets.apps ").remove(0);
+    assert_eq!(
+        body["metadata"]["annotations"],
+        json!({annotations::DESIRED_REPLICAS: "5", annotations::MAX_REPLICAS: "6"})
+    );
+    // An old one, though a new template waits: no ReplicaSet is made here.
+    assert_eq!(sizes(five(&[old(3, 3)])), sized(&[("old", 5)]));
+    // None is active: the newest, or else the youngest of the old ones. Only a pause leads here.
+    let held = |sets: &[Value]| sizes(world(paused(deployment(5)), sets.to_vec()));
+    assert_eq!(held(&[new(0, 0), old(0, 0)]), sized(&[("new", 5)]));
+    assert_eq!(held(&[set("older", "v0", 0, 0), old(0, 0)]), sized(&[("old", 5)]));
+    assert_eq!(held(&[]), sized(&[]));
+}
+
+/// Proves DEP-46, DEP-105.
+#[test]
+fn a_newest_that_has_all_leaves_nothing_to_the_old_ones() {
+    let full = |available: i32, desired: &str| {
+        let sets =
+            [sized_for(desired, new(3, available)), sized_for("9", old(2, 2)), set("older", "v0", 1, 1)];
+        sizes(world(deployment(3), sets))
+    };
+    assert_eq!(full(3, "3"), sized(&[("older", 0), ("old", 0)]));
+    assert_ne!(full(2, "3"), sized(&[("older", 0), ("old", 0)]));
+    assert_ne!(full(0, "3"), sized(&[("older", 0), ("old", 0)]));
+    assert_ne!(full(3, "4"), sized(&[("older", 0), ("old", 0)]));
+}
+
+/// Proves DEP-47, DEP-51, DEP-52.
+#[test]
+fn a_change_is_spread_over_all_of_a_rolling_update() {
+    let there = |strategy: fn(Value) -> Value| world(strategy(deployment(6)), [old(2, 2), new(2, 2)]);
+    // Seven are allowed, four were: each gets its share, the newest what is left.
+    assert_eq!(sizes(there(|same| same)), sized(&[("new", 4), ("old", 3)]));
+    assert_eq!(sizes(there(recreating)), sized(&[]));
+    let raced = there(|same| same);
+    let raced =
+        raced.refusing::<ReplicaSet>("patch", &Key::namespaced("a", "new"), refused(Reason::Conflict));
+    check(
+        raced,
+        "patch replicasets.apps a/new because the rollout has room for more of it FAILED: refused\n\
+         retry: refused\n",
+    );
+    // Sizes that fit stay, and what they were made for is brought up to date.
+    let fitting = || world(deployment(3), [sized_for("9", old(2, 2)), new(2, 2)]);
+    assert_eq!(sizes(fitting()), sized(&[]));
+    let patches = bodies(fitting(), "patch replicasets.apps ");
+    let [(name, body)] = &patches[..] else { panic!("one patch") };
+    assert_eq!(
+        (&**name, &body["metadata"]["annotations"]),
+        ("old", &json!({annotations::DESIRED_REPLICAS: "3"}))
+    );
+}
+
+/// Proves DEP-102, DEP-103.
+#[test]
+fn sizes_come_before_a_new_template() {
+    // Both changed: the old one grows now, the new one is made in the next turn.
+    let both = turn(world(deployment(5), [old(3, 3)]));
+    assert!(both.contains("Scaled up replica set old from 3 to 5") && !both.contains("create"));
+    // One that has the size but was made for another number keeps a rollout waiting, as in the original.
+    let stuck = turn(world(deployment(3), [sized_for("9", old(3, 3))]));
+    assert!(!stuck.contains("replicasets"), "{stuck}");
+}
