@@ -7,6 +7,7 @@
 mod accounts;
 mod differences;
 mod failover;
+mod jobs;
 mod kubectl;
 mod namespaces;
 mod pages;
@@ -67,6 +68,11 @@ pub const ALL: &[Scenario] = &[
     services::SLICES_ARE_PACKED_AND_USED_AGAIN,
     services::SPOILT_SLICES_ARE_REPAIRED,
     services::CLIENTS_ARE_TOLD_WHAT_IS_CLOSE,
+    jobs::A_JOB_COUNTS_ITS_PODS_AND_COMPLETES,
+    jobs::A_FAILED_POD_ENDS_A_JOB_WITHOUT_PATIENCE,
+    jobs::INDEXES_FAIL_AND_SUCCEED_ONE_BY_ONE,
+    jobs::A_SUSPENDED_JOB_HAS_NO_PODS,
+    jobs::A_KILLED_MANAGER_COUNTS_NO_POD_TWICE,
     resilience::A_KILLED_MANAGER_LOSES_NOTHING,
     resilience::AN_API_SERVER_RESTART_LOSES_NOTHING,
     resilience::AN_ETCD_RESTART_LOSES_NOTHING,

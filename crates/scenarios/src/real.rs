@@ -45,6 +45,7 @@ pub const CONTROLLERS: &[&str] = &[
     "serviceaccount-controller",
     "clusterrole-aggregation-controller",
     "endpointslice-controller",
+    "job-controller",
     "namespace-controller",
     "root-ca-certificate-publisher-controller",
     "pod-garbage-collector-controller",
