@@ -29,7 +29,7 @@ pub(super) struct Load {
 /// Part of what may be under way; dropping it gives it back.
 #[derive(Debug)]
 pub(super) struct Share {
-    _permit: OwnedSemaphorePermit,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Load {
@@ -45,15 +45,19 @@ impl Load {
     /// A place for one more request; none if there are too many already.
     pub(super) fn request(&self) -> Option<Share> {
         let permit = Arc::clone(&self.requests).try_acquire_owned().ok()?;
-        Some(Share { _permit: permit })
+        Some(Share { _permit: Some(permit) })
     }
 
     /// Room for so many bytes; none if too many are held already. What is larger than all the room there is takes it
-    /// all, so that it is let through alone.
+    /// all, so that it is let through alone; what is small does not have to wait for it, the number of requests bounds
+    /// it well enough.
     pub(super) fn bytes(&self, count: usize) -> Option<Share> {
+        if count <= PIECE_BYTES {
+            return Some(Share { _permit: None });
+        }
         let units = count.div_ceil(UNIT).clamp(1, self.units_max);
         let permit = Arc::clone(&self.units).try_acquire_many_owned(u32::try_from(units).ok()?).ok()?;
-        Some(Share { _permit: permit })
+        Some(Share { _permit: Some(permit) })
     }
 }
 
@@ -140,15 +144,17 @@ mod tests {
 
     #[test]
     fn shares_are_given_until_there_are_none_and_come_back() {
-        let load = load(1, 10 * UNIT);
+        let load = load(1, 100 * UNIT);
         let request = load.request();
         assert!(request.is_some() && load.request().is_none());
         drop(request);
         assert!(load.request().is_some());
-        let some = load.bytes(9 * UNIT);
-        assert!(some.is_some() && load.bytes(2 * UNIT).is_none() && load.bytes(1).is_some());
+        let some = load.bytes(90 * UNIT);
+        assert!(some.is_some() && load.bytes(20 * UNIT).is_none() && load.bytes(1).is_some());
         drop(some);
-        assert!(load.bytes(100 * UNIT).is_some(), "what is larger than everything goes alone");
+        let all = load.bytes(1000 * UNIT);
+        assert!(all.is_some(), "what is larger than everything goes alone");
+        assert!(load.bytes(20 * UNIT).is_none() && load.bytes(UNIT).is_some());
     }
 
     #[tokio::test]
