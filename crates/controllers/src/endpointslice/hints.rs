@@ -65,7 +65,9 @@ fn proportionally(
     memory: &Memory<Recall>,
 ) -> Vec<EventNote> {
     let key = &service.meta.key;
-    let zones = memory.with(|recall| recall.zones().clone());
+    let Some(zones) = memory.with(|recall| recall.zones().cloned()) else {
+        unreachable!("a Service that wants them shared out has them looked at first")
+    };
     match topology::share_out(lists, &zones) {
         Ok(counts) => {
             let had_hints = memory.with(|recall| recall.hinted(key, family, counts));

@@ -14,7 +14,8 @@ use super::zones::{Counts, Zones};
 #[derive(Default)]
 pub(super) struct Recall {
     services: BTreeMap<Key, Known>,
-    zones: Zones,
+    /// The zones of the cluster, once somebody has looked.
+    zones: Option<Zones>,
     totals: Totals,
     distributions: BTreeMap<Word, usize>,
 }
@@ -134,19 +135,21 @@ impl Recall {
         }
     }
 
-    /// What is known of the zones of the cluster.
-    pub(super) fn zones(&self) -> &Zones {
-        &self.zones
+    /// The zones of the cluster, if somebody has looked at them.
+    pub(super) fn zones(&self) -> Option<&Zones> {
+        self.zones.as_ref()
     }
 
     /// Takes in a new look at the zones. Answers with the Services whose hints they do not bear any more.
     pub(super) fn survey(&mut self, zones: Zones) -> Vec<Key> {
-        self.zones = zones;
         let is_overloaded = |known: &Known| {
             let mut counts = known.hints.iter().flat_map(|hints| hints.counts.values());
-            counts.any(|counts| self.zones.overload(counts))
+            counts.any(|counts| zones.overload(counts))
         };
-        self.services.iter().filter(|(_, known)| is_overloaded(known)).map(|(key, _)| key.clone()).collect()
+        let overloaded = self.services.iter().filter(|(_, known)| is_overloaded(known));
+        let overloaded = overloaded.map(|(key, _)| key.clone()).collect();
+        self.zones = Some(zones);
+        overloaded
     }
 
     /// Notes the hints of a Service. Answers whether it had any before.
@@ -225,6 +228,44 @@ impl Totals {
             endpoints: self.endpoints - less.endpoints,
             slices: self.slices - less.slices,
             wanted_slices: self.wanted_slices - less.wanted_slices,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn slice(version: &str) -> EndpointSlice {
+        let metadata = json!({"namespace": "a", "name": "web-1", "uid": "u", "resourceVersion": version});
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    }
+
+    /// Proves EPS-11, EPS-13, EPS-14.
+    #[test]
+    fn our_own_writes_are_told_from_those_of_others() {
+        let service = Key::namespaced("a", "web");
+        let after = |written: Written| {
+            let mut recall = Recall::default();
+            recall.wrote(&service, Uid::from("u"), written);
+            recall
+        };
+        let wrote = || after(Written::State("5".into()));
+        assert!(!Recall::default().is_own_work(&service, &slice("5"), false));
+        assert!(wrote().is_own_work(&service, &slice("5"), false));
+        assert!(wrote().is_own_work(&service, &slice("4"), false), "what it was before is no news");
+        assert!(!wrote().is_own_work(&service, &slice("6"), false), "somebody has changed it since");
+        assert!(!wrote().is_own_work(&service, &slice("5"), true), "somebody has deleted it");
+        assert!(!wrote().is_own_work(&Key::namespaced("a", "other"), &slice("5"), false));
+        let ended = || after(Written::End);
+        assert!(ended().is_own_work(&service, &slice("5"), true));
+        assert!(ended().is_own_work(&service, &slice("5"), false), "on its way out");
+        // Each is known once: the same change again is somebody else's.
+        for (mut recall, is_gone) in [(wrote(), false), (ended(), true)] {
+            assert!(recall.is_own_work(&service, &slice("5"), is_gone));
+            assert!(!recall.is_own_work(&service, &slice("5"), is_gone));
         }
     }
 }

@@ -85,6 +85,11 @@ impl Turns {
             Gathered::Foreign => return Ok(()),
             Gathered::Ours(facts) => facts,
         };
+        // Otherwise the first turn in a new process would find no zones and take away all hints.
+        let wants_zones = Wish::of(&facts.service) == Wish::Proportional;
+        if wants_zones && self.memory.with(|recall| recall.zones().is_none()) {
+            self.survey_zones(cx);
+        }
         let trigger_time = self.memory.with(|recall| recall.begin_turn(&facts.service));
         let families = Family::of(&facts.service);
         let mut troubles = Troubles::default();

@@ -32,7 +32,6 @@ impl fmt::Display for NoHints {
         let (text, counts) = match self {
             Self::NoZone => ("One or more endpoints do not have a zone specified", None),
             Self::Nothing => ("No hints allocated for zones", None),
-            Self::Refused(Refusal::OneZone) => ("Nodes only ready in one zone", None),
             Self::Refused(Refusal::InsufficientNodes) => (
                 "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes",
                 None,

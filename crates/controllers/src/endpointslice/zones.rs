@@ -12,11 +12,8 @@ use keleustes_objects::Word;
 pub(super) type Counts = BTreeMap<Word, usize>;
 
 /// What is known of the zones of the cluster.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Zones {
-    /// Nobody has looked at the nodes yet.
-    #[default]
-    Unseen,
     /// A node tells no zone or no CPUs, or there are not two zones.
     Insufficient,
     /// The share of the cluster's CPUs that each zone has.
@@ -47,8 +44,6 @@ pub(super) struct Allotment {
 pub(super) enum Refusal {
     /// The nodes do not tell enough.
     InsufficientNodes,
-    /// There are not two zones.
-    OneZone,
     /// There are fewer endpoints than zones.
     FewEndpoints { endpoints: usize, zones: usize },
     /// The minimums of all zones are more than there is.
@@ -79,7 +74,6 @@ impl Zones {
     /// What each zone is to get of so many ready endpoints.
     pub(super) fn allot(&self, endpoints: usize) -> Result<BTreeMap<Word, Allotment>, Refusal> {
         let shares = match self {
-            Self::Unseen => return Err(Refusal::OneZone),
             Self::Insufficient => return Err(Refusal::InsufficientNodes),
             Self::Shares(shares) => shares,
         };
@@ -217,13 +211,6 @@ mod tests {
 
     fn owned((zone, minimum, maximum): (&str, usize, usize)) -> (String, usize, usize) {
         (zone.to_owned(), minimum, maximum)
-    }
-
-    /// Proves EPS-125.
-    #[test]
-    fn before_anybody_looked_there_is_one_zone_and_after_that_too_little_is_known() {
-        assert_eq!(Zones::Unseen.allot(10), Err(Refusal::OneZone));
-        assert_eq!(zones(&[("a", 1000)]).allot(10), Err(Refusal::InsufficientNodes));
     }
 
     /// Proves EPS-85, EPS-86.

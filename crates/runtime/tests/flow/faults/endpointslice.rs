@@ -11,6 +11,7 @@ use keleustes_plan::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{Case, survive};
+use crate::world::{World, wait};
 
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
@@ -111,4 +112,22 @@ fn every_pod_is_listed_once_whatever_goes_wrong() {
         then,
         within: Duration::from_secs(20),
     });
+}
+
+/// Proves EPS-11, EPS-13, EPS-14.
+#[tokio::test(start_paused = true)]
+async fn what_it_wrote_itself_does_not_wake_it() {
+    let world = World::new();
+    given(&world.server);
+    let settings = Settings { endpoints_max: 2, ..Settings::default() };
+    let running = world.start(endpointslice::controller(&settings)).await;
+    wait(Duration::from_secs(60)).await;
+    assert_eq!(listed(&world.server).unwrap().len(), 5);
+    // One turn for the Service and its pods, one for the slices that were there before.
+    assert!(
+        world.metric("endpoint_slice_controller_syncs{result=\"success\"} 2"),
+        "{}",
+        world.metrics.text()
+    );
+    running.stop().await;
 }
