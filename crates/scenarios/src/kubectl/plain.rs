@@ -6,6 +6,7 @@ use regex::Regex;
 
 /// What is replaced, and by what; earlier rules come first.
 const RULES: &[(&str, &str)] = &[
+    (r"/tmp/(LIVE|MERGED)-\d+", "/tmp/$1"),
     // Times as the API, `describe` and `diff` write them, and ages of less than ten minutes.
     (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| [+-]\d{4})", "TIME"),
     (r"\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "TIME"),
@@ -21,7 +22,6 @@ const RULES: &[(&str, &str)] = &[
     (r"\b127\.0\.0\.1:\d+", "SERVER"),
     (r"\b\d{1,3}(\.\d{1,3}){3}\b", "ADDRESS"),
     (r"\b3[0-2]\d{3}/TCP", "PORT/TCP"),
-    (r"/tmp/(LIVE|MERGED)-\d+", "/tmp/$1"),
 ];
 
 static COMPILED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
@@ -68,7 +68,7 @@ mod tests {
             ("rowers-6b7c9d5f4-x2b5c", "rowers-HASH-RANDOM"),
             ("oar.18a1b2c3d4e5f607  Normal", "oar.EVENT Normal"),
             ("is running at https://127.0.0.1:34567", "is running at https://SERVER"),
-            ("--- /tmp/LIVE-1234/v1.ConfigMap", "--- /tmp/LIVE/v1.ConfigMap"),
+            ("--- /tmp/LIVE-245678924/v1.ConfigMap", "--- /tmp/LIVE/v1.ConfigMap"),
         ] {
             assert_eq!(line(said), expected);
         }
