@@ -4,6 +4,7 @@ mod apiserver;
 mod kinds;
 mod memory;
 mod metadata;
+mod namespace;
 mod slices;
 
 use std::path::PathBuf;
@@ -55,6 +56,15 @@ enum What {
         #[arg(long)]
         without_original: bool,
     },
+    /// How long a namespace full of objects takes to go, and how many requests.
+    Namespace {
+        /// How many objects, of eleven kinds.
+        #[arg(long, default_value_t = 5000)]
+        objects: usize,
+        /// How often each manager has to.
+        #[arg(long, default_value_t = 2)]
+        rounds: usize,
+    },
     /// Fills metadata-only caches and prints what they cost; used by `metadata`, in a process of its own.
     #[command(hide = true)]
     FillMetadataCaches {
@@ -72,6 +82,7 @@ async fn main() -> anyhow::Result<()> {
             slices::measure(pods, rounds, !without_original).await
         }
         What::Metadata { objects, without_original } => metadata::measure(objects, !without_original).await,
+        What::Namespace { objects, rounds } => namespace::measure(objects, rounds).await,
         What::FillMetadataCaches { kubeconfig } => metadata::fill_caches(&kubeconfig).await,
     }
 }

@@ -252,19 +252,19 @@ fn what_holds_something_is_deleted_at_once_and_looked_at_again() {
 /// Proves NS-15, NS-22, NS-25, NS-27, NS-70, NS-74.
 #[test]
 fn nothing_else_is_touched_while_a_pod_is_there() {
-    let world = || {
+    let held = || {
         let world =
             world(going()).live_at(&PODS, pod("p", "Running", 30)).live_at(&SECRETS, object("s", &[]));
         world.staying(&PODS, &Key::namespaced("a", "p"))
     };
     let deleting = collection("pods");
     check(
-        world(),
+        held(),
         &[GET, "discover", "list pods in a", &deleting, "list pods in a", CONDITIONS, "keep waiting for 16s"],
     );
-    assert!(conditions(world()).iter().all(|[_, status, ..]| status == "False"), "no totals are told");
+    assert!(conditions(held()).iter().all(|[_, status, ..]| status == "False"), "no totals are told");
     // An odd number of seconds is halved downwards.
-    let odd = super::tests::world(told()).live_at(&PODS, pod("p", "Running", 31));
+    let odd = world(told()).live_at(&PODS, pod("p", "Running", 31));
     let mut odd = odd.staying(&PODS, &Key::namespaced("a", "p"));
     assert!(odd.sync(&the_loop(), Key::cluster("a")).ends_with("keep waiting for 16s\n"));
 }
@@ -429,16 +429,16 @@ fn what_stays_without_a_reason_is_a_failure() {
     let transcript = staying(&JOBS, object("o", &[])).sync(&the_loop(), Key::cluster("a"));
     assert!(transcript.contains(job));
     // A pod past its time: the rest has to wait, and the original tells no totals.
-    let pod = "unexpected items still remain in namespace: a for gvr: /v1, Resource=pods";
-    let [name, _, text] = complaint(staying(&PODS, super::tests::pod("o", "Running", 1)));
-    assert_eq!((name.as_str(), text), ("NamespaceDeletionContentFailure", message(pod)));
+    let past = "unexpected items still remain in namespace: a for gvr: /v1, Resource=pods";
+    let [name, _, text] = complaint(staying(&PODS, pod("o", "Running", 1)));
+    assert_eq!((name.as_str(), text), ("NamespaceDeletionContentFailure", message(past)));
 }
 
 /// Proves NS-30, NS-51, NS-52, NS-81.
 #[test]
 fn an_api_that_cannot_be_discovered_keeps_the_namespace_but_not_what_is_known() {
     let stale = |gv: &str| (gv.to_owned(), format!("stale GroupVersion discovery: {gv}"));
-    let world = |failed: &[&str]| {
+    let partly = |failed: &[&str]| {
         let resources = vec![api(&SECRETS, ALL)];
         let failed = failed.iter().map(|gv| stale(gv)).collect();
         world(told()).live_at(&SECRETS, object("s", &[])).serving(Ok(Discovered { resources, failed }))
@@ -448,14 +448,14 @@ fn an_api_that_cannot_be_discovered_keeps_the_namespace_but_not_what_is_known() 
         GroupVersion discovery: metrics.k8s.io/v1, x/v1: stale GroupVersion discovery: x/v1";
     let failing = ["metrics.k8s.io/v1", "metrics.k8s.io/v10", "x/v1"];
     let wanted = ["NamespaceDeletionDiscoveryFailure", "DiscoveryFailed", message];
-    assert_eq!(complaint(world(&failing)), wanted);
-    let transcript = world(&failing).sync(&the_loop(), Key::cluster("a"));
+    assert_eq!(complaint(partly(&failing)), wanted);
+    let transcript = partly(&failing).sync(&the_loop(), Key::cluster("a"));
     assert!(transcript.contains(&collection("secrets")), "what is known is deleted");
     assert!(transcript.ends_with(&format!("retry: {message}\n")));
     // It is back: the condition goes, and so does the namespace.
     let mut bad = told();
     bad["status"]["conditions"][0]["status"] = json!("True");
-    let mut back = super::tests::world(bad);
+    let mut back = world(bad);
     let transcript = back.sync(&the_loop(), Key::cluster("a"));
     assert!(steps(&transcript).ends_with(&[CONDITIONS, FINALIZE_STEP]), "{transcript}");
     assert_eq!(puts(&transcript, "status")[0]["status"]["conditions"][0]["status"], "False");

@@ -1,0 +1,176 @@
+//! How long a namespace full of objects takes to go, and how many requests that takes, with either manager.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use keleustes_client::{Call, ClientFactory, ClientOptions, Connection, Deletion};
+use keleustes_control_plane::build::Program;
+use keleustes_control_plane::{AuditEntry, ControlPlane, Process, User};
+use keleustes_objects::{Key, Reason, Resource};
+use keleustes_scenarios::real::{Manager, Real, built_manager};
+use serde_json::{Value, json};
+
+/// As whom the controller speaks.
+const USER: &str = "system:serviceaccount:kube-system:namespace-controller";
+const NAMESPACES: Resource = Resource::cluster("", "v1", "namespaces", "Namespace");
+const DEFINITIONS: Resource =
+    Resource::cluster("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition");
+const WISHES: Resource = Resource::namespaced("example.com", "v1", "wishes", "Wish");
+
+/// What is in the namespace, and how many shares of all there are of it.
+const CONTENT: &[(Resource, usize)] = &[
+    (Resource::namespaced("", "v1", "configmaps", "ConfigMap"), 8),
+    (Resource::namespaced("", "v1", "secrets", "Secret"), 8),
+    (Resource::namespaced("", "v1", "pods", "Pod"), 8),
+    (Resource::namespaced("", "v1", "events", "Event"), 8),
+    (Resource::namespaced("", "v1", "serviceaccounts", "ServiceAccount"), 2),
+    (Resource::namespaced("", "v1", "services", "Service"), 2),
+    (Resource::namespaced("apps", "v1", "deployments", "Deployment"), 4),
+    (Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet"), 4),
+    (Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease"), 2),
+    (Resource::namespaced("rbac.authorization.k8s.io", "v1", "roles", "Role"), 2),
+    (WISHES, 2),
+];
+
+/// What the end of one namespace took.
+struct Taken {
+    whose: &'static str,
+    time: Duration,
+    entries: Vec<AuditEntry>,
+}
+
+/// Fills namespaces and has them emptied by ours and by the original, in turn.
+pub(crate) async fn measure(objects: usize, rounds: usize) -> anyhow::Result<()> {
+    let builder = ControlPlane::builder().with_program(Program::KubeControllerManager);
+    let ours = Manager::Ours(built_manager()?);
+    let real = Real::start_on(builder, ours.clone(), &["--controllers=namespace-controller"])?;
+    real.stop_manager()?;
+    let kubeconfig = real.plane().kubeconfig(User::Admin);
+    let connection = Connection::open(Some(&kubeconfig), None, None)?;
+    let client = ClientFactory::new(connection, ClientOptions::default()).root("bench");
+    define_wishes(&client).await?;
+    let mut all = Vec::new();
+    for round in 0..rounds {
+        for (whose, manager) in [("ours", &ours), ("the original", &Manager::Original)] {
+            let name = format!("full-{round}-{}", all.len());
+            eprintln!("filling {name} with {objects} objects for {whose} ...");
+            fill(&client, &name, objects).await?;
+            let _manager = start(&real, manager, whose)?;
+            all.push(empty(&real, &client, &name, whose).await?);
+        }
+    }
+    print(&all);
+    Ok(())
+}
+
+/// Starts a manager that empties namespaces and does nothing else.
+fn start(real: &Real, manager: &Manager, whose: &'static str) -> anyhow::Result<Process> {
+    let flags = ["--controllers=namespace-controller", "--leader-elect=false"];
+    let flags = real.plane().manager_args_with(real.plane().free_port()?, &flags);
+    let process = real.spawn(manager, &whose.replace(' ', "-"), &flags)?;
+    // Long enough for either to have filled its caches.
+    std::thread::sleep(Duration::from_secs(8));
+    Ok(process)
+}
+
+async fn empty(real: &Real, client: &kube::Client, name: &str, whose: &'static str) -> anyhow::Result<Taken> {
+    let before = real.plane().audit_entries()?.len();
+    let key = Key::cluster(name);
+    let began = Instant::now();
+    Call::delete(&NAMESPACES, &key, &Deletion::default()).send(client).await?;
+    loop {
+        match Call::get(&NAMESPACES, &key).send(client).await {
+            Err(failure) if failure.reason == Reason::NotFound => break,
+            Err(failure) => return Err(failure.into()),
+            Ok(there) if began.elapsed() > Duration::from_secs(900) => bail!("{whose}: {}", there["status"]),
+            Ok(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+    let time = began.elapsed();
+    eprintln!("... {whose} took {:.1} s", time.as_secs_f64());
+    // The log is written a moment after the answer.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let entries = real.plane().audit_entries()?.into_iter().skip(before);
+    Ok(Taken { whose, time, entries: entries.filter(|entry| entry.user == USER).collect() })
+}
+
+fn print(all: &[Taken]) {
+    println!("| whose | seconds | collections deleted | puts | of them refused | lists and reads |");
+    println!("| --- | ---: | ---: | ---: | ---: | ---: |");
+    for Taken { whose, time, entries } in all {
+        let count = |fits: fn(&&AuditEntry) -> bool| entries.iter().filter(fits).count();
+        println!(
+            "| {whose} | {:.1} | {} | {} | {} | {} |",
+            time.as_secs_f64(),
+            count(|entry| entry.verb.starts_with("delete")),
+            count(|entry| entry.verb == "update"),
+            count(|entry| entry.verb == "update" && entry.code >= 400),
+            count(|entry| matches!(entry.verb.as_str(), "get" | "list")),
+        );
+    }
+}
+
+async fn define_wishes(client: &kube::Client) -> anyhow::Result<()> {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let names = json!({"plural": "wishes", "singular": "wish", "kind": "Wish", "listKind": "WishList"});
+    let versions = json!([{"name": "v1", "served": true, "storage": true, "schema": schema}]);
+    let spec = json!({"group": "example.com", "scope": "Namespaced", "names": names, "versions": versions});
+    let definition = json!({"metadata": {"name": "wishes.example.com"}, "spec": spec});
+    Call::create(&DEFINITIONS, "", &of(&DEFINITIONS, definition)).send(client).await?;
+    for _ in 0..100 {
+        if Call::list(&WISHES, "").send(client).await.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    bail!("the new kind is not served")
+}
+
+async fn fill(client: &kube::Client, namespace: &str, objects: usize) -> anyhow::Result<()> {
+    let body = of(&NAMESPACES, json!({"metadata": {"name": namespace}}));
+    Call::create(&NAMESPACES, "", &body).send(client).await?;
+    // Pods need the account that no controller makes here.
+    let accounts = &CONTENT[4].0;
+    let account = of(accounts, json!({"metadata": {"name": "default"}}));
+    Call::create(accounts, namespace, &account).send(client).await?;
+    let shares: usize = CONTENT.iter().map(|(_, share)| share).sum();
+    let all = CONTENT.iter().flat_map(|(resource, share)| {
+        (0..objects * share / shares).map(move |n| (resource, object(resource, namespace, n)))
+    });
+    stream::iter(all.collect::<Vec<_>>())
+        .map(async |(resource, object)| {
+            let create = Call::create(resource, namespace, &object);
+            create.send_unread(client).await.with_context(|| format!("creating {resource}"))
+        })
+        .buffer_unordered(16)
+        .try_collect::<Vec<()>>()
+        .await?;
+    Ok(())
+}
+
+fn of(resource: &Resource, mut object: Value) -> Value {
+    object["apiVersion"] = json!(resource.api_version());
+    object["kind"] = json!(resource.kind);
+    object
+}
+
+fn object(resource: &Resource, namespace: &str, n: usize) -> Value {
+    let mut object = of(resource, json!({"metadata": {"name": format!("object-{n:05}")}}));
+    let containers = json!([{"name": "c", "image": "image"}]);
+    let labels = json!({"app": format!("app-{n}")});
+    match &*resource.kind {
+        "ConfigMap" => object["data"] = json!({"text": "x".repeat(500)}),
+        "Secret" => object["stringData"] = json!({"text": "x".repeat(500)}),
+        "Pod" => object["spec"] = json!({"containers": containers}),
+        "Event" => object["involvedObject"] = json!({"kind": "Pod", "namespace": namespace, "name": "p"}),
+        "Service" => object["spec"] = json!({"clusterIP": "None", "ports": [{"port": 80}]}),
+        "Deployment" | "ReplicaSet" => {
+            let template = json!({"metadata": {"labels": labels}, "spec": {"containers": containers}});
+            object["spec"] =
+                json!({"replicas": 0, "selector": {"matchLabels": labels}, "template": template});
+        }
+        _ => {}
+    }
+    object
+}
