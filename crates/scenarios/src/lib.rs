@@ -10,6 +10,7 @@ mod failover;
 mod jobs;
 mod kubectl;
 mod namespaces;
+mod nodes;
 mod pages;
 pub mod real;
 mod resilience;
@@ -73,6 +74,11 @@ pub const ALL: &[Scenario] = &[
     jobs::INDEXES_FAIL_AND_SUCCEED_ONE_BY_ONE,
     jobs::A_SUSPENDED_JOB_HAS_NO_PODS,
     jobs::A_KILLED_MANAGER_COUNTS_NO_POD_TWICE,
+    nodes::LOST_NODES_ARE_LEFT_AND_A_LOST_CLUSTER_IS_NOT,
+    nodes::PODS_LEAVE_A_TAINTED_NODE_IN_THEIR_TIME,
+    nodes::PODS_OF_A_VANISHED_NODE_GO,
+    nodes::A_NODE_OUT_OF_SERVICE_HOLDS_NO_POD,
+    nodes::CONDITIONS_OF_A_NODE_BECOME_TAINTS,
     resilience::A_KILLED_MANAGER_LOSES_NOTHING,
     resilience::AN_API_SERVER_RESTART_LOSES_NOTHING,
     resilience::AN_ETCD_RESTART_LOSES_NOTHING,
