@@ -70,7 +70,7 @@ impl<'w> Field<'w> {
     async fn play(&self) -> anyhow::Result<HollowHandle> {
         let hollow = Hollow::builder(self.world.admin.clone())
             .nodes(self.count)
-            .name_prefix(&format!("{}-", self.prefix))
+            .name_prefix(format!("{}-", self.prefix))
             .leases(Duration::from_secs(5), Duration::from_secs(40))
             .start();
         for at in 0..self.count {
@@ -246,8 +246,7 @@ async fn no_other_node_is_ready(field: &Field<'_>) -> anyhow::Result<()> {
 async fn tainted_node(world: &World) -> anyhow::Result<()> {
     let field = Field::new(world, "tainted", 1).await?;
     let hollow = field.play().await?;
-    let tolerates =
-        |seconds: Option<u32>| json!([{"key": "gale", "operator": "Exists", "tolerationSeconds": seconds}]);
+    let tolerates = |seconds: Option<u32>| json!([{"key": "gale", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]);
     field.pod("at-once", 0, json!([])).await?;
     field.pod("soon", 0, tolerates(Some(3))).await?;
     let in_time = field.pod("in-time", 0, tolerates(Some(3600))).await?;
