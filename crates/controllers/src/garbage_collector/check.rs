@@ -199,6 +199,11 @@ async fn delete(
     policy: Propagation,
     because: &'static str,
 ) -> Result<Deleted, Retry> {
+    // The graph may not have seen yet that it is going this very way.
+    let is_going = policy != Propagation::Foreground || has_finalizer(meta, FOREGROUND);
+    if meta.deleted_at.is_some() && is_going {
+        return Ok(Deleted::Done);
+    }
     let write =
         Write::delete_at(place.clone()).propagating(policy).on_failure(OnFailure::Tell).because(because);
     let first = send(cx, write.clone().only_at(&meta.version)).await;

@@ -246,6 +246,23 @@ fn an_object_without_owners_that_are_there_is_deleted_in_the_way_it_asks_for() {
     assert!(yard.check("pod").contains("delete pods"), "another life is another owner");
 }
 
+#[test]
+fn what_is_going_already_is_not_deleted_again() {
+    let seen = object(&PODS, "ns/pod").owned(&SETS, "gone");
+    let asked = "get pods ns/pod\nget replicasets.apps ns/gone\n";
+    for finalizers in [&["other"][..], &["foregroundDeletion"], &["orphan"]] {
+        let live = seen.clone().deleted(finalizers);
+        assert_eq!(Yard::default().saw(&PODS, seen.clone()).live(&PODS, live).check("pod"), asked);
+    }
+    let set = object(&SETS, "ns/set").blocking(&MAPS, "owner");
+    let mut yard = Yard::default()
+        .has(&MAPS, object(&MAPS, "ns/owner").deleted(&["foregroundDeletion"]))
+        .saw(&SETS, set.clone())
+        .live(&SETS, set.deleted(&["other"]))
+        .has(&PODS, object(&PODS, "ns/pod").owned(&SETS, "set"));
+    assert!(yard.check("set").contains("(Foreground)"), "which is another way than the one it is going");
+}
+
 /// Proves GC-58, GC-59.
 #[test]
 fn an_owner_known_to_be_absent_is_not_asked_for_again() {

@@ -6,6 +6,7 @@ mod dynamic;
 mod evictions;
 mod executor;
 mod faults;
+mod garbage;
 mod gate;
 mod loops;
 mod metadata;

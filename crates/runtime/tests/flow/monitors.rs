@@ -93,7 +93,7 @@ async fn observing(world: &World) -> (Witness, loops::Running) {
     (witness, running)
 }
 
-fn widgets_definition() -> Value {
+pub(crate) fn widgets_definition() -> Value {
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.example.org"},
         "spec": {"group": "example.org", "scope": "Namespaced",
@@ -106,17 +106,30 @@ fn widget(name: &str) -> Value {
     json!({"apiVersion": "example.org/v1", "kind": "Widget", "metadata": {"namespace": "a", "name": name}})
 }
 
-async fn define_widgets(world: &World) {
-    let definitions = Resource::cluster(
-        "apiextensions.k8s.io",
-        "v1",
-        "customresourcedefinitions",
-        "CustomResourceDefinition",
-    );
-    keleustes_client::Call::create(&definitions, "", &widgets_definition())
+pub(crate) async fn define_widgets(world: &World) {
+    keleustes_client::Call::create(&definitions(), "", &widgets_definition())
         .send(&world.client())
         .await
         .unwrap();
+}
+
+/// Serves widgets in these versions, the first of them preferred and stored.
+pub(crate) async fn serve_widgets_as(world: &World, versions: &[&str]) {
+    let mut definition = widgets_definition();
+    let one = definition["spec"]["versions"][0].clone();
+    let versions = versions.iter().enumerate().map(|(at, name)| {
+        let mut version = one.clone();
+        version["name"] = json!(name);
+        version["storage"] = json!(at == 0);
+        version
+    });
+    definition["spec"]["versions"] = versions.collect();
+    assert!(world.server.remove("customresourcedefinitions.apiextensions.k8s.io", "", "widgets.example.org"));
+    keleustes_client::Call::create(&definitions(), "", &definition).send(&world.client()).await.unwrap();
+}
+
+fn definitions() -> Resource {
+    Resource::cluster("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
 }
 
 /// Proves GC-4, GC-6, GC-7, GC-9.

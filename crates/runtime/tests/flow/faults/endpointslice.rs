@@ -111,6 +111,7 @@ fn every_pod_is_listed_once_whatever_goes_wrong() {
         when,
         then,
         within: Duration::from_secs(20),
+        rest: super::REST,
     });
 }
 

@@ -136,6 +136,7 @@ fn a_silent_node_is_lost_whatever_goes_wrong() {
         when,
         then,
         within: Duration::from_secs(90),
+        rest: super::REST,
     });
 }
 
@@ -166,5 +167,6 @@ fn pods_leave_a_tainted_node_whatever_goes_wrong() {
             if names == ["n0-patient"] { Ok(()) } else { Err(format!("there are {names:?}")) }
         },
         within: Duration::from_secs(40),
+        rest: super::REST,
     });
 }

@@ -6,6 +6,7 @@
 //! cut, expire and lag; and the process dies between any two writes, so that another has to go on.
 
 mod endpointslice;
+mod garbage;
 mod lost_nodes;
 mod namespace;
 mod pods_without_hope;
@@ -33,6 +34,8 @@ pub(crate) struct Case {
     pub(crate) then: fn(&ApiServer) -> Result<(), String>,
     /// How long that may take if nothing goes wrong.
     pub(crate) within: Duration,
+    /// For this long nothing may be written once the end is reached.
+    pub(crate) rest: Duration,
 }
 
 /// What goes wrong.
@@ -75,8 +78,10 @@ impl fmt::Display for Fault {
 /// How long any single fault may delay the end: a lost answer is waited for 90 s, a lagging watch resumes, a
 /// failed item comes again within a minute or so.
 const DELAY_MAX: Duration = Duration::from_secs(600);
-/// For this long nothing may be written once the end is reached.
-const REST: Duration = Duration::from_secs(1200);
+/// How long nothing is written as a rule once the end is reached.
+pub(crate) const REST: Duration = Duration::from_secs(1200);
+/// After this long, the last answer to what was sent before the end has come.
+const LAST_ANSWER: Duration = Duration::from_secs(100);
 /// Of more requests than this, only so many go wrong, spread evenly.
 const REQUESTS_MAX: u64 = 12;
 
@@ -224,9 +229,9 @@ impl Play<'_> {
             wait(Duration::from_secs(1)).await;
         }
         let written = || self.server.requests().iter().filter(|request| !request.method.is_safe()).count();
-        wait(DELAY_MAX).await;
+        wait(LAST_ANSWER.max(self.case.rest / 2)).await;
         let by_then = written();
-        wait(REST).await;
+        wait(self.case.rest).await;
         assert_eq!(written(), by_then, "with {fault}, it does not come to rest:\n{}", self.minutes());
         if let Err(missing) = (self.case.then)(&self.server) {
             panic!("with {fault}, it does not stay: {missing}\n{}", self.minutes());

@@ -58,5 +58,6 @@ fn a_namespace_goes_whatever_goes_wrong() {
         when,
         then,
         within: Duration::from_secs(20),
+        rest: super::REST,
     });
 }

@@ -68,5 +68,6 @@ fn pods_without_hope_go_whatever_goes_wrong() {
         when: |_| Box::pin(async {}),
         then,
         within: Duration::from_secs(70),
+        rest: super::REST,
     });
 }

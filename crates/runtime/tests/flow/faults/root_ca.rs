@@ -66,5 +66,6 @@ fn every_namespace_has_the_ca_whatever_goes_wrong() {
         when,
         then,
         within: Duration::from_secs(10),
+        rest: super::REST,
     });
 }
