@@ -29,6 +29,8 @@ pub struct Settings {
     pub taint_eviction: crate::taint_eviction::Settings,
     /// For the config maps that carry the CA.
     pub root_ca_certificate_publisher: crate::root_ca_certificate_publisher::Settings,
+    /// For the garbage collector.
+    pub garbage_collector: crate::garbage_collector::Settings,
     /// For the namespace controller.
     pub namespace: crate::namespace::Settings,
 }
@@ -44,6 +46,7 @@ pub fn all(settings: &Settings) -> Vec<Controller> {
         Some(crate::pod_garbage_collector::controller(settings.pod_garbage_collector)),
         Some(crate::namespace::controller(&settings.namespace)),
         Some(crate::serviceaccount::controller()),
+        crate::garbage_collector::controller_if_enabled(&settings.garbage_collector),
         Some(crate::daemonset::controller(&settings.daemonset)),
         Some(crate::job::controller(&settings.job)),
         Some(crate::deployment::controller(&settings.deployment)),

@@ -53,6 +53,11 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
         root_ca_certificate_publisher: controllers::root_ca_certificate_publisher::Settings {
             ca: String::from_utf8_lossy(&root_ca).into(),
         },
+        garbage_collector: controllers::garbage_collector::Settings {
+            enabled: options.garbage_collector.enabled,
+            workers: workers(options.workers.garbage_collector),
+            hash_key: crate::house::seed(),
+        },
         namespace: controllers::namespace::Settings {
             workers: workers(options.workers.namespace),
             sync_period: options.namespace.sync_period.to_std(),
@@ -162,6 +167,20 @@ mod tests {
         let (_directory, path) = file("sa.key", "not a key");
         let bad = complaint(&[&format!("--service-account-private-key-file={path}")]);
         assert!(bad.ends_with("sa.key: data does not contain a valid RSA or ECDSA private key"), "{bad}");
+    }
+
+    /// Proves GC-1, GC-2.
+    #[test]
+    fn flags_tell_whether_and_with_how_many_workers_garbage_is_collected() {
+        let told = |args: &[&str]| {
+            let options = options(args.iter().map(ToString::to_string));
+            settings(&options, &nowhere()).unwrap().garbage_collector
+        };
+        let as_a_rule = told(&[]);
+        assert_eq!((as_a_rule.enabled, as_a_rule.workers), (true, 20));
+        let asked = told(&["--enable-garbage-collector=false", "--concurrent-gc-syncs=7"]);
+        assert_eq!((asked.enabled, asked.workers), (false, 7));
+        assert_ne!(as_a_rule.hash_key, asked.hash_key, "nobody can know how uids are hashed");
     }
 
     /// Proves RCA-1, RCA-2, SAT-5, RUN-2.

@@ -46,7 +46,7 @@ fn wall_nanoseconds() -> i64 {
 }
 
 /// The one place where real chance comes in: two managers that start together must not wait in step.
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     use std::hash::{BuildHasher as _, Hasher as _};
     std::hash::RandomState::new().build_hasher().finish()
 }

@@ -13,7 +13,7 @@ use keleustes_runtime::leader::{
 };
 use keleustes_runtime::loops;
 use keleustes_runtime::metrics::Metrics;
-use keleustes_serving::HealthChecks;
+use keleustes_serving::{HealthChecks, Pages};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -67,7 +67,8 @@ pub(crate) async fn live(options: &Options, verbosity: &Verbosity) -> anyhow::Re
     let health = HealthChecks::new();
     health.add("leaderElection", locks.health());
     let mut background = JoinSet::new();
-    let server = serving::open(&house, options, health.clone(), &team.missing, verbosity).await?;
+    let opened = serving::open(&house, options, health.clone(), &team.missing, verbosity).await?;
+    let (server, pages) = opened.map_or((None, None), |opened| (opened.server, Some(opened.pages)));
     if let Some(server) = server {
         let stopped = stop.clone().cancelled_owned();
         background.spawn(async move { server.run(stopped).await.context("serving") });
@@ -85,7 +86,7 @@ pub(crate) async fn live(options: &Options, verbosity: &Verbosity) -> anyhow::Re
     for controller in &team.members {
         loops::prepare(controller, &house.caches);
     }
-    let duty = Duty { house: &house, options, health: &health };
+    let duty = Duty { house: &house, options, health: &health, pages: pages.as_ref() };
     let result = lead(duty, locks, team.members, &stop, &mut background).await;
     // With the locks the last recorder is gone; its writer ends when all is written.
     let _ = tokio::time::timeout(LAST_EVENTS_WITHIN, events).await;
@@ -201,6 +202,7 @@ struct Duty<'a> {
     house: &'a House,
     options: &'a Options,
     health: &'a HealthChecks,
+    pages: Option<&'a Pages>,
 }
 
 impl Duty<'_> {
@@ -208,6 +210,9 @@ impl Duty<'_> {
     async fn work(self, members: Vec<Controller>, term: Term) -> anyhow::Result<()> {
         wait_for_api_server(self.house, &term.stop).await?;
         self.health.add_pings(members.iter().map(|controller| controller.name));
+        if let Some(pages) = self.pages {
+            serving::show(pages, &members);
+        }
         let generic = &self.options.generic;
         let interval = generic.controller_start_interval.to_std();
         let Term { leadership, stop, ready, .. } = term;

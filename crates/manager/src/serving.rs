@@ -5,8 +5,12 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::Context as _;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Response, StatusCode};
 use keleustes_client::{ClientFactory, ClientOptions, Connection};
 use keleustes_options::{Options, SniCertKey, TlsVersion};
+use keleustes_plan::{Controller, Shown};
 use keleustes_serving::{
     About, Access, ApiServer, AuthenticationOptions, AuthorizationOptions, CertificateSource, Delegates,
     Feature, HealthChecks, Limits, NamedCertificate, PageOptions, Pages, RequestHeaderOptions, Server,
@@ -15,6 +19,13 @@ use keleustes_serving::{
 
 use crate::house::House;
 use crate::logging::Verbosity;
+
+/// The secure port, and the pages that are shown there.
+pub(crate) struct Opened {
+    /// `None` if nothing came of binding the port.
+    pub(crate) server: Option<Server>,
+    pub(crate) pages: Pages,
+}
 
 /// Opens the secure port; `None` if it is switched off.
 ///
@@ -26,14 +37,40 @@ pub(crate) async fn open(
     health: HealthChecks,
     missing: &[&'static str],
     verbosity: &Verbosity,
-) -> anyhow::Result<Option<Server>> {
+) -> anyhow::Result<Option<Opened>> {
     if !options.serving.is_on() {
         return Ok(None);
     }
     let registry = house.metrics.registry().clone();
     let access = access(options, house).await?;
     let pages = Pages::new(health, registry, SystemTime::now(), pages(house, options, missing, verbosity)?);
-    Ok(Server::bind(&serving(options)?, pages, access)?)
+    let server = Server::bind(&serving(options)?, pages.clone(), access)?;
+    Ok(Some(Opened { server, pages }))
+}
+
+/// Shows what controllers have to show to people who look into the process.
+pub(crate) fn show<'a>(pages: &Pages, controllers: impl IntoIterator<Item = &'a Controller>) {
+    for controller in controllers {
+        if let Some(page) = controller.page.clone() {
+            pages.add_debug(controller.name, move |path, query| {
+                let query: Vec<_> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+                answer(page(path, &query))
+            });
+        }
+    }
+}
+
+/// What is not there is answered in the original's few words.
+fn answer(shown: Option<Shown>) -> Response<Bytes> {
+    let (status, content_type, body) = match shown {
+        Some(shown) => (StatusCode::OK, shown.content_type, shown.body),
+        None => (StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "\n".to_owned()),
+    };
+    let mut answer = Response::new(Bytes::from(body));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
 }
 
 fn serving(options: &Options) -> anyhow::Result<ServingOptions> {
@@ -188,6 +225,19 @@ fn pages(
 mod tests {
     use super::*;
     use crate::command;
+
+    /// Proves GC-105, GC-106.
+    #[test]
+    fn what_a_controller_shows_is_answered_as_it_says_and_nothing_else_is_there() {
+        let header = |answer: &Response<Bytes>, name| answer.headers()[name].to_str().unwrap().to_owned();
+        let shown = answer(Some(Shown { content_type: "text/vnd.graphviz", body: "graph".to_owned() }));
+        assert_eq!((shown.status(), &shown.body()[..]), (StatusCode::OK, &b"graph"[..]));
+        assert_eq!(header(&shown, CONTENT_TYPE), "text/vnd.graphviz");
+        assert_eq!(header(&shown, X_CONTENT_TYPE_OPTIONS), "nosniff");
+        let nothing = answer(None);
+        assert_eq!((nothing.status(), &nothing.body()[..]), (StatusCode::NOT_FOUND, &b"\n"[..]));
+        assert_eq!(header(&nothing, CONTENT_TYPE), "text/plain; charset=utf-8");
+    }
 
     /// Proves SRV-11, SRV-17, SRV-100.
     #[test]

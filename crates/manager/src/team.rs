@@ -60,8 +60,10 @@ impl Team {
         }
         let members: Vec<_> =
             all(settings).into_iter().filter(|controller| wanted.contains(controller.name)).collect();
-        if !members.iter().any(|controller| controller.name == FIRST) {
-            tracing::info!(controller = FIRST, "Warning: skipping controller");
+        for skipped in landed.iter().filter(|name| wanted.contains(*name)) {
+            if !members.iter().any(|controller| controller.name == *skipped) {
+                tracing::info!(controller = skipped, "Warning: skipping controller");
+            }
         }
         let missing: Vec<_> = KNOWN
             .iter()

@@ -34,6 +34,8 @@ use self::orphan::Orphan;
 /// What the controller needs to be told.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// Whether it runs at all.
+    pub enabled: bool,
     /// How many objects are checked, and how many owners set their dependents free, at once.
     pub workers: usize,
     /// A secret by which uids are hashed.
@@ -42,7 +44,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { workers: 20, hash_key: 0 }
+        Self { enabled: true, workers: 20, hash_key: 0 }
     }
 }
 
@@ -55,6 +57,11 @@ static SYNC_ERRORS: Metric = Metric::counter(
     "Number of garbage collector resources sync errors",
     &[],
 );
+
+/// The controller, unless it is switched off: then nobody keeps a graph.
+pub(crate) fn controller_if_enabled(settings: &Settings) -> Option<Controller> {
+    settings.enabled.then(|| controller(settings))
+}
 
 /// The controller.
 #[must_use]

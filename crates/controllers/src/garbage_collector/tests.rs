@@ -548,10 +548,10 @@ fn the_graph_can_be_looked_at() {
     assert_eq!([page("", &[]), page("graph/", &[]), page("other", &[])], [None, None, None]);
 }
 
-/// Proves GC-2, GC-8, GC-11, GC-101, GC-103, GC-104.
+/// Proves GC-1, GC-2, GC-8, GC-10, GC-11, GC-101, GC-103, GC-104.
 #[test]
 fn the_controller_is_as_its_settings_say() {
-    let controller = controller(&Settings { workers: 3, hash_key: 1 });
+    let controller = controller(&Settings { workers: 3, hash_key: 1, ..Settings::default() });
     let queues: Vec<_> = controller.loops.iter().map(|one| (one.queue, one.workers, one.limiter)).collect();
     let limiter = keleustes_plan::Limiter::DEFAULT;
     assert_eq!(
@@ -562,7 +562,10 @@ fn the_controller_is_as_its_settings_say() {
         ]
     );
     assert!(controller.loops.iter().all(|one| one.retries_max.is_none()));
-    assert_eq!(Settings::default().workers, 20);
+    assert_eq!((Settings::default().workers, Settings::default().enabled), (20, true));
+    assert!(controller_if_enabled(&Settings { enabled: false, ..Settings::default() }).is_none());
+    let uid = Uid::from("u");
+    assert_ne!(item_of(&uid, true), item_of(&uid, false), "what was seen meanwhile is another item");
     assert_eq!(controller.observer.as_ref().unwrap().queue(), "garbage_collector_graph_changes");
     assert_eq!(controller.event_component, Some("garbage-collector-controller"));
     assert_eq!(controller.service_account, Some("generic-garbage-collector"));

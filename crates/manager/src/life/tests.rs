@@ -51,7 +51,7 @@ async fn an_api_server_that_stays_unwell_ends_the_process_after_ten_seconds() {
     let (house, asked) = house(&[403], &options);
     let began = Instant::now();
     let (health, stop) = (HealthChecks::new(), CancellationToken::new());
-    let duty = Duty { house: &house, options: &options, health: &health };
+    let duty = Duty { house: &house, options: &options, health: &health, pages: None };
     let mut background = JoinSet::new();
     let leading = lead(duty, Locks::unelected(), Vec::new(), &stop, &mut background).await;
     let error = leading.unwrap_err().to_string();
@@ -82,7 +82,7 @@ async fn without_election_and_without_controllers_it_runs_until_it_is_told_to_st
     let (health, stop) = (HealthChecks::new(), CancellationToken::new());
     let observer: Arc<dyn ElectionObserver> = Arc::new(Nobody);
     let locks = locks(&house, &options, "me", &observer).unwrap();
-    let duty = Duty { house: &house, options: &options, health: &health };
+    let duty = Duty { house: &house, options: &options, health: &health, pages: None };
     let mut background = JoinSet::new();
     let stopping = stop.clone();
     tokio::spawn(async move {
@@ -100,7 +100,7 @@ async fn a_part_that_fails_ends_the_rest_and_is_told() {
     let options = options(&[]);
     let (house, _) = house(&[200], &options);
     let (health, stop) = (HealthChecks::new(), CancellationToken::new());
-    let duty = Duty { house: &house, options: &options, health: &health };
+    let duty = Duty { house: &house, options: &options, health: &health, pages: None };
     let mut background = JoinSet::new();
     background.spawn(async {
         tokio::time::sleep(Duration::from_secs(60)).await;

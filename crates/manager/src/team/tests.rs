@@ -91,6 +91,21 @@ fn the_token_controller_comes_first_whatever_the_list_says_and_goes_only_with_it
     assert_eq!(log.count(&["Warning: skipping controller", FIRST]), 1);
 }
 
+/// Proves GC-1.
+#[test]
+fn the_garbage_collector_goes_with_its_flag() {
+    const COLLECTOR: &str = "garbage-collector-controller";
+    let log = Log::default();
+    let _listening = log.listen();
+    let mut settings = Settings::default();
+    assert!(names(&Team::choose(&options(&[]), &settings)).contains(&COLLECTOR));
+    assert_eq!(log.count(&["Warning: skipping controller", COLLECTOR]), 0);
+    settings.garbage_collector.enabled = false;
+    let team = Team::choose(&options(&[]), &settings);
+    assert!(!names(&team).contains(&COLLECTOR) && !team.missing.contains(&COLLECTOR));
+    assert_eq!(log.count(&["Warning: skipping controller", COLLECTOR]), 1);
+}
+
 /// Proves RUN-52.
 #[test]
 fn who_does_not_run_is_named_with_the_reason() {
