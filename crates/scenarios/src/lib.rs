@@ -7,6 +7,7 @@
 mod accounts;
 mod differences;
 mod failover;
+mod garbage;
 mod jobs;
 mod kubectl;
 mod namespaces;
@@ -65,6 +66,12 @@ pub const ALL: &[Scenario] = &[
     namespaces::CUSTOM_OBJECTS_GO_WITH_THEIR_NAMESPACE,
     namespaces::ANOTHER_S_HOLD_ON_A_NAMESPACE_IS_RESPECTED,
     namespaces::AN_API_THAT_DOES_NOT_ANSWER_HOLDS_A_NAMESPACE,
+    garbage::WHAT_NOBODY_OWNS_ANY_MORE_GOES,
+    garbage::DEPENDENTS_GO_FIRST_IN_THE_FOREGROUND,
+    garbage::ORPHANS_ARE_LEFT_FREE,
+    garbage::OWNERS_IN_A_CIRCLE_GO,
+    garbage::AN_OWNER_ELSEWHERE_IS_NO_OWNER,
+    garbage::A_KIND_THAT_COMES_LATER_HAS_OWNERS_TOO,
     services::A_SERVICE_LISTS_ITS_PODS,
     services::SLICES_ARE_PACKED_AND_USED_AGAIN,
     services::SPOILT_SLICES_ARE_REPAIRED,
@@ -80,6 +87,7 @@ pub const ALL: &[Scenario] = &[
     nodes::A_NODE_OUT_OF_SERVICE_HOLDS_NO_POD,
     nodes::CONDITIONS_OF_A_NODE_BECOME_TAINTS,
     resilience::A_KILLED_MANAGER_LOSES_NOTHING,
+    garbage::A_KILLED_MANAGER_FINISHES_EVERY_DELETION,
     resilience::AN_API_SERVER_RESTART_LOSES_NOTHING,
     resilience::AN_ETCD_RESTART_LOSES_NOTHING,
     resilience::A_PAUSE_OF_A_MINUTE_LOSES_NOTHING,

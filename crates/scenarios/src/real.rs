@@ -51,6 +51,7 @@ pub const CONTROLLERS: &[&str] = &[
     "pod-garbage-collector-controller",
     "node-lifecycle-controller",
     "taint-eviction-controller",
+    "garbage-collector-controller",
 ];
 
 /// The flag that asks for them.

@@ -8,9 +8,11 @@ use keleustes_client::{ClientFactory, ClientOptions, Connection};
 use keleustes_controllers::{Settings, all, root_ca_certificate_publisher, serviceaccount_token};
 use keleustes_runtime::caches::Caches;
 use keleustes_runtime::clock::{Chance, Clocks};
+use keleustes_runtime::events::Recorder;
 use keleustes_runtime::loops::{self, Surroundings};
 use keleustes_runtime::metrics::Metrics;
 use keleustes_scenarios::{ALL, Stage, World};
+use tokio_util::sync::CancellationToken;
 
 /// When the world begins: 2026-01-01T00:00:00Z.
 const START: (&str, i64) = ("2026-01-01T00:00:00Z", 1_767_225_600_000_000_000);
@@ -42,7 +44,20 @@ async fn start_controllers(server: &ApiServer) {
     };
     for controller in all(&settings) {
         let client = factory.root(controller.name);
-        loops::start(controller, &surroundings, client, Arc::new(|_| {})).await;
+        let recorder = Recorder::of(
+            &controller,
+            client.clone(),
+            surroundings.clocks.clone(),
+            surroundings.chance.fork(),
+        );
+        match recorder {
+            Some((recorder, writer)) => {
+                tokio::spawn(writer.run(CancellationToken::new()));
+                let record = Arc::new(move |note| recorder.record(note));
+                loops::start(controller, &surroundings, client, record).await
+            }
+            None => loops::start(controller, &surroundings, client, Arc::new(|_| {})).await,
+        };
     }
 }
 
