@@ -73,6 +73,7 @@ impl Probe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead as _, BufReader};
     use std::net::TcpListener;
 
     fn asked(answer: &'static str) -> Result<(), String> {
@@ -80,10 +81,11 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let mut request = [0; 256];
-            let length = stream.read(&mut request).unwrap();
+            // The request may come in pieces.
+            let mut request = String::new();
+            BufReader::new(&stream).read_line(&mut request).unwrap();
             stream.write_all(answer.as_bytes()).unwrap();
-            String::from_utf8_lossy(&request[..length]).into_owned()
+            request
         });
         let verdict = Probe::http(port, "/readyz").ask();
         assert!(server.join().unwrap().starts_with("GET /readyz HTTP/1.1\r\n"));
