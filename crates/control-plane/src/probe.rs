@@ -81,9 +81,11 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            // The request may come in pieces.
-            let mut request = String::new();
-            BufReader::new(&stream).read_line(&mut request).unwrap();
+            // The request may come in pieces, and closing before its end would look like a broken connection.
+            let (mut request, mut reader) = (String::new(), BufReader::new(&stream));
+            while !request.ends_with("\r\n\r\n") {
+                assert!(reader.read_line(&mut request).unwrap() > 0, "{request}");
+            }
             stream.write_all(answer.as_bytes()).unwrap();
             request
         });
