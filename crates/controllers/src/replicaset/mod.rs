@@ -1,6 +1,6 @@
 //! Keeps as many active pods as a ReplicaSet asks for, and tells in its status how many there are.
 //!
-//! The same algorithm serves ReplicationControllers; what differs is in [`Replicated`].
+//! The same algorithm serves ReplicationControllers; what differs is in `Replicated`.
 //!
 //! Parity: pkg/controller/replicaset.
 
