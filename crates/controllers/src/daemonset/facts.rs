@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_objects::{
-    ControllerRevision, DaemonSet, IntOrString, NO_EXECUTE, NO_SCHEDULE, Node, Pod, RollingUpdateDaemonSet,
-    Rounding, Taint, Time, Toleration, Word,
+    ControllerRevision, DaemonSet, IntOrString, NO_EXECUTE, NO_SCHEDULE, Node, Placement, Pod,
+    RollingUpdateDaemonSet, Rounding, Taint, Time, Toleration, Word, first_that_tolerates,
 };
 use keleustes_plan::{Item, Plan, View};
 
@@ -43,21 +43,40 @@ pub(super) struct Eligibility {
     pub(super) should_continue: bool,
 }
 
-/// Whether a node may get and keep a pod of a DaemonSet. Whether it is ready or full does not matter.
-pub(super) fn eligibility(set: &DaemonSet, node: &Node, compares_taints: bool) -> Eligibility {
-    let no = Eligibility { should_run: false, should_continue: false };
-    let Ok(placement) = set.spec.template.placement() else { return no };
-    if !placement.admits(&node.meta.key.name, &node.meta.labels) {
-        return no;
+/// What the pods of a DaemonSet demand of a node: read once, asked of every node.
+pub(super) struct Demands {
+    /// Nothing if the template cannot be read; then no node will do.
+    placement: Option<Placement>,
+    tolerations: Vec<Toleration>,
+    compares_taints: bool,
+}
+
+impl Demands {
+    pub(super) fn of(set: &DaemonSet, compares_taints: bool) -> Self {
+        let placement = set.spec.template.placement().ok();
+        let tolerations = placement
+            .as_ref()
+            .map(|placement| tolerations(&placement.tolerations, placement.host_network))
+            .unwrap_or_default();
+        Self { placement, tolerations, compares_taints }
     }
-    let tolerations: Vec<Toleration> = tolerations(&placement.tolerations, placement.host_network);
-    let untolerated = |effect: &str| {
-        let counts = |taint: &&Taint| taint.effect == effect;
-        let tolerated = |taint: &Taint| tolerations.iter().any(|t| t.tolerates(taint, compares_taints));
-        node.taints.iter().filter(counts).any(|taint| !tolerated(taint))
-    };
-    let should_continue = !untolerated(NO_EXECUTE);
-    Eligibility { should_run: should_continue && !untolerated(NO_SCHEDULE), should_continue }
+
+    /// Whether a node may get and keep a pod. Whether it is ready or full does not matter.
+    pub(super) fn judge(&self, node: &Node) -> Eligibility {
+        let (name, labels) = (&node.meta.key.name, &node.meta.labels);
+        if !self.placement.as_ref().is_some_and(|placement| placement.admits(name, labels)) {
+            return Eligibility { should_run: false, should_continue: false };
+        }
+        let untolerated = |effect: &str| {
+            let counts = |taint: &&Taint| taint.effect == effect;
+            node.taints
+                .iter()
+                .filter(counts)
+                .any(|taint| first_that_tolerates(&self.tolerations, taint, self.compares_taints).is_none())
+        };
+        let should_continue = !untolerated(NO_EXECUTE);
+        Eligibility { should_run: should_continue && !untolerated(NO_SCHEDULE), should_continue }
+    }
 }
 
 impl Facts {
@@ -98,8 +117,9 @@ impl Facts {
 
     /// Finds out what belongs where. Pods that ended and are being deleted are not counted any more.
     fn place(&mut self, view: &View<'_>, compares_taints: bool) {
+        let demands = Demands::of(&self.set, compares_taints);
         for node in view.all::<Node>() {
-            let Eligibility { should_run, should_continue } = eligibility(&self.set, node, compares_taints);
+            let Eligibility { should_run, should_continue } = demands.judge(node);
             let place = Place { should_run, should_continue, pods: Vec::new() };
             self.nodes.insert(Word::from(&*node.meta.key.name), place);
         }

@@ -17,8 +17,9 @@ mod turn;
 mod wakes;
 
 use keleustes_objects::{ControllerRevision, DaemonSet, Node, Pod};
-use keleustes_plan::{Controller, Grant, Index, Loop};
+use keleustes_plan::{Controller, Grant, Loop};
 
+use crate::pods_by_node::BY_NODE;
 use crate::workloads::owners::by_manager;
 use crate::workloads::wakes::itself;
 
@@ -37,16 +38,6 @@ impl Default for Settings {
         Self { workers: 2, compares_taints: false }
     }
 }
-
-/// Finds pods by the node they are bound to.
-pub(crate) const BY_NODE: Index<Pod> = Index {
-    name: "node",
-    values: |pod, emit| {
-        if !pod.node_name.is_empty() {
-            emit(pod.node_name.clone());
-        }
-    },
-};
 
 /// The controller.
 #[must_use]

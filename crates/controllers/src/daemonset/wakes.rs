@@ -5,8 +5,8 @@ use std::time::Duration;
 use keleustes_objects::{ControllerRevision, DaemonSet, Node, Pod};
 use keleustes_plan::{Change, View, Wakes};
 
-use super::BY_NODE;
-use super::facts::{Eligibility, eligibility};
+use super::facts::{Demands, Eligibility};
+use crate::pods_by_node::BY_NODE;
 use crate::workloads::wakes::{owners_of, when_available};
 
 /// How much longer than asked for a pod is to be ready before it is looked at, so that it has been so on every
@@ -41,7 +41,8 @@ impl NodeWakes {
         for set in view.all::<DaemonSet>() {
             let pods = view.table::<Pod>().by(&BY_NODE, &node.meta.key.name);
             let bound = pods.filter(|pod| is_of(pod, set)).count() > 0;
-            let Eligibility { should_run, should_continue } = eligibility(set, node, self.compares_taints);
+            let Eligibility { should_run, should_continue } =
+                Demands::of(set, self.compares_taints).judge(node);
             let misplaced = bound && (!should_continue || set.status.number_misscheduled > 0);
             if (should_run && !bound) || misplaced {
                 wakes.wake(&set.meta.key);
