@@ -11,7 +11,7 @@ use super::failure_policy::{Judgement, judge};
 use super::indexes::Indexes;
 use super::memory::Remembered;
 use super::{TRACKING, is_foreign, is_tracked};
-use crate::workloads::claims::claim_with_finalizer;
+use crate::workloads::claims::claim_if;
 use crate::workloads::owners::{managed_by, orphans};
 
 /// What is to be done about a Job.
@@ -86,7 +86,8 @@ impl JobView {
         let Some(selector) = selector else { return Gathered::Stuck("its selector makes no sense") };
         let (table, meta) = (view.table::<Pod>(), &job.meta);
         let candidates = managed_by(table, &meta.uid).chain(orphans(table, &meta.key.namespace));
-        let mut claimed = claim_with_finalizer(&**job, TRACKING, &selector, candidates);
+        let matches = |pod: &Pod| selector.matches(&pod.meta.labels);
+        let mut claimed = claim_if(&**job, Some(TRACKING), matches, candidates);
         let claims = claimed.plan();
         let shown: BTreeSet<Uid> =
             claimed.mine.iter().filter(|pod| is_tracked(pod)).map(|pod| pod.meta.uid.clone()).collect();

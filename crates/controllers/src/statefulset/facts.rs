@@ -49,7 +49,7 @@ impl Facts {
         let table = view.table::<Pod>();
         let ours = |pod: &Pod| matcher.matches(&pod.meta.labels) && is_named_after(name, &pod.meta.key.name);
         let candidates = managed_by(table, uid).chain(orphans(table, namespace));
-        let mut pods = claim_if(&*set, ours, |_| true, candidates);
+        let mut pods = claim_if(&*set, None, ours, candidates);
         let mut plan = Plan::none();
         plan.push_together(revisions.take_writes());
         plan.push_together(pods.take_writes());

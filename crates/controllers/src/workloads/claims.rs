@@ -57,38 +57,16 @@ pub(crate) fn claim<'a, O: Kind, T: Kind>(
     selector: &Matcher,
     candidates: impl Iterator<Item = &'a Arc<T>>,
 ) -> Claimed<T> {
-    let matches = |object: &T| selector.matches(&object.meta().labels);
-    claim_if(owner, matches, |_| true, candidates)
+    claim_if(owner, None, |object| selector.matches(&object.meta().labels), candidates)
 }
 
-/// Claims objects for an owner. What does not satisfy `matches` is let go; of what nobody manages, only
-/// what is also `adoptable` is taken.
+/// Claims objects for an owner: what does not match is let go, what matches and nobody manages is taken.
+/// A finalizer, if one is given, comes and goes with the owner: what is adopted gets it, what is let go loses
+/// it.
 pub(crate) fn claim_if<'a, O: Kind, T: Kind>(
-    owner: &O,
-    matches: impl Fn(&T) -> bool,
-    adoptable: impl Fn(&T) -> bool,
-    candidates: impl Iterator<Item = &'a Arc<T>>,
-) -> Claimed<T> {
-    settle(owner, None, matches, adoptable, candidates)
-}
-
-/// Claims objects for an owner by a selector on their labels. A finalizer comes and goes with the owner:
-/// what is adopted gets it, what is let go loses it.
-pub(crate) fn claim_with_finalizer<'a, O: Kind, T: Kind>(
-    owner: &O,
-    finalizer: &'static str,
-    selector: &Matcher,
-    candidates: impl Iterator<Item = &'a Arc<T>>,
-) -> Claimed<T> {
-    let matches = |object: &T| selector.matches(&object.meta().labels);
-    settle(owner, Some(finalizer), matches, |_| true, candidates)
-}
-
-fn settle<'a, O: Kind, T: Kind>(
     owner: &O,
     finalizer: Option<&'static str>,
     matches: impl Fn(&T) -> bool,
-    adoptable: impl Fn(&T) -> bool,
     candidates: impl Iterator<Item = &'a Arc<T>>,
 ) -> Claimed<T> {
     let (us, leaving) = (owner.meta(), owner.meta().deleted_at.is_some());
@@ -103,7 +81,7 @@ fn settle<'a, O: Kind, T: Kind>(
             Some(_) => claimed.writes.push(release(owner, finalizer, &**object)),
             None => {
                 let free = meta.deleted_at.is_none() && meta.key.namespace == us.key.namespace;
-                if !leaving && free && matches(object) && adoptable(object) {
+                if !leaving && free && matches(object) {
                     claimed.writes.push(adopt(owner, finalizer, &**object));
                     claimed.mine.push(object.clone());
                 }
