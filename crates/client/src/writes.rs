@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
-use keleustes_objects::{Failure, Key, Reason, Resource, Uid, Version};
+use keleustes_objects::{Failure, Key, Reason, Resource, Uid, Version, escape_markup};
 use kube::Client;
 use kube::client::Body;
 use serde::de::DeserializeOwned;
@@ -230,7 +230,7 @@ impl Call {
     pub fn with_body(mut self, value: &impl Serialize) -> Self {
         let text =
             serde_json::to_string(value).expect("API objects are made of strings, numbers, lists and maps");
-        self.body = Bytes::from(escaped(text));
+        self.body = Bytes::from(escape_markup(text));
         self.content_type = Some("application/json");
         self
     }
@@ -334,25 +334,6 @@ impl Call {
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.query).finish();
         format!("{}?{query}", self.path)
     }
-}
-
-/// Writes letters that could be markup as escapes, as Go's encoder does. Servers keep some parts of objects
-/// byte for byte as they came, and the original compares those bytes.
-fn escaped(text: String) -> String {
-    const LETTERS: [(char, &str); 5] = [
-        ('<', "\\u003c"),
-        ('>', "\\u003e"),
-        ('&', "\\u0026"),
-        ('\u{2028}', "\\u2028"),
-        ('\u{2029}', "\\u2029"),
-    ];
-    // Outside of strings none of them can stand.
-    LETTERS.iter().fold(
-        text,
-        |text, (letter, escape)| {
-            if text.contains(*letter) { text.replace(*letter, escape) } else { text }
-        },
-    )
 }
 
 pub(crate) fn unreadable(message: &str) -> Failure {

@@ -41,7 +41,7 @@ pub use labels::{Annotations, Labels};
 pub use meta::{Meta, MetaRest, OwnerRef, Whole, WireMeta};
 pub use placement::{NodeSelectorTerm, Placement};
 pub use quantity::Quantity;
-pub use raw::RawJson;
+pub use raw::{RawJson, escape_markup};
 pub use selector::{BadSelector, LabelSelector, Matcher};
 pub use shared::{Shared, SharedList};
 pub use taint::{NO_EXECUTE, NO_SCHEDULE, Taint, Toleration, first_that_tolerates, taint_keys};

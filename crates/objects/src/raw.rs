@@ -27,6 +27,26 @@ impl RawJson {
     }
 }
 
+/// Writes letters in JSON that could be markup as escapes, as Go's encoder does. Servers keep some parts of
+/// objects byte for byte as they came, and the original compares those bytes.
+#[must_use]
+pub fn escape_markup(json: String) -> String {
+    const LETTERS: [(char, &str); 5] = [
+        ('<', "\\u003c"),
+        ('>', "\\u003e"),
+        ('&', "\\u0026"),
+        ('\u{2028}', "\\u2028"),
+        ('\u{2029}', "\\u2029"),
+    ];
+    // Outside of strings none of them can stand.
+    LETTERS.iter().fold(
+        json,
+        |json, (letter, escape)| {
+            if json.contains(*letter) { json.replace(*letter, escape) } else { json }
+        },
+    )
+}
+
 impl Default for RawJson {
     fn default() -> Self {
         Self("null".into())

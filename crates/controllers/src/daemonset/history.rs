@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use keleustes_objects::{ControllerRevision, DaemonSet, Key, Reason, Text, Whole as _};
+use keleustes_objects::{ControllerRevision, DaemonSet, Key, Reason, Text};
 use keleustes_plan::{Context, Outcome, PatchForm, Plan, Retry, Write};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::facts::Facts;
 use super::pods::REVISION_HASH;
-use crate::workloads::owners::manager_reference;
-use crate::workloads::revisions::{data, holds, renumber, sort};
+use crate::workloads::revisions::{Data, renumber, sort};
 use crate::workloads::templates::short_name;
 
 /// The history as a turn sees it.
@@ -29,7 +28,7 @@ fn hash_of(revision: &ControllerRevision) -> &str {
 impl History {
     /// Finds the revision of the newest template, or makes it, and puts the numbers in order.
     pub(super) async fn settle(cx: &mut Context<'_>, facts: &Facts) -> Result<Self, Retry> {
-        let tree = data(&facts.set.spec.template);
+        let data = Data::of(&facts.set.spec.template);
         let mut revisions = facts.revisions.clone();
         sort(&mut revisions);
         let mut plan = Plan::none();
@@ -42,11 +41,11 @@ impl History {
             );
         }
         let (mut current, old): (Vec<_>, Vec<_>) =
-            revisions.into_iter().partition(|revision| holds(revision, &tree));
+            revisions.into_iter().partition(|revision| data.is_in(revision));
         let number = old.last().map_or(0, |revision| revision.revision) + 1;
         let Some(kept) = current.pop() else {
             cx.apply(plan).await.all_done()?;
-            return Ok(Self { hash: Self::make(cx, facts, tree, number).await?, old });
+            return Ok(Self { hash: Self::make(cx, facts, &data, number).await?, old });
         };
         let hash = hash_of(&kept).to_owned();
         unite(&mut plan, facts, &hash, &current);
@@ -58,29 +57,19 @@ impl History {
     }
 
     /// Makes the revision of the newest template and tells its label.
-    async fn make(cx: &mut Context<'_>, facts: &Facts, tree: Value, number: i64) -> Result<String, Retry> {
+    async fn make(cx: &mut Context<'_>, facts: &Facts, data: &Data, number: i64) -> Result<String, Retry> {
         let set = &facts.set;
         let hash = short_name(&set.spec.template, set.status.collision_count);
         let name = Text::from(format!("{}-{hash}", set.meta.key.name));
         let key = Key { namespace: set.meta.key.namespace.clone(), name };
-        let body = json!({
-            "metadata": {
-                "name": key.name,
-                "namespace": key.namespace,
-                "labels": set.spec.template.labels().with(REVISION_HASH, &*hash),
-                "annotations": set.annotations(),
-                "ownerReferences": [manager_reference::<DaemonSet>(&set.meta)],
-            },
-            "data": &tree,
-            "revision": number,
-        });
-        let create = Write::create::<ControllerRevision>(key.clone(), body).because("its template is new");
+        let labels = set.spec.template.labels().with(REVISION_HASH, &*hash);
+        let create = data.creation(&**set, &key, &labels, number);
         let mut applied = cx.apply(Plan::of(create)).await;
         match applied.outcomes.pop() {
             Some(Outcome::Done { .. }) => Ok(hash),
             Some(Outcome::Failed(failure)) if failure.reason == Reason::AlreadyExists => {
                 let there = cx.fetch::<ControllerRevision>(&key).await?;
-                match there.filter(|there| holds(there, &tree)) {
+                match there.filter(|there| data.is_in(there)) {
                     Some(there) => Ok(hash_of(&there).to_owned()),
                     None => Err(count_collision(cx, set, failure.message).await?),
                 }

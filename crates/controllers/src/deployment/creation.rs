@@ -64,9 +64,6 @@ impl Creation {
 
 /// The Deployment's name and the hash, cut where names end.
 fn name(deployment: &str, hash: &str) -> Text {
-    let mut end = deployment.len().min(NAME_MAX - hash.len() - 1);
-    while !deployment.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = deployment.floor_char_boundary(NAME_MAX - hash.len() - 1);
     Text::from(format!("{}-{hash}", &deployment[..end]))
 }

@@ -4,14 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use keleustes_objects::{ControllerRevision, Key, Reason, StatefulSet, Template, Text, Whole as _};
+use keleustes_objects::{ControllerRevision, Key, Reason, StatefulSet, Template, Text};
 use keleustes_plan::{Context, Outcome, Plan, Retry, Write};
-use serde_json::{Value, json};
 
 use super::facts::Facts;
 use super::pods::revision_of;
-use crate::workloads::owners::manager_reference;
-use crate::workloads::revisions::{data, holds, name_of, renumber, template_in};
+use crate::workloads::revisions::{Data, renumber, template_in};
 use crate::workloads::templates::mean_the_same;
 
 /// The label of a revision that nobody reads back.
@@ -41,16 +39,16 @@ impl History {
     /// Finds the wanted revision, or makes it.
     pub(super) async fn settle(cx: &mut Context<'_>, facts: &Facts) -> Result<Self, Retry> {
         let set = &facts.set;
-        let tree = data(&set.spec.template);
+        let data = Data::of(&set.spec.template);
         let mut collisions = set.status.collision_count.unwrap_or(0);
         let number = facts.revisions.last().map_or(0, |revision| revision.revision) + 1;
-        let name = match find(facts, &tree) {
+        let name = match find(facts, &data) {
             Found::Newest(name) => name,
             Found::Older(revision) => {
-                cx.apply(Plan::of(renumber(&revision, number).tolerating(&[]))).await.all_done()?;
+                cx.apply(Plan::of(renumber(&revision, number))).await.all_done()?;
                 revision.meta.key.name.clone()
             }
-            Found::Nothing => make(cx, set, &tree, number, &mut collisions).await?,
+            Found::Nothing => make(cx, set, &data, number, &mut collisions).await?,
         };
         let update = Revision { name, template: set.spec.template.clone() };
         let current =
@@ -88,13 +86,13 @@ enum Found {
 
 /// Looks for the revision of the live template. Nothing is ever made anew for a template that has not
 /// changed since somebody, this manager or the original, last looked at it.
-fn find(facts: &Facts, tree: &Value) -> Found {
+fn find(facts: &Facts, data: &Data) -> Found {
     let set = &facts.set;
     let Some(newest) = facts.revisions.last() else { return Found::Nothing };
-    if holds(newest, tree) {
+    if data.is_in(newest) {
         return Found::Newest(newest.meta.key.name.clone());
     }
-    if let Some(older) = facts.revisions.iter().rev().find(|revision| holds(revision, tree)) {
+    if let Some(older) = facts.revisions.iter().rev().find(|revision| data.is_in(revision)) {
         return Found::Older(older.clone());
     }
     let seen = set.meta.generation == set.status.observed_generation;
@@ -111,31 +109,17 @@ fn find(facts: &Facts, tree: &Value) -> Found {
 async fn make(
     cx: &mut Context<'_>,
     set: &StatefulSet,
-    tree: &Value,
+    data: &Data,
     number: i64,
     collisions: &mut i32,
 ) -> Result<Text, Retry> {
-    let hash = name_of(tree, Some(*collisions));
-    let mut cut = set.meta.key.name.len().min(NAME_MAX);
-    while !set.meta.key.name.is_char_boundary(cut) {
-        cut -= 1;
-    }
-    let prefix = &set.meta.key.name[..cut];
+    let labels = set.spec.template.labels().with(HASH, &*data.short_name(*collisions));
+    let name = &set.meta.key.name;
+    let prefix = &name[..name.floor_char_boundary(NAME_MAX)];
     loop {
-        let name = Text::from(format!("{prefix}-{}", name_of(tree, Some(*collisions))));
+        let name = Text::from(format!("{prefix}-{}", data.short_name(*collisions)));
         let key = Key { namespace: set.meta.key.namespace.clone(), name };
-        let body = json!({
-            "metadata": {
-                "name": key.name,
-                "namespace": key.namespace,
-                "labels": set.spec.template.labels().with(HASH, &*hash),
-                "annotations": set.annotations(),
-                "ownerReferences": [manager_reference::<StatefulSet>(&set.meta)],
-            },
-            "data": tree,
-            "revision": number,
-        });
-        let create = Write::create::<ControllerRevision>(key.clone(), body).because("its template is new");
+        let create = data.creation(set, &key, &labels, number);
         let mut applied = cx.apply(Plan::of(create)).await;
         match applied.outcomes.pop() {
             Some(Outcome::Done { .. }) => return Ok(key.name),
@@ -143,7 +127,7 @@ async fn make(
             _ => return Err(applied.retry.unwrap_or_else(|| Retry::because("the revision was not made"))),
         }
         let there = cx.fetch::<ControllerRevision>(&key).await?;
-        if there.is_some_and(|there| holds(&there, tree)) {
+        if there.is_some_and(|there| data.is_in(&there)) {
             return Ok(key.name);
         }
         *collisions = collisions.saturating_add(1);

@@ -6,41 +6,58 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{ControllerRevision, Template, Time};
+use keleustes_objects::{ControllerRevision, Key, Labels, Template, Time, Whole, escape_markup};
 use keleustes_plan::{PatchForm, Write};
 use serde_json::{Value, json};
 
+use super::owners::manager_reference;
 use super::templates::encode;
 
-/// The tree of a revision's data: a patch that puts the whole template in place of another.
-pub(crate) fn data(template: &Template) -> Value {
-    let mut template = template.json();
-    template.insert("$patch".to_owned(), json!("replace"));
-    json!({"spec": {"template": template}})
+/// The data of a revision: a patch that puts the whole template in place of another.
+pub(crate) struct Data {
+    tree: Value,
+    /// The tree without spaces, with sorted keys and with the escapes of Go's encoder.
+    text: String,
 }
 
-/// The bytes of a revision's data: no spaces, sorted keys, and the escapes of Go's encoder. Maps of this
-/// program's JSON library are sorted already.
-pub(crate) fn canonical(data: &Value) -> String {
-    let mut text = String::new();
-    for character in data.to_string().chars() {
-        match character {
-            '<' => text.push_str("\\u003c"),
-            '>' => text.push_str("\\u003e"),
-            '&' => text.push_str("\\u0026"),
-            '\u{2028}' => text.push_str("\\u2028"),
-            '\u{2029}' => text.push_str("\\u2029"),
-            other => text.push(other),
-        }
+impl Data {
+    pub(crate) fn of(template: &Template) -> Self {
+        let mut template = template.json();
+        template.insert("$patch".to_owned(), json!("replace"));
+        let tree = json!({"spec": {"template": template}});
+        // Maps of this program's JSON library are sorted already.
+        let text = escape_markup(tree.to_string());
+        Self { tree, text }
     }
-    text
-}
 
-/// Whether a revision holds this data. The original compares bytes; here other spellings of the same count,
-/// too, because a revision made anew for every spelling would pile up without end.
-pub(crate) fn holds(revision: &ControllerRevision, data: &Value) -> bool {
-    let text = revision.data.as_str();
-    text == canonical(data) || serde_json::from_str::<Value>(text).is_ok_and(|there| there == *data)
+    /// Whether a revision holds this data. The original compares bytes; here other spellings of the same
+    /// count, too, because a revision made anew for every spelling would pile up without end.
+    pub(crate) fn is_in(&self, revision: &ControllerRevision) -> bool {
+        let text = revision.data.as_str();
+        text == self.text || serde_json::from_str::<Value>(text).is_ok_and(|there| there == self.tree)
+    }
+
+    /// A short name, another one after each collision: the original's, digit by digit, so that both managers
+    /// give equal templates equal names.
+    pub(crate) fn short_name(&self, collisions: i32) -> String {
+        encode(fnv1(self.text.bytes().chain(collisions.to_string().bytes())))
+    }
+
+    /// Creates a revision with this data and number, which its owner manages.
+    pub(crate) fn creation<O: Whole>(&self, owner: &O, key: &Key, labels: &Labels, number: i64) -> Write {
+        let body = json!({
+            "metadata": {
+                "name": key.name,
+                "namespace": key.namespace,
+                "labels": labels,
+                "annotations": owner.annotations(),
+                "ownerReferences": [manager_reference::<O>(owner.meta())],
+            },
+            "data": self.tree,
+            "revision": number,
+        });
+        Write::create::<ControllerRevision>(key.clone(), body).because("its template is new")
+    }
 }
 
 /// Sorts history, the oldest first.
@@ -58,13 +75,6 @@ pub(crate) fn template_in(data: &str) -> Option<Template> {
     let template = data.get_mut("spec")?.get_mut("template")?.as_object_mut()?;
     template.remove("$patch");
     Template::parse(&Value::Object(std::mem::take(template)).to_string()).ok()
-}
-
-/// A short name for data, another one after each collision: the original's, digit by digit, so that both
-/// managers give equal templates equal names.
-pub(crate) fn name_of(data: &Value, collisions: Option<i32>) -> String {
-    let count = collisions.unwrap_or(0).to_string();
-    encode(fnv1(canonical(data).bytes().chain(count.bytes())))
 }
 
 /// The 32-bit hash of Fowler, Noll and Vo that multiplies before it mixes.
@@ -99,16 +109,17 @@ mod tests {
                "metadata":{"labels":{"app":"foo"},"annotations":{"test":"value"}}}"#,
         )
         .unwrap();
-        assert_eq!(canonical(&data(&template)), D1);
-        assert_eq!(name_of(&data(&template), None), "776999688b");
-        assert_eq!(name_of(&data(&template), Some(1)), "776999688c");
+        let data = Data::of(&template);
+        assert_eq!(data.text, D1);
+        assert_eq!(data.short_name(0), "776999688b");
+        assert_eq!(data.short_name(1), "776999688c");
         assert_eq!(template_in(D1).unwrap().json(), template.json());
         assert!(template_in("{}").is_none() && template_in("[]").is_none());
     }
 
     #[test]
     fn letters_that_could_be_markup_are_escaped() {
-        let text = canonical(&json!({"a": "<b> & \u{2028}\u{2029}\u{7f}/é\u{1}\n\"\\"}));
+        let text = escape_markup(json!({"a": "<b> & \u{2028}\u{2029}\u{7f}/é\u{1}\n\"\\"}).to_string());
         assert_eq!(text, "{\"a\":\"\\u003cb\\u003e \\u0026 \\u2028\\u2029\u{7f}/é\\u0001\\n\\\"\\\\\"}");
     }
 }
