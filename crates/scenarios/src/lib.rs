@@ -20,6 +20,7 @@ mod root_ca;
 mod services;
 mod stopping;
 mod tokens;
+mod workloads;
 mod world;
 
 use futures::future::LocalBoxFuture;
@@ -86,6 +87,10 @@ pub const ALL: &[Scenario] = &[
     nodes::PODS_OF_A_VANISHED_NODE_GO,
     nodes::A_NODE_OUT_OF_SERVICE_HOLDS_NO_POD,
     nodes::CONDITIONS_OF_A_NODE_BECOME_TAINTS,
+    workloads::A_DEPLOYMENT_ROLLS_WITHIN_ITS_BOUNDS,
+    workloads::A_DEPLOYMENT_PAUSES_AND_SCALES_IN_THE_MIDDLE,
+    workloads::A_REPLICA_SET_ADOPTS_RELEASES_AND_SCALES,
+    workloads::A_REPLICATION_CONTROLLER_SCALES,
     resilience::A_KILLED_MANAGER_LOSES_NOTHING,
     garbage::A_KILLED_MANAGER_FINISHES_EVERY_DELETION,
     resilience::AN_API_SERVER_RESTART_LOSES_NOTHING,

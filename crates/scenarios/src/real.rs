@@ -52,6 +52,11 @@ pub const CONTROLLERS: &[&str] = &[
     "node-lifecycle-controller",
     "taint-eviction-controller",
     "garbage-collector-controller",
+    "replicaset-controller",
+    "replicationcontroller-controller",
+    "deployment-controller",
+    "statefulset-controller",
+    "daemonset-controller",
 ];
 
 /// The flag that asks for them.
