@@ -53,6 +53,22 @@ pub enum Reason {
     Other,
 }
 
+impl Reason {
+    /// Whether the server is in trouble, or does not know us at the moment: nothing is said of the
+    /// object, and the same request may well succeed later.
+    #[must_use]
+    pub fn is_outage(self) -> bool {
+        matches!(
+            self,
+            Self::TooManyRequests
+                | Self::Unavailable
+                | Self::ConnectionRefused
+                | Self::Unreachable
+                | Self::Unauthorized
+        )
+    }
+}
+
 impl Failure {
     /// A failure of the transport: no answer came.
     #[must_use]

@@ -177,7 +177,8 @@ impl<'a> Context<'a> {
 }
 
 fn read<T: Kind>(answer: Fetched, key: &Key) -> Result<Option<T>, Retry> {
-    let Some(json) = answer.map_err(|failure| Retry::because(format!("reading {key}: {failure}")))? else {
+    let Some(json) = answer.map_err(|failure| Retry::after(&failure, format!("reading {key}: {failure}")))?
+    else {
         return Ok(None);
     };
     // The error of the decoder may quote the object, so it is not repeated.
@@ -262,13 +263,21 @@ pub struct Retry {
     pub after: Option<Duration>,
     /// Nothing is wrong that an operator would want to read of.
     pub quiet: bool,
+    /// The server is in trouble, not the item: an item is never given up for that.
+    pub outage: bool,
 }
 
 impl Retry {
     /// Tries again later for this reason.
     #[must_use]
     pub fn because(reason: impl Into<String>) -> Self {
-        Self { because: reason.into(), after: None, quiet: false }
+        Self { because: reason.into(), after: None, quiet: false, outage: false }
+    }
+
+    /// Tries again because a call failed, when the server wants it.
+    #[must_use]
+    pub fn after(failure: &Failure, reason: impl Into<String>) -> Self {
+        Self { after: failure.retry_after, outage: failure.reason.is_outage(), ..Self::because(reason) }
     }
 
     /// The same, without a line in the log: it is in the order of things.

@@ -380,7 +380,8 @@ impl Loop {
         self
     }
 
-    /// Drops a failing item after so many retries, until something changes.
+    /// Drops a failing item after so many retries, until something changes. Failures of a server in
+    /// trouble do not count.
     #[must_use]
     pub fn retries_at_most(mut self, retries_max: u32) -> Self {
         self.retries_max = Some(retries_max);

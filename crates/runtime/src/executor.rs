@@ -200,10 +200,11 @@ impl Executor {
                     }
                     OnFailure::StopAndRetry | OnFailure::ContinueAndRetry => {
                         // The first failure is the reason; the longest wait that was asked for is kept.
-                        let retry = applied
-                            .retry
-                            .get_or_insert_with(|| Retry::because(format!("{write}: {failure}")));
-                        retry.after = retry.after.max(failure.retry_after);
+                        let again = Retry::after(failure, format!("{write}: {failure}"));
+                        let (after, outage) = (again.after, again.outage);
+                        let retry = applied.retry.get_or_insert(again);
+                        retry.after = retry.after.max(after);
+                        retry.outage |= outage;
                     }
                 }
             }

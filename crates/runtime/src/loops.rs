@@ -2,6 +2,7 @@
 //! decides what follows.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,6 +65,8 @@ struct RunningLoop {
     what: Loop,
     window: Window,
     queue: Queue,
+    /// Items whose last try met a server in trouble. Kept only where items can be given up.
+    held_up: Mutex<BTreeSet<Item>>,
     gate: Arc<Gate>,
     executor: Executor,
     outbox: Arc<Outbox>,
@@ -164,6 +167,7 @@ pub async fn start(
             what,
             window,
             queue: queue.clone(),
+            held_up: Mutex::default(),
             gate,
             executor,
             outbox: outbox.clone(),
@@ -335,7 +339,7 @@ impl RunningLoop {
         let retry = match result {
             Ok(Next::KeepWaiting(delay)) => return self.queue.add_after(item.clone(), delay),
             Ok(next) => {
-                self.queue.forget(item);
+                self.forget(item);
                 if let Next::Revisit(delay) = next {
                     self.queue.add_after(item.clone(), delay);
                 }
@@ -344,9 +348,9 @@ impl RunningLoop {
             Err(retry) => retry,
         };
         let (controller, because) = (self.controller, &retry.because);
-        if self.what.retries_max.is_some_and(|max| self.queue.failures(item) >= max) {
+        if self.is_hopeless(item, &retry) {
             tracing::error!(controller, %item, because, "giving up until something changes");
-            self.queue.forget(item);
+            self.forget(item);
             return;
         }
         if retry.quiet {
@@ -355,6 +359,27 @@ impl RunningLoop {
             tracing::warn!(controller, %item, because, "trying again later");
         }
         self.queue.add_rate_limited(item.clone(), retry.after.unwrap_or_default());
+    }
+
+    /// Whether an item has used up its retries. Those that met a server in trouble do not count: what
+    /// was asked for before an outage comes about after it, however long that lasts.
+    fn is_hopeless(&self, item: &Item, retry: &Retry) -> bool {
+        let Some(max) = self.what.retries_max else { return false };
+        if retry.outage {
+            self.held_up.lock().insert(item.clone());
+            return false;
+        }
+        if self.held_up.lock().remove(item) {
+            self.queue.forget(item);
+        }
+        self.queue.failures(item) >= max
+    }
+
+    fn forget(&self, item: &Item) {
+        self.queue.forget(item);
+        if self.what.retries_max.is_some() {
+            self.held_up.lock().remove(item);
+        }
     }
 }
 

@@ -160,7 +160,7 @@ impl Turns {
                 draft.note_failed_creation(facts, &message);
                 let told: Plan = draft.into_write(facts).map_or_else(Plan::none, Plan::of);
                 cx.apply(told).await;
-                Err(Retry { after: failure.retry_after, ..Retry::because(message) })
+                Err(Retry::after(&failure, message))
             }
             _ => Err(applied.retry.unwrap_or_else(|| Retry::because("the ReplicaSet was not made"))),
         }

@@ -33,6 +33,7 @@ pub(super) struct Turns {
 struct Troubles {
     texts: Vec<String>,
     wait: Option<Duration>,
+    outage: bool,
 }
 
 impl Script for Turns {
@@ -184,8 +185,11 @@ impl Turns {
         {
             told.texts.push(retry.because.clone());
         }
-        if !told.is_moot {
-            troubles.wait = troubles.wait.max(retry.and_then(|retry| retry.after));
+        if !told.is_moot
+            && let Some(retry) = &retry
+        {
+            troubles.wait = troubles.wait.max(retry.after);
+            troubles.outage |= retry.outage;
         }
         let all_done = told.texts.is_empty() && !told.is_moot;
         troubles.texts.append(&mut told.texts);
@@ -277,6 +281,6 @@ impl Troubles {
         let message = format!("Error updating Endpoint Slices for Service {}: {because}", service.meta.key);
         record(cx, vec![EventNote::warning(Involved::of(service), "FailedToUpdateEndpointSlices", message)])
             .await;
-        Err(Retry { after: self.wait, ..Retry::because(because) })
+        Err(Retry { after: self.wait, outage: self.outage, ..Retry::because(because) })
     }
 }

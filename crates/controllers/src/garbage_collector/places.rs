@@ -11,9 +11,9 @@ pub(super) async fn locate(cx: &mut Context<'_>, identity: &Identity) -> Result<
     let resource = match cx.resource_of(&identity.line).await {
         Ok(Some(resource)) => resource,
         // The kind may be about to be served, or be wrong for ever; nobody can tell.
-        Ok(None) => return Err(unknown(&identity.line).quietly()),
+        Ok(None) => return Err(Retry::because(unknown(&identity.line)).quietly()),
         Err(failure) => {
-            return Err(Retry { after: failure.retry_after, ..unknown(&identity.line).quietly() });
+            return Err(Retry::after(&failure, unknown(&identity.line)).quietly());
         }
     };
     let key = match (resource.namespaced, identity.key.namespace.is_empty()) {
@@ -34,9 +34,9 @@ pub(super) async fn live(cx: &mut Context<'_>, place: &Target) -> Result<Option<
 
 /// Tries again after a failure, when the server wants it.
 pub(super) fn retry(what: &str, failure: &Failure) -> Retry {
-    Retry { after: failure.retry_after, ..Retry::because(format!("{what}: {failure}")) }
+    Retry::after(failure, format!("{what}: {failure}"))
 }
 
-fn unknown(line: &TypeLine) -> Retry {
-    Retry::because(format!("unable to get REST mapping for {line}."))
+fn unknown(line: &TypeLine) -> String {
+    format!("unable to get REST mapping for {line}.")
 }

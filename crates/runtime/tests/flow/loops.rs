@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use http::Method;
 use keleustes_apiserver::{ApiServer, Rule, Verdict};
-use keleustes_objects::{Key, Namespace, ServiceAccount};
+use keleustes_objects::{Failure, Key, Namespace, Reason, ServiceAccount};
 use keleustes_plan::{Change, Controller, Grant, Item, Loop, Next, Plan, Retry, View, Wakes, Write};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -154,6 +154,26 @@ async fn a_failing_item_is_dropped_after_its_retries_until_something_changes() {
     wait(Duration::from_secs(3600)).await;
     assert_eq!(diary.times("a/x").len(), 8, "a change gives it all its retries back");
     assert!(world.metric(r#"workqueue_retries_total{name="test"} 6"#));
+    running.stop().await;
+}
+
+/// The original gives up in an outage that lasts longer than the retries do, and nothing tells it later.
+#[tokio::test(start_paused = true)]
+async fn an_outage_uses_up_no_retries() {
+    let world = World::new();
+    world.put("a/x", "red");
+    let diary = Diary::new();
+    let notes = diary.clone();
+    let a_loop = on_config_maps(move |_, item| {
+        let turn = notes.note(item);
+        Box::pin(async move {
+            let outage = Failure::transport(Reason::ConnectionRefused, "nobody there");
+            Err(if turn <= 10 { Retry::after(&outage, "an outage") } else { Retry::because("its own fault") })
+        })
+    });
+    let running = world.start(controller(a_loop.retries_at_most(3))).await;
+    wait(Duration::from_secs(3600)).await;
+    assert_eq!(diary.times("a/x").len(), 14, "ten in the outage, the first after it and three more");
     running.stop().await;
 }
 
