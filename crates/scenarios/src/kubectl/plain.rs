@@ -29,9 +29,23 @@ static COMPILED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     RULES.iter().map(|(pattern, by)| (compile(pattern), *by)).collect()
 });
 
+/// What kube-apiserver says of a new Service or does not, as its own watches happen to race.
+const AT_TIMES: &[&str] = &[" ClusterIPNotAllocated ", " PortNotAllocated "];
+/// How `describe` shows that nothing has happened.
+const NO_EVENTS: &str = "Events: <none>";
+
 /// The lines of a text, made plain.
 pub(super) fn lines(text: &str) -> Vec<String> {
-    text.lines().map(line).collect()
+    let said: Vec<String> = text.lines().map(line).collect();
+    let (at_times, mut lines): (Vec<_>, Vec<_>) =
+        said.into_iter().partition(|line| AT_TIMES.iter().any(|reason| line.contains(reason)));
+    // A table that held nothing else is what `describe` would not have shown.
+    let is_head = |at: usize| lines.get(at).is_some_and(|line| line.trim_start().starts_with("----"));
+    if !at_times.is_empty() && lines.len() >= 3 && is_head(lines.len() - 1) {
+        lines.truncate(lines.len() - 3);
+        lines.push(NO_EVENTS.to_owned());
+    }
+    lines
 }
 
 fn line(text: &str) -> String {
@@ -72,6 +86,15 @@ mod tests {
         ] {
             assert_eq!(line(said), expected);
         }
+    }
+
+    #[test]
+    fn events_that_come_or_do_not_are_left_out() {
+        let table = "Name: galley\nEvents:\n  Type     Reason  Age  From  Message\n  ----     ------  ---  ----  -------\n";
+        let repair = "  Warning  ClusterIPNotAllocated  5s  ipallocator-repair-controller  repairing\n";
+        let other = "  Normal  Scaled  5s  somebody  more\n";
+        assert_eq!(lines(&format!("{table}{repair}")), lines("Name: galley\nEvents:   <none>\n"));
+        assert_eq!(lines(&format!("{table}{repair}{other}")), lines(&format!("{table}{other}")));
     }
 
     #[test]
