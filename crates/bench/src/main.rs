@@ -1,6 +1,7 @@
 //! Measurements, side by side with the original in one run: `cargo xtask bench`.
 
 mod apiserver;
+mod graph;
 mod kinds;
 mod memory;
 mod metadata;
@@ -28,6 +29,12 @@ enum What {
         /// How many watches are open while pods change.
         #[arg(long, default_value_t = 100)]
         watches: usize,
+    },
+    /// What objects cost in the garbage collector's graph.
+    Graph {
+        /// How many objects, owners and dependents together.
+        #[arg(long, default_value_t = 100_000)]
+        objects: usize,
     },
     /// What objects of the frequent kinds cost in memory and take to read.
     Kinds {
@@ -77,6 +84,7 @@ enum What {
 async fn main() -> anyhow::Result<()> {
     match Args::parse().what {
         What::Apiserver { pods, watches } => apiserver::measure(pods, watches).await,
+        What::Graph { objects } => graph::measure(objects),
         What::Kinds { objects } => kinds::measure(objects),
         What::Slices { pods, rounds, without_original } => {
             slices::measure(pods, rounds, !without_original).await

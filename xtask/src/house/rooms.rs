@@ -34,7 +34,16 @@ pub const ROOMS: &[Room] = &[
     Room { name: "judge", sees: &["apiserver", "client", "control-plane"], pure: false },
     Room {
         name: "bench",
-        sees: &["objects", "plan", "client", "runtime", "apiserver", "control-plane", "scenarios"],
+        sees: &[
+            "objects",
+            "plan",
+            "controllers",
+            "client",
+            "runtime",
+            "apiserver",
+            "control-plane",
+            "scenarios",
+        ],
         pure: false,
     },
     Room {

@@ -46,7 +46,9 @@ impl Families {
     }
 
     pub(super) fn of(&self, resource: &Resource) -> CacheMetrics {
-        let labels = [INFORMERS, &resource.group, &resource.version, &resource.plural];
+        // The original makes plurals of kinds in its own way, and calls ingresses `ingresss`.
+        let plural = format!("{}s", resource.kind.to_lowercase());
+        let labels = [INFORMERS, &resource.group, &resource.version, &plural];
         CacheMetrics {
             queued: self.queued.with_label_values(&labels),
             latency: self.latency.with_label_values(&labels),

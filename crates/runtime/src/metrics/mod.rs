@@ -112,6 +112,17 @@ impl Metrics {
         (!entry.projection().metadata_only).then(|| self.0.caches.of(entry.resource()))
     }
 
+    /// The metrics of one resource of which no cache is kept. The original keeps whole objects of every kind
+    /// that it has a type for, and tells of them; of all other kinds neither tells anything.
+    #[must_use]
+    pub(crate) fn observed(&self, resource: &Resource) -> Option<CacheMetrics> {
+        let is_typed = match &*resource.group {
+            "apiextensions.k8s.io" | "apiregistration.k8s.io" => false,
+            group => !group.contains('.') || group.ends_with(".k8s.io"),
+        };
+        is_typed.then(|| self.0.caches.of(resource))
+    }
+
     /// Makes room for a figure that a controller tells. Controllers may share one.
     pub fn declare(&self, metric: &'static Metric) {
         self.0.measured.declare(&self.0.registry, metric);

@@ -2,8 +2,9 @@
 //! keeping anything.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use keleustes_client::{Delta, Reflector, ReflectorObserver, Source};
 use keleustes_objects::{Failure, Key, Meta, Object as _, Projection, Resource};
@@ -26,7 +27,8 @@ pub(super) struct Feed {
     pub(super) sink: Arc<RwLock<Option<Sink>>>,
     pub(super) clocks: Clocks,
     pub(super) metrics: Metrics,
-    pub(super) counts: QueueMetrics,
+    /// There once somebody works on what comes of it.
+    pub(super) counts: Arc<OnceLock<QueueMetrics>>,
 }
 
 /// One resource that is observed.
@@ -94,6 +96,7 @@ impl Monitor {
         let troubles =
             Troubles { metrics: feed.metrics.clone(), stop: stop.clone(), retired: self.retired.clone() };
         let mut reflector = Reflector::new(client, source, chance).observed_by(Arc::new(troubles));
+        let figures = feed.metrics.observed(&feed.resource);
         async move {
             loop {
                 let delta = tokio::select! {
@@ -102,7 +105,12 @@ impl Monitor {
                     delta = reflector.next() => delta,
                 };
                 let is_whole = matches!(delta, Delta::Replace { .. });
+                let began = feed.clocks.monotonic();
                 feed.take_in(delta);
+                if let Some(figures) = &figures {
+                    let took = feed.clocks.monotonic().saturating_sub(began);
+                    figures.told(reflector.last_seen(), Some(took));
+                }
                 if is_whole {
                     synced.send_replace(true);
                 }
@@ -140,11 +148,10 @@ impl Feed {
         let mut stir = Stir::default();
         let began = self.clocks.monotonic();
         let heard = catch_unwind(AssertUnwindSafe(|| hear(&*self.observer, &mut stir)));
-        let took = self.clocks.monotonic().saturating_sub(began);
-        self.counts.added_many(changes);
-        if changes > 0 {
-            self.counts.taken(std::time::Duration::ZERO);
-            self.counts.worked(took);
+        if let Some(counts) = self.counts.get().filter(|_| changes > 0) {
+            counts.added_many(changes);
+            counts.taken(Duration::ZERO);
+            counts.worked(self.clocks.monotonic().saturating_sub(began));
         }
         if heard.is_err() {
             self.metrics.panicked(self.observer.queue());

@@ -9,7 +9,7 @@ mod choice;
 mod feed;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use keleustes_client::{RestMapping, discover};
@@ -24,7 +24,7 @@ use self::choice::choose;
 use self::feed::{Feed, Monitor};
 use crate::caches::Caches;
 use crate::clock::{Chance, Clocks};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, QueueMetrics, Running};
 
 /// How long after one survey the next begins, and how long one waits for what it has found to be listed.
 const SURVEY_EVERY: Duration = Duration::from_secs(30);
@@ -48,6 +48,7 @@ pub struct Monitors {
     observer: Arc<dyn Observer>,
     ground: Ground,
     sink: Arc<RwLock<Option<Sink>>>,
+    counts: Arc<OnceLock<QueueMetrics>>,
     monitors: Mutex<BTreeMap<Resource, Monitor>>,
     /// Those that end as soon as the server says that there is nothing to observe.
     retired: Mutex<BTreeMap<Resource, Monitor>>,
@@ -62,13 +63,12 @@ impl Monitors {
             observer,
             ground,
             sink: Arc::default(),
+            counts: Arc::default(),
             monitors: Mutex::default(),
             retired: Mutex::default(),
             surveys: watch::Sender::new(0),
         });
-        let ground = &monitors.ground;
-        ground.metrics.declare(monitors.observer.failures());
-        ground.tasks.spawn(monitors.clone().survey(caches));
+        monitors.ground.tasks.spawn(monitors.clone().survey(caches));
         monitors
     }
 
@@ -94,6 +94,14 @@ impl Monitors {
 
     /// From now on, what is stirred up goes to this sink, beginning with all that is still to be done.
     pub fn begin(&self, sink: &Sink) {
+        // Nothing of this is told before there is somebody who works on it.
+        self.ground.metrics.declare(self.observer.failures());
+        self.counts.get_or_init(|| {
+            let counts = self.ground.metrics.queue(self.observer.queue());
+            // What is heard of is dealt with at once, so nothing ever waits.
+            counts.watch(|| Some(Running::default()));
+            counts
+        });
         *self.sink.write() = Some(sink.clone());
         let mut stir = Stir::default();
         self.observer.begin(&mut stir);
@@ -152,6 +160,9 @@ impl Monitors {
     }
 
     fn failed(&self) {
+        if self.sink.read().is_none() {
+            return;
+        }
         self.ground.metrics.measure(&self.observer.failures().one(&[]));
     }
 
@@ -200,7 +211,7 @@ impl Monitors {
             sink: self.sink.clone(),
             clocks: self.ground.clocks.clone(),
             metrics: self.ground.metrics.clone(),
-            counts: self.ground.metrics.queue(self.observer.queue()),
+            counts: self.counts.clone(),
         }
     }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use futures::FutureExt as _;
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{ControlPlane, Process, User};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
@@ -102,6 +102,16 @@ impl Side<'_> {
         Ok(items)
     }
 
+    /// The graph of owners around an object, line by line. Only a leader has one.
+    async fn graph(&self, uid: &str, items: &mut Items) -> anyhow::Result<()> {
+        let client = self.client().await?;
+        let target = format!("/debug/controllers/garbage-collector-controller/graph?uid={uid}");
+        let text = client.request_text(http::Request::get(&target).body(Vec::new())?).await?;
+        let lines = text.lines().enumerate().map(|(n, line)| (format!("{target} {n:03}"), line.to_owned()));
+        items.extend(lines);
+        Ok(())
+    }
+
     /// Waits until its controllers have a say in its health.
     async fn leads(&self) -> anyhow::Result<()> {
         let client = self.client().await?;
@@ -129,11 +139,27 @@ fn kubectl(plane: &ControlPlane, arguments: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(done.stdout)?.trim().to_owned())
 }
 
-/// Gives every controller that is there something to do, and waits for it.
-async fn work(plane: &ControlPlane) -> anyhow::Result<()> {
+/// Makes an owner, a dependent and one more whose owner does not exist, and tells the owner's uid.
+async fn owners(world: &World) -> anyhow::Result<String> {
+    let (maps, secrets) = (world.api::<ConfigMap>("default"), world.api::<Secret>("default"));
+    let owner = world.create(&maps, json!({"metadata": {"name": "graph-owner"}})).await?;
+    let uid = owner.metadata.uid.context("a uid")?;
+    let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "graph-owner", "uid": uid});
+    let unserved = json!({"apiVersion": "example.com/v1", "kind": "Unserved", "name": "x", "uid": "x"});
+    let metadata = json!({"name": "graph-dependent", "ownerReferences": [reference, unserved]});
+    world.create(&secrets, json!({"metadata": metadata})).await?;
+    Ok(uid)
+}
+
+/// Speaks to a control plane as its administrator.
+async fn admin(plane: &ControlPlane) -> anyhow::Result<World> {
     let kubeconfig = Kubeconfig::read_from(plane.kubeconfig(User::Admin))?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    let world = World { admin: Client::try_from(config)?, plane: None, patience: PATIENCE };
+    Ok(World { admin: Client::try_from(config)?, plane: None, patience: PATIENCE })
+}
+
+/// Gives every controller that is there something to do, and waits for it.
+async fn work(world: &World) -> anyhow::Result<()> {
     let namespace = world.namespace("pages").await?;
     let accounts = world.api::<ServiceAccount>(&namespace);
     let secrets = world.api::<Secret>(&namespace);
@@ -144,12 +170,14 @@ async fn work(plane: &ControlPlane) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Proves RUN-11, RUN-13, RUN-54, RUN-106, RUN-108, RUN-109.
+/// Proves GC-105, GC-106, GC-107, GC-108, GC-109, RUN-11, RUN-13, RUN-54, RUN-106, RUN-108, RUN-109.
 async fn pages_tell_what_the_original_s_tell() -> anyhow::Result<()> {
     let plane = ControlPlane::builder().with_program(Program::KubeControllerManager).start()?;
     kubectl(&plane, "create serviceaccount reader -n default")?;
     kubectl(&plane, "create clusterrole pages --verb=get --non-resource-url=*")?;
     kubectl(&plane, "create clusterrolebinding pages --clusterrole=pages --serviceaccount=default:reader")?;
+    let world = admin(&plane).await?;
+    let owner = owners(&world).await?;
     let built = built_manager()?;
     let ours = Side { plane: &plane, port: plane.free_port()?, program: &built, log: "ours.log" };
     let program = plane.binary(Program::KubeControllerManager)?;
@@ -165,9 +193,11 @@ async fn pages_tell_what_the_original_s_tell() -> anyhow::Result<()> {
         }
         side(leads).leads().await?;
         let standby = side(stands_by).start()?;
-        work(&plane).await?;
+        work(&world).await?;
         tokio::time::sleep(SETTLING).await;
-        told.insert((leads, "leading"), side(leads).told().await?);
+        let mut leading = side(leads).told().await?;
+        side(leads).graph(&owner, &mut leading).await?;
+        told.insert((leads, "leading"), leading);
         told.insert((stands_by, "standing by"), side(stands_by).told().await?);
         if let Some(mut before) = leader.replace(standby) {
             before.stop(Duration::from_secs(15))?;
