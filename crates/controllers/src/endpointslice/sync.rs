@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use keleustes_objects::{EndpointSlice, Key, Kind as _, Node, Reason, Service, Time, Uid};
 use keleustes_plan::{
-    Applied, BoxFuture, Context, EventNote, Involved, Item, Memory, Next, Outcome, Plan, Retry, Script,
+    Applied, BoxFuture, Context, EventNote, Involved, Item, Memory, Next, OnFailure, Outcome, Plan, Retry,
+    Script,
 };
 
 use super::drafts::{Drafting, Operation, Sent, delete_stranger};
@@ -127,7 +128,7 @@ impl Turns {
 
         let writes = Drafting::new(service, family, trigger_time).writes(lists);
         let changed = writes.len();
-        if self.apply(cx, service, writes, troubles).await {
+        if changed == 0 || self.apply(cx, &service.meta.key, writes, troubles).await {
             let topology = if wish == Wish::Proportional { "Auto" } else { "Disabled" };
             let labels = [topology, distribution.map_or("", |distribution| distribution.as_str())];
             cx.measure(metrics::number(&metrics::CHANGED, &labels, changed));
@@ -151,64 +152,90 @@ impl Turns {
             for family in [Family::V4, Family::V6].into_iter().filter(|family| !families.contains(family)) {
                 self.memory.with(|recall| recall.not_hinted(&facts.service.meta.key, family));
             }
-            self.apply(cx, &facts.service, writes, troubles).await;
+            self.apply(cx, &facts.service.meta.key, writes, troubles).await;
         }
     }
 
-    /// Sends writes and takes note of what became of them. Tells whether all of them were done.
+    /// Sends writes, one after the other. Tells whether all of them were done.
     async fn apply(
         &self,
         cx: &mut Context<'_>,
-        service: &Service,
+        service: &Key,
         writes: Vec<Sent>,
         troubles: &mut Troubles,
     ) -> bool {
-        if writes.is_empty() {
-            return true;
+        self.begin_to_gather(cx, service, writes.len());
+        let mut all_done = true;
+        for sent in writes {
+            let stops = sent.write.on_failure == OnFailure::StopAndRetry;
+            match self.send(cx, service, sent).await {
+                Ok(()) => {}
+                Err(Refused::Moot) => return false,
+                Err(Refused::Trouble { text, wait, outage }) => {
+                    troubles.texts.push(text);
+                    troubles.wait = troubles.wait.max(wait);
+                    troubles.outage |= outage;
+                    all_done = false;
+                    if stops {
+                        break;
+                    }
+                }
+            }
         }
-        let key = &service.meta.key;
-        let now = cx.gather(|view| view.now().monotonic);
-        let slices = u32::try_from(writes.len()).unwrap_or(u32::MAX);
-        let gathering = GATHERING_A_SLICE.saturating_mul(slices).min(GATHERING_MAX);
-        self.memory.with(|recall| recall.gather_until(key, now + gathering));
-        let mut plan = Plan::none();
-        writes.iter().for_each(|sent| plan.push(sent.write.clone()));
-        let Applied { outcomes, retry } = cx.apply(plan).await;
-        let mut told = Told::default();
-        for (sent, outcome) in writes.iter().zip(outcomes) {
-            told.hear(cx, sent, outcome, key);
-        }
-        self.note_own_work(cx, key, told.own_work);
-        if told.texts.is_empty()
-            && !told.is_moot
-            && let Some(retry) = &retry
-        {
-            told.texts.push(retry.because.clone());
-        }
-        if !told.is_moot
-            && let Some(retry) = &retry
-        {
-            troubles.wait = troubles.wait.max(retry.after);
-            troubles.outage |= retry.outage;
-        }
-        let all_done = told.texts.is_empty() && !told.is_moot;
-        troubles.texts.append(&mut told.texts);
         all_done
     }
 
-    /// Remembers what the cache is going to show as our own work, unless it does so already.
-    fn note_own_work(&self, cx: &Context<'_>, service: &Key, own_work: Vec<(Key, Uid, Written)>) {
-        for (slice, uid, written) in own_work {
-            let is_seen = cx.gather(|view| match (view.get::<EndpointSlice>(&slice), &written) {
-                (Some(there), Written::State(version)) => {
-                    there.meta.uid == uid && !there.meta.version.is_older_than(version)
-                }
-                (Some(there), Written::End) => there.meta.uid != uid,
-                (None, written) => *written == Written::End,
-            });
-            if !is_seen {
-                self.memory.with(|recall| recall.wrote(service, uid, written));
+    fn begin_to_gather(&self, cx: &Context<'_>, service: &Key, slices: usize) {
+        let now = cx.gather(|view| view.now().monotonic);
+        let gathering = GATHERING_A_SLICE.saturating_mul(u32::try_from(slices).unwrap_or(u32::MAX));
+        self.memory.with(|recall| recall.gather_until(service, now + gathering.min(GATHERING_MAX)));
+    }
+
+    async fn send(&self, cx: &mut Context<'_>, service: &Key, sent: Sent) -> Result<(), Refused> {
+        let Sent { operation, write, failed } = sent;
+        let target = write.target.clone();
+        let Applied { mut outcomes, retry } = cx.apply(Plan::of(write)).await;
+        let why = match outcomes.pop() {
+            Some(Outcome::Done { version, uid, name }) => {
+                cx.measure(metrics::CHANGES.one(&[operation.as_str()]));
+                let namespace = target.key.namespace.clone();
+                let (slice, uid, written) = match operation {
+                    Operation::Create => (Key { namespace, name }, uid, Written::State(version)),
+                    Operation::Update => (target.key, target.uid, Written::State(version)),
+                    Operation::Delete => (target.key, target.uid, Written::End),
+                };
+                self.note_own_work(cx, service, &slice, uid, written);
+                return Ok(());
             }
+            Some(Outcome::Failed(failure)) => {
+                let is_create = operation == Operation::Create;
+                if is_create && failure.reason == Reason::NamespaceTerminating {
+                    return Err(Refused::Moot);
+                }
+                failure.to_string()
+            }
+            // Somebody has deleted it; where its endpoints go is decided anew.
+            Some(Outcome::Unneeded) => format!("{} {:?} not found", EndpointSlice::RESOURCE, target.key.name),
+            Some(Outcome::NotTried) | None => {
+                retry.as_ref().map_or_else(String::new, |retry| retry.because.clone())
+            }
+        };
+        let text = format!("{failed} for Service {service}: {why}");
+        let outage = retry.as_ref().is_some_and(|retry| retry.outage);
+        Err(Refused::Trouble { text, wait: retry.and_then(|retry| retry.after), outage })
+    }
+
+    /// Remembers what the cache is going to show as our own work, unless it does so already.
+    fn note_own_work(&self, cx: &Context<'_>, service: &Key, slice: &Key, uid: Uid, written: Written) {
+        let is_seen = cx.gather(|view| match (view.get::<EndpointSlice>(slice), &written) {
+            (Some(there), Written::State(version)) => {
+                there.meta.uid == uid && !there.meta.version.is_older_than(version)
+            }
+            (Some(there), Written::End) => there.meta.uid != uid,
+            (None, written) => *written == Written::End,
+        });
+        if !is_seen {
+            self.memory.with(|recall| recall.wrote(service, uid, written));
         }
     }
 
@@ -226,46 +253,12 @@ async fn record(cx: &mut Context<'_>, events: Vec<EventNote>) {
     }
 }
 
-/// What became of the writes of one plan.
-#[derive(Default)]
-struct Told {
-    texts: Vec<String>,
-    own_work: Vec<(Key, Uid, Written)>,
-    /// Whether the namespace is going away, which makes everything else needless.
-    is_moot: bool,
-}
-
-impl Told {
-    fn hear(&mut self, cx: &mut Context<'_>, sent: &Sent, outcome: Outcome, service: &Key) {
-        let (operation, target) = (sent.operation, &sent.write.target);
-        let failed = |why: String| format!("{} for Service {service}: {why}", sent.failed);
-        match outcome {
-            Outcome::Done { version, uid, name } => {
-                cx.measure(metrics::CHANGES.one(&[operation.as_str()]));
-                let namespace = target.key.namespace.clone();
-                self.own_work.push(match operation {
-                    Operation::Create => (Key { namespace, name }, uid, Written::State(version)),
-                    Operation::Update => (target.key.clone(), target.uid.clone(), Written::State(version)),
-                    Operation::Delete => (target.key.clone(), target.uid.clone(), Written::End),
-                });
-            }
-            Outcome::Failed(failure)
-                if operation == Operation::Create && failure.reason == Reason::NamespaceTerminating =>
-            {
-                self.is_moot = true;
-            }
-            Outcome::Failed(failure) => self.texts.push(failed(failure.to_string())),
-            // Somebody has deleted it; where its endpoints go is decided anew.
-            Outcome::Unneeded => {
-                self.texts.push(failed(format!(
-                    "{} {:?} not found",
-                    EndpointSlice::RESOURCE,
-                    target.key.name
-                )));
-            }
-            Outcome::NotTried => {}
-        }
-    }
+/// Why a write was not done.
+enum Refused {
+    /// The namespace is going away, which makes everything else needless.
+    Moot,
+    /// Something that people are told of, and that is tried again.
+    Trouble { text: String, wait: Option<Duration>, outage: bool },
 }
 
 impl Troubles {

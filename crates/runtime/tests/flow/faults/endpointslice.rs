@@ -120,15 +120,23 @@ fn every_pod_is_listed_once_whatever_goes_wrong() {
 async fn what_it_wrote_itself_does_not_wake_it() {
     let world = World::new();
     given(&world.server);
+    for slice in ["of-an-older-life", "of-another-type"] {
+        world.server.remove("endpointslices.discovery.k8s.io", "a", slice);
+    }
     let settings = Settings { endpoints_max: 2, ..Settings::default() };
     let running = world.start(endpointslice::controller(&settings)).await;
+    let turns = |count: usize| {
+        let line = format!("endpoint_slice_controller_syncs{{result=\"success\"}} {count}");
+        assert!(world.metric(&line), "{}", world.metrics.text());
+    };
     wait(Duration::from_secs(60)).await;
-    assert_eq!(listed(&world.server).unwrap().len(), 5);
-    // One turn for the Service and its pods, one for the slices that were there before.
-    assert!(
-        world.metric("endpoint_slice_controller_syncs{result=\"success\"} 2"),
-        "{}",
-        world.metrics.text()
-    );
+    turns(1); // Three slices were created.
+    world.server.seed(pod("p1", "False")).unwrap();
+    wait(Duration::from_secs(60)).await;
+    turns(2); // One was updated.
+    world.server.remove("pods", "a", "p5");
+    wait(Duration::from_secs(60)).await;
+    turns(3); // One was deleted.
+    assert_eq!(listed(&world.server).unwrap().len(), 4);
     running.stop().await;
 }
