@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT, WARNING};
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
@@ -217,7 +217,18 @@ fn respond(document: Document) -> Response<Body> {
     if document.retry_after_seconds > 0 {
         headers.insert(RETRY_AFTER, HeaderValue::from(document.retry_after_seconds));
     }
+    for warning in &document.warnings {
+        let quoted: String = warning.chars().filter(|c| !c.is_control()).flat_map(escaped).collect();
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            headers.append(WARNING, value);
+        }
+    }
     response
+}
+
+/// A character as it stands in a quoted string of a header.
+fn escaped(c: char) -> impl Iterator<Item = char> {
+    matches!(c, '"' | '\\').then_some('\\').into_iter().chain([c])
 }
 
 impl<B> tower::Service<Request<B>> for ApiServer

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::prepare::TEMPLATE_GENERATION;
+use super::resources::Resource;
 use super::status::{Outcome, Reason, Status};
 
 /// How objects are shown.
@@ -9,8 +11,10 @@ use super::status::{Outcome, Reason, Status};
 pub(crate) enum Representation {
     /// The whole object.
     Whole,
-    /// `PartialObjectMetadata` and its list.
+    /// `PartialObjectMetadata`.
     MetadataOnly,
+    /// `PartialObjectMetadataList`.
+    MetadataList,
     /// `Table`, with so much of each object in its row.
     Table(Included),
 }
@@ -21,6 +25,8 @@ pub(crate) enum Included {
     Nothing,
     Metadata,
     Whole,
+    /// Something nobody knows, which is told once there is something to show.
+    Unknown,
 }
 
 /// One alternative of an Accept header.
@@ -41,6 +47,10 @@ impl<'a> Media<'a> {
         self.parameters.iter().find(|(k, _)| *k == name).map_or("", |(_, v)| v)
     }
 
+    fn is_produced(&self) -> bool {
+        self.is_json() || PRODUCED.split(", ").any(|media| media == self.kind)
+    }
+
     fn is_json(&self) -> bool {
         matches!(self.kind, "application/json" | "*/*" | "application/*")
     }
@@ -48,44 +58,83 @@ impl<'a> Media<'a> {
 
 impl Representation {
     /// The first alternative this server can produce.
-    pub(crate) fn negotiate(accept: &str, include: &str) -> Outcome<Representation> {
+    pub(crate) fn negotiate(accept: &str, include: &str, custom: bool) -> Outcome<Representation> {
         if accept.trim().is_empty() {
             return Ok(Representation::Whole);
         }
         for media in accept.split(',').map(Media::parse).filter(Media::is_json) {
             match (media.parameter("as"), media.parameter("g"), media.parameter("v")) {
                 ("", _, _) => return Ok(Representation::Whole),
-                ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1") => {
-                    return Ok(Representation::MetadataOnly);
+                ("PartialObjectMetadata", "meta.k8s.io", "v1") => return Ok(Representation::MetadataOnly),
+                ("PartialObjectMetadataList", "meta.k8s.io", "v1") => {
+                    return Ok(Representation::MetadataList);
                 }
-                ("Table", "meta.k8s.io", "v1") => return included(include).map(Representation::Table),
+                ("Table", "meta.k8s.io", "v1") => return Ok(Representation::Table(included(include))),
                 _ => {}
             }
         }
-        let message = "only the following media types are accepted: application/json, \
-                       application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, \
-                       application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, \
-                       application/json;as=Table;g=meta.k8s.io;v=v1";
+        // Paths of built-in kinds are found by a library that looks at media types first, in words of its own.
+        if !custom && !accept.split(',').map(Media::parse).any(|media| media.is_produced()) {
+            let message = format!("406: Not Acceptable\n\nAvailable representations: {PRODUCED}");
+            return Err(Status::generic(Reason::NotAcceptable, message));
+        }
+        let message = format!("only the following media types are accepted: {PRODUCED}");
+        Err(Status::new(Reason::NotAcceptable, message))
+    }
+
+    /// Refuses to show a list as an object, an object as a list, or in a table what nobody knows.
+    pub(crate) fn fits(self, resource: &Resource, is_list: bool, include: &str) -> Outcome<()> {
+        let (asked, shown) = match (self, is_list) {
+            (Representation::MetadataOnly, true) => ("PartialObjectMetadata", "a list"),
+            (Representation::MetadataList, false) => ("PartialObjectMetadataList", "not a list"),
+            (Representation::Table(Included::Unknown), _) => {
+                return Err(Status::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {include:?}: must be \
+                     'Metadata', 'Object', 'None', or empty"
+                )));
+            }
+            _ => return Ok(()),
+        };
+        let package = match resource.group {
+            "" | "events.k8s.io" => "core",
+            group => group.split('.').next().unwrap_or_default(),
+        };
+        let kind = match (resource.is_custom(), is_list) {
+            (true, true) => "unstructured.UnstructuredList".to_owned(),
+            (true, false) => "unstructured.Unstructured".to_owned(),
+            (false, true) => format!("{package}.{}", resource.list_kind),
+            (false, false) => format!("{package}.{}", resource.kind),
+        };
+        let message = format!("you requested {asked}, but the requested object is {shown} (*{kind})");
         Err(Status::new(Reason::NotAcceptable, message))
     }
 }
 
-fn included(text: &str) -> Outcome<Included> {
+/// The forms of answers; all but the first only by the real server.
+const PRODUCED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+fn included(text: &str) -> Included {
     match text {
-        "" | "Metadata" => Ok(Included::Metadata),
-        "None" => Ok(Included::Nothing),
-        "Object" => Ok(Included::Whole),
-        other => Err(Status::bad_request(format!("unrecognized includeObject value: {other:?}"))),
+        "" | "Metadata" => Included::Metadata,
+        "None" => Included::Nothing,
+        "Object" => Included::Whole,
+        _ => Included::Unknown,
     }
 }
 
 /// The metadata of an object, as an object of its own.
 pub(crate) fn metadata_only(object: &Value) -> Value {
-    json!({
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": object.get("metadata").cloned().unwrap_or_else(|| json!({})),
-    })
+    let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    // Of a DaemonSet one annotation is part of the specification and only looks like metadata.
+    if object["kind"] == "DaemonSet"
+        && let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
+    {
+        annotations.remove(TEMPLATE_GENERATION);
+        if annotations.is_empty() {
+            metadata.as_object_mut().and_then(|metadata| metadata.remove("annotations"));
+        }
+    }
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }
 
 /// The version of aggregated discovery the client prefers over the plain form.
@@ -107,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_first_producible_alternative_wins() {
-        use Representation::{MetadataOnly, Table, Whole};
+        use Representation::{MetadataList, MetadataOnly, Table, Whole};
         for (accept, expected) in [
             ("", Whole),
             ("*/*", Whole),
@@ -115,15 +164,15 @@ mod tests {
             ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", MetadataOnly),
             (
                 "application/json; as=PartialObjectMetadataList; g=meta.k8s.io; v=v1, application/json",
-                MetadataOnly,
+                MetadataList,
             ),
             ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Table(Included::Metadata)),
             ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Whole),
         ] {
-            assert_eq!(Representation::negotiate(accept, "").unwrap(), expected, "{accept}");
+            assert_eq!(Representation::negotiate(accept, "", false).unwrap(), expected, "{accept}");
         }
         for accept in ["text/html", "application/json;as=Chair;v=v1;g=meta.k8s.io"] {
-            assert_eq!(Representation::negotiate(accept, "").unwrap_err().reason.code(), 406);
+            assert_eq!(Representation::negotiate(accept, "", false).unwrap_err().reason.code(), 406);
         }
     }
 

@@ -49,6 +49,7 @@ impl Kernel {
         self.tell_place(pod);
         tolerate_failing_nodes(&mut pod["spec"]);
         self.prioritise(resource, pod)?;
+        self.choose_runtime(resource, pod)?;
         let mirror = meta(pod, "annotations").is_some_and(|a| a.get("kubernetes.io/config.mirror").is_some());
         if mirror {
             return Ok(());
@@ -110,10 +111,54 @@ impl Kernel {
         if let Some(class) = &class {
             spec["priorityClassName"] = class["metadata"]["name"].clone();
         }
-        spec["priority"] = class.as_ref().map_or(json!(0), |class| class["value"].clone());
+        let priority = class.as_ref().and_then(|class| class["value"].as_i64()).unwrap_or(0);
+        if let Some(given) = spec.get("priority").and_then(Value::as_i64).filter(|given| *given != priority) {
+            let why = format!(
+                "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
+                 computed {priority} from the given PriorityClass name"
+            );
+            return Err(Status::forbidden(resource, meta_str(pod, "name"), &why));
+        }
+        spec["priority"] = json!(priority);
         if spec.get("preemptionPolicy").is_none_or(Value::is_null) {
             let policy = class.as_ref().and_then(|class| class.get("preemptionPolicy")).cloned();
             spec["preemptionPolicy"] = policy.unwrap_or_else(|| json!("PreemptLowerPriority"));
+        }
+        Ok(())
+    }
+
+    /// A pod that names a runtime class takes over what running in it costs and where that can be done.
+    fn choose_runtime(&self, resource: &Resource, pod: &mut Value) -> Outcome<()> {
+        let refuse = |why: &str| Err(Status::forbidden(resource, meta_str(pod, "name"), why));
+        let named = pod["spec"]["runtimeClassName"].as_str().unwrap_or_default();
+        let overhead = pod["spec"].get("overhead").filter(|overhead| overhead.is_object());
+        let classes = resources::by_path("node.k8s.io", "v1", "runtimeclasses");
+        let Some(classes) = classes.filter(|_| !named.is_empty()) else {
+            return match overhead {
+                Some(_) => refuse(
+                    "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+                ),
+                None => Ok(()),
+            };
+        };
+        let Some(class) = self.store.get(classes, "", named) else {
+            return refuse(&format!("pod rejected: RuntimeClass {named:?} not found"));
+        };
+        match (class.pointer("/overhead/podFixed"), overhead) {
+            (fixed, Some(given)) if fixed != Some(given) => {
+                return refuse("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead");
+            }
+            (Some(fixed), None) => pod["spec"]["overhead"] = fixed.clone(),
+            _ => {}
+        }
+        for (key, value) in
+            class.pointer("/scheduling/nodeSelector").and_then(Value::as_object).into_iter().flatten()
+        {
+            pod["spec"]["nodeSelector"][key] = value.clone();
+        }
+        let tolerations = class.pointer("/scheduling/tolerations").and_then(Value::as_array);
+        if let (Some(more), Some(known)) = (tolerations, pod["spec"]["tolerations"].as_array_mut()) {
+            known.extend(more.iter().cloned());
         }
         Ok(())
     }
@@ -174,7 +219,7 @@ fn token_volume(name: &str) -> Value {
     })
 }
 
-fn tolerate_failing_nodes(spec: &mut Value) {
+pub(crate) fn tolerate_failing_nodes(spec: &mut Value) {
     if !spec.is_object() {
         return;
     }

@@ -3,18 +3,17 @@
 //! Maps are owned field by field, set and keyed lists item by item, all other lists whole.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::create::{Write, nobodys};
-use super::fields::{self, Difference, FieldSet, Manager, Operation};
+use super::create::Write;
+use super::fields::{self, Difference, FieldSet, Manager, Operation, OutOfReach};
 use super::metadata::{meta, meta_str};
-use super::options::{UnknownFields, WriteOptions};
-use super::patch::refuse_other_uid;
+use super::options::WriteOptions;
 use super::request::Call;
 use super::resources::Resource;
-use super::status::{Cause, FieldError, Outcome, Reason, Status};
+use super::status::{Cause, Outcome, Reason, Status};
 use super::types::{ListKind, Node};
-use super::{Document, Kernel, body, views};
+use super::{Document, Kernel, body, prepare, schema, strict_json, views};
 
 /// Owner of what an object without owners holds at its first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -29,57 +28,91 @@ impl Kernel {
         now: Timestamp,
     ) -> Outcome<Document> {
         let target = &call.target;
-        if call.query.text("fieldManager").is_empty() {
-            let error = FieldError::required("fieldManager", "is required for apply patch");
-            return Err(error.of_options("PatchOptions"));
+        let live = self.store.get(target.resource, target.namespace(), target.name());
+        // A policy comes into being by its status too.
+        let makes = target.resource.kind == "ValidatingAdmissionPolicy" && !target.resource.is_custom();
+        if live.is_none() && target.subresource.is_some() && !makes {
+            return Err(Status::not_found(target.resource, target.name()));
         }
-        let applied = decode(call, options)?;
+        let (applied, sent_namespace) = decode(call, live.is_some())?;
         let write = Write { target, options, now, applied: None, user: &call.user };
         let by = write.manager(Operation::Apply);
-        let live = self.store.get(target.resource, target.namespace(), target.name());
         let Some(live) = live else {
-            if target.subresource.is_some() {
-                return Err(Status::not_found(target.resource, target.name()));
-            }
             let uid = meta_str(&applied, "uid");
             if !uid.is_empty() {
                 return Err(Status::precondition(target.resource, target.name(), "UID", uid, ""));
             }
-            let node = Node::Struct(target.resource.shape());
-            let managers = vec![Manager { fields: fields::claims(node, &applied), ..by }];
-            let complete = views::stored_form(target.resource, body::complete(target.resource, applied)?);
+            let node = target.resource.node();
+            let mut claims = fields::claims(node, &applied);
+            fields::within_reach(&mut claims, prepare::out_of_reach(target.resource, None));
+            let managers = vec![Manager { fields: claims, ..by }];
+            let complete = convert(target.resource, applied, &sent_namespace)?;
+            let complete = views::stored_form(target.resource, complete);
             let created = self.insert(Write { applied: Some(managers), ..write }, complete)?;
             return Ok(self.show(call, 201, &created));
         };
-        refuse_other_uid(target.resource, &live, &applied)?;
         let force = call.query.flag("force") == Some(true);
         let shown = views::shown_form(target.resource, &live);
-        let (mut merged, managers) = merge(target.resource, &shown, &applied, &by, force)?;
+        let beyond = prepare::out_of_reach(target.resource, target.subresource.as_deref());
+        let (mut merged, managers) = merge(target.resource, &shown, &applied, &by, force, beyond)?;
         keep_last_applied(&mut merged, &applied, &by);
-        let merged = body::conform(target.resource, merged, UnknownFields::Drop)?;
+        let merged = convert(target.resource, merged, &sent_namespace)?;
         let merged = views::stored_form(target.resource, merged);
         let stored = self.replace(Write { applied: Some(managers), ..write }, &live, merged)?;
         Ok(self.show(call, 200, &stored))
     }
 }
 
-fn decode(call: &Call<'_>, options: &WriteOptions) -> Outcome<Value> {
-    let parsed: Value = serde_json::from_slice(&call.request.body).map_err(|e| {
-        Status::bad_request(format!(
-            "error decoding apply patch (the embedded API server reads JSON only): {e}"
-        ))
-    })?;
-    for field in ["apiVersion", "kind"] {
-        if parsed.get(field).and_then(Value::as_str).unwrap_or_default().is_empty() {
-            return Err(Status::bad_request(format!("an apply patch must name its {field}")));
-        }
+/// The object as the kind has it; what does not fit is taken for a fault of the server.
+fn convert(resource: &Resource, object: Value, namespace: &str) -> Outcome<Value> {
+    let name = meta_str(&object, "name").to_owned();
+    let kind = format!("{}/{}, Kind={}", resource.group, resource.version, resource.kind);
+    body::conform(resource, object).map(|decoded| decoded.object).map_err(|status| {
+        let why = status.message.split_once(" cannot be handled as a ").and_then(|(_, rest)| rest.split_once(": "));
+        let why = status.restored.as_deref().or(why.map(|(_, why)| why)).unwrap_or(&status.message).to_owned();
+        let why = if why.starts_with("illegal base64") { format!("error decoding from json: {why}") } else { why };
+        let message = format!(
+            "failed to convert new object ({namespace}/{name}; {kind}) to proper version: unable to convert unstructured \
+             object to {kind}: {why}"
+        );
+        Status::new(Reason::Unknown, message)
+    })
+}
+
+/// The applied object, with nothing in it but what it names, and the namespace that it names.
+fn decode(call: &Call<'_>, exists: bool) -> Outcome<(Value, String)> {
+    let resource = call.target.resource;
+    let (parsed, _) = strict_json::parse(&call.request.body)
+        .map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?;
+    let text = |field: &str| parsed[field].as_str().unwrap_or_default();
+    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+    let kind = format!("{group}/{version}, Kind={}", text("kind"));
+    if (group, version, text("kind")) != (resource.group, resource.version, resource.kind) {
+        return Err(Status::bad_request(format!("invalid object type: {kind}")));
     }
-    if parsed.pointer("/metadata/managedFields").is_some_and(|m| !m.is_null()) {
+    if meta(&parsed, "managedFields").is_some_and(|managers| !managers.is_null()) {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
-    let mut applied = body::sparse(call.target.resource, parsed, options.unknown_fields)?;
+    let faults = schema::faults(resource.node(), &parsed);
+    if !faults.is_empty() {
+        let (namespace, name) = (meta_str(&parsed, "namespace"), meta_str(&parsed, "name"));
+        let kind = kind.trim_start_matches('/');
+        let told = match faults.as_slice() {
+            [only] => only.clone(),
+            many => format!("errors:\n  {}", many.join("\n  ")),
+        };
+        // The real server takes this for its own fault.
+        let message = format!("failed to create typed patch object ({namespace}/{name}; /{kind}): {told}");
+        let message = if group.is_empty() { message } else { message.replace("; /", "; ") };
+        return Err(Status::new(Reason::Unknown, message));
+    }
+    let mut applied = parsed;
+    if meta_str(&applied, "name").is_empty() && !exists {
+        return Err(Status::nameless(call.target.name()));
+    }
+    let namespace = meta_str(&applied, "namespace").to_owned();
     body::place(call, &mut applied)?;
-    Ok(applied)
+    Ok((applied, namespace))
 }
 
 /// What `kubectl apply` left in an annotation follows the applies of kubectl on the server, so that a later one on the
@@ -95,7 +128,7 @@ fn keep_last_applied(merged: &mut Value, applied: &Value, by: &Manager) {
 }
 
 /// Removes what kubectl applied last, if it is kubectl that applies.
-pub(crate) fn forget_last_applied(object: &mut Value, by: &Manager) {
+fn forget_last_applied(object: &mut Value, by: &Manager) {
     let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
     if let Some(annotations) = annotations.filter(|_| by.name == "kubectl") {
         annotations.remove(LAST_APPLIED);
@@ -109,14 +142,15 @@ fn merge(
     applied: &Value,
     by: &Manager,
     force: bool,
+    beyond: OutOfReach,
 ) -> Outcome<(Value, Vec<Manager>)> {
-    let node = Node::Struct(resource.shape());
+    let node = resource.node();
     let mut managers = fields::managers(live);
-    let wanted = fields::claims(node, applied);
+    let mut wanted = fields::claims(node, applied);
+    fields::within_reach(&mut wanted, beyond);
     if managers.is_empty() {
         let mut all = Difference::between(node, &body::zero(resource), live).written();
-        let aside: Vec<String> = nobodys(resource).iter().map(|field| format!("f:{field}")).collect();
-        all.retain(|path| path.first().is_none_or(|step| !aside.contains(step)));
+        fields::within_reach(&mut all, prepare::out_of_reach(resource, None));
         // Until its first apply an object may be without owners; what it holds then is nobody's to remove.
         managers.push(Manager {
             name: BEFORE_FIRST_APPLY.to_owned(),
@@ -128,7 +162,8 @@ fn merge(
     }
     let mut merged = live.clone();
     merge_value(node, &mut merged, applied);
-    let changed = Difference::between(node, live, &merged).written();
+    let mut changed = Difference::between(node, live, &merged).written();
+    fields::within_reach(&mut changed, beyond);
     let conflicts = conflicts(&managers, &changed, by);
     if !force && !conflicts.is_empty() {
         return Err(conflict(conflicts));
@@ -136,9 +171,8 @@ fn merge(
     for other in managers.iter_mut().filter(|m| !m.same_as(by)) {
         other.fields.retain(|owned| !changed.contains(owned));
     }
-    // The time is that of the last apply that changed something; it is set when that is known.
-    let new = || Manager { time: String::new(), ..by.clone() };
-    let mine = managers.iter().find(|m| m.same_as(by)).cloned().unwrap_or_else(new);
+    let mine = managers.iter().find(|m| m.same_as(by)).cloned();
+    let mine = mine.unwrap_or_else(|| Manager { time: String::new(), ..by.clone() });
     managers.retain(|m| !m.same_as(by));
     // What holds something that is still wanted stays, even if it was owned by itself before.
     let kept =
@@ -148,7 +182,9 @@ fn merge(
             fields::remove(&mut merged, path);
         }
     }
-    managers.push(Manager { fields: wanted, ..mine });
+    // Who applies what is there already owns it from now on, but has not done anything yet.
+    let time = if merged == *live { mine.time } else { by.time.clone() };
+    managers.push(Manager { fields: wanted, time, ..mine });
     // The locks of the applied object are judged, not merged.
     for lock in ["resourceVersion", "uid"] {
         if let Some(value) = meta(applied, lock) {
@@ -161,8 +197,17 @@ fn merge(
 /// Fields others own with another value, each with its owner.
 fn conflicts(managers: &[Manager], changed: &FieldSet, by: &Manager) -> Vec<Cause> {
     let mut causes = Vec::new();
-    for other in managers.iter().filter(|m| !m.same_as(by)) {
-        for path in changed.iter().filter(|path| other.fields.contains(*path)) {
+    let mut others: Vec<&Manager> = managers.iter().filter(|m| !m.same_as(by)).collect();
+    others.sort_by_key(|other| (&other.name, other.operation == Operation::Update));
+    for other in others {
+        let mut paths: Vec<&fields::Path> =
+            changed.iter().filter(|path| other.fields.contains(*path)).collect();
+        // On each level what ends there comes before what goes on.
+        let order = |path: &&fields::Path| -> Vec<(bool, String)> {
+            path.iter().enumerate().map(|(at, step)| (at + 1 < path.len(), step.clone())).collect()
+        };
+        paths.sort_by_key(order);
+        for path in paths {
             causes.push(Cause {
                 reason: "FieldManagerConflict",
                 message: format!("conflict with {}", introduced(other)),
@@ -187,17 +232,30 @@ fn introduced(manager: &Manager) -> String {
 fn readable(step: &str) -> String {
     match step.split_once(':') {
         Some(("f", name)) => format!(".{name}"),
-        Some(("k", key)) => format!("[{}]", key.trim_matches(['{', '}']).replace("\":", "\"=")),
+        Some(("k", key)) => {
+            let key: Map<String, Value> = serde_json::from_str(key).unwrap_or_default();
+            let parts: Vec<String> = key.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            format!("[{}]", parts.join(","))
+        }
         Some((_, value)) => format!("[={value}]"),
         None => step.to_owned(),
     }
 }
 
 fn conflict(causes: Vec<Cause>) -> Box<Status> {
-    let listed: Vec<String> = causes.iter().map(|c| format!("{}: {}", c.message, c.field)).collect();
-    let message = match listed.as_slice() {
-        [only] => format!("Apply failed with 1 conflict: {only}"),
-        many => format!("Apply failed with {} conflicts: {}", many.len(), many.join("; ")),
+    let message = match causes.as_slice() {
+        [only] => format!("Apply failed with 1 conflict: {}: {}", only.message, only.field),
+        many => {
+            let mut lines: Vec<String> = Vec::new();
+            for cause in many {
+                let head = format!("{}:", cause.message.replacen("conflict", "conflicts", 1));
+                if !lines.contains(&head) {
+                    lines.push(head);
+                }
+                lines.push(format!("- {}", cause.field));
+            }
+            format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n"))
+        }
     };
     let mut status = Status::new(Reason::Conflict, message);
     status.causes = causes;
@@ -229,6 +287,7 @@ fn merge_list(node: Node, live: &mut Value, applied: &[Value]) {
         *live = Value::Array(applied.to_vec());
         return;
     };
+    let live_order = items.clone();
     for item in applied {
         let at = match keyed {
             Some(keys) => items.iter().position(|i| node.item_key(keys, i) == node.item_key(keys, item)),
@@ -238,5 +297,50 @@ fn merge_list(node: Node, live: &mut Value, applied: &[Value]) {
             Some(at) => merge_value(node.item(), &mut items[at], item),
             None => items.push(item.clone()),
         }
+    }
+    order(items, &live_order, applied, &|a, b| match keyed {
+        Some(keys) => node.item_key(keys, a) == node.item_key(keys, b),
+        None => a == b,
+    });
+}
+
+/// Orders a merged list: what is applied stands as applied, and what only the live list has comes as early as the items
+/// that are in both let it.
+fn order(items: &mut Vec<Value>, live: &[Value], applied: &[Value], same: &dyn Fn(&Value, &Value) -> bool) {
+    let place = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item));
+    let mut merged = std::mem::take(items);
+    let mut take = |wanted: &Value| place(&merged, wanted).map(|at| merged.remove(at));
+    let mut next_live = 0;
+    for (at, item) in applied.iter().enumerate() {
+        let shared = applied[at..].iter().find_map(|item| place(live, item));
+        let until = shared.filter(|place| *place >= next_live).unwrap_or(live.len());
+        for other in &live[next_live..until] {
+            items.extend(if place(applied, other).is_none() { take(other) } else { None });
+        }
+        next_live = until;
+        items.extend(take(item));
+    }
+    items.extend(merged);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ordered(live: &[i64], applied: &[i64]) -> Value {
+        let list = |numbers: &[i64]| -> Vec<Value> { numbers.iter().map(|n| json!(n)).collect() };
+        let (live, applied) = (list(live), list(applied));
+        let mut items = live.clone();
+        items.extend(applied.iter().filter(|item| !live.contains(item)).cloned());
+        order(&mut items, &live, &applied, &|a, b| a == b);
+        Value::Array(items)
+    }
+
+    #[test]
+    fn applied_items_stand_as_applied_among_those_of_others() {
+        assert_eq!(ordered(&[1], &[2]), json!([1, 2]));
+        assert_eq!(ordered(&[1, 2, 8], &[2, 1, 3]), json!([2, 8, 1, 3]));
+        assert_eq!(ordered(&[8, 1, 9], &[0, 1]), json!([8, 0, 1, 9]));
+        assert_eq!(ordered(&[1, 2], &[1]), json!([1, 2]));
     }
 }

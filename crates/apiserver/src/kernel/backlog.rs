@@ -49,7 +49,16 @@ impl Content {
         Content::Made(object.to_string().into())
     }
 
-    fn text(&self, view: View, now: Timestamp) -> Cow<'_, str> {
+    fn text(&self, view: View, now: Timestamp, headed: bool) -> Cow<'_, str> {
+        if headed && matches!(view.representation, Representation::Table(_)) {
+            let table = self.text(view, now, false);
+            // The text was written from a value, so it reads.
+            let mut table: Value = serde_json::from_str(&table).unwrap_or_default();
+            if table["kind"] == "Table" {
+                table["columnDefinitions"] = Value::Null;
+            }
+            return table.to_string().into();
+        }
         match self {
             Content::Made(text) => Cow::Borrowed(text),
             Content::Shared(kept) | Content::Own(kept) if view.is_plain(kept) => Cow::Borrowed(kept.text()),
@@ -77,8 +86,8 @@ impl Queued {
     }
 
     /// The line sent to the client.
-    fn line(&self, view: View, now: Timestamp) -> Bytes {
-        let text = self.content.text(view, now);
+    fn line(&self, view: View, now: Timestamp, headed: bool) -> Bytes {
+        let text = self.content.text(view, now, headed);
         let mut line = String::with_capacity(text.len() + 40);
         line.push_str("{\"type\":\"");
         line.push_str(self.kind);
@@ -88,9 +97,9 @@ impl Queued {
         line.into()
     }
 
-    fn frame(&self, view: View, now: Timestamp) -> Frame {
+    fn frame(&self, view: View, now: Timestamp, headed: bool) -> Frame {
         // The text was written from a value, so it reads.
-        let object = serde_json::from_str(&self.content.text(view, now)).unwrap_or_default();
+        let object = serde_json::from_str(&self.content.text(view, now, headed)).unwrap_or_default();
         Frame { kind: self.kind, object: Arc::new(object) }
     }
 }
@@ -102,6 +111,8 @@ pub(crate) struct Backlog {
     bytes: usize,
     /// How many of the oldest were there when the watch began; they say nothing about how slow the client is.
     initial: usize,
+    /// Whether a table has told its columns; they are not told again.
+    headed: bool,
 }
 
 impl Backlog {
@@ -143,7 +154,11 @@ impl Backlog {
 
     /// Everything, as objects.
     pub(crate) fn take_frames(&mut self, view: View, now: Timestamp) -> Vec<Frame> {
-        std::iter::from_fn(|| self.pop()).map(|queued| queued.frame(view, now)).collect()
+        let mut frames = Vec::new();
+        while let Some(queued) = self.pop() {
+            frames.push(queued.frame(view, now, std::mem::replace(&mut self.headed, true)));
+        }
+        frames
     }
 
     /// The oldest events as the lines that are sent: about so many bytes of them, and at least one line.
@@ -151,7 +166,7 @@ impl Backlog {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while bytes < bytes_max {
             let Some(queued) = self.pop() else { break };
-            let line = queued.line(view, now);
+            let line = queued.line(view, now, std::mem::replace(&mut self.headed, true));
             bytes += line.len();
             lines.push(line);
         }

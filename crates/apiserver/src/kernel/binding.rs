@@ -20,7 +20,7 @@ impl Kernel {
         if call.target.name.as_deref().is_some_and(|in_path| in_path != name) {
             return Err(Status::bad_request("name in URL does not match name in Binding object"));
         }
-        let node = node_of(&name, &binding)?;
+        let node = node_of(&binding)?;
         let Some(pods) = resources::by_path("", "v1", "pods") else {
             return Err(Status::no_resource());
         };
@@ -45,11 +45,12 @@ pub(crate) fn success() -> Document {
     Document::json(201, &status)
 }
 
-fn node_of(name: &str, binding: &Value) -> Outcome<String> {
+fn node_of(binding: &Value) -> Outcome<String> {
     let target = binding.get("target").unwrap_or(&Value::Null);
     let kind = target["kind"].as_str().unwrap_or_default();
     let node = target["name"].as_str().unwrap_or_default();
-    let refuse = |error| Err(Status::invalid("", "Binding", name, &[error]));
+    // The real server takes these for faults of its own.
+    let refuse = |error: FieldError| Err(Status::new(Reason::Unknown, error.told()));
     if !matches!(kind, "" | "Node") {
         return refuse(FieldError::not_supported("target.kind", kind, "\"Node\", \"<empty>\""));
     }

@@ -3,24 +3,134 @@
 use serde_json::{Map, Value, json};
 
 use super::metadata;
-use super::options::UnknownFields;
 use super::request::Call;
 use super::resources::Resource;
-use super::status::{Outcome, Reason, Status};
-use super::types;
+use super::status::{FieldError, Outcome, Reason, Status};
+use super::strict_json;
+use super::types::{self, Form};
+
+/// In this place of its source the real server keeps its kinds, and says so.
+pub(crate) const SCHEME: &str = "in scheme \"pkg/runtime/scheme.go:111\"";
+/// How Go prints the type that it reads kinds with.
+const KIND_READER: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+/// The forms in which bodies are read; YAML only by the real server.
+const BODIES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+/// How much of a body is quoted back.
+const QUOTED_BYTES_MAX: usize = 30;
+
+/// An object, and what is strange about how it was sent: fields nobody knows, fields sent twice.
+#[derive(Debug)]
+pub(crate) struct Decoded {
+    pub(crate) object: Value,
+    pub(crate) strange: Vec<String>,
+}
 
 /// The object in the body of a create or update.
-pub(crate) fn decode(call: &Call<'_>, unknown: UnknownFields) -> Outcome<Value> {
-    conform(call.target.resource, read(call)?, unknown)
+pub(crate) fn decode(call: &Call<'_>) -> Outcome<Decoded> {
+    let resource = call.target.resource;
+    let quoted = |why: String| {
+        let kind = resource.kind;
+        let body = summary(&call.request.body);
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): {why} ({body})"
+        ))
+    };
+    let (mut value, mut strange) = read_strictly(call)?.map_err(quoted)?;
+    mark_reset(resource, &mut value);
+    let missing = |field: &str| resource.is_custom() && value[field].as_str().unwrap_or_default().is_empty();
+    if missing("kind") {
+        let sent = String::from_utf8_lossy(&call.request.body);
+        let why = format!("Object 'Kind' is missing in '{sent}'");
+        return Err(match call.query.text("fieldValidation") {
+            "Ignore" => undecodable(resource, resource.kind, resource.version, &why),
+            _ => quoted(why),
+        });
+    }
+    if missing("apiVersion") {
+        let expected = resource.api_version();
+        let message =
+            format!("the API version in the data () does not match the expected API version ({expected})");
+        return Err(Status::bad_request(message));
+    }
+    let mut decoded = shaped(resource, value, Form::Sent)?;
+    // Nobody looks twice at a field that is not known.
+    let known = |twice: &String| {
+        let path = twice.trim_start_matches("duplicate field \"").trim_end_matches('"');
+        !decoded.strange.iter().any(|unknown| unknown.ends_with(&format!(" {path:?}")))
+    };
+    strange.retain(known);
+    strange.append(&mut decoded.strange);
+    Ok(Decoded { object: decoded.object, strange })
+}
+
+/// An empty list of managers, which would not outlive the next step, says that ownership starts afresh; so does a list
+/// of one empty entry.
+pub(crate) fn mark_reset(resource: &Resource, object: &mut Value) {
+    if resource.is_custom() {
+        return;
+    }
+    if let Some(managers) = object.pointer_mut("/metadata/managedFields").filter(|m| **m == json!([])) {
+        *managers = json!([{}]);
+    }
 }
 
 /// The body of a write, whatever form it is sent in.
 pub(crate) fn read(call: &Call<'_>) -> Outcome<Value> {
+    read_strictly(call)?.map(|(value, _)| value).map_err(Status::bad_request)
+}
+
+/// The body and the fields in it that were sent twice, or why it cannot be told what it is.
+fn read_strictly(call: &Call<'_>) -> Outcome<Result<(Value, Vec<String>), String>> {
+    let body = &call.request.body;
     match media_type(&call.request.content_type) {
-        "" | "application/json" => parse(&call.request.body),
-        "application/vnd.kubernetes.protobuf" => types::binary::read(&call.request.body)
-            .map_err(|error| Status::bad_request(format!("the binary body cannot be read: {}", error.0))),
-        other => Err(unsupported(other, "application/json, application/vnd.kubernetes.protobuf")),
+        "" | "application/json" => Ok(strict_json::parse(body)
+            .and_then(|(value, twice)| {
+                identifiable(&value)?;
+                Ok((value, twice))
+            })
+            .map_err(|why| format!("couldn't get version/kind; json parse error: {why}"))),
+        "application/vnd.kubernetes.protobuf" => {
+            let read = types::binary::read(body);
+            Ok(read.map(|value| (value, Vec::new())).map_err(|error| error.0.to_string()))
+        }
+        _ => Err(unsupported(BODIES)),
+    }
+}
+
+/// Whether the value can tell its kind at all.
+fn identifiable(value: &Value) -> Result<(), String> {
+    let found = match value {
+        Value::Null | Value::Object(_) => None,
+        Value::Array(_) => Some("array"),
+        Value::String(_) => Some("string"),
+        Value::Number(_) => Some("number"),
+        Value::Bool(_) => Some("bool"),
+    };
+    if let Some(found) = found {
+        return Err(format!("json: cannot unmarshal {found} into Go value of type {KIND_READER}"));
+    }
+    for field in ["apiVersion", "kind"] {
+        let found = match value.get(field) {
+            None | Some(Value::Null | Value::String(_)) => continue,
+            Some(Value::Array(_)) => "array",
+            Some(Value::Object(_)) => "object",
+            Some(Value::Number(_)) => "number",
+            Some(Value::Bool(_)) => "bool",
+        };
+        return Err(format!("json: cannot unmarshal {found} into Go struct field .{field} of type string"));
+    }
+    Ok(())
+}
+
+/// The beginning of a body, as it is quoted in a refusal.
+fn summary(body: &[u8]) -> String {
+    let more = if body.len() > QUOTED_BYTES_MAX { " ..." } else { "" };
+    let begin = &body[..body.len().min(QUOTED_BYTES_MAX)];
+    match begin.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(begin)),
+        Some(_) => format!("{}{more}", begin.iter().map(|b| format!("{b:02x}")).collect::<String>()),
     }
 }
 
@@ -30,105 +140,115 @@ pub(crate) fn media_type(content_type: &str) -> &str {
 }
 
 /// The body's media type is none of those accepted.
-pub(crate) fn unsupported(media: &str, accepted: &str) -> Box<Status> {
+pub(crate) fn unsupported(accepted: &str) -> Box<Status> {
     let message = format!(
-        "the body of the request was in an unknown format - accepted media types include: {accepted} (got {media:?})"
+        "the body of the request was in an unknown format - accepted media types include: {accepted}"
     );
     Status::new(Reason::UnsupportedMediaType, message)
 }
 
-/// JSON, or 400.
-pub(crate) fn parse(body: &[u8]) -> Outcome<Value> {
-    serde_json::from_slice(body).map_err(|e| {
-        Status::bad_request(format!("the object provided is unrecognized or not valid JSON: {e}"))
-    })
-}
-
 /// Makes `object` one of the kind: right apiVersion and kind, known fields of the right types, all written in their
 /// one form.
-pub(crate) fn conform(resource: &Resource, object: Value, unknown: UnknownFields) -> Outcome<Value> {
-    shaped(resource, object, unknown, true)
-}
-
-/// Like [`conform`], but fields that are left out stay out: an applied object claims only what it names.
-pub(crate) fn sparse(resource: &Resource, object: Value, unknown: UnknownFields) -> Outcome<Value> {
-    shaped(resource, object, unknown, false)
+pub(crate) fn conform(resource: &Resource, object: Value) -> Outcome<Decoded> {
+    shaped(resource, object, Form::Sent)
 }
 
 /// Writes out an object whose fields are known to be right.
 pub(crate) fn complete(resource: &Resource, object: Value) -> Outcome<Value> {
-    shaped(resource, object, UnknownFields::Drop, true)
+    shaped(resource, object, Form::Stored).map(|decoded| decoded.object)
 }
 
 /// The object of the kind about which nothing is said.
 pub(crate) fn zero(resource: &Resource) -> Value {
-    types::decode(resource.shape(), json!({}), true, &mut Vec::new()).unwrap_or_default()
+    types::decode(resource.shape(), json!({}), Form::Stored, &mut Vec::new()).unwrap_or_default()
 }
 
-fn shaped(resource: &Resource, object: Value, unknown: UnknownFields, complete: bool) -> Outcome<Value> {
-    let Value::Object(mut map) = object else {
-        return Err(Status::bad_request(format!("a {} must be a JSON object", resource.kind)));
-    };
-    check_type(resource, &mut map)?;
-    let mut strange = Vec::new();
-    let object = types::decode(resource.shape(), Value::Object(map), complete, &mut strange)
-        .map_err(|mismatch| undecodable(resource, &format!("{} at {}", mismatch.problem, mismatch.path)))?;
-    if unknown == UnknownFields::Refuse && !strange.is_empty() {
-        let listed: Vec<String> = strange.iter().map(|f| format!("unknown field {f:?}")).collect();
-        return Err(undecodable(resource, &format!("strict decoding error: {}", listed.join(", "))));
+fn shaped(resource: &Resource, object: Value, form: Form) -> Outcome<Decoded> {
+    let mut object = if object.is_null() { json!({}) } else { object };
+    if let Value::Object(map) = &mut object {
+        check_type(resource, map)?;
     }
-    Ok(object)
+    let mut unknown = Vec::new();
+    let object = types::decode(resource.shape(), object, form, &mut unknown).map_err(|mismatch| {
+        let mut status = undecodable(resource, resource.kind, resource.version, &mismatch.0);
+        status.restored = mismatch.1;
+        status
+    })?;
+    let mut object = object;
+    unknown.extend(resource.schema.into_iter().flat_map(|schema| schema.settle(&mut object)));
+    let strange = unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
+    Ok(Decoded { object, strange })
 }
 
-fn undecodable(resource: &Resource, why: &str) -> Box<Status> {
-    Status::bad_request(format!(
-        "{kind} in version {version:?} cannot be handled as a {kind}: {why}",
-        kind = resource.kind,
-        version = resource.version,
-    ))
+/// What is strange counts as an error.
+pub(crate) fn refused(resource: &Resource, strange: &[String]) -> Box<Status> {
+    undecodable(resource, resource.kind, resource.version, &strictly(strange))
+}
+
+/// What is strange, in one sentence.
+pub(crate) fn strictly(strange: &[String]) -> String {
+    format!("strict decoding error: {}", strange.join(", "))
+}
+
+fn undecodable(resource: &Resource, kind: &str, version: &str, why: &str) -> Box<Status> {
+    let expected = resource.kind;
+    Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {expected}: {why}"))
+}
+
+/// The server for custom resources knows few types.
+pub(crate) fn unregistered(kind: &str) -> Box<Status> {
+    Status::bad_request(format!("no kind is registered for the type {kind} {SCHEME}"))
 }
 
 fn check_type(resource: &Resource, map: &mut Map<String, Value>) -> Outcome<()> {
-    for (field, expected) in [("apiVersion", resource.api_version()), ("kind", resource.kind.to_owned())] {
-        match map.get(field) {
-            None | Some(Value::Null) => {
-                map.insert(field.to_owned(), json!(expected));
-            }
-            Some(Value::String(found)) if found.is_empty() => {
-                map.insert(field.to_owned(), json!(expected));
-            }
-            Some(found) if *found == json!(expected) => {}
-            Some(found) => {
-                return Err(Status::bad_request(format!(
-                    "the {field} in the data ({found}) does not match the expected {field} ({expected})"
-                )));
-            }
+    for field in ["apiVersion", "kind"] {
+        if let Some(strange) = map.get(field).filter(|value| !value.is_string() && !value.is_null()) {
+            let found = if strange.is_number() { "int64" } else { "map" };
+            let mut status = Status::bad_request(format!("cannot convert {found} to string"));
+            status.restored = Some(status.message.clone());
+            return Err(status);
         }
     }
-    Ok(())
+    for (field, expected) in [("apiVersion", resource.api_version()), ("kind", resource.kind.to_owned())] {
+        if map.get(field).and_then(Value::as_str).unwrap_or_default().is_empty() {
+            map.insert(field.to_owned(), json!(expected));
+        }
+    }
+    let text = |field: &str| map.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (sent, kind) = (text("apiVersion"), text("kind"));
+    if sent == resource.api_version() && kind == resource.kind {
+        return Ok(());
+    }
+    if resource.is_custom() && sent == resource.api_version() {
+        let error = FieldError::invalid("kind", &json!(kind), &format!("must be {}", resource.kind));
+        let name = map.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
+        return Err(Status::invalid(resource.group, kind, name, &[error]));
+    }
+    let version = sent.rsplit('/').next().unwrap_or_default();
+    let why = format!("no kind {kind:?} is registered for version {sent:?} {SCHEME}");
+    Err(undecodable(resource, kind, version, &why))
 }
 
 /// Checks that the name and namespace in the body do not contradict the path, and completes them from it.
 pub(crate) fn place(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
     let target = &call.target;
-    for (field, expected) in [("name", target.name.as_deref()), ("namespace", target.namespace.as_deref())] {
-        let found = metadata::meta_str(object, field);
-        match expected {
-            Some(expected) if found.is_empty() => {
-                metadata::set_meta(object, field, Some(json!(expected)));
-            }
-            Some(expected) if found != expected => {
-                return Err(Status::bad_request(format!(
-                    "the {field} of the object ({found}) does not match the {field} on the URL ({expected})"
-                )));
-            }
-            _ => {}
-        }
+    let namespace = metadata::meta_str(object, "namespace");
+    if !namespace.is_empty() && target.resource.namespaced && namespace != target.namespace() {
+        let message = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Status::bad_request(message));
     }
-    if !target.resource.namespaced && !metadata::meta_str(object, "namespace").is_empty() {
-        return Err(Status::bad_request(
-            "the namespace of the object must be empty for a cluster-scoped kind",
-        ));
+    metadata::set_meta(object, "namespace", target.namespace.as_ref().map(|namespace| json!(namespace)));
+    let name = metadata::meta_str(object, "name");
+    match target.name.as_deref() {
+        Some(expected) if name.is_empty() => {
+            metadata::set_meta(object, "name", Some(json!(expected)));
+        }
+        Some(expected) if name != expected => {
+            return Err(Status::bad_request(format!(
+                "the name of the object ({name}) does not match the name on the URL ({expected})"
+            )));
+        }
+        _ => {}
     }
     Ok(())
 }

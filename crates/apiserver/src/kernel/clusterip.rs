@@ -12,6 +12,7 @@ use super::metadata::meta_str;
 use super::resources::{self, Resource, Strategy};
 use super::status::{FieldError, Outcome, Status};
 use super::store::Stored;
+use super::validation::networking;
 
 /// How often an address or port is drawn before the whole range is searched.
 const DRAWS_MAX: usize = 16;
@@ -58,27 +59,22 @@ impl Kernel {
         old: Option<&Stored>,
         object: &mut Value,
         dry_run: bool,
-        now: Timestamp,
     ) -> Outcome<()> {
-        if resource.strategy != Strategy::Service {
+        if resource.strategy != Strategy::Service || object["spec"]["type"] == "ExternalName" {
             return Ok(());
         }
-        let name = meta_str(object, "name").to_owned();
-        let refuse = |error| Err(Status::invalid("", "Service", &name, &[error]));
-        if object["spec"]["type"] == "ExternalName" {
-            for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]
-            {
-                object["spec"].as_object_mut().and_then(|spec| spec.remove(field));
-            }
+        agree_on_address(old.map(|old| &**old), object);
+        let mut errors = networking::families(object);
+        if errors.is_empty() {
+            let given = self
+                .allocate_address(resource, old, object, dry_run)
+                .and_then(|()| self.allocate_ports(resource, old, object));
+            errors.extend(given.err());
+        }
+        if errors.is_empty() {
             return Ok(());
         }
-        if let Err(error) = self.allocate_address(resource, old, object, dry_run, now) {
-            return refuse(error);
-        }
-        if let Err(error) = self.allocate_ports(resource, object) {
-            return refuse(error);
-        }
-        Ok(())
+        Err(Status::invalid("", "Service", meta_str(object, "name"), &errors))
     }
 
     fn allocate_address(
@@ -87,25 +83,22 @@ impl Kernel {
         old: Option<&Stored>,
         object: &mut Value,
         dry_run: bool,
-        now: Timestamp,
     ) -> Result<(), FieldError> {
         let asked = object["spec"]["clusterIP"].as_str().or(object["spec"]["clusterIPs"][0].as_str());
         let kept = old.and_then(|old| old["spec"]["clusterIP"].as_str());
         let asked = asked.or(kept).unwrap_or_default().to_owned();
         let selects = object["spec"]["selector"].as_object().is_some_and(|s| !s.is_empty());
         let settled = asked == "None" || (kept == Some(asked.as_str()) && !asked.is_empty());
-        let address = if settled {
-            asked
-        } else {
-            let address = self.choose_address(resource, &asked)?;
-            if !dry_run {
-                self.claim_address(address, object, now);
-            }
-            address.to_string()
-        };
+        // Who has lived without an address so far goes on without one.
+        let settled =
+            settled || asked.is_empty() && old.is_some_and(|old| old["spec"]["type"] != "ExternalName");
+        let address =
+            if settled { asked } else { self.choose_address(resource, &asked, dry_run)?.to_string() };
         let spec = &mut object["spec"];
-        spec["clusterIP"] = json!(address);
-        spec["clusterIPs"] = json!([address]);
+        if !address.is_empty() {
+            spec["clusterIP"] = json!(address);
+            spec["clusterIPs"] = json!([address]);
+        }
         let (families, policy) = if address == "None" && !selects {
             (json!(["IPv4", "IPv6"]), "RequireDualStack")
         } else {
@@ -119,7 +112,12 @@ impl Kernel {
         Ok(())
     }
 
-    fn choose_address(&mut self, resource: &Resource, asked: &str) -> Result<Ipv4Addr, FieldError> {
+    fn choose_address(
+        &mut self,
+        resource: &Resource,
+        asked: &str,
+        dry_run: bool,
+    ) -> Result<Ipv4Addr, FieldError> {
         let range = self.settings.service_range;
         let used: BTreeSet<Ipv4Addr> = self
             .store
@@ -133,12 +131,16 @@ impl Kernel {
             if !range.holds(address) {
                 return Err(invalid("failed to allocate IP: the provided IP is not in the valid range"));
             }
-            if used.contains(&address) {
+            // A dry run takes nothing, so nothing is in its way.
+            if used.contains(&address) && !dry_run {
                 return Err(invalid(&format!(
                     "failed to allocate IP {asked}: provided IP is already allocated"
                 )));
             }
             return Ok(address);
+        }
+        if dry_run {
+            return Ok(Ipv4Addr::from(range.network));
         }
         let at = |offset: u32| Ipv4Addr::from(range.network + 1 + offset % (range.size - 2));
         let start = self.chance.below(range.size - 2);
@@ -154,7 +156,18 @@ impl Kernel {
     }
 
     /// The record of an address in use, which the controller of address ranges reads.
-    fn claim_address(&mut self, address: Ipv4Addr, service: &Value, now: Timestamp) {
+    pub(crate) fn claim_address(
+        &mut self,
+        resource: &Resource,
+        old: Option<&Stored>,
+        service: &Value,
+        now: Timestamp,
+    ) {
+        let address = service["spec"]["clusterIP"].as_str().and_then(|text| text.parse::<Ipv4Addr>().ok());
+        let kept = old.is_some_and(|old| old["spec"].get("clusterIP") == service["spec"].get("clusterIP"));
+        let Some(address) = address.filter(|_| resource.strategy == Strategy::Service && !kept) else {
+            return;
+        };
         let record = json!({
             "apiVersion": "networking.k8s.io/v1",
             "kind": "IPAddress",
@@ -185,18 +198,17 @@ impl Kernel {
         }
     }
 
-    fn allocate_ports(&mut self, resource: &Resource, object: &mut Value) -> Result<(), FieldError> {
+    fn allocate_ports(
+        &mut self,
+        resource: &Resource,
+        old: Option<&Stored>,
+        object: &mut Value,
+    ) -> Result<(), FieldError> {
         let wanted = matches!(object["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer"));
         if !wanted || object["spec"]["allocateLoadBalancerNodePorts"] == json!(false) {
-            if !wanted {
-                for port in
-                    object.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten()
-                {
-                    port.as_object_mut().and_then(|port| port.remove("nodePort"));
-                }
-            }
             return Ok(());
         }
+        old.into_iter().for_each(|old| keep_ports(old, object));
         let own = (meta_str(object, "namespace").to_owned(), meta_str(object, "name").to_owned());
         let others = self.store.values(resource, None);
         let mut used: BTreeSet<u16> = others
@@ -240,6 +252,91 @@ impl Kernel {
         }
         Ok(())
     }
+}
+
+/// The two places for the address of a Service say the same.
+fn agree_on_address(old: Option<&Value>, new: &mut Value) {
+    let address = |service: &Value| service["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned();
+    let addresses = |service: &Value| service["spec"]["clusterIPs"].as_array().cloned().unwrap_or_default();
+    let (wanted, listed) = (address(new), addresses(new));
+    let taken_over = match old {
+        None => listed.is_empty(),
+        Some(old) if address(old) == wanted => listed.is_empty(),
+        Some(old) => addresses(old) == listed,
+    };
+    if taken_over {
+        new["spec"]["clusterIPs"] = if wanted.is_empty() { json!([]) } else { json!([wanted]) };
+    }
+    if wanted.is_empty() && new["spec"]["clusterIPs"] == json!([]) {
+        new["spec"].as_object_mut().and_then(|spec| spec.remove("clusterIPs"));
+    }
+}
+
+/// Ports that are known by their names keep their numbers on the nodes.
+fn keep_ports(old: &Value, new: &mut Value) {
+    let before = old.pointer("/spec/ports").and_then(Value::as_array).cloned().unwrap_or_default();
+    let named = node_ports(new);
+    for port in new.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        let known = before.iter().find(|known| known.get("name") == port.get("name"));
+        let number = known.and_then(|known| known["nodePort"].as_i64()).unwrap_or(0);
+        if port["nodePort"].as_i64().unwrap_or(0) == 0 && number != 0 && !named.contains(&number) {
+            port["nodePort"] = json!(number);
+        }
+    }
+}
+
+/// A Service whose address is left out of an update keeps it.
+pub(crate) fn keep_address(resource: &Resource, old: &Value, new: &mut Value) {
+    if resource.strategy != Strategy::Service || new["spec"]["type"] == "ExternalName" {
+        return;
+    }
+    let absent = |service: &Value| {
+        ["clusterIP", "clusterIPs"].iter().all(|f| service["spec"].get(*f).is_none_or(Value::is_null))
+    };
+    if absent(new) && old["spec"]["type"] != "ExternalName" {
+        for field in ["clusterIP", "clusterIPs"] {
+            if let Some(value) = old["spec"].get(field) {
+                new["spec"][field] = value.clone();
+            }
+        }
+    }
+}
+
+/// Takes from a Service what its new type has no use for, unless the client changed that too.
+pub(crate) fn drop_by_type(old: &Value, new: &mut Value) {
+    let kind = |service: &Value| service["spec"]["type"].as_str().unwrap_or_default().to_owned();
+    let (before, after) = (kind(old), kind(new));
+    let external = |kind: &str| kind == "ExternalName";
+    let numbered = |kind: &str| matches!(kind, "NodePort" | "LoadBalancer");
+    let balanced = |kind: &str| kind == "LoadBalancer";
+    let mut gone: Vec<&str> = Vec::new();
+    if !external(&before) && external(&after) {
+        gone.extend(["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"]);
+    }
+    if networking::is_open(old) && !networking::is_open(new) {
+        gone.push("externalTrafficPolicy");
+    }
+    if numbered(&before) && !numbered(&after) && node_ports(old) == node_ports(new) {
+        for port in new.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten() {
+            port.as_object_mut().and_then(|port| port.remove("nodePort"));
+        }
+    }
+    if balanced(&before) && !balanced(&after) {
+        gone.extend(["allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"]);
+    }
+    for field in gone {
+        if old["spec"].get(field) == new["spec"].get(field) {
+            new["spec"].as_object_mut().and_then(|spec| spec.remove(field));
+        }
+    }
+    if !balanced(&after) && new["status"].is_object() {
+        new["status"]["loadBalancer"] = json!({});
+    }
+}
+
+fn node_ports(service: &Value) -> Vec<i64> {
+    let ports = service.pointer("/spec/ports").and_then(Value::as_array);
+    ports.into_iter().flatten().map(|port| port["nodePort"].as_i64().unwrap_or(0)).collect()
 }
 
 #[cfg(test)]

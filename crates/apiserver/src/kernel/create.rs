@@ -5,16 +5,15 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::fields::{FieldSet, Manager, Operation, record_update, set_managers};
-use super::metadata::{self, is_terminating, meta_str, set_meta};
+use super::fields::{FieldSet, Manager, Operation, OutOfReach, record_scale, record_update, set_managers};
+use super::metadata::{self, is_terminating, meta, meta_str, set_meta};
 use super::options::WriteOptions;
 use super::request::{Call, Target};
 use super::resources::{self, Resource, Strategy};
 use super::status::{Outcome, Reason, Status};
 use super::store::Stored;
-use super::types::Node;
 use super::users::User;
-use super::{Document, Kernel, body, defaults, prepare, seconds, validation, views};
+use super::{Document, Kernel, body, defaults, prepare, seconds, validation, views, warnings};
 
 /// How often a generated name is drawn before giving up.
 const NAME_DRAWS_MAX: usize = 8;
@@ -32,12 +31,14 @@ pub(crate) struct Write<'a> {
 impl Write<'_> {
     /// The writer's entry in `managedFields`, owning nothing yet.
     pub(crate) fn manager(&self, operation: Operation) -> Manager {
+        let scales = self.target.subresource.as_deref() == Some("scale");
         Manager {
             name: self.options.manager.clone(),
             operation,
             api_version: self.target.resource.api_version(),
             subresource: self.target.subresource.clone().unwrap_or_default(),
-            time: seconds(self.now),
+            // What comes through scale is handed on without its time.
+            time: if scales { String::new() } else { seconds(self.now) },
             fields: FieldSet::new(),
         }
     }
@@ -46,8 +47,11 @@ impl Write<'_> {
 impl Kernel {
     pub(crate) fn create(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
         let options = WriteOptions::parse(call)?;
-        let mut object = body::decode(call, options.unknown_fields)?;
+        let resource = call.target.resource;
+        let body::Decoded { mut object, strange } = body::decode(call)?;
+        self.heed(strange, options.unknown_fields, |strange| body::refused(resource, strange))?;
         body::place(call, &mut object)?;
+        wipe(&mut object);
         let object = views::stored_form(call.target.resource, object);
         let write = Write { target: &call.target, options: &options, now, applied: None, user: &call.user };
         let created = self.insert(write, object)?;
@@ -59,34 +63,44 @@ impl Kernel {
         let target = write.target;
         let resource = target.resource.stored();
         self.admit_namespace(target, meta_str(&object, "name"))?;
-        if !meta_str(&object, "resourceVersion").is_empty() {
-            let message = "resourceVersion should not be set on objects to be created";
-            return Err(Status::new(Reason::Unknown, message));
-        }
-        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-            set_meta(&mut object, field, None);
-        }
         defaults::fill(resource, &mut object);
         let by = write.manager(Operation::Update);
         match write.applied {
             Some(managers) => set_managers(&mut object, managers),
-            None => own_first(resource, &mut object, &by),
+            None => own_first(target, &mut object, &by),
         }
+        wipe(&mut object);
         self.admit(resource, &mut object)?;
         self.name(resource, target.namespace(), &mut object)?;
+        // What is said of an object by its name waits for the name.
+        defaults::fill(resource, &mut object);
         set_meta(&mut object, "uid", Some(json!(self.chance.uid())));
         set_meta(&mut object, "creationTimestamp", Some(json!(seconds(write.now))));
         prepare::create(resource, &mut object, write.user, write.now);
         let mut object = body::complete(resource, object)?;
-        validate(resource, None, None, &object)?;
+        // A Service that is made by its status gets nothing.
+        if target.subresource.is_none() {
+            self.allocate(resource, None, &mut object, write.options.dry_run)?;
+        }
+        validate(target, None, &object)?;
+        self.warnings.extend(warnings::about(resource, None, &object));
+        let version: u64 = meta_str(&object, "resourceVersion").parse().unwrap_or(0);
+        // A dry run never gets to where this would be noticed.
+        if version > 0 && !write.options.dry_run {
+            let message = "resourceVersion should not be set on objects to be created";
+            return Err(Status::new(Reason::Unknown, message));
+        }
         let name = meta_str(&object, "name").to_owned();
         if let Some(live) = self.store.get(resource, target.namespace(), &name) {
-            return Err(Status::already_exists(resource, &name, is_terminating(&live)));
+            if !meta_str(&object, "generateName").is_empty() {
+                return Err(Status::name_taken(target.resource, &name));
+            }
+            return Err(Status::already_exists(target.resource, &name, is_terminating(&live)));
         }
-        self.allocate(resource, None, &mut object, write.options.dry_run, write.now)?;
         if write.options.dry_run {
             return Ok(Arc::new(object));
         }
+        self.claim_address(resource, None, &object, write.now);
         let event = self.store.put(resource, object);
         Ok(self.publish(&event, write.now))
     }
@@ -94,7 +108,13 @@ impl Kernel {
     /// Draws a name if only `generateName` is given.
     fn name(&mut self, resource: &Resource, namespace: &str, object: &mut Value) -> Outcome<()> {
         let prefix = meta_str(object, "generateName").to_owned();
-        if prefix.is_empty() || !meta_str(object, "name").is_empty() {
+        if !meta_str(object, "name").is_empty() {
+            return Ok(());
+        }
+        if prefix.is_empty() {
+            if resource.strategy == Strategy::LimitRange {
+                set_meta(object, "name", Some(json!(self.chance.uid())));
+            }
             return Ok(());
         }
         for _ in 0..NAME_DRAWS_MAX {
@@ -104,7 +124,7 @@ impl Kernel {
                 return Ok(());
             }
         }
-        Err(Status::already_exists(resource, &prefix, false))
+        Err(Status::name_taken(resource, &prefix))
     }
 
     /// New content needs a namespace that exists and is not being deleted.
@@ -125,42 +145,60 @@ impl Kernel {
     }
 }
 
-/// Fields the main resource's writers have no say in.
-pub(crate) fn nobodys(resource: &Resource) -> &'static [&'static str] {
-    match resource.strategy {
-        Strategy::CertificateSigningRequest => &["spec", "status"],
-        _ if resource.has_status() => &["status"],
-        _ => &[],
+/// Takes out what only the server sets.
+fn wipe(object: &mut Value) {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        set_meta(object, field, None);
     }
 }
 
-/// The writer of a new object owns everything in it but what it has no say in: its status, and of a certificate
-/// request also who asks and for what, which can never be changed.
-fn own_first(resource: &Resource, object: &mut Value, by: &Manager) {
+/// The writer of a new object owns everything in it that is within its reach.
+fn own_first(target: &Target, object: &mut Value, by: &Manager) {
+    let resource = target.resource.stored();
     set_meta(object, "managedFields", None);
-    let mut zero = body::zero(resource);
-    let mut aside = Vec::new();
-    for field in nobodys(resource) {
-        zero.as_object_mut().and_then(|map| map.remove(*field));
-        let value = object.as_object_mut().and_then(|map| map.remove(*field));
-        aside.extend(value.map(|value| (*field, value)));
+    let beyond = prepare::out_of_reach(resource, target.subresource.as_deref());
+    record(target, &body::zero(resource), object, by, beyond, true);
+}
+
+/// Records who changed what, in the terms of the kind that was written.
+pub(crate) fn record(
+    target: &Target,
+    old: &Value,
+    new: &mut Value,
+    by: &Manager,
+    beyond: OutOfReach,
+    fresh: bool,
+) {
+    let written = target.resource;
+    if target.subresource.as_deref() == Some("scale") {
+        let pointer = written.scale.map_or("/spec/replicas", |paths| paths.spec_replicas);
+        return record_scale(old, new, by, pointer);
     }
-    record_update(Node::Struct(resource.shape()), &zero, object, by, true);
-    for (field, value) in aside {
-        object[field] = value;
+    let node = written.node();
+    if written.stored_as.is_none() {
+        return record_update(node, old, new, by, beyond, fresh);
     }
+    // A view of other objects has names of its own for their fields.
+    let shown = |object: &Value| Value::clone(&views::shown_form(written, &Arc::new(object.clone())));
+    let mut view = shown(new);
+    let before = if fresh { body::zero(written) } else { shown(old) };
+    record_update(node, &before, &mut view, by, beyond, fresh);
+    set_meta(new, "managedFields", meta(&view, "managedFields").cloned());
 }
 
 /// All rules, common and of the kind; every broken one is told at once.
-pub(crate) fn validate(
-    resource: &Resource,
-    subresource: Option<&str>,
-    old: Option<&Value>,
-    new: &Value,
-) -> Outcome<()> {
+pub(crate) fn validate(target: &Target, old: Option<&Value>, new: &Value) -> Outcome<()> {
+    let resource = target.resource.stored();
+    let (view, subresource) = (target.resource.stored_as.is_some(), target.subresource.as_deref());
     let mut errors = Vec::new();
-    metadata::validate(resource, new, &mut errors);
-    validation::validate(resource, subresource, old, new, &mut errors);
+    validation::validate(resource, view, subresource, old, new, &mut errors);
+    // Of old events metadata are looked at only when nothing else is wrong.
+    let last = resource.strategy == Strategy::Event && !view && !errors.is_empty() && old.is_none();
+    match old.filter(|_| !last) {
+        None if last => {}
+        Some(old) => metadata::validate_update(resource, old, new, &mut errors),
+        None => metadata::validate(resource, new, &mut errors),
+    }
     if errors.is_empty() {
         return Ok(());
     }

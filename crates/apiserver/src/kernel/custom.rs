@@ -1,6 +1,6 @@
 //! Custom resources: a definition is served as soon as it is stored, and takes its instances with it when it goes.
 //!
-//! Schemas are not enforced and unknown fields are not pruned: what is sent is stored.
+//! Schemas are enforced but for rules in the Common Expression Language; versions are not converted into each other.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -15,6 +15,7 @@ use super::resources::{
     self, PrinterColumn, Resource, ScalePaths, SelectableField, StatusField, Strategy, Subresource,
 };
 use super::store::{Change, Event};
+use super::structural::Schema;
 use super::table::SCALE;
 use super::{Kernel, seconds};
 
@@ -123,10 +124,7 @@ fn established(definition: &Value, now: Timestamp) -> Value {
         held.push(CLEANUP);
     }
     set_meta(&mut object, "finalizers", Some(json!(held)));
-    let condition = |kind: &str, reason: &str, message: &str| {
-        json!({"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": seconds(now),
-            "observedGeneration": definition["metadata"]["generation"]})
-    };
+    let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": seconds(now)});
     if !is_established(definition) {
         object["status"]["conditions"] = json!([
             condition("NamesAccepted", "NoConflicts", "no conflicts found"),
@@ -145,10 +143,8 @@ fn kinds(definition: &Value) -> Vec<&'static Resource> {
 }
 
 fn interned(definition: &Value, version: &Value) -> &'static Resource {
-    let mut rules = version.clone();
-    rules.as_object_mut().and_then(|map| map.remove("schema"));
     let spec = &definition["spec"];
-    let key = json!([spec["group"], spec["names"], spec["scope"], rules]).to_string();
+    let key = json!([spec["group"], spec["names"], spec["scope"], version]).to_string();
     let mut known = DEFINED.lock();
     known.entry(key).or_insert_with(|| Box::leak(Box::new(defined(spec, version))))
 }
@@ -202,6 +198,7 @@ fn defined(spec: &Value, version: &Value) -> Resource {
         subresources: if scale.is_some() { scaled } else { &[] },
         scale,
         columns: columns.collect::<Vec<_>>().leak(),
+        schema: version.pointer("/schema/openAPIV3Schema").cloned().map(Schema::new),
         strategy: Strategy::Custom,
         ..Resource::new(
             text(&spec["group"]),

@@ -8,10 +8,9 @@ use serde_json::{Value, json};
 use super::kept::Kept;
 use super::list::ListDocument;
 use super::metadata::{finalizers, is_terminating, meta, meta_str, set_meta};
-use super::options::{DeleteOptions, Propagation};
+use super::options::{DeleteOptions, ListOptions, Propagation};
 use super::request::Call;
 use super::resources::{Resource, Strategy};
-use super::selectors::Selector;
 use super::status::{Outcome, Status};
 use super::store::Stored;
 use super::{Document, Kernel, seconds};
@@ -34,6 +33,7 @@ pub(crate) struct Deleted {
 impl Kernel {
     pub(crate) fn delete(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
         let options = DeleteOptions::parse(call)?;
+        self.warn_of_orphans(call.target.resource, &options);
         let (resource, name) = (call.target.resource, call.target.name());
         let deleted = self.delete_one(resource, call.target.namespace(), name, &options, now)?;
         if deleted.gone && !resource.returns_deleted {
@@ -45,14 +45,15 @@ impl Kernel {
             let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
             return Ok(Document::json(200, &success));
         }
-        Ok(self.show(call, 200, &deleted.object))
+        let code = if !deleted.gone && options.waits_for_dependents { 202 } else { 200 };
+        Ok(self.show(call, code, &deleted.object))
     }
 
     pub(crate) fn delete_collection(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+        let ListOptions { selector, .. } = ListOptions::parse(call)?;
         let options = DeleteOptions::parse(call)?;
         let resource = call.target.resource;
-        let query = &call.query;
-        let selector = Selector::parse(resource, query.text("labelSelector"), query.text("fieldSelector"))?;
+        self.warn_of_orphans(resource, &options);
         let chosen: Vec<Stored> = self
             .store
             .values(resource, call.target.namespace.as_deref())
@@ -62,11 +63,21 @@ impl Kernel {
         let mut items: Vec<Kept> = Vec::with_capacity(chosen.len());
         for object in chosen {
             let (namespace, name) = (meta_str(&object, "namespace"), meta_str(&object, "name"));
-            let deleted = self.delete_one(resource, namespace, name, &options, now)?;
-            items.push(Kept::new(resource.stored(), &deleted.object));
+            self.delete_one(resource, namespace, name, &options, now)?;
+            items.push(Kept::new(resource.stored(), &object));
         }
         let revision = self.store.revision();
         Ok(ListDocument::new(resource, call, revision, &items).document(now))
+    }
+
+    /// Whoever deletes a job and does not say more may be surprised by what stays.
+    fn warn_of_orphans(&mut self, resource: &Resource, options: &DeleteOptions) {
+        if resource.strategy == Strategy::Job && options.propagation.is_none() {
+            let warning = "child pods are preserved by default when jobs are deleted; set \
+                           propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress \
+                           this warning";
+            self.warnings.push(warning.to_owned());
+        }
     }
 
     pub(crate) fn delete_one(
@@ -145,7 +156,7 @@ fn check_preconditions(
 fn propagation_of(resource: &Resource, live: &Value, options: &DeleteOptions) -> Option<Propagation> {
     // Nothing depends on events, and nobody waits for it.
     if resource.strategy == Strategy::Event {
-        return None;
+        return Some(Propagation::Background);
     }
     // A finalizer from an earlier delete already says it.
     let said = finalizers(live).iter().any(|f| *f == ORPHAN || *f == FOREGROUND);

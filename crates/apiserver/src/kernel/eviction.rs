@@ -28,14 +28,21 @@ impl Kernel {
             return Err(Status::bad_request("name in URL does not match name in Eviction object"));
         }
         let wish = eviction.get("deleteOptions").filter(|wish| wish.is_object()).cloned();
-        let mut options = DeleteOptions::from_value(&wish.unwrap_or_else(|| json!({})))?;
-        options.dry_run |= write.dry_run;
+        let wish = wish.unwrap_or_else(|| json!({}));
+        let options = DeleteOptions::from_value(&wish);
+        let dry_run = write.dry_run || options.as_ref().is_ok_and(|options| options.dry_run);
         let Some(pod) = self.store.get(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
         if !ignores_budgets(&pod) {
-            self.ask_budget(&pod, options.dry_run, now)?;
+            self.ask_budget(&pod, dry_run, now)?;
         }
+        if !dry_run {
+            let event = self.store.put(target.resource, announced(&pod, now));
+            self.publish(&event, now);
+        }
+        // Only who deletes looks at how to delete.
+        let options = DeleteOptions { dry_run, ..options? };
         self.delete_one(target.resource, target.namespace(), target.name(), &options, now)?;
         Ok(success())
     }
@@ -74,6 +81,22 @@ impl Kernel {
         }
         Ok(())
     }
+}
+
+/// The pod with a word on why it goes.
+fn announced(pod: &Value, now: Timestamp) -> Value {
+    let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": seconds(now)});
+    let mut pod = pod.clone();
+    let conditions = &mut pod["status"]["conditions"];
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    if let Some(list) = conditions.as_array_mut() {
+        list.retain(|known| known["type"] != "DisruptionTarget");
+        list.push(condition);
+    }
+    pod
 }
 
 /// A pod that does not run yet, or no longer, disturbs nobody by going.

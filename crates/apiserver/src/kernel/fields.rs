@@ -26,8 +26,6 @@ const UNOWNED: &[&[&str]] = &[
     &["metadata", "resourceVersion"],
     &["metadata", "generation"],
     &["metadata", "creationTimestamp"],
-    &["metadata", "deletionTimestamp"],
-    &["metadata", "deletionGracePeriodSeconds"],
     &["metadata", "selfLink"],
     &["metadata", "managedFields"],
 ];
@@ -78,7 +76,9 @@ fn claim(node: Node, value: &Value, path: &mut Path, found: &mut FieldSet) {
                 if !is_unowned(path) {
                     claim(node.field(name), value, path, found);
                     let hollow = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-                    if (hollow || node.is_map()) && path.len() > 1 {
+                    // Below what is known of a kind every container counts.
+                    let strange = value.is_object() && matches!(node.field(name), Node::Free);
+                    if hollow || strange || (node.is_map() && path.len() > 1) {
                         found.insert(path.clone());
                     }
                 }
@@ -180,17 +180,31 @@ impl Difference {
         new: Option<&Value>,
         path: &mut Path,
     ) -> bool {
-        let items = |value: Option<&Value>| -> Option<BTreeMap<String, Value>> {
+        let items = |value: Option<&Value>| -> Option<BTreeMap<String, (Node, Value)>> {
             let list = value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-            Some(element_paths(node, list)?.into_iter().zip(list.iter().cloned()).collect())
+            let mut items: BTreeMap<String, (Node, Value)> = BTreeMap::new();
+            for (step, item) in element_paths(node, list)?.into_iter().zip(list) {
+                // Items that one key stands for are owned together.
+                let known = items.remove(&step).map(|(_, known)| (Node::Free, json!([known, item])));
+                items.insert(step, known.unwrap_or_else(|| (node.item(), item.clone())));
+            }
+            Some(items)
         };
+        let is_list = |value: Option<&Value>| value.is_some_and(Value::is_array);
+        let (old_is_list, new_is_list) = (is_list(old), is_list(new));
         let (Some(old), Some(new)) = (items(old), items(new)) else {
             return false;
         };
+        if new.is_empty() && new_is_list && !old_is_list {
+            self.added.insert(path.clone());
+        }
         let steps: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
         for step in steps {
             path.push(step.clone());
-            self.compare(node.item(), old.get(step), new.get(step), path);
+            let (before, after) = (old.get(step), new.get(step));
+            let several = [before, after].into_iter().flatten().any(|(node, _)| matches!(node, Node::Free));
+            let node = if several { Node::Free } else { node.item() };
+            self.compare(node, before.map(|item| &item.1), after.map(|item| &item.1), path);
             path.pop();
         }
         true
@@ -199,7 +213,7 @@ impl Difference {
 
 /// The path step of each item, or `None` if the list has to be taken whole.
 fn element_paths(node: Node, items: &[Value]) -> Option<Vec<String>> {
-    let steps: Option<Vec<String>> = match node.list_kind() {
+    match node.list_kind() {
         ListKind::Atomic => None,
         ListKind::Set => {
             items.iter().map(|i| (!i.is_object() && !i.is_array()).then(|| format!("v:{i}"))).collect()
@@ -207,9 +221,7 @@ fn element_paths(node: Node, items: &[Value]) -> Option<Vec<String>> {
         ListKind::Keyed(keys) => {
             items.iter().map(|i| node.item_key(keys, i).map(|k| format!("k:{k}"))).collect()
         }
-    };
-    // Duplicate keys would make one path stand for two items.
-    steps.filter(|s| s.iter().collect::<BTreeSet<_>>().len() == s.len())
+    }
 }
 
 /// Removes the field at `path` together with parents that become empty.
@@ -354,10 +366,29 @@ fn entry(manager: &Manager) -> Value {
     entry
 }
 
+/// Parts of an object that a write does not reach, whatever it says about them, and so does not own.
+pub(crate) type OutOfReach = &'static [&'static [&'static str]];
+
+/// Takes out what is out of reach.
+pub(crate) fn within_reach(fields: &mut FieldSet, beyond: OutOfReach) {
+    let is_below = |path: &Path, part: &[&str]| {
+        path.len() >= part.len()
+            && part.iter().zip(path).all(|(name, step)| step.strip_prefix("f:") == Some(name))
+    };
+    fields.retain(|path| !beyond.iter().any(|part| is_below(path, part)));
+}
+
 /// Records that `by` changed `old` into `new` by an update: it owns what it changed, others lose that.
 ///
 /// `fresh` says that there was no object before and `old` is the zero of the kind.
-pub(crate) fn record_update(node: Node, old: &Value, new: &mut Value, by: &Manager, fresh: bool) {
+pub(crate) fn record_update(
+    node: Node,
+    old: &Value,
+    new: &mut Value,
+    by: &Manager,
+    beyond: OutOfReach,
+    fresh: bool,
+) {
     // A single empty entry is the documented way to start ownership afresh.
     let reset = meta(new, "managedFields") == Some(&json!([{}]));
     let sent = if fresh { Vec::new() } else { managers(new) };
@@ -367,7 +398,10 @@ pub(crate) fn record_update(node: Node, old: &Value, new: &mut Value, by: &Manag
         set_meta(new, "managedFields", None);
         return;
     }
-    let difference = Difference::between(node, old, new);
+    let mut difference = Difference::between(node, old, new);
+    for fields in [&mut difference.added, &mut difference.modified, &mut difference.removed] {
+        within_reach(fields, beyond);
+    }
     let written = difference.written();
     for manager in &mut all {
         if !manager.same_as(by) {
@@ -379,13 +413,19 @@ pub(crate) fn record_update(node: Node, old: &Value, new: &mut Value, by: &Manag
     set_managers(new, all);
 }
 
-/// Sets the time of the entry of `by`, once its write is known to change something.
-pub(crate) fn stamp(object: &mut Value, by: &Manager) {
-    let mut all = managers(object);
-    if let Some(entry) = all.iter_mut().find(|m| m.same_as(by)) {
-        entry.time.clone_from(&by.time);
+/// Records a write through scale, which shows one number and shows none as nothing at all: whoever sets it to zero takes
+/// it from everybody, and what nobody owns stays so.
+pub(crate) fn record_scale(old: &Value, new: &mut Value, by: &Manager, pointer: &str) {
+    let path: Path = pointer.split('/').skip(1).map(|step| format!("f:{step}")).collect();
+    let mut all = managers(old);
+    let owned = all.iter().any(|manager| manager.fields.contains(&path));
+    if owned && old.pointer(pointer) != new.pointer(pointer) {
+        all.iter_mut().for_each(|manager| manager.fields.retain(|field| *field != path));
+        if new.pointer(pointer).and_then(Value::as_i64).unwrap_or(0) != 0 {
+            own(&mut all, by, FieldSet::from([path]));
+        }
     }
-    set_managers(object, all);
+    set_managers(new, all);
 }
 
 fn own(all: &mut Vec<Manager>, by: &Manager, changed: FieldSet) {
@@ -443,10 +483,10 @@ mod tests {
     #[test]
     fn an_update_takes_over_what_it_changes_and_nothing_else() {
         let mut object = json!({"metadata": {"labels": {"a": "1", "b": "1"}}});
-        record_update(node(), &json!({"metadata": {}}), &mut object, &by("one"), true);
+        record_update(node(), &json!({"metadata": {}}), &mut object, &by("one"), &[], true);
         let mut next = object.clone();
         next["metadata"]["labels"]["a"] = json!("2");
-        record_update(node(), &object, &mut next, &by("two"), false);
+        record_update(node(), &object, &mut next, &by("two"), &[], false);
         let owned: Vec<(String, Vec<String>)> =
             managers(&next).into_iter().map(|m| (m.name, paths(&m.fields))).collect();
         assert_eq!(
@@ -469,7 +509,7 @@ mod tests {
     fn entries_survive_the_round_trip_and_hostile_ones_are_passed_over() {
         let mut object = json!({"metadata": {"finalizers": ["f/a"]}, "spec": {"nodeName": "v"}});
         let difference = Difference::between(node(), &json!({"metadata": {}, "spec": {}}), &object);
-        record_update(node(), &json!({"metadata": {}, "spec": {}}), &mut object, &by("one"), true);
+        record_update(node(), &json!({"metadata": {}, "spec": {}}), &mut object, &by("one"), &[], true);
         assert_eq!(managers(&object)[0].fields, difference.written());
         object["metadata"]["managedFields"] = json!([{"operation": "Apply"}, {"fieldsV1": 3}, {}]);
         assert!(managers(&object).is_empty());

@@ -22,7 +22,7 @@ pub(crate) struct Kept(Arc<Inner>);
 
 struct Inner {
     resource: &'static Resource,
-    /// The object as JSON, with `apiVersion` and `kind` first.
+    /// The object as JSON, with `apiVersion` and `kind` before everything else.
     text: Box<str>,
     /// Where the text goes on behind `apiVersion` and `kind`.
     body: usize,
@@ -54,11 +54,20 @@ struct Labels<'a> {
 impl Kept {
     /// Keeps an object.
     pub(crate) fn new(resource: &'static Resource, object: &Stored) -> Kept {
-        // Values always serialise; keys come in alphabetical order.
-        let text = serde_json::to_string(&**object).unwrap_or_default();
-        let word = |field: &str| object.get(field).map(Value::to_string).unwrap_or_default();
-        let head = format!("{{\"apiVersion\":{},\"kind\":{},", word("apiVersion"), word("kind"));
-        let body = if text.starts_with(&head) { head.len() } else { 1 };
+        let word = |field: &str| object.get(field).unwrap_or(&Value::Null).to_string();
+        let mut text = format!("{{\"apiVersion\":{},\"kind\":{},", word("apiVersion"), word("kind"));
+        let body = text.len();
+        let fields = object.as_object().into_iter().flatten();
+        for (name, value) in fields.filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind")) {
+            if text.len() > body {
+                text.push(',');
+            }
+            // Values always serialise.
+            text.push_str(&Value::from(name.as_str()).to_string());
+            text.push(':');
+            text.push_str(&serde_json::to_string(value).unwrap_or_default());
+        }
+        text.push('}');
         let selectable = resource.selectable.iter();
         let fields = selectable.filter_map(|field| resource.field_value(field.label, object)).map(Into::into);
         let value = stays_parsed(resource).then(|| Arc::clone(object));
@@ -145,6 +154,8 @@ mod tests {
         let kept = Kept::new(pods, &object);
         assert_eq!(kept.value(), object);
         assert!(kept.body().starts_with("\"metadata\""));
+        let map = Arc::new(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}));
+        assert_eq!(Kept::new(by_name("configmaps").unwrap(), &map).body(), "\"data\":{\"a\":\"b\"}}");
         assert_eq!(kept.field(pods, "spec.nodeName"), Some("n"));
         assert_eq!(kept.field(pods, "spec.hostNetwork"), Some("false"));
         assert_eq!(kept.field(by_name("nodes").unwrap(), "spec.nodeName"), None);

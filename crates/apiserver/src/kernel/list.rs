@@ -1,7 +1,8 @@
 //! Get and list: consistent snapshots, in pages if asked, at the revision the client is entitled to.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, URL_SAFE_NO_PAD};
+use base64::{DecodeError, Engine as _};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -10,15 +11,20 @@ use super::kept::Kept;
 use super::options::{ListOptions, VersionMatch, revision};
 use super::request::Call;
 use super::resources::Resource;
-use super::selectors::Selector;
-use super::status::{Outcome, Status};
+use super::status::{Outcome, Reason, Status};
 use super::store::Stored;
 use super::{Document, Kernel, printing, views};
+
+/// Reads continue tokens as Go does, which does not mind bits that say nothing.
+const LENIENT: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 /// A list about to be sent.
 pub(crate) struct ListDocument<'a> {
     resource: &'static Resource,
     representation: Representation,
+    /// What is to go with the rows of a table, as the client put it.
+    include: String,
     metadata: Value,
     items: &'a [Kept],
 }
@@ -30,14 +36,22 @@ impl<'a> ListDocument<'a> {
         revision: u64,
         items: &'a [Kept],
     ) -> ListDocument<'a> {
-        let metadata = json!({"resourceVersion": revision.to_string()});
-        ListDocument { resource, representation: call.representation, metadata, items }
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if resource.is_custom() && call.representation == Representation::Whole {
+            // Lists without types of their own leave nothing out.
+            metadata["continue"] = json!("");
+        }
+        let include = call.query.text("includeObject").to_owned();
+        ListDocument { resource, representation: call.representation, include, metadata, items }
     }
 
     pub(crate) fn document(&self, now: Timestamp) -> Document {
+        if let Err(status) = self.representation.fits(self.resource, true, &self.include) {
+            return Document::from(&*status);
+        }
         match self.representation {
             Representation::Whole => self.whole(),
-            Representation::MetadataOnly => {
+            Representation::MetadataOnly | Representation::MetadataList => {
                 let items: Vec<Value> = self.items.iter().map(|item| metadata_only(&item.value())).collect();
                 // The real server writes an empty list of this kind as null.
                 let items = Some(items).filter(|items| !items.is_empty());
@@ -103,12 +117,28 @@ impl Continuation {
     }
 
     fn decode(token: &str) -> Outcome<Continuation> {
-        let invalid = || Status::bad_request("continue key is not valid");
-        let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid())?;
-        let value: Value = serde_json::from_slice(&bytes).map_err(|_| invalid())?;
-        let revision = value.get("rv").and_then(Value::as_u64).ok_or_else(invalid)?;
-        let after = value.get("start").and_then(Value::as_str).ok_or_else(invalid)?.to_owned();
-        Ok(Continuation { revision, after })
+        let invalid = |why: String| {
+            Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+        };
+        let bytes = LENIENT.decode(token).map_err(|error| {
+            let at = match error {
+                DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
+                _ => token.len() / 4 * 4,
+            };
+            invalid(format!("illegal base64 data at input byte {at}"))
+        })?;
+        let value: Value = serde_json::from_slice(&bytes).map_err(|_| {
+            let first = bytes.first().copied().map_or('?', char::from);
+            invalid(format!("invalid character '{first}' looking for beginning of value"))
+        })?;
+        let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
+        let (Some(revision), "meta.k8s.io/v1") = (value.get("rv").and_then(Value::as_u64), text("v")) else {
+            return Err(invalid("server does not recognize this encoded version".to_owned()));
+        };
+        if text("start").is_empty() {
+            return Err(invalid("encoded start key empty (version meta.k8s.io/v1)".to_owned()));
+        }
+        Ok(Continuation { revision, after: text("start").to_owned() })
     }
 }
 
@@ -123,7 +153,9 @@ struct Snapshot<'a> {
 impl Kernel {
     pub(crate) fn get(&self, call: &Call<'_>) -> Outcome<Document> {
         let target = &call.target;
-        self.refuse_future(revision(call.query.text("resourceVersion"))?)?;
+        // The real server trips over such a version where it no longer counts as the client's fault.
+        let asked = revision(call.query.text("resourceVersion"));
+        self.refuse_future(asked.map_err(|why| Status::new(Reason::Unknown, why))?)?;
         let Some(object) = self.store.kept(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
@@ -135,33 +167,37 @@ impl Kernel {
 
     /// One object, as the client wants to see it.
     pub(crate) fn show(&self, call: &Call<'_>, code: u16, object: &Stored) -> Document {
+        if let Err(status) =
+            call.representation.fits(call.target.resource, false, call.query.text("includeObject"))
+        {
+            return Document::from(&*status);
+        }
         let shown = printing::shown(call.target.resource, call.representation, object, self.now);
         Document::json(code, &*shown)
     }
 
     pub(crate) fn list(&self, call: &Call<'_>) -> Outcome<Document> {
         let options = ListOptions::parse(call)?;
-        let resource = call.target.resource;
-        let query = &call.query;
-        let selector = Selector::parse(resource, query.text("labelSelector"), query.text("fieldSelector"))?;
+        let (resource, selector) = (call.target.resource, &options.selector);
         let Snapshot { revision, after, objects } = self.snapshot(call, &options)?;
-        let mut matching = objects
-            .into_iter()
-            .filter(|(key, object)| **key > *after && selector.accepts(resource, key, object))
-            .peekable();
+        // Whoever asks for a name is not told about others.
+        let name = selector.name();
+        let is_asked_for = |key: &str| name.is_none_or(|name| key.rsplit('/').next() == Some(name));
+        let mut rest = objects.into_iter().filter(|(key, _)| **key > *after && is_asked_for(key)).peekable();
         let mut items = Vec::new();
         let mut last = String::new();
-        while let Some((key, object)) =
-            matching.next_if(|_| options.limit == 0 || items.len() < options.limit)
-        {
-            key.clone_into(&mut last);
-            items.push(object.clone());
+        while let Some((key, object)) = rest.next_if(|_| options.limit == 0 || items.len() < options.limit) {
+            if selector.accepts(resource, key, object) {
+                key.clone_into(&mut last);
+                items.push(object.clone());
+            }
         }
         let mut list = ListDocument::new(resource, call, revision, &items);
-        if matching.peek().is_some() {
+        // Whether what is left would be selected is found out by whoever asks for it.
+        if rest.peek().is_some() {
             list.metadata["continue"] = json!(Continuation { revision, after: last }.encode());
             if selector.is_empty() {
-                list.metadata["remainingItemCount"] = json!(matching.count());
+                list.metadata["remainingItemCount"] = json!(rest.count());
             }
         }
         Ok(list.document(self.now))
@@ -173,6 +209,10 @@ impl Kernel {
         let current = self.store.revision();
         if !options.continue_token.is_empty() {
             let page = Continuation::decode(&options.continue_token)?;
+            if !matches!(options.version, VersionMatch::Latest | VersionMatch::NotOlderThan(0)) {
+                let why = "specifying resource version is not allowed when using continue";
+                return Err(Status::bad_request(why));
+            }
             let at = if page.revision == 0 { current } else { page.revision };
             self.refuse_future(at)?;
             return match self.store.list_at(resource, namespace, at) {

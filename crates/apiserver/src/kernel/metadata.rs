@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::naming;
 use super::resources::{NameRule, Resource};
 use super::status::FieldError;
 
@@ -10,6 +11,9 @@ const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeleti
 
 /// Largest total of annotation keys and values, in bytes.
 const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
+
+/// In these words a number below zero is refused.
+pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
 /// A string of `metadata`, or the empty string.
 pub(crate) fn meta_str<'a>(object: &'a Value, field: &str) -> &'a str {
@@ -57,118 +61,147 @@ pub(crate) fn is_terminating(object: &Value) -> bool {
     !meta_str(object, "deletionTimestamp").is_empty()
 }
 
-/// Rules on metadata that hold for every kind; problems are pushed to `errors`.
+/// Rules on the metadata of a new object; problems are pushed to `errors`.
 pub(crate) fn validate(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
-    let name = meta_str(object, "name");
+    let (name, prefix) = (meta_str(object, "name"), meta_str(object, "generateName"));
+    if !prefix.is_empty() {
+        push_faults("metadata.generateName", prefix, name_faults(resource.names, prefix, true), errors);
+    }
     if name.is_empty() {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
-    } else if let Some(why) = name_problem(resource.names, name) {
-        errors.push(FieldError::invalid("metadata.name", &json!(name), why));
+    } else {
+        push_faults("metadata.name", name, name_faults(resource.names, name, false), errors);
     }
-    validate_labels(object, errors);
-    let annotations = meta(object, "annotations").and_then(Value::as_object);
-    let bytes: usize = annotations
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
-        .sum();
-    if bytes > ANNOTATION_BYTES_MAX {
-        errors.push(FieldError::forbidden("metadata.annotations", "must have at most 262144 bytes"));
-    }
-    for key in annotations.into_iter().flat_map(Map::keys) {
-        if !is_qualified_name(&key.to_lowercase()) {
-            errors.push(FieldError::invalid(
-                "metadata.annotations",
-                &json!(key),
-                "name part must consist of alphanumeric characters, '-', '_' or '.'",
-            ));
+    validate_content(resource, object, errors);
+}
+
+/// Rules on the metadata of a changed object.
+pub(crate) fn validate_update(resource: &Resource, old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
+    if is_terminating(old) {
+        let before = finalizers(old);
+        let mut fresh: Vec<&str> = finalizers(new).into_iter().filter(|f| !before.contains(f)).collect();
+        if !fresh.is_empty() {
+            fresh.sort_unstable();
+            let listed: Vec<String> = fresh.iter().map(|finalizer| format!("{finalizer:?}")).collect();
+            let why = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                listed.join(", ")
+            );
+            errors.push(FieldError::forbidden("metadata.finalizers", &why));
         }
+    }
+    for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        let value = meta(new, field).unwrap_or(&Value::Null);
+        if value != meta(old, field).unwrap_or(&Value::Null) {
+            errors.push(FieldError::invalid(&format!("metadata.{field}"), value, "field is immutable"));
+        }
+    }
+    let prefix = meta_str(new, "generateName");
+    push_faults("metadata.generateName", prefix, naming::path_segment_prefix(prefix), errors);
+    validate_content(resource, new, errors);
+}
+
+fn push_faults(field: &str, value: &str, faults: naming::Faults, errors: &mut Vec<FieldError>) {
+    errors.extend(faults.into_iter().map(|fault| FieldError::invalid(field, &json!(value), &fault)));
+}
+
+fn validate_content(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
+    if meta(object, "generation").and_then(Value::as_i64).is_some_and(|generation| generation < 0) {
+        let value = meta(object, "generation").unwrap_or(&Value::Null);
+        errors.push(FieldError::invalid("metadata.generation", value, NOT_NEGATIVE));
+    }
+    validate_labels("metadata.labels", meta(object, "labels"), errors);
+    let annotations = meta(object, "annotations").and_then(Value::as_object);
+    for key in annotations.into_iter().flat_map(Map::keys) {
+        push_faults("metadata.annotations", key, naming::qualified(&key.to_lowercase()), errors);
+    }
+    let size = |(key, value): (&String, &Value)| key.len() + value.as_str().map_or(0, str::len);
+    if annotations.into_iter().flatten().map(size).sum::<usize>() > ANNOTATION_BYTES_MAX {
+        errors.push(FieldError::too_long("metadata.annotations", ANNOTATION_BYTES_MAX));
     }
     validate_owners(object, errors);
-    for (at, finalizer) in finalizers(object).into_iter().enumerate() {
-        if !is_qualified_name(finalizer)
-            || (!finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer))
-        {
-            errors.push(FieldError::invalid(
-                &format!("metadata.finalizers[{at}]"),
-                &json!(finalizer),
-                "name is neither a standard finalizer name nor is it fully qualified",
-            ));
-        }
+    validate_finalizers(resource, object, errors);
+}
+
+/// A map of labels at any place.
+pub(crate) fn validate_labels(field: &str, labels: Option<&Value>, errors: &mut Vec<FieldError>) {
+    for (key, value) in labels.and_then(Value::as_object).into_iter().flatten() {
+        push_faults(field, key, naming::qualified(key), errors);
+        let value = value.as_str().unwrap_or_default();
+        push_faults(field, value, naming::label_value(value), errors);
     }
 }
 
-fn validate_labels(object: &Value, errors: &mut Vec<FieldError>) {
-    let labels = meta(object, "labels").and_then(Value::as_object);
-    for (key, value) in labels.into_iter().flatten() {
-        if !is_qualified_name(key) {
-            errors.push(FieldError::invalid("metadata.labels", &json!(key), "not a qualified name"));
+/// Groups whose finalizers need no domain.
+const LENIENT_GROUPS: &[&str] =
+    &["admissionregistration.k8s.io", "coordination.k8s.io", "node.k8s.io", "policy"];
+
+fn validate_finalizers(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
+    let all = finalizers(object);
+    for (at, finalizer) in all.iter().enumerate() {
+        push_faults("metadata.finalizers", finalizer, naming::qualified(finalizer), errors);
+        let lenient = resource.is_custom() || LENIENT_GROUPS.contains(&resource.group);
+        if !lenient && !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(&format!("metadata.finalizers[{at}]"), &json!(finalizer), why));
         }
-        if !is_label_value(value.as_str().unwrap_or_default()) {
-            errors.push(FieldError::invalid("metadata.labels", value, "not a valid label value"));
-        }
+    }
+    if all.contains(&"orphan") && all.contains(&"foregroundDeletion") {
+        let why = "finalizer orphan and foregroundDeletion cannot be both set";
+        errors.push(FieldError::invalid("metadata.finalizers", &json!(all), why));
     }
 }
 
 fn validate_owners(object: &Value, errors: &mut Vec<FieldError>) {
     let owners = meta(object, "ownerReferences").and_then(Value::as_array);
-    let mut controllers = 0;
+    let text = |owner: &Value, field: &str| owner[field].as_str().unwrap_or_default().to_owned();
+    let mut controller: Option<String> = None;
     for (at, owner) in owners.into_iter().flatten().enumerate() {
+        let path = format!("metadata.ownerReferences[{at}]");
         for field in ["apiVersion", "kind", "name", "uid"] {
-            if owner.get(field).and_then(Value::as_str).unwrap_or_default().is_empty() {
-                let path = format!("metadata.ownerReferences[{at}].{field}");
-                errors.push(FieldError::required(&path, "must not be empty"));
+            if text(owner, field).is_empty() {
+                errors.push(FieldError::required(&format!("{path}.{field}"), "must not be empty"));
             }
         }
-        controllers += usize::from(owner.get("controller") == Some(&json!(true)));
-    }
-    if controllers > 1 {
-        errors.push(FieldError::invalid(
-            "metadata.ownerReferences",
-            &json!(controllers),
-            "Only one reference can have Controller set to true",
-        ));
+        let version = text(owner, "apiVersion");
+        if version.matches('/').count() > 1 || version.ends_with('/') {
+            let why = "must be <group>/<version> or <version>";
+            errors.push(FieldError::invalid(&format!("{path}.apiVersion"), &json!(version), why));
+        }
+        if version == "v1" && text(owner, "kind") == "Event" {
+            errors.push(FieldError::invalid(
+                &path,
+                owner,
+                "/v1, Kind=Event is disallowed from being an owner",
+            ));
+        }
+        if owner["controller"] == true {
+            let name = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
+            if let Some(first) = &controller {
+                let why = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
+                );
+                let all = meta(object, "ownerReferences").unwrap_or(&Value::Null);
+                errors.push(FieldError::invalid("metadata.ownerReferences", all, &why));
+            } else {
+                controller = Some(name);
+            }
+        }
     }
 }
 
-/// Why `name` breaks the rule, if it does.
-pub(crate) fn name_problem(rule: NameRule, name: &str) -> Option<&'static str> {
+/// Why `name` breaks the rule, if it does; a prefix gets something appended.
+pub(crate) fn name_faults(rule: NameRule, name: &str, prefix: bool) -> naming::Faults {
+    let masked = name.strip_suffix('-').filter(|rest| prefix && !rest.is_empty());
+    // What is appended to a prefix makes its last dash an inner one.
+    let masked = masked.map(|rest| format!("{rest}a"));
+    let text = masked.as_deref().unwrap_or(name);
     match rule {
-        NameRule::Subdomain if name.len() > 253 || !name.split('.').all(is_dns_label) => Some(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'",
-        ),
-        NameRule::Label if name.len() > 63 || !is_dns_label(name) => {
-            Some("a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-'")
-        }
-        NameRule::PathSegment if name == "." || name == ".." || name.contains(['/', '%']) => {
-            Some("may not be '.' or '..' and may not contain '/' or '%'")
-        }
-        _ => None,
+        NameRule::Subdomain => naming::subdomain(text),
+        NameRule::Label => naming::label(text),
+        NameRule::PathSegment if prefix => naming::path_segment_prefix(name),
+        NameRule::PathSegment => naming::path_segment(name),
     }
-}
-
-fn is_dns_label(text: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
-}
-
-fn is_qualified_name(text: &str) -> bool {
-    match text.split_once('/') {
-        Some((prefix, name)) => {
-            prefix.len() <= 253 && prefix.split('.').all(is_dns_label) && is_name_part(name)
-        }
-        None => is_name_part(text),
-    }
-}
-
-fn is_name_part(text: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    let edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_alphanumeric());
-    text.len() <= 63 && text.bytes().all(inner) && edge(text.bytes().next()) && edge(text.bytes().last())
-}
-
-fn is_label_value(text: &str) -> bool {
-    text.is_empty() || is_name_part(text)
 }
 
 #[cfg(test)]
@@ -188,8 +221,9 @@ mod tests {
         for name in ["", "A", "a_b", "-a", "a.", "a..b"] {
             assert_eq!(problems(&json!({"name": name})), 1, "{name}");
         }
-        assert_eq!(name_problem(NameRule::PathSegment, "system:controller:x"), None);
-        assert!(name_problem(NameRule::Label, "a.b").is_some());
+        assert!(name_faults(NameRule::PathSegment, "system:controller:x", false).is_empty());
+        assert!(!name_faults(NameRule::Label, "a.b", false).is_empty());
+        assert!(name_faults(NameRule::Label, "a-", true).is_empty());
     }
 
     #[test]

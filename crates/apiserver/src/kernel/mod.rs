@@ -6,10 +6,11 @@
 //!
 //! | rooms | keep |
 //! | --- | --- |
-//! | [`resources`], `table`, `types`, `custom` | which kinds there are, their rules and shapes |
-//! | `request`, `options`, `accept`, `body`, `selectors` | what a request means |
-//! | `create`, `update`, `patch`, `apply`, `delete`, `list`, `watch`, `backlog` | the verbs |
-//! | `defaults`, `admission`, `prepare`, `validation`, `clusterip` | what the server adds, decides and refuses |
+//! | [`resources`], `table`, `types`, `custom`, `structural`, `views` | which kinds there are, their rules and shapes |
+//! | `request`, `options`, `accept`, `body`, `strict_json`, `selectors`, `label_syntax` | what a request means |
+//! | `create`, `update`, `patch`, `strategic`, `apply`, `delete`, `list`, `watch`, `backlog` | the verbs |
+//! | `defaults`, `admission`, `prepare`, `clusterip` | what the server adds and decides |
+//! | `validation`, `metadata`, `naming`, `schema`, `warnings` | what it refuses, and what it warns of |
 //! | `scale`, `eviction`, `binding`, `token`, `reviews` | subresources and requests that store nothing |
 //! | `users`, `rbac` | who asks and may |
 //! | `printing`, `discovery`, `openapi`, `status` | what is shown |
@@ -35,8 +36,10 @@ mod eviction;
 mod fields;
 mod journal;
 mod kept;
+mod label_syntax;
 mod list;
 mod metadata;
+mod naming;
 mod openapi;
 mod options;
 mod patch;
@@ -47,11 +50,14 @@ mod request;
 pub mod resources;
 mod reviews;
 mod scale;
+mod schema;
 mod selectors;
 mod settings;
 mod status;
 mod store;
 mod strategic;
+mod strict_json;
+mod structural;
 mod table;
 mod token;
 mod types;
@@ -59,6 +65,7 @@ mod update;
 mod users;
 mod validation;
 mod views;
+mod warnings;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,6 +87,7 @@ pub use self::watch::{Frame, WatchId};
 
 use self::chance::Chance;
 use self::metadata::{meta_str, set_meta};
+use self::options::UnknownFields;
 use self::request::{Call, Route, Target, Verb};
 use self::resources::{Registry, Resource, Strategy};
 use self::store::{Change, Event, Store};
@@ -95,6 +103,8 @@ pub struct Document {
     pub content_type: &'static str,
     /// `Retry-After` in seconds; 0 means the header is not sent.
     pub retry_after_seconds: u32,
+    /// What the client should know although it got what it asked for; each becomes a `Warning` header.
+    pub warnings: Vec<String>,
     /// The body.
     pub body: Bytes,
 }
@@ -104,18 +114,21 @@ impl Document {
     pub(crate) fn json(code: u16, body: &impl Serialize) -> Document {
         // Values, strings and maps with string keys always serialise.
         let body = serde_json::to_vec(body).unwrap_or_default();
-        Document { code, content_type: "application/json", retry_after_seconds: 0, body: body.into() }
+        Document::text_of_json(code, body)
     }
 
     /// A JSON document that is written already.
-    pub(crate) fn text_of_json(code: u16, body: String) -> Document {
-        Document { code, content_type: "application/json", retry_after_seconds: 0, body: body.into() }
+    pub(crate) fn text_of_json(code: u16, body: impl Into<Bytes>) -> Document {
+        Document::new(code, "application/json", body.into())
     }
 
     /// A plain text.
     pub(crate) fn text(code: u16, body: &'static str) -> Document {
-        let content_type = "text/plain; charset=utf-8";
-        Document { code, content_type, retry_after_seconds: 0, body: Bytes::from_static(body.as_bytes()) }
+        Document::new(code, "text/plain; charset=utf-8", Bytes::from_static(body.as_bytes()))
+    }
+
+    fn new(code: u16, content_type: &'static str, body: Bytes) -> Document {
+        Document { code, content_type, retry_after_seconds: 0, warnings: Vec::new(), body }
     }
 }
 
@@ -179,6 +192,8 @@ pub struct Kernel {
     /// When each event goes, by its key.
     event_deadlines: BTreeMap<String, Timestamp>,
     journal: Vec<Entry>,
+    /// What the client of the present request should know.
+    warnings: Vec<String>,
 }
 
 impl Kernel {
@@ -210,6 +225,7 @@ impl Kernel {
             tokens: BTreeMap::new(),
             event_deadlines: BTreeMap::new(),
             journal: Vec::new(),
+            warnings: Vec::new(),
             settings,
         }
     }
@@ -234,6 +250,12 @@ impl Kernel {
             Ok(None) => {}
             Err(status) => answer.reply = Reply::Document(Document::from(&*status)),
         }
+        let warnings = std::mem::take(&mut self.warnings);
+        if let Reply::Document(document) = &mut answer.reply {
+            // Who could not be understood so far is not told more.
+            let lost = document.code == 405 || document.code == 406 && !request.accept.contains("as=");
+            document.warnings = if lost { Vec::new() } else { warnings };
+        }
         answer
     }
 
@@ -254,6 +276,7 @@ impl Kernel {
             }
         };
         answer.resource = access_name(&target);
+        self.warnings.extend(warnings::about_kind(target.resource));
         self.refuse_failing(target.resource.group, target.resource.version)?;
         let call = Call::new(target, request, user)?;
         call.verb.as_str().clone_into(&mut answer.verb);
@@ -287,6 +310,21 @@ impl Kernel {
         }
     }
 
+    /// Does about what is strange what the client asked for: nothing, a warning or, with these words, a refusal.
+    fn heed(
+        &mut self,
+        strange: Vec<String>,
+        wish: UnknownFields,
+        refusal: impl FnOnce(&[String]) -> Box<Status>,
+    ) -> Outcome<()> {
+        match wish {
+            UnknownFields::Refuse if !strange.is_empty() => return Err(refusal(&strange)),
+            UnknownFields::Warn => self.warnings.extend(strange),
+            _ => {}
+        }
+        Ok(())
+    }
+
     fn refuse_failing(&self, group: &str, version: &str) -> Outcome<()> {
         if self.failing.contains(&(group.to_owned(), version.to_owned())) {
             let message = "the server is currently unable to handle the request";
@@ -304,8 +342,11 @@ impl Kernel {
             let message = format!("no kind {:?} is served in {:?}", text("kind"), text("apiVersion"));
             return Err(Status::bad_request(message));
         };
-        let object = body::conform(resource, object, options::UnknownFields::Refuse)?;
-        let mut object = views::stored_form(resource, object);
+        let decoded = body::conform(resource, object)?;
+        if !decoded.strange.is_empty() {
+            return Err(body::refused(resource, &decoded.strange));
+        }
+        let mut object = views::stored_form(resource, decoded.object);
         if resource.namespaced && meta_str(&object, "namespace").is_empty() {
             set_meta(&mut object, "namespace", Some(json!("default")));
         }

@@ -137,7 +137,7 @@ fn add_structs(kind: &'static Struct, schemas: &mut Map<String, Value>) {
 
 fn below(shape: &'static Shape, waiting: &mut Vec<&'static Struct>) {
     match shape {
-        Shape::Struct(_) => waiting.extend(shape.as_struct()),
+        Shape::Struct(_) | Shape::Own(_) => waiting.extend(shape.as_struct()),
         Shape::Pointer(inner) | Shape::List(inner) | Shape::Map(inner) => below(inner, waiting),
         _ => {}
     }
@@ -183,7 +183,7 @@ fn schema(shape: &'static Shape) -> Value {
         Shape::Any => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
         Shape::List(items) => json!({"type": "array", "items": schema(items)}),
         Shape::Map(values) => json!({"type": "object", "additionalProperties": schema(values)}),
-        Shape::Struct(_) => match shape.as_struct() {
+        Shape::Struct(_) | Shape::Own(_) => match shape.as_struct() {
             Some(kind) => json!({"allOf": [reference(kind)]}),
             None => json!({"type": "object"}),
         },

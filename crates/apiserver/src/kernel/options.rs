@@ -5,8 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::body;
-use super::request::{Call, Verb};
-use super::status::{FieldError, Outcome, Status};
+use super::patch::APPLY_PATCH;
+use super::request::{Call, Query, Verb};
+use super::selectors::Selector;
+use super::status::{FieldError, Outcome, Reason, Status};
+use super::types::{self, Form};
 
 /// How a list's resource version is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,13 +29,12 @@ pub(crate) struct ListOptions {
     /// 0 means no limit.
     pub(crate) limit: usize,
     pub(crate) continue_token: String,
+    pub(crate) selector: Selector,
 }
 
 /// Where a watch begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WatchStart {
-    /// The present state as ADDED events, then changes.
-    State,
     /// The present state at least as new as the revision, closed by the marking bookmark, then changes.
     StateWithMark(u64),
     /// Changes after the revision.
@@ -47,12 +49,15 @@ pub(crate) struct WatchOptions {
     pub(crate) start: WatchStart,
     pub(crate) bookmarks: bool,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) selector: Selector,
 }
 
 /// What to do about fields nobody knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnknownFields {
     Drop,
+    /// Drop them and say so.
+    Warn,
     Refuse,
 }
 
@@ -80,104 +85,114 @@ pub(crate) struct DeleteOptions {
     pub(crate) resource_version: Option<String>,
     pub(crate) propagation: Option<Propagation>,
     pub(crate) grace_seconds: Option<i64>,
+    /// An old way to ask for dependents to go too; it is answered in an old way.
+    pub(crate) waits_for_dependents: bool,
 }
 
-/// Parses a resource version; empty is 0.
-pub(crate) fn revision(text: &str) -> Outcome<u64> {
+/// Parses a resource version; empty is 0. What is wrong with it is told in the words of the real server.
+pub(crate) fn revision(text: &str) -> Result<u64, String> {
     if text.is_empty() {
         return Ok(0);
     }
     text.parse().map_err(|_| {
-        Status::bad_request(format!(
-            "resourceVersion: Invalid value: {text:?}: parsing {text:?}: invalid syntax"
-        ))
+        format!(
+            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        )
     })
+}
+
+/// Numbers are read before anything else about a list is looked at.
+fn check_numbers(query: &Query) -> Outcome<()> {
+    query.integer("timeoutSeconds")?;
+    query.integer("limit").map(drop)
 }
 
 impl ListOptions {
     pub(crate) fn parse(call: &Call<'_>) -> Outcome<ListOptions> {
         let query = &call.query;
-        let asked = query.text("resourceVersion");
-        let matching = query.text("resourceVersionMatch");
+        check_numbers(query)?;
+        let selector = Selector::parse(query)?;
+        let (asked, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
         let continue_token = query.text("continue").to_owned();
-        let forbid =
-            |field: &str, why: &str| Err(FieldError::forbidden(field, why).of_options("ListOptions"));
-        if query.flag("sendInitialEvents").is_some() {
-            return forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
-        }
-        // A negative limit is no limit.
-        let limit = usize::try_from(query.integer("limit")?.unwrap_or(0)).unwrap_or(0);
+        let mut errors = Vec::new();
+        let mut forbid = |field: &str, why: &str| errors.push(FieldError::forbidden(field, why));
         if !matching.is_empty() {
             if asked.is_empty() {
                 let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-                return forbid("resourceVersionMatch", why);
+                forbid("resourceVersionMatch", why);
             }
             if !continue_token.is_empty() {
-                return forbid(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden when continue is provided",
-                );
+                forbid("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
+            }
+            if matching == "Exact" && asked == "0" {
+                let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+                forbid("resourceVersionMatch", why);
             }
         }
-        if !continue_token.is_empty() && !matches!(asked, "" | "0") {
-            let why = "specifying resource version is not allowed when using continue";
-            return Err(Status::bad_request(why));
+        if query.flag("sendInitialEvents").is_some() {
+            forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
         }
-        let number = revision(asked)?;
+        if !matches!(matching, "" | "Exact" | "NotOlderThan") {
+            let supported = "\"Exact\", \"NotOlderThan\", \"\"";
+            errors.push(FieldError::not_supported("resourceVersionMatch", matching, supported));
+        }
+        refuse_options("ListOptions", &errors)?;
+        selector.check(call.target.resource)?;
+        // A negative limit is no limit.
+        let limit = usize::try_from(query.integer("limit")?.unwrap_or(0)).unwrap_or(0);
+        let number = |text: &str| {
+            revision(text).map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))
+        };
         let version = match matching {
             "" if asked.is_empty() => VersionMatch::Latest,
             // Without a word on matching, a limit turns a resource version into an exact one.
-            "" if limit > 0 && number > 0 => VersionMatch::Exact(number),
-            "" | "NotOlderThan" => VersionMatch::NotOlderThan(number),
-            "Exact" if number == 0 => {
-                let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-                return forbid("resourceVersionMatch", why);
-            }
-            "Exact" => VersionMatch::Exact(number),
-            other => {
-                let supported = "\"Exact\", \"NotOlderThan\", \"\"";
-                return Err(FieldError::not_supported("resourceVersionMatch", other, supported)
-                    .of_options("ListOptions"));
-            }
+            "" if limit > 0 && number(asked)? > 0 => VersionMatch::Exact(number(asked)?),
+            "Exact" => VersionMatch::Exact(number(asked)?),
+            _ => VersionMatch::NotOlderThan(number(asked)?),
         };
-        Ok(ListOptions { version, limit, continue_token })
+        Ok(ListOptions { version, limit, continue_token, selector })
     }
 }
 
 impl WatchOptions {
     pub(crate) fn parse(call: &Call<'_>) -> Outcome<WatchOptions> {
         let query = &call.query;
+        check_numbers(query)?;
+        let selector = Selector::parse(query)?;
         let asked = query.text("resourceVersion");
-        let matching = query.text("resourceVersionMatch");
+        let mut matching = query.text("resourceVersionMatch");
         let initial = query.flag("sendInitialEvents");
-        let forbid =
-            |field: &str, why: &str| Err(FieldError::forbidden(field, why).of_options("ListOptions"));
-        if !query.text("continue").is_empty() {
-            return forbid("continue", "continue is forbidden for watch");
+        // A watch from the beginning is taken for one that wants the state and says so.
+        let legacy = initial.is_none() && matching.is_empty() && matches!(asked, "" | "0");
+        if legacy {
+            matching = "NotOlderThan";
         }
-        if matching.is_empty() == initial.is_some() {
-            return if initial.is_some() {
-                forbid(
-                    "resourceVersionMatch",
-                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                )
-            } else {
-                forbid(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-                )
-            };
+        let mut errors = Vec::new();
+        let mut forbid = |why: &str| errors.push(FieldError::forbidden("resourceVersionMatch", why));
+        if initial.is_some() && matching != "NotOlderThan" {
+            forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
         }
-        if !matches!(matching, "" | "NotOlderThan") {
-            return Err(FieldError::not_supported("resourceVersionMatch", matching, "\"NotOlderThan\"")
-                .of_options("ListOptions"));
+        if !matching.is_empty() {
+            if initial.is_none() && !legacy {
+                forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+            }
+            if !query.text("continue").is_empty() {
+                forbid("resourceVersionMatch is forbidden when continue is provided");
+            }
+            if matching != "NotOlderThan" {
+                let supported = "\"NotOlderThan\"";
+                errors.push(FieldError::not_supported("resourceVersionMatch", matching, supported));
+            }
         }
-        let number = revision(asked)?;
+        refuse_options("ListOptions", &errors)?;
+        selector.check(call.target.resource)?;
+        // The real server trips over such a version where it no longer counts as the client's fault.
+        let number = revision(asked).map_err(|why| Status::new(Reason::Unknown, why))?;
         let start = match initial {
             Some(true) => WatchStart::StateWithMark(number),
             // Asked not to send the state: begin at the present, or at the version given.
             Some(false) if number == 0 => WatchStart::Now,
-            None if number == 0 => WatchStart::State,
+            None if number == 0 => WatchStart::StateWithMark(0),
             _ => WatchStart::After(number),
         };
         let seconds = query.integer("timeoutSeconds")?.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
@@ -185,8 +200,14 @@ impl WatchOptions {
             start,
             bookmarks: query.flag("allowWatchBookmarks") == Some(true),
             timeout: seconds.map(Duration::from_secs),
+            selector,
         })
     }
+}
+
+/// Refuses options if there is anything wrong with them.
+fn refuse_options(kind: &str, errors: &[FieldError]) -> Outcome<()> {
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", kind, "", errors)) }
 }
 
 impl WriteOptions {
@@ -196,23 +217,52 @@ impl WriteOptions {
             Verb::Update => "UpdateOptions",
             _ => "PatchOptions",
         };
-        let manager = call.query.text("fieldManager");
-        if manager.len() > 128 || manager.chars().any(char::is_control) {
-            let why = "must be at most 128 printable characters";
-            return Err(FieldError::invalid("fieldManager", &json!(manager), why).of_options(kind));
+        let query = &call.query;
+        let mut errors = Vec::new();
+        let manager = query.text("fieldManager");
+        if call.verb == Verb::Patch {
+            let applies = body::media_type(&call.request.content_type) == APPLY_PATCH;
+            if applies && manager.is_empty() {
+                errors.push(FieldError::required("fieldManager", "is required for apply patch"));
+            } else if !applies && query.flag("force").is_some() {
+                errors.push(FieldError::forbidden("force", "may not be specified for non-apply patch"));
+            }
         }
-        let manager =
-            if manager.is_empty() { manager_of(&call.request.user_agent) } else { manager.to_owned() };
-        let unknown_fields = match call.query.text("fieldValidation") {
-            "" | "Warn" | "Ignore" => UnknownFields::Drop,
+        if manager.len() > 128 {
+            errors.push(FieldError::too_long("fieldManager", 128));
+        }
+        for (at, strange) in manager.char_indices().filter(|(_, c)| c.is_control()) {
+            let why = format!("invalid character U+{:04X} (at position {at})", u32::from(strange));
+            let quoted = go_quoted(manager);
+            errors.push(FieldError::invalid_text("fieldManager", &quoted, &why));
+        }
+        let dry = query.all("dryRun");
+        errors.extend(dry_run_error(&dry));
+        let unknown_fields = match query.text("fieldValidation") {
+            "" | "Warn" => UnknownFields::Warn,
+            "Ignore" => UnknownFields::Drop,
             "Strict" => UnknownFields::Refuse,
             other => {
                 let supported = "\"\", \"Ignore\", \"Strict\", \"Warn\"";
-                return Err(FieldError::not_supported("fieldValidation", other, supported).of_options(kind));
+                errors.push(FieldError::not_supported("fieldValidation", other, supported));
+                UnknownFields::Drop
             }
         };
-        Ok(WriteOptions { dry_run: dry_run(call.query.text("dryRun"), kind)?, manager, unknown_fields })
+        refuse_options(kind, &errors)?;
+        let manager =
+            if manager.is_empty() { manager_of(&call.request.user_agent) } else { manager.to_owned() };
+        Ok(WriteOptions { dry_run: !dry.is_empty(), manager, unknown_fields })
     }
+}
+
+/// Text as Go quotes it: bytes that cannot be printed in hexadecimal.
+fn go_quoted(text: &str) -> String {
+    let escaped = |c: char| match c {
+        '\u{7}' => "\\a".to_owned(),
+        c if c.is_control() => format!("\\x{:02x}", u32::from(c)),
+        c => c.to_string(),
+    };
+    format!("\"{}\"", text.chars().map(escaped).collect::<String>())
 }
 
 /// A client that names no manager is known by the first word of its user agent.
@@ -222,91 +272,88 @@ fn manager_of(user_agent: &str) -> String {
     if printable.is_empty() { "unknown".to_owned() } else { printable }
 }
 
-fn dry_run(text: &str, kind: &str) -> Outcome<bool> {
-    match text {
-        "" => Ok(false),
-        "All" => Ok(true),
-        other => Err(FieldError::not_supported("dryRun", other, "\"All\"").of_options(kind)),
-    }
+fn dry_run_error(given: &[&str]) -> Option<FieldError> {
+    let supported = "supported values: \"All\"";
+    let wrong = given.iter().any(|value| *value != "All");
+    wrong.then(|| FieldError::not_supported_value("dryRun", &json!(given), supported))
 }
 
 impl DeleteOptions {
     /// From the body if there is one, else from the query.
     pub(crate) fn parse(call: &Call<'_>) -> Outcome<DeleteOptions> {
-        let body = if call.request.body.is_empty() {
-            let query = &call.query;
-            let text = |name: &str| Some(query.text(name)).filter(|t| !t.is_empty()).map(|t| json!(t));
-            json!({
-                "dryRun": text("dryRun").map(|t| json!([t])),
-                "propagationPolicy": text("propagationPolicy"),
-                "gracePeriodSeconds": query.integer("gracePeriodSeconds")?,
-                "orphanDependents": query.flag("orphanDependents"),
-            })
-        } else {
-            body::read(call)?
-        };
-        DeleteOptions::from_value(&body)
+        let query = &call.query;
+        if !call.request.body.is_empty() {
+            let body = body::read(call)?;
+            return DeleteOptions::from_value(&body);
+        }
+        let text = |name: &str| Some(query.text(name)).filter(|t| !t.is_empty());
+        DeleteOptions::from_value(&json!({
+            "dryRun": query.all("dryRun"),
+            "propagationPolicy": text("propagationPolicy"),
+            "gracePeriodSeconds": query.integer("gracePeriodSeconds")?,
+            "orphanDependents": query.flag("orphanDependents"),
+        }))
     }
 
     /// From the options object.
     pub(crate) fn from_value(body: &Value) -> Outcome<DeleteOptions> {
-        let malformed =
-            |field: &str| Status::bad_request(format!("delete options: field {field} has a wrong type"));
-        if !body.is_object() {
-            return Err(malformed("DeleteOptions"));
-        }
-        let kind = body.get("kind").and_then(Value::as_str).unwrap_or("DeleteOptions");
-        if kind != "DeleteOptions" {
-            return Err(Status::bad_request(format!(
-                "decoded object cannot be converted to DeleteOptions: {kind}"
-            )));
-        }
-        let text = |pointer: &str| match body.pointer(pointer) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(_) => Err(malformed(pointer)),
-        };
-        let dry_runs = match body.get("dryRun") {
-            None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(list)) => list.clone(),
-            Some(_) => return Err(malformed("dryRun")),
-        };
-        let mut dry = false;
-        for value in &dry_runs {
-            dry |= dry_run(value.as_str().ok_or_else(|| malformed("dryRun"))?, "DeleteOptions")?;
-        }
-        let grace_seconds = match body.get("gracePeriodSeconds") {
-            None | Some(Value::Null) => None,
-            // A negative grace period means one second on the real server.
-            Some(value) => Some(value.as_i64().ok_or_else(|| malformed("gracePeriodSeconds"))?)
-                .map(|seconds| if seconds < 0 { 1 } else { seconds }),
-        };
+        let body = checked(body)?;
+        let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let dry: Vec<&str> =
+            body["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let mut errors: Vec<FieldError> = Vec::new();
+        let propagation = propagation(&body, &mut errors);
+        errors.extend(dry_run_error(&dry));
+        refuse_options("DeleteOptions", &errors)?;
+        // A negative grace period means one second on the real server.
+        let grace = body["gracePeriodSeconds"].as_i64().map(|seconds| if seconds < 0 { 1 } else { seconds });
         Ok(DeleteOptions {
-            dry_run: dry,
-            uid: text("/preconditions/uid")?,
-            resource_version: text("/preconditions/resourceVersion")?,
-            propagation: propagation(text("/propagationPolicy")?.as_deref(), body.get("orphanDependents"))?,
-            grace_seconds,
+            dry_run: !dry.is_empty(),
+            uid: text("/preconditions/uid"),
+            resource_version: text("/preconditions/resourceVersion"),
+            propagation,
+            grace_seconds: grace,
+            waits_for_dependents: body["orphanDependents"] == false,
         })
     }
 }
 
-fn propagation(policy: Option<&str>, orphan: Option<&Value>) -> Outcome<Option<Propagation>> {
-    let orphan = orphan.and_then(Value::as_bool);
+/// The body as options of a delete, well typed.
+fn checked(body: &Value) -> Outcome<Value> {
+    let group_version = body["apiVersion"].as_str().unwrap_or_default();
+    let kind = body["kind"].as_str().unwrap_or_default();
+    if !matches!(kind, "" | "DeleteOptions") {
+        let version = if group_version.is_empty() { "meta.k8s.io/v1" } else { group_version };
+        return Err(Status::bad_request(format!(
+            "no kind {kind:?} is registered for version {version:?} {}",
+            body::SCHEME
+        )));
+    }
+    let shape = types::named("meta.v1.DeleteOptions").unwrap_or_else(types::custom);
+    types::decode(shape, body.clone(), Form::Applied, &mut Vec::new()).map_err(|wrong| {
+        Status::bad_request(format!(
+            "DeleteOptions in version \"v1\" cannot be handled as a DeleteOptions: {}",
+            wrong.0
+        ))
+    })
+}
+
+fn propagation(body: &Value, errors: &mut Vec<FieldError>) -> Option<Propagation> {
+    let policy = body["propagationPolicy"].as_str();
+    let orphan = body["orphanDependents"].as_bool();
+    if policy.is_some() && orphan.is_some() {
+        let why = "orphanDependents and deletionPropagation cannot be both set";
+        errors.push(FieldError::invalid("propagationPolicy", &json!(policy), why));
+    }
     match (policy, orphan) {
-        (None, None) => Ok(None),
-        (None, Some(true)) => Ok(Some(Propagation::Orphan)),
-        (None, Some(false)) | (Some("Background"), None) => Ok(Some(Propagation::Background)),
-        (Some("Foreground"), None) => Ok(Some(Propagation::Foreground)),
-        (Some("Orphan"), None) => Ok(Some(Propagation::Orphan)),
-        (Some(_), Some(_)) => {
-            let why = "orphanDependents and deletionPropagation cannot be both set";
-            let error = FieldError::invalid("propagationPolicy", &json!(policy), why);
-            Err(error.of_options("DeleteOptions"))
-        }
-        (Some(other), None) => {
-            let supported = "\"Background\", \"Foreground\", \"Orphan\"";
-            Err(FieldError::not_supported("propagationPolicy", other, supported).of_options("DeleteOptions"))
+        (None, None) => None,
+        (Some("Foreground"), _) => Some(Propagation::Foreground),
+        (Some("Orphan"), _) | (None, Some(true)) => Some(Propagation::Orphan),
+        (Some("Background"), _) | (None, Some(false)) => Some(Propagation::Background),
+        (Some(other), _) => {
+            let supported = "\"Foreground\", \"Background\", \"Orphan\", \"nil\"";
+            errors.push(FieldError::not_supported("propagationPolicy", other, supported));
+            None
         }
     }
 }
@@ -342,7 +389,6 @@ mod tests {
         assert_eq!(version("resourceVersion=0&resourceVersionMatch=Exact"), Err(422));
         assert_eq!(version("resourceVersionMatch=Exact"), Err(422));
         assert_eq!(version("resourceVersion=7&resourceVersionMatch=Maybe"), Err(422));
-        assert_eq!(version("resourceVersion=7&continue=x"), Err(400));
         assert_eq!(version("resourceVersion=x"), Err(400));
         assert_eq!(version("limit=-1"), Ok(VersionMatch::Latest));
         assert_eq!(version("limit=x"), Err(400));
@@ -356,8 +402,8 @@ mod tests {
                 WatchOptions::parse(call).map(|o| o.start).map_err(|s| s.reason.code())
             })
         };
-        assert_eq!(start(""), Ok(WatchStart::State));
-        assert_eq!(start("resourceVersion=0"), Ok(WatchStart::State));
+        assert_eq!(start(""), Ok(WatchStart::StateWithMark(0)));
+        assert_eq!(start("resourceVersion=0"), Ok(WatchStart::StateWithMark(0)));
         assert_eq!(start("resourceVersion=5"), Ok(WatchStart::After(5)));
         let mark = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
         assert_eq!(start(mark), Ok(WatchStart::StateWithMark(0)));

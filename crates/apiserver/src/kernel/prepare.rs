@@ -3,13 +3,15 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::clusterip::drop_by_type;
+use super::fields::OutOfReach;
 use super::metadata::{meta, meta_mut, meta_str, set_meta};
 use super::resources::{Resource, StatusField, Strategy};
 use super::seconds;
 use super::users::{User, sign_request};
 
 /// The annotation that counts the templates of a DaemonSet.
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// Kinds whose status can be written without touching labels, annotations, owners or finalizers.
 const STATUS_WITHOUT_METADATA: &[&str] = &[
@@ -24,12 +26,36 @@ const STATUS_WITHOUT_METADATA: &[&str] = &[
     "CustomResourceDefinition",
 ];
 
+/// What of an object a write to it, or to one of its subresources, does not reach.
+pub(crate) fn out_of_reach(resource: &Resource, subresource: Option<&str>) -> OutOfReach {
+    match (subresource, resource.strategy) {
+        (None, Strategy::CertificateSigningRequest) => &[&["spec"], &["status"]],
+        (None, _) if resource.has_status() => &[&["status"]],
+        (Some("status"), Strategy::CertificateSigningRequest) => &[&["spec"], &["status", "conditions"]],
+        (Some("approval"), _) => &[&["spec"], &["status", "certificate"]],
+        (Some("status"), Strategy::Deployment) => &[&["spec"], &["metadata", "labels"]],
+        (Some("status"), Strategy::Pod) => {
+            &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]]
+        }
+        (Some("status"), Strategy::Custom) => &[&["spec"], &["metadata"]],
+        (Some("status"), Strategy::CustomResourceDefinition) => &[&["spec"]],
+        (Some("status"), _) if STATUS_WITHOUT_METADATA.contains(&resource.kind) => {
+            &[&["spec"], &["metadata"]]
+        }
+        (Some("status"), _) => &[&["spec"]],
+        (Some("finalize"), _) => &[&["status"]],
+        _ => &[],
+    }
+}
+
 /// Sets what the server itself decides about a new object; uid and creation time are there already.
 pub(crate) fn create(resource: &Resource, object: &mut Value, user: &User, now: Timestamp) {
     if resource.status == StatusField::ResetOnCreate {
         remove_field(object, "status");
     }
-    set_meta(object, "generation", resource.generation.then(|| json!(1)));
+    if resource.generation {
+        set_meta(object, "generation", Some(json!(1)));
+    }
     match resource.strategy {
         Strategy::Namespace => {
             let finalizers = object.pointer("/spec/finalizers").and_then(Value::as_array).cloned();
@@ -50,13 +76,17 @@ pub(crate) fn create(resource: &Resource, object: &mut Value, user: &User, now: 
             {
                 object["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "False",
                     "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates",
-                    "lastProbeTime": null, "lastTransitionTime": seconds(now), "observedGeneration": 1}]);
+                    "lastProbeTime": null, "lastTransitionTime": seconds(now)}]);
             }
         }
         Strategy::PersistentVolume => {
             object["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": seconds(now)});
         }
-        Strategy::PersistentVolumeClaim => object["status"] = json!({"phase": "Pending"}),
+        Strategy::PersistentVolumeClaim => {
+            object["status"] = json!({"phase": "Pending"});
+            share_data_source(object);
+        }
+        Strategy::Lease => drop_election_strategy(None, object),
         Strategy::Job => select_own_pods(object),
         Strategy::CustomResourceDefinition => {
             let versions = object.pointer("/spec/versions").and_then(Value::as_array);
@@ -80,6 +110,27 @@ pub(crate) fn create(resource: &Resource, object: &mut Value, user: &User, now: 
             }
         }
         _ => {}
+    }
+}
+
+/// The two names of a claim's source say the same.
+fn share_data_source(claim: &mut Value) {
+    for (from, to) in [("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")] {
+        if let Some(source) = claim["spec"].get(from).filter(|source| source.is_object()).cloned()
+            && claim["spec"].get(to).is_none_or(Value::is_null)
+        {
+            claim["spec"][to] = source;
+        }
+    }
+}
+
+/// Leases are not handed out by strategies unless a feature is on that is off by default.
+fn drop_election_strategy(old: Option<&Value>, lease: &mut Value) {
+    for field in ["strategy", "preferredHolder"] {
+        let used = old.is_some_and(|old| old["spec"].get(field).is_some());
+        if let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut).filter(|_| !used) {
+            spec.remove(field);
+        }
     }
 }
 
@@ -154,7 +205,9 @@ pub(crate) fn update(
     if resource.strategy == Strategy::DaemonSet {
         count_templates(old, new);
     }
-    if resource.generation {
+    if resource.generation && resource.strategy != Strategy::PriorityClass
+        || resource.strategy == Strategy::CsiDriver
+    {
         let generation = meta(old, "generation").and_then(Value::as_i64).unwrap_or(0);
         // A status says nothing new of what is wanted, not even through annotations that are written with it.
         let changed =
@@ -169,6 +222,9 @@ fn update_main(resource: &Resource, old: &Value, new: &mut Value) {
     }
     match resource.strategy {
         Strategy::Namespace | Strategy::CertificateSigningRequest => keep(old, new, "spec"),
+        Strategy::PersistentVolumeClaim => share_data_source(new),
+        Strategy::Service => drop_by_type(old, new),
+        Strategy::Lease => drop_election_strategy(Some(old), new),
         _ => {}
     }
 }
@@ -198,12 +254,41 @@ fn update_status(resource: &Resource, old: &Value, new: &mut Value, now: Timesta
     match resource.strategy {
         Strategy::CertificateSigningRequest => keep_decisions(old, new, now),
         Strategy::PersistentVolume => {
-            let phase = |object: &Value| object.pointer("/status/phase").cloned();
-            if phase(old) != phase(new) && new["status"].is_object() {
-                new["status"]["lastPhaseTransitionTime"] = json!(seconds(now));
+            let of = |object: &Value, field: &str| object["status"].get(field).cloned();
+            let field = "lastPhaseTransitionTime";
+            if of(old, "phase") == of(new, "phase") {
+                if let Some(time) = of(old, field).filter(|_| of(new, field).is_none()) {
+                    new["status"][field] = time;
+                }
+            } else if of(new, field).is_none() || of(new, field) == of(old, field) {
+                new["status"][field] = json!(seconds(now));
             }
         }
+        Strategy::Pod => keep_pod_status(old, new),
         _ => {}
+    }
+}
+
+/// What the status of a pod once told is not lost because a client leaves it out.
+fn keep_pod_status(old: &Value, new: &mut Value) {
+    if !new["status"].is_object() {
+        new["status"] = json!({});
+    }
+    for field in ["qosClass", "observedGeneration", "resourceClaimStatuses", "extendedResourceClaimStatus"] {
+        if let Some(value) = old["status"].get(field)
+            && new["status"].get(field).is_none_or(Value::is_null)
+        {
+            new["status"][field] = value.clone();
+        }
+    }
+    let before = old.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    for condition in new["status"].get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+        let known = before.iter().find(|known| known["type"] == condition["type"]);
+        if let Some(generation) = known.and_then(|known| known.get("observedGeneration"))
+            && condition["observedGeneration"].as_i64().unwrap_or(0) == 0
+        {
+            condition["observedGeneration"] = generation.clone();
+        }
     }
 }
 
@@ -296,7 +381,7 @@ fn remove_field(object: &mut Value, field: &str) {
 }
 
 /// How firmly a pod's resources are promised to it.
-fn quality_of_service(pod: &Value) -> &'static str {
+pub(crate) fn quality_of_service(pod: &Value) -> &'static str {
     let lists = ["/spec/containers", "/spec/initContainers"];
     let containers = lists.iter().filter_map(|list| pod.pointer(list)?.as_array()).flatten();
     let (mut any, mut all) = (false, true);

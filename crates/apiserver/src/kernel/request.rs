@@ -138,27 +138,32 @@ pub(crate) struct Call<'a> {
     pub(crate) request: &'a Request,
 }
 
-/// Query parameters; the first of several equal names counts.
+/// Query parameters; of several equal names the first counts, unless all are asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Query(BTreeMap<String, String>);
+pub(crate) struct Query(BTreeMap<String, Vec<String>>);
 
 impl Query {
     pub(crate) fn parse(text: &str) -> Query {
-        let mut pairs = BTreeMap::new();
+        let mut pairs: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
-            pairs.entry(name.into_owned()).or_insert_with(|| value.into_owned());
+            pairs.entry(name.into_owned()).or_default().push(value.into_owned());
         }
         Query(pairs)
     }
 
     /// The value, or the empty string.
     pub(crate) fn text(&self, name: &str) -> &str {
-        self.0.get(name).map_or("", String::as_str)
+        self.all(name).first().copied().unwrap_or_default()
+    }
+
+    /// All values of that name.
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+        self.0.get(name).into_iter().flatten().map(String::as_str).collect()
     }
 
     /// The value as a flag; present without "0" or "false" means yes.
     pub(crate) fn flag(&self, name: &str) -> Option<bool> {
-        self.0.get(name).map(|v| !matches!(v.as_str(), "0" | "false"))
+        self.0.get(name).map(|_| !matches!(self.text(name).to_lowercase().as_str(), "0" | "false"))
     }
 
     /// The value as an integer; empty counts as absent.
@@ -168,7 +173,8 @@ impl Query {
             text => match text.parse() {
                 Ok(number) => Ok(Some(number)),
                 Err(_) => {
-                    Err(Status::bad_request(format!("{name}: {text:?} is not an integer: invalid syntax")))
+                    let message = format!("strconv.ParseInt: parsing {text:?}: invalid syntax");
+                    Err(Status::bad_request(message))
                 }
             },
         }
@@ -184,7 +190,8 @@ impl<'a> Call<'a> {
         }
         let query = Query::parse(&request.query);
         let verb = verb(&target, &request.method, &query)?;
-        let representation = Representation::negotiate(&request.accept, query.text("includeObject"))?;
+        let custom = target.resource.is_custom();
+        let representation = Representation::negotiate(&request.accept, query.text("includeObject"), custom)?;
         Ok(Call { target, verb, query, representation, user, request })
     }
 }
@@ -221,6 +228,11 @@ fn verb(target: &Target, method: &Method, query: &Query) -> Outcome<Verb> {
         (false, &Method::GET) => Ok(Verb::List),
         (false, &Method::POST) if scoped => Ok(Verb::Create),
         (false, &Method::DELETE) if scoped && resource.delete_collection => Ok(Verb::DeleteCollection),
+        // Whoever makes a custom resource may name it twice.
+        (true, &Method::POST) if resource.is_custom() && scoped => Ok(Verb::Create),
+        (false, &Method::PUT | &Method::PATCH) if resource.is_custom() => {
+            Err(Status::bad_request("name must be provided"))
+        }
         _ => refused(),
     }
 }
@@ -268,11 +280,16 @@ fn target(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Out
         [plural, name] => (*plural, Some(*name), None),
         [plural, name, subresource] => (*plural, Some(*name), Some(*subresource)),
         [plural, name, "proxy", ..] => (*plural, Some(*name), Some("proxy")),
+        [plural, name, subresource, ..] => (*plural, Some(*name), Some(*subresource)),
         _ => return Err(Status::no_resource()),
     };
     let Some(resource) = registry.by_path(group, version, plural) else {
         return Err(Status::no_resource());
     };
+    // What follows the subresource is looked at for custom resources only, by nobody.
+    if rest.len() > 3 && !resource.is_custom() && subresource != Some("proxy") {
+        return Err(Status::no_resource());
+    }
     let misplaced =
         if resource.namespaced { namespace.is_none() && name.is_some() } else { namespace.is_some() };
     if misplaced {
@@ -284,7 +301,8 @@ fn target(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Out
         }
         if !(subresource == "status" && resource.has_status()) && resource.subresource(subresource).is_none()
         {
-            return Err(Status::no_resource());
+            let name = name.filter(|_| resource.is_custom());
+            return Err(name.map_or_else(Status::no_resource, |name| Status::not_found(resource, name)));
         }
     }
     Ok(Route::Resource(Target {

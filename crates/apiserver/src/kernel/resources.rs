@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::status::qualified;
+use super::structural::Schema;
 use super::table::builtin;
-use super::types::{self, Struct};
+use super::types::{self, Node, Struct};
 
 /// A field that list and watch requests may select on.
 #[derive(Debug, Clone, Copy)]
@@ -169,6 +170,8 @@ pub struct Resource {
     pub scale: Option<ScalePaths>,
     /// Columns of the table, for custom resources that name some.
     pub columns: &'static [PrinterColumn],
+    /// What the definition of a custom resource says about it.
+    pub(crate) schema: Option<&'static Schema>,
     /// Kind-specific code.
     pub strategy: Strategy,
 }
@@ -197,6 +200,11 @@ impl Resource {
     /// `plural.group`, as messages name the resource.
     pub fn qualified(&self) -> String {
         qualified(self.plural, self.group)
+    }
+
+    /// The shape of the kind's objects, as owners and patches see it.
+    pub(crate) fn node(&self) -> Node {
+        self.schema.map_or_else(|| Node::Struct(self.shape()), Schema::node)
     }
 
     /// Whether the kind has a status subresource.
@@ -248,7 +256,9 @@ impl Resource {
     pub(crate) fn field_value(&self, label: &str, object: &Value) -> Option<String> {
         let (pointer, absent) = match label {
             "metadata.name" => ("/metadata/name", ""),
-            "metadata.namespace" if self.namespaced => ("/metadata/namespace", ""),
+            "metadata.namespace" if self.namespaced || self.selectable.is_empty() => {
+                ("/metadata/namespace", "")
+            }
             _ => self.selectable.iter().find(|f| f.label == label).map(|f| (f.pointer, f.absent))?,
         };
         Some(match object.pointer(pointer) {

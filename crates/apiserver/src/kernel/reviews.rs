@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::options::{UnknownFields, WriteOptions};
+use super::options::WriteOptions;
 use super::rbac::Attributes;
 use super::request::Call;
 use super::status::{FieldError, Outcome, Status};
@@ -15,7 +15,7 @@ impl Kernel {
         let options = WriteOptions::parse(call)?;
         let resource = call.target.resource;
         let sent = if call.request.body.is_empty() { json!({}) } else { body::read(call)? };
-        let mut review = body::conform(resource, sent, UnknownFields::Drop)?;
+        let mut review = body::conform(resource, sent)?.object;
         let status = match resource.kind {
             "TokenReview" => self.review_token(&review, now),
             "SelfSubjectReview" => {

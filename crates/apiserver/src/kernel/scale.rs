@@ -6,42 +6,57 @@ use serde_json::{Value, json};
 use super::create::Write;
 use super::metadata::{meta, meta_str};
 use super::options::WriteOptions;
-use super::patch::{check_media, edit, refuse_other_uid};
+use super::patch::{self, APPLY_PATCH, check_media, edit};
 use super::printing::selector_text;
 use super::request::{Call, Verb};
 use super::resources::{Resource, Strategy};
 use super::status::{FieldError, Outcome, Status};
-use super::types::{self, Node};
+use super::types::{self, Form, Node};
 use super::{Document, Kernel, body};
 
 impl Kernel {
     pub(crate) fn scale(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
         let target = &call.target;
-        let Some(live) = self.store.get(target.resource, target.namespace(), target.name()) else {
-            return Err(Status::not_found(target.resource, target.name()));
-        };
-        let mut scale = scale_of(target.resource, &live);
+        let live = self.store.get(target.resource, target.namespace(), target.name());
+        let absent = || Status::not_found(target.resource, target.name());
         if call.verb == Verb::Get {
-            return Ok(Document::json(200, &scale));
+            let live = live.ok_or_else(absent)?;
+            if let Some(paths) =
+                target.resource.scale.filter(|paths| live.pointer(paths.spec_replicas).is_none())
+            {
+                let path = paths.spec_replicas.replace('/', ".");
+                return Err(Status::internal(format!("the spec replicas field {path:?} does not exist")));
+            }
+            return Ok(Document::json(200, &scale_of(target.resource, &live)));
         }
         let options = WriteOptions::parse(call)?;
-        if call.verb == Verb::Update {
-            scale = body::read(call)?;
-        } else {
-            let media = body::media_type(&call.request.content_type);
-            check_media(target.resource, media)?;
-            if media == "application/apply-patch+yaml" {
-                return Err(Status::not_implemented("server-side apply to scale"));
-            }
-            edit(Node::Free, media, &mut scale, &call.request.body)?;
+        let unread =
+            |status| if target.resource.is_custom() { body::unregistered("v1.Scale") } else { status };
+        let sent = match call.verb {
+            Verb::Update => Some(decode(body::read(call)?).map_err(unread)?),
+            _ => None,
+        };
+        if let Some(scale) = &sent {
+            check_name(target.name(), scale)?;
         }
-        let shape = types::named("autoscaling.v1.Scale").unwrap_or_else(types::custom);
-        let mut unknown = Vec::new();
-        let scale = types::decode(shape, scale, true, &mut unknown).map_err(|wrong| {
-            Status::bad_request(format!("Scale cannot be handled: {} at {}", wrong.problem, wrong.path))
-        })?;
+        if sent.is_none() {
+            check_media(target.resource, body::media_type(&call.request.content_type))?;
+        }
+        let live = live.ok_or_else(absent)?;
+        let scale = match sent {
+            Some(scale) => scale,
+            None => {
+                let media = body::media_type(&call.request.content_type);
+                if media == APPLY_PATCH {
+                    return Err(Status::not_implemented("server-side apply to scale"));
+                }
+                let mut scale = scale_of(target.resource, &live);
+                edit(Node::Free, media, &mut scale, patch::read(&call.request.body)?.0)?;
+                decode(scale).map_err(|status| patch::unfit(status, media))?
+            }
+        };
+        check_name(target.name(), &scale)?;
         check(target.name(), &scale)?;
-        refuse_other_uid(target.resource, &live, &scale)?;
         let mut object = Value::clone(&live);
         object["metadata"]["resourceVersion"] = json!(meta_str(&scale, "resourceVersion"));
         set_replicas(target.resource, &mut object, scale["spec"]["replicas"].as_i64().unwrap_or(0));
@@ -51,6 +66,17 @@ impl Kernel {
     }
 }
 
+/// A scale of the right shape.
+fn decode(scale: Value) -> Outcome<Value> {
+    let shape = types::named("autoscaling.v1.Scale").unwrap_or_else(types::custom);
+    types::decode(shape, scale, Form::Stored, &mut Vec::new()).map_err(|wrong| {
+        let message = format!("Scale in version \"v1\" cannot be handled as a Scale: {}", wrong.0);
+        let mut status = Status::bad_request(message);
+        status.restored = wrong.1;
+        status
+    })
+}
+
 fn check(name: &str, scale: &Value) -> Outcome<()> {
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
     if replicas < 0 {
@@ -58,13 +84,16 @@ fn check(name: &str, scale: &Value) -> Outcome<()> {
         let error = FieldError::invalid("spec.replicas", &json!(replicas), why);
         return Err(Status::invalid("autoscaling", "Scale", name, &[error]));
     }
-    let named = meta_str(scale, "name");
-    if !named.is_empty() && named != name {
-        return Err(Status::bad_request(format!(
-            "the name of the object ({named}) does not match the name on the URL ({name})"
-        )));
-    }
     Ok(())
+}
+
+fn check_name(name: &str, scale: &Value) -> Outcome<()> {
+    let named = meta_str(scale, "name");
+    if named.is_empty() || named == name {
+        return Ok(());
+    }
+    let message = format!("the name of the object ({named}) does not match the name on the URL ({name})");
+    Err(Status::bad_request(message))
 }
 
 fn set_replicas(resource: &Resource, object: &mut Value, replicas: i64) {

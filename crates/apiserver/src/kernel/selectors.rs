@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::kept::Kept;
-use super::resources::Resource;
+use super::label_syntax::{self, LabelRequirement, LabelRule};
+use super::request::Query;
+use super::resources::{Resource, Strategy};
 use super::status::{Outcome, Status};
 
 /// Which objects of a kind a request concerns.
@@ -16,22 +18,6 @@ pub(crate) struct Selector {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct LabelRequirement {
-    key: String,
-    rule: LabelRule,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum LabelRule {
-    Exists,
-    Missing,
-    In(BTreeSet<String>),
-    NotIn(BTreeSet<String>),
-    Above(i64),
-    Below(i64),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
 struct FieldRequirement {
     label: String,
     value: String,
@@ -39,19 +25,37 @@ struct FieldRequirement {
 }
 
 impl Selector {
-    /// Parses the two query parameters, checking that the kind knows the fields.
-    pub(crate) fn parse(resource: &Resource, labels: &str, fields: &str) -> Outcome<Selector> {
-        let labels = parse_labels(labels).map_err(|why| {
-            Status::bad_request(format!("unable to parse requirement: {why} in selector {labels:?}"))
-        })?;
-        let requirements = parse_fields(fields)
-            .map_err(|why| Status::bad_request(format!("invalid selector: {fields:?}; {why}")))?;
-        for requirement in &requirements {
-            if resource.field_value(&requirement.label, &Value::Null).is_none() {
-                return Err(Status::bad_request(unsupported(resource, &requirement.label)));
+    /// Parses the two query parameters.
+    pub(crate) fn parse(query: &Query) -> Outcome<Selector> {
+        let labels = label_syntax::parse(query.text("labelSelector")).map_err(Status::bad_request)?;
+        let fields = parse_fields(query.text("fieldSelector")).map_err(Status::bad_request)?;
+        Ok(Selector { labels, fields })
+    }
+
+    /// Checks that the kind knows the fields.
+    pub(crate) fn check(&self, resource: &Resource) -> Outcome<()> {
+        let strange = |r: &&FieldRequirement| resource.field_value(&r.label, &Value::Null).is_none();
+        let Some(FieldRequirement { label, .. }) = self.fields.iter().find(strange) else {
+            return Ok(());
+        };
+        Err(Status::bad_request(match resource.strategy {
+            Strategy::Job => format!("field label {label:?} not supported for Job"),
+            _ if resource.kind == "ResourceSlice" => {
+                format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {label}")
             }
-        }
-        Ok(Selector { labels, fields: requirements })
+            _ if resource.is_custom() || !resource.selectable.is_empty() => {
+                format!("field label not supported: {label}")
+            }
+            _ => format!(
+                "{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+            ),
+        }))
+    }
+
+    /// The only name that is selected, if there is one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        let named = self.fields.iter().find(|r| r.equal && r.label == "metadata.name");
+        named.map(|r| r.value.as_str())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -63,18 +67,6 @@ impl Selector {
             && self.fields.iter().all(|r| {
                 (resource.field_value(&r.label, object).as_deref() == Some(r.value.as_str())) == r.equal
             })
-    }
-}
-
-/// Kinds that can be selected by nothing but their name say so in words of their own.
-fn unsupported(resource: &Resource, label: &str) -> String {
-    match resource.kind {
-        "Job" if !resource.is_custom() => format!("field label {label:?} not supported for Job"),
-        _ if resource.selectable.is_empty() && !resource.is_custom() => {
-            let known = "\"metadata.name\", \"metadata.namespace\"";
-            format!("{label:?} is not a known field selector: only {known}")
-        }
-        _ => format!("field label not supported: {label}"),
     }
 }
 
@@ -163,98 +155,18 @@ pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
         })
 }
 
-/// Splits at commas outside parentheses.
-fn requirements(text: &str) -> Vec<&str> {
-    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_i32);
-    for (at, c) in text.char_indices() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            ',' if depth == 0 => {
-                parts.push(&text[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(&text[start..]);
-    parts
-}
-
-fn parse_labels(text: &str) -> Result<Vec<LabelRequirement>, String> {
-    if text.trim().is_empty() {
-        return Ok(Vec::new());
-    }
-    requirements(text).into_iter().map(|part| parse_label(part.trim())).collect()
-}
-
-fn parse_label(part: &str) -> Result<LabelRequirement, String> {
-    if let Some(key) = part.strip_prefix('!') {
-        return requirement(key.trim(), LabelRule::Missing);
-    }
-    let end = part.find(|c: char| c.is_whitespace() || "=!<>(".contains(c)).unwrap_or(part.len());
-    let (key, rest) = (&part[..end], part[end..].trim());
-    if rest.is_empty() {
-        return requirement(key, LabelRule::Exists);
-    }
-    let single = |value: &str| label_value(value).map(|v| BTreeSet::from([v]));
-    let number =
-        |value: &str| value.trim().parse::<i64>().map_err(|_| format!("{value:?} is not an integer"));
-    let rule = if let Some(value) = rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')) {
-        LabelRule::In(single(value)?)
-    } else if let Some(value) = rest.strip_prefix("!=") {
-        LabelRule::NotIn(single(value)?)
-    } else if let Some(values) = rest.strip_prefix("notin") {
-        LabelRule::NotIn(value_set(values)?)
-    } else if let Some(values) = rest.strip_prefix("in") {
-        LabelRule::In(value_set(values)?)
-    } else if let Some(value) = rest.strip_prefix('>') {
-        LabelRule::Above(number(value)?)
-    } else if let Some(value) = rest.strip_prefix('<') {
-        LabelRule::Below(number(value)?)
-    } else {
-        return Err(format!("found {rest:?}, expected an operator"));
-    };
-    requirement(key, rule)
-}
-
-fn requirement(key: &str, rule: LabelRule) -> Result<LabelRequirement, String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-    if key.is_empty() || !key.chars().all(plain) {
-        return Err(format!("{key:?} is not a label key"));
-    }
-    Ok(LabelRequirement { key: key.to_owned(), rule })
-}
-
-fn label_value(text: &str) -> Result<String, String> {
-    let text = text.trim();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if text.len() > 63 || !text.chars().all(plain) {
-        return Err(format!("{text:?} is not a label value"));
-    }
-    Ok(text.to_owned())
-}
-
-fn value_set(text: &str) -> Result<BTreeSet<String>, String> {
-    let inner = text.trim().strip_prefix('(').and_then(|t| t.strip_suffix(')'));
-    let inner = inner.ok_or_else(|| format!("found {text:?}, expected a list in parentheses"))?;
-    inner.split(',').map(label_value).collect()
-}
-
 fn parse_fields(text: &str) -> Result<Vec<FieldRequirement>, String> {
+    let mut parts = split_unescaped(text);
+    parts.sort_unstable();
     let mut all = Vec::new();
-    for part in split_unescaped(text) {
-        if part.is_empty() {
-            continue;
-        }
-        let at = part.find(['=', '!']).ok_or_else(|| format!("can't understand {part:?}"))?;
-        let (label, rest) = part.split_at(at);
-        let (equal, value) = if let Some(value) = rest.strip_prefix("!=") {
-            (false, value)
-        } else {
-            (true, rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')).ok_or("'!' without '='")?)
-        };
-        all.push(FieldRequirement { label: label.to_owned(), value: unescape(value)?, equal });
+    for part in parts.into_iter().filter(|part| !part.is_empty()) {
+        let strange = || format!("invalid selector: '{text}'; can't understand '{part}'");
+        let found = (0..part.len()).filter(|at| part.is_char_boundary(*at)).find_map(|at| {
+            let sign = ["!=", "==", "="].into_iter().find(|sign| part[at..].starts_with(sign))?;
+            Some((&part[..at], sign, &part[at + sign.len()..]))
+        });
+        let (label, sign, value) = found.ok_or_else(strange)?;
+        all.push(FieldRequirement { label: label.to_owned(), value: unescape(value)?, equal: sign != "!=" });
     }
     Ok(all)
 }
@@ -279,9 +191,15 @@ fn unescape(value: &str) -> Result<String, String> {
         match c {
             '\\' => match chars.next() {
                 Some(c @ ('\\' | ',' | '=')) => plain.push(c),
-                _ => return Err(format!("invalid escape sequence in {value:?}")),
+                Some(other) => {
+                    return Err(format!("invalid field selector: invalid escape sequence: \\{other}"));
+                }
+                None => return Err("invalid field selector: invalid escape sequence: \\".to_owned()),
             },
-            '=' => return Err(format!("unescaped '=' in {value:?}")),
+            ',' | '=' => {
+                let number = u32::from(c);
+                return Err(format!("invalid field selector: unescaped character in value: {number}"));
+            }
             c => plain.push(c),
         }
     }
@@ -295,10 +213,17 @@ mod tests {
     use super::super::resources::by_name;
     use super::*;
 
+    fn selector(labels: &str, fields: &str) -> Outcome<Selector> {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("labelSelector", labels).append_pair("fieldSelector", fields);
+        let selector = Selector::parse(&Query::parse(&query.finish()))?;
+        selector.check(by_name("pods").unwrap())?;
+        Ok(selector)
+    }
+
     fn selects(labels: &str, object_labels: &Value) -> bool {
-        let pods = by_name("pods").unwrap();
         let object = json!({"metadata": {"labels": object_labels}});
-        Selector::parse(pods, labels, "").unwrap().matches(pods, &object)
+        selector(labels, "").unwrap().matches(by_name("pods").unwrap(), &object)
     }
 
     #[test]
@@ -327,12 +252,11 @@ mod tests {
 
     #[test]
     fn malformed_selectors_are_refused() {
-        let pods = by_name("pods").unwrap();
         for labels in ["=a", "a in b", "a in (", "a ~ b", "a=b=c", ",", "a>x", "a=b c"] {
-            assert_eq!(Selector::parse(pods, labels, "").unwrap_err().reason.code(), 400, "{labels}");
+            assert_eq!(selector(labels, "").unwrap_err().reason.code(), 400, "{labels}");
         }
         for fields in ["a", "a!b", "spec.nodeName=a\\x", "spec.unknown=1", "spec.nodeName=a=b"] {
-            assert_eq!(Selector::parse(pods, "", fields).unwrap_err().reason.code(), 400, "{fields}");
+            assert_eq!(selector("", fields).unwrap_err().reason.code(), 400, "{fields}");
         }
     }
 
@@ -340,7 +264,7 @@ mod tests {
     fn field_requirements_read_the_kinds_own_fields() {
         let pods = by_name("pods").unwrap();
         let pod = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n,1"}});
-        let matches = |text: &str| Selector::parse(pods, "", text).unwrap().matches(pods, &pod);
+        let matches = |text: &str| selector("", text).unwrap().matches(pods, &pod);
         assert!(matches("spec.nodeName=n\\,1,metadata.name==a"));
         assert!(matches("spec.nodeName!=,status.phase="));
         assert!(!matches("metadata.name!=a"));

@@ -128,6 +128,10 @@ pub struct Status {
     pub retry_after_seconds: u32,
     /// A fresh continue token, given with an expired one.
     pub continue_token: String,
+    /// Whether details are given although there are none.
+    with_details: bool,
+    /// How the real server puts it when the object was not read from a text.
+    pub(crate) restored: Option<String>,
 }
 
 impl Status {
@@ -142,7 +146,16 @@ impl Status {
             causes: Vec::new(),
             retry_after_seconds: 0,
             continue_token: String::new(),
+            with_details: matches!(reason, Reason::NotFound | Reason::MethodNotAllowed),
+            restored: None,
         })
+    }
+
+    /// A refusal that the real server words without knowing what it is about.
+    pub(crate) fn generic(reason: Reason, message: impl Into<String>) -> Box<Status> {
+        let mut status = Status::new(reason, message);
+        status.with_details = true;
+        status
     }
 
     fn about(reason: Reason, resource: &Resource, name: &str, message: String) -> Box<Status> {
@@ -158,7 +171,21 @@ impl Status {
         Status::new(Reason::BadRequest, message)
     }
 
+    /// An object that should tell its name does not.
+    pub(crate) fn nameless(expected: &str) -> Box<Status> {
+        Status::bad_request(format!(
+            "the name of the object ({expected} based on URL) was undeterminable: name must be provided"
+        ))
+    }
+
     /// The real server does this; this one does not, and says so.
+    /// The server's own fault, in words that clients get to see.
+    pub(crate) fn internal(why: String) -> Box<Status> {
+        let mut status = Status::new(Reason::InternalError, format!("Internal error occurred: {why}"));
+        status.causes.push(Cause { reason: "", message: why, field: String::new() });
+        status
+    }
+
     pub(crate) fn not_implemented(what: &str) -> Box<Status> {
         Status::new(Reason::NotImplemented, format!("the embedded API server does not implement {what}"))
     }
@@ -187,6 +214,14 @@ impl Status {
         Status::about(Reason::AlreadyExists, resource, name, message)
     }
 
+    /// The name the server chose, or would have chosen, is taken; another try may do better.
+    pub(crate) fn name_taken(resource: &Resource, name: &str) -> Box<Status> {
+        let mut status = Status::already_exists(resource, name, false);
+        status.message.push_str(", the server was not able to generate a unique name for the object");
+        status.retry_after_seconds = 1;
+        status
+    }
+
     /// The stored object is not the one the request was written for.
     pub(crate) fn conflict(resource: &Resource, name: &str, why: &str) -> Box<Status> {
         let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", resource.qualified());
@@ -210,6 +245,21 @@ impl Status {
     ) -> Box<Status> {
         let why =
             format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+        Status::conflict(resource, name, &why)
+    }
+
+    /// The uid in the body of an update is not that of the stored object.
+    pub(crate) fn other_life(
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        (wanted, found): (&str, &str),
+        dry_run: bool,
+    ) -> Box<Status> {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+             failed: UID in precondition: {wanted}, UID in object meta: {found}",
+            storage_key(resource, namespace, name, dry_run)
+        );
         Status::conflict(resource, name, &why)
     }
 
@@ -256,7 +306,7 @@ impl Status {
 
     /// The object breaks rules of its kind; `errors` must not be empty.
     pub(crate) fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Box<Status> {
-        let all: Vec<String> = errors.iter().map(|e| format!("{}: {}", e.field, e.describe())).collect();
+        let all: Vec<String> = errors.iter().map(FieldError::told).collect();
         let listed = if let [only] = all.as_slice() { only.clone() } else { format!("[{}]", all.join(", ")) };
         let mut status =
             Status::new(Reason::Invalid, format!("{} {name:?} is invalid: {listed}", qualified(kind, group)));
@@ -317,7 +367,7 @@ impl Status {
         if !self.reason.as_str().is_empty() {
             status["reason"] = json!(self.reason.as_str());
         }
-        if !details.is_empty() || matches!(self.reason, Reason::NotFound | Reason::MethodNotAllowed) {
+        if !details.is_empty() || self.with_details {
             status["details"] = Value::Object(details);
         }
         status
@@ -334,7 +384,10 @@ impl std::error::Error for Status {}
 
 impl Cause {
     fn to_value(&self) -> Value {
-        let mut cause = json!({ "reason": self.reason, "message": self.message });
+        let mut cause = json!({ "message": self.message });
+        if !self.reason.is_empty() {
+            cause["reason"] = json!(self.reason);
+        }
         if !self.field.is_empty() {
             cause["field"] = json!(self.field);
         }
@@ -347,9 +400,12 @@ impl Cause {
 pub(crate) enum Fault {
     Required,
     Invalid,
+    WrongType,
     Forbidden,
     NotSupported,
     Duplicate,
+    TooLong,
+    NotFound,
 }
 
 impl Fault {
@@ -357,9 +413,12 @@ impl Fault {
         match self {
             Fault::Required => "FieldValueRequired",
             Fault::Invalid => "FieldValueInvalid",
+            Fault::WrongType => "FieldValueTypeInvalid",
             Fault::Forbidden => "FieldValueForbidden",
             Fault::NotSupported => "FieldValueNotSupported",
             Fault::Duplicate => "FieldValueDuplicate",
+            Fault::TooLong => "FieldValueTooLong",
+            Fault::NotFound => "FieldValueNotFound",
         }
     }
 }
@@ -378,12 +437,28 @@ impl FieldError {
         FieldError { field: field.to_owned(), fault, value, detail: detail.to_owned() }
     }
 
+    /// The field at fault.
+    #[cfg(test)]
+    pub(crate) fn field(&self) -> &str {
+        &self.field
+    }
+
     pub(crate) fn required(field: &str, detail: &str) -> FieldError {
         FieldError::new(field, Fault::Required, String::new(), detail)
     }
 
     pub(crate) fn invalid(field: &str, value: &Value, detail: &str) -> FieldError {
         FieldError::new(field, Fault::Invalid, value.to_string(), detail)
+    }
+
+    /// `quoted` is the value as it is shown.
+    pub(crate) fn invalid_text(field: &str, quoted: &str, detail: &str) -> FieldError {
+        FieldError::new(field, Fault::Invalid, quoted.to_owned(), detail)
+    }
+
+    /// A value of another type than the one wanted.
+    pub(crate) fn wrong_type(field: &str, found: &str, detail: &str) -> FieldError {
+        FieldError::new(field, Fault::WrongType, format!("{found:?}"), detail)
     }
 
     pub(crate) fn forbidden(field: &str, detail: &str) -> FieldError {
@@ -394,27 +469,70 @@ impl FieldError {
         FieldError::new(field, Fault::Duplicate, value.to_string(), "")
     }
 
+    pub(crate) fn too_long(field: &str, bytes_max: usize) -> FieldError {
+        let detail = format!("may not be more than {bytes_max} bytes");
+        FieldError::new(field, Fault::TooLong, String::new(), &detail)
+    }
+
+    pub(crate) fn not_found(field: &str, value: &Value) -> FieldError {
+        FieldError::new(field, Fault::NotFound, value.to_string(), "")
+    }
+
+    /// A refusal that does not show the value.
+    pub(crate) fn wordless(field: &str, detail: &str) -> FieldError {
+        FieldError::new(field, Fault::Invalid, String::new(), detail)
+    }
+
+    pub(crate) fn duplicate_because(field: &str, value: &Value, detail: &str) -> FieldError {
+        FieldError::new(field, Fault::Duplicate, value.to_string(), detail)
+    }
+
     /// `supported` is the quoted list shown to the reader.
     pub(crate) fn not_supported(field: &str, value: &str, supported: &str) -> FieldError {
         let detail = format!("supported values: {supported}");
         FieldError::new(field, Fault::NotSupported, format!("{value:?}"), &detail)
     }
 
-    /// Ties one error of an options object (`DeleteOptions`, `ListOptions`…) to its refusal.
-    pub(crate) fn of_options(self, kind: &str) -> Box<Status> {
-        Status::invalid("meta.k8s.io", kind, "", &[self])
+    /// A value that is no text; `detail` is shown as it is.
+    pub(crate) fn not_supported_value(field: &str, value: &Value, detail: &str) -> FieldError {
+        FieldError::new(field, Fault::NotSupported, value.to_string(), detail)
+    }
+
+    /// The field and what is wrong with it.
+    pub(crate) fn told(&self) -> String {
+        format!("{}: {}", self.field, self.describe())
     }
 
     fn describe(&self) -> String {
         let detail = if self.detail.is_empty() { String::new() } else { format!(": {}", self.detail) };
         match self.fault {
             Fault::Required => format!("Required value{detail}"),
-            Fault::Invalid => format!("Invalid value: {}{detail}", self.value),
+            Fault::Invalid if self.value.is_empty() => format!("Invalid value{detail}"),
+            Fault::Invalid | Fault::WrongType => format!("Invalid value: {}{detail}", self.value),
             Fault::Forbidden => format!("Forbidden{detail}"),
             Fault::NotSupported => format!("Unsupported value: {}{detail}", self.value),
-            Fault::Duplicate => format!("Duplicate value: {}", self.value),
+            Fault::Duplicate => format!("Duplicate value: {}{detail}", self.value),
+            Fault::TooLong => format!("Too long{detail}"),
+            Fault::NotFound => format!("Not found: {}", self.value),
         }
     }
+}
+
+/// Where the real server keeps an object; it tells clients.
+fn storage_key(resource: &Resource, namespace: &str, name: &str, dry_run: bool) -> String {
+    let place = match (resource.group, resource.plural) {
+        ("", "replicationcontrollers") => "controllers".to_owned(),
+        ("", "endpoints") => "services/endpoints".to_owned(),
+        ("", "services") => "services/specs".to_owned(),
+        ("", "nodes") => "minions".to_owned(),
+        ("networking.k8s.io", "ingresses") => "ingress".to_owned(),
+        ("apiextensions.k8s.io" | "apiregistration.k8s.io", plural) => format!("{}/{plural}", resource.group),
+        (group, plural) if resource.is_custom() => format!("{group}/{plural}"),
+        (_, plural) => plural.to_owned(),
+    };
+    let root = if dry_run { "" } else { "/registry" };
+    let within = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+    format!("{root}/{place}/{within}{name}")
 }
 
 /// `plural.group` or `Kind.group`; the core group adds nothing.

@@ -13,16 +13,46 @@ const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 /// Prefix of the directive that orders a list.
 const SET_ORDER: &str = "$setElementOrder/";
 
-/// Merges `patch` into `object`; an error says what is wrong with the patch.
-pub(crate) fn merge(node: Node, object: &mut Value, patch: &Value) -> Result<(), String> {
+/// What is wrong with a patch.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The client's fault.
+    Malformed(&'static str),
+    /// The client's fault too, but the real server takes it for its own.
+    Unforeseen(String),
+}
+
+type Merged<T> = Result<T, Fault>;
+
+const MALFORMED_VALUES: Fault = Fault::Malformed("invalid patch format of primitive list");
+const MALFORMED_KEYS: Fault = Fault::Malformed("invalid patch format of retainKeys");
+
+/// Merges `patch` into `object`.
+pub(crate) fn merge(node: Node, object: &mut Value, patch: &Value) -> Merged<()> {
     let Some(patch) = patch.as_object() else {
-        return Err("the patch is not an object".to_owned());
+        return Err(Fault::Malformed("invalid JSON document"));
     };
     merge_map(node, object, patch).map(|_| ())
 }
 
+/// A value as Go prints it.
+fn go_print(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_print).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => go_print_map(map),
+        other => other.to_string(),
+    }
+}
+
+fn go_print_map(map: &Map<String, Value>) -> String {
+    let pairs: Vec<String> = map.iter().map(|(name, value)| format!("{name}:{}", go_print(value))).collect();
+    format!("map[{}]", pairs.join(" "))
+}
+
 /// Returns false if the patch asks to delete the map itself.
-fn merge_map(node: Node, object: &mut Value, patch: &Map<String, Value>) -> Result<bool, String> {
+fn merge_map(node: Node, object: &mut Value, patch: &Map<String, Value>) -> Merged<bool> {
     match directive(patch)? {
         Some("delete") => return Ok(false),
         Some("replace") => *object = json!({}),
@@ -44,13 +74,16 @@ fn merge_map(node: Node, object: &mut Value, patch: &Map<String, Value>) -> Resu
     Ok(true)
 }
 
-fn directive(patch: &Map<String, Value>) -> Result<Option<&str>, String> {
+fn directive(patch: &Map<String, Value>) -> Merged<Option<&str>> {
     match patch.get(PATCH) {
         None => Ok(None),
         Some(Value::String(word)) if matches!(word.as_str(), "delete" | "replace" | "merge") => {
             Ok(Some(word))
         }
-        Some(other) => Err(format!("unrecognized directive in the patch: {other}")),
+        Some(Value::String(other)) => {
+            Err(Fault::Unforeseen(format!("unknown patch type: {other} in map: {}", go_print_map(patch))))
+        }
+        Some(_) => Err(Fault::Unforeseen(format!("invalid value for special key: {PATCH}"))),
     }
 }
 
@@ -60,7 +93,7 @@ fn merge_field(
     field: &str,
     value: &Value,
     wanted: Option<&Vec<Value>>,
-) -> Result<(), String> {
+) -> Merged<()> {
     // The caller made `object` a map.
     let Some(map) = object.as_object_mut() else {
         return Ok(());
@@ -69,8 +102,24 @@ fn merge_field(
         Value::Null => {
             map.remove(field);
         }
+        // With nothing to replace, the real server leaves nothing.
+        Value::Object(patch) if !map.contains_key(field) && patch.contains_key(PATCH) => {
+            directive(patch)?;
+        }
+        Value::Object(_) if node.is_replaced() => {
+            map.insert(field.to_owned(), value.clone());
+        }
         Value::Object(patch) => {
             let child = map.entry(field).or_insert(Value::Null);
+            if node.is_any()
+                && let Some(strange) = patch.iter().find(|(name, value)| {
+                    let there = child.get(name.as_str());
+                    there.is_some_and(|there| there.is_object() == value.is_object() && !is_plain(there))
+                })
+            {
+                let told = "unable to find api field in struct RawExtension for the json field";
+                return Err(Fault::Unforeseen(format!("{told} {:?}", strange.0)));
+            }
             if !merge_map(node, child, patch)? {
                 map.remove(field);
             }
@@ -86,12 +135,11 @@ fn merge_field(
     Ok(())
 }
 
-fn merge_list(
-    node: Node,
-    list: &mut Value,
-    patch: &[Value],
-    wanted: Option<&Vec<Value>>,
-) -> Result<(), String> {
+fn is_plain(value: &Value) -> bool {
+    !value.is_object() && !value.is_array()
+}
+
+fn merge_list(node: Node, list: &mut Value, patch: &[Value], wanted: Option<&Vec<Value>>) -> Merged<()> {
     let merge = node.merge();
     if merge == Merge::Replace || !list.is_array() {
         *list = json!([]);
@@ -122,13 +170,17 @@ fn merge_list(
             }
         }
     }
-    order(items, &server, wanted.map_or(patch, Vec::as_slice), merge);
+    order(items, &server, wanted.map_or(patch, Vec::as_slice), &|a, b| match merge {
+        Merge::By(key) => a.get(key).is_some() && a.get(key) == b.get(key),
+        _ => a == b,
+    });
     Ok(())
 }
 
-fn merge_item(node: Node, items: &mut Vec<Value>, patch: &Value, key: &str) -> Result<(), String> {
+fn merge_item(node: Node, items: &mut Vec<Value>, patch: &Value, key: &str) -> Merged<()> {
     let Some(map) = patch.as_object() else {
-        return Err(format!("an item of a list merged by {key} is not a map"));
+        let found = if patch.is_string() { "string" } else { "number" };
+        return Err(Fault::Unforeseen(format!("expected a map, but received a {found}")));
     };
     // A bare replace directive only empties the list.
     if map.len() == 1 && map.contains_key(PATCH) {
@@ -137,7 +189,8 @@ fn merge_item(node: Node, items: &mut Vec<Value>, patch: &Value, key: &str) -> R
     let id = map.get(key);
     // In an empty list there is nothing to tell apart; validation will find what is missing.
     if id.is_none() && !items.is_empty() {
-        return Err(format!("map: {patch} does not contain declared merge key: {key}"));
+        let told = format!("map: {} does not contain declared merge key: {key}", go_print(patch));
+        return Err(Fault::Unforeseen(told));
     }
     let at = items.iter().position(|item| item.get(key) == id).unwrap_or_else(|| {
         items.push(Value::Null);
@@ -151,11 +204,7 @@ fn merge_item(node: Node, items: &mut Vec<Value>, patch: &Value, key: &str) -> R
 
 /// Orders a merged list: what the patch names stands as the patch has it, what only the server has keeps its place
 /// before the first named item that it stood before.
-fn order(items: &mut Vec<Value>, server: &[Value], patch: &[Value], merge: Merge) {
-    let same = |a: &Value, b: &Value| match merge {
-        Merge::By(key) => a.get(key).is_some() && a.get(key) == b.get(key),
-        _ => a == b,
-    };
+fn order(items: &mut Vec<Value>, server: &[Value], patch: &[Value], same: &dyn Fn(&Value, &Value) -> bool) {
     let place = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item));
     let (mut named, unnamed): (Vec<Value>, Vec<Value>) =
         std::mem::take(items).into_iter().partition(|item| place(patch, item).is_some());
@@ -170,9 +219,9 @@ fn order(items: &mut Vec<Value>, server: &[Value], patch: &[Value], merge: Merge
     items.extend(unnamed);
 }
 
-fn delete_values(list: Option<&mut Value>, values: &Value) -> Result<(), String> {
+fn delete_values(list: Option<&mut Value>, values: &Value) -> Merged<()> {
     let Some(values) = values.as_array() else {
-        return Err(format!("{DELETE_FROM} needs a list"));
+        return Err(MALFORMED_VALUES);
     };
     if let Some(items) = list.and_then(Value::as_array_mut) {
         items.retain(|item| !values.contains(item));
@@ -180,9 +229,9 @@ fn delete_values(list: Option<&mut Value>, values: &Value) -> Result<(), String>
     Ok(())
 }
 
-fn retain_keys(object: &mut Value, keys: &Value) -> Result<(), String> {
+fn retain_keys(object: &mut Value, keys: &Value) -> Merged<()> {
     let Some(keys) = keys.as_array() else {
-        return Err(format!("{RETAIN_KEYS} needs a list"));
+        return Err(MALFORMED_KEYS);
     };
     if let Some(map) = object.as_object_mut() {
         map.retain(|field, _| keys.iter().any(|k| k == field));

@@ -3,10 +3,14 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::metadata::meta_str;
+use super::create::Write;
+use super::fields::{Manager, Operation, record_update};
+use super::metadata::{meta, meta_str, set_meta};
 use super::options::WriteOptions;
 use super::request::Call;
+use super::resources;
 use super::status::{FieldError, Outcome, Status};
+use super::types::{self, Node};
 use super::users::IssuedToken;
 use super::{Document, Kernel, body, seconds};
 
@@ -21,7 +25,7 @@ const AUDIENCE_DEFAULT: &str = "https://kubernetes.default.svc.cluster.local";
 
 impl Kernel {
     pub(crate) fn token(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
-        WriteOptions::parse(call)?;
+        let options = WriteOptions::parse(call)?;
         let target = &call.target;
         let request = body::read(call)?;
         let spec = match request.get("spec") {
@@ -38,6 +42,7 @@ impl Kernel {
         let account =
             json!({"name": meta_str(&account, "name"), "namespace": meta_str(&account, "namespace")});
         let lifetime = expiration(&spec)?;
+        self.check_bound(target.namespace(), &spec["boundObjectRef"])?;
         let audiences = match spec.get("audiences") {
             Some(Value::Array(list)) if !list.is_empty() && list.iter().all(Value::is_string) => list.clone(),
             None | Some(Value::Null | Value::Array(_)) => vec![json!(AUDIENCE_DEFAULT)],
@@ -74,7 +79,50 @@ impl Kernel {
             },
             "status": {"token": token, "expirationTimestamp": seconds(expires)},
         });
+        let mut answer = answer;
+        let write = Write { target, options: &options, now, applied: None, user: &call.user };
+        let by = Manager {
+            api_version: "authentication.k8s.io/v1".to_owned(),
+            ..write.manager(Operation::Update)
+        };
+        let mut asked = spec;
+        asked["expirationSeconds"] = json!(lifetime);
+        own(&mut answer, &asked, &by);
         Ok(Document::json(201, &answer))
+    }
+}
+
+/// Tells what was asked for, as if it were stored.
+fn own(answer: &mut Value, asked: &Value, by: &Manager) {
+    let shape = types::named("authentication.v1.TokenRequest").unwrap_or_else(types::custom);
+    let mut request = json!({"spec": asked});
+    let zero = json!({"spec": {"audiences": null, "expirationSeconds": null, "boundObjectRef": null}});
+    record_update(Node::Struct(shape), &zero, &mut request, by, &[], true);
+    set_meta(answer, "managedFields", meta(&request, "managedFields").cloned());
+}
+
+impl Kernel {
+    /// A token can be bound to what is there, and of few kinds.
+    fn check_bound(&self, namespace: &str, bound: &Value) -> Outcome<()> {
+        let text = |field: &str| bound[field].as_str().unwrap_or_default();
+        if bound.is_null() {
+            return Ok(());
+        }
+        let (plural, namespace) = match text("kind") {
+            "Pod" => ("pods", namespace),
+            "Secret" => ("secrets", namespace),
+            "Node" => ("nodes", ""),
+            kind => {
+                let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+                let message = format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
+                return Err(Status::bad_request(message));
+            }
+        };
+        let Some(resource) = resources::by_path("", "v1", plural) else { return Ok(()) };
+        match self.store.get(resource, namespace, text("name")) {
+            Some(_) => Ok(()),
+            None => Err(Status::not_found(resource, text("name"))),
+        }
     }
 }
 
@@ -86,7 +134,11 @@ fn expiration(spec: &Value) -> Outcome<i64> {
     match asked {
         Some(asked) if (EXPIRATION_SECONDS_MIN..=EXPIRATION_SECONDS_MAX).contains(&asked) => Ok(asked),
         Some(asked) => {
-            let why = "may not specify a duration less than 10 minutes or larger than 2^32 seconds";
+            let why = if asked < EXPIRATION_SECONDS_MIN {
+                "may not specify a duration less than 10 minutes"
+            } else {
+                "may not specify a duration larger than 2^32 seconds"
+            };
             let error = FieldError::invalid("spec.expirationSeconds", &json!(asked), why);
             Err(Status::invalid("authentication.k8s.io", "TokenRequest", "", &[error]))
         }

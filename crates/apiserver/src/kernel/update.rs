@@ -5,148 +5,184 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::create::{Write, validate};
-use super::fields::{Manager, Operation, record_update, set_managers, stamp};
+use super::admission::tolerate_failing_nodes;
+use super::clusterip::keep_address;
+use super::create::{Write, record, validate};
+use super::fields::{Operation, set_managers};
 use super::metadata::{finalizers, is_terminating, meta, meta_str, set_meta};
 use super::options::WriteOptions;
-use super::request::Call;
+use super::request::{Call, Target};
 use super::resources::{Resource, Strategy};
-use super::status::{FieldError, Outcome, Status};
+use super::status::{FieldError, Outcome, Reason, Status};
 use super::store::Stored;
-use super::types::Node;
-use super::{Document, Kernel, apply, body, defaults, prepare, views};
+use super::{Document, Kernel, body, defaults, prepare, views, warnings};
 
 impl Kernel {
     pub(crate) fn update(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
         let options = WriteOptions::parse(call)?;
         let target = &call.target;
-        let mut object = body::decode(call, options.unknown_fields)?;
+        let body::Decoded { mut object, strange } = body::decode(call)?;
+        self.heed(strange, options.unknown_fields, |strange| body::refused(target.resource, strange))?;
         if meta_str(&object, "name").is_empty() {
-            return Err(Status::bad_request(format!(
-                "the name of the object ({} based on URL) was undeterminable: name must be provided",
-                target.name()
-            )));
+            return Err(Status::nameless(target.name()));
         }
         body::place(call, &mut object)?;
-        let object = views::stored_form(target.resource, object);
+        let mut object = views::stored_form(target.resource, object);
         let live = self.store.get(target.resource, target.namespace(), target.name());
         let write = Write { target, options: &options, now, applied: None, user: &call.user };
         let (code, stored) = match live {
-            Some(live) => (200, self.replace(write, &live, object)?),
-            None if target.resource.create_on_update && target.subresource.is_none() => {
-                let uid = meta_str(&object, "uid");
-                if !uid.is_empty() {
-                    return Err(Status::precondition(target.resource, target.name(), "UID", uid, ""));
+            Some(live) => {
+                let place = (target.namespace(), target.name());
+                let (uid, stored) = (meta_str(&object, "uid"), meta_str(&live, "uid"));
+                if !uid.is_empty() && uid != stored {
+                    return Err(Status::other_life(target.resource, place, (uid, stored), options.dry_run));
                 }
-                if !meta_str(&object, "resourceVersion").is_empty() {
+                (200, self.replace(write, &live, object)?)
+            }
+            None => {
+                // Who writes the status of some kinds makes the object along with it.
+                let whole = matches!(target.subresource.as_deref(), None | Some("status"));
+                if !target.resource.create_on_update || !whole {
                     return Err(Status::not_found(target.resource, target.name()));
                 }
+                let uid = meta_str(&object, "uid");
+                if !uid.is_empty() {
+                    let place = (target.namespace(), target.name());
+                    return Err(Status::other_life(target.resource, place, (uid, ""), options.dry_run));
+                }
+                check_version(meta_str(&object, "resourceVersion"))?;
+                set_meta(&mut object, "resourceVersion", None);
                 (201, self.insert(write, object)?)
             }
-            None => return Err(Status::not_found(target.resource, target.name())),
         };
         Ok(self.show(call, code, &stored))
     }
 
     /// Replaces `live` by `new`, as far as the target lets it.
     pub(crate) fn replace(&mut self, write: Write<'_>, live: &Stored, mut new: Value) -> Outcome<Stored> {
-        let target = write.target;
+        let (target, dry_run) = (write.target, write.options.dry_run);
         let resource = target.resource.stored();
-        lock(resource, live, &new)?;
-        keep_system_fields(live, &mut new);
+        lock(target, live, &new)?;
         let subresource = target.subresource.as_deref();
         defaults::fill(resource, &mut new);
-        prepare::update(resource, subresource, live, &mut new, write.now);
-        let mut new = body::complete(resource, new)?;
+        let mut new = body::conform(resource, new)?.object;
         let operation = if write.applied.is_some() { Operation::Apply } else { Operation::Update };
         let by = write.manager(operation);
         match write.applied {
             Some(managers) => set_managers(&mut new, managers),
-            None => record_update(Node::Struct(resource.shape()), live, &mut new, &by, false),
+            None => {
+                let beyond = prepare::out_of_reach(resource, subresource);
+                record(target, live, &mut new, &by, beyond, false);
+            }
         }
-        self.allocate(resource, Some(live), &mut new, write.options.dry_run, write.now)?;
-        validate(resource, subresource, Some(live), &new)?;
+        // What was sent is stored without telling empty lists and no lists apart; what goes away is not stored.
+        let gone = is_released(resource, subresource, live, &new);
+        let finish = |new| match gone {
+            true => body::conform(resource, new).map(|decoded| decoded.object),
+            false => body::complete(resource, new),
+        };
+        let mut new = finish(new)?;
+        keep_system_fields(live, &mut new);
+        prepare::update(resource, subresource, live, &mut new, write.now);
+        let mut new = finish(new)?;
+        keep_address(resource, live, &mut new);
+        if resource.strategy == Strategy::Pod && subresource.is_none() {
+            tolerate_failing_nodes(&mut new["spec"]);
+        }
+        if subresource.is_none() {
+            self.allocate(resource, Some(live), &mut new, dry_run)?;
+        }
+        validate(target, Some(live), &new)?;
+        if resource.strategy != Strategy::Pod && subresource.is_none() {
+            self.warnings.extend(warnings::about(resource, Some(live), &new));
+        }
+        keep_times(live, &mut new);
+        if !dry_run && !gone {
+            set_meta(&mut new, "selfLink", None);
+        }
         let unchanged = new == **live;
-        let gone = is_released(resource, live, &new);
         if (unchanged && !gone) || write.options.dry_run {
             return Ok(if unchanged { Arc::clone(live) } else { Arc::new(new) });
         }
-        // An apply that only gives or takes ownership leaves no time.
-        if operation == Operation::Apply && !same_to_owners(live, &new, &by) {
-            stamp(&mut new, &by);
+        if gone {
+            // The writer sees the object as it would have been stored, watchers as it was.
+            let event = self.store.remove(resource, target.namespace(), target.name(), None);
+            event.into_iter().for_each(|event| drop(self.publish(&event, write.now)));
+            return Ok(Arc::new(new));
         }
-        let event = if gone {
-            self.store.remove(resource, target.namespace(), target.name(), Some(new))
-        } else {
-            Some(self.store.put(resource, new))
-        };
-        match event {
-            Some(event) => Ok(self.publish(&event, write.now)),
-            None => Err(Status::not_found(resource, target.name())),
-        }
+        self.claim_address(resource, Some(live), &new, write.now);
+        let event = self.store.put(resource, new);
+        Ok(self.publish(&event, write.now))
     }
 }
 
-/// Whether nothing has changed that somebody owns.
-fn same_to_owners(live: &Value, new: &Value, by: &Manager) -> bool {
-    let without = |object: &Value| {
-        let mut object = object.clone();
-        set_meta(&mut object, "managedFields", None);
-        apply::forget_last_applied(&mut object, by);
-        object
-    };
-    without(live) == without(new)
-}
-
-/// The resourceVersion and uid in the body, if any, must be those stored.
-pub(crate) fn lock(resource: &Resource, live: &Value, new: &Value) -> Outcome<()> {
-    let name = meta_str(live, "name");
-    let (uid, stored) = (meta_str(new, "uid"), meta_str(live, "uid"));
-    if !uid.is_empty() && uid != stored {
-        return Err(Status::precondition(resource, name, "UID", uid, stored));
-    }
+/// The resourceVersion in the body, if any, must be the one stored.
+fn lock(target: &Target, live: &Value, new: &Value) -> Outcome<()> {
+    let (resource, name) = (target.resource, meta_str(live, "name"));
     match meta_str(new, "resourceVersion") {
         "" | "0" if resource.conditional_update => {
             let why = "must be specified for an update";
             let error = FieldError::invalid("metadata.resourceVersion", &json!(0), why);
-            Err(Status::invalid(resource.group, resource.kind, name, &[error]))
+            // Here the real server knows the kind by its resource only.
+            Err(Status::invalid(resource.group, resource.plural, name, &[error]))
         }
         "" | "0" => Ok(()),
         version if version == meta_str(live, "resourceVersion") => Ok(()),
-        version if version.parse::<u64>().is_err() => {
-            let error =
-                FieldError::invalid("metadata.resourceVersion", &json!(version), "must be an integer");
-            Err(Status::invalid(resource.group, resource.kind, name, &[error]))
+        version => {
+            check_version(version)?;
+            Err(Status::modified(resource, name))
         }
-        _ => Err(Status::modified(resource, name)),
+    }
+}
+
+/// A version must be a number.
+fn check_version(version: &str) -> Outcome<()> {
+    if version.is_empty() || version.parse::<u64>().is_ok() {
+        return Ok(());
+    }
+    let message = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+    Err(Status::new(Reason::Unknown, message))
+}
+
+/// Owners that own what they owned before have not done anything now.
+fn keep_times(live: &Value, new: &mut Value) {
+    let timeless = |object: &Value| {
+        let mut object = object.clone();
+        let managers = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
+        for manager in managers.into_iter().flatten() {
+            manager.as_object_mut().and_then(|manager| manager.remove("time"));
+        }
+        object
+    };
+    if timeless(live) == timeless(new) {
+        set_meta(new, "managedFields", meta(live, "managedFields").cloned());
     }
 }
 
 /// What no client can change is taken over from the stored object.
 fn keep_system_fields(live: &Value, new: &mut Value) {
-    let kept = [
-        "name",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "creationTimestamp",
-        "generation",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-    ];
+    let kept = ["name", "namespace", "resourceVersion", "creationTimestamp", "generation"];
     for field in kept {
         set_meta(new, field, meta(live, field).cloned());
     }
-    if meta_str(new, "generateName").is_empty() {
-        set_meta(new, "generateName", meta(live, "generateName").cloned());
+    // In a patch the uid is a field like others, one that cannot be changed; controllers rely on the 422.
+    if meta_str(new, "uid").is_empty() {
+        set_meta(new, "uid", meta(live, "uid").cloned());
+    }
+    if let Some(time) = meta(live, "deletionTimestamp") {
+        set_meta(new, "deletionTimestamp", Some(time.clone()));
+    }
+    if meta(new, "deletionGracePeriodSeconds").is_none() {
+        set_meta(new, "deletionGracePeriodSeconds", meta(live, "deletionGracePeriodSeconds").cloned());
     }
 }
 
 /// Whether the update removes the last thing that kept a deleted object in being.
-fn is_released(resource: &Resource, live: &Value, new: &Value) -> bool {
+fn is_released(resource: &Resource, subresource: Option<&str>, live: &Value, new: &Value) -> bool {
+    // The finalizers of a namespace are written through their own subresource only.
+    let spoken = if subresource == Some("finalize") { new } else { live };
     let grace = meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
     let held = resource.strategy == Strategy::Namespace
-        && new.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty());
+        && spoken.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty());
     is_terminating(live) && grace == 0 && finalizers(new).is_empty() && !held
 }

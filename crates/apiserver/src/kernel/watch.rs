@@ -125,9 +125,10 @@ fn departed(event: &Event) -> Stored {
 impl Kernel {
     pub(crate) fn watch(&mut self, call: &Call<'_>) -> Outcome<Reply> {
         let options = WatchOptions::parse(call)?;
+        if matches!(call.representation, Representation::Table(_)) {
+            call.representation.fits(call.target.resource, false, call.query.text("includeObject"))?;
+        }
         let resource = call.target.resource;
-        let query = &call.query;
-        let selector = Selector::parse(resource, query.text("labelSelector"), query.text("fieldSelector"))?;
         if self.watches.len() >= self.settings.watches_max {
             let mut status = Status::new(Reason::TooManyRequests, "too many watches are open");
             status.retry_after_seconds = 1;
@@ -136,14 +137,13 @@ impl Kernel {
         let mut watch = Watch {
             view: View { resource, representation: call.representation },
             namespace: call.target.namespace.clone(),
-            selector,
+            selector: options.selector,
             bookmarks: options.bookmarks,
             after: self.store.revision(),
             backlog: Backlog::default(),
             ended: false,
         };
         match options.start {
-            WatchStart::State => self.fill_state(&mut watch),
             WatchStart::StateWithMark(not_older) => match self.refuse_future(not_older) {
                 Ok(()) => {
                     self.fill_state(&mut watch);

@@ -51,6 +51,7 @@ pub(crate) fn fill(resource: &Resource, object: &mut Value) {
         Strategy::ResourceClaimTemplate => others::device_requests(object.pointer_mut("/spec/spec/devices")),
         Strategy::FlowSchema => others::flow_schema(object),
         Strategy::PriorityLevelConfiguration => others::priority_level(object),
+        Strategy::Plain if resource.kind == "IngressClass" => others::ingress_class(object),
         Strategy::Plain
         | Strategy::Custom
         | Strategy::ConfigMap

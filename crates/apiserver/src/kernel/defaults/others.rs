@@ -12,6 +12,9 @@ const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
 pub(super) fn namespace(object: &mut Value) {
+    if object["status"]["phase"].as_str().unwrap_or_default().is_empty() {
+        set(&mut object["status"], "phase", json!("Active"));
+    }
     let name = meta_str(object, "name").to_owned();
     let labels = meta_mut(object).entry("labels").or_insert_with(|| json!({}));
     if !name.is_empty() && labels.is_object() {
@@ -53,8 +56,11 @@ pub(super) fn node(object: &mut Value) {
         set(&mut object["status"], "allocatable", capacity);
     }
     let spec = &mut object["spec"];
-    if let Some(range) = present(spec, "podCIDR").cloned() {
-        set(spec, "podCIDRs", json!([range]));
+    if let Some(range) = present(spec, "podCIDR").filter(|range| **range != json!("")).cloned() {
+        // Of the two names the older one is believed.
+        if spec.pointer("/podCIDRs/0") != Some(&range) {
+            spec["podCIDRs"] = json!([range]);
+        }
     } else if let Some(first) = spec.pointer("/podCIDRs/0").cloned() {
         spec["podCIDR"] = first;
     }
@@ -100,6 +106,12 @@ pub(super) fn endpoint_slice(object: &mut Value) {
     for port in items(object, "ports") {
         set(port, "name", json!(""));
         set(port, "protocol", json!("TCP"));
+    }
+}
+
+pub(super) fn ingress_class(object: &mut Value) {
+    if let Some(parameters) = object.pointer_mut("/spec/parameters").filter(|p| p.is_object()) {
+        set(parameters, "scope", json!("Cluster"));
     }
 }
 
@@ -226,9 +238,11 @@ pub(super) fn priority_level(object: &mut Value) {
         if let Some(queuing) =
             limited.pointer_mut("/limitResponse/queuing").filter(|queuing| queuing.is_object())
         {
-            set(queuing, "queues", json!(64));
-            set(queuing, "handSize", json!(8));
-            set(queuing, "queueLengthLimit", json!(50));
+            for (field, number) in [("queues", 64), ("handSize", 8), ("queueLengthLimit", 50)] {
+                if queuing[field].as_i64().unwrap_or(0) == 0 {
+                    queuing[field] = json!(number);
+                }
+            }
         }
     }
     if let Some(exempt) = object.pointer_mut("/spec/exempt").filter(|exempt| exempt.is_object()) {

@@ -6,6 +6,15 @@ use super::{items, present, set};
 
 /// A pod of its own: what templates get, and what only running pods need.
 pub(super) fn pod(object: &mut Value) {
+    for (one, all) in [("podIP", "podIPs"), ("hostIP", "hostIPs")] {
+        let Some(address) = object["status"].get(one).filter(|ip| **ip != json!("")).cloned() else {
+            continue;
+        };
+        // Of the two names the older one is believed.
+        if one == "podIP" && object["status"].pointer(&format!("/{all}/0/ip")) != Some(&address) {
+            object["status"][all] = json!([{ "ip": address }]);
+        }
+    }
     let spec = &mut object["spec"];
     for list in ["containers", "initContainers"] {
         items(spec, list).for_each(requests_follow_limits);

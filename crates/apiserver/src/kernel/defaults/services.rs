@@ -22,7 +22,8 @@ pub(super) fn service(object: &mut Value) {
         }
     }
     let kind = spec["type"].as_str().unwrap_or_default().to_owned();
-    if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+    let reached = kind == "ClusterIP" && spec["externalIPs"].as_array().is_some_and(|list| !list.is_empty());
+    if reached || matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
         set(spec, "externalTrafficPolicy", json!("Cluster"));
     }
     if matches!(kind.as_str(), "ClusterIP" | "NodePort" | "LoadBalancer") {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::metadata::{meta, set_meta};
 use super::pods::template_of;
 use super::{items, present, set};
 
@@ -86,6 +87,13 @@ pub(super) fn stateful_set(object: &mut Value) {
 }
 
 pub(super) fn job(object: &mut Value) {
+    let labels =
+        object.pointer("/spec/template/metadata/labels").filter(|labels| labels.is_object()).cloned();
+    if let Some(labels) = labels
+        && meta(object, "labels").and_then(Value::as_object).is_none_or(serde_json::Map::is_empty)
+    {
+        set_meta(object, "labels", Some(labels));
+    }
     let spec = &mut object["spec"];
     // Neither number given means one pod that has to succeed.
     if present(spec, "completions").is_none() && present(spec, "parallelism").is_none() {

@@ -221,7 +221,12 @@ pub(super) fn claim_status(object: &Value, _: Timestamp) -> Value {
 
 pub(super) fn claim_capacity(claim: &Value, _: Timestamp) -> Value {
     let bound = !word(claim, "/spec/volumeName").is_empty();
-    json!(if bound { word(claim, "/status/capacity/storage") } else { "" })
+    let capacity = word(claim, "/status/capacity/storage");
+    json!(match (bound, capacity) {
+        (false, _) => "",
+        (true, "") => "0",
+        (true, capacity) => capacity,
+    })
 }
 
 pub(super) fn claim_modes(claim: &Value, _: Timestamp) -> Value {

@@ -42,7 +42,7 @@ pub(super) struct Column {
 
 impl Column {
     pub(super) fn definition(&self) -> Value {
-        let format = if self.name == "Name" { "name" } else { "" };
+        let format = if matches!(self.name, "Name" | "Attacher") { "name" } else { "" };
         json!({"name": self.name, "type": self.kind, "format": format, "description": "", "priority": self.priority})
     }
 }
@@ -79,7 +79,7 @@ pub(super) fn of(resource: &Resource) -> Vec<Column> {
     if resource.is_custom() {
         let mut columns = vec![NAME];
         if resource.columns.is_empty() {
-            columns.push(AGE);
+            columns.push(Column { kind: "date", ..AGE });
         }
         columns.extend(resource.columns.iter().map(|column| Column {
             name: column.name,

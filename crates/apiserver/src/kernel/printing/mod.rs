@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::accept::{Included, Representation, metadata_only};
-use super::metadata::meta_str;
+use super::metadata::{meta, meta_str};
 use super::resources::Resource;
 use super::store::Stored;
 use super::views::shown_form;
@@ -28,10 +28,12 @@ pub(crate) fn shown(
 ) -> Stored {
     match representation {
         Representation::Whole => shown_form(resource, object),
-        Representation::MetadataOnly => Arc::new(metadata_only(object)),
+        Representation::MetadataOnly | Representation::MetadataList => Arc::new(metadata_only(object)),
         Representation::Table(included) => {
             let mut table = table(resource, std::slice::from_ref(object), included, now);
-            table["metadata"] = json!({"resourceVersion": meta_str(object, "resourceVersion")});
+            if let Some(version) = meta(object, "resourceVersion") {
+                table["metadata"] = json!({ "resourceVersion": version });
+            }
             Arc::new(table)
         }
     }
@@ -47,6 +49,9 @@ pub(crate) fn table(
     let columns = columns::of(resource);
     let rows: Vec<Value> =
         objects.iter().map(|object| row(resource, &columns, object, included, now)).collect();
+    // Kinds that nobody described have no rows at all where others have an empty list of them.
+    let described = columns.iter().all(|column| !matches!(column.source, Source::Created));
+    let rows = Some(rows).filter(|rows| described || !rows.is_empty());
     json!({
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -66,7 +71,7 @@ fn row(
     let cells: Vec<Value> = columns.iter().map(|column| cell(column, object, now)).collect();
     let mut row = json!({ "cells": cells });
     match included {
-        Included::Nothing => {}
+        Included::Nothing | Included::Unknown => row["object"] = Value::Null,
         Included::Metadata => row["object"] = metadata_only(object),
         Included::Whole => row["object"] = Value::clone(&shown_form(resource, object)),
     }

@@ -73,7 +73,6 @@ pub(super) static KINDS: &[Resource] = &[
         categories: &["all"],
         status: StatusField::ResetOnCreate,
         generation: true,
-        selectable: &[zero("status.replicas", "/status/replicas", "0")],
         subresources: &[SCALE],
         strategy: Strategy::ReplicaSet,
         ..Resource::new("apps", "v1", "replicasets", "replicaset", "ReplicaSet", "ReplicaSetList")
@@ -84,6 +83,7 @@ pub(super) static KINDS: &[Resource] = &[
         status: StatusField::ResetOnCreate,
         generation: true,
         subresources: &[SCALE],
+        names: NameRule::Label,
         strategy: Strategy::StatefulSet,
         ..Resource::new("apps", "v1", "statefulsets", "statefulset", "StatefulSet", "StatefulSetList")
     },
@@ -222,6 +222,7 @@ pub(super) static KINDS: &[Resource] = &[
         selectable: &[field("spec.signerName", "/spec/signerName")],
         subresources: &[APPROVAL],
         strategy: Strategy::CertificateSigningRequest,
+        names: NameRule::PathSegment,
         ..Resource::new(
             "certificates.k8s.io",
             "v1",

@@ -40,6 +40,7 @@ impl Resource {
             stored_as: None,
             scale: None,
             columns: &[],
+            schema: None,
             strategy: Strategy::Plain,
         }
     }

@@ -52,7 +52,8 @@ fn applying_the_same_again_changes_nothing() {
 fn fields_of_others_stay() {
     let mut world = World::new();
     let path = format!("{ROLES}/r");
-    let mut object = role(&json!({"rules": [rule("get")], "aggregationRule": {"clusterRoleSelectors": []}}));
+    let mut object =
+        role(&json!({"rules": [rule("get")], "aggregationRule": {"clusterRoleSelectors": [{}]}}));
     object["metadata"]["labels"] = json!({"l": "v"});
     world.created(&format!("{ROLES}?fieldManager=creator"), &object);
     // An empty apply by somebody who owns nothing removes nothing.
@@ -64,7 +65,7 @@ fn fields_of_others_stay() {
         owners(&taken),
         [
             r#""one" "Apply" {"f:rules":{}}"#,
-            r#""creator" "Update" {"f:aggregationRule":{},"f:metadata":{"f:labels":{".":{},"f:l":{}}}}"#,
+            r#""creator" "Update" {"f:aggregationRule":{".":{},"f:clusterRoleSelectors":{}},"f:metadata":{"f:labels":{".":{},"f:l":{}}}}"#,
         ]
     );
     // Shared ownership: both want the same value, so one of them leaving it does not remove it.

@@ -9,11 +9,11 @@ fn definition() -> Value {
     json!({"metadata": {"name": "widgets.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced",
     "names": {"plural": "widgets", "kind": "Widget", "shortNames": ["wd"]},
     "versions": [
-        {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}},
+        {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
             "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.replicas",
                 "statusReplicasPath": ".status.replicas", "labelSelectorPath": ".status.selector"}},
             "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}]},
-        {"name": "v2", "served": true, "storage": false, "schema": {"openAPIV3Schema": {"type": "object"}}},
+        {"name": "v2", "served": true, "storage": false, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}},
     ]}})
 }
 

@@ -82,7 +82,7 @@ fn deletion_of_generation_counting_kinds_counts() {
 fn running_pods_are_given_time() {
     let mut world = World::new();
     let pods = "/api/v1/namespaces/default/pods";
-    let pod = |name: &str, node: Value| json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "c"}]}});
+    let pod = |name: &str, node: Value| json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}});
     let watch = world.watch(&format!("{pods}?watch=1&fieldSelector=metadata.name=pending"));
     world.created(pods, &pod("pending", Value::Null));
     assert_eq!(world.delete(&format!("{pods}/pending"), &Value::Null).0, 200);

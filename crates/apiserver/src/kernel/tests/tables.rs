@@ -22,7 +22,7 @@ fn lists_and_objects_become_rows() {
     let whole = table(&mut world, &format!("{CONFIG_MAPS}/a?includeObject=Object"));
     assert_eq!(whole["rows"][0]["object"]["data"], json!({"k": "v"}));
     let bare = table(&mut world, &format!("{CONFIG_MAPS}/a?includeObject=None"));
-    assert!(bare["rows"][0].get("object").is_none());
+    assert_eq!(bare["rows"][0]["object"], Value::Null);
 }
 
 #[test]

@@ -56,8 +56,10 @@ fn bookmarks_come_on_demand_to_those_who_allow_them() {
     let mut world = World::new();
     let willing = world.watch(&format!("{WATCH}&allowWatchBookmarks=true"));
     let unwilling = world.watch(WATCH);
-    world.kernel.send_bookmarks();
     let revision = world.kernel.revision();
+    // Who watches from the beginning is told where it ends, as if it had asked for that.
+    assert_eq!(world.frames(willing), [format!("BOOKMARK {revision}")]);
+    world.kernel.send_bookmarks();
     assert_eq!(world.frames(willing), [format!("BOOKMARK {revision}")]);
     assert!(world.frames(unwilling).is_empty());
 }

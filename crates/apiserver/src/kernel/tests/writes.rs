@@ -121,9 +121,10 @@ fn system_fields_cannot_be_changed() {
     let first = world.created(CONFIG_MAPS, &config_map("a"));
     let mut forged = first.clone();
     forged["metadata"]["creationTimestamp"] = json!("1999-01-01T00:00:00Z");
-    forged["metadata"]["deletionTimestamp"] = json!("1999-01-01T00:00:00Z");
     forged["metadata"]["generation"] = json!(99);
     assert_eq!(world.put(&format!("{CONFIG_MAPS}/a"), &forged), (200, first));
+    forged["metadata"]["deletionTimestamp"] = json!("1999-01-01T00:00:00Z");
+    assert_eq!(world.put(&format!("{CONFIG_MAPS}/a"), &forged).0, 422);
 }
 
 #[test]

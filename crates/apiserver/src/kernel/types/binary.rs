@@ -183,7 +183,7 @@ fn value(shape: &'static Shape, wire: Wire<'_>, slot: &mut Value, depth: usize) 
             }
             slot[key] = value;
         }
-        (Shape::Struct(_), Wire::Bytes(bytes)) => {
+        (Shape::Struct(_) | Shape::Own(_), Wire::Bytes(bytes)) => {
             let Some(kind) = shape.as_struct() else { return Ok(()) };
             *slot = Value::Object(message(kind, bytes, depth)?);
         }

@@ -1,39 +1,48 @@
 //! Values take the shape the table gives them, as if they had been read into typed structs and written again.
 
-use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use base64::{DecodeError, Engine as _};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{Field, Presence, Quantity, Shape, Struct};
 
-/// A value that does not have the shape of its field.
+/// Why a value does not have the shape of its field, in the words of the real server; it has others for values that are
+/// not read from a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mismatch {
-    /// Where, such as `spec.containers[0].image`.
-    pub(crate) path: String,
-    /// What stands there, or why it cannot be read.
-    pub(crate) problem: String,
+pub(crate) struct Mismatch(pub(crate) String, pub(crate) Option<String>);
+
+/// In which form a value is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Nothing but what was said, zeros among it: who applies something claims it.
+    Applied,
+    /// As it was sent, with the fields that are always written; an empty list there is still told from none.
+    Sent,
+    /// As it is stored, which tells empty lists and no lists apart no longer.
+    Stored,
 }
 
 /// What a reading finds on its way.
 struct Reading {
+    /// The way from the top, with the places in lists and the keys of maps.
     path: Vec<String>,
+    /// The structs on the way, and the field of each.
+    fields: Vec<(&'static Struct, &'static str)>,
     /// Fields nobody knows; they are left out.
     unknown: Vec<String>,
-    /// Whether fields that are always written appear even when the value leaves them out.
-    complete: bool,
+    form: Form,
 }
 
-/// Gives `value` the shape of `kind`: unknown fields go (their names are pushed to `unknown`), values are written in
-/// their one canonical form, and, if `complete`, fields that are always written appear.
+/// Gives `value` the shape of `kind`: unknown fields go (their names are pushed to `unknown`) and values are written in
+/// their one canonical form.
 pub(crate) fn decode(
     kind: &'static Struct,
     value: Value,
-    complete: bool,
+    form: Form,
     unknown: &mut Vec<String>,
 ) -> Result<Value, Mismatch> {
-    let mut reading = Reading { path: Vec::new(), unknown: Vec::new(), complete };
+    let mut reading = Reading { path: Vec::new(), fields: Vec::new(), unknown: Vec::new(), form };
     let decoded = reading.object(kind, value)?;
     unknown.append(&mut reading.unknown);
     Ok(decoded)
@@ -47,36 +56,64 @@ pub(crate) fn is_micro_time(text: &str) -> bool {
 }
 
 impl Reading {
-    fn mismatch(&self, problem: String) -> Mismatch {
-        Mismatch { path: self.path.concat().trim_start_matches('.').to_owned(), problem }
-    }
-
+    /// What is found is not what Go would read into the field.
     fn wrong(&self, found: &Value, wanted: &str) -> Mismatch {
         let found = match found {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
+            Value::Null => "null".to_owned(),
+            Value::Bool(_) => "bool".to_owned(),
+            Value::Number(number) if wanted.starts_with("int") => format!("number {number}"),
+            Value::Number(_) => "number".to_owned(),
+            Value::String(_) => "string".to_owned(),
+            Value::Array(_) => "array".to_owned(),
+            Value::Object(_) => "object".to_owned(),
         };
-        self.mismatch(format!("json: cannot unmarshal {found} into a field of type {wanted}"))
+        // Of a custom resource Go knows the metadata only.
+        let known = |(kind, _): &&(&'static Struct, _)| !kind.open;
+        let place = match self.fields.iter().rfind(known) {
+            Some((kind, _)) => {
+                let way: Vec<&str> = self.fields.iter().filter(known).map(|(_, field)| *field).collect();
+                format!("struct field {}.{} of type", kind.go_name(), way.join("."))
+            }
+            None => "value of type".to_owned(),
+        };
+        let told = format!("json: cannot unmarshal {found} into Go {place} {wanted}");
+        let found = found.split(' ').next().unwrap_or_default();
+        let found = match found {
+            "number" => "int64",
+            "array" => "slice",
+            "object" => "map",
+            other => other,
+        };
+        let restored = if wanted.starts_with("[]") && wanted != "[]uint8" {
+            format!("cannot restore slice from {found}")
+        } else if wanted.starts_with("map[") {
+            format!("cannot restore map from {found}")
+        } else if wanted.contains('.') {
+            format!("cannot restore struct from: {found}")
+        } else if found == "int64" && wanted != "bool" {
+            format!("cannot convert {found} to {wanted}")
+        } else {
+            format!("unrecognized type: {wanted}")
+        };
+        Mismatch(told, Some(restored))
     }
 
     fn object(&mut self, kind: &'static Struct, value: Value) -> Result<Value, Mismatch> {
         let mut given = match value {
             Value::Null => Map::new(),
             Value::Object(map) => map,
-            other => return Err(self.wrong(&other, kind.name)),
+            other => return Err(self.wrong(&other, &kind.go_type())),
         };
         let mut object = Map::new();
         for (name, field) in &kind.fields {
             let value = given.remove(*name);
-            if value.is_none() && !self.complete {
+            if value.is_none() && self.form == Form::Applied {
                 continue;
             }
             self.path.push(format!(".{name}"));
+            self.fields.push((kind, *name));
             let value = self.value(&field.shape, value.unwrap_or(Value::Null))?;
+            self.fields.pop();
             self.path.pop();
             if let Some(value) = self.written(field, value) {
                 object.insert((*name).to_owned(), value);
@@ -96,20 +133,25 @@ impl Reading {
 
     /// The value as it is written, or `None` if the field is left out.
     fn written(&self, field: &Field, value: Value) -> Option<Value> {
+        if self.form == Form::Applied {
+            return Some(value).filter(|value| !value.is_null());
+        }
         let says_something = match (&field.shape, &value) {
             (Shape::Pointer(_), value) => !value.is_null(),
             (shape, value) if shape.is_struct() => match field.presence {
                 Presence::IfNotZero => !is_zero(value),
                 // Without pointers or a word on zero, structs are always written, times among them.
-                _ if value.is_null() => return self.complete.then(|| zero(shape)),
+                _ if value.is_null() => return Some(zero(shape)),
                 _ => true,
             },
             (_, value) => !is_empty(value),
         };
-        if says_something {
+        let list_without_items =
+            self.form == Form::Sent && value.is_array() && field.presence == Presence::Always;
+        if says_something || list_without_items {
             return Some(value);
         }
-        (field.presence == Presence::Always && self.complete).then(|| zero(&field.shape))
+        (field.presence == Presence::Always).then(|| zero(&field.shape))
     }
 
     fn value(&mut self, shape: &'static Shape, value: Value) -> Result<Value, Mismatch> {
@@ -117,7 +159,7 @@ impl Reading {
             return if value.is_null() { Ok(Value::Null) } else { self.value(inner, value) };
         }
         match shape {
-            Shape::Struct(_) => match shape.as_struct() {
+            Shape::Struct(_) | Shape::Own(_) => match shape.as_struct() {
                 Some(kind) => self.object(kind, value),
                 None => Ok(value),
             },
@@ -133,7 +175,7 @@ impl Reading {
         let list = match value {
             Value::Null => return Ok(Value::Null),
             Value::Array(list) => list,
-            other => return Err(self.wrong(&other, "a list")),
+            other => return Err(self.wrong(&other, &format!("[]{}", go_type(items)))),
         };
         let mut decoded = Vec::with_capacity(list.len());
         for (at, item) in list.into_iter().enumerate() {
@@ -149,7 +191,7 @@ impl Reading {
         let map = match value {
             Value::Null => return Ok(Value::Null),
             Value::Object(map) => map,
-            other => return Err(self.wrong(&other, "a map")),
+            other => return Err(self.wrong(&other, &format!("map[string]{}", go_type(values)))),
         };
         let mut decoded = Map::new();
         for (key, value) in map {
@@ -162,7 +204,6 @@ impl Reading {
     }
 
     fn scalar(&self, shape: &Shape, value: Value) -> Result<Value, Mismatch> {
-        let unreadable = |what: &str, text: &str| self.mismatch(format!("{text:?} is not a {what}"));
         match (shape, &value) {
             (Shape::Text | Shape::Duration, Value::String(_)) | (Shape::Flag, Value::Bool(_)) => Ok(value),
             (Shape::Int64, Value::Number(n)) if n.is_i64() => Ok(value),
@@ -174,41 +215,70 @@ impl Reading {
             (Shape::IntOrString, Value::String(_)) | (Shape::Float, Value::Number(_)) => Ok(value),
             (Shape::Bytes, Value::String(text)) => match STANDARD.decode(text) {
                 Ok(_) => Ok(value),
-                Err(_) => Err(unreadable("base64 text", text)),
+                Err(DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _)) => {
+                    Err(illegible(format!("illegal base64 data at input byte {at}")))
+                }
+                Err(_) => Err(illegible(format!("illegal base64 data at input byte {}", text.len() / 4 * 4))),
             },
             (Shape::Time, Value::String(text)) => match text.parse::<Timestamp>() {
                 Ok(time) => Ok(json!(crate::kernel::seconds(time))),
-                Err(_) => Err(unreadable("time", text)),
+                Err(_) => Err(unreadable_time(text, "2006-01-02T15:04:05Z07:00")),
             },
             (Shape::MicroTime, Value::String(text)) => {
                 let time = text.parse::<Timestamp>().ok().filter(|_| is_micro_time(text));
-                let time = time.ok_or_else(|| unreadable("time with six digits of fraction", text))?;
-                Ok(json!(format!("{time:.6}")))
+                let form = "2006-01-02T15:04:05.000000Z07:00";
+                Ok(json!(format!("{:.6}", time.ok_or_else(|| unreadable_time(text, form))?)))
             }
             (Shape::Quantity, Value::String(_) | Value::Number(_)) => {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                let quantity = Quantity::parse(&text).ok_or_else(|| unreadable("quantity", &text))?;
+                let quantity = Quantity::parse(&text).ok_or_else(|| illegible(QUANTITY_RULE.to_owned()))?;
                 Ok(json!(quantity.to_string()))
             }
-            (shape, found) => Err(self.wrong(found, word(shape))),
+            (shape, found) => Err(self.wrong(found, &go_type(shape))),
         }
     }
 }
 
-fn word(shape: &Shape) -> &'static str {
-    match shape {
+/// In these words an amount is refused.
+const QUANTITY_RULE: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
+/// A text of the right type that says nothing.
+fn illegible(why: String) -> Mismatch {
+    Mismatch(why, None)
+}
+
+fn unreadable_time(text: &str, form: &str) -> Mismatch {
+    let (rest, wanted) = match text.find('Z').filter(|_| form.contains('.')) {
+        Some(at) => (&text[at..], ".000000"),
+        None => (text, "2006"),
+    };
+    illegible(format!("parsing time {text:?} as {form:?}: cannot parse {rest:?} as {wanted:?}"))
+}
+
+/// What the shape is called in Go.
+fn go_type(shape: &Shape) -> String {
+    let name = match shape {
         Shape::Text => "string",
         Shape::Flag => "bool",
         Shape::Int32 => "int32",
         Shape::Int64 => "int64",
         Shape::Float => "float64",
         Shape::Bytes => "[]uint8",
-        Shape::Time | Shape::MicroTime => "Time",
-        Shape::Duration => "Duration",
-        Shape::Quantity => "Quantity",
-        Shape::IntOrString => "IntOrString",
-        _ => "value",
-    }
+        Shape::Time => "v1.Time",
+        Shape::MicroTime => "v1.MicroTime",
+        Shape::Duration => "v1.Duration",
+        Shape::Quantity => "resource.Quantity",
+        Shape::IntOrString => "intstr.IntOrString",
+        Shape::Any => "interface {}",
+        Shape::Pointer(inner) => return go_type(inner),
+        Shape::List(items) => return format!("[]{}", go_type(items)),
+        Shape::Map(values) => return format!("map[string]{}", go_type(values)),
+        Shape::Struct(_) | Shape::Own(_) => {
+            return shape.as_struct().map(Struct::go_type).unwrap_or_default();
+        }
+    };
+    name.to_owned()
 }
 
 /// What a field that is always written holds when nothing was said.
@@ -218,7 +288,7 @@ fn zero(shape: &Shape) -> Value {
         Shape::Flag => json!(false),
         Shape::Int32 | Shape::Int64 | Shape::Float | Shape::IntOrString => json!(0),
         Shape::Quantity => json!("0"),
-        Shape::Struct(_) => json!({}),
+        Shape::Struct(_) | Shape::Own(_) => json!({}),
         _ => Value::Null,
     }
 }
@@ -248,7 +318,7 @@ mod tests {
 
     fn read(kind: &str, value: Value) -> Result<(Value, Vec<String>), Mismatch> {
         let mut unknown = Vec::new();
-        let decoded = decode(of_kind("", "v1", kind).unwrap(), value, true, &mut unknown)?;
+        let decoded = decode(of_kind("", "v1", kind).unwrap(), value, Form::Stored, &mut unknown)?;
         Ok((decoded, unknown))
     }
 
@@ -280,7 +350,8 @@ mod tests {
     #[test]
     fn wrong_shapes_are_told_with_their_place() {
         let wrong = json!({"spec": {"containers": [{"name": "a"}, {"name": 3}]}});
-        assert_eq!(read("Pod", wrong).unwrap_err().path, "spec.containers[1].name");
+        let told = "json: cannot unmarshal number into Go struct field Container.spec.containers.name of type string";
+        assert_eq!(read("Pod", wrong).unwrap_err().0, told);
         for wrong in [
             json!({"metadata": {"creationTimestamp": "yesterday"}}),
             json!({"metadata": {"labels": {"a": 1}}}),

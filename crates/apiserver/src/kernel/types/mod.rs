@@ -4,14 +4,16 @@ pub(crate) mod binary;
 mod decode;
 mod quantity;
 mod read;
+mod structural;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-pub(crate) use self::decode::decode;
-use self::quantity::Quantity;
+pub(crate) use self::decode::{Form, decode};
+pub(crate) use self::quantity::Quantity;
+pub(crate) use self::structural::of_schema;
 
 /// The table of structs; see the head of the file for its language.
 static TABLE: LazyLock<Table> = LazyLock::new(|| read::table(include_str!("../../../data/types.txt")));
@@ -34,6 +36,18 @@ pub(crate) struct Struct {
     pub(crate) fields: BTreeMap<&'static str, Field>,
 }
 
+impl Struct {
+    /// What the struct is called in Go, without its package.
+    pub(crate) fn go_name(&self) -> &'static str {
+        self.name.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// What the struct is called in Go: `v1.PodSpec`.
+    pub(crate) fn go_type(&self) -> String {
+        self.name.split_once('.').map_or(self.name, |(_, rest)| rest).to_owned()
+    }
+}
+
 /// A field of a struct.
 #[derive(Debug)]
 pub(crate) struct Field {
@@ -41,10 +55,27 @@ pub(crate) struct Field {
     pub(crate) presence: Presence,
     list: List,
     pub(crate) atomic: bool,
+    /// Owned field by field although its struct elsewhere has one owner.
+    granular: bool,
     merge: Merge,
+    /// Strategic merge patches put their object in place of what was there.
+    replace: bool,
     pub(crate) default: Option<Value>,
     /// Numbers in the binary form, outermost first; more than one if JSON makes one level of several.
     pub(crate) numbers: Vec<u32>,
+}
+
+impl Field {
+    /// What the field stands for in a key that leaves it out.
+    fn key_default(&self) -> Option<Value> {
+        let zero = match self.shape {
+            _ if self.presence != Presence::Always => None,
+            Shape::Text => Some(Value::from("")),
+            Shape::Int32 | Shape::Int64 => Some(Value::from(0)),
+            _ => None,
+        };
+        self.default.clone().or(zero)
+    }
 }
 
 /// When a field is written.
@@ -78,6 +109,8 @@ pub(crate) enum Shape {
     List(Box<Shape>),
     Map(Box<Shape>),
     Struct(usize),
+    /// A struct that is not in the table.
+    Own(&'static Struct),
 }
 
 impl Shape {
@@ -85,6 +118,7 @@ impl Shape {
     pub(crate) fn as_struct(&self) -> Option<&'static Struct> {
         match self {
             Shape::Struct(at) => TABLE.structs.get(*at),
+            Shape::Own(own) => Some(own),
             Shape::Pointer(inner) => inner.as_struct(),
             _ => None,
         }
@@ -92,8 +126,8 @@ impl Shape {
 
     /// Whether the value is a struct for the real server, and so never simply empty.
     fn is_struct(&self) -> bool {
-        use Shape::{Any, IntOrString, MicroTime, Quantity, Struct, Time};
-        matches!(self, Struct(_) | Time | MicroTime | Quantity | IntOrString | Any)
+        use Shape::{Any, IntOrString, MicroTime, Own, Quantity, Struct, Time};
+        matches!(self, Struct(_) | Own(_) | Time | MicroTime | Quantity | IntOrString | Any)
     }
 
     fn target(&self) -> &Shape {
@@ -121,6 +155,17 @@ pub(crate) enum Merge {
     Values,
     /// Items are merged by this field.
     By(&'static str),
+}
+
+/// What kind of value a schema asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scalar {
+    Any,
+    Flag,
+    List,
+    Map,
+    Number,
+    Text,
 }
 
 /// How a list is owned.
@@ -192,6 +237,27 @@ impl Node {
         }
     }
 
+    /// Whether a field of that name may stand below this place.
+    pub(crate) fn knows(self, name: &str) -> bool {
+        self.structure().is_none_or(|found| found.open || found.fields.contains_key(name))
+    }
+
+    /// What kind of value stands at this place.
+    pub(crate) fn scalar(self) -> Scalar {
+        match self.shape() {
+            None if self.structure().is_some() => Scalar::Map,
+            None | Some(Shape::Any | Shape::Quantity | Shape::IntOrString) => Scalar::Any,
+            Some(Shape::Text | Shape::Bytes | Shape::Time | Shape::MicroTime | Shape::Duration) => {
+                Scalar::Text
+            }
+            Some(Shape::Flag) => Scalar::Flag,
+            Some(Shape::Int32 | Shape::Int64 | Shape::Float) => Scalar::Number,
+            Some(Shape::List(_)) => Scalar::List,
+            Some(Shape::Map(_) | Shape::Struct(_) | Shape::Own(_)) => Scalar::Map,
+            Some(Shape::Pointer(_)) => Scalar::Any,
+        }
+    }
+
     /// The items of the list at this place.
     pub(crate) fn item(self) -> Node {
         match self.shape() {
@@ -217,11 +283,24 @@ impl Node {
         }
     }
 
+    /// Whether strategic merge takes the object at this place whole.
+    pub(crate) fn is_replaced(self) -> bool {
+        matches!(self, Node::Field(Field { replace: true, .. }))
+    }
+
     /// Whether the object at this place has one owner.
     pub(crate) fn is_atomic(self) -> bool {
+        if matches!(self, Node::Field(Field { granular: true, .. })) {
+            return false;
+        }
         matches!(self, Node::Field(Field { atomic: true, .. }))
             || self.structure().is_some_and(|found| found.atomic)
             || matches!(self.shape(), Some(Shape::Any | Shape::Quantity | Shape::IntOrString))
+    }
+
+    /// Whether anything may stand at this place.
+    pub(crate) fn is_any(self) -> bool {
+        matches!(self.shape(), Some(Shape::Any))
     }
 
     /// Whether the object at this place is a map of free keys, not a struct.
@@ -237,7 +316,7 @@ impl Node {
             let value = match item.get(name) {
                 Some(value) if !value.is_object() && !value.is_array() => value.clone(),
                 Some(_) => return None,
-                None => below?.fields.get(name)?.default.clone()?,
+                None => below?.fields.get(name)?.key_default()?,
             };
             key.insert((*name).to_owned(), value);
         }

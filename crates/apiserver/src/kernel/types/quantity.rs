@@ -51,6 +51,23 @@ impl Quantity {
     }
 }
 
+impl Quantity {
+    /// Whether it is less than nothing.
+    pub(crate) fn is_negative(self) -> bool {
+        self.nano < 0
+    }
+
+    /// Whether it is more than nothing.
+    pub(crate) fn is_positive(self) -> bool {
+        self.nano > 0
+    }
+
+    /// Whether it is more than the other.
+    pub(crate) fn exceeds(self, other: Quantity) -> bool {
+        self.nano > other.nano
+    }
+}
+
 /// What a suffix multiplies and divides by.
 fn scale(suffix: &str) -> Option<(i128, i128, Format)> {
     let decimal = |exponent: u32| 10_i128.pow(exponent);

@@ -36,6 +36,8 @@ fn field(
         presence: Presence::IfSet,
         list: List::Atomic,
         atomic: false,
+        granular: false,
+        replace: false,
         merge: Merge::Replace,
         default: None,
         numbers: Vec::new(),
@@ -47,8 +49,10 @@ fn field(
                 "z" => field.presence = Presence::IfNotZero,
                 "set" => field.list = List::Set,
                 "atomic" => field.atomic = true,
+                "granular" => field.granular = true,
                 "merge" => field.merge = Merge::Values,
                 "retain" => {}
+                "replace" => field.replace = true,
                 _ if word.starts_with(|c: char| c.is_ascii_digit()) => {
                     field.numbers = word.split('.').filter_map(|number| number.parse().ok()).collect();
                 }

@@ -1,213 +1,356 @@
-//! Rules of the kinds that run no pods.
+//! Rules of the kinds that fit nowhere else.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::super::metadata::{meta, meta_str};
+use super::super::naming;
 use super::super::status::FieldError;
+use super::super::types::Quantity;
+use super::{Errors, is_set, is_standard, list, refuse_resource_name, refuse_text, text};
 
-/// The type of Secrets that hold the token of a service account.
-const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
-/// The annotation that ties such a Secret to its account.
+/// The annotation that ties the Secret with a token to its account.
 const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
+/// In these words the change of what was declared immutable is refused.
+const IMMUTABLE: &str = "field is immutable when `immutable` is set";
+fn keys(field: &str, new: &Value, errors: &mut Errors) {
+    for key in new.get(field).and_then(Value::as_object).into_iter().flat_map(Map::keys) {
+        refuse_text(&format!("{field}[{key}]"), key, &naming::config_key(key), errors);
+    }
+}
 
-pub(super) fn secret(old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError>) {
-    immutable_data(old, new, errors);
-    if new["type"] == SERVICE_ACCOUNT_TOKEN {
-        let account = meta(new, "annotations").and_then(|a| a.get(SERVICE_ACCOUNT_NAME));
-        if account.and_then(Value::as_str).unwrap_or_default().is_empty() {
-            let field = format!("metadata.annotations[{SERVICE_ACCOUNT_NAME}]");
-            errors.push(FieldError::required(&field, ""));
+fn immutable(fields: &[&str], old: Option<&Value>, new: &Value, errors: &mut Errors) {
+    let Some(old) = old.filter(|old| old["immutable"] == true) else { return };
+    if new["immutable"] != true {
+        errors.push(FieldError::forbidden("immutable", IMMUTABLE));
+    }
+    for field in fields {
+        if old.get(field) != new.get(field) {
+            errors.push(FieldError::forbidden(field, IMMUTABLE));
         }
     }
 }
 
-pub(super) fn immutable_data(old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError>) {
-    for key in ["data", "binaryData"].iter().filter_map(|f| new.get(*f)?.as_object()).flat_map(Map::keys) {
-        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-        if key.is_empty() || key.len() > 253 || key == "." || key.starts_with("..") || !key.bytes().all(plain)
-        {
-            let why = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
+pub(super) fn config_map(old: Option<&Value>, new: &Value, errors: &mut Errors) {
+    keys("data", new, errors);
+    keys("binaryData", new, errors);
+    for key in new["data"].as_object().into_iter().flat_map(Map::keys) {
+        if new["binaryData"].get(key).is_some() {
+            let why = "duplicate of key present in binaryData";
             errors.push(FieldError::invalid(&format!("data[{key}]"), &json!(key), why));
         }
     }
-    let Some(old) = old.filter(|o| o["immutable"] == json!(true)) else {
-        return;
+    immutable(&["data", "binaryData"], old, new, errors);
+}
+
+pub(super) fn secret(old: Option<&Value>, new: &Value, errors: &mut Errors) {
+    keys("data", new, errors);
+    immutable(&["data"], old, new, errors);
+    let needed: &[&str] = match text(new, "/type") {
+        "kubernetes.io/service-account-token" => {
+            let account = meta(new, "annotations").and_then(|a| a.get(SERVICE_ACCOUNT_NAME));
+            if account.and_then(Value::as_str).unwrap_or_default().is_empty() {
+                let field = format!("metadata.annotations[{SERVICE_ACCOUNT_NAME}]");
+                errors.push(FieldError::required(&field, ""));
+            }
+            &[]
+        }
+        "kubernetes.io/dockercfg" => &[".dockercfg"],
+        "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
+        "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
+        "kubernetes.io/tls" => &["tls.crt", "tls.key"],
+        "kubernetes.io/basic-auth"
+            if ["username", "password"].iter().all(|key| new["data"].get(key).is_none()) =>
+        {
+            &["username", "password"]
+        }
+        _ => &[],
     };
-    for field in ["immutable", "data", "binaryData"] {
-        if old.get(field) != new.get(field) {
-            errors.push(FieldError::forbidden(field, "field is immutable when `immutable` is set"));
+    for key in needed {
+        match new["data"].get(key) {
+            None => errors.push(FieldError::required(&format!("data[{key}]"), "")),
+            Some(value) if key.starts_with(".docker") => docker_config(key, value, errors),
+            Some(_) => {}
         }
     }
 }
 
-pub(super) fn event(new: &Value, errors: &mut Vec<FieldError>) {
-    let involved = new.pointer("/involvedObject/namespace").and_then(Value::as_str).unwrap_or_default();
+fn docker_config(key: &str, value: &Value, errors: &mut Errors) {
+    let bytes = STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default();
+    if let Err(why) = super::super::strict_json::parse(&bytes) {
+        let field = format!("data[{key}]");
+        errors.push(FieldError::invalid(&field, &json!("<secret contents redacted>"), &why));
+    }
+}
+
+/// Old events need little; new ones, which tell their time, must say who reports what. Those that are written through
+/// events.k8s.io must be new, and stay what they are.
+pub(super) fn event(view: bool, old: Option<&Value>, new: &Value, errors: &mut Errors) {
+    let involved = text(new, "/involvedObject/namespace");
     let namespace = meta_str(new, "namespace");
-    let fits = if involved.is_empty() { matches!(namespace, "default" | "") } else { involved == namespace };
+    let timed = is_set(new, "/eventTime");
+    let fits = match (timed, involved) {
+        (false, "") => matches!(namespace, "default" | ""),
+        (true, "") => matches!(namespace, "default" | "kube-system"),
+        (false, involved) => involved == namespace,
+        (true, _) => true,
+    };
     if !fits {
         let why = "does not match event.namespace";
         errors.push(FieldError::invalid("involvedObject.namespace", &json!(involved), why));
     }
+    if timed {
+        let controller = text(new, "/reportingComponent");
+        let field = if view { "reportingController" } else { "reportingComponent" };
+        if controller.is_empty() {
+            errors.push(FieldError::required(field, ""));
+        }
+        refuse_text(field, controller, &naming::qualified(controller), errors);
+        for field in ["reportingInstance", "action", "reason"] {
+            if text(new, &format!("/{field}")).is_empty() {
+                errors.push(FieldError::required(field, ""));
+            }
+        }
+    }
+    match old {
+        _ if !view => {}
+        None => new_event(new, errors),
+        Some(old) => changed_event(old, new, errors),
+    }
 }
 
-pub(super) fn lease(new: &Value, errors: &mut Vec<FieldError>) {
-    let number = |field: &str| new.pointer(&format!("/spec/{field}")).and_then(Value::as_i64);
-    if let Some(seconds) = number("leaseDurationSeconds").filter(|s| *s <= 0) {
-        errors.push(FieldError::invalid(
-            "spec.leaseDurationSeconds",
-            &json!(seconds),
-            "must be greater than 0",
-        ));
-    }
-    if let Some(transitions) = number("leaseTransitions").filter(|t| *t < 0) {
-        let why = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid("spec.leaseTransitions", &json!(transitions), why));
+fn series(new: &Value, errors: &mut Errors) {
+    if is_set(new, "/series") && new["series"]["count"].as_i64().unwrap_or(0) < 2 {
+        errors.push(FieldError::invalid("series.count", &json!(""), "should be at least 2"));
     }
 }
 
-pub(super) fn rules(new: &Value, errors: &mut Vec<FieldError>) {
-    let rules = new.get("rules").and_then(Value::as_array);
-    for (at, rule) in rules.into_iter().flatten().enumerate() {
-        let filled = |field: &str| rule.get(field).and_then(Value::as_array).is_some_and(|l| !l.is_empty());
-        if !filled("verbs") {
-            let why = "verbs must contain at least one value";
-            errors.push(FieldError::required(&format!("rules[{at}].verbs"), why));
+fn new_event(new: &Value, errors: &mut Errors) {
+    series(new, errors);
+    if !is_set(new, "/eventTime") {
+        errors.push(FieldError::required("eventTime", ""));
+    }
+    let kind = text(new, "/type");
+    if !matches!(kind, "Normal" | "Warning") {
+        errors.push(FieldError::invalid("type", &json!(""), &format!("has invalid value: {kind}")));
+    }
+    let source = new["source"].as_object().is_some_and(|source| !source.is_empty());
+    for (field, set) in [
+        ("firstTimestamp", is_set(new, "/firstTimestamp")),
+        ("lastTimestamp", is_set(new, "/lastTimestamp")),
+        ("count", new["count"].as_i64().unwrap_or(0) != 0),
+        ("source", source),
+    ] {
+        errors.extend(set.then(|| FieldError::invalid(field, &json!(""), "needs to be unset")));
+    }
+}
+
+fn changed_event(old: &Value, new: &Value, errors: &mut Errors) {
+    if old.get("series") != new.get("series") {
+        series(new, errors);
+    }
+    for field in [
+        "involvedObject",
+        "reason",
+        "message",
+        "source",
+        "firstTimestamp",
+        "lastTimestamp",
+        "count",
+        "type",
+        "eventTime",
+        "action",
+        "related",
+        "reportingComponent",
+        "reportingInstance",
+    ] {
+        let (before, after) =
+            (old.get(field).unwrap_or(&Value::Null), new.get(field).unwrap_or(&Value::Null));
+        if before != after {
+            let empty = match field {
+                "count" => json!(0),
+                "eventTime" | "related" => Value::Null,
+                _ => json!(""),
+            };
+            let value = if after.is_null() { &empty } else { after };
+            let field = if field == "reportingComponent" { "reportingController" } else { field };
+            errors.push(FieldError::invalid(field, value, "field is immutable"));
         }
-        if filled("nonResourceURLs") {
-            continue;
+    }
+}
+
+pub(super) fn namespace(new: &Value, errors: &mut Errors) {
+    for finalizer in list(new, "/spec/finalizers").iter().filter_map(Value::as_str) {
+        refuse_text("spec.finalizers", finalizer, &naming::qualified(finalizer), errors);
+        if !finalizer.contains('/') && !matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion") {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid("spec.finalizers", &json!(finalizer), why));
         }
-        for (field, why) in [
-            ("apiGroups", "resource rules must supply at least one api group"),
-            ("resources", "resource rules must supply at least one resource"),
+    }
+}
+
+pub(super) fn limit_range(new: &Value, errors: &mut Errors) {
+    for (at, limit) in list(new, "/spec/limits").iter().enumerate() {
+        let path = format!("spec.limits[{at}]");
+        let kind = text(limit, "/type");
+        refuse_text(&format!("{path}.type"), kind, &naming::qualified(kind), errors);
+        if !kind.is_empty()
+            && !kind.contains('/')
+            && !matches!(kind, "Pod" | "Container" | "PersistentVolumeClaim")
+        {
+            let why = "must be a standard limit type or fully qualified";
+            errors.push(FieldError::invalid(&format!("{path}.type"), &json!(kind), why));
+        }
+        if list(new, "/spec/limits")[..at].iter().any(|other| other["type"] == limit["type"]) {
+            errors.push(FieldError::duplicate(&format!("{path}.type"), &limit["type"]));
+        }
+        for field in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
+            let hidden = kind == "Pod" && field.starts_with("default");
+            for name in limit[field].as_object().filter(|_| !hidden).into_iter().flat_map(Map::keys) {
+                let of_containers = matches!(kind, "Pod" | "Container");
+                refuse_resource_name(&format!("{path}.{field}[{name}]"), name, of_containers, errors);
+            }
+        }
+        if kind == "PersistentVolumeClaim"
+            && ["/min/storage", "/max/storage"].iter().all(|p| !is_set(limit, p))
+        {
+            let why = "either minimum or maximum storage value is required, but neither was provided";
+            errors.push(FieldError::required(&format!("{path}.limits"), why));
+        }
+        for field in ["default", "defaultRequest"] {
+            if kind == "Pod" && limit[field].as_object().is_some_and(|map| !map.is_empty()) {
+                let why = "may not be specified when `type` is 'Pod'";
+                errors.push(FieldError::forbidden(&format!("{path}.{field}"), why));
+            }
+        }
+        amounts(&path, limit, kind == "Pod", errors);
+    }
+}
+
+/// Bounds and defaults of a limit agree with each other.
+fn amounts(path: &str, limit: &Value, of_pods: bool, errors: &mut Errors) {
+    let amount = |kind: &str, name: &str| {
+        let hidden = of_pods && kind.starts_with("default");
+        limit[kind][name].as_str().filter(|_| !hidden).and_then(Quantity::parse)
+    };
+    let fields =
+        ["min", "max", "default", "defaultRequest"].iter().filter_map(|field| limit[*field].as_object());
+    let names: std::collections::BTreeSet<&String> = fields.flat_map(Map::keys).collect();
+    for name in names {
+        let [min, max, default, request] =
+            ["min", "max", "default", "defaultRequest"].map(|kind| amount(kind, name));
+        for (low, high, field, shown, words) in [
+            (min, max, "min", min, ("min value", "max value")),
+            (min, request, "defaultRequest", request, ("min value", "default request value")),
+            (request, max, "defaultRequest", request, ("default request value", "max value")),
+            (request, default, "defaultRequest", request, ("default request value", "default limit value")),
+            (min, default, "default", min, ("min value", "default value")),
+            (default, max, "default", max, ("default value", "max value")),
         ] {
-            if !filled(field) {
-                errors.push(FieldError::required(&format!("rules[{at}].{field}"), why));
+            if let (Some(low), Some(high), Some(shown)) = (low, high, shown)
+                && low.exceeds(high)
+            {
+                let why = format!("{} {low} is greater than {} {high}", words.0, words.1);
+                let field = format!("{path}.{field}[{name}]");
+                errors.push(FieldError::invalid(&field, &json!(shown.to_string()), &why));
             }
         }
     }
 }
 
-pub(super) fn binding(new: &Value, errors: &mut Vec<FieldError>) {
-    if new.pointer("/roleRef/name").and_then(Value::as_str).unwrap_or_default().is_empty() {
-        errors.push(FieldError::required("roleRef.name", ""));
-    }
-}
-
-pub(super) fn service(new: &Value, errors: &mut Vec<FieldError>) {
-    let text = |pointer: &str| new.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let kind = text("/spec/type");
-    if !matches!(kind, "ClusterIP" | "NodePort" | "LoadBalancer" | "ExternalName") {
-        let supported = "\"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \"NodePort\"";
-        errors.push(FieldError::not_supported("spec.type", kind, supported));
-    }
-    let ports = new.pointer("/spec/ports").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    if ports.is_empty() && kind != "ExternalName" && text("/spec/clusterIP") != "None" {
-        errors.push(FieldError::required("spec.ports", ""));
-    }
-    if kind == "ExternalName" && text("/spec/externalName").is_empty() {
-        errors.push(FieldError::required("spec.externalName", ""));
-    }
-    for (at, port) in ports.iter().enumerate() {
-        if ports.len() > 1 && port["name"].as_str().unwrap_or_default().is_empty() {
-            errors.push(FieldError::required(&format!("spec.ports[{at}].name"), ""));
-        }
-        let number = port["port"].as_i64().unwrap_or(0);
-        if !(1..=65_535).contains(&number) {
-            let why = "must be between 1 and 65535, inclusive";
-            errors.push(FieldError::invalid(&format!("spec.ports[{at}].port"), &json!(number), why));
+pub(super) fn resource_quota(new: &Value, errors: &mut Errors) {
+    for name in new["spec"]["hard"].as_object().into_iter().flat_map(Map::keys) {
+        let field = format!("spec.hard[{name}]");
+        refuse_resource_name(&field, name, false, errors);
+        if !name.contains('/') && !is_standard(name) {
+            let why = "must be a standard resource for quota";
+            errors.push(FieldError::invalid(&field, &json!(name), why));
         }
     }
-}
-
-pub(super) fn ingress(new: &Value, errors: &mut Vec<FieldError>) {
-    let rules = new.pointer("/spec/rules").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty());
-    if !rules && new.pointer("/spec/defaultBackend").is_none_or(Value::is_null) {
-        let why = "either `defaultBackend` or `rules` must be specified";
-        errors.push(FieldError::invalid("spec", &new["spec"], why));
+    let scopes = &new["spec"]["scopes"];
+    let named: Vec<&str> = list(new, "/spec/scopes").iter().filter_map(Value::as_str).collect();
+    let known = [
+        "Terminating",
+        "NotTerminating",
+        "BestEffort",
+        "NotBestEffort",
+        "PriorityClass",
+        "CrossNamespacePodAffinity",
+        "VolumeAttributesClass",
+    ];
+    let hard = new["spec"]["hard"].as_object();
+    for scope in &named {
+        let mut refuse = |why: &str| errors.push(FieldError::invalid("spec.scopes", scopes, why));
+        if !known.contains(scope) {
+            refuse("unsupported scope");
+        } else if *scope == "BestEffort"
+            && hard.is_some_and(|hard| hard.keys().any(|name| name != "pods" && is_standard(name)))
+        {
+            refuse("unsupported scope applied to resource");
+        }
+    }
+    for (one, other) in [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")] {
+        if named.contains(&one) && named.contains(&other) {
+            errors.push(FieldError::invalid("spec.scopes", scopes, "conflicting scopes"));
+        }
     }
 }
 
 /// The addresses of a node's pods are given once.
-pub(super) fn node(old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError>) {
-    let given = |node: &Value| node.pointer("/spec/podCIDRs").cloned();
-    if let Some(old) = old.and_then(given)
-        && given(new) != Some(old)
-    {
+pub(super) fn node(old: Option<&Value>, new: &Value, errors: &mut Errors) {
+    let taints = list(new, "/spec/taints");
+    for (at, taint) in taints.iter().enumerate() {
+        let path = format!("metadata.taints[{at}]");
+        let key = text(taint, "/key");
+        refuse_text(&format!("{path}.key"), key, &naming::qualified(key), errors);
+        let effect = text(taint, "/effect");
+        if effect.is_empty() {
+            errors.push(FieldError::required(&format!("{path}.effect"), ""));
+        } else if !matches!(effect, "NoSchedule" | "PreferNoSchedule" | "NoExecute") {
+            let supported = "\"NoSchedule\", \"PreferNoSchedule\", \"NoExecute\"";
+            errors.push(FieldError::not_supported(&format!("{path}.effect"), effect, supported));
+        }
+        let same = |other: &Value| other["key"] == taint["key"] && other["effect"] == taint["effect"];
+        if taints[..at].iter().any(same) {
+            let why = "taints must be unique by key and effect pair";
+            errors.push(FieldError::duplicate_because(&path, taint, why));
+        }
+    }
+    let ranges = list(new, "/spec/podCIDRs");
+    for (at, range) in ranges.iter().enumerate() {
+        let range = range.as_str().unwrap_or_default();
+        refuse_text(&format!("spec.podCIDRs[{at}]"), range, &naming::cidr(range), errors);
+    }
+    let fourth =
+        ranges.iter().filter(|range| range.as_str().is_some_and(|range| !range.contains(':'))).count();
+    if ranges.len() > 1 && (ranges.len() > 2 || fourth != 1) {
+        let why = "may specify no more than one CIDR for each IP family";
+        errors.push(FieldError::invalid("spec.podCIDRs", &new["spec"]["podCIDRs"], why));
+    }
+    if let Some(old) = old {
+        node_update(old, new, errors);
+    }
+}
+
+fn node_update(old: &Value, new: &Value, errors: &mut Errors) {
+    let given = |node: &Value| list(node, "/spec/podCIDRs").to_vec();
+    if !given(old).is_empty() && given(new) != given(old) {
         let why = "node updates may not change podCIDR except from \"\" to valid";
         errors.push(FieldError::forbidden("spec.podCIDRs", why));
     }
-}
-
-pub(super) fn definition(new: &Value, errors: &mut Vec<FieldError>) {
-    let text = |pointer: &str| new.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    for (field, pointer) in [
-        ("spec.group", "/spec/group"),
-        ("spec.names.plural", "/spec/names/plural"),
-        ("spec.names.kind", "/spec/names/kind"),
-    ] {
-        if text(pointer).is_empty() {
-            errors.push(FieldError::required(field, ""));
-        }
-    }
-    let expected = format!("{}.{}", text("/spec/names/plural"), text("/spec/group"));
-    if meta_str(new, "name") != expected {
-        let why = "must be spec.names.plural+\".\"+spec.group";
-        errors.push(FieldError::invalid("metadata.name", &json!(meta_str(new, "name")), why));
-    }
-    if !matches!(text("/spec/scope"), "Namespaced" | "Cluster") {
-        errors.push(FieldError::not_supported(
-            "spec.scope",
-            text("/spec/scope"),
-            "\"Cluster\", \"Namespaced\"",
-        ));
-    }
-    let versions = new.pointer("/spec/versions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
-        let why = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid("spec.versions", &json!(versions), why));
-    }
-    for (at, version) in versions.iter().enumerate() {
-        if !version.pointer("/schema/openAPIV3Schema").is_some_and(Value::is_object) {
-            let field = format!("spec.versions[{at}].schema.openAPIV3Schema");
-            errors.push(FieldError::required(&field, "schemas are required"));
-        }
+    let (before, after) = (text(old, "/spec/providerID"), text(new, "/spec/providerID"));
+    if !before.is_empty() && before != after {
+        let fate = if after.is_empty() { "cleared" } else { "modified" };
+        let why = format!("field cannot be {fate} once set");
+        errors.push(FieldError::invalid("spec.providerID", &Value::Null, &why));
     }
 }
 
-pub(super) fn claim(new: &Value, errors: &mut Vec<FieldError>) {
-    if new.pointer("/spec/accessModes").and_then(Value::as_array).is_none_or(Vec::is_empty) {
-        errors.push(FieldError::required("spec.accessModes", "at least 1 access mode is required"));
-    }
-    if new.pointer("/spec/resources/requests/storage").is_none() {
-        errors.push(FieldError::required("spec.resources[storage]", ""));
-    }
-}
-
-pub(super) fn autoscaler(new: &Value, errors: &mut Vec<FieldError>) {
-    let number = |field: &str| new.pointer(&format!("/spec/{field}")).and_then(Value::as_i64).unwrap_or(0);
-    let (min, max) = (number("minReplicas"), number("maxReplicas"));
-    if max < 1 {
-        errors.push(FieldError::invalid("spec.maxReplicas", &json!(max), "must be greater than 0"));
-    }
-    if max < min {
-        let why = "must be greater than or equal to `minReplicas`";
-        errors.push(FieldError::invalid("spec.maxReplicas", &json!(max), why));
-    }
-    for field in ["kind", "name"] {
-        let pointer = format!("/spec/scaleTargetRef/{field}");
-        if new.pointer(&pointer).and_then(Value::as_str).unwrap_or_default().is_empty() {
-            errors.push(FieldError::required(&format!("spec.scaleTargetRef.{field}"), ""));
-        }
-    }
-}
-
-pub(super) fn cron_job(new: &Value, errors: &mut Vec<FieldError>) {
-    if new.pointer("/spec/schedule").and_then(Value::as_str).unwrap_or_default().is_empty() {
-        errors.push(FieldError::required("spec.schedule", ""));
-    }
-    let name = meta_str(new, "name");
-    if name.len() > 52 {
-        let why = "must be no more than 52 characters";
-        errors.push(FieldError::invalid("metadata.name", &json!(name), why));
+pub(super) fn priority_class(old: Option<&Value>, new: &Value, errors: &mut Errors) {
+    let system = meta_str(new, "name").starts_with("system-");
+    if old.is_none() && !system && new["value"].as_i64().unwrap_or(0) > 1_000_000_000 {
+        let why = "maximum allowed value of a user defined priority is 1000000000";
+        errors.push(FieldError::forbidden("value", why));
     }
 }

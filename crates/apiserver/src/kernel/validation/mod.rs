@@ -1,66 +1,195 @@
 //! Rules of single kinds; the server refuses what breaks them with 422 and the field at fault.
 //!
-//! Only rules that clients and controllers rely on are here; an object the real server would refuse for another
-//! reason is taken.
+//! What one field by itself can break stands in a table; what ties fields together is here. Only rules that clients and
+//! controllers rely on are kept; an object the real server would refuse for another reason is taken.
 
-mod immutable;
+mod access;
+mod extensions;
 mod kinds;
-mod required;
+pub(crate) mod networking;
+mod pods;
+mod rules;
+mod status;
+mod storage;
 mod workloads;
 
 use serde_json::Value;
 
-use super::metadata::{finalizers, is_terminating};
+use super::naming;
 use super::resources::{Resource, Strategy};
 use super::status::FieldError;
 
-/// Rules of the kind; `old` is there for an update.
+type Errors = Vec<FieldError>;
+
+/// What may be counted or measured without a domain before its name.
+const STANDARD_RESOURCES: &[&str] = &[
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.storage",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "persistentvolumeclaims",
+    "configmaps",
+    "services.nodeports",
+    "services.loadbalancers",
+    "storage",
+];
+
+/// Rules of the kind; `old` is there for an update, and `view` says that the object was written as another kind.
 pub(crate) fn validate(
     resource: &Resource,
+    view: bool,
     subresource: Option<&str>,
     old: Option<&Value>,
     new: &Value,
-    errors: &mut Vec<FieldError>,
+    errors: &mut Errors,
 ) {
-    if let Some(old) = old {
-        validate_no_new_finalizers(old, new, errors);
-        immutable::validate(resource, old, new, errors);
+    // What comes into being through a part of it is looked at as a whole.
+    let subresource = subresource.filter(|_| old.is_some());
+    rules::validate(resource, subresource, old, new, errors);
+    if let Some(schema) = resource.schema {
+        schema.validate(old, new, errors);
     }
-    required::validate(resource, new, errors);
+    match subresource {
+        Some("status" | "approval") => {
+            if let Some(old) = old {
+                status::validate(resource, old, new, errors);
+            }
+        }
+        Some(part) if resource.strategy == Strategy::Pod => pods::part(part, old, new, errors),
+        _ if resource.strategy == Strategy::Event => kinds::event(view, old, new, errors),
+        _ => validate_main(resource, old, new, errors),
+    }
+}
+
+fn validate_main(resource: &Resource, old: Option<&Value>, new: &Value, errors: &mut Errors) {
     match resource.strategy {
         Strategy::Secret => kinds::secret(old, new, errors),
-        Strategy::ConfigMap => kinds::immutable_data(old, new, errors),
-        Strategy::Event => kinds::event(new, errors),
-        Strategy::Pod => workloads::pod(subresource, old, new, errors),
-        Strategy::Lease => kinds::lease(new, errors),
-        Strategy::ClusterRole | Strategy::Role => kinds::rules(new, errors),
-        Strategy::ClusterRoleBinding => kinds::binding(new, errors),
-        Strategy::Service => kinds::service(new, errors),
-        Strategy::Ingress => kinds::ingress(new, errors),
+        Strategy::ConfigMap => kinds::config_map(old, new, errors),
+        Strategy::Namespace => kinds::namespace(new, errors),
+        Strategy::LimitRange => kinds::limit_range(new, errors),
+        Strategy::ResourceQuota => kinds::resource_quota(new, errors),
         Strategy::Node => kinds::node(old, new, errors),
-        Strategy::CustomResourceDefinition => kinds::definition(new, errors),
-        Strategy::PersistentVolumeClaim => kinds::claim(new, errors),
-        Strategy::HorizontalPodAutoscaler => kinds::autoscaler(new, errors),
-        Strategy::CronJob => kinds::cron_job(new, errors),
+        Strategy::CustomResourceDefinition => extensions::definition(new, errors),
+        Strategy::PriorityClass => kinds::priority_class(old, new, errors),
+        Strategy::Webhooks => extensions::webhooks(new, errors),
+        Strategy::AdmissionPolicy => extensions::policy(new, errors),
+        Strategy::Pod => pods::pod(old, new, errors),
+        Strategy::PodTemplate => pods::spec("template.spec", &new["template"]["spec"], errors),
+        Strategy::Role => access::role(new, errors),
+        Strategy::ClusterRole => access::cluster_role(new, errors),
+        Strategy::ClusterRoleBinding => access::binding(resource.namespaced, new, errors),
+        Strategy::CertificateSigningRequest => access::signing_request(new, errors),
+        Strategy::Service => networking::service(old, new, errors),
+        Strategy::Ingress => networking::ingress(new, errors),
+        Strategy::NetworkPolicy => networking::network_policy(new, errors),
+        Strategy::Endpoints => networking::endpoints(new, errors),
+        Strategy::EndpointSlice => networking::endpoint_slice(old, new, errors),
+        Strategy::PersistentVolumeClaim => storage::claim(old, new, errors),
+        Strategy::PersistentVolume => storage::volume(old, new, errors),
+        Strategy::StorageClass => storage::class(new, errors),
+        Strategy::VolumeAttachment => storage::attachment(new, errors),
+        Strategy::CsiDriver => storage::driver(old, new, errors),
+        Strategy::HorizontalPodAutoscaler => workloads::autoscaler(new, errors),
+        Strategy::PodDisruptionBudget => workloads::budget(new, errors),
+        Strategy::CronJob => workloads::cron_job(old, new, errors),
+        Strategy::Job => workloads::job(old, new, errors),
         Strategy::ReplicationController => workloads::replication_controller(new, errors),
-        Strategy::ReplicaSet | Strategy::Deployment | Strategy::StatefulSet | Strategy::DaemonSet => {
-            workloads::workload(new, errors);
+        Strategy::ReplicaSet => workloads::replica_set(new, errors),
+        Strategy::Deployment => workloads::deployment(new, errors),
+        Strategy::DaemonSet => workloads::daemon_set(new, errors),
+        Strategy::StatefulSet => workloads::stateful_set(old, new, errors),
+        Strategy::ResourceClaim if old.is_none() => extensions::device_claim("spec", &new["spec"], errors),
+        Strategy::ResourceClaimTemplate => {
+            extensions::device_claim("spec.spec", &new["spec"]["spec"], errors);
         }
-        Strategy::Job => workloads::job(new, errors),
+        Strategy::PriorityLevelConfiguration => extensions::priority_level(new, errors),
+        Strategy::Plain => plain(resource.kind, old, new, errors),
         _ => {}
     }
 }
 
-fn validate_no_new_finalizers(old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
-    if !is_terminating(old) {
+/// Kinds that need no strategy of their own for anything else.
+fn plain(kind: &str, old: Option<&Value>, new: &Value, errors: &mut Errors) {
+    match kind {
+        "IngressClass" => networking::ingress_class(new, errors),
+        "CSINode" => storage::node_drivers(old, new, errors),
+        "ValidatingAdmissionPolicyBinding" => extensions::policy_binding(new, errors),
+        "ResourceSlice" => extensions::resource_slice(new, errors),
+        _ => {}
+    }
+}
+
+/// Tells what is wrong with the name of something that containers use.
+fn refuse_resource_name(field: &str, name: &str, of_containers: bool, errors: &mut Errors) {
+    let before = errors.len();
+    refuse_text(field, name, &naming::qualified(name), errors);
+    if name.contains('/') {
         return;
     }
-    let before = finalizers(old);
-    let added: Vec<&str> = finalizers(new).into_iter().filter(|f| !before.contains(f)).collect();
-    if !added.is_empty() {
-        let why = format!(
-            "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"
-        );
-        errors.push(FieldError::forbidden("metadata.finalizers", &why));
+    if errors.len() == before && !is_standard(name) {
+        let why = "must be a standard resource type or fully qualified";
+        errors.push(FieldError::invalid(field, &Value::from(name), why));
     }
+    let containers = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
+    if of_containers && !containers {
+        let why = "must be a standard resource for containers";
+        errors.push(FieldError::invalid(field, &Value::from(name), why));
+    }
+}
+
+/// Whether something may be counted or measured without a domain before its name.
+fn is_standard(name: &str) -> bool {
+    STANDARD_RESOURCES.contains(&name)
+        || name.starts_with("hugepages-")
+        || name.starts_with("requests.hugepages-")
+}
+
+/// Tells all that is wrong with the text of a field.
+fn refuse_text(field: &str, text: &str, faults: &[String], errors: &mut Errors) {
+    errors.extend(faults.iter().map(|fault| FieldError::invalid(field, &Value::from(text), fault)));
+}
+
+/// The text at a pointer, or nothing.
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The list at a pointer, or an empty one.
+fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// Whether something stands at a pointer.
+fn is_set(object: &Value, pointer: &str) -> bool {
+    object.pointer(pointer).is_some_and(|value| !value.is_null())
+}
+
+/// Refuses a change of a field, showing its value.
+fn fixed(old: &Value, new: &Value, pointer: &str, errors: &mut Errors) {
+    let (before, after) =
+        (old.pointer(pointer).unwrap_or(&Value::Null), new.pointer(pointer).unwrap_or(&Value::Null));
+    if before != after {
+        let field = pointer.trim_start_matches('/').replace('/', ".");
+        errors.push(FieldError::invalid(&field, after, "field is immutable"));
+    }
+}
+
+/// A specification without the fields that may change.
+fn without(spec: &Value, fields: &[&str]) -> Value {
+    let mut spec = spec.clone();
+    if let Some(map) = spec.as_object_mut() {
+        map.retain(|name, _| !fields.contains(&name.as_str()));
+    }
+    spec
 }

@@ -1,132 +1,403 @@
-//! Rules of pods and of the kinds that run them.
+//! Rules of the kinds that run pods.
 
 use serde_json::{Value, json};
 
+use super::super::metadata::{NOT_NEGATIVE, meta_str};
+use super::super::selectors::selects;
 use super::super::status::FieldError;
+use super::{Errors, fixed, is_set, list, pods, rules, text, without};
 
-pub(super) fn pod(subresource: Option<&str>, old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError>) {
-    let containers = new.pointer("/spec/containers").and_then(Value::as_array);
-    if containers.is_none_or(Vec::is_empty) {
-        errors.push(FieldError::required("spec.containers", ""));
-    }
-    match old {
-        None => names_of_containers("spec", new.pointer("/spec/containers"), errors),
-        // The other subresources let only their own part through.
-        Some(old) if subresource.is_none() => pod_update(old, new, errors),
-        Some(_) => {}
-    }
+const NO_MATCH: &str = "`selector` does not match template `labels`";
+
+fn template(path: &str, template: &Value, errors: &mut Errors) {
+    pods::spec(&format!("{path}.spec"), &template["spec"], errors);
 }
 
-/// Almost nothing of a pod can be changed once it is there.
-fn pod_update(old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
-    let fixed = |pod: &Value| {
-        let mut spec = pod["spec"].clone();
-        for field in ["activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"] {
-            spec.as_object_mut().and_then(|map| map.remove(field));
-        }
-        for list in ["containers", "initContainers"] {
-            for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-                container.as_object_mut().and_then(|map| map.remove("image"));
-            }
-        }
-        // Gates may be removed, and a gated pod may still be given a node selector or affinity.
-        let gated = |pod: &Value| pod.pointer("/spec/schedulingGates").is_some();
-        if let Some(map) = spec.as_object_mut().filter(|_| gated(old)) {
-            for field in ["schedulingGates", "nodeSelector", "affinity"] {
-                map.remove(field);
-            }
-        }
-        spec
-    };
-    if fixed(old) != fixed(new) {
-        let why = "pod updates may not change fields other than `spec.containers[*].image`,\
-                   `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions \
-                   to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was \
-                   previously negative)";
-        errors.push(FieldError::forbidden("spec", why));
+/// Pods that are replaced when they end may not end by themselves.
+fn restarts_always(kind: &str, object: &Value, errors: &mut Errors) {
+    let policy = text(object, "/spec/template/spec/restartPolicy");
+    if policy != "Always" {
+        errors.push(FieldError::not_supported("spec.template.spec.restartPolicy", policy, "\"Always\""));
     }
-}
-
-fn names_of_containers(path: &str, containers: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let containers = containers.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    for (at, container) in containers.iter().enumerate() {
-        let name = container["name"].as_str().unwrap_or_default();
-        if name.is_empty() {
-            errors.push(FieldError::required(&format!("{path}.containers[{at}].name"), ""));
-        } else if containers[..at].iter().any(|other| other["name"] == name) {
-            errors.push(FieldError::duplicate(&format!("{path}.containers[{at}].name"), &json!(name)));
-        }
+    if is_set(object, "/spec/template/spec/activeDeadlineSeconds") {
+        let why = format!("activeDeadlineSeconds in {kind} is not Supported");
+        errors.push(FieldError::forbidden("spec.template.spec.activeDeadlineSeconds", &why));
     }
 }
 
 /// What Deployments, ReplicaSets, StatefulSets and DaemonSets have in common.
-pub(super) fn workload(new: &Value, errors: &mut Vec<FieldError>) {
-    let selector = new.pointer("/spec/selector").filter(|s| s.as_object().is_some_and(|m| !m.is_empty()));
-    match selector {
-        None => errors.push(FieldError::required("spec.selector", "")),
-        Some(selector) => {
-            let wanted = selector.get("matchLabels").cloned().unwrap_or_default();
-            select_template(&wanted, new, errors);
+fn selected(kind: &str, empty: &str, object: &Value, errors: &mut Errors) {
+    let selector = &object["spec"]["selector"];
+    let labels = object.pointer("/spec/template/metadata/labels").unwrap_or(&Value::Null);
+    match selector.as_object() {
+        // No selector at all selects nothing.
+        None => {
+            if kind != "DaemonSet" {
+                errors.push(FieldError::required("spec.selector", ""));
+            }
+            errors.push(FieldError::invalid("spec.template.metadata.labels", labels, NO_MATCH));
+        }
+        Some(map) if map.is_empty() => {
+            let why = format!("empty selector is invalid for {empty}");
+            errors.push(FieldError::invalid("spec.selector", selector, &why));
+        }
+        Some(_) => {
+            let understood = list(selector, "/matchExpressions")
+                .iter()
+                .all(|rule| matches!(text(rule, "/operator"), "In" | "NotIn" | "Exists" | "DoesNotExist"));
+            if !understood {
+                if matches!(kind, "Deployment" | "ReplicaSet") {
+                    errors.push(FieldError::invalid("spec.selector", selector, "invalid label selector"));
+                }
+                return;
+            }
+            if !selects(selector, labels) {
+                errors.push(FieldError::invalid("spec.template.metadata.labels", labels, NO_MATCH));
+            }
         }
     }
-    template(new, errors);
-    replicas(new, errors);
+    rules::check_block("Template", "spec.template", None, &object["spec"]["template"], errors);
+    template("spec.template", &object["spec"]["template"], errors);
+    let kind = if kind == "Deployment" { "ReplicaSet" } else { kind };
+    restarts_always(kind, object, errors);
 }
 
-pub(super) fn replication_controller(new: &Value, errors: &mut Vec<FieldError>) {
-    let selector = new.pointer("/spec/selector").cloned().unwrap_or_default();
-    if selector.as_object().is_none_or(serde_json::Map::is_empty) {
-        errors.push(FieldError::required("spec.selector", ""));
-    }
-    select_template(&selector, new, errors);
-    template(new, errors);
-    replicas(new, errors);
-}
-
-fn select_template(wanted: &Value, new: &Value, errors: &mut Vec<FieldError>) {
-    let labels = new.pointer("/spec/template/metadata/labels").unwrap_or(&Value::Null);
-    let wanted = wanted.as_object();
-    if !wanted.into_iter().flatten().all(|(key, value)| labels.get(key) == Some(value)) {
-        let why = "`selector` does not match template `labels`";
-        errors.push(FieldError::invalid("spec.template.metadata.labels", labels, why));
-    }
-}
-
-fn template(new: &Value, errors: &mut Vec<FieldError>) {
-    let containers = new.pointer("/spec/template/spec/containers");
-    if containers.and_then(Value::as_array).is_none_or(Vec::is_empty) {
-        errors.push(FieldError::required("spec.template.spec.containers", ""));
-    }
-    names_of_containers("spec.template.spec", containers, errors);
-}
-
-fn replicas(new: &Value, errors: &mut Vec<FieldError>) {
-    let replicas = new.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
-    if replicas < 0 {
-        let why = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid("spec.replicas", &json!(replicas), why));
-    }
-}
-
-pub(super) fn job(new: &Value, errors: &mut Vec<FieldError>) {
-    for field in
-        ["parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"]
+pub(super) fn replication_controller(new: &Value, errors: &mut Errors) {
+    let (selector, labels) = (&new["spec"]["selector"], &new["spec"]["template"]["metadata"]["labels"]);
+    if is_set(new, "/spec/template")
+        && is_set(new, "/spec/selector")
+        && !selects(&json!({"matchLabels": selector}), labels)
     {
-        let number = new.pointer(&format!("/spec/{field}")).and_then(Value::as_i64);
-        if let Some(number) = number.filter(|number| *number < 0) {
-            let why = "must be greater than or equal to 0";
-            errors.push(FieldError::invalid(&format!("spec.{field}"), &json!(number), why));
+        errors.push(FieldError::invalid("spec.template.metadata.labels", labels, NO_MATCH));
+    }
+    if is_set(new, "/spec/template") {
+        template("spec.template", &new["spec"]["template"], errors);
+        restarts_always("ReplicationController", new, errors);
+    }
+}
+
+pub(super) fn replica_set(new: &Value, errors: &mut Errors) {
+    selected("ReplicaSet", "deployment", new, errors);
+}
+
+/// A number, or a part in a hundred.
+fn int_or_percent(path: &str, value: &Value, errors: &mut Errors) {
+    match value {
+        Value::Number(number) if number.as_i64().unwrap_or(0) < 0 => {
+            errors.push(FieldError::invalid(path, value, NOT_NEGATIVE));
+        }
+        Value::String(part) => {
+            let digits = part.strip_suffix('%').unwrap_or_default();
+            if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+                let why = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
+                           '93%', regex used for validation is '[0-9]+%')";
+                errors.push(FieldError::invalid(path, value, why));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    matches!(value, Value::Null) || *value == json!(0) || *value == json!("0%")
+}
+
+pub(super) fn deployment(new: &Value, errors: &mut Errors) {
+    selected("Deployment", "deployment", new, errors);
+    let strategy = &new["spec"]["strategy"];
+    let rolling = &strategy["rollingUpdate"];
+    match text(strategy, "/type") {
+        "Recreate" if is_set(strategy, "/rollingUpdate") => {
+            let why = "may not be specified when strategy `type` is 'Recreate'";
+            errors.push(FieldError::forbidden("spec.strategy.rollingUpdate", why));
+        }
+        "RollingUpdate" => {
+            for field in ["maxUnavailable", "maxSurge"] {
+                int_or_percent(&format!("spec.strategy.rollingUpdate.{field}"), &rolling[field], errors);
+            }
+            if is_nothing(&rolling["maxUnavailable"]) && is_nothing(&rolling["maxSurge"]) {
+                let path = "spec.strategy.rollingUpdate.maxUnavailable";
+                let why = "may not be 0 when `maxSurge` is 0";
+                errors.push(FieldError::invalid(path, &rolling["maxUnavailable"], why));
+            }
+        }
+        "Recreate" => {}
+        _ => {
+            let supported = "supported values: \"Recreate\", \"RollingUpdate\"";
+            errors.push(FieldError::not_supported_value("spec.strategy", strategy, supported));
         }
     }
-    template(new, errors);
-    let policy = new.pointer("/spec/template/spec/restartPolicy").and_then(Value::as_str).unwrap_or_default();
-    if !matches!(policy, "OnFailure" | "Never") {
-        let field = "spec.template.spec.restartPolicy";
-        if policy == "Always" {
-            let why = "\"OnFailure\", \"Never\"";
-            errors.push(FieldError::not_supported(field, policy, why));
-        } else {
-            errors.push(FieldError::required(field, "valid values: \"OnFailure\", \"Never\""));
+    let number = |field: &str| new["spec"][field].as_i64();
+    if let Some(deadline) = number("progressDeadlineSeconds")
+        && deadline <= number("minReadySeconds").unwrap_or(0)
+    {
+        let why = "must be greater than minReadySeconds";
+        errors.push(FieldError::invalid("spec.progressDeadlineSeconds", &json!(deadline), why));
+    }
+}
+
+pub(super) fn daemon_set(new: &Value, errors: &mut Errors) {
+    selected("DaemonSet", "daemonset", new, errors);
+    let strategy = &new["spec"]["updateStrategy"];
+    let rolling = &strategy["rollingUpdate"];
+    match text(strategy, "/type") {
+        "OnDelete" => {}
+        "RollingUpdate" => {
+            let path = "spec.updateStrategy.rollingUpdate";
+            for field in ["maxUnavailable", "maxSurge"] {
+                int_or_percent(&format!("{path}.{field}"), &rolling[field], errors);
+            }
+            match (is_nothing(&rolling["maxUnavailable"]), is_nothing(&rolling["maxSurge"])) {
+                (false, false) => {
+                    let why = "may not be set when maxUnavailable is non-zero";
+                    errors.push(FieldError::invalid(&format!("{path}.maxSurge"), &rolling["maxSurge"], why));
+                }
+                (true, true) => {
+                    let why = "cannot be 0 when maxSurge is 0";
+                    errors.push(FieldError::required(&format!("{path}.maxUnavailable"), why));
+                }
+                _ => {}
+            }
         }
+        _ => {
+            let supported = "supported values: \"RollingUpdate\", \"OnDelete\"";
+            errors.push(FieldError::not_supported_value("spec.updateStrategy", strategy, supported));
+        }
+    }
+}
+
+pub(super) fn stateful_set(old: Option<&Value>, new: &Value, errors: &mut Errors) {
+    let with_claims = with_claim_volumes(new);
+    selected("StatefulSet", "statefulset", &with_claims, errors);
+    let strategy = &new["spec"]["updateStrategy"];
+    match text(strategy, "/type") {
+        "RollingUpdate" => {}
+        "OnDelete" if !is_set(strategy, "/rollingUpdate") => {}
+        "OnDelete" => {
+            let why = "only allowed for updateStrategy 'RollingUpdate'";
+            let path = "spec.updateStrategy.rollingUpdate";
+            errors.push(FieldError::invalid(path, &strategy["rollingUpdate"], why));
+        }
+        _ => {
+            let why = "must be 'RollingUpdate' or 'OnDelete'";
+            errors.push(FieldError::invalid("spec.updateStrategy", strategy, why));
+        }
+    }
+    let policy = text(new, "/spec/podManagementPolicy");
+    if !matches!(policy, "OrderedReady" | "Parallel") {
+        let why = "must be 'OrderedReady' or 'Parallel'";
+        errors.push(FieldError::invalid("spec.podManagementPolicy", &json!(policy), why));
+    }
+    for field in ["selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy"] {
+        if let Some(old) = old {
+            fixed(old, new, &format!("/spec/{field}"), errors);
+        }
+    }
+}
+
+/// The set with the volumes that its claims will become.
+fn with_claim_volumes(set: &Value) -> Value {
+    let mut set = set.clone();
+    let claims: Vec<Value> = list(&set, "/spec/volumeClaimTemplates")
+        .iter()
+        .map(|claim| json!({"name": meta_str(claim, "name"), "persistentVolumeClaim": {"claimName": meta_str(claim, "name")}}))
+        .collect();
+    if let Some(spec) =
+        set.pointer_mut("/spec/template/spec").filter(|spec| spec.is_object() && !claims.is_empty())
+    {
+        let own =
+            list(spec, "/volumes").iter().filter(|v| !claims.iter().any(|c| c["name"] == v["name"])).cloned();
+        let all: Vec<Value> = own.chain(claims.clone()).collect();
+        spec["volumes"] = json!(all);
+    }
+    set
+}
+
+/// The time zones that are told apart from inventions; all of them are known to the real server.
+fn is_zone(name: &str) -> bool {
+    name == "UTC" || name.split_once('/').is_some_and(|(area, _)| ZONE_AREAS.contains(&area))
+}
+
+const ZONE_AREAS: &[&str] = &[
+    "Africa",
+    "America",
+    "Antarctica",
+    "Arctic",
+    "Asia",
+    "Atlantic",
+    "Australia",
+    "Etc",
+    "Europe",
+    "Indian",
+    "Pacific",
+    "US",
+];
+
+pub(super) fn cron_job(old: Option<&Value>, new: &Value, errors: &mut Errors) {
+    let name = meta_str(new, "name");
+    if name.len() > 52 && old.is_none() {
+        let why = "must be no more than 52 characters";
+        errors.push(FieldError::invalid("metadata.name", &json!(name), why));
+    }
+    schedule(new, errors);
+    if let Some(zone) = new.pointer("/spec/timeZone").and_then(Value::as_str) {
+        let why = match zone {
+            "" => Some("timeZone must be nil or non-empty string".to_owned()),
+            zone if !is_zone(zone) => Some(format!("unknown time zone {zone}")),
+            _ => None,
+        };
+        errors.extend(why.map(|why| FieldError::invalid("spec.timeZone", &json!(zone), &why)));
+    }
+    job_spec("spec.jobTemplate.spec", &new["spec"]["jobTemplate"]["spec"], errors);
+}
+
+fn schedule(new: &Value, errors: &mut Errors) {
+    let schedule = text(new, "/spec/schedule");
+    let mut refuse = |why: String| errors.push(FieldError::invalid("spec.schedule", &json!(schedule), &why));
+    if schedule.starts_with("TZ=") || schedule.starts_with("CRON_TZ=") {
+        return refuse("cannot use TZ or CRON_TZ in schedule, use timeZone field instead".to_owned());
+    }
+    let fields: Vec<&str> = schedule.split_whitespace().collect();
+    if !schedule.is_empty() && !schedule.starts_with('@') && fields.len() != 5 {
+        refuse(format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" ")));
+    }
+}
+
+fn job_spec(path: &str, spec: &Value, errors: &mut Errors) {
+    template(&format!("{path}.template"), &spec["template"], errors);
+    let field = format!("{path}.template.spec.restartPolicy");
+    match text(spec, "/template/spec/restartPolicy") {
+        "OnFailure" | "Never" => {}
+        "" | "Always" => errors.push(FieldError::required(&field, "valid values: \"OnFailure\", \"Never\"")),
+        other => errors.push(FieldError::not_supported(&field, other, "\"OnFailure\", \"Never\"")),
+    }
+    let indexed = text(spec, "/completionMode") == "Indexed";
+    if indexed && !is_set(spec, "/completions") {
+        errors.push(FieldError::required(&format!("{path}.completions"), "when completion mode is Indexed"));
+    }
+    for only in ["backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"] {
+        if !indexed && is_set(spec, &format!("/{only}")) {
+            let why = "requires indexed completion mode";
+            errors.push(FieldError::invalid(&format!("{path}.{only}"), &spec[only], why));
+        }
+    }
+    if is_set(spec, "/podFailurePolicy") {
+        let policy = text(spec, "/podReplacementPolicy");
+        if policy != "Failed" {
+            errors.push(FieldError::not_supported(
+                &format!("{path}.podReplacementPolicy"),
+                policy,
+                "\"Failed\"",
+            ));
+        }
+        if text(spec, "/template/spec/restartPolicy") == "OnFailure" {
+            let value = &spec["template"]["spec"]["restartPolicy"];
+            let why = "only \"Never\" is supported when podFailurePolicy is specified";
+            errors.push(FieldError::invalid(&field, value, why));
+        }
+    }
+}
+
+pub(super) fn job(old: Option<&Value>, new: &Value, errors: &mut Errors) {
+    job_spec("spec", &new["spec"], errors);
+    let (selector, labels) = (&new["spec"]["selector"], &new["spec"]["template"]["metadata"]["labels"]);
+    if selector.is_null() {
+        errors.push(FieldError::required("spec.selector", ""));
+        errors.push(FieldError::invalid("spec.template.metadata.labels", labels, NO_MATCH));
+    } else if !selects(selector, labels) {
+        errors.push(FieldError::invalid("spec.template.metadata.labels", labels, NO_MATCH));
+    }
+    let manual = new.pointer("/spec/manualSelector") == Some(&json!(true));
+    if !manual && old.is_none() && selector["matchLabels"].as_object().is_some_and(|wanted| wanted.len() > 1)
+    {
+        errors.push(FieldError::invalid("spec.selector", selector, "`selector` not auto-generated"));
+    }
+    if let Some(old) = old {
+        job_template(old, new, errors);
+        let indexed = new.pointer("/spec/completionMode") == Some(&json!("Indexed"));
+        if !indexed {
+            fixed(old, new, "/spec/completions", errors);
+        }
+    }
+}
+
+/// The template of a job is fixed; while it waits, where its pods may run and what they need can change.
+fn job_template(old: &Value, new: &Value, errors: &mut Errors) {
+    let template = |job: &Value| job.pointer("/spec/template").cloned().unwrap_or_default();
+    let (before, after) = (template(old), template(new));
+    if !is_suspended(old) {
+        if before != after {
+            errors.push(FieldError::invalid("spec.template", &after, "field is immutable"));
+        }
+        return;
+    }
+    let fixed = |template: &Value| {
+        let free = ["nodeSelector", "affinity", "tolerations", "schedulingGates"];
+        let mut spec = without(&template["spec"], &free);
+        for list in ["containers", "initContainers"] {
+            for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                *container = without(container, &["resources"]);
+            }
+        }
+        spec
+    };
+    if fixed(&before) != fixed(&after) {
+        errors.push(FieldError::invalid("spec.template.spec", &after["spec"], "field is immutable"));
+    }
+}
+
+/// Whether a job waits, and all its pods have gone.
+fn is_suspended(job: &Value) -> bool {
+    let holds = |kind: &str| {
+        list(job, "/status/conditions").iter().any(|c| c["type"] == kind && c["status"] == "True")
+    };
+    let active = job.pointer("/status/active").and_then(Value::as_i64).unwrap_or(0);
+    let started = job.pointer("/status/startTime").is_some();
+    job.pointer("/spec/suspend") == Some(&json!(true)) && (!started || holds("Suspended")) && active == 0
+}
+
+pub(super) fn autoscaler(new: &Value, errors: &mut Errors) {
+    let number = |field: &str| new["spec"][field].as_i64().unwrap_or(0);
+    if number("maxReplicas") < number("minReplicas") {
+        let why = "must be greater than or equal to `minReplicas`";
+        errors.push(FieldError::invalid("spec.maxReplicas", &json!(number("maxReplicas")), why));
+    }
+    if new["spec"]["minReplicas"].as_i64().is_some_and(|least| least < 0) {
+        errors.push(FieldError::invalid("spec.minReplicas", &json!(number("minReplicas")), NOT_NEGATIVE));
+    }
+    let target = &new["spec"]["scaleTargetRef"];
+    if text(target, "/apiVersion").is_empty() && is_set(new, "/spec") {
+        let why = "apiVersion must specify API group";
+        errors.push(FieldError::invalid("spec.scaleTargetRef.apiVersion", &json!(""), why));
+    }
+    let metrics = list(new, "/spec/metrics");
+    let scales_to_zero = metrics.iter().any(|metric| matches!(text(metric, "/type"), "Object" | "External"));
+    if number("minReplicas") == 0 && !scales_to_zero {
+        let why = "must specify at least one Object or External metric to support scaling to zero replicas";
+        errors.push(FieldError::forbidden("spec.metrics", why));
+    }
+    for (at, metric) in metrics.iter().enumerate() {
+        let source = match text(metric, "/type") {
+            "Resource" => "resource",
+            "Pods" => "pods",
+            "Object" => "object",
+            "External" => "external",
+            "ContainerResource" => "containerResource",
+            _ => continue,
+        };
+        if !is_set(metric, &format!("/{source}")) {
+            let why = "must populate information for the given metric source";
+            errors.push(FieldError::required(&format!("spec.metrics[{at}].{source}"), why));
+        }
+    }
+}
+
+pub(super) fn budget(new: &Value, errors: &mut Errors) {
+    if is_set(new, "/spec/minAvailable") && is_set(new, "/spec/maxUnavailable") {
+        let why = "minAvailable and maxUnavailable cannot be both set";
+        errors.push(FieldError::invalid("spec", &new["spec"], why));
+    }
+    for field in ["minAvailable", "maxUnavailable"] {
+        int_or_percent(&format!("spec.{field}"), &new["spec"][field], errors);
     }
 }

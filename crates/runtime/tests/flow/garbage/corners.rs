@@ -164,8 +164,8 @@ async fn an_owner_that_nobody_watches_still_counts() {
     let events = Resource::namespaced("", "v1", "events", "Event");
     let owner = Call::create(&events, "a", &event).send(&world.client()).await.unwrap();
     let _running = start(&world).await;
-    let reference =
-        json!({"apiVersion": "v1", "kind": "Event", "name": "e", "uid": owner["metadata"]["uid"]});
+    // Under its older name the server would not take it for an owner.
+    let reference = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "name": "e", "uid": owner["metadata"]["uid"]});
     object(&SECRETS, "a/kept").referring(reference).make(&world).await;
     wait(LONG).await;
     assert_eq!(there(&world.server), ["secrets a/kept <e"]);

@@ -1,0 +1,231 @@
+//! What names, keys and values may look like, and in which words a client is told that they do not.
+//!
+//! The words are the real server's: people search for them, and programs quote them.
+
+use std::net::IpAddr;
+
+const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
+                          start and end with an alphanumeric character";
+const SUBDOMAIN: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
+const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
+                              '.', and must start and end with an alphanumeric character";
+const KEY: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
+const KEY_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+                        alphanumeric character";
+const VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
+                          and must start and end with an alphanumeric character";
+const CONFIG_KEY: &str = "[-._a-zA-Z0-9]+";
+const CONFIG_KEY_RULE: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
+
+/// What is wrong with a text; nothing if it is as it should be.
+pub(crate) type Faults = Vec<String>;
+
+/// A rule with examples and its pattern.
+fn rule(text: &str, pattern: &str, examples: &[&str]) -> String {
+    let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
+    format!("{text} (e.g. {}regex used for validation is '{pattern}')", examples.join(" or "))
+}
+
+fn too_long(length_max: usize) -> String {
+    format!("must be no more than {length_max} characters")
+}
+
+/// An RFC 1123 label.
+pub(crate) fn label(text: &str) -> Faults {
+    let mut faults = Faults::new();
+    if text.len() > 63 {
+        faults.push(too_long(63));
+    }
+    if !is_label(text) {
+        faults.push(if text.split('.').all(is_label) {
+            "must not contain dots".to_owned()
+        } else {
+            rule(LABEL_RULE, LABEL, &["my-name", "123-abc"])
+        });
+    }
+    faults
+}
+
+/// An RFC 1123 subdomain.
+pub(crate) fn subdomain(text: &str) -> Faults {
+    let mut faults = Faults::new();
+    if text.len() > 253 {
+        faults.push(too_long(253));
+    }
+    if !text.split('.').all(is_label) {
+        faults.push(rule(SUBDOMAIN_RULE, SUBDOMAIN, &["example.com"]));
+    }
+    faults
+}
+
+/// Anything that can be one segment of a path.
+pub(crate) fn path_segment(text: &str) -> Faults {
+    if matches!(text, "." | "..") {
+        return vec![format!("may not be '{text}'")];
+    }
+    path_segment_prefix(text)
+}
+
+/// Anything that a segment of a path can begin with.
+pub(crate) fn path_segment_prefix(text: &str) -> Faults {
+    let forbidden = ["/", "%"].into_iter().filter(|part| text.contains(part));
+    forbidden.map(|part| format!("may not contain '{part}'")).collect()
+}
+
+/// The key of a label or annotation, a finalizer: a name, with a domain before it or not.
+pub(crate) fn qualified(text: &str) -> Faults {
+    let name_rule = || rule(KEY_RULE, KEY, &["MyName", "my.name", "123-abc"]);
+    let mut faults = Faults::new();
+    let parts: Vec<&str> = text.split('/').collect();
+    let name = match parts.as_slice() {
+        [name] => name,
+        [prefix, name] => {
+            if prefix.is_empty() {
+                faults.push("prefix part must be non-empty".to_owned());
+            } else {
+                faults.extend(subdomain(prefix).into_iter().map(|fault| format!("prefix part {fault}")));
+            }
+            name
+        }
+        _ => {
+            let example = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
+            return vec![format!("a valid label key {} {example}", name_rule())];
+        }
+    };
+    if name.is_empty() {
+        faults.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        faults.push(format!("name part {}", too_long(63)));
+    }
+    if !is_name_part(name) {
+        faults.push(format!("name part {}", name_rule()));
+    }
+    faults
+}
+
+/// The value of a label.
+pub(crate) fn label_value(text: &str) -> Faults {
+    let mut faults = Faults::new();
+    if text.len() > 63 {
+        faults.push(too_long(63));
+    }
+    if !text.is_empty() && !is_name_part(text) {
+        faults.push(rule(VALUE_RULE, &format!("({KEY})?"), &["MyValue", "my_value", "12345"]));
+    }
+    faults
+}
+
+/// A key of the data of a ConfigMap or Secret.
+pub(crate) fn config_key(text: &str) -> Faults {
+    let mut faults = Faults::new();
+    if text.len() > 253 {
+        faults.push(too_long(253));
+    }
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
+        faults.push(rule(CONFIG_KEY_RULE, CONFIG_KEY, &["key.name", "KEY_NAME", "key-name"]));
+    }
+    match text {
+        "." | ".." => faults.push(format!("must not be '{text}'")),
+        _ if text.starts_with("..") => faults.push("must not start with '..'".to_owned()),
+        _ => {}
+    }
+    faults
+}
+
+/// The name of a port.
+pub(crate) fn port_name(text: &str) -> Faults {
+    let mut faults = Faults::new();
+    let mut add = |wrong: bool, fault: String| faults.extend(wrong.then_some(fault));
+    add(text.len() > 15, too_long(15));
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    let charset = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)";
+    add(text.is_empty() || !text.bytes().all(plain), charset.to_owned());
+    add(!text.bytes().any(|b| b.is_ascii_lowercase()), "must contain at least one letter (a-z)".to_owned());
+    add(text.contains("--"), "must not contain consecutive hyphens".to_owned());
+    add(text.starts_with('-') || text.ends_with('-'), "must not begin or end with a hyphen".to_owned());
+    faults
+}
+
+/// A number that can be a port.
+pub(crate) fn port_number(number: i64) -> Faults {
+    if (1..=65_535).contains(&number) {
+        return Faults::new();
+    }
+    vec!["must be between 1 and 65535, inclusive".to_owned()]
+}
+
+/// A domain, a slash and a path.
+pub(crate) fn domain_path(text: &str) -> Faults {
+    match text.split_once('/') {
+        Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
+            if path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b)) {
+                return subdomain(domain);
+            }
+            vec!["Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')".to_owned()]
+        }
+        _ => vec!["must be a domain-prefixed path (such as \"acme.io/foo\")".to_owned()],
+    }
+}
+
+/// An address.
+pub(crate) fn ip(text: &str) -> Faults {
+    if text.parse::<IpAddr>().is_ok() {
+        return Faults::new();
+    }
+    vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()]
+}
+
+/// A range of addresses.
+pub(crate) fn cidr(text: &str) -> Faults {
+    let range = text.split_once('/').and_then(|(network, bits)| {
+        let (network, bits): (IpAddr, u8) = (network.parse().ok()?, bits.parse().ok()?);
+        Some(bits <= if network.is_ipv4() { 32 } else { 128 })
+    });
+    if range == Some(true) {
+        return Faults::new();
+    }
+    vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()]
+}
+
+fn is_label(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+fn is_name_part(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    let edge = |b: Option<u8>| b.is_some_and(|b| b.is_ascii_alphanumeric());
+    text.bytes().all(inner) && edge(text.bytes().next()) && edge(text.bytes().last())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_names_have_no_faults() {
+        assert!(subdomain("a.b-c").is_empty());
+        assert!(label("a-1").is_empty());
+        assert!(qualified("example.com/My_Name").is_empty());
+        assert!(label_value("").is_empty());
+        assert!(config_key("key.NAME").is_empty());
+        assert!(path_segment("system:controller:x").is_empty());
+        assert!(port_name("http-2").is_empty());
+    }
+
+    #[test]
+    fn every_fault_is_told() {
+        assert_eq!(label("a.b"), ["must not contain dots"]);
+        assert!(label("A")[0].ends_with(
+            "(e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+        ));
+        assert!(subdomain("a..b")[0].contains("(e.g. 'example.com', regex"));
+        assert_eq!(qualified("a/b/c").len(), 1);
+        assert_eq!(qualified("").len(), 2);
+        assert_eq!(label_value("-").len(), 1);
+        assert_eq!(config_key("..a"), ["must not start with '..'"]);
+        assert_eq!(path_segment("a/b%"), ["may not contain '/'", "may not contain '%'"]);
+        assert_eq!(port_name("Bad--name-that-is-long").len(), 3);
+    }
+}

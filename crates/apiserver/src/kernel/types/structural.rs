@@ -1,0 +1,72 @@
+//! The shapes of custom kinds, made from the schemas of their definitions.
+
+use serde_json::Value;
+
+use super::{Field, List, Merge, Presence, Shape, Struct, TABLE};
+
+/// The struct of a custom kind; lives as long as the process, as the built-in ones do.
+pub(crate) fn of_schema(schema: &'static Value) -> &'static Struct {
+    let mut shape = structure(schema);
+    let metadata = TABLE.by_name.get("meta.v1.ObjectMeta").map(|at| Shape::Struct(*at));
+    let own = [("apiVersion", Some(Shape::Text)), ("kind", Some(Shape::Text)), ("metadata", metadata)];
+    for (name, own) in own {
+        shape.fields.extend(own.map(|own| (name, plain(own))));
+    }
+    Box::leak(Box::new(shape))
+}
+
+fn plain(shape: Shape) -> Field {
+    Field {
+        shape,
+        presence: Presence::IfSet,
+        list: List::Atomic,
+        atomic: false,
+        granular: false,
+        replace: false,
+        merge: Merge::Replace,
+        default: None,
+        numbers: Vec::new(),
+    }
+}
+
+fn structure(schema: &'static Value) -> Struct {
+    let fields = schema["properties"].as_object().into_iter().flatten();
+    let fields = fields.map(|(name, property)| (name.as_str(), field(property))).collect();
+    let open =
+        schema["x-kubernetes-preserve-unknown-fields"] == true || schema["additionalProperties"] == true;
+    Struct { name: "custom", atomic: false, open, fields }
+}
+
+fn field(schema: &'static Value) -> Field {
+    let list = match schema["x-kubernetes-list-type"].as_str() {
+        Some("set") => List::Set,
+        Some("map") => {
+            let keys = schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten();
+            List::Keyed(keys.filter_map(Value::as_str).collect())
+        }
+        _ => List::Atomic,
+    };
+    Field {
+        list,
+        atomic: schema["x-kubernetes-map-type"] == "atomic",
+        default: schema.get("default").cloned(),
+        ..plain(shape(schema))
+    }
+}
+
+fn shape(schema: &'static Value) -> Shape {
+    if schema["x-kubernetes-int-or-string"] == true {
+        return Shape::IntOrString;
+    }
+    match schema["type"].as_str() {
+        Some("string") => Shape::Text,
+        Some("boolean") => Shape::Flag,
+        Some("integer") => Shape::Int64,
+        Some("number") => Shape::Float,
+        Some("array") => Shape::List(Box::new(shape(&schema["items"]))),
+        _ if schema["additionalProperties"].is_object() => {
+            Shape::Map(Box::new(shape(&schema["additionalProperties"])))
+        }
+        _ => Shape::Own(Box::leak(Box::new(structure(schema)))),
+    }
+}

@@ -1,0 +1,185 @@
+//! Rules of what extends the server, and of the devices and priorities that it knows by description only.
+
+use serde_json::{Value, json};
+
+use super::super::metadata::meta_str;
+use super::super::naming;
+use super::super::status::FieldError;
+use super::{Errors, is_set, list, refuse_text, rules, text};
+
+pub(super) fn webhooks(new: &Value, errors: &mut Errors) {
+    for (at, hook) in list(new, "/webhooks").iter().enumerate() {
+        let path = format!("webhooks[{at}]");
+        let name = text(hook, "/name");
+        let faults = naming::subdomain(name);
+        if !faults.is_empty() {
+            refuse_text(&format!("{path}.name"), name, &faults, errors);
+        } else if name.split('.').count() < 3 {
+            let why = "should be a domain with at least three segments separated by dots";
+            errors.push(FieldError::invalid(&format!("{path}.name"), &json!(name), why));
+        }
+        match text(hook, "/sideEffects") {
+            "None" | "NoneOnDryRun" => {}
+            "" => {
+                let why = "must specify one of None, NoneOnDryRun";
+                errors.push(FieldError::required(&format!("{path}.sideEffects"), why));
+            }
+            other => {
+                let supported = "\"None\", \"NoneOnDryRun\"";
+                errors.push(FieldError::not_supported(&format!("{path}.sideEffects"), other, supported));
+            }
+        }
+        let ways =
+            ["/clientConfig/url", "/clientConfig/service"].iter().filter(|way| is_set(hook, way)).count();
+        if ways != 1 {
+            let why = "exactly one of url or service is required";
+            errors.push(FieldError::required(&format!("{path}.clientConfig"), why));
+        }
+        if let Some(url) = hook.pointer("/clientConfig/url").and_then(Value::as_str)
+            && !url.starts_with("https://")
+        {
+            let scheme = url.split("://").next().unwrap_or_default();
+            let why = "'https' is the only allowed URL scheme; desired format: https://host[/path]";
+            errors.push(FieldError::invalid(&format!("{path}.clientConfig.url"), &json!(scheme), why));
+        }
+        for (number, rule) in list(hook, "/rules").iter().enumerate() {
+            for field in ["apiGroups", "apiVersions", "operations", "resources"] {
+                if list(rule, &format!("/{field}")).is_empty() {
+                    errors.push(FieldError::required(&format!("{path}.rules[{number}].{field}"), ""));
+                }
+            }
+        }
+    }
+}
+
+/// A policy that asks for nothing.
+pub(super) fn policy(new: &Value, errors: &mut Errors) {
+    let fields = ["validations", "auditAnnotations"];
+    if new["kind"] == "ValidatingAdmissionPolicy"
+        && fields.iter().all(|field| list(&new["spec"], &format!("/{field}")).is_empty())
+    {
+        for field in fields {
+            let why = "validations or auditAnnotations must contain at least one item";
+            errors.push(FieldError::required(&format!("spec.{field}"), why));
+        }
+    }
+}
+
+/// Devices are somewhere, and in one place only.
+pub(super) fn resource_slice(new: &Value, errors: &mut Errors) {
+    let places = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
+    if new.pointer("/spec/nodeName") == Some(&json!("")) {
+        let why = "must be either unset or set to a non-empty string";
+        errors.push(FieldError::invalid("spec.nodeName", &json!(""), why));
+    }
+    let set = |place: &&&str| new["spec"].get(**place).is_some_and(|value| !value.is_null() && *value != "");
+    if places.iter().filter(set).count() == 0 {
+        let why =
+            "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
+        errors.push(FieldError::required("spec", why));
+    }
+}
+
+pub(super) fn policy_binding(new: &Value, errors: &mut Errors) {
+    let actions = &new["spec"]["validationActions"];
+    let has = |action: &str| list(new, "/spec/validationActions").iter().any(|other| other == action);
+    if has("Deny") && has("Warn") {
+        let why = "must not contain both Deny and Warn (repeating the same validation failure information in the API \
+                   response and headers serves no purpose)";
+        errors.push(FieldError::invalid("spec.validationActions", actions, why));
+    }
+}
+
+pub(super) fn definition(new: &Value, errors: &mut Errors) {
+    for (field, pointer) in [
+        ("spec.group", "/spec/group"),
+        ("spec.names.plural", "/spec/names/plural"),
+        ("spec.names.kind", "/spec/names/kind"),
+        ("spec.names.listKind", "/spec/names/listKind"),
+        ("spec.names.singular", "/spec/names/singular"),
+    ] {
+        if text(new, pointer).is_empty() {
+            errors.push(FieldError::required(field, ""));
+        }
+    }
+    let expected = format!("{}.{}", text(new, "/spec/names/plural"), text(new, "/spec/group"));
+    let why = "must be spec.names.plural+\".\"+spec.group";
+    for field in ["name", "generateName"] {
+        let found = meta_str(new, field);
+        if found != expected && (field == "name" || !found.is_empty()) {
+            errors.push(FieldError::invalid(&format!("metadata.{field}"), &json!(found), why));
+        }
+    }
+    if !matches!(text(new, "/spec/scope"), "Namespaced" | "Cluster") {
+        let supported = "\"Cluster\", \"Namespaced\"";
+        errors.push(FieldError::not_supported("spec.scope", text(new, "/spec/scope"), supported));
+    }
+    let versions = list(new, "/spec/versions");
+    if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
+        let why = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid("spec.versions", &json!(versions), why));
+    }
+    if !versions.iter().any(|version| version["storage"] == true) {
+        let why = "must have at least one stored version";
+        errors.push(FieldError::invalid("status.storedVersions", &Value::Null, why));
+    }
+    for (at, version) in versions.iter().enumerate() {
+        if !version.pointer("/schema/openAPIV3Schema").is_some_and(Value::is_object) {
+            let field = format!("spec.versions[{at}].schema.openAPIV3Schema");
+            errors.push(FieldError::required(&field, ""));
+        }
+    }
+}
+
+/// Requests name what they want in one way, and constraints name requests.
+pub(super) fn device_claim(path: &str, claim: &Value, errors: &mut Errors) {
+    let requests = list(claim, "/devices/requests");
+    for (at, request) in requests.iter().enumerate() {
+        let ways = ["/exactly", "/firstAvailable"].iter().filter(|way| is_set(request, way)).count();
+        if ways != 1 {
+            let why = "exactly one of `exactly` or `firstAvailable` is required";
+            errors.push(FieldError::required(&format!("{path}.devices.requests[{at}]"), why));
+        }
+    }
+    for (at, constraint) in list(claim, "/devices/constraints").iter().enumerate() {
+        for (number, name) in list(constraint, "/requests").iter().enumerate() {
+            let named = name.as_str().and_then(|name| name.split('/').next()).unwrap_or_default();
+            if !requests.iter().any(|request| request["name"] == named) {
+                let field = format!("{path}.devices.constraints[{at}].requests[{number}]");
+                let why = "must be the name of a request in the claim or the name of a request and a subrequest \
+                           separated by '/'";
+                errors.push(FieldError::invalid(&field, name, why));
+            }
+        }
+    }
+}
+
+/// Only what is allocated can be reserved.
+pub(super) fn claim_status(status: &Value, errors: &mut Errors) {
+    if !list(status, "/reservedFor").is_empty() && !is_set(status, "/allocation") {
+        let why = "may not be specified when `allocated` is not set";
+        errors.push(FieldError::forbidden("status.reservedFor", why));
+    }
+}
+
+/// A level is limited or exempt, and says so in the one place for it.
+pub(super) fn priority_level(new: &Value, errors: &mut Errors) {
+    let kind = text(new, "/spec/type");
+    if (meta_str(new, "name") == "exempt") != (kind == "Exempt") && matches!(kind, "Exempt" | "Limited") {
+        let why = "must be 'Exempt' if and only if `name` is 'exempt'";
+        errors.push(FieldError::invalid("spec.type", &json!(kind), why));
+    }
+    if kind == "Limited" {
+        if !is_set(new, "/spec/limited") {
+            errors.push(FieldError::required("spec.limited", "must not be empty when type is Limited"));
+        }
+        rules::check_block("LimitedLevel", "spec.limited", None, &new["spec"]["limited"], errors);
+        return;
+    }
+    if is_set(new, "/spec/limited") {
+        errors.push(FieldError::forbidden("spec.limited", ""));
+    }
+    if !matches!(kind, "Exempt" | "") {
+        errors.push(FieldError::not_supported("spec.type", kind, "\"Exempt\", \"Limited\""));
+    }
+}

@@ -1,0 +1,94 @@
+//! What a client should know about an object it writes, although nothing is refused.
+
+use serde_json::Value;
+
+use super::resources::{Resource, Strategy};
+
+/// Warnings about an object that is about to be stored.
+pub(crate) fn about(resource: &Resource, old: Option<&Value>, new: &Value) -> Vec<String> {
+    match resource.strategy {
+        Strategy::Service => service(new),
+        Strategy::EndpointSlice if new["addressType"] == "FQDN" => {
+            vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()]
+        }
+        Strategy::CsiDriver => driver(old, new),
+        Strategy::PersistentVolume if new["spec"]["persistentVolumeReclaimPolicy"] == "Recycle" => {
+            let warning = "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the \
+                           recommended approach is to use dynamic provisioning.";
+            vec![warning.to_owned()]
+        }
+        Strategy::Pod => pod("spec", &new["spec"]),
+        Strategy::PodTemplate => pod("template.spec", &new["template"]["spec"]),
+        Strategy::CronJob => pod(
+            "spec.jobTemplate.spec.template.spec",
+            &new["spec"]["jobTemplate"]["spec"]["template"]["spec"],
+        ),
+        Strategy::Deployment
+        | Strategy::ReplicaSet
+        | Strategy::StatefulSet
+        | Strategy::DaemonSet
+        | Strategy::Job
+        | Strategy::ReplicationController => pod("spec.template.spec", &new["spec"]["template"]["spec"]),
+        _ => Vec::new(),
+    }
+}
+
+/// Warnings about a kind as such; whatever is asked of it, and however it ends.
+pub(crate) fn about_kind(resource: &Resource) -> Option<String> {
+    (resource.strategy == Strategy::Endpoints)
+        .then(|| "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
+}
+
+fn service(new: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let spec = &new["spec"];
+    if spec["type"] != "ExternalName" && spec.get("externalName").is_some_and(|name| *name != "") {
+        warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+    }
+    if spec["externalIPs"].as_array().is_some_and(|addresses| !addresses.is_empty()) {
+        let warning = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
+        warnings.push(warning.to_owned());
+    }
+    if spec["trafficDistribution"] == "PreferClose" {
+        let warning = "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"";
+        warnings.push(warning.to_owned());
+    }
+    warnings
+}
+
+fn driver(old: Option<&Value>, new: &Value) -> Vec<String> {
+    let same = old.is_some_and(|old| old["spec"].get("tokenRequests") == new["spec"].get("tokenRequests"));
+    let asks = new["spec"]["tokenRequests"].as_array().is_some_and(|requests| !requests.is_empty());
+    if !asks || same || new["spec"].get("serviceAccountTokenInSecrets").is_some() {
+        return Vec::new();
+    }
+    let warning = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent \
+                   possible logging of tokens in volume attributes";
+    vec![warning.to_owned()]
+}
+
+fn pod(path: &str, spec: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let list = |value: &Value, field: &str| value[field].as_array().cloned().unwrap_or_default();
+    for (at, constraint) in list(spec, "topologySpreadConstraints").iter().enumerate() {
+        if constraint.get("labelSelector").is_none_or(Value::is_null) {
+            let place = format!("{path}.topologySpreadConstraints[{at}].labelSelector");
+            warnings.push(format!("{place}: a null labelSelector results in matching no pod"));
+        }
+    }
+    for field in ["initContainers", "containers"] {
+        for (at, container) in list(spec, field).iter().enumerate() {
+            let variables = list(container, "env");
+            for (number, variable) in variables.iter().enumerate() {
+                if variables[..number].iter().any(|other| other["name"] == variable["name"]) {
+                    warnings.push(format!(
+                        "{path}.{field}[{at}].env[{number}]: hides previous definition of {}, which may be dropped when \
+                         using apply",
+                        variable["name"]
+                    ));
+                }
+            }
+        }
+    }
+    warnings
+}
