@@ -69,7 +69,19 @@ fn name(event: &Value) -> &str {
 fn gist(answer: &Value) -> Value {
     let body = &answer["body"];
     match body["message"].as_str() {
-        Some(message) if body["kind"] == "Status" => Value::from(format!("{}: {message}", answer["code"])),
+        Some(message) if body["kind"] == "Status" => {
+            let causes = body.pointer("/details/causes").and_then(Value::as_array);
+            let told = |cause: &Value| {
+                format!(
+                    "{}: {}",
+                    cause["field"].as_str().unwrap_or_default(),
+                    cause["message"].as_str().unwrap_or_default()
+                )
+            };
+            let causes: Vec<String> = causes.into_iter().flatten().map(told).collect();
+            let message = message.replace("<causes>", &causes.join(", "));
+            Value::from(format!("{}: {message}", answer["code"]))
+        }
         _ => answer["code"].clone(),
     }
 }

@@ -63,20 +63,27 @@ impl Symbols {
                 }
             }
         }
-        self.value("", &body)
+        let mut body = self.value("", &body);
+        if body["kind"] == "Status" {
+            refusal(&mut body);
+        }
+        body
     }
 
     /// A watch event in symbols; nothing for the bookmarks that a server sends when it likes.
     pub fn event(&mut self, event: &Value) -> Option<Value> {
         if event["type"] != "BOOKMARK" {
-            return Some(json!({"type": event["type"], "object": self.value("", &event["object"])}));
+            let mut object = self.value("", &event["object"]);
+            if object["kind"] == "Status" {
+                refusal(&mut object);
+            }
+            return Some(json!({"type": event["type"], "object": object}));
         }
         let mut object = event["object"].clone();
         let of_table = object.pointer_mut("/rows/0/object").map(Value::take);
         let mut metadata = of_table.as_ref().unwrap_or(&object)["metadata"].clone();
-        metadata.get("annotations")?;
-        metadata["resourceVersion"] = json!("<list>");
-        Some(json!({"type": "BOOKMARK", "kind": object["kind"].take(), "metadata": metadata}))
+        let end = metadata.get_mut("annotations")?.get_mut("k8s.io/initial-events-end")?.take();
+        Some(json!({"type": "BOOKMARK", "kind": object["kind"].take(), "end": end}))
     }
 
     fn value(&mut self, name: &str, value: &Value) -> Value {
@@ -84,6 +91,21 @@ impl Symbols {
             Value::String(text) => json!(self.field(name, text)),
             Value::Number(number) if matches!(name, "nodePort" | "healthCheckNodePort") => {
                 json!(symbol(&mut self.ports, "port", &number.to_string()))
+            }
+            Value::Array(items) if name == "finalizers" => {
+                // Those that a delete adds to a namespace stand in no order.
+                let mut items: Vec<Value> = items.iter().map(|item| self.value(name, item)).collect();
+                items.sort_by_key(Value::to_string);
+                Value::Array(items)
+            }
+            Value::Array(items) if name == "managedFields" => {
+                // They stand in the order of their times, which have seconds only.
+                let mut items: Vec<Value> = items.iter().map(|item| self.value("", item)).collect();
+                let key = |item: &Value| {
+                    ["manager", "operation", "subresource", "apiVersion"].map(|f| item[f].to_string())
+                };
+                items.sort_by_key(key);
+                Value::Array(items)
             }
             Value::Array(items) => items.iter().map(|item| self.value(name, item)).collect(),
             Value::Object(map) => {
@@ -102,6 +124,7 @@ impl Symbols {
             "resourceVersion" if is_version(text) => symbol(&mut self.versions, "version", text),
             "uid" if is_uid(text) => symbol(&mut self.uids, "uid", text),
             "token" => "<token>".to_owned(),
+            _ if text.starts_with("X509SHA256=") => "<credential>".to_owned(),
             "cells" if is_age(text) => "<age>".to_owned(),
             _ => self.text(text),
         }
@@ -158,6 +181,77 @@ impl Symbols {
         let near = time.duration_since(self.now).abs() < SignedDuration::from_hours(48);
         near.then(|| if text.contains('.') { "<microtime>".to_owned() } else { "<time>".to_owned() })
     }
+}
+
+/// Causes are a set: their order and repetition depend on the order of Go's maps. With several of them the message
+/// says nothing that they do not.
+fn refusal(status: &mut Value) {
+    if let Some(message) = status.get_mut("message") {
+        *message = json!(undumped(message.as_str().unwrap_or_default()));
+    }
+    let Some(causes) = status.pointer_mut("/details/causes").and_then(Value::as_array_mut) else { return };
+    for cause in causes.iter_mut() {
+        cause["message"] = json!(undumped(cause["message"].as_str().unwrap_or_default()));
+    }
+    causes.sort_by_key(Value::to_string);
+    causes.dedup();
+    let message = status["message"].as_str().unwrap_or_default();
+    if let Some((head, _)) = message.split_once("is invalid: [") {
+        status["message"] = json!(format!("{head}is invalid: <causes>"));
+    }
+}
+
+/// A text without the objects that Go prints in its own way.
+fn undumped(text: &str) -> String {
+    let text = text.split("\n@@").next().unwrap_or_default();
+    let text = text.split("\n  core.").next().unwrap_or_default();
+    // Revisions are counted from different numbers.
+    if let Some((head, _)) =
+        text.split_once(" (").filter(|(head, _)| head.starts_with("too old resource version"))
+    {
+        return head.to_owned();
+    }
+    // What is found first depends on the order of Go's maps, and an unknown field ends the search.
+    if text.starts_with("failed to create typed patch object")
+        && text.contains("field not declared in schema")
+    {
+        let head = text.split_once("): ").map_or(text, |(head, _)| head);
+        return format!("{head}): <faults>");
+    }
+    if let Some((head, _)) = text.split_once(", got &{") {
+        return format!("{head}, got <object>");
+    }
+    // A patched object that cannot be read is quoted whole.
+    let quoted = ["Invalid value: \"{", "Invalid value: \"map["].iter().find_map(|begin| text.find(begin));
+    if let Some(at) = quoted {
+        let (head, quoted) = text.split_at(at + "Invalid value: ".len());
+        return format!("{head}<object>{}", &quoted[end_of_quote(quoted)..]);
+    }
+    let mut short = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(": {").or_else(|| rest.find(": [{")) {
+        short.push_str(&rest[..at + 2]);
+        rest = &rest[at + 2..];
+        let mut depth = 0_i32;
+        let end = rest.find(|c: char| {
+            depth += i32::from(matches!(c, '{' | '[')) - i32::from(matches!(c, '}' | ']'));
+            depth == 0
+        });
+        short.push_str("<object>");
+        rest = &rest[end.map_or(rest.len(), |end| end + 1)..];
+    }
+    short + rest
+}
+
+/// Where a text in quotes at the beginning ends.
+fn end_of_quote(text: &str) -> usize {
+    let mut escaped = false;
+    let end = text.bytes().skip(1).position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    });
+    end.map_or(text.len(), |end| end + 2)
 }
 
 fn symbol(known: &mut BTreeMap<String, String>, what: &str, value: &str) -> String {
@@ -228,10 +322,22 @@ mod tests {
     }
 
     #[test]
+    fn causes_are_a_set_and_objects_in_them_are_not_compared() {
+        let cause = |field: &str| json!({"field": field, "message": "Invalid value: {\"A\":{}}: no"});
+        let mut status = json!({"kind": "Status", "message": "X is invalid: [b: no, a: no, a: no]",
+            "details": {"causes": [cause("b"), cause("a"), cause("a")]}});
+        refusal(&mut status);
+        assert_eq!(status["message"], "X is invalid: <causes>");
+        let short = |field: &str| json!({"field": field, "message": "Invalid value: <object>: no"});
+        assert_eq!(status["details"]["causes"], json!([short("a"), short("b")]));
+        assert_eq!(undumped("spec: Forbidden: no\n@@ -1 +1 @@"), "spec: Forbidden: no");
+    }
+
+    #[test]
     fn only_the_bookmark_that_ends_the_initial_events_counts() {
         let mut symbols = symbols();
         let bookmark = |annotations: Value| json!({"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": "9", "annotations": annotations}}});
-        assert!(symbols.event(&bookmark(json!({"a": "true"}))).is_some());
+        assert!(symbols.event(&bookmark(json!({"k8s.io/initial-events-end": "true"}))).is_some());
         let mut plain = bookmark(Value::Null);
         plain["object"]["metadata"].as_object_mut().unwrap().remove("annotations");
         assert!(symbols.event(&plain).is_none());

@@ -83,7 +83,9 @@ impl Making<'_> {
             asked.query.push(("fieldSelector", self.one_of(&fields).to_owned()));
         }
         if self.often(25) {
-            asked.accept = self.one_of(&[METADATA_LIST, METADATA, TABLE]);
+            let forms: &[&str] =
+                if form == "watch" { &[METADATA, TABLE] } else { &[METADATA_LIST, METADATA, TABLE] };
+            asked.accept = self.one_of(forms);
             if asked.accept == TABLE && self.often(30) {
                 asked
                     .query
@@ -108,7 +110,8 @@ impl Making<'_> {
         let reference = self.any_version();
         match self.chance.u8(..100) {
             0..=39 => {}
-            40..=59 => {
+            // Other sequences take part in the paging of what is shared.
+            40..=59 if asked.path.contains("{ns}") => {
                 let limit = self.one_of(&["1", "2", "2", "0", "-1", "x"]);
                 asked.query.push(("limit", limit.to_owned()));
                 let id = self.push("list", &resource, asked.clone());
@@ -134,11 +137,12 @@ impl Making<'_> {
                     if matching != "NotOlderThan" || self.often(50) {
                         asked.query.push(("resourceVersionMatch", matching.to_owned()));
                     }
-                    if self.often(20) {
+                    if self.often(20) && asked.path.contains("{ns}") {
                         asked.query.push(("limit", "1".to_owned()));
                     }
                 }
             }
+            40..=59 => {}
             _ => asked.query.push(pair(self.one_of(&[
                 ("resourceVersionMatch", "Exact"),
                 ("sendInitialEvents", "true"),
