@@ -129,7 +129,7 @@ impl Real {
     pub async fn into_world(self) -> anyhow::Result<World> {
         let admin = self.client(User::Admin).await?;
         // A manager that comes after a killed one waits out the lease of the dead.
-        Ok(World { admin, plane: Some(Box::new(self)), patience: Duration::from_secs(60) })
+        Ok(World { admin, plane: Some(Box::new(self)), patience: Duration::from_secs(120) })
     }
 
     fn process(&self) -> MutexGuard<'_, Option<Process>> {
@@ -223,12 +223,6 @@ impl Real {
         self.process().as_mut().context("no manager runs")?.pause()?;
         tokio::time::sleep(time).await;
         self.process().as_mut().context("no manager runs")?.resume()?;
-        for _ in 0..50 {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            if self.process().as_mut().is_none_or(|process| !process.is_running()) {
-                return self.start_manager();
-            }
-        }
         Ok(())
     }
 
@@ -273,6 +267,11 @@ impl Plane for Real {
         Ok(())
     }
 
+    fn revive_manager(&self) -> anyhow::Result<()> {
+        let has_ended = self.process().as_mut().is_some_and(|process| !process.is_running());
+        if has_ended { self.start_manager() } else { Ok(()) }
+    }
+
     fn pause_manager<'a>(&'a self, time: Duration) -> BoxFuture<'a, anyhow::Result<()>> {
         self.pause(time).boxed()
     }
@@ -281,8 +280,13 @@ impl Plane for Real {
         self.outage(|plane| plane.restart_api_server(Stop::Kill))
     }
 
-    fn restart_etcd(&self) -> anyhow::Result<()> {
-        self.outage(|plane| plane.restart_etcd(Stop::Kill))
+    fn restart_etcd(&self, away: Duration) -> anyhow::Result<()> {
+        self.outage(|plane| {
+            plane.stop_etcd(Stop::Kill)?;
+            std::thread::sleep(away);
+            plane.start_etcd()?;
+            plane.wait_ready()
+        })
     }
 
     fn refusals(&self) -> anyhow::Result<Vec<String>> {

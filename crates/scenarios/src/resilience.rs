@@ -35,6 +35,9 @@ pub(crate) const A_PAUSE_OF_A_MINUTE_LOSES_NOTHING: Scenario = Scenario {
     play: |world| a_pause_of_a_minute_loses_nothing(world).boxed_local(),
 };
 
+/// How long etcd is away: longer than the retries of a token take, and less than a lease lasts.
+const ETCD_AWAY: Duration = Duration::from_secs(6);
+
 /// What somebody asked of the cluster at one moment: namespaces, each with an account and its token.
 struct Request {
     namespaces: Vec<String>,
@@ -61,9 +64,10 @@ impl Request {
             let accounts = world.api::<ServiceAccount>(namespace);
             let secrets = world.api::<Secret>(namespace);
             let what = format!("the default account of {namespace}");
-            let account = world.eventually(&what, async || Ok(accounts.get_opt("default").await?)).await?;
+            let account = under_supervision(world, &what, async || Ok(accounts.get_opt("default").await?));
+            let account = account.await?;
             let what = format!("the token in {namespace}");
-            let token = world.eventually(&what, async || token(&secrets, "t").await).await?;
+            let token = under_supervision(world, &what, async || token(&secrets, "t").await).await?;
             seen.push((account.metadata.uid.context("a uid")?, token));
         }
         Ok(seen)
@@ -82,10 +86,24 @@ impl Request {
         for namespace in &self.namespaces {
             let secrets = world.api::<Secret>(namespace);
             let what = format!("the end of the token in {namespace}");
-            world.eventually(&what, async || Ok(secrets.get_opt("t").await?.is_none().then_some(()))).await?;
+            let is_gone = async || Ok(secrets.get_opt("t").await?.is_none().then_some(()));
+            under_supervision(world, &what, is_gone).await?;
         }
         Ok(())
     }
+}
+
+/// Waits for something, and starts the manager again if it ends by itself meanwhile.
+async fn under_supervision<T>(
+    world: &World,
+    what: &str,
+    look: impl AsyncFn() -> anyhow::Result<Option<T>>,
+) -> anyhow::Result<T> {
+    let look = async || {
+        world.plane()?.revive_manager()?;
+        look().await
+    };
+    world.eventually(what, look).await
 }
 
 /// Asks before the accident, during it and after it, and expects all of it, with nothing done twice.
@@ -140,7 +158,7 @@ async fn an_etcd_restart_loses_nothing(world: &World) -> anyhow::Result<()> {
     survive(world, async |leaving| {
         let during = Request::make(world, "during").await?;
         leaving.withdraw(world).await?;
-        world.plane()?.restart_etcd()?;
+        world.plane()?.restart_etcd(ETCD_AWAY)?;
         Ok(during)
     })
     .await

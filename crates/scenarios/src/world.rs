@@ -31,13 +31,15 @@ pub trait Plane: Send + Sync {
     fn kill_manager(&self) -> anyhow::Result<()>;
     /// Starts the manager again after it was killed or ended by itself.
     fn start_manager(&self) -> anyhow::Result<()>;
-    /// Stops the manager's process in its tracks for a while, then lets it go on. If it ends rather
-    /// than work on with a lease it has lost, it is started again, as any supervisor would.
+    /// Starts the manager again if it has ended by itself, as any supervisor would: it does so rather
+    /// than work on with a lease that it has lost.
+    fn revive_manager(&self) -> anyhow::Result<()>;
+    /// Stops the manager's process in its tracks for a while, then lets it go on.
     fn pause_manager<'a>(&'a self, time: Duration) -> BoxFuture<'a, anyhow::Result<()>>;
     /// Ends the API server at once and starts it again.
     fn restart_api_server(&self) -> anyhow::Result<()>;
-    /// Ends etcd at once and starts it again.
-    fn restart_etcd(&self) -> anyhow::Result<()>;
+    /// Ends etcd at once and starts it again after a while.
+    fn restart_etcd(&self, away: Duration) -> anyhow::Result<()>;
     /// What the API server refused to the manager or its service accounts, one line each.
     fn refusals(&self) -> anyhow::Result<Vec<String>>;
     /// The end of the manager's log.
