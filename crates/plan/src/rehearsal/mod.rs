@@ -281,6 +281,30 @@ impl World {
         };
         transcript
     }
+
+    /// Works on one item and tells what was done, without the bodies of writes.
+    pub fn outline(&mut self, a_loop: &Loop, item: impl Into<Item>) -> String {
+        let transcript = self.sync(a_loop, item);
+        let without_body = |line: &str| format!("{}\n", line.split(": {").next().unwrap_or_default());
+        transcript.lines().map(without_body).collect()
+    }
+
+    /// Works on one item and tells the bodies of those writes whose lines begin so, each with the name of its
+    /// target.
+    ///
+    /// # Panics
+    /// If a line that begins so is not about a write with a body.
+    pub fn bodies(&mut self, a_loop: &Loop, item: impl Into<Item>, beginning: &str) -> Vec<(String, Value)> {
+        let transcript = self.sync(a_loop, item);
+        let lines = transcript.lines().filter_map(|line| line.strip_prefix(beginning)?.split_once(": {"));
+        lines
+            .map(|(line, body)| {
+                let key = line.split_whitespace().next().unwrap_or_default();
+                let name = key.rsplit('/').next().unwrap_or_default();
+                (name.to_owned(), serde_json::from_str(&format!("{{{body}")).expect("a body"))
+            })
+            .collect()
+    }
 }
 
 /// Finishes a future that never waits: everything a rehearsal touches answers at once.

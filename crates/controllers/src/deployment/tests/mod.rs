@@ -144,10 +144,9 @@ fn refused(reason: Reason) -> Failure {
     Failure::transport(reason, "refused")
 }
 
-/// What one turn does, without the bodies of its writes.
+/// What one turn does.
 fn turn(mut world: World) -> String {
-    let transcript = world.sync(&the_loop(), web());
-    transcript.lines().map(|line| format!("{}\n", line.split(": {").next().unwrap_or_default())).collect()
+    world.outline(&the_loop(), web())
 }
 
 #[track_caller]
@@ -157,14 +156,7 @@ fn check(world: World, expected: &str) {
 
 /// The bodies of the writes of a turn whose lines begin so, with the names of their targets.
 fn bodies(mut world: World, beginning: &str) -> Vec<(String, Value)> {
-    let transcript = world.sync(&the_loop(), web());
-    let lines = transcript.lines().filter_map(|line| line.strip_prefix(beginning)?.split_once(": {"));
-    lines
-        .map(|(line, body)| {
-            let name = line.split(' ').next().unwrap_or_default().trim_start_matches("a/");
-            (name.to_owned(), serde_json::from_str(&format!("{{{body}")).expect("JSON"))
-        })
-        .collect()
+    world.bodies(&the_loop(), web(), beginning)
 }
 
 /// The sizes that a turn gives to ReplicaSets, in order.

@@ -93,10 +93,9 @@ fn refused(reason: Reason) -> Failure {
     Failure::transport(reason, "refused")
 }
 
-/// What one turn does, without the bodies of its writes.
+/// What one turn does.
 fn turn(mut world: World) -> String {
-    let transcript = world.sync(&the_loop(), web());
-    transcript.lines().map(|line| format!("{}\n", line.split(": {").next().unwrap_or_default())).collect()
+    world.outline(&the_loop(), web())
 }
 
 #[track_caller]
@@ -106,10 +105,7 @@ fn check(world: World, expected: &str) {
 
 /// The body of the first write of a turn whose line begins so.
 fn body(mut world: World, beginning: &str) -> Value {
-    let transcript = world.sync(&the_loop(), web());
-    let line = transcript.lines().find(|line| line.starts_with(beginning));
-    let (_, body) = line.and_then(|line| line.split_once(": {")).expect(&transcript);
-    serde_json::from_str(&format!("{{{body}")).expect("JSON")
+    world.bodies(&the_loop(), web(), beginning).remove(0).1
 }
 
 /// The status that a turn writes.
