@@ -30,6 +30,8 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
         statefulset: controllers::statefulset::Settings {
             workers: workers(options.workers.stateful_set),
             heeds_max_unavailable: options.gates.enabled("MaxUnavailableStatefulSet"),
+            recreates: options.gates.enabled("StatefulSetRecreateStrategy"),
+            compares_meaning: options.gates.enabled("StatefulSetSemanticRevisionComparison"),
         },
         daemonset: controllers::daemonset::Settings {
             workers: workers(options.workers.daemon_set),

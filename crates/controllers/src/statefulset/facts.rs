@@ -6,10 +6,10 @@ use std::sync::Arc;
 use keleustes_objects::{
     ControllerRevision, Key, PersistentVolumeClaim, Pod, PodPhase, StatefulSet, Text, Time,
 };
-use keleustes_plan::{Item, Plan, View};
+use keleustes_plan::{Context, Item, Retry, View};
 
 use super::claims;
-use crate::workloads::claims::{claim, claim_if};
+use crate::workloads::claims::{Claimed, claim, claim_if};
 use crate::workloads::owners::{managed_by, orphans};
 use crate::workloads::revisions::sort;
 
@@ -17,8 +17,8 @@ pub(super) struct Facts {
     pub(super) set: Arc<StatefulSet>,
     /// Its pods in range, by number.
     pub(super) replicas: BTreeMap<i32, Option<Arc<Pod>>>,
-    /// Its pods out of range, by number.
-    pub(super) condemned: BTreeMap<i32, Arc<Pod>>,
+    /// Its pods out of range, the lowest number first.
+    pub(super) condemned: Vec<(i32, Arc<Pod>)>,
     /// All its pods.
     pub(super) pods: Vec<Arc<Pod>>,
     /// Its history, oldest first.
@@ -28,76 +28,102 @@ pub(super) struct Facts {
     pub(super) now: Time,
 }
 
-/// The number in the name of a pod of this set, if the name has the right form.
-pub(super) fn ordinal(set: &str, pod: &str) -> Option<i32> {
-    let digits = pod.strip_prefix(set)?.strip_prefix('-')?;
-    let plain = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-    digits.parse().ok().filter(|_| plain)
+/// What the caches hold for a turn, before it is settled whose things are whose.
+pub(super) struct Gathered {
+    set: Arc<StatefulSet>,
+    pods: Claimed<Pod>,
+    revisions: Claimed<ControllerRevision>,
+    claims: BTreeMap<Text, Arc<PersistentVolumeClaim>>,
+    now: Time,
 }
 
-impl Facts {
-    /// The facts, and the adoptions and releases that come first. Nothing if there is no such set, or its
-    /// selector makes no sense.
-    pub(super) fn gather(view: &View<'_>, item: &Item) -> Option<(Self, Plan)> {
+/// The digits behind the name of a set in the name of one of its pods.
+fn digits<'a>(set: &str, pod: &'a str) -> Option<&'a str> {
+    let digits = pod.strip_prefix(set)?.strip_prefix('-')?;
+    Some(digits).filter(|digits| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
+/// The number in the name of a pod of this set. One that does not fit in 32 bits is none.
+fn ordinal(set: &str, pod: &str) -> Option<i32> {
+    digits(set, pod)?.parse().ok()
+}
+
+/// The numbers that a set is to have pods of.
+fn numbers(set: &StatefulSet) -> std::ops::Range<i32> {
+    let start = set.spec.ordinals.start;
+    start..start.saturating_add(set.spec.replicas)
+}
+
+impl Gathered {
+    /// What there is for a set. Nothing if there is no such set, or its selector makes no sense.
+    pub(super) fn gather(view: &View<'_>, item: &Item) -> Option<Self> {
         let set = view.get::<StatefulSet>(item)?.clone();
         let matcher = set.spec.selector.as_ref()?.matcher().ok()?;
         let (namespace, uid, name) = (&set.meta.key.namespace, &set.meta.uid, &set.meta.key.name);
         let table = view.table::<ControllerRevision>();
         // Revisions that stop matching are not let go; they are just not looked at.
         let own = managed_by(table, uid).filter(|revision| matcher.matches(&revision.meta.labels));
-        let mut revisions = claim(&*set, &matcher, own.chain(orphans(table, namespace)));
+        let revisions = claim(&*set, &matcher, own.chain(orphans(table, namespace)));
         let table = view.table::<Pod>();
-        let ours = |pod: &Pod| matcher.matches(&pod.meta.labels) && is_named_after(name, &pod.meta.key.name);
+        let ours =
+            |pod: &Pod| matcher.matches(&pod.meta.labels) && digits(name, &pod.meta.key.name).is_some();
         let candidates = managed_by(table, uid).chain(orphans(table, namespace));
-        let mut pods = claim_if(&*set, None, ours, candidates);
-        let mut plan = Plan::none();
-        plan.push_together(revisions.take_writes());
-        plan.push_together(pods.take_writes());
-        let mut revisions = revisions.mine;
-        sort(&mut revisions);
-        let mut facts = Self {
-            replicas: BTreeMap::new(),
-            condemned: BTreeMap::new(),
-            claims: BTreeMap::new(),
-            pods: pods.mine,
-            now: view.now().wall,
-            revisions,
-            set,
-        };
-        facts.number_pods();
-        facts.find_claims(view);
-        Some((facts, plan))
+        let pods = claim_if(&*set, None, ours, candidates);
+        let claims = find_claims(view, &set, &pods.mine);
+        Some(Self { pods, revisions, claims, now: view.now().wall, set })
     }
 
+    /// Carries out adoptions and releases, first those of revisions. What is left is what there is.
+    ///
+    /// # Errors
+    /// If one of them fails; then nothing is decided on top of it.
+    pub(super) async fn settle(self, cx: &mut Context<'_>) -> Result<Facts, Retry> {
+        let mut revisions = self.revisions.settle(cx).await?;
+        sort(&mut revisions);
+        let pods = self.pods.settle(cx).await?;
+        let mut replicas: BTreeMap<_, _> = numbers(&self.set).map(|number| (number, None)).collect();
+        let mut condemned = Vec::new();
+        for pod in &pods {
+            let Some(number) = ordinal(&self.set.meta.key.name, &pod.meta.key.name) else { continue };
+            match replicas.get_mut(&number) {
+                Some(slot) => *slot = Some(pod.clone()),
+                None => condemned.push((number, pod.clone())),
+            }
+        }
+        condemned.sort_by_key(|(number, _)| *number);
+        let Self { set, claims, now, .. } = self;
+        Ok(Facts { set, replicas, condemned, pods, revisions, claims, now })
+    }
+}
+
+/// The claims of the pods that a set is to have and of those that it has.
+fn find_claims(
+    view: &View<'_>,
+    set: &StatefulSet,
+    pods: &[Arc<Pod>],
+) -> BTreeMap<Text, Arc<PersistentVolumeClaim>> {
+    let there = pods.iter().filter_map(|pod| ordinal(&set.meta.key.name, &pod.meta.key.name));
+    let templates = &set.spec.volume_claim_templates;
+    let names = numbers(set)
+        .chain(there)
+        .flat_map(|number| templates.iter().map(move |template| claims::name(set, template, number)));
+    names
+        .filter_map(|name| {
+            let key = Key { namespace: set.meta.key.namespace.clone(), name };
+            Some((key.name.clone(), view.get::<PersistentVolumeClaim>(&key)?.clone()))
+        })
+        .collect()
+}
+
+impl Facts {
     /// Where numbers begin.
     pub(super) fn start(&self) -> i32 {
         self.set.spec.ordinals.start
     }
 
-    fn number_pods(&mut self) {
-        let end = self.start().saturating_add(self.set.spec.replicas);
-        self.replicas = (self.start()..end).map(|number| (number, None)).collect();
-        for pod in &self.pods {
-            let Some(number) = ordinal(&self.set.meta.key.name, &pod.meta.key.name) else { continue };
-            match self.replicas.get_mut(&number) {
-                Some(slot) => *slot = Some(pod.clone()),
-                None => drop(self.condemned.insert(number, pod.clone())),
-            }
-        }
-    }
-
-    fn find_claims(&mut self, view: &View<'_>) {
-        let numbers: Vec<i32> = self.replicas.keys().chain(self.condemned.keys()).copied().collect();
-        for (number, template) in numbers
-            .iter()
-            .flat_map(|number| self.set.spec.volume_claim_templates.iter().map(move |t| (number, t)))
-        {
-            let name = claims::name(&self.set, template, *number);
-            let key = Key { namespace: self.set.meta.key.namespace.clone(), name };
-            if let Some(claim) = view.get::<PersistentVolumeClaim>(&key) {
-                self.claims.insert(key.name, claim.clone());
-            }
-        }
+    /// The pods that have a number.
+    pub(super) fn numbered(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.replicas.values().flatten().chain(self.condemned.iter().map(|(_, pod)| pod))
     }
 
     /// Whether pods come and go one after another.
@@ -115,12 +141,6 @@ impl Facts {
         let available = |pod: &Option<Arc<Pod>>| pod.as_ref().is_some_and(|pod| self.is_available(pod));
         self.replicas.values().filter(|pod| !available(pod)).count()
     }
-}
-
-/// Whether a name has the form that the names of a set's pods have, whatever the number.
-fn is_named_after(set: &str, pod: &str) -> bool {
-    let digits = pod.strip_prefix(set).and_then(|rest| rest.strip_prefix('-'));
-    digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
 /// Whether a pod's containers run and it says that it is ready.

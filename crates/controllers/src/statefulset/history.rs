@@ -37,12 +37,16 @@ pub(super) struct History {
 
 impl History {
     /// Finds the wanted revision, or makes it.
-    pub(super) async fn settle(cx: &mut Context<'_>, facts: &Facts) -> Result<Self, Retry> {
+    pub(super) async fn settle(
+        cx: &mut Context<'_>,
+        facts: &Facts,
+        compares_meaning: bool,
+    ) -> Result<Self, Retry> {
         let set = &facts.set;
         let data = Data::of(&set.spec.template);
         let mut collisions = set.status.collision_count.unwrap_or(0);
         let number = facts.revisions.last().map_or(0, |revision| revision.revision) + 1;
-        let name = match find(facts, &data) {
+        let name = match find(facts, &data, compares_meaning) {
             Found::Newest(name) => name,
             Found::Older(revision) => {
                 cx.apply(Plan::of(renumber(&revision, number))).await.all_done()?;
@@ -86,7 +90,7 @@ enum Found {
 
 /// Looks for the revision of the live template. Nothing is ever made anew for a template that has not
 /// changed since somebody, this manager or the original, last looked at it.
-fn find(facts: &Facts, data: &Data) -> Found {
+fn find(facts: &Facts, data: &Data, compares_meaning: bool) -> Found {
     let set = &facts.set;
     let Some(newest) = facts.revisions.last() else { return Found::Nothing };
     if data.is_in(newest) {
@@ -94,6 +98,9 @@ fn find(facts: &Facts, data: &Data) -> Found {
     }
     if let Some(older) = facts.revisions.iter().rev().find(|revision| data.is_in(revision)) {
         return Found::Older(older.clone());
+    }
+    if !compares_meaning {
+        return Found::Nothing;
     }
     let seen = set.meta.generation == set.status.observed_generation;
     let noted = facts.revisions.iter().find(|there| *there.meta.key.name == *set.status.update_revision);

@@ -7,11 +7,16 @@ mod claims;
 mod facts;
 mod history;
 mod pods;
+mod recreate;
 mod replicas;
+mod retention;
 mod rolling;
 mod status;
 mod turn;
 mod wakes;
+
+#[cfg(test)]
+mod tests;
 
 use keleustes_objects::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet};
 use keleustes_plan::{Controller, Grant, Loop, Metric};
@@ -26,14 +31,22 @@ pub struct Settings {
     pub workers: usize,
     /// Whether more than one pod may be replaced at once (gate `MaxUnavailableStatefulSet`).
     pub heeds_max_unavailable: bool,
+    /// Whether all pods may be deleted before new ones are made (gate `StatefulSetRecreateStrategy`).
+    pub recreates: bool,
+    /// Whether a revision that means the same as the template counts as its own (gate
+    /// `StatefulSetSemanticRevisionComparison`).
+    pub compares_meaning: bool,
 }
 
 /// The original's defaults.
 impl Default for Settings {
     fn default() -> Self {
-        Self { workers: 5, heeds_max_unavailable: true }
+        Self { workers: 5, heeds_max_unavailable: true, recreates: false, compares_meaning: true }
     }
 }
+
+/// The strategy that deletes all old pods first.
+const RECREATE: &str = "Recreate";
 
 const LABELS: &[&str] = &["statefulset_namespace", "statefulset_name", "pod_management_policy"];
 

@@ -103,16 +103,27 @@ pub(super) fn repair(facts: &Facts, number: i32, pod: &Pod) -> Write {
 fn told(write: Write, set: &StatefulSet, pod: &Text, verb: &'static str) -> Write {
     let (involved, set, pod) = (Involved::of(set), set.meta.key.name.clone(), pod.clone());
     write.on_failure(OnFailure::StopAndRetry).reporting(move |outcome| match outcome {
-        Outcome::Done { .. } => {
-            let message = format!("{verb} Pod {pod} in StatefulSet {set} successful");
-            Some(EventNote::normal(involved.clone(), &format!("Successful{verb}"), message))
-        }
+        Outcome::Done { .. } => Some(event(involved.clone(), &set, &pod, verb, None)),
         // The cache is behind; nobody needs to know.
         Outcome::Failed(failure) if failure.reason == Reason::AlreadyExists => None,
-        Outcome::Failed(failure) => {
-            let message = format!("{verb} Pod {pod} in StatefulSet {set} failed error: {}", failure.message);
-            Some(EventNote::warning(involved.clone(), &format!("Failed{verb}"), message))
-        }
+        Outcome::Failed(failure) => Some(event(involved.clone(), &set, &pod, verb, Some(&failure.message))),
         Outcome::Unneeded | Outcome::NotTried => None,
     })
+}
+
+/// An event about one of a set's pods, and why it came to nothing if it did.
+pub(super) fn event(
+    involved: Involved,
+    set: &str,
+    pod: &str,
+    verb: &str,
+    failure: Option<&str>,
+) -> EventNote {
+    let about = format!("{verb} Pod {pod} in StatefulSet {set}");
+    match failure {
+        None => EventNote::normal(involved, &format!("Successful{verb}"), format!("{about} successful")),
+        Some(why) => {
+            EventNote::warning(involved, &format!("Failed{verb}"), format!("{about} failed error: {why}"))
+        }
+    }
 }

@@ -18,9 +18,6 @@ pub(super) fn unavailable_max(set: &StatefulSet) -> i32 {
 /// The pods to delete so that newer ones take their place.
 pub(super) fn replaced(facts: &Facts, history: &History, heeds_max_unavailable: bool) -> Vec<Arc<Pod>> {
     let strategy = &facts.set.spec.update_strategy;
-    if strategy.r#type != "RollingUpdate" {
-        return Vec::new();
-    }
     let partition = strategy.rolling_update.as_ref().and_then(|rolling| rolling.partition).unwrap_or(0);
     let first = facts.start().saturating_add(partition);
     let targets: Vec<_> = facts.replicas.range(first..).rev().filter_map(|(_, pod)| pod.clone()).collect();

@@ -6,12 +6,12 @@ use keleustes_plan::{Plan, Write};
 use super::facts::{Facts, runs_and_is_ready};
 use super::history::History;
 use super::pods::revision_of;
+use super::{RECREATE, recreate};
 
 /// The status that the facts come to, before any pod is replaced.
 pub(super) fn of(facts: &Facts, history: &History) -> StatefulSetStatus {
-    let pods = || facts.replicas.values().flatten().chain(facts.condemned.values());
     let count = |wanted: &dyn Fn(&Pod) -> bool| {
-        i32::try_from(pods().filter(|pod| wanted(pod)).count()).unwrap_or(i32::MAX)
+        i32::try_from(facts.numbered().filter(|pod| wanted(pod)).count()).unwrap_or(i32::MAX)
     };
     let made = |pod: &Pod| pod.phase != PodPhase::Unset;
     let of_revision =
@@ -36,6 +36,9 @@ pub(super) fn complete(facts: &Facts, status: &mut StatefulSetStatus) {
     if status.updated_replicas == wanted && status.replicas == wanted && status.ready_replicas == wanted {
         status.current_revision = status.update_revision.clone();
         status.current_replicas = status.updated_replicas;
+        if facts.set.spec.update_strategy.r#type == RECREATE {
+            recreate::tell_completion(status, facts.now);
+        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! One turn of one StatefulSet.
 
 use keleustes_objects::StatefulSetStatus;
-use keleustes_plan::{BoxFuture, Context, EventNote, Involved, Item, Next, Plan, Retry, Script};
+use keleustes_plan::{BoxFuture, Context, EventNote, Involved, Item, Next, Outcome, Plan, Retry, Script};
 
-use super::facts::Facts;
+use super::facts::{Facts, Gathered};
 use super::history::History;
 use super::pods::deletion;
-use super::{MAX_UNAVAILABLE, Settings, UNAVAILABLE, replicas, rolling, status};
+use super::{MAX_UNAVAILABLE, RECREATE, Settings, UNAVAILABLE, recreate, replicas, rolling, status};
 use crate::workloads::availability;
 
 /// Works on StatefulSets.
@@ -16,23 +16,29 @@ pub(super) struct Turns {
 
 impl Turns {
     async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Next, Retry> {
-        let Some((facts, claims)) = cx.gather(|view| Facts::gather(view, item)) else {
+        let Some(gathered) = cx.gather(|view| Gathered::gather(view, item)) else {
             return Ok(Next::Done);
         };
-        cx.apply(claims).await.all_done()?;
-        if facts.set.spec.update_strategy.r#type == "Recreate" {
-            return refuse_recreate(cx, &facts).await;
-        }
-        let history = match History::settle(cx, &facts).await {
+        let facts = gathered.settle(cx).await?;
+        let history = match History::settle(cx, &facts, self.settings.compares_meaning).await {
             Ok(history) => history,
             Err(retry) => {
                 cx.apply(History::clean_up(&facts, None)).await;
                 return Err(retry);
             }
         };
+        if facts.set.spec.update_strategy.r#type == RECREATE && !self.settings.recreates {
+            let refusal = refuse_recreate(cx, &facts).await;
+            cx.apply(History::clean_up(&facts, Some(&history))).await;
+            return Err(refusal);
+        }
         let mut said = status::of(&facts, &history);
         let done = self.work(cx, &facts, &history, &mut said).await;
         status::complete(&facts, &mut said);
+        if self.settings.heeds_max_unavailable {
+            let most = rolling::unavailable_max(&facts.set);
+            cx.measure(MAX_UNAVAILABLE.measured(&labels(&facts).each_ref().map(String::as_str), most.into()));
+        }
         let told = cx.apply(status::plan(&facts, &said)).await;
         let cleaned = cx.apply(History::clean_up(&facts, Some(&history))).await;
         // What was not done matters more than what was not said.
@@ -52,30 +58,30 @@ impl Turns {
         history: &History,
         said: &mut StatefulSetStatus,
     ) -> Result<(), Retry> {
-        let labels = labels(facts);
-        let labels = labels.each_ref().map(String::as_str);
-        let most = if self.settings.heeds_max_unavailable { rolling::unavailable_max(&facts.set) } else { 1 };
-        cx.measure(MAX_UNAVAILABLE.measured(&labels, most.into()));
         if facts.set.meta.deleted_at.is_some() {
             return Ok(());
         }
-        let pass = replicas::pass(facts, history);
-        cx.apply(pass.plan).await.all_done()?;
-        if let Some(why) = pass.failure {
-            return Err(Retry::because(why));
-        }
-        if pass.stopped {
+        let strategy = &facts.set.spec.update_strategy.r#type;
+        if *strategy == RECREATE && !recreate::clear_the_way(cx, facts, history, said).await? {
             return Ok(());
         }
-        let missing = u32::try_from(facts.unavailable()).unwrap_or(u32::MAX);
-        cx.measure(UNAVAILABLE.measured(&labels, missing.into()));
+        let waits = replicas::bring_up(cx, facts, history).await? || replicas::bring_down(cx, facts).await?;
+        if waits || *strategy != "RollingUpdate" {
+            return Ok(());
+        }
+        if self.settings.heeds_max_unavailable {
+            let missing = u32::try_from(facts.unavailable()).unwrap_or(u32::MAX);
+            cx.measure(UNAVAILABLE.measured(&labels(facts).each_ref().map(String::as_str), missing.into()));
+        }
         let mut plan = Plan::none();
         for pod in rolling::replaced(facts, history, self.settings.heeds_max_unavailable) {
             plan.push(deletion(&facts.set, &pod, "it is of an older revision"));
-            // It may have been of neither revision; there is no such thing as fewer than none.
-            said.current_replicas = (said.current_replicas - 1).max(0);
         }
-        cx.apply(plan).await.all_done()
+        let applied = cx.apply(plan).await;
+        let gone = applied.outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Done { .. })).count();
+        // They may have been of neither revision; there is no such thing as fewer than none.
+        said.current_replicas = (said.current_replicas - i32::try_from(gone).unwrap_or(i32::MAX)).max(0);
+        applied.all_done()
     }
 }
 
@@ -84,8 +90,8 @@ fn labels(facts: &Facts) -> [String; 3] {
     [key.namespace.to_string(), key.name.to_string(), facts.set.spec.pod_management_policy.to_string()]
 }
 
-/// The strategy is behind a gate that this manager does not have.
-async fn refuse_recreate(cx: &mut Context<'_>, facts: &Facts) -> Result<Next, Retry> {
+/// The strategy is behind a gate.
+async fn refuse_recreate(cx: &mut Context<'_>, facts: &Facts) -> Retry {
     let message = format!(
         "statefulset {} uses Recreate strategy but feature gate StatefulSetRecreateStrategy is disabled",
         facts.set.meta.key
@@ -93,7 +99,7 @@ async fn refuse_recreate(cx: &mut Context<'_>, facts: &Facts) -> Result<Next, Re
     let mut plan = Plan::none();
     plan.record(EventNote::warning(Involved::of(&*facts.set), "UnknownStrategy", message.clone()));
     cx.apply(plan).await;
-    Err(Retry::because(message))
+    Retry::because(message)
 }
 
 impl Script for Turns {

@@ -209,17 +209,20 @@ mod tests {
         assert_eq!((&*set.status.current_revision, &*set.status.update_revision), ("db-1", "db-2"));
     }
 
+    /// Proves STS-10, STS-11.
     #[test]
     fn what_a_stateful_set_does_not_say_is_as_the_api_has_it() {
         let strategy = |spec: &str| {
             let text = format!(r#"{{"metadata":{{"name":"r"}},"spec":{spec}}}"#);
             serde_json::from_str::<StatefulSet>(&text).unwrap().spec.update_strategy
         };
-        assert_eq!(strategy("{}").rolling_update.unwrap().partition, Some(0));
+        let unsaid = strategy("{}").rolling_update.unwrap();
+        assert_eq!((unsaid.partition, unsaid.max_unavailable), (Some(0), Some(1.into())));
         assert_eq!(strategy(r#"{"updateStrategy":{"type":"RollingUpdate"}}"#).rolling_update, None);
         let bare = StatefulSetSpec::default();
         assert_eq!((bare.replicas, bare.revision_history_limit), (1, Some(10)));
         assert_eq!(bare.pod_management_policy, "OrderedReady");
-        assert_eq!(bare.persistent_volume_claim_retention_policy.when_scaled, "Retain");
+        let policy = bare.persistent_volume_claim_retention_policy;
+        assert_eq!((&*policy.when_scaled, &*policy.when_deleted), ("Retain", "Retain"));
     }
 }

@@ -1,0 +1,110 @@
+//! Whose pods and revisions are whose.
+
+use super::*;
+
+const ADOPT: &str = "because it matches the selector and nobody manages it";
+const RELEASE: &str = "because it does not match the selector any more";
+
+fn unowned(object: Value) -> Value {
+    but(object, "/metadata/ownerReferences", json!([]))
+}
+
+/// Proves STS-9, STS-14, STS-120, REV-31, REV-73.
+#[test]
+fn revisions_are_adopted_before_pods_and_kept_for_what_they_say() {
+    let orphans = || {
+        bare(content(1), [orphan("web-0")])
+            .with::<ControllerRevision>(unowned(revision("web-1", 1, "v1")))
+            .with::<ControllerRevision>(unowned(revision("web-2", 2, "v2")))
+    };
+    // Pods of an earlier set of the name stay as they are: their revision says the same.
+    assert_eq!(
+        turn(orphans()),
+        format!(
+            "patch controllerrevisions.apps a/web-1 {ADOPT}\n\
+             patch controllerrevisions.apps a/web-2 {ADOPT}\n\
+             patch pods a/web-0 {ADOPT}\n\
+             {NONE_MISSING}{MAX}"
+        )
+    );
+    let raced = orphans().refusing::<ControllerRevision>("patch", &key("web-1"), refused(Reason::Invalid));
+    assert_eq!(
+        turn(raced),
+        format!(
+            "patch controllerrevisions.apps a/web-1 {ADOPT} FAILED: refused\n\
+             patch controllerrevisions.apps a/web-2 {ADOPT}\n\
+             retry: refused\n"
+        )
+    );
+    let going = World::of(&the_loop())
+        .cached::<StatefulSet>(content(0))
+        .live::<StatefulSet>(leaving(content(0)))
+        .with::<ControllerRevision>(unowned(revision("web-2", 2, "v2")));
+    let why = "the owner is being deleted";
+    assert_eq!(
+        turn(going),
+        format!("patch controllerrevisions.apps a/web-2 {ADOPT} FAILED: {why}\nretry: {why}\n")
+    );
+    let of_another = but(revision("web-1", 1, "v1"), "/metadata/ownerReferences/0/uid", json!("u-other"));
+    let of_another = bare(content(0), []).with::<ControllerRevision>(of_another);
+    assert!(!turn(of_another).contains("patch"), "another's is left alone");
+    let elsewhere = but(unowned(revision("web-1", 1, "v1")), "/metadata/namespace", json!("b"));
+    let elsewhere = bare(content(0), []).with::<ControllerRevision>(elsewhere);
+    assert!(!turn(elsewhere).contains("patch"), "and so is that of another namespace");
+}
+
+/// Proves STS-15, STS-112.
+#[test]
+fn a_pod_is_ours_by_its_name_and_its_labels() {
+    let unlabelled = but(pod(1), "/metadata/labels", json!({"app": "none"}));
+    assert_eq!(deeds(world(content(1), [pod(0), unlabelled])), format!("patch pods a/web-1 {RELEASE}\n"));
+    for name in ["web", "web-", "web-x", "web-1x", "web--", "other-1", "web-web-1"] {
+        let misnamed = owned(orphan(name));
+        assert_eq!(
+            deeds(world(content(1), [pod(0), misnamed])),
+            format!("patch pods a/{name} {RELEASE}\n"),
+            "{name}"
+        );
+        assert_eq!(deeds(world(content(1), [pod(0), orphan(name)])), "", "{name} is not adopted");
+    }
+    // Another spelling of a number takes its place.
+    let spelled = orphan("web-00");
+    assert_eq!(deeds(world(content(1), [spelled])), format!("patch pods a/web-00 {ADOPT}\n"));
+    let failed = pods_failing_to_be_claimed();
+    assert_eq!(deeds(failed), format!("patch pods a/web-0 {ADOPT} FAILED: refused\nretry: refused\n"));
+}
+
+fn pods_failing_to_be_claimed() -> World {
+    let world = world(set(3), [orphan("web-0")]);
+    world.refusing::<Pod>("patch", &key("web-0"), refused(Reason::Conflict))
+}
+
+/// Proves STS-127.
+#[test]
+fn an_adopted_pod_that_does_not_say_its_revision_is_replaced() {
+    let bare_pod = but(orphan("web-0"), "/metadata/labels/controller-revision-hash", json!(""));
+    assert_eq!(moves(world(content(1), [bare_pod])), ["patch web-0", "delete web-0"]);
+}
+
+/// What was to be adopted and is gone does not count: its number is free.
+#[test]
+fn what_turns_out_to_be_gone_is_made_anew() {
+    let world = world(set(1), [orphan("web-0")]);
+    let world = world.refusing::<Pod>("patch", &key("web-0"), refused(Reason::NotFound));
+    assert_eq!(moves(world), ["patch web-0", "create web-0"]);
+}
+
+/// Proves STS-19, STS-123.
+#[test]
+fn numbers_are_read_from_names() {
+    // One that does not fit is neither a replica nor too many.
+    let huge = owned(orphan("web-99999999999"));
+    assert_eq!(deeds(world(content(1), [pod(0), huge.clone()])), "");
+    assert_eq!(status(world(set(1), [pod(0), huge]))["replicas"], 1);
+    // Of two with the same number the later one counts.
+    let twin = unready(owned(orphan("web-00")));
+    assert_eq!(status(world(set(1), [twin, pod(0)]))["readyReplicas"], 0, "web-00 comes after web-0");
+    // Out of range both go.
+    let both = [pod(5), owned(orphan("web-05"))];
+    assert_eq!(moves(world(parallel(set(0)), both)), ["delete web-5", "delete web-05"]);
+}

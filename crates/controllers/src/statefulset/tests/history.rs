@@ -1,0 +1,252 @@
+//! Which revision a set is at, and which ones it keeps.
+
+use keleustes_objects::Template;
+
+use super::*;
+use crate::workloads::revisions::Data;
+
+/// The short name of a template after so many collisions.
+fn short(image: &str, collisions: i32) -> String {
+    let template = Template::parse(&template(image).to_string()).unwrap();
+    Data::of(&template).short_name(collisions)
+}
+
+/// A set of `v3`, which no revision is of.
+fn changed() -> Value {
+    but(but(set(0), "/spec/template", template("v3")), "/metadata/generation", json!(3))
+}
+
+/// What a turn does to revisions.
+fn deeds_to_revisions(world: World) -> Vec<String> {
+    let transcript = turn(world);
+    let of_revision = |line: &str| {
+        let (verb, rest) = line.split_once(" controllerrevisions.apps a/")?;
+        Some(format!("{verb} {}", rest.split(' ').next().unwrap_or_default()))
+    };
+    transcript.lines().filter_map(of_revision).collect()
+}
+
+fn update_revision(world: World) -> Value {
+    status(world)["updateRevision"].take()
+}
+
+/// Proves STS-28, STS-33, STS-36, REV-20, REV-21, REV-24, REV-66.
+#[test]
+fn a_new_template_is_noted_with_the_next_number() {
+    let name = format!("web-{}", short("v3", 0));
+    let made = body(world(changed(), []), "create controllerrevisions.apps ");
+    let mut template = template("v3");
+    template["$patch"] = json!("replace");
+    assert_eq!(
+        made,
+        json!({
+            "metadata": {
+                "name": name, "namespace": "a", "ownerReferences": [owner()],
+                "labels": {"app": "web", "controller.kubernetes.io/hash": short("v3", 0)},
+                "annotations": {"note": "x"},
+            },
+            "data": {"spec": {"template": template}},
+            "revision": 3,
+        })
+    );
+    assert_eq!(update_revision(world(changed(), [])), json!(name));
+    let first = body(bare(changed(), []), "create controllerrevisions.apps ");
+    assert_eq!(first["revision"], 1);
+}
+
+/// Proves STS-29, STS-34, REV-71.
+#[test]
+fn a_template_that_is_noted_is_not_noted_again() {
+    assert!(deeds_to_revisions(world(set(0), [])).is_empty());
+    let told = status(world(set(1), [old(0)]));
+    assert_eq!((&told["currentRevision"], &told["updateRevision"]), (&json!("web-1"), &json!("web-2")));
+    // Of two that say the same the last one counts.
+    let twice = || world(set(0), []).with::<ControllerRevision>(revision("web-9", 3, "v2"));
+    assert!(deeds_to_revisions(twice()).is_empty());
+    assert_eq!(update_revision(twice()), "web-9");
+}
+
+/// Proves STS-30, REV-30, REV-36, REV-72.
+#[test]
+fn going_back_raises_the_number_of_the_old_revision() {
+    let back = || {
+        let set = but(but(set(0), "/spec/template", template("v1")), "/metadata/generation", json!(3));
+        world(set, []).with::<ControllerRevision>(revision("web-7", 7, "v7"))
+    };
+    assert_eq!(body(back(), "patch controllerrevisions.apps "), json!({"revision": 8}));
+    assert_eq!(deeds_to_revisions(back()), ["patch web-1"]);
+    assert_eq!(update_revision(back()), "web-1");
+    let failing = back().refusing::<ControllerRevision>("patch", &key("web-1"), refused(Reason::Other));
+    assert!(turn(failing).ends_with("FAILED: refused\nretry: refused\n"), "nothing is done on top of it");
+}
+
+/// Proves STS-27, REV-32, REV-34.
+#[test]
+fn history_goes_by_number_then_age_then_name() {
+    let born = |name: &str, number: i64, day: i32| {
+        let born = format!("2027-01-0{day}T00:00:00Z");
+        but(revision(name, number, "v2"), "/metadata/creationTimestamp", json!(born))
+    };
+    let newest = |revisions: [Value; 2]| {
+        let world =
+            revisions.into_iter().fold(bare(set(0), []), |world, it| world.with::<ControllerRevision>(it));
+        update_revision(world)
+    };
+    assert_eq!(newest([born("b", 2, 1), born("a", 3, 1)]), "a");
+    assert_eq!(newest([born("b", 3, 1), born("a", 3, 2)]), "a");
+    assert_eq!(newest([born("b", 3, 1), born("a", 3, 1)]), "b");
+    // One whose labels do not match is not looked at, and not let go.
+    let stray = but(revision("web-9", 9, "v3"), "/metadata/labels", json!({"app": "none"}));
+    let world = world(changed(), []).with::<ControllerRevision>(stray);
+    assert_eq!(deeds_to_revisions(world), [format!("create web-{}", short("v3", 0))]);
+}
+
+/// Proves STS-31, REV-11, REV-37, REV-62.
+#[test]
+fn a_revision_that_means_the_same_is_kept() {
+    let empty = json!({"creationTimestamp": null, "labels": {"app": "web"}});
+    let other_words = but(revision("web-3", 3, "v3"), "/data/spec/template/metadata", empty);
+    let world = |set: Value| world(set, []).with::<ControllerRevision>(other_words.clone());
+    assert!(deeds_to_revisions(world(changed())).is_empty());
+    assert_eq!(update_revision(world(changed())), "web-3");
+    let a_loop = loop_of(&Settings { compares_meaning: false, ..Settings::default() });
+    let mut literal = world(changed());
+    assert!(literal.outline(&a_loop, web()).contains("create controllerrevisions.apps a/web-"));
+    // Only the newest is asked for its meaning.
+    let newer = world(changed()).with::<ControllerRevision>(revision("web-4", 4, "v4"));
+    assert_eq!(deeds_to_revisions(newer).len(), 1);
+}
+
+/// Proves REV-49, REV-50, REV-51.
+#[test]
+fn what_another_manager_settled_on_stays() {
+    // The status was written for this very generation: its revision is the one, however it is spelled.
+    let odd = but(revision("web-2", 2, "v2"), "/data/spec/template/spec/odd", json!(true));
+    let world = |set: Value| bare(set, [pod(0)]).with::<ControllerRevision>(odd.clone());
+    assert_eq!(deeds(world(content(1))), "");
+    let touched = but(content(1), "/metadata/generation", json!(3));
+    assert!(
+        deeds(world(touched)).starts_with("create controllerrevisions.apps"),
+        "a new wish is another matter"
+    );
+}
+
+/// Proves REV-22, REV-23, REV-25, REV-26, REV-27, REV-28.
+#[test]
+fn a_name_that_is_taken_leads_to_another() {
+    let names = [0, 1, 2].map(|count| format!("web-{}", short("v3", count)));
+    let taken = |world: World, name: &str, image: &str| {
+        let world =
+            world.refusing::<ControllerRevision>("create", &key(name), refused(Reason::AlreadyExists));
+        world.live::<ControllerRevision>(revision(name, 1, image))
+    };
+    let twice = || taken(taken(world(changed(), []), &names[0], "other"), &names[1], "another");
+    let made = twice().bodies(&the_loop(), web(), "create controllerrevisions.apps ").pop().unwrap();
+    assert_eq!(made.0, names[2]);
+    let label = &made.1["metadata"]["labels"]["controller.kubernetes.io/hash"];
+    assert_eq!(*label, short("v3", 0), "which nobody reads back");
+    let told = status(twice());
+    assert_eq!((&told["updateRevision"], &told["collisionCount"]), (&json!(names[2]), &json!(2)));
+    // One that says the same is taken as it is.
+    let same = || taken(world(changed(), []), &names[0], "v3");
+    let told = status(same());
+    assert_eq!((&told["updateRevision"], &told["collisionCount"]), (&json!(names[0]), &json!(0)));
+    assert_eq!(deeds_to_revisions(same()), [format!("create {}", names[0]), format!("get {}", names[0])]);
+    // Any other refusal is the end of the turn.
+    let refusing = world(changed(), []);
+    let refusing = refusing.refusing::<ControllerRevision>(
+        "create",
+        &key(&names[0]),
+        refused(Reason::NamespaceTerminating),
+    );
+    assert!(turn(refusing).ends_with("FAILED: refused\nretry: refused\n"));
+}
+
+/// Proves STS-37, STS-111, STS-124, REV-64.
+#[test]
+fn the_oldest_revisions_go_but_none_that_is_in_use() {
+    let many = |set: Value, pods: Vec<Value>| {
+        let world = world(set, pods);
+        (3..6).fold(world, |world, number| {
+            world.with::<ControllerRevision>(revision(
+                &format!("web-{number}"),
+                number,
+                &format!("v{number}"),
+            ))
+        })
+    };
+    let limited = |limit: Value| {
+        but(but(set(1), "/spec/template", template("v5")), "/spec/revisionHistoryLimit", limit)
+    };
+    let of_third = || but(pod(0), "/metadata/labels/controller-revision-hash", json!("web-3"));
+    let gone = |limit: Value| {
+        let deeds = deeds_to_revisions(many(limited(limit), vec![of_third()]));
+        deeds
+            .into_iter()
+            .filter_map(|deed| Some(deed.strip_prefix("delete web-")?.to_owned()))
+            .collect::<String>()
+    };
+    // 1 is current, 5 is wanted, 3 is what a pod is of.
+    assert_eq!(gone(json!(0)), "24");
+    assert_eq!(gone(json!(1)), "2");
+    for keeps_all in [json!(2), json!(-1), Value::Null] {
+        assert_eq!(gone(keeps_all), "");
+    }
+    // If it is not known what is wanted, only pods keep revisions alive.
+    let lost = but(limited(json!(1)), "/spec/template", template("v6"));
+    let name = format!("web-{}", short("v6", 0));
+    let lost = but(lost, "/metadata/generation", json!(3));
+    let lost = many(lost, vec![of_third()]).refusing::<ControllerRevision>(
+        "create",
+        &key(&name),
+        refused(Reason::Forbidden),
+    );
+    assert_eq!(deeds_to_revisions(lost)[1..], ["delete web-1", "delete web-2", "delete web-4"]);
+}
+
+/// Proves REV-68.
+#[test]
+fn a_revision_that_says_nothing_leaves_the_set_as_it_is() {
+    let parted = but(set(1), "/spec/updateStrategy/rollingUpdate/partition", json!(1));
+    for nothing in [json!({}), json!({"spec": {}})] {
+        let silent = but(revision("web-1", 1, "v1"), "/data", nothing);
+        let world = bare(parted.clone(), [])
+            .with::<ControllerRevision>(silent)
+            .with::<ControllerRevision>(revision("web-2", 2, "v2"));
+        let made = body(world, "create pods ");
+        assert_eq!(made["spec"]["containers"][0]["image"], "v2");
+        assert_eq!(made["metadata"]["labels"]["controller-revision-hash"], "web-1");
+    }
+}
+
+/// Proves REV-69.
+#[test]
+fn of_a_revision_only_the_template_is_taken() {
+    let more = but(revision("web-1", 1, "v1"), "/data/spec/replicas", json!(9));
+    let more = but(more, "/data/metadata", json!({"name": "other"}));
+    let parted = but(set(1), "/spec/updateStrategy/rollingUpdate/partition", json!(1));
+    let world = bare(parted, [old(0)])
+        .with::<ControllerRevision>(more)
+        .with::<ControllerRevision>(revision("web-2", 2, "v2"));
+    assert!(moves(world).is_empty());
+}
+
+/// Proves REV-75.
+#[test]
+fn labels_of_the_template_make_a_revision_and_those_of_the_set_do_not() {
+    let labelled = but(set(0), "/spec/template/metadata/labels/tier", json!("db"));
+    let labelled = but(labelled, "/metadata/generation", json!(3));
+    assert_eq!(deeds_to_revisions(world(labelled, [])).len(), 1);
+    let noted = but(set(0), "/metadata/annotations/more", json!("y"));
+    assert!(deeds_to_revisions(world(but(noted, "/metadata/labels", json!({"x": "y"})), [])).is_empty());
+}
+
+/// Proves REV-77.
+#[test]
+fn a_long_name_is_cut_in_the_name_of_a_revision() {
+    let name = "w".repeat(240);
+    let long = but(but(set(0), "/metadata/name", json!(name)), "/status", json!({}));
+    let mut world = World::of(&the_loop()).with::<StatefulSet>(long);
+    let made = world.bodies(&the_loop(), key(&name), "create controllerrevisions.apps ").remove(0).0;
+    assert_eq!(made, format!("{}-{}", "w".repeat(223), short("v2", 0)));
+}

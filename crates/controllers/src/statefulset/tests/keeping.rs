@@ -1,0 +1,364 @@
+//! What a pod is known by, what it keeps, and who owns that.
+
+use keleustes_plan::Action;
+
+use super::*;
+
+fn made(set: Value) -> Value {
+    body(world(set, []), "create pods ")
+}
+
+/// Proves STS-21, STS-22.
+#[test]
+fn a_new_pod_has_its_number_in_all_its_names() {
+    let pod = made(set(1));
+    assert_eq!(
+        pod["metadata"],
+        json!({
+            "name": "web-0", "generateName": "web-", "namespace": "a", "ownerReferences": [owner()],
+            "labels": {
+                "app": "web", "statefulset.kubernetes.io/pod-name": "web-0",
+                "apps.kubernetes.io/pod-index": "0", "controller-revision-hash": "web-2",
+            },
+        })
+    );
+    assert_eq!(
+        pod["spec"],
+        json!({"containers": [{"name": "c", "image": "v2"}], "hostname": "web-0", "subdomain": "svc"})
+    );
+}
+
+/// Proves STS-23, STS-35.
+#[test]
+fn volumes_of_claims_take_the_place_of_the_template_s() {
+    let volumes = json!([{"name": "tmp", "emptyDir": {}}, {"name": "data", "emptyDir": {}}]);
+    let both = but(storing(set(1)), "/spec/template/spec/volumes", volumes);
+    let mounted = json!([
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}},
+        {"name": "tmp", "emptyDir": {}},
+    ]);
+    let pod = body(bare(both, []), "create pods ");
+    assert_eq!(pod["spec"]["volumes"], mounted);
+    // Of an older revision only the template comes back; claims and the service are the set's.
+    let parted = but(storing(set(1)), "/spec/updateStrategy/rollingUpdate/partition", json!(1));
+    let pod = made(but(parted, "/spec/serviceName", json!("other")));
+    assert_eq!(
+        (&pod["spec"]["containers"][0]["image"], &pod["spec"]["subdomain"]),
+        (&json!("v1"), &json!("other"))
+    );
+    assert_eq!(pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-web-0");
+}
+
+/// Proves STS-24, STS-47, STS-100.
+#[test]
+fn claims_are_made_before_their_pod() {
+    let needy = || world(storing(set(1)), []);
+    assert_eq!(
+        deeds(needy()),
+        "create persistentvolumeclaims a/data-web-0 because its pod needs it\n\
+         event Normal SuccessfulCreate: Create Claim data-web-0 Pod web-0 in StatefulSet web success\n\
+         create pods a/web-0 because the set has no pod of this number\n\
+         event Normal SuccessfulCreate: Create Pod web-0 in StatefulSet web successful\n"
+    );
+    assert_eq!(
+        body(needy(), "create persistentvolumeclaims "),
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data-web-0", "namespace": "a", "labels": {"of": "db", "app": "web"}},
+            "spec": {"resources": {"requests": {"storage": "1Gi"}}},
+        })
+    );
+    let refusing =
+        |reason| needy().refusing::<PersistentVolumeClaim>("create", &key("data-web-0"), refused(reason));
+    assert_eq!(
+        deeds(refusing(Reason::Forbidden)),
+        "create persistentvolumeclaims a/data-web-0 because its pod needs it FAILED: refused\n\
+         event Warning FailedCreate: Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: refused\n\
+         event Warning FailedCreate: Create Pod web-0 in StatefulSet web failed error: \
+         failed to create PVC data-web-0: refused\n\
+         retry: refused\n"
+    );
+    let unseen = deeds(refusing(Reason::AlreadyExists));
+    assert!(!unseen.contains("Claim data-web-0") && unseen.ends_with("retry: refused\n"), "{unseen}");
+}
+
+/// One that cannot have its claims keeps no other from having them.
+#[test]
+fn in_parallel_a_missing_claim_costs_one_pod_and_those_of_later_batches() {
+    let world = world(storing(parallel(set(5))), []);
+    let world =
+        world.refusing::<PersistentVolumeClaim>("create", &key("data-web-2"), refused(Reason::Forbidden));
+    assert_eq!(moves(world), ["create web-0", "create web-1"]);
+}
+
+/// Proves STS-67, STS-68.
+#[test]
+fn a_claim_that_is_there_is_taken_as_it_is() {
+    let other = but(claim(0, &[]), "/spec", json!({"resources": {"requests": {"storage": "9Gi"}}}));
+    let world = |claim| with_claims(world(storing(set(1)), []), [claim]);
+    assert_eq!(moves(world(other.clone())), ["create web-0"]);
+    assert!(!turn(world(other.clone())).contains("persistentvolumeclaims"), "it is not written");
+    assert_eq!(
+        deeds(world(leaving(other))),
+        "event Warning FailedCreate: Create Pod web-0 in StatefulSet web failed error: \
+         pvc data-web-0 is being deleted\n\
+         retry: pvc data-web-0 is being deleted\n"
+    );
+}
+
+fn edited(world: &mut World) -> bool {
+    world.outline(&the_loop(), web()).contains("edit pods a/web-0 because it has lost its name or its claims")
+}
+
+/// Proves STS-25.
+#[test]
+fn a_pod_that_lost_its_name_gets_it_back() {
+    let lost = but(pod(0), "/metadata/labels", json!({"app": "web", "controller-revision-hash": "web-2"}));
+    let mut world_of_lost = world(content(1), [lost]);
+    let transcript = world_of_lost.outline(&the_loop(), web());
+    assert_eq!(
+        transcript,
+        format!(
+            "edit pods a/web-0 because it has lost its name or its claims\n\
+             event Normal SuccessfulUpdate: Update Pod web-0 in StatefulSet web successful\n\
+             {NONE_MISSING}{MAX}"
+        )
+    );
+    let labels = &world_of_lost.live_object::<Pod>(&key("web-0")).unwrap()["metadata"]["labels"];
+    assert_eq!(labels["statefulset.kubernetes.io/pod-name"], "web-0");
+    assert_eq!(labels["apps.kubernetes.io/pod-index"], "0");
+    // Nobody looks at the rest, and nobody at a pod that is not well yet.
+    let renamed = but(
+        but(pod(0), "/spec/hostname", json!("x")),
+        "/metadata/labels/apps.kubernetes.io~1pod-index",
+        json!("9"),
+    );
+    assert!(!edited(&mut world(content(1), [renamed])));
+    let lost_and_unready =
+        unready(but(pod(0), "/metadata/labels/statefulset.kubernetes.io~1pod-name", json!("x")));
+    assert!(!edited(&mut world(content(1), [lost_and_unready.clone()])));
+    assert!(edited(&mut world(parallel(content(1)), [lost_and_unready])));
+}
+
+/// Proves STS-26, STS-51.
+#[test]
+fn a_pod_that_lost_its_claims_gets_them_back() {
+    let mut bare_pod = world(storing(content(1)), [pod(0)]);
+    assert!(bare_pod.outline(&the_loop(), web()).starts_with("create persistentvolumeclaims a/data-web-0"));
+    let volumes = &bare_pod.live_object::<Pod>(&key("web-0")).unwrap()["spec"]["volumes"];
+    assert_eq!(*volumes, json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}]));
+    let other = but(mounting(pod(0)), "/spec/volumes/0/persistentVolumeClaim/claimName", json!("mine"));
+    assert!(edited(&mut with_claims(world(storing(content(1)), [other]), [claim(0, &[])])));
+    assert!(!edited(&mut with_claims(world(storing(content(1)), [mounting(pod(0))]), [claim(0, &[])])));
+    // The server does not let volumes change.
+    let refusing = with_claims(world(storing(content(1)), [pod(0)]), [claim(0, &[])]);
+    let refusing = refusing.refusing::<Pod>("update", &key("web-0"), refused(Reason::Invalid));
+    let transcript = deeds(refusing);
+    assert!(
+        transcript.contains(
+            "event Warning FailedUpdate: Update Pod web-0 in StatefulSet web failed error: refused"
+        )
+    );
+    assert!(transcript.ends_with("retry: refused\n"));
+    let going = with_claims(world(storing(content(1)), [pod(0)]), [leaving(claim(0, &[]))]);
+    assert!(
+        deeds(going)
+            .starts_with("event Warning FailedUpdate: Update Pod web-0 in StatefulSet web failed error: pvc")
+    );
+    let set: StatefulSet = serde_json::from_value(set(1)).unwrap();
+    let write = pods::repair(&bounds::facts(set, &[]), 0, &serde_json::from_value(pod(0)).unwrap());
+    let Action::Edit(edit) = write.action else { panic!("an edit") };
+    assert_eq!(edit.conflict_tries, 4);
+}
+
+/// Proves STS-49, STS-65.
+#[test]
+fn a_pending_pod_gets_its_claims_on_every_turn() {
+    let waiting = || phase("Pending", mounting(pod(0)));
+    let set = || storing(retaining(content(1), "Retain", "Delete"));
+    assert!(deeds(world(set(), [waiting()])).starts_with("create persistentvolumeclaims a/data-web-0"));
+    assert_eq!(
+        deeds(with_claims(world(set(), [waiting()]), [claim(0, &[])])),
+        "edit persistentvolumeclaims a/data-web-0 because the policy of retention says who owns it\n"
+    );
+    let going = with_claims(world(set(), [waiting()]), [leaving(claim(0, &[owner()]))]);
+    assert_eq!(deeds(going), "retry: pvc data-web-0 is being deleted\n", "and the pod is not spoken of");
+    // A running pod does without.
+    assert_eq!(deeds(world(set(), [mounting(pod(0))])), "");
+}
+
+fn owner_pod(uid: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "name": "web-0", "uid": uid, "controller": true, "blockOwnerDeletion": true})
+}
+
+/// Who owns the claim of a pod after a turn, and whether it was written at all.
+fn owners_after(set: Value, pod: Value, owners: &[Value]) -> (Value, String) {
+    let mut world = with_claims(world(storing(set), [mounting(pod)]), [claim(0, owners)]);
+    let transcript = world.outline(&the_loop(), web());
+    let claim = world.live_object::<PersistentVolumeClaim>(&key("data-web-0")).unwrap();
+    (claim["metadata"]["ownerReferences"].clone(), transcript)
+}
+
+/// A set that wants the pod `web-0`, and one that does not.
+fn wanting(scaled: &str, deleted: &str) -> Value {
+    retaining(content(1), scaled, deleted)
+}
+
+fn not_wanting(scaled: &str, deleted: &str) -> Value {
+    retaining(content(0), scaled, deleted)
+}
+
+/// Proves STS-57, STS-58, STS-59, STS-60, STS-64, STS-118.
+#[test]
+fn the_policy_says_who_owns_a_claim() {
+    let (set, pod_ref) = (owner(), owner_pod("u-web-0"));
+    let foreign = json!({"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "u-o"});
+    for (scaled, deleted, in_range, condemned) in [
+        ("Retain", "Retain", vec![], vec![]),
+        ("Retain", "Delete", vec![set.clone()], vec![set.clone()]),
+        ("Delete", "Retain", vec![], vec![pod_ref.clone()]),
+        ("Delete", "Delete", vec![set.clone()], vec![pod_ref.clone()]),
+        ("Odd", "Odd", vec![], vec![]),
+    ] {
+        for before in [vec![], vec![set.clone()], vec![pod_ref.clone()], vec![pod_ref.clone(), set.clone()]] {
+            for (of_set, wanted) in
+                [(wanting(scaled, deleted), &in_range), (not_wanting(scaled, deleted), &condemned)]
+            {
+                // Others keep their place.
+                let with_foreign = |owners: &[Value]| [std::slice::from_ref(&foreign), owners].concat();
+                let (after, transcript) = owners_after(of_set, pod(0), &with_foreign(&before));
+                assert_eq!(after, json!(with_foreign(wanted)), "{scaled} {deleted}: {before:?}");
+                let written = transcript.contains("edit persistentvolumeclaims");
+                assert_eq!(written, before != *wanted, "{scaled} {deleted}: {before:?}");
+            }
+        }
+    }
+    // What does not say keeps all.
+    let (after, _) = owners_after(content(1), pod(0), &[owner()]);
+    assert_eq!(after, json!([]));
+}
+
+/// Proves STS-56.
+#[test]
+fn claims_of_pods_that_go_get_their_owners_first() {
+    let mut both = with_claims(
+        world(parallel(storing(not_wanting("Delete", "Retain"))), [mounting(pod(0)), mounting(pod(1))]),
+        [claim(0, &[]), claim(1, &[])],
+    );
+    let told = "event Normal SuccessfulDelete: Delete Pod";
+    let fixed = "edit persistentvolumeclaims a/data-web";
+    let transcript = both.outline(&the_loop(), web());
+    let at = |text: &str| transcript.find(text).unwrap_or_else(|| panic!("{text}: {transcript}"));
+    assert!(at(&format!("{fixed}-0")) < at(&format!("{fixed}-1")) && at(&format!("{fixed}-1")) < at(told));
+    let refusing =
+        with_claims(world(storing(not_wanting("Delete", "Retain")), [mounting(pod(0))]), [claim(0, &[])]);
+    let refusing =
+        refusing.refusing::<PersistentVolumeClaim>("update", &key("data-web-0"), refused(Reason::Conflict));
+    let transcript = deeds(refusing);
+    assert!(!transcript.contains("delete pods") && transcript.ends_with("retry: refused\n"), "{transcript}");
+}
+
+/// Proves STS-61, STS-62, STS-63, STS-101.
+#[test]
+fn a_claim_of_others_is_left_to_them() {
+    const TOLD: &str = "event Warning ConflictingController: PersistentVolumeClaim data-web-0 has a conflicting \
+                        OwnerReference that acts as a manging controller, the retention policy is ignored for this claim";
+    let manager = json!({"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "u-o", "controller": true});
+    let of_another_life = but(owner(), "/uid", json!("u-before"));
+    let earlier_pod = owner_pod("u-before");
+    let waiting = || phase("Pending", pod(0));
+    // Another life of the set or the pod is noted: nothing is touched, but people hear of it.
+    for stale in [of_another_life, earlier_pod] {
+        let (after, transcript) =
+            owners_after(wanting("Retain", "Delete"), waiting(), std::slice::from_ref(&stale));
+        assert_eq!(after, json!([stale]));
+        assert!(transcript.contains(TOLD) && !transcript.contains("edit"), "{transcript}");
+        let (_, transcript) = owners_after(wanting("Retain", "Retain"), waiting(), &[stale]);
+        assert!(!transcript.contains("event"), "{transcript}");
+    }
+    // Somebody else manages it: our entries go, and none comes.
+    let (after, transcript) = owners_after(wanting("Retain", "Delete"), pod(0), &[owner(), manager.clone()]);
+    assert_eq!(after, json!([manager]));
+    assert!(transcript.contains(TOLD));
+    let (after, transcript) =
+        owners_after(wanting("Retain", "Delete"), waiting(), std::slice::from_ref(&manager));
+    assert_eq!(after, json!([manager]));
+    assert!(transcript.contains(TOLD) && !transcript.contains("edit"), "{transcript}");
+    // Once all is as it is to be nobody looks any more.
+    let (_, transcript) = owners_after(wanting("Retain", "Delete"), pod(0), std::slice::from_ref(&manager));
+    assert!(!transcript.contains("event"), "{transcript}");
+    // If claims are kept anyway it does not matter who manages them.
+    let (after, transcript) = owners_after(wanting("Retain", "Retain"), pod(0), &[owner(), manager.clone()]);
+    assert_eq!(after, json!([manager]));
+    assert!(!transcript.contains("event"), "{transcript}");
+    // An entry that does not manage is made one that does.
+    let (after, _) =
+        owners_after(wanting("Retain", "Delete"), pod(0), &[but(owner(), "/controller", json!(false))]);
+    assert_eq!(after, json!([owner()]));
+}
+
+/// What changed meanwhile is looked at afresh: the cache may be behind, and a change of a claim wakes nobody.
+#[test]
+fn owners_are_put_right_on_the_newest_state() {
+    let moved = but(
+        claim(0, &[json!({"apiVersion": "v1", "kind": "New", "name": "n", "uid": "u-n"})]),
+        "/metadata/resourceVersion",
+        json!("9"),
+    );
+    let mut world = world(storing(wanting("Retain", "Delete")), [mounting(pod(0))])
+        .cached::<PersistentVolumeClaim>(claim(0, &[]))
+        .live::<PersistentVolumeClaim>(moved);
+    world.sync(&the_loop(), web());
+    let after = world.live_object::<PersistentVolumeClaim>(&key("data-web-0")).unwrap();
+    assert_eq!(after["metadata"]["ownerReferences"][0]["kind"], "New");
+    assert_eq!(after["metadata"]["ownerReferences"][1], owner());
+}
+
+/// Proves STS-46, STS-66.
+#[test]
+fn a_new_pod_waits_for_the_claim_of_an_earlier_one_to_go() {
+    let claimed = |policy: &str, owners: &[Value]| {
+        let set = storing(retaining(set(1), policy, "Retain"));
+        moves(with_claims(world(set, []), [claim(0, owners)]))
+    };
+    assert!(claimed("Delete", &[owner_pod("u-before")]).is_empty());
+    assert_eq!(claimed("Delete", &[owner()]), ["create web-0"]);
+    assert_eq!(claimed("Retain", &[owner_pod("u-before")]), ["create web-0"]);
+    // It is no failure; in parallel the others come.
+    let set = storing(retaining(parallel(set(2)), "Delete", "Retain"));
+    let world = with_claims(world(set, []), [claim(0, &[owner_pod("u-before")])]);
+    assert_eq!(moves(world), ["create web-1"]);
+}
+
+/// Proves STS-69, STS-119.
+#[test]
+fn no_claim_is_ever_deleted_here() {
+    let grants = controller(&Settings::default()).grants;
+    let of_claims = grants.iter().find(|grant| grant.resource == "persistentvolumeclaims").unwrap();
+    assert!(!of_claims.verbs.contains(&"delete"));
+    // Not even its owners are put right once the set is on its way out.
+    let (after, _) = owners_after(leaving(wanting("Delete", "Delete")), pod(0), &[]);
+    assert_eq!(after, json!([]));
+}
+
+/// Proves STS-102.
+#[test]
+fn a_pod_that_was_gone_already_counts_as_deleted() {
+    let world = world(set(0), [pod(0)]).refusing::<Pod>("delete", &key("web-0"), refused(Reason::NotFound));
+    let told = "event Normal SuccessfulDelete: Delete Pod web-0 in StatefulSet web successful\n";
+    assert!(deeds(world).ends_with(told));
+    // Claims that change hands are no news about the pod.
+    let (_, transcript) = owners_after(wanting("Retain", "Delete"), pod(0), &[]);
+    assert!(!transcript.contains("edit pods") && !transcript.contains("event"), "{transcript}");
+}
+
+/// Proves STS-115.
+#[test]
+fn a_name_that_is_too_long_for_a_label_is_not_cut() {
+    let name = "w".repeat(60);
+    let long = but(but(set(1), "/metadata/name", json!(name)), "/status", json!({}));
+    let mut world = World::of(&the_loop()).with::<StatefulSet>(long);
+    let pod = world.bodies(&the_loop(), key(&name), "create pods ").remove(0).1;
+    let label = pod["metadata"]["labels"]["controller-revision-hash"].as_str().unwrap();
+    assert!(label.starts_with(&name) && label.len() > 63, "{label}");
+}

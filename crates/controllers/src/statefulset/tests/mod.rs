@@ -1,0 +1,299 @@
+//! What a turn does about a StatefulSet, its pods, its claims and its history, told step by step.
+
+mod bounds;
+mod claiming;
+mod history;
+mod keeping;
+mod ordering;
+mod recreating;
+mod replacing;
+mod telling;
+mod waking;
+
+use keleustes_objects::{Failure, Key, Reason};
+use keleustes_plan::rehearsal::World;
+use keleustes_plan::{Limiter, Loop};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn the_loop() -> Loop {
+    controller(&Settings::default()).loops.remove(0)
+}
+
+fn loop_of(settings: &Settings) -> Loop {
+    controller(settings).loops.remove(0)
+}
+
+fn key(name: &str) -> Key {
+    Key::namespaced("a", name)
+}
+
+fn web() -> Key {
+    key("web")
+}
+
+fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": image}]}})
+}
+
+/// A set of `v2` that wants so many pods, one after another. Its status says nothing of pods yet.
+fn set(replicas: i32) -> Value {
+    json!({
+        "metadata": {
+            "name": "web", "namespace": "a", "uid": "u-web", "resourceVersion": "7", "generation": 2,
+            "annotations": {"note": "x"},
+        },
+        "spec": {
+            "replicas": replicas, "serviceName": "svc", "podManagementPolicy": "OrderedReady",
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": template("v2"),
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 1}},
+            "revisionHistoryLimit": 10,
+        },
+        "status": {
+            "observedGeneration": 2, "replicas": 0, "currentRevision": "web-1", "updateRevision": "web-2",
+            "collisionCount": 0,
+        },
+    })
+}
+
+/// The set, with a status that says that all these pods are there and new.
+fn content(replicas: i32) -> Value {
+    let mut set = set(replicas);
+    for count in ["replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"] {
+        set["status"][count] = json!(replicas);
+    }
+    but(set, "/status/currentRevision", json!("web-2"))
+}
+
+fn parallel(set: Value) -> Value {
+    but(set, "/spec/podManagementPolicy", json!("Parallel"))
+}
+
+/// A set whose pods have a claim of the template `data` each.
+fn storing(set: Value) -> Value {
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "labels": {"of": "db"}},
+        "spec": {"resources": {"requests": {"storage": "1Gi"}}}, "status": {"phase": "Pending"},
+    });
+    but(set, "/spec/volumeClaimTemplates", json!([claim]))
+}
+
+/// The policies of retention: when the set shrinks, and when it is deleted.
+fn retaining(set: Value, scaled: &str, deleted: &str) -> Value {
+    let policy = json!({"whenScaled": scaled, "whenDeleted": deleted});
+    but(set, "/spec/persistentVolumeClaimRetentionPolicy", policy)
+}
+
+/// A revision of an image. The set manages it.
+fn revision(name: &str, number: i64, image: &str) -> Value {
+    let mut template = template(image);
+    template["$patch"] = json!("replace");
+    let revision = json!({
+        "metadata": {
+            "name": name, "namespace": "a", "uid": format!("u-{name}"), "resourceVersion": "3",
+            "labels": {"app": "web"}, "creationTimestamp": "2027-01-01T00:00:00Z",
+        },
+        "data": {"spec": {"template": template}},
+        "revision": number,
+    });
+    owned(revision)
+}
+
+/// An object that the set manages.
+fn owned(mut object: Value) -> Value {
+    object["metadata"]["ownerReferences"] = json!([owner()]);
+    object
+}
+
+fn owner() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "u-web", "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
+
+/// A pod of the wanted revision that nobody manages: it runs and has been ready for long.
+fn orphan(name: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": name, "namespace": "a", "uid": format!("u-{name}"), "resourceVersion": "1",
+            "labels": {
+                "app": "web", "statefulset.kubernetes.io/pod-name": name, "controller-revision-hash": "web-2",
+            },
+        },
+        "spec": {"containers": [{"name": "c"}]},
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-02T00:00:00Z"}],
+        },
+    })
+}
+
+/// A pod of the wanted revision.
+fn pod(number: i32) -> Value {
+    owned(orphan(&format!("web-{number}")))
+}
+
+/// A pod of the revision before.
+fn old(number: i32) -> Value {
+    but(pod(number), "/metadata/labels/controller-revision-hash", json!("web-1"))
+}
+
+/// A pod that mounts its claim.
+fn mounting(pod: Value) -> Value {
+    let name = format!("data-{}", pod["metadata"]["name"].as_str().unwrap());
+    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);
+    but(pod, "/spec/volumes", volumes)
+}
+
+/// A claim of a pod, owned by these.
+fn claim(number: i32, owners: &[Value]) -> Value {
+    let name = format!("data-web-{number}");
+    json!({"metadata": {"name": name, "namespace": "a", "uid": format!("u-{name}"), "resourceVersion": "2",
+                        "ownerReferences": owners}})
+}
+
+/// An object with one thing about it changed.
+fn but(mut object: Value, pointer: &str, value: Value) -> Value {
+    if let Some(there) = object.pointer_mut(pointer) {
+        *there = value;
+        return object;
+    }
+    let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
+    object.pointer_mut(parent).expect("a parent")[field.replace("~1", "/")] = value;
+    object
+}
+
+fn leaving(object: Value) -> Value {
+    but(object, "/metadata/deletionTimestamp", json!("2027-01-03T00:00:00Z"))
+}
+
+fn phase(phase: &str, pod: Value) -> Value {
+    but(pod, "/status/phase", json!(phase))
+}
+
+fn unready(pod: Value) -> Value {
+    but(pod, "/status/conditions/0/status", json!("False"))
+}
+
+/// A pod that has been ready for three seconds.
+fn young(pod: Value) -> Value {
+    but(pod, "/status/conditions/0/lastTransitionTime", json!("2027-01-15T07:59:57Z"))
+}
+
+/// A world with two revisions, `v1` and `v2`.
+fn world(set: Value, pods: impl IntoIterator<Item = Value>) -> World {
+    bare(set, pods)
+        .with::<ControllerRevision>(revision("web-1", 1, "v1"))
+        .with::<ControllerRevision>(revision("web-2", 2, "v2"))
+}
+
+/// A world without revisions.
+fn bare(set: Value, pods: impl IntoIterator<Item = Value>) -> World {
+    let world = World::of(&the_loop()).with::<StatefulSet>(set);
+    pods.into_iter().fold(world, |world, pod| world.with::<Pod>(pod))
+}
+
+fn with_claims(world: World, claims: impl IntoIterator<Item = Value>) -> World {
+    claims.into_iter().fold(world, |world, claim| world.with::<PersistentVolumeClaim>(claim))
+}
+
+fn refused(reason: Reason) -> Failure {
+    Failure::transport(reason, "refused")
+}
+
+/// What one turn does.
+fn turn(mut world: World) -> String {
+    world.outline(&the_loop(), web())
+}
+
+/// What one turn does, but for what it measures and what it says in the status.
+fn deeds(world: World) -> String {
+    let transcript = turn(world);
+    let is_deed = |line: &&str| !line.starts_with("measure") && !line.starts_with("put statefulsets");
+    transcript.lines().filter(is_deed).map(|line| format!("{line}\n")).collect()
+}
+
+/// What one turn does to pods, in short.
+fn moves(world: World) -> Vec<String> {
+    moves_by(&the_loop(), world)
+}
+
+fn moves_by(a_loop: &Loop, mut world: World) -> Vec<String> {
+    let transcript = world.outline(a_loop, web());
+    let of_pod = |line: &str| {
+        let (verb, rest) = line.split_once(" pods a/")?;
+        Some(format!("{verb} {}", rest.split(' ').next().unwrap_or_default()))
+    };
+    transcript.lines().filter_map(of_pod).collect()
+}
+
+/// The body of the only write of a turn whose line begins so.
+fn body(mut world: World, beginning: &str) -> Value {
+    let mut bodies = world.bodies(&the_loop(), web(), beginning);
+    assert_eq!(bodies.len(), 1, "one {beginning} in a turn");
+    bodies.remove(0).1
+}
+
+/// The status that a turn writes.
+fn status(world: World) -> Value {
+    body(world, "put statefulsets.apps/status ")["status"].take()
+}
+
+const STATUS: &str = "put statefulsets.apps/status a/web because its pods tell something new\n";
+const MAX: &str = "measure statefulset_controller_statefulset_max_unavailable{a,web,OrderedReady} 1\n";
+const NONE_MISSING: &str =
+    "measure statefulset_controller_statefulset_unavailable_replicas{a,web,OrderedReady} 0\n";
+
+/// Proves STS-1, STS-2, STS-3, STS-94, STS-95, STS-96, STS-97.
+#[test]
+fn it_is_known_by_the_original_s_names_and_numbers() {
+    let controller = controller(&Settings::default());
+    assert_eq!((controller.name, controller.aliases), ("statefulset-controller", &["statefulset"][..]));
+    assert_eq!(
+        (controller.service_account, controller.event_component),
+        (Some("statefulset-controller"), Some("statefulset-controller"))
+    );
+    let grants: Vec<_> = controller.grants.iter().map(|grant| (grant.resource, grant.verbs)).collect();
+    assert_eq!(
+        grants,
+        [
+            ("statefulsets", &["get"][..]),
+            ("statefulsets/status", &["update"]),
+            ("pods", &["create", "delete", "get", "patch", "update"]),
+            ("persistentvolumeclaims", &["create", "get", "update"]),
+            ("controllerrevisions", &["create", "delete", "get", "patch", "update"]),
+        ]
+    );
+    let a_loop = the_loop();
+    assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("statefulset", 5, None));
+    assert_eq!(a_loop.limiter, Limiter::DEFAULT);
+    let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
+    assert_eq!(reads, ["statefulsets.apps", "pods", "persistentvolumeclaims", "controllerrevisions.apps"]);
+    let watches: Vec<_> = a_loop.watches.iter().map(|watch| watch.kind.resource().to_string()).collect();
+    assert_eq!(watches, ["statefulsets.apps", "pods"], "nothing else wakes it");
+}
+
+/// Proves STS-13.
+#[test]
+fn nothing_is_done_for_one_that_is_gone_or_makes_no_sense() {
+    let mut gone = World::of(&the_loop()).with::<Pod>(pod(0));
+    assert_eq!(gone.sync(&the_loop(), web()), "");
+    let odd = json!({"matchExpressions": [{"key": "app", "operator": "Likes", "values": ["web"]}]});
+    assert_eq!(turn(world(but(set(2), "/spec/selector", odd), [pod(0)])), "");
+    // One that has all it wants is measured, and that is all.
+    assert_eq!(turn(world(content(2), [pod(0), pod(1)])), format!("{NONE_MISSING}{MAX}"));
+}
+
+/// Proves STS-38.
+#[test]
+fn one_on_its_way_out_only_tells_its_counts() {
+    let going = leaving(storing(retaining(set(3), "Delete", "Delete")));
+    let pods = [mounting(old(0)), phase("Failed", old(1)), old(7), phase("Pending", orphan("web-2"))];
+    assert_eq!(turn(world(going, pods)), format!("{MAX}{STATUS}"));
+    let unseen = leaving(set(0));
+    let world = bare(unseen, []);
+    assert!(turn(world).starts_with("create controllerrevisions.apps a/web-"), "history is kept, too");
+}

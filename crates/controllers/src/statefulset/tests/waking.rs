@@ -1,0 +1,96 @@
+//! Which sets hear of which change.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keleustes_plan::{Change, Table, Wakes};
+
+use super::*;
+
+/// The set `web`, and `other`, which wants other pods.
+fn both() -> World {
+    let other = but(but(set(1), "/metadata/name", json!("other")), "/metadata/uid", json!("u-other"));
+    world(set(1), []).with::<StatefulSet>(but(
+        other,
+        "/spec/selector",
+        json!({"matchLabels": {"app": "other"}}),
+    ))
+}
+
+fn of_other(pod: Value) -> Value {
+    let pod = but(pod, "/metadata/ownerReferences/0/name", json!("other"));
+    but(pod, "/metadata/ownerReferences/0/uid", json!("u-other"))
+}
+
+fn decoded<T: keleustes_objects::Kind>(json: Value) -> Arc<T> {
+    Arc::new(serde_json::from_value(json).expect("a well-formed object"))
+}
+
+/// What wakes when a pod changes from one state to another.
+fn between(before: Value, after: Value) -> Vec<String> {
+    let mut world = both();
+    world.put::<Pod>(&the_loop(), before);
+    world.put::<Pod>(&the_loop(), but(after, "/metadata/resourceVersion", json!("2")))
+}
+
+/// Proves STS-4.
+#[test]
+fn every_change_of_a_set_wakes_it() {
+    let mut world = both();
+    assert_eq!(world.put::<StatefulSet>(&the_loop(), but(set(1), "/status/replicas", json!(4))), ["a/web"]);
+    assert_eq!(world.wakes(&the_loop(), Change::<StatefulSet>::resync(decoded(set(1)))), ["a/web"]);
+    assert_eq!(world.take::<StatefulSet>(&the_loop(), &web()), ["a/web"]);
+}
+
+/// Proves STS-5.
+#[test]
+fn a_pod_that_appears_wakes_its_set_or_all_that_may_adopt_it() {
+    let nobody = Vec::<String>::new();
+    assert_eq!(both().put::<Pod>(&the_loop(), pod(0)), ["a/web"]);
+    assert_eq!(both().put::<Pod>(&the_loop(), leaving(pod(0))), ["a/web"]);
+    assert_eq!(both().put::<Pod>(&the_loop(), orphan("x")), ["a/web"], "by its labels, whatever its name");
+    assert_eq!(both().put::<Pod>(&the_loop(), leaving(orphan("x"))), nobody);
+    let stranger = but(pod(0), "/metadata/ownerReferences/0/uid", json!("u-before"));
+    assert_eq!(both().put::<Pod>(&the_loop(), stranger), nobody);
+    let of_kind = but(pod(0), "/metadata/ownerReferences/0/kind", json!("ReplicaSet"));
+    assert_eq!(both().put::<Pod>(&the_loop(), of_kind), nobody);
+    let all = but(set(1), "/spec/selector", json!({}));
+    assert_eq!(world(all, []).put::<Pod>(&the_loop(), orphan("x")), nobody);
+}
+
+/// Proves STS-6.
+#[test]
+fn a_pod_that_changes_wakes_its_set_and_the_one_before() {
+    let nobody = Vec::<String>::new();
+    assert_eq!(both().wakes(&the_loop(), Change::<Pod>::resync(decoded(pod(0)))), nobody);
+    assert_eq!(between(pod(0), unready(pod(0))), ["a/web"]);
+    assert_eq!(between(pod(0), leaving(pod(0))), ["a/web"]);
+    assert_eq!(between(pod(0), of_other(pod(0))), ["a/web", "a/other"]);
+    assert_eq!(between(of_other(pod(0)), orphan("web-0")), ["a/other", "a/web"]);
+    assert_eq!(between(orphan("x"), unready(orphan("x"))), nobody);
+    let relabelled = but(orphan("x"), "/metadata/labels/app", json!("other"));
+    assert_eq!(between(orphan("x"), relabelled), ["a/other"]);
+}
+
+/// Proves STS-7.
+#[test]
+fn a_pod_that_becomes_ready_wakes_its_set_again_when_it_is_available() {
+    let delays = |seconds: i32| {
+        let world = world(but(set(1), "/spec/minReadySeconds", json!(seconds)), []);
+        let (mut pods, mut woken) = (Table::default(), Wakes::default());
+        pods.apply(decoded::<Pod>(unready(pod(0))));
+        let change = pods.apply(decoded(but(pod(0), "/metadata/resourceVersion", json!("2"))));
+        wakes::pod_changed(&change, &world.view(), &mut woken);
+        woken.into_items().into_iter().map(|(_, delay)| delay).collect::<Vec<Duration>>()
+    };
+    assert_eq!(delays(10), [Duration::ZERO, Duration::from_secs(10)]);
+    assert_eq!(delays(0), [Duration::ZERO]);
+}
+
+/// Proves STS-8.
+#[test]
+fn the_end_of_a_pod_wakes_its_set_and_that_of_an_orphan_nobody() {
+    let world = both();
+    assert_eq!(world.wakes(&the_loop(), Change::<Pod>::deleted(decoded(pod(0)))), ["a/web"]);
+    assert!(world.wakes(&the_loop(), Change::<Pod>::deleted(decoded(orphan("web-0")))).is_empty());
+}
