@@ -42,6 +42,7 @@ impl Kills {
 mod tests {
     use super::*;
 
+    /// Proves DS-51.
     #[test]
     fn pauses_double_and_are_forgotten() {
         let (mut kills, place) = (Kills::default(), (Uid::from("u"), 1, Word::from("n")));

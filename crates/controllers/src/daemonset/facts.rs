@@ -8,10 +8,10 @@ use keleustes_objects::{
     ControllerRevision, DaemonSet, IntOrString, NO_EXECUTE, NO_SCHEDULE, Node, Placement, Pod,
     RollingUpdateDaemonSet, Rounding, Taint, Time, Toleration, Word, first_that_tolerates,
 };
-use keleustes_plan::{Item, Plan, View};
+use keleustes_plan::{Context, Item, Now, Retry, View};
 
 use super::pods::tolerations;
-use crate::workloads::claims::claim;
+use crate::workloads::claims::{Claimed, claim};
 use crate::workloads::owners::{managed_by, orphans};
 
 pub(super) struct Facts {
@@ -79,8 +79,18 @@ impl Demands {
     }
 }
 
-impl Facts {
-    /// The facts, and the adoptions and releases that come first.
+/// What the caches hold for a turn, before it is settled whose things are whose.
+pub(super) struct Gathered {
+    set: Arc<DaemonSet>,
+    pods: Claimed<Pod>,
+    revisions: Claimed<ControllerRevision>,
+    /// Whether each node may get and keep a pod.
+    nodes: BTreeMap<Word, Eligibility>,
+    now: Now,
+}
+
+impl Gathered {
+    /// What there is for a DaemonSet. Nothing if there is no such one, or it selects nothing.
     ///
     /// # Errors
     /// If the selector makes no sense.
@@ -88,51 +98,60 @@ impl Facts {
         view: &View<'_>,
         item: &Item,
         compares_taints: bool,
-    ) -> Option<Result<(Self, Plan), String>> {
+    ) -> Option<Result<Self, String>> {
         let set = view.get::<DaemonSet>(item)?.clone();
-        let matcher = match set.spec.selector.clone().unwrap_or_default().matcher() {
+        let matcher = match set.spec.selector.as_ref()?.matcher() {
             Ok(matcher) => matcher,
             Err(error) => return Some(Err(error.to_string())),
         };
         let (namespace, uid) = (&set.meta.key.namespace, &set.meta.uid);
         let table = view.table::<ControllerRevision>();
-        let mut revisions = claim(&*set, &matcher, managed_by(table, uid).chain(orphans(table, namespace)));
+        let revisions = claim(&*set, &matcher, managed_by(table, uid).chain(orphans(table, namespace)));
         let table = view.table::<Pod>();
-        let mut pods = claim(&*set, &matcher, managed_by(table, uid).chain(orphans(table, namespace)));
-        let mut plan = Plan::none();
-        plan.push_together(revisions.take_writes().into_iter().chain(pods.take_writes()).collect());
-        let now = view.now();
-        let mut facts = Self {
-            nodes: BTreeMap::new(),
-            pods: pods.mine,
-            revisions: revisions.mine,
-            astray: Vec::new(),
-            now: now.wall,
-            monotonic: now.monotonic,
-            set,
-        };
-        facts.place(view, compares_taints);
-        Some(Ok((facts, plan)))
+        let pods = claim(&*set, &matcher, managed_by(table, uid).chain(orphans(table, namespace)));
+        let demands = Demands::of(&set, compares_taints);
+        let judge = |node: &Arc<Node>| (Word::from(&*node.meta.key.name), demands.judge(node));
+        let nodes = view.all::<Node>().map(judge).collect();
+        Some(Ok(Self { pods, revisions, nodes, now: view.now(), set }))
     }
 
+    /// Carries out adoptions and releases, first those of revisions. What is left is what there is.
+    ///
+    /// # Errors
+    /// If one of them fails; then nothing is decided on top of it.
+    pub(super) async fn settle(self, cx: &mut Context<'_>) -> Result<Facts, Retry> {
+        let revisions = self.revisions.settle(cx).await?;
+        let pods = self.pods.settle(cx).await?;
+        Ok(Facts::of(self.set, pods, revisions, self.nodes, self.now))
+    }
+}
+
+impl Facts {
     /// Finds out what belongs where. Pods that ended and are being deleted are not counted any more.
-    fn place(&mut self, view: &View<'_>, compares_taints: bool) {
-        let demands = Demands::of(&self.set, compares_taints);
-        for node in view.all::<Node>() {
-            let Eligibility { should_run, should_continue } = demands.judge(node);
-            let place = Place { should_run, should_continue, pods: Vec::new() };
-            self.nodes.insert(Word::from(&*node.meta.key.name), place);
-        }
-        for pod in self.pods.iter().filter(|pod| !(pod.is_terminal() && pod.is_terminating())) {
+    pub(super) fn of(
+        set: Arc<DaemonSet>,
+        pods: Vec<Arc<Pod>>,
+        revisions: Vec<Arc<ControllerRevision>>,
+        nodes: BTreeMap<Word, Eligibility>,
+        Now { wall: now, monotonic }: Now,
+    ) -> Self {
+        let place = |(name, judged): (Word, Eligibility)| {
+            let Eligibility { should_run, should_continue } = judged;
+            (name, Place { should_run, should_continue, pods: Vec::new() })
+        };
+        let mut nodes: BTreeMap<Word, Place> = nodes.into_iter().map(place).collect();
+        let mut astray = Vec::new();
+        for pod in pods.iter().filter(|pod| !(pod.is_terminal() && pod.is_terminating())) {
             let Some(target) = pod.target_node() else { continue };
-            match self.nodes.get_mut(target) {
+            match nodes.get_mut(target) {
                 Some(place) => place.pods.push(pod.clone()),
-                None => self.astray.push(pod.clone()),
+                None => astray.push(pod.clone()),
             }
         }
-        for place in self.nodes.values_mut() {
+        for place in nodes.values_mut() {
             place.pods.sort_by(|one, other| seniority(one).cmp(&seniority(other)));
         }
+        Self { set, pods, revisions, nodes, astray, now, monotonic }
     }
 
     /// How many nodes are to have a pod.

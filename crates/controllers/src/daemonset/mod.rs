@@ -16,6 +16,9 @@ mod status;
 mod turn;
 mod wakes;
 
+#[cfg(test)]
+mod tests;
+
 use keleustes_objects::{ControllerRevision, DaemonSet, Node, Pod};
 use keleustes_plan::{Controller, Grant, Loop};
 

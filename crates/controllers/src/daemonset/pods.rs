@@ -12,9 +12,8 @@ pub(super) const REVISION_HASH: &str = "controller-revision-hash";
 /// The label that tells how often the template had changed when a pod was made.
 const TEMPLATE_GENERATION: &str = "pod-template-generation";
 
-/// What the pods of a DaemonSet tolerate: what the template says, and what befalls nodes from time to
-/// time. One of the template that speaks of the same is replaced.
-pub(super) fn tolerations(of_template: &[Toleration], host_network: bool) -> Vec<Toleration> {
+/// What befalls nodes from time to time, and pods of a DaemonSet put up with.
+fn hardships(host_network: bool) -> impl Iterator<Item = Toleration> {
     let always = [
         (taint_keys::NOT_READY, NO_EXECUTE),
         (taint_keys::UNREACHABLE, NO_EXECUTE),
@@ -24,24 +23,36 @@ pub(super) fn tolerations(of_template: &[Toleration], host_network: bool) -> Vec
         (taint_keys::UNSCHEDULABLE, NO_SCHEDULE),
     ];
     let network = host_network.then_some((taint_keys::NETWORK_UNAVAILABLE, NO_SCHEDULE));
-    let mut all = of_template.to_vec();
-    for (key, effect) in always.into_iter().chain(network) {
-        let added = Toleration {
-            key: key.into(),
-            operator: "Exists".into(),
-            effect: effect.into(),
-            ..Toleration::default()
-        };
-        let same = |there: &&mut Toleration| {
-            (&there.key, &there.effect, &there.operator, &there.value)
-                == (&added.key, &added.effect, &added.operator, &added.value)
+    always.into_iter().chain(network).map(|(key, effect)| Toleration {
+        key: key.into(),
+        operator: "Exists".into(),
+        effect: effect.into(),
+        ..Toleration::default()
+    })
+}
+
+/// What the pods of a DaemonSet tolerate: what the template says, and what befalls nodes.
+pub(super) fn tolerations(of_template: &[Toleration], host_network: bool) -> Vec<Toleration> {
+    of_template.iter().cloned().chain(hardships(host_network)).collect()
+}
+
+/// Adds tolerations to those of the template, as they were written. One that speaks of the same is replaced.
+fn add_tolerations(spec: &mut Value) {
+    let host_network = spec["hostNetwork"] == true;
+    let mut all = spec["tolerations"].as_array().cloned().unwrap_or_default();
+    for added in hardships(host_network) {
+        let added = json!(added);
+        let speaks_of = |there: &Value, field: &str| there[field].as_str().unwrap_or_default().to_owned();
+        let same = |there: &&mut Value| {
+            let mut fields = ["key", "effect", "operator", "value"].into_iter();
+            fields.all(|field| speaks_of(there, field) == speaks_of(&added, field))
         };
         match all.iter_mut().find(same) {
             Some(there) => *there = added,
             None => all.push(added),
         }
     }
-    all
+    spec["tolerations"] = json!(all);
 }
 
 /// The body of a DaemonSet's pods, but for the node.
@@ -51,9 +62,7 @@ pub(super) fn body(set: &DaemonSet, hash: &str) -> Result<Value, &'static str> {
     if let Some(generation) = set.template_generation() {
         body["metadata"]["labels"][TEMPLATE_GENERATION] = json!(generation.to_string());
     }
-    if let Ok(placement) = set.spec.template.placement() {
-        body["spec"]["tolerations"] = json!(tolerations(&placement.tolerations, placement.host_network));
-    }
+    add_tolerations(&mut body["spec"]);
     Ok(body)
 }
 

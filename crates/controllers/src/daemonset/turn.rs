@@ -9,7 +9,7 @@ use keleustes_plan::{
 };
 
 use super::backoff::Kills;
-use super::facts::Facts;
+use super::facts::{Facts, Gathered};
 use super::history::History;
 use super::{Settings, manage, rolling, status};
 
@@ -28,10 +28,9 @@ impl Turns {
         if let Some(plan) = cx.gather(|view| left_alone(view, item)) {
             return cx.apply(plan).await.all_done().map(|()| Next::Done);
         }
-        let gathered = cx.gather(|view| Facts::gather(view, item, self.settings.compares_taints));
+        let gathered = cx.gather(|view| Gathered::gather(view, item, self.settings.compares_taints));
         let Some(gathered) = gathered else { return Ok(Next::Done) };
-        let (facts, claims) = gathered.map_err(Retry::because)?;
-        cx.apply(claims).await.all_done()?;
+        let facts = gathered.map_err(Retry::because)?.settle(cx).await?;
         let history = History::settle(cx, &facts).await?;
         let (done, again_after) = self.work(cx, &facts, &history).await;
         let told = status::of(&facts, &history.hash);

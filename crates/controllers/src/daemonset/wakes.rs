@@ -18,9 +18,10 @@ pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, wakes: &mut Wak
     when_available::<DaemonSet>(change, MARGIN, view, wakes);
 }
 
-/// A revision that just appeared with an owner is the owner's own doing.
+/// A revision that just appeared with an owner is the owner's own doing, unless it is on its way out.
 pub(super) fn revision_changed(change: &Change<ControllerRevision>, view: &View<'_>, wakes: &mut Wakes) {
-    if change.before().is_some() || change.either().meta.controller().is_none() {
+    let meta = &change.either().meta;
+    if change.before().is_some() || meta.controller().is_none() || meta.deleted_at.is_some() {
         owners_of::<DaemonSet, ControllerRevision>(change, view, wakes);
     }
 }

@@ -119,6 +119,7 @@ impl DaemonSet {
 mod tests {
     use super::*;
 
+    /// Proves DS-16.
     #[test]
     fn a_daemon_set_is_read() {
         let set: DaemonSet = serde_json::from_str(
@@ -135,6 +136,9 @@ mod tests {
         assert_eq!(set.status.number_misscheduled, 2);
         let bare: DaemonSet = serde_json::from_str(r#"{"metadata":{"name":"r"},"spec":{}}"#).unwrap();
         assert_eq!(bare.spec, DaemonSetSpec::default());
+        assert_eq!(bare.spec.revision_history_limit, Some(10));
+        let rolling = bare.spec.update_strategy.rolling_update.as_ref().unwrap();
+        assert_eq!((&rolling.max_surge, &rolling.max_unavailable), (&Some(0.into()), &Some(1.into())));
         assert_eq!(bare.template_generation(), None);
     }
 }
