@@ -102,6 +102,7 @@ impl<'w> Yard<'w> {
         self.world.settle().await;
         let there = self.there().await?;
         ensure!(there == expected, "{there:?} is left, not {expected:?}");
+        self.world.stand_still(&format!("{expected:?} is left")).await;
         Ok(())
     }
 }

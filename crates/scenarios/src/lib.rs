@@ -4,7 +4,9 @@
 //! bring about. Whether the cluster is the embedded one or a real control plane, and whether the manager
 //! is this one or the original, is the [`World`]'s affair.
 
+mod accepted;
 mod accounts;
+pub mod comparison;
 mod differences;
 mod failover;
 mod garbage;
@@ -17,6 +19,7 @@ pub mod real;
 mod resilience;
 mod roles;
 mod root_ca;
+mod rules;
 mod services;
 mod stopping;
 mod tokens;

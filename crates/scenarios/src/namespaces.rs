@@ -132,7 +132,9 @@ async fn told(world: &World, namespace: &str, but: &[[&str; 4]]) -> anyhow::Resu
             let there = conditions(world, namespace).await?;
             Ok((there == wanted).then_some(()))
         })
-        .await
+        .await?;
+    world.stand_still("the namespace is held").await;
+    Ok(())
 }
 
 async fn release<K>(api: &Api<K>, name: &str) -> anyhow::Result<()>

@@ -141,6 +141,7 @@ impl<'w> Field<'w> {
     }
 
     async fn clear(self) -> anyhow::Result<()> {
+        self.world.stand_still("all is done").await;
         for at in 0..self.count {
             let _ = self.nodes.delete(&self.node(at), &DeleteParams::default()).await;
         }
@@ -200,6 +201,7 @@ async fn lost_nodes(world: &World) -> anyhow::Result<()> {
     ensure!(target["reason"] == "DeletionByTaintManager", "it says why it goes: {target}");
     field.stays(&patient).await?;
     field.stays(&elsewhere).await?;
+    world.stand_still("one node is lost").await;
 
     // Now nobody answers. Nothing says that a node is lost any more, and nobody is evicted.
     for at in 1..4 {
@@ -212,6 +214,7 @@ async fn lost_nodes(world: &World) -> anyhow::Result<()> {
     tokio::time::sleep(Duration::from_secs(35)).await;
     field.stays(&patient).await?;
     field.stays(&elsewhere).await?;
+    world.stand_still("all nodes are lost").await;
 
     for at in 0..4 {
         hollow.recover_node(&field.node(at)).await;
@@ -301,6 +304,7 @@ async fn vanished_node(world: &World) -> anyhow::Result<()> {
     ensure!(orphan["status"]["phase"] == "Failed", "nobody else can say what became of it");
     let target = condition(&orphan, "DisruptionTarget");
     ensure!(target["reason"] == "DeletionByPodGC" && target["status"] == "True", "{target}");
+    world.stand_still("the orphan has been told of its end").await;
     field.pods.patch("orphan", &PatchParams::default(), &hold(false)).await?;
     field.pod_is_gone("orphan").await?;
     field.clear().await
@@ -343,6 +347,7 @@ async fn conditions(world: &World) -> anyhow::Result<()> {
     let cordon = |on: bool| Patch::Merge(json!({"spec": {"unschedulable": on}}));
     field.nodes.patch(&field.node(0), &PatchParams::default(), &cordon(true)).await?;
     field.reaches(0, "True", &["memory-pressure:NoSchedule", "unschedulable:NoSchedule"]).await?;
+    world.stand_still("the node is pressed").await;
     says(json!([ready, {"type": "MemoryPressure", "status": "False"}])).await?;
     field.nodes.patch(&field.node(0), &PatchParams::default(), &cordon(false)).await?;
     field.reaches(0, "True", &[]).await?;

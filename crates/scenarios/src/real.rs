@@ -83,8 +83,9 @@ impl Real {
     /// # Errors
     /// If anything does not start; the message has the end of its log.
     pub fn start_on(mut builder: Builder, manager: Manager, extra: &[&str]) -> anyhow::Result<Self> {
-        if let Some(logs) = std::env::var_os("KELEUSTES_LOGS") {
-            builder = builder.keep_logs(logs);
+        if let Some(logs) = std::env::var_os("KELEUSTES_LOGS").map(PathBuf::from) {
+            let beside = matches!(manager, Manager::Original).then_some("original");
+            builder = builder.keep_logs(beside.map_or_else(|| logs.clone(), |folder| logs.join(folder)));
         }
         let plane = builder.start()?;
         let extra = extra.iter().map(|&flag| flag.to_owned()).collect();
@@ -129,7 +130,7 @@ impl Real {
     pub async fn into_world(self) -> anyhow::Result<World> {
         let admin = self.client(User::Admin).await?;
         // A manager that comes after a killed one waits out the lease of the dead.
-        Ok(World { admin, plane: Some(Box::new(self)), patience: Duration::from_secs(120) })
+        Ok(World::new(admin, Some(Box::new(self)), Duration::from_secs(120)))
     }
 
     fn process(&self) -> MutexGuard<'_, Option<Process>> {

@@ -67,6 +67,7 @@ async fn every_namespace_has_the_ca_and_gets_it_back(world: &World) -> anyhow::R
         all.as_ref().and_then(|all| all.get("keep")).is_some_and(|text| text == "me")
     };
     ensure!(kept(&third.metadata.labels) && kept(&third.metadata.annotations));
+    world.stand_still("it is put right").await;
     // Described in other words, it is left alone; and so are other maps.
     let words = json!({"metadata": {"annotations": {DESCRIPTION: "in other words"}}});
     let patched = maps.patch(NAME, &PatchParams::default(), &Patch::Merge(words)).await?;

@@ -1,15 +1,18 @@
 //! The world a scenario plays in, and the patience it needs.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use futures::future::BoxFuture;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{ApiResource, DynamicObject, PostParams};
+use k8s_openapi::api::core::v1::{Event, Namespace, Node};
+use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
 
 use crate::real::Real;
 
@@ -21,6 +24,17 @@ pub struct World {
     pub plane: Option<Box<dyn Plane>>,
     /// How long a controller manager may take to bring something about.
     pub patience: Duration,
+    /// The namespaces that were made here.
+    namespaces: Mutex<Vec<String>>,
+    /// Who is told when this world stands still.
+    onlooker: Mutex<Option<UnboundedSender<Stop>>>,
+}
+
+/// A moment at which a scenario waits until its world has been looked at; it goes on when this is dropped.
+pub(crate) struct Stop {
+    /// What was reached.
+    pub(crate) what: String,
+    _go_on: oneshot::Sender<()>,
 }
 
 /// What can be done to the processes of a world.
@@ -49,6 +63,60 @@ pub trait Plane: Send + Sync {
 }
 
 impl World {
+    /// A world with these processes behind it, if any.
+    #[must_use]
+    pub fn new(admin: Client, plane: Option<Box<dyn Plane>>, patience: Duration) -> Self {
+        Self { admin, plane, patience, namespaces: Mutex::default(), onlooker: Mutex::default() }
+    }
+
+    /// Lets somebody look at this world from now on, whenever a scenario says that it stands still.
+    pub(crate) fn look_on(&self) -> UnboundedReceiver<Stop> {
+        let (stops, reached) = mpsc::unbounded_channel();
+        *lock(&self.onlooker) = Some(stops);
+        lock(&self.namespaces).clear();
+        reached
+    }
+
+    /// The namespaces that were made here since somebody looks on.
+    pub(crate) fn namespaces(&self) -> Vec<String> {
+        lock(&self.namespaces).clone()
+    }
+
+    /// Says that nothing will move any more by itself, and waits while somebody looks who wants to know whether
+    /// another world has come to the same.
+    pub async fn stand_still(&self, what: &str) {
+        let Some(onlooker) = lock(&self.onlooker).clone() else { return };
+        self.nodes_are_noticed().await;
+        let (go_on, looked_at) = oneshot::channel();
+        if onlooker.send(Stop { what: what.to_owned(), _go_on: go_on }).is_ok() {
+            // Being dropped is the sign.
+            let _ = looked_at.await;
+        }
+    }
+
+    /// Whether another world is to come to the same, so that what only one manager does has no place.
+    #[must_use]
+    pub fn is_compared(&self) -> bool {
+        lock(&self.onlooker).is_some()
+    }
+
+    /// Waits until the manager has told of every node. It looks at them every five seconds, and a node that goes
+    /// sooner may be told of or not.
+    async fn nodes_are_noticed(&self) {
+        let nodes: Api<Node> = Api::all(self.admin.clone());
+        let events = self.api::<Event>("default");
+        let told = ListParams::default().fields("involvedObject.kind=Node,reason=RegisteredNode");
+        let noticed = async || {
+            let told = events.list(&told).await?.items;
+            let is_told = |node: &Node| {
+                told.iter().any(|event| event.involved_object.name.as_ref() == Some(&node.name_any()))
+            };
+            Ok(nodes.list(&ListParams::default()).await?.iter().all(is_told).then_some(()))
+        };
+        // Who does not tell of nodes is found out by the comparison.
+        let _ = self.eventually("word of every node", noticed).await;
+    }
+
     /// The processes behind this world.
     ///
     /// # Errors
@@ -81,6 +149,7 @@ impl World {
         let namespaces: Api<Namespace> = Api::all(self.admin.clone());
         let created =
             namespaces.create(&PostParams::default(), &namespace).await.context("creating a namespace")?;
+        lock(&self.namespaces).push(created.name_any());
         Ok(created.name_any())
     }
 
@@ -139,4 +208,8 @@ impl World {
     pub async fn settle(&self) {
         tokio::time::sleep(Duration::from_millis(600)).await;
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

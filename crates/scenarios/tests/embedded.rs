@@ -67,7 +67,7 @@ async fn every_scenario_holds_in_the_embedded_world() {
     let server = ApiServer::builder().seed(7).clock(clock).build();
     start_controllers(&server).await;
     let admin = kube::Client::new(server.clone(), "default");
-    let world = World { admin, plane: None, patience: Duration::from_secs(60) };
+    let world = World::new(admin, None, Duration::from_secs(60));
     for scenario in ALL.iter().filter(|scenario| scenario.stage == Stage::Anywhere) {
         if let Err(error) = (scenario.play)(&world).await {
             panic!("{}: {error:#}", scenario.name);

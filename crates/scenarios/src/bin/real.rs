@@ -6,8 +6,12 @@ use std::time::Instant;
 use clap::{Parser, ValueEnum};
 use keleustes_control_plane::ControlPlane;
 use keleustes_control_plane::build::Program;
+use keleustes_scenarios::comparison::Worlds;
 use keleustes_scenarios::real::{Manager, Real, built_manager};
 use keleustes_scenarios::{ALL, Scenario, Stage, World};
+
+/// What every manager is told beyond a kubeadm manifest.
+const FLAGS: &[&str] = &["--v=4"];
 
 /// Plays scenarios on a real control plane, with RBAC on and a service account for each controller.
 #[derive(Parser)]
@@ -21,8 +25,11 @@ struct Args {
     /// Also plays scenarios in which the original takes part.
     #[arg(long)]
     beside_original: bool,
-    /// Only scenarios whose name contains this.
-    filter: Option<String>,
+    /// Plays each scenario with our manager and with the original at once, and compares what they come to.
+    #[arg(long, conflicts_with_all = ["manager", "beside_original"])]
+    compare: bool,
+    /// Only scenarios whose name contains one of these.
+    filters: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -31,54 +38,89 @@ enum Whose {
     Go,
 }
 
+impl Args {
+    fn manager(&self) -> anyhow::Result<Manager> {
+        Ok(match self.manager {
+            Whose::Ours => Manager::Ours(self.program.clone().map_or_else(built_manager, Ok)?),
+            Whose::Go => Manager::Original,
+        })
+    }
+
+    fn wants(&self, scenario: &Scenario) -> bool {
+        let named = self.filters.is_empty() || self.filters.iter().any(|part| scenario.name.contains(part));
+        let playable = match scenario.stage {
+            Stage::Anywhere | Stage::Real => true,
+            Stage::Processes => self.manager == Whose::Ours && !self.compare,
+            Stage::BesideOriginal => self.beside_original && self.manager == Whose::Ours,
+        };
+        named && playable
+    }
+}
+
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
-    let manager = match args.manager {
-        Whose::Ours => Manager::Ours(args.program.clone().map_or_else(built_manager, Ok)?),
-        Whose::Go => Manager::Original,
-    };
-    let wanted = |scenario: &&Scenario| {
-        let named = args.filter.as_ref().is_none_or(|filter| scenario.name.contains(filter.as_str()));
-        let playable = match scenario.stage {
-            Stage::Anywhere | Stage::Real => true,
-            Stage::Processes => args.manager == Whose::Ours,
-            Stage::BesideOriginal => args.manager == Whose::Ours && args.beside_original,
-        };
-        named && playable
-    };
+    let tally = if args.compare { compare(&args).await? } else { play(&args).await? };
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Plays scenarios in one world.
+async fn play(args: &Args) -> anyhow::Result<Tally> {
     let mut builder = ControlPlane::builder();
     if args.beside_original || args.manager == Whose::Go {
         builder = builder.with_program(Program::KubeControllerManager);
     }
-    let world = Real::start_on(builder, manager, &["--v=4"])?.into_world().await?;
-    let (mut passed, mut failed) = (0, 0);
-    let mut tell = |name: &str, began: Instant, result: anyhow::Result<()>| {
-        let took = began.elapsed().as_secs_f64();
-        match result {
-            Ok(()) => {
-                println!("ok      {name} ({took:.1} s)");
-                passed += 1;
-            }
-            Err(error) => {
-                println!("FAILED  {name} ({took:.1} s): {error:#}");
-                failed += 1;
-            }
-        }
-    };
-    for scenario in ALL.iter().filter(wanted) {
+    let world = Real::start_on(builder, args.manager()?, FLAGS)?.into_world().await?;
+    let mut tally = Tally::default();
+    for scenario in ALL.iter().filter(|scenario| args.wants(scenario)) {
         let began = Instant::now();
-        let result = (scenario.play)(&world).await;
-        tell(scenario.name, began, result);
+        tally.note(scenario.name, began, (scenario.play)(&world).await);
     }
-    tell("nothing_is_refused_to_the_manager", Instant::now(), nothing_refused(&world));
-    if failed > 0
+    tally.note("nothing_is_refused_to_the_manager", Instant::now(), nothing_refused(&world));
+    if tally.failed > 0
         && let Some(plane) = &world.plane
     {
         println!("the end of the manager's log:\n{}", plane.manager_log());
     }
-    println!("{passed} passed, {failed} failed");
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(tally)
+}
+
+/// Plays scenarios in two worlds at once.
+async fn compare(args: &Args) -> anyhow::Result<Tally> {
+    let mut worlds = Worlds::start(args.manager()?, FLAGS).await?;
+    let mut tally = Tally::default();
+    for scenario in ALL.iter().filter(|scenario| args.wants(scenario)) {
+        let began = Instant::now();
+        tally.note(scenario.name, began, worlds.play(scenario).await);
+    }
+    let stale = worlds.stale();
+    let result = if stale.is_empty() { Ok(()) } else { Err(anyhow::anyhow!("{}", stale.join("\n"))) };
+    tally.note("every_listed_difference_is_there", Instant::now(), result);
+    Ok(tally)
+}
+
+/// How many scenarios held.
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    failed: usize,
+}
+
+impl Tally {
+    fn note(&mut self, name: &str, began: Instant, result: anyhow::Result<()>) {
+        let took = began.elapsed().as_secs_f64();
+        match result {
+            Ok(()) => {
+                println!("ok      {name} ({took:.1} s)");
+                self.passed += 1;
+            }
+            Err(error) => {
+                println!("FAILED  {name} ({took:.1} s): {error:#}");
+                self.failed += 1;
+            }
+        }
+    }
 }
 
 fn nothing_refused(world: &World) -> anyhow::Result<()> {

@@ -17,8 +17,9 @@ use futures::FutureExt as _;
 use keleustes_control_plane::ControlPlane;
 
 use self::cluster::Cluster;
-use self::compare::Accepted;
+use self::compare::difference;
 use self::session::{Command, Step};
+use crate::accepted::Accepted;
 use crate::{Scenario, Stage};
 
 pub(crate) const KUBECTL_CANNOT_TELL_THE_CLUSTERS_APART: Scenario = Scenario {
@@ -38,7 +39,7 @@ async fn kubectl_cannot_tell_the_clusters_apart() -> anyhow::Result<()> {
     };
     let plane = plane.start()?;
     let (real, embedded) = tokio::try_join!(Cluster::real(&plane), Cluster::embedded(&plane))?;
-    let (mut accepted, mut minutes) = (Accepted::read()?, Minutes::default());
+    let (mut accepted, mut minutes) = (Accepted::read("kubectl.md")?, Minutes::default());
     let (mut problems, mut commands, mut lines) = (Vec::new(), 0, 0);
     for step in session::steps()? {
         let command = match step {
@@ -52,7 +53,7 @@ async fn kubectl_cannot_tell_the_clusters_apart() -> anyhow::Result<()> {
         let mut pair = Pair::ask(&command, &real, &embedded).await?;
         // What controllers and nodes bring about may take another moment on one side.
         for _ in 0..if command.only_reads() { ASKED_AGAIN_MAX } else { 0 } {
-            if accepted.allows(&command.line, &pair.there, &pair.here) && pair.problems.is_empty() {
+            if accepted.allows(&command.line, &pair.differing()) && pair.problems.is_empty() {
                 break;
             }
             tokio::time::sleep(ASKED_AGAIN_AFTER).await;
@@ -61,11 +62,11 @@ async fn kubectl_cannot_tell_the_clusters_apart() -> anyhow::Result<()> {
         minutes.note(&command, &pair);
         commands += 1;
         lines += pair.there.len();
-        problems.extend(accepted.unlisted(&command.line, &pair.there, &pair.here));
+        problems.extend(accepted.unlisted(&command.line, &pair.differing()));
         problems.append(&mut pair.problems);
     }
     minutes.keep()?;
-    problems.extend(accepted.stale());
+    problems.extend(accepted.stale(|_| true));
     let (rows, used) = accepted.counts();
     println!("        {commands} commands, {lines} lines, of which {used} differ as {rows} rows allow");
     ensure!(problems.is_empty(), "{} problems\n{}", problems.len(), problems.join("\n"));
@@ -102,6 +103,11 @@ impl Pair {
         };
         let (plain_there, plain_here) = (plain(&there.1), plain(&here.1));
         Ok(Self { there: plain_there, here: plain_here, said: [there.1, here.1], problems })
+    }
+
+    /// The lines that only one of them says.
+    fn differing(&self) -> Vec<String> {
+        difference(&self.there, &self.here)
     }
 }
 

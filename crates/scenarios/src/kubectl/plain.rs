@@ -2,31 +2,26 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
+use crate::rules::{HASH, RANDOM, Rules, TIME, UID};
 
-/// What is replaced, and by what; earlier rules come first.
-const RULES: &[(&str, &str)] = &[
-    (r"/tmp/(LIVE|MERGED)-\d+", "/tmp/$1"),
-    // Times as the API, `describe` and `diff` write them, and ages of less than ten minutes.
-    (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| [+-]\d{4})", "TIME"),
-    (r"\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "TIME"),
-    (r"\b((1[01]\d|\d{1,2})s|[2-9]m(\d{1,2}s)?)\b", "AGE"),
-    (r"<(unknown|invalid)>( ago)?", "AGE"),
-    (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UID"),
-    (r#"("?resourceVersion"?: )"\d+""#, "${1}VERSION"),
-    // Names with a random end, and those of events, which end in the time.
-    (r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "-RANDOM"),
-    // The name of a template's hash; a template may have the time in it.
-    (r"\b[bcdfghjklmnpqrstvwxz2456789]{8,10}\b", "HASH"),
-    (r"\.[0-9a-f]{16}\b", ".EVENT"),
-    (r"\b127\.0\.0\.1:\d+", "SERVER"),
-    (r"\b\d{1,3}(\.\d{1,3}){3}\b", "ADDRESS"),
-    (r"\b3[0-2]\d{3}/TCP", "PORT/TCP"),
-];
-
-static COMPILED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
-    let compile = |pattern| Regex::new(pattern).unwrap_or_else(|error| panic!("{error}"));
-    RULES.iter().map(|(pattern, by)| (compile(pattern), *by)).collect()
+static RULES: LazyLock<Rules> = LazyLock::new(|| {
+    Rules::new(&[
+        (r"/tmp/(LIVE|MERGED)-\d+", "/tmp/$1"),
+        TIME,
+        // Times as `describe` writes them, and ages of less than ten minutes.
+        (r"\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "TIME"),
+        (r"\b((1[01]\d|\d{1,2})s|[2-9]m(\d{1,2}s)?)\b", "AGE"),
+        (r"<(unknown|invalid)>( ago)?", "AGE"),
+        UID,
+        (r#"("?resourceVersion"?: )"\d+""#, "${1}VERSION"),
+        RANDOM,
+        HASH,
+        // The names of events end in the time.
+        (r"\.[0-9a-f]{16}\b", ".EVENT"),
+        (r"\b127\.0\.0\.1:\d+", "SERVER"),
+        (r"\b\d{1,3}(\.\d{1,3}){3}\b", "ADDRESS"),
+        (r"\b3[0-2]\d{3}/TCP", "PORT/TCP"),
+    ])
 });
 
 /// What kube-apiserver says of a new Service or does not, as its own watches happen to race.
@@ -49,10 +44,7 @@ pub(super) fn lines(text: &str) -> Vec<String> {
 }
 
 fn line(text: &str) -> String {
-    let mut plain = text.to_owned();
-    for (pattern, by) in COMPILED.iter() {
-        plain = pattern.replace_all(&plain, *by).into_owned();
-    }
+    let plain = RULES.plain(text);
     // Columns are as wide as what stands in them; the indentation of a line means something.
     let words = plain.trim_start();
     let mut shown = plain[..plain.len() - words.len()].to_owned();

@@ -23,9 +23,9 @@ struct Row {
 impl Differences {
     /// Reads the list.
     pub(super) fn read() -> anyhow::Result<Self> {
-        let row = |(asked, may): (String, String)| {
-            let may = may.split(", ").map(str::to_owned).collect();
-            Row { asked, may, seen: BTreeSet::new() }
+        let row = |row: crate::differences::Row| {
+            let may = row.how.split(", ").map(str::to_owned).collect();
+            Row { asked: row.what, may, seen: BTreeSet::new() }
         };
         Ok(Self { rows: rows("manager.md")?.into_iter().map(row).collect() })
     }

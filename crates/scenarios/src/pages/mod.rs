@@ -155,7 +155,7 @@ async fn owners(world: &World) -> anyhow::Result<String> {
 async fn admin(plane: &ControlPlane) -> anyhow::Result<World> {
     let kubeconfig = Kubeconfig::read_from(plane.kubeconfig(User::Admin))?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    Ok(World { admin: Client::try_from(config)?, plane: None, patience: PATIENCE })
+    Ok(World::new(Client::try_from(config)?, None, PATIENCE))
 }
 
 /// Gives every controller that is there something to do, and waits for it.
