@@ -39,6 +39,9 @@ pub struct Real {
     outages: Mutex<Vec<(Timestamp, Timestamp)>>,
 }
 
+/// Services can have addresses of either family; those that do not ask for it have one of the first.
+const SERVICE_RANGES: &str = "--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112";
+
 /// The controllers that are there; the original is asked for the same ones.
 pub const CONTROLLERS: &[&str] = &[
     "serviceaccount-token-controller",
@@ -82,7 +85,8 @@ impl Real {
     ///
     /// # Errors
     /// If anything does not start; the message has the end of its log.
-    pub fn start_on(mut builder: Builder, manager: Manager, extra: &[&str]) -> anyhow::Result<Self> {
+    pub fn start_on(builder: Builder, manager: Manager, extra: &[&str]) -> anyhow::Result<Self> {
+        let mut builder = builder.api_server_arg(SERVICE_RANGES);
         if let Some(logs) = std::env::var_os("KELEUSTES_LOGS").map(PathBuf::from) {
             let beside = matches!(manager, Manager::Original).then_some("original");
             builder = builder.keep_logs(beside.map_or_else(|| logs.clone(), |folder| logs.join(folder)));

@@ -37,6 +37,12 @@ pub(crate) const CLIENTS_ARE_TOLD_WHAT_IS_CLOSE: Scenario = Scenario {
     play: |world| clients_are_told_what_is_close(world).boxed_local(),
 };
 
+pub(crate) const A_SERVICE_OF_TWO_FAMILIES_HAS_SLICES_OF_BOTH: Scenario = Scenario {
+    name: "a_service_of_two_families_has_slices_of_both",
+    stage: Stage::Real,
+    play: |world| a_service_of_two_families_has_slices_of_both(world).boxed_local(),
+};
+
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
@@ -171,6 +177,25 @@ impl<'w> Town<'w> {
                 Ok((sizes == wanted).then_some(slices))
             })
             .await
+    }
+
+    /// Waits until there are these slices and no others, each told as its family and its addresses.
+    async fn slices_become(&self, wanted: &[&str]) -> anyhow::Result<()> {
+        let told = |slice: EndpointSlice| {
+            let endpoints = slice.endpoints.into_iter().flatten();
+            let mut words: Vec<_> = endpoints.flat_map(|endpoint| endpoint.addresses).collect();
+            words.sort();
+            words.insert(0, slice.address_type);
+            words.join(" ")
+        };
+        let so_far = async || {
+            let mut slices: Vec<_> = self.managed().await?.into_iter().map(told).collect();
+            slices.sort();
+            Ok((slices == wanted).then_some(()))
+        };
+        self.world.eventually(&format!("slices {wanted:?}"), so_far).await?;
+        self.world.stand_still("the slices are as they should be").await;
+        Ok(())
     }
 
     /// The reasons of the events about the Service.
@@ -361,5 +386,21 @@ async fn clients_are_told_what_is_close(world: &World) -> anyhow::Result<()> {
             world.eventually(wanted, told).await?;
         }
     }
+    town.leave().await
+}
+
+/// Proves EPS-27, EPS-32, EPS-63.
+async fn a_service_of_two_families_has_slices_of_both(world: &World) -> anyhow::Result<()> {
+    let town = Town::found(world, &["z1"]).await?;
+    town.service(json!({"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]})).await?;
+    town.slices_become(&["IPv4", "IPv6"]).await?;
+    town.pod("both", "z1", "10.0.0.1").await?;
+    town.status("both", json!({"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00:1::1"}]})).await?;
+    town.pod("one", "z1", "10.0.0.2").await?;
+    town.slices_become(&["IPv4 10.0.0.1 10.0.0.2", "IPv6 fd00:1::1"]).await?;
+    town.end_pod("both").await?;
+    town.slices_become(&["IPv4 10.0.0.2", "IPv6"]).await?;
+    town.change_service(json!({"spec": {"ipFamilyPolicy": "SingleStack"}})).await?;
+    town.slices_become(&["IPv4 10.0.0.2"]).await?;
     town.leave().await
 }
