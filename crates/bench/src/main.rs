@@ -1,6 +1,7 @@
 //! Measurements, side by side with the original in one run: `cargo xtask bench`.
 
 mod apiserver;
+mod cascade;
 mod graph;
 mod kinds;
 mod memory;
@@ -29,6 +30,15 @@ enum What {
         /// How many watches are open while pods change.
         #[arg(long, default_value_t = 100)]
         watches: usize,
+    },
+    /// How many requests it takes to delete owners, with their dependents or without.
+    Cascade {
+        /// How many owners.
+        #[arg(long, default_value_t = 200)]
+        owners: usize,
+        /// How many dependents each has.
+        #[arg(long, default_value_t = 10)]
+        dependents: usize,
     },
     /// What objects cost in the garbage collector's graph.
     Graph {
@@ -84,6 +94,7 @@ enum What {
 async fn main() -> anyhow::Result<()> {
     match Args::parse().what {
         What::Apiserver { pods, watches } => apiserver::measure(pods, watches).await,
+        What::Cascade { owners, dependents } => cascade::measure(owners, dependents).await,
         What::Graph { objects } => graph::measure(objects),
         What::Kinds { objects } => kinds::measure(objects),
         What::Slices { pods, rounds, without_original } => {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// As whom the controller speaks.
 const USER: &str = "system:serviceaccount:kube-system:namespace-controller";
-const NAMESPACES: Resource = Resource::cluster("", "v1", "namespaces", "Namespace");
+pub(crate) const NAMESPACES: Resource = Resource::cluster("", "v1", "namespaces", "Namespace");
 const DEFINITIONS: Resource =
     Resource::cluster("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition");
 const WISHES: Resource = Resource::namespaced("example.com", "v1", "wishes", "Wish");
@@ -42,13 +42,7 @@ struct Taken {
 
 /// Fills namespaces and has them emptied by ours and by the original, in turn.
 pub(crate) async fn measure(objects: usize, rounds: usize) -> anyhow::Result<()> {
-    let builder = ControlPlane::builder().with_program(Program::KubeControllerManager);
-    let ours = Manager::Ours(built_manager()?);
-    let real = Real::start_on(builder, ours.clone(), &["--controllers=namespace-controller"])?;
-    real.stop_manager()?;
-    let kubeconfig = real.plane().kubeconfig(User::Admin);
-    let connection = Connection::open(Some(&kubeconfig), None, None)?;
-    let client = ClientFactory::new(connection, ClientOptions::default()).root("bench");
+    let (real, ours, client) = stage("namespace-controller")?;
     define_wishes(&client).await?;
     let mut all = Vec::new();
     for round in 0..rounds {
@@ -56,7 +50,7 @@ pub(crate) async fn measure(objects: usize, rounds: usize) -> anyhow::Result<()>
             let name = format!("full-{round}-{}", all.len());
             eprintln!("filling {name} with {objects} objects for {whose} ...");
             fill(&client, &name, objects).await?;
-            let _manager = start(&real, manager, whose)?;
+            let _manager = start(&real, manager, whose, "namespace-controller")?;
             all.push(empty(&real, &client, &name, whose).await?);
         }
     }
@@ -64,9 +58,25 @@ pub(crate) async fn measure(objects: usize, rounds: usize) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Starts a manager that empties namespaces and does nothing else.
-fn start(real: &Real, manager: &Manager, whose: &'static str) -> anyhow::Result<Process> {
-    let flags = ["--controllers=namespace-controller", "--leader-elect=false"];
+/// A control plane on which either manager can run, ours, and a client of its administrator.
+pub(crate) fn stage(controller: &str) -> anyhow::Result<(Real, Manager, kube::Client)> {
+    let builder = ControlPlane::builder().with_program(Program::KubeControllerManager);
+    let ours = Manager::Ours(built_manager()?);
+    let real = Real::start_on(builder, ours.clone(), &[&format!("--controllers={controller}")])?;
+    real.stop_manager()?;
+    let connection = Connection::open(Some(&real.plane().kubeconfig(User::Admin)), None, None)?;
+    let client = ClientFactory::new(connection, ClientOptions::default()).root("bench");
+    Ok((real, ours, client))
+}
+
+/// Starts a manager that runs one controller and does nothing else.
+pub(crate) fn start(
+    real: &Real,
+    manager: &Manager,
+    whose: &str,
+    controller: &str,
+) -> anyhow::Result<Process> {
+    let flags = [&format!("--controllers={controller}"), "--leader-elect=false"];
     let flags = real.plane().manager_args_with(real.plane().free_port()?, &flags);
     let process = real.spawn(manager, &whose.replace(' ', "-"), &flags)?;
     // Long enough for either to have filled its caches.
@@ -149,7 +159,8 @@ async fn fill(client: &kube::Client, namespace: &str, objects: usize) -> anyhow:
     Ok(())
 }
 
-fn of(resource: &Resource, mut object: Value) -> Value {
+/// An object that says what it is of.
+pub(crate) fn of(resource: &Resource, mut object: Value) -> Value {
     object["apiVersion"] = json!(resource.api_version());
     object["kind"] = json!(resource.kind);
     object

@@ -1,0 +1,124 @@
+//! How many requests the garbage collector makes when owners are deleted, with either manager.
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use keleustes_client::{Call, Deletion, Propagation};
+use keleustes_control_plane::AuditEntry;
+use keleustes_objects::{Key, Resource};
+use keleustes_scenarios::real::{Manager, Real};
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::namespace::{NAMESPACES, of, stage, start};
+
+const CONTROLLER: &str = "garbage-collector-controller";
+/// As whom it speaks.
+const USER: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
+const MAPS: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
+const SECRETS: Resource = Resource::namespaced("", "v1", "secrets", "Secret");
+
+/// How long one cascade may take.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// Has the same owners deleted by ours and by the original, in every way.
+pub(crate) async fn measure(owners: usize, dependents: usize) -> anyhow::Result<()> {
+    let (real, ours, client) = stage(CONTROLLER)?;
+    println!("| dependents are | whose | seconds | deletes | patches | reads | of all refused |");
+    println!("| --- | --- | ---: | ---: | ---: | ---: | ---: |");
+    for (how, propagation) in [
+        ("deleted after their owners", Propagation::Background),
+        ("deleted before their owners", Propagation::Foreground),
+        ("set free", Propagation::Orphan),
+    ] {
+        for (whose, manager) in [("ours", &ours), ("the original", &Manager::Original)] {
+            let namespace = format!("{propagation:?}-{}", whose.replace(' ', "-")).to_lowercase();
+            eprintln!("making {owners} owners of {dependents} objects each in {namespace} ...");
+            fill(&client, &namespace, owners, dependents).await?;
+            let _manager = start(&real, manager, whose, CONTROLLER)?;
+            let (time, entries) = cascade(&real, &client, &namespace, owners, propagation).await?;
+            let count = |fits: fn(&&AuditEntry) -> bool| entries.iter().filter(fits).count();
+            println!(
+                "| {how} | {whose} | {:.1} | {} | {} | {} | {} |",
+                time.as_secs_f64(),
+                count(|entry| entry.verb == "delete"),
+                count(|entry| entry.verb == "patch"),
+                count(|entry| entry.verb == "get"),
+                count(|entry| entry.code >= 400),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn owner(n: usize) -> String {
+    format!("owner-{n:04}")
+}
+
+async fn fill(client: &Client, namespace: &str, owners: usize, dependents: usize) -> anyhow::Result<()> {
+    let body = of(&NAMESPACES, json!({"metadata": {"name": namespace}}));
+    Call::create(&NAMESPACES, "", &body).send(client).await?;
+    stream::iter(0..owners)
+        .map(async |n| {
+            let map = of(&MAPS, json!({"metadata": {"name": owner(n)}}));
+            let made = Call::create(&MAPS, namespace, &map).send(client).await?;
+            let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner(n),
+                "uid": made["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true});
+            for m in 0..dependents {
+                let name = format!("{}-{m:03}", owner(n));
+                let metadata = json!({"name": name, "ownerReferences": [reference]});
+                let secret = of(&SECRETS, json!({"metadata": metadata}));
+                Call::create(&SECRETS, namespace, &secret).send_unread(client).await?;
+            }
+            anyhow::Ok(())
+        })
+        .buffer_unordered(16)
+        .try_collect::<Vec<()>>()
+        .await?;
+    Ok(())
+}
+
+/// Deletes all owners and waits until nothing is left to be done.
+async fn cascade(
+    real: &Real,
+    client: &Client,
+    namespace: &str,
+    owners: usize,
+    propagation: Propagation,
+) -> anyhow::Result<(Duration, Vec<AuditEntry>)> {
+    let before = real.plane().audit_entries()?.len();
+    let began = Instant::now();
+    for n in 0..owners {
+        let deletion = Deletion { propagation: Some(propagation), ..Deletion::default() };
+        Call::delete(&MAPS, &Key::namespaced(namespace, owner(n)), &deletion).send(client).await?;
+    }
+    while !is_done(client, namespace, propagation).await? {
+        ensure!(began.elapsed() < PATIENCE, "{namespace} is not done");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let time = began.elapsed();
+    // The log is written a moment after the answer, and a needless request may still follow.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let is_meant = |entry: &AuditEntry| {
+        let object = entry.object.as_ref();
+        entry.user == USER
+            && object.is_some_and(|object| object.namespace == namespace && !object.name.is_empty())
+    };
+    let entries = real.plane().audit_entries()?.into_iter().skip(before);
+    Ok((time, entries.filter(is_meant).collect()))
+}
+
+async fn is_done(client: &Client, namespace: &str, propagation: Propagation) -> anyhow::Result<bool> {
+    let listed = async |resource: &Resource| -> anyhow::Result<Vec<Value>> {
+        let list = Call::list(resource, namespace).send(client).await?;
+        Ok(list["items"].as_array().cloned().unwrap_or_default())
+    };
+    let is_free = |secret: &Value| secret["metadata"]["ownerReferences"].is_null();
+    let secrets = listed(&SECRETS).await?;
+    let done = match propagation {
+        Propagation::Orphan => secrets.iter().all(is_free),
+        Propagation::Background | Propagation::Foreground => secrets.is_empty(),
+    };
+    Ok(done && listed(&MAPS).await?.is_empty())
+}
