@@ -120,13 +120,7 @@ pub async fn start(
     for a_loop in &controller.loops {
         surroundings.caches.window(&a_loop.reads).synced().await;
     }
-    let monitors = controller.observer.as_ref().map(|observer| surroundings.caches.monitors(observer));
-    if let Some(monitors) = &monitors
-        && tokio::time::timeout(OBSERVED_WITHIN, monitors.synced()).await.is_err()
-    {
-        // One kind that cannot be listed must not keep all others waiting.
-        tracing::warn!(controller = controller.name, "not all resources could be listed, starting without");
-    }
+    let monitors = observed(&controller, &surroundings.caches).await;
     let (name, grants) = (controller.name, controller.grants);
     controller.metrics.iter().for_each(|metric| surroundings.metrics.declare(metric));
     let queue_of = |what: &Loop| {
@@ -180,6 +174,16 @@ pub async fn start(
     running.workers.close();
     tracing::info!(controller = name, "started");
     running
+}
+
+/// The monitors of a controller that observes, once all there is has been listed.
+async fn observed(controller: &Controller, caches: &Caches) -> Option<Arc<Monitors>> {
+    let monitors = caches.monitors(controller.observer.as_ref()?);
+    if tokio::time::timeout(OBSERVED_WITHIN, monitors.synced()).await.is_err() {
+        // One kind that cannot be listed must not keep all others waiting.
+        tracing::warn!(controller = controller.name, "not all resources could be listed, starting without");
+    }
+    Some(monitors)
 }
 
 impl Running {
