@@ -28,6 +28,7 @@ mod world;
 
 use futures::future::LocalBoxFuture;
 
+use workloads::{daemonsets, deployments, replicas, statefulsets};
 pub use world::{Plane, World};
 
 /// Something that must hold in a cluster with a controller manager.
@@ -91,10 +92,16 @@ pub const ALL: &[Scenario] = &[
     nodes::PODS_OF_A_VANISHED_NODE_GO,
     nodes::A_NODE_OUT_OF_SERVICE_HOLDS_NO_POD,
     nodes::CONDITIONS_OF_A_NODE_BECOME_TAINTS,
-    workloads::A_DEPLOYMENT_ROLLS_WITHIN_ITS_BOUNDS,
-    workloads::A_DEPLOYMENT_PAUSES_AND_SCALES_IN_THE_MIDDLE,
-    workloads::A_REPLICA_SET_ADOPTS_RELEASES_AND_SCALES,
-    workloads::A_REPLICATION_CONTROLLER_SCALES,
+    deployments::A_DEPLOYMENT_ROLLS_WITHIN_ITS_BOUNDS,
+    deployments::A_DEPLOYMENT_PAUSES_AND_SCALES_IN_THE_MIDDLE,
+    replicas::A_REPLICA_SET_ADOPTS_RELEASES_AND_SCALES,
+    replicas::A_REPLICATION_CONTROLLER_SCALES,
+    statefulsets::A_STATEFUL_SET_STARTS_AND_STOPS_IN_ORDER,
+    statefulsets::A_STATEFUL_SET_ROLLS_DOWN_TO_ITS_PARTITION,
+    statefulsets::A_PARALLEL_STATEFUL_SET_WAITS_FOR_NOBODY,
+    daemonsets::A_DAEMON_RUNS_WHERE_IT_MAY,
+    daemonsets::A_DAEMON_ROLLS_NODE_BY_NODE,
+    daemonsets::A_DAEMON_SURGES,
     resilience::A_KILLED_MANAGER_LOSES_NOTHING,
     garbage::A_KILLED_MANAGER_FINISHES_EVERY_DELETION,
     resilience::AN_API_SERVER_RESTART_LOSES_NOTHING,

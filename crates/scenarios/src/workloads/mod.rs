@@ -1,0 +1,120 @@
+//! Workloads keep the pods they are asked for, roll them in their order, and remember what they were.
+
+pub(crate) mod daemonsets;
+pub(crate) mod deployments;
+pub(crate) mod replicas;
+pub(crate) mod statefulsets;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::{Event, Pod, ServiceAccount};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt as _};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::World;
+
+/// A namespace whose pods nobody runs: what kubelets would say of them is said by the scenario.
+struct Yard<'w> {
+    world: &'w World,
+    name: String,
+    deployments: Api<Deployment>,
+    sets: Api<ReplicaSet>,
+    pods: Api<Pod>,
+}
+
+fn template(image: &str) -> Value {
+    json!({
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c", "image": image}]},
+    })
+}
+
+impl<'w> Yard<'w> {
+    async fn open(world: &'w World, prefix: &str) -> anyhow::Result<Self> {
+        let name = world.namespace(prefix).await?;
+        let accounts = world.api::<ServiceAccount>(&name);
+        world.eventually("the default account", async || Ok(accounts.get_opt("default").await?)).await?;
+        let (deployments, sets, pods) = (world.api(&name), world.api(&name), world.api(&name));
+        Ok(Self { world, name, deployments, sets, pods })
+    }
+
+    /// Pods that are not on their way out.
+    async fn active_pods(&self) -> anyhow::Result<Vec<Pod>> {
+        let pods = self.pods.list(&ListParams::default()).await?;
+        Ok(pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).collect())
+    }
+
+    async fn say_ready(&self, pod: &Pod, ready: bool) -> anyhow::Result<()> {
+        let condition = json!({
+            "type": "Ready", "status": if ready { "True" } else { "False" },
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        let patch = Patch::Merge(json!({
+            "metadata": {"uid": pod.uid()},
+            "status": {"phase": "Running", "conditions": [condition]},
+        }));
+        match self.pods.patch_status(&pod.name_any(), &PatchParams::default(), &patch).await {
+            // It was deleted meanwhile, and perhaps made again.
+            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Ok(()),
+            told => told.map(drop).context("saying that a pod is ready"),
+        }
+    }
+
+    async fn active_pods_become(&self, wanted: usize) -> anyhow::Result<Vec<Pod>> {
+        let ask = async || {
+            let pods = self.active_pods().await?;
+            Ok((pods.len() == wanted).then_some(pods))
+        };
+        self.world.eventually(&format!("{wanted} pods"), ask).await
+    }
+
+    /// Waits until what people were told about objects of a kind is right, where events are kept.
+    async fn told(&self, kind: &str, is_right: impl Fn(&[String]) -> bool) -> anyhow::Result<()> {
+        if self.world.plane.is_none() {
+            return Ok(());
+        }
+        let messages = RefCell::new(Vec::new());
+        let ask = async || {
+            let events = self.world.api::<Event>(&self.name).list(&ListParams::default()).await?.into_iter();
+            let about = events.filter(|event| event.involved_object.kind.as_deref() == Some(kind));
+            let told = about.filter_map(|event| Some(format!("{} {}", event.reason?, event.message?)));
+            messages.replace(told.collect());
+            Ok(is_right(&messages.borrow()).then_some(()))
+        };
+        let done = self.world.eventually("events", ask).await;
+        done.with_context(|| format!("{:?}", messages.borrow()))
+    }
+
+    /// Which image each revision is of that a StatefulSet or a DaemonSet remembers, by number.
+    async fn revisions(&self) -> anyhow::Result<BTreeMap<i64, String>> {
+        let all = self.world.api::<ControllerRevision>(&self.name).list(&ListParams::default()).await?;
+        let told = |revision: &ControllerRevision| {
+            let image = revision.data.0.pointer("/spec/template/spec/containers/0/image");
+            Some((revision.revision?, image?.as_str()?.to_owned()))
+        };
+        all.iter().map(|revision| told(revision).context("a number and a template")).collect()
+    }
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    condition(&pod.status, "Ready").starts_with("True")
+}
+
+/// Status and reason of a condition.
+fn condition(status: &impl Serialize, r#type: &str) -> String {
+    let status = serde_json::to_value(status).unwrap_or_default();
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let mut found = conditions.filter(|one| one["type"] == r#type);
+    let text = |one: &Value, field: &str| one[field].as_str().unwrap_or_default().to_owned();
+    found.next().map_or_else(String::new, |one| format!("{} {}", text(one, "status"), text(one, "reason")))
+}
+
+fn image(pod: &Pod) -> String {
+    let spec = pod.spec.iter();
+    spec.flat_map(|spec| &spec.containers).find_map(|one| one.image.clone()).unwrap_or_default()
+}

@@ -1,0 +1,107 @@
+//! ReplicaSets and ReplicationControllers keep as many pods as they are asked for.
+
+use anyhow::{Context as _, ensure};
+use futures::FutureExt as _;
+use k8s_openapi::api::core::v1::{Pod, ReplicationController};
+use kube::ResourceExt as _;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::{Yard, template};
+use crate::{Scenario, Stage, World};
+
+pub(crate) const A_REPLICA_SET_ADOPTS_RELEASES_AND_SCALES: Scenario = Scenario {
+    name: "a_replica_set_adopts_releases_and_scales",
+    stage: Stage::Anywhere,
+    play: |world| a_replica_set_adopts_releases_and_scales(world).boxed_local(),
+};
+
+pub(crate) const A_REPLICATION_CONTROLLER_SCALES: Scenario = Scenario {
+    name: "a_replication_controller_scales",
+    stage: Stage::Anywhere,
+    play: |world| a_replication_controller_scales(world).boxed_local(),
+};
+
+/// Proves RS-32, RS-33, RS-47, RS-61, RS-67, RS-77, RS-78.
+async fn a_replica_set_adopts_releases_and_scales(world: &World) -> anyhow::Result<()> {
+    let yard = Yard::open(world, "replicas").await?;
+    let mut orphan = template("v1");
+    orphan["metadata"]["name"] = json!("orphan");
+    let orphan: Pod = world.create(&yard.pods, orphan).await?;
+    let set = json!({
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template("v1")},
+    });
+    let set = world.create(&yard.sets, set).await?;
+    let is_owned =
+        |pod: &Pod| pod.owner_references().iter().any(|owner| Some(&owner.uid) == set.uid().as_ref());
+    let adopted = async || Ok(yard.active_pods().await?.iter().all(is_owned).then_some(()));
+    let pods = yard.active_pods_become(3).await?;
+    world.eventually("the adoption", adopted).await?;
+
+    // One that is labelled otherwise is let go, and replaced.
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"app": "debug"}}}));
+    let stray =
+        pods.iter().find(|pod| pod.uid() != orphan.uid()).context("a pod of the set's own")?.name_any();
+    yard.pods.patch(&stray, &PatchParams::default(), &patch).await?;
+    yard.active_pods_become(4).await?;
+    let released = async || Ok((!is_owned(&yard.pods.get(&stray).await?)).then_some(()));
+    world.eventually("the release", released).await?;
+
+    // The only one that is ready is the last to go.
+    yard.say_ready(&orphan, true).await?;
+    let ready = async || {
+        let status = yard.sets.get("web").await?.status.unwrap_or_default();
+        Ok((status.ready_replicas == Some(1) && status.replicas == 3).then_some(()))
+    };
+    world.eventually("one is ready", ready).await?;
+    let one = Patch::Merge(json!({"spec": {"replicas": 1}}));
+    yard.sets.patch("web", &PatchParams::default(), &one).await?;
+    let left = yard.active_pods_become(2).await?;
+    ensure!(left.iter().any(|pod| pod.uid() == orphan.uid()), "the ready one is gone");
+    let settled = async || {
+        let set = yard.sets.get("web").await?;
+        let status = set.status.unwrap_or_default();
+        let counts = [Some(status.replicas), status.ready_replicas, status.available_replicas];
+        let seen = status.observed_generation == set.metadata.generation;
+        Ok((seen && counts == [Some(1); 3]).then_some(()))
+    };
+    world.eventually("the status", settled).await?;
+    let is_right = |messages: &[String]| {
+        let count = |part: &str| messages.iter().filter(|message| message.starts_with(part)).count();
+        ["SuccessfulCreate Created pod: web-", "SuccessfulDelete Deleted pod: web-"].map(count) == [3, 2]
+    };
+    yard.told("ReplicaSet", is_right).await
+}
+
+/// Proves RC-11, RC-14, RC-19, RC-20.
+async fn a_replication_controller_scales(world: &World) -> anyhow::Result<()> {
+    let yard = Yard::open(world, "rc").await?;
+    let controllers = world.api::<ReplicationController>(&yard.name);
+    let spec = json!({"replicas": 2, "selector": {"app": "web"}, "template": template("v1")});
+    world.create(&controllers, json!({"metadata": {"name": "web"}, "spec": spec})).await?;
+    let scale = async |replicas: i32| {
+        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        controllers.patch("web", &PatchParams::default(), &patch).await
+    };
+    for pod in yard.active_pods_become(2).await? {
+        let owners = serde_json::to_value(pod.owner_references())?;
+        ensure!(owners[0]["apiVersion"] == "v1" && owners[0]["kind"] == "ReplicationController", "{owners}");
+        yard.say_ready(&pod, true).await?;
+    }
+    let becomes = async |wanted: [i32; 3]| {
+        let ask = async || {
+            let status = controllers.get("web").await?.status.unwrap_or_default();
+            let number = |count: Option<i32>| count.unwrap_or(0);
+            let there = [status.replicas, number(status.ready_replicas), number(status.available_replicas)];
+            Ok((there == wanted).then_some(()))
+        };
+        world.eventually(&format!("a status of {wanted:?}"), ask).await
+    };
+    becomes([2, 2, 2]).await?;
+    scale(3).await?;
+    becomes([3, 2, 2]).await?;
+    scale(0).await?;
+    yard.active_pods_become(0).await?;
+    becomes([0, 0, 0]).await
+}
