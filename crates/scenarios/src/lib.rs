@@ -28,7 +28,7 @@ mod world;
 
 use futures::future::LocalBoxFuture;
 
-use workloads::{daemonsets, deployments, replicas, statefulsets};
+use workloads::{daemonsets, deployments, handover, replicas, statefulsets};
 pub use world::{Plane, World};
 
 /// Something that must hold in a cluster with a controller manager.
@@ -116,4 +116,5 @@ pub const ALL: &[Scenario] = &[
     failover::A_KILLED_LEADER_IS_FOLLOWED_WHEN_ITS_LEASE_ENDS,
     failover::A_PAUSED_LEADER_WRITES_NOTHING_ON_WAKING,
     failover::THE_ORIGINAL_AND_WE_ALTERNATE,
+    handover::LEADERS_CHANGE_IN_THE_MIDDLE_OF_ROLLOUTS,
 ];

@@ -2,6 +2,7 @@
 
 pub(crate) mod daemonsets;
 pub(crate) mod deployments;
+pub(crate) mod handover;
 pub(crate) mod replicas;
 pub(crate) mod statefulsets;
 
