@@ -8,6 +8,7 @@ mod memory;
 mod metadata;
 mod namespace;
 mod slices;
+mod workloads;
 
 use std::path::PathBuf;
 
@@ -82,6 +83,8 @@ enum What {
         #[arg(long, default_value_t = 2)]
         rounds: usize,
     },
+    /// How long Deployments take to start, roll and go, and how many writes that is.
+    Workloads(workloads::Options),
     /// Fills metadata-only caches and prints what they cost; used by `metadata`, in a process of its own.
     #[command(hide = true)]
     FillMetadataCaches {
@@ -102,6 +105,7 @@ async fn main() -> anyhow::Result<()> {
         }
         What::Metadata { objects, without_original } => metadata::measure(objects, !without_original).await,
         What::Namespace { objects, rounds } => namespace::measure(objects, rounds).await,
+        What::Workloads(options) => workloads::measure(&options).await,
         What::FillMetadataCaches { kubeconfig } => metadata::fill_caches(&kubeconfig).await,
     }
 }

@@ -1,0 +1,254 @@
+//! How long Deployments take to start, roll and go, and how many writes that is, with either manager.
+//!
+//! Nobody runs the pods and nobody binds them: each is said to be ready as soon as it is seen, and is gone as soon as
+//! it is deleted. What is left is the work of the managers and of the API server.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use keleustes_control_plane::build::Program;
+use keleustes_control_plane::{AuditEntry, ControlPlane, User};
+use keleustes_scenarios::real::{Manager, Real, built_manager};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+
+/// Deployments, what they need, and what takes them away.
+const CONTROLLERS: &str =
+    "--controllers=deployment-controller,replicaset-controller,garbage-collector-controller";
+/// As whom they speak.
+const USERS: [&str; 3] = ["deployment-controller", "replicaset-controller", "generic-garbage-collector"];
+/// Requests that are sent at a time by those who ask for Deployments and say that pods are ready.
+const AT_A_TIME: usize = 16;
+/// How long one phase may take.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// What is measured.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// How many Deployments.
+    #[arg(long, default_value_t = 1)]
+    deployments: usize,
+    /// How many pods each has.
+    #[arg(long, default_value_t = 1000)]
+    replicas: usize,
+    /// Requests a second allowed to each controller, with bursts of as many; by default what each manager does
+    /// without such flags.
+    #[arg(long)]
+    qps: Option<usize>,
+    /// How often both do it, in turn.
+    #[arg(long, default_value_t = 1)]
+    rounds: usize,
+    /// Leaves the original out.
+    #[arg(long)]
+    without_original: bool,
+}
+
+/// What happens, in this order.
+const PHASES: [&str; 3] = ["create", "roll", "delete"];
+
+/// What one phase came to.
+struct Outcome {
+    time: Duration,
+    /// Writes by what was written, such as `create pods`.
+    writes: BTreeMap<String, usize>,
+}
+
+/// Lets both managers do the same, and prints what it took.
+pub(crate) async fn measure(options: &Options) -> anyhow::Result<()> {
+    let builder = ControlPlane::builder().with_program(Program::KubeControllerManager);
+    let mut flags = vec![CONTROLLERS.to_owned(), "--leader-elect=false".to_owned()];
+    if let Some(qps) = options.qps {
+        flags.extend([format!("--kube-api-qps={qps}"), format!("--kube-api-burst={qps}")]);
+    }
+    let ours = Manager::Ours(built_manager()?);
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    let real = Real::start_on(builder, ours.clone(), &flags)?;
+    real.stop_manager()?;
+    let mut all = BTreeMap::<&str, Vec<Vec<Outcome>>>::new();
+    for round in 0..options.rounds {
+        for (whose, manager) in [("ours", &ours), ("the original", &Manager::Original)] {
+            if options.without_original && whose != "ours" {
+                continue;
+            }
+            let args = real.plane().manager_args_with(real.plane().free_port()?, &flags);
+            let _process = real.spawn(manager, &format!("{}-{round}", whose.replace(' ', "-")), &args)?;
+            // Long enough for either to have filled its caches.
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            eprintln!("round {}, {whose} ...", round + 1);
+            let namespace = format!("{}-{round}", whose.replace(' ', "-"));
+            let outcomes = Yard::open(&real, &namespace, options).await?.play().await?;
+            all.entry(whose).or_default().push(outcomes);
+        }
+    }
+    print(&all);
+    Ok(())
+}
+
+fn print(all: &BTreeMap<&str, Vec<Vec<Outcome>>>) {
+    println!("| what | whose | seconds | writes | of them |");
+    println!("| --- | --- | ---: | ---: | --- |");
+    for (at, phase) in PHASES.iter().enumerate() {
+        for (whose, rounds) in all {
+            for round in rounds {
+                let Outcome { time, writes } = &round[at];
+                let parts: Vec<_> = writes.iter().map(|(what, count)| format!("{count} {what}")).collect();
+                let total: usize = writes.values().sum();
+                let seconds = time.as_secs_f64();
+                println!("| {phase} | {whose} | {seconds:.1} | {total} | {} |", parts.join(", "));
+            }
+        }
+    }
+}
+
+/// Deployments in a namespace of their own.
+struct Yard<'r> {
+    real: &'r Real,
+    namespace: String,
+    options: &'r Options,
+    deployments: Api<Deployment>,
+    sets: Api<ReplicaSet>,
+    pods: Api<Pod>,
+}
+
+impl<'r> Yard<'r> {
+    async fn open(real: &'r Real, namespace: &str, options: &'r Options) -> anyhow::Result<Self> {
+        let client: Client = real.client(User::Admin).await?;
+        let post = PostParams::default();
+        let named = |name: &str| json!({"metadata": {"name": name}});
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        namespaces.create(&post, &serde_json::from_value(named(namespace))?).await?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+        accounts.create(&post, &serde_json::from_value(named("default"))?).await?;
+        Ok(Self {
+            real,
+            namespace: namespace.to_owned(),
+            options,
+            deployments: Api::namespaced(client.clone(), namespace),
+            sets: Api::namespaced(client.clone(), namespace),
+            pods: Api::namespaced(client, namespace),
+        })
+    }
+
+    async fn play(&self) -> anyhow::Result<Vec<Outcome>> {
+        let readiness = tokio::spawn(say_ready(self.pods.clone()));
+        let mut outcomes = Vec::new();
+        for phase in PHASES {
+            let before = self.real.plane().audit_entries()?.len();
+            let began = Instant::now();
+            let numbers = stream::iter(0..self.options.deployments);
+            let asked = numbers.map(|number| self.ask(phase, number)).buffer_unordered(AT_A_TIME);
+            asked.try_collect::<Vec<()>>().await?;
+            while !self.is_done(phase).await? {
+                ensure!(began.elapsed() < PATIENCE, "{phase} does not end");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            let time = began.elapsed();
+            // What is still on its way belongs to it, too.
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let writes = self.writes(before)?;
+            let total: usize = writes.values().sum();
+            eprintln!("  {phase}: {:.1} s, {total} writes", time.as_secs_f64());
+            outcomes.push(Outcome { time, writes });
+        }
+        readiness.abort();
+        Ok(outcomes)
+    }
+
+    async fn ask(&self, phase: &str, number: usize) -> anyhow::Result<()> {
+        let name = format!("web-{number:03}");
+        match phase {
+            "create" => {
+                let object = deployment(&name, self.options.replicas);
+                self.deployments.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+            }
+            "roll" => {
+                let patch = Patch::Merge(json!({"spec": {"template": template(&name, "v2")}}));
+                self.deployments.patch(&name, &PatchParams::default(), &patch).await?;
+            }
+            _ => {
+                self.deployments.delete(&name, &DeleteParams::background()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn is_done(&self, phase: &str) -> anyhow::Result<bool> {
+        let deployments = self.deployments.list(&ListParams::default()).await?;
+        if phase == "delete" {
+            let one = ListParams::default().limit(1);
+            return Ok(deployments.items.is_empty()
+                && self.pods.list_metadata(&one).await?.items.is_empty()
+                && self.sets.list_metadata(&one).await?.items.is_empty());
+        }
+        let wanted = i32::try_from(self.options.replicas)?;
+        let is_done = |deployment: &Deployment| {
+            let status = deployment.status.clone().unwrap_or_default();
+            let counts = [status.replicas, status.updated_replicas, status.available_replicas];
+            status.observed_generation == deployment.metadata.generation && counts == [Some(wanted); 3]
+        };
+        Ok(deployments.items.len() == self.options.deployments && deployments.iter().all(is_done))
+    }
+
+    /// What the managers wrote since then, successfully or not, in this namespace.
+    fn writes(&self, before: usize) -> anyhow::Result<BTreeMap<String, usize>> {
+        let mut writes = BTreeMap::new();
+        let entries = self.real.plane().audit_entries()?;
+        for entry in entries.iter().skip(before) {
+            if let Some(what) = self.written(entry) {
+                *writes.entry(what).or_default() += 1;
+            }
+        }
+        Ok(writes)
+    }
+
+    fn written(&self, entry: &AuditEntry) -> Option<String> {
+        let user = entry.user.strip_prefix("system:serviceaccount:kube-system:")?;
+        let object = entry.object.as_ref()?;
+        let writes = ["create", "update", "patch", "delete"].contains(&entry.verb.as_str());
+        if !writes || !USERS.contains(&user) || object.namespace != self.namespace {
+            return None;
+        }
+        let refused = if entry.code >= 400 { " refused" } else { "" };
+        let slash = if object.subresource.is_empty() { "" } else { "/" };
+        Some(format!("{} {}{slash}{}{refused}", entry.verb, object.resource, object.subresource))
+    }
+}
+
+fn template(name: &str, image: &str) -> Value {
+    json!({
+        "metadata": {"labels": {"app": name}},
+        "spec": {"automountServiceAccountToken": false, "containers": [{"name": "c", "image": image}]},
+    })
+}
+
+fn deployment(name: &str, replicas: usize) -> Value {
+    let selector = json!({"matchLabels": {"app": name}});
+    let spec = json!({"replicas": replicas, "selector": selector, "template": template(name, "v1")});
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+/// Says that every pod is ready as soon as it is there.
+async fn say_ready(pods: Api<Pod>) {
+    let status = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+    let patch = Patch::Merge(status);
+    loop {
+        if let Ok(events) = pods.watch(&WatchParams::default(), "0").await {
+            let told = events.for_each_concurrent(AT_A_TIME, async |event| {
+                let Ok(WatchEvent::Added(pod)) = event else { return };
+                let pending =
+                    pod.status.as_ref().is_none_or(|status| status.phase.as_deref() != Some("Running"));
+                if pending {
+                    // One that is gone already needs nothing.
+                    let _ = pods.patch_status(&pod.name_any(), &PatchParams::default(), &patch).await;
+                }
+            });
+            told.await;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
