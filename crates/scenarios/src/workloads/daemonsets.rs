@@ -188,7 +188,7 @@ fn target(pod: &Pod) -> anyhow::Result<String> {
     Ok(pod.pointer(at).and_then(Value::as_str).context("no node is named")?.to_owned())
 }
 
-/// Shows DS-13, DS-14, DS-29, DS-36, DS-42, DS-43, DS-80, DS-89, DS-100, DS-101, DS-102, DS-103.
+/// Proves DS-13, DS-14, DS-29, DS-36, DS-42, DS-43, DS-80, DS-89, DS-100, DS-101, DS-102, DS-103.
 async fn a_daemon_runs_where_it_may(world: &World) -> anyhow::Result<()> {
     let fleet = Fleet::gather(world, "placing", &[1]).await?;
     fleet.start(json!({"maxUnavailable": 1})).await?;
@@ -237,7 +237,7 @@ async fn a_daemon_runs_where_it_may(world: &World) -> anyhow::Result<()> {
     fleet.scatter().await
 }
 
-/// Shows DS-38, DS-59, DS-62, DS-74, DS-83.
+/// Proves DS-38, DS-59, DS-62, DS-74, DS-83.
 async fn a_daemon_rolls_node_by_node(world: &World) -> anyhow::Result<()> {
     let fleet = Fleet::gather(world, "by-node", &[]).await?;
     fleet.start(json!({"maxUnavailable": 1})).await?;
@@ -260,7 +260,7 @@ async fn a_daemon_rolls_node_by_node(world: &World) -> anyhow::Result<()> {
     fleet.scatter().await
 }
 
-/// Shows DS-48, DS-49, DS-66, DS-67.
+/// Proves DS-48, DS-49, DS-66, DS-67.
 async fn a_daemon_surges(world: &World) -> anyhow::Result<()> {
     let fleet = Fleet::gather(world, "surging", &[]).await?;
     fleet.start(json!({"maxSurge": 1, "maxUnavailable": 0})).await?;
