@@ -43,7 +43,7 @@ async fn leaders_change_in_the_middle_of_rollouts() -> anyhow::Result<()> {
     let plane = plane()?;
     let config = Kubeconfig::read_from(plane.kubeconfig(User::Admin))?;
     let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
-    let world = World { admin: Client::try_from(config)?, plane: None, patience: PATIENCE };
+    let world = World::new(Client::try_from(config)?, None, PATIENCE);
     let seed = std::env::var("KELEUSTES_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
     println!("        seed {seed}");
     let mut relay = Relay::start(&plane, &world, fastrand::Rng::with_seed(seed)).await?;
