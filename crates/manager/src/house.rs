@@ -1,43 +1,24 @@
-//! What the parts of the process share: the way to the API, caches, clocks, metrics.
+//! Furnishes the process as the options say, with the machine's own clock and chance.
 
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use keleustes_client::{ClientFactory, ClientOptions, Connection, Rate};
+use keleustes_client::{ClientOptions, Connection, Rate};
 use keleustes_options::Options;
-use keleustes_runtime::caches::Caches;
 use keleustes_runtime::clock::{Chance, Clocks};
+use keleustes_runtime::house::House;
 use keleustes_runtime::metrics::Metrics;
 
-/// How many requests of one controller, and how many writes of one plan, may wait for an answer at once.
-pub(crate) const IN_FLIGHT_MAX: usize = 64;
-
-/// What the parts of the process share.
-pub(crate) struct House {
-    pub(crate) factory: ClientFactory,
-    pub(crate) metrics: Metrics,
-    pub(crate) clocks: Clocks,
-    pub(crate) chance: Chance,
-    pub(crate) caches: Caches,
-}
-
-impl House {
-    pub(crate) fn new(options: &Options, connection: Connection, metrics: Metrics) -> Self {
-        let throttle = options.client.throttle.as_ref();
-        let client_options = ClientOptions {
-            throttle: throttle.map(|rate| Rate { qps: rate.qps, burst: rate.burst.unsigned_abs() }),
-            in_flight_max: Some(IN_FLIGHT_MAX),
-            observer: Some(Arc::new(metrics.clone())),
-            use_service_account_credentials: options.cloud.use_service_account_credentials,
-        };
-        let factory = ClientFactory::new(connection, client_options);
-        let clocks = Clocks::new(wall_nanoseconds);
-        let chance = Chance::seeded(seed());
-        let resync = Some(options.generic.min_resync_period.to_std()).filter(|period| !period.is_zero());
-        let informers = factory.root("shared-informers");
-        let caches = Caches::new(informers, clocks.clone(), chance.clone(), metrics.clone(), resync);
-        Self { factory, metrics, clocks, chance, caches }
-    }
+/// What the parts of this process share.
+pub(crate) fn furnish(options: &Options, connection: Connection, metrics: Metrics) -> House {
+    let throttle = options.client.throttle.as_ref();
+    let client_options = ClientOptions {
+        throttle: throttle.map(|rate| Rate { qps: rate.qps, burst: rate.burst.unsigned_abs() }),
+        use_service_account_credentials: options.cloud.use_service_account_credentials,
+        ..ClientOptions::default()
+    };
+    let (clocks, chance) = (Clocks::new(wall_nanoseconds), Chance::seeded(seed()));
+    let resync = Some(options.generic.min_resync_period.to_std()).filter(|period| !period.is_zero());
+    House::new(connection, client_options, clocks, chance, metrics, resync)
 }
 
 fn wall_nanoseconds() -> i64 {

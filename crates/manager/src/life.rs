@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use keleustes_client::{Call, Connection};
+use keleustes_client::Connection;
 use keleustes_objects::Key;
 use keleustes_options::Options;
 use keleustes_plan::Controller;
+use keleustes_runtime::at_work::{AtWork, Roster, wait_for_api_server};
+use keleustes_runtime::house::House;
 use keleustes_runtime::leader::{
     self, Announcer, Candidacy, Candidate, ElectionObserver, Finish, Lock, Locks, Migration, Term,
 };
@@ -16,17 +18,11 @@ use keleustes_runtime::metrics::Metrics;
 use keleustes_serving::{HealthChecks, Pages};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::house::House;
 use crate::logging::Verbosity;
-use crate::team::{AtWork, Team};
-use crate::{files, serving};
-
-/// How long, and how often, an API server is waited for that has just been fit to give us the lease.
-const API_SERVER_WELL_WITHIN: Duration = Duration::from_secs(10);
-const API_SERVER_ASKED_EVERY: Duration = Duration::from_secs(1);
+use crate::team::{FIRST, Team};
+use crate::{files, house, serving};
 
 /// How long the last events may take to be written after the lease was given back.
 const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(2);
@@ -53,7 +49,7 @@ pub(crate) async fn live(options: &Options, verbosity: &Verbosity) -> anyhow::Re
     let metrics = Metrics::new();
     let connection = connect(options, &metrics).await?;
     let team = Team::choose(options, &files::settings(options, &connection)?);
-    let house = House::new(options, connection, metrics);
+    let house = house::furnish(options, connection, metrics);
 
     let root = house.factory.root("kube-controller-manager");
     let (announcer, events) =
@@ -216,37 +212,10 @@ impl Duty<'_> {
         let generic = &self.options.generic;
         let interval = generic.controller_start_interval.to_std();
         let Term { leadership, stop, ready, .. } = term;
-        let at_work =
-            AtWork::start(self.house, members, &leadership, interval, || ready.signal(), &stop).await;
+        let roster = Roster { controllers: members, first: FIRST, interval };
+        let at_work = AtWork::start(self.house, roster, &leadership, || ready.signal(), &stop).await;
         stop.cancelled().await;
-        at_work.stop(generic.controller_shutdown_timeout.to_std()).await
-    }
-}
-
-/// A manager whose API server is not healthy would only fill its log; its supervisor starts it again.
-async fn wait_for_api_server(house: &House, stop: &CancellationToken) -> anyhow::Result<()> {
-    let client = house.factory.root("kube-controller-manager");
-    let mut last = "no answer".to_owned();
-    tokio::select! {
-        biased;
-        () = stop.cancelled() => Ok(()),
-        () = tokio::time::sleep(API_SERVER_WELL_WITHIN) => {
-            bail!("failed to wait for apiserver being healthy: timed out waiting for the condition: {last}")
-        }
-        () = until_well(&client, &mut last) => Ok(()),
-    }
-}
-
-/// Asks until all is well, and notes what was wrong last.
-async fn until_well(client: &kube::Client, last: &mut String) {
-    let mut asking = tokio::time::interval(API_SERVER_ASKED_EVERY);
-    asking.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        asking.tick().await;
-        match Call::raw(http::Method::GET, "/healthz").send_text(client).await {
-            Ok(_) => return,
-            Err(failure) => *last = failure.to_string(),
-        }
+        Ok(at_work.stop(generic.controller_shutdown_timeout.to_std()).await?)
     }
 }
 

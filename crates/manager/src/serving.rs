@@ -11,13 +11,13 @@ use http::{HeaderValue, Response, StatusCode};
 use keleustes_client::{ClientFactory, ClientOptions, Connection};
 use keleustes_options::{Options, SniCertKey, TlsVersion};
 use keleustes_plan::{Controller, Shown};
+use keleustes_runtime::house::House;
 use keleustes_serving::{
     About, Access, ApiServer, AuthenticationOptions, AuthorizationOptions, CertificateSource, Delegates,
     Feature, HealthChecks, Limits, NamedCertificate, PageOptions, Pages, RequestHeaderOptions, Server,
     ServingOptions, TlsOptions,
 };
 
-use crate::house::House;
 use crate::logging::Verbosity;
 
 /// The secure port, and the pages that are shown there.

@@ -17,12 +17,12 @@ use keleustes_client::{Delta, Reflector, ReflectorObserver, RestMapping, Source}
 use keleustes_objects::{Failure, Key, Meta, Resource, Uid, Version};
 use keleustes_plan::{AnyChange, AnyObject, AnyTable, DeclaredIndex, KindEntry, Observer, View};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::{Chance, Clocks};
+use crate::level::Level;
 use crate::metrics::{CacheMetrics, Metrics};
 use crate::monitors::{Ground, Monitors};
 
@@ -60,7 +60,7 @@ pub struct Cache {
     rank: usize,
     table: RwLock<Box<dyn AnyTable>>,
     /// How many whole lists the table has taken in.
-    lists: watch::Sender<u64>,
+    lists: Level<u64>,
     /// Held while changes are told, so that a late listener gets every object and then every change.
     listeners: Mutex<Vec<Arc<dyn Listener>>>,
     clocks: Clocks,
@@ -113,7 +113,7 @@ impl Caches {
             entry: entry.clone(),
             rank: caches.len(),
             table: RwLock::new(entry.new_table()),
-            lists: watch::Sender::new(0),
+            lists: Level::new(0),
             listeners: Mutex::default(),
             clocks: shared.clocks.clone(),
             metrics: shared.metrics.clone(),
@@ -280,15 +280,14 @@ impl Cache {
     /// Returns as soon as the first whole list is in the table. Never, if the caches are
     /// stopped before: whoever waits has to give up waiting then.
     pub async fn synced(&self) {
-        // The sender lives as long as the cache, so waiting cannot fail.
-        let _ = self.lists.subscribe().wait_for(|lists| *lists > 0).await;
+        self.lists.wait_for(|lists| lists > 0).await;
     }
 
     /// How many whole lists it has taken in: one when it is first filled, one more after each gap in
     /// which changes may have gone unnoticed.
     #[must_use]
     pub fn lists(&self) -> u64 {
-        *self.lists.borrow()
+        self.lists.get()
     }
 
     /// The version of the world this cache has come to.
@@ -370,7 +369,7 @@ impl Cache {
             (changes, table.version().clone())
         };
         if is_list {
-            self.lists.send_modify(|lists| *lists += 1);
+            self.lists.modify(|lists| lists + 1);
         }
         self.tell(&listeners, &changes);
         if let Some(counts) = &self.counts {

@@ -6,12 +6,15 @@
 //! caches have seen what this item wrote before, and lets the controller decide; the [`executor`] carries the
 //! plan out.
 
+pub mod at_work;
 pub mod caches;
 pub mod clock;
 pub mod events;
 pub mod executor;
 pub mod gate;
+pub mod house;
 pub mod leader;
+pub mod level;
 pub mod loops;
 pub mod metrics;
 pub mod monitors;

@@ -22,7 +22,7 @@ fn house(answers: &'static [u16], options: &Options) -> (House, Arc<AtomicUsize>
             Ok::<_, std::convert::Infallible>(response)
         }
     });
-    (House::new(options, Connection::over(server), Metrics::new()), asked)
+    (crate::house::furnish(options, Connection::over(server), Metrics::new()), asked)
 }
 
 struct Nobody;
@@ -67,7 +67,7 @@ async fn an_api_server_that_never_answers_ends_the_process_after_ten_seconds() {
     let server = tower::service_fn(|_: Request<Body>| {
         std::future::pending::<Result<Response<Body>, std::convert::Infallible>>()
     });
-    let house = House::new(&options(&[]), Connection::over(server), Metrics::new());
+    let house = crate::house::furnish(&options(&[]), Connection::over(server), Metrics::new());
     let began = Instant::now();
     let error = wait_for_api_server(&house, &CancellationToken::new()).await.unwrap_err().to_string();
     assert!(error.ends_with("timed out waiting for the condition: no answer"), "{error}");
@@ -125,7 +125,7 @@ async fn what_nobody_reads_is_not_watched() {
         }
     });
     let options = options(&["--controllers=clusterrole-aggregation"]);
-    let house = House::new(&options, Connection::over(server), Metrics::new());
+    let house = crate::house::furnish(&options, Connection::over(server), Metrics::new());
     let team = Team::choose(&options, &keleustes_controllers::Settings::default());
     for controller in &team.members {
         loops::prepare(controller, &house.caches);

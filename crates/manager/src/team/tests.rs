@@ -1,10 +1,9 @@
-//! Who is chosen, when each starts, and how long all are waited for.
+//! Who is chosen.
 
 use std::io::Write;
+use std::sync::Arc;
 
-use keleustes_client::Connection;
-use keleustes_runtime::metrics::Metrics;
-use tokio::time::Instant;
+use parking_lot::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
@@ -46,13 +45,6 @@ impl Log {
 
 fn options(args: &[&str]) -> Box<Options> {
     command::read(args.iter().map(Into::into)).unwrap()
-}
-
-fn house(args: &[&str]) -> House {
-    let nowhere = Connection::over(tower::service_fn(|_: http::Request<kube::client::Body>| async {
-        Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
-    }));
-    House::new(&options(args), nowhere, Metrics::new())
 }
 
 fn with_key() -> Settings {
@@ -153,82 +145,4 @@ fn all_gates_of_a_controller_must_be_on() {
     assert!(missing("AllAlpha=false").contains(&migrator));
     assert!(!missing("StorageVersionMigrator=false").contains(&migrator));
     assert!(missing("GenericWorkload=true").contains(&"podgroup-protection-controller"));
-}
-
-fn idle(names: &[&'static str]) -> Vec<Controller> {
-    names.iter().map(|name| Controller::new(name)).collect()
-}
-
-/// Proves RUN-58, RUN-124, OPT-115.
-#[tokio::test(start_paused = true)]
-async fn each_starts_after_a_delay_of_its_own_and_all_wait_at_once() {
-    let house = house(&[]);
-    let (leadership, stop) = (Leadership::unelected(), CancellationToken::new());
-    let began = Instant::now();
-    let mut first_after = None;
-    let interval = Duration::from_secs(10);
-    let team = idle(&["a", FIRST, "b", "c", "d"]);
-    let noted = || first_after = Some(began.elapsed());
-    let at_work = AtWork::start(&house, team, &leadership, interval, noted, &stop).await;
-    let took = began.elapsed();
-    assert_eq!(at_work.running[0].name, FIRST);
-    assert_eq!(at_work.running.len(), 5);
-    assert_eq!(first_after, Some(Duration::ZERO), "others need what it makes");
-    assert!((interval..interval * 2).contains(&took), "{took:?}");
-
-    let began = Instant::now();
-    AtWork::start(&house, idle(&["a", "b"]), &leadership, Duration::ZERO, || {}, &stop).await;
-    assert!(began.elapsed() < Duration::from_millis(5), "by default nobody waits");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stop_in_the_middle_forgets_nobody_who_has_started() {
-    let house = house(&[]);
-    let stop = CancellationToken::new();
-    let interval = Duration::from_secs(10);
-    let leadership = Leadership::unelected();
-    let starting =
-        AtWork::start(&house, idle(&["a", "b", "c", "d", "e", "f"]), &leadership, interval, || {}, &stop);
-    let stopping = async {
-        tokio::time::sleep(Duration::from_secs(15)).await;
-        stop.cancel();
-    };
-    let log = Log::default();
-    let _listening = log.listen();
-    let (at_work, ()) = tokio::join!(starting, stopping);
-    assert_eq!(at_work.running.len(), log.count(&["started"]));
-    assert!((1..6).contains(&at_work.running.len()), "{}", at_work.running.len());
-}
-
-async fn ends_after(seconds: u64) {
-    tokio::time::sleep(Duration::from_secs(seconds)).await;
-}
-
-/// Proves RUN-75, RUN-76.
-#[tokio::test(start_paused = true)]
-async fn who_does_not_end_in_time_is_named_and_given_up() {
-    let log = Log::default();
-    let _listening = log.listen();
-    let began = Instant::now();
-    let endings = [("quick", ends_after(1)), ("slow", ends_after(60))];
-    let error = ended_within(Duration::from_secs(9), endings.into_iter()).await.unwrap_err();
-    assert_eq!(error.to_string(), "controller shutdown timeout reached");
-    assert_eq!(began.elapsed().as_secs(), 9);
-    assert_eq!(log.count(&["still running", "slow"]), 2);
-    assert_eq!(log.count(&["still running", "quick"]), 0);
-    assert_eq!(log.count(&["Controller shutdown timeout reached", "slow"]), 1);
-
-    let in_time = [("quick", ends_after(1)), ("slow", ends_after(8))];
-    ended_within(Duration::from_secs(9), in_time.into_iter()).await.unwrap();
-}
-
-/// Proves RUN-75.
-#[tokio::test(start_paused = true)]
-async fn zero_waits_as_long_as_it_takes() {
-    let log = Log::default();
-    let _listening = log.listen();
-    let began = Instant::now();
-    ended_within(Duration::ZERO, [("slow", ends_after(3602))].into_iter()).await.unwrap();
-    assert_eq!(began.elapsed().as_secs(), 3602);
-    assert_eq!(log.count(&["still running", "slow"]), 720);
 }

@@ -10,13 +10,13 @@ use keleustes_client::{Delta, Reflector, ReflectorObserver, Source};
 use keleustes_objects::{Failure, Key, Meta, Object as _, Projection, Resource};
 use keleustes_plan::{AnyChange, Observer, Stir};
 use parking_lot::RwLock;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::Sink;
 use super::bare::Bare;
 use crate::caches::{Cache, Listener};
 use crate::clock::Clocks;
+use crate::level::Level;
 use crate::metrics::{Metrics, QueueMetrics};
 
 /// How what is seen of one resource reaches the observer, and what comes of it those who work.
@@ -34,7 +34,7 @@ pub(super) struct Feed {
 /// One resource that is observed.
 pub(super) struct Monitor {
     pub(super) is_shared: bool,
-    synced: watch::Sender<bool>,
+    synced: Level<bool>,
     stop: CancellationToken,
     /// The server does not serve it any more, as far as is known.
     retired: Arc<AtomicBool>,
@@ -42,15 +42,23 @@ pub(super) struct Monitor {
 
 impl Monitor {
     pub(super) fn new(is_shared: bool, stop: CancellationToken) -> Self {
-        Self { is_shared, synced: watch::Sender::new(false), stop, retired: Arc::default() }
+        Self { is_shared, synced: Level::new(false), stop, retired: Arc::default() }
     }
 
     pub(super) fn is_synced(&self) -> bool {
-        *self.synced.borrow()
+        self.synced.get()
     }
 
-    pub(super) fn syncing(&self) -> watch::Receiver<bool> {
-        self.synced.subscribe()
+    /// Returns as soon as it has seen everything once, or will never see more.
+    pub(super) fn syncing(&self) -> impl Future<Output = ()> + use<> {
+        let (stop, synced) = (self.stop.clone(), self.synced.clone());
+        async move {
+            tokio::select! {
+                biased;
+                () = synced.wait_for(|synced| synced) => {}
+                () = stop.cancelled() => {}
+            }
+        }
     }
 
     /// Observes no more.
@@ -78,7 +86,7 @@ impl Monitor {
             }
             let ear: Arc<dyn Listener> = Arc::new(Ear { feed, has_heard: AtomicBool::new(false) });
             cache.subscribe(ear.clone());
-            synced.send_replace(true);
+            synced.set(true);
             stop.cancelled().await;
             cache.unsubscribe(&ear);
         }
@@ -112,7 +120,7 @@ impl Monitor {
                     figures.told(reflector.last_seen(), Some(took));
                 }
                 if is_whole {
-                    synced.send_replace(true);
+                    synced.set(true);
                 }
             }
         }

@@ -16,7 +16,6 @@ use keleustes_client::{RestMapping, discover};
 use keleustes_objects::Resource;
 use keleustes_plan::{Observer, Stir};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -24,6 +23,7 @@ use self::choice::choose;
 use self::feed::{Feed, Monitor};
 use crate::caches::Caches;
 use crate::clock::{Chance, Clocks};
+use crate::level::Level;
 use crate::metrics::{Metrics, QueueMetrics, Running};
 
 /// How long after one survey the next begins, and how long one waits for what it has found to be listed.
@@ -53,7 +53,7 @@ pub struct Monitors {
     /// Those that end as soon as the server says that there is nothing to observe.
     retired: Mutex<BTreeMap<Resource, Monitor>>,
     /// How many surveys have been made.
-    surveys: watch::Sender<u64>,
+    surveys: Level<u64>,
 }
 
 impl Monitors {
@@ -66,7 +66,7 @@ impl Monitors {
             counts: Arc::default(),
             monitors: Mutex::default(),
             retired: Mutex::default(),
-            surveys: watch::Sender::new(0),
+            surveys: Level::new(0),
         });
         monitors.ground.tasks.spawn(monitors.clone().survey(caches));
         monitors
@@ -79,16 +79,16 @@ impl Monitors {
 
     /// Returns as soon as all resources that are known have been seen as a whole, and there are some.
     pub async fn synced(&self) {
-        let mut surveys = self.surveys.subscribe();
+        let mut seen = self.surveys.get();
         loop {
-            for mut syncing in self.syncing() {
-                // The sender goes with its monitor, which nobody waits for any more then.
-                let _ = syncing.wait_for(|synced| *synced).await;
+            for syncing in self.syncing() {
+                syncing.await;
             }
             if self.all_synced() {
                 return;
             }
-            let _ = surveys.changed().await;
+            self.surveys.wait_for(|surveys| surveys != seen).await;
+            seen = self.surveys.get();
         }
     }
 
@@ -144,12 +144,12 @@ impl Monitors {
         };
         let Some(wanted) = wanted else { return self.failed() };
         let changed = self.observe(&wanted, caches);
-        self.surveys.send_modify(|surveys| *surveys += 1);
+        self.surveys.modify(|surveys| surveys + 1);
         if changed {
             self.ground.mapping.invalidate();
             let listed = async {
-                for mut syncing in self.syncing() {
-                    let _ = syncing.wait_for(|synced| *synced).await;
+                for syncing in self.syncing() {
+                    syncing.await;
                 }
             };
             if tokio::time::timeout(SURVEY_EVERY, listed).await.is_err() {
@@ -215,7 +215,7 @@ impl Monitors {
         }
     }
 
-    fn syncing(&self) -> Vec<watch::Receiver<bool>> {
+    fn syncing(&self) -> Vec<impl Future<Output = ()> + use<>> {
         self.monitors.lock().values().map(Monitor::syncing).collect()
     }
 

@@ -1,0 +1,207 @@
+//! Controllers at work under one lock: how they start and stop together.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::future::join_all;
+use futures::stream::FuturesUnordered;
+use keleustes_client::Call;
+use keleustes_plan::{Controller, EventNote};
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use crate::events::Recorder;
+use crate::house::{House, IN_FLIGHT_MAX};
+use crate::leader::Leadership;
+use crate::loops::{self, Running, Surroundings};
+
+/// How often those who still run are named if there is no end to waiting for them.
+const REMIND_EVERY: Duration = Duration::from_secs(5);
+
+/// How long, and how often, an API server is waited for that has just been fit to give us the lease.
+const API_SERVER_WELL_WITHIN: Duration = Duration::from_secs(10);
+const API_SERVER_ASKED_EVERY: Duration = Duration::from_secs(1);
+
+/// Work was still going on when the time to end it was over.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("controller shutdown timeout reached")]
+pub struct StillRunning;
+
+/// The API server did not get well in time; the last thing that was wrong with it.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("failed to wait for apiserver being healthy: timed out waiting for the condition: {0}")]
+pub struct Unwell(String);
+
+/// Who starts, and in what order.
+pub struct Roster {
+    /// The controllers.
+    pub controllers: Vec<Controller>,
+    /// The one that others may need before they can have credentials.
+    pub first: &'static str,
+    /// Each of the others waits between once and twice this time.
+    pub interval: Duration,
+}
+
+/// Controllers at work under one lock.
+pub struct AtWork {
+    running: Vec<Running>,
+}
+
+impl AtWork {
+    /// Starts controllers, the first before all others; each of the others after a delay of its own. Gives up if
+    /// told to stop.
+    pub async fn start(
+        house: &House,
+        roster: Roster,
+        leadership: &Leadership,
+        first_runs: impl FnOnce(),
+        stop: &CancellationToken,
+    ) -> Self {
+        let Roster { mut controllers, first, interval } = roster;
+        let mut running = Vec::new();
+        let surroundings = surroundings(house, leadership);
+        let start_all = async {
+            if let Some(at) = controllers.iter().position(|controller| controller.name == first) {
+                running.push(start_one(house, &surroundings, controllers.remove(at), stop).await);
+            }
+            first_runs();
+            let mut chance = house.chance.fork();
+            let mut delayed: FuturesUnordered<_> = controllers
+                .into_iter()
+                .map(|controller| {
+                    let delay = interval.mul_f64(1.0 + chance.f64());
+                    let surroundings = &surroundings;
+                    async move {
+                        tokio::time::sleep(delay).await;
+                        start_one(house, surroundings, controller, stop).await
+                    }
+                })
+                .collect();
+            // Noted one by one: whoever has started must be stopped, even if others never start.
+            while let Some(started) = delayed.next().await {
+                running.push(started);
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = start_all => {}
+        }
+        Self { running }
+    }
+
+    /// Lets the work under way end. Zero waits as long as it takes.
+    ///
+    /// # Errors
+    /// If work was still going on when the time was over.
+    pub async fn stop(self, timeout: Duration) -> Result<(), StillRunning> {
+        ended_within(timeout, self.running.into_iter().map(|running| (running.name, running.stop()))).await
+    }
+}
+
+/// Waits for all to end, and names those who have not from time to time.
+async fn ended_within<F: Future<Output = ()>>(
+    timeout: Duration,
+    endings: impl Iterator<Item = (&'static str, F)>,
+) -> Result<(), StillRunning> {
+    let still_running = Mutex::new(BTreeSet::new());
+    let all = join_all(endings.map(|(name, ending)| {
+        still_running.lock().insert(name);
+        let still_running = &still_running;
+        async move {
+            ending.await;
+            still_running.lock().remove(name);
+        }
+    }));
+    let remind_every = if timeout.is_zero() { REMIND_EVERY } else { timeout / 3 };
+    let reminders = async {
+        loop {
+            tokio::time::sleep(remind_every).await;
+            tracing::info!(controllers = ?*still_running.lock(), "Controllers are still running");
+        }
+    };
+    let deadline = async {
+        if timeout.is_zero() {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(timeout).await;
+    };
+    tokio::select! {
+        biased;
+        _ = all => Ok(()),
+        () = deadline => {
+            tracing::error!(controllers = ?*still_running.lock(), "Controller shutdown timeout reached");
+            Err(StillRunning)
+        }
+        () = reminders => unreachable!("reminders never end"),
+    }
+}
+
+fn surroundings(house: &House, leadership: &Leadership) -> Surroundings {
+    let leadership = leadership.clone();
+    Surroundings {
+        caches: house.caches.clone(),
+        clocks: house.clocks.clone(),
+        chance: house.chance.clone(),
+        metrics: house.metrics.clone(),
+        leads: Arc::new(move || leadership.still_held()),
+        in_flight_max: IN_FLIGHT_MAX,
+    }
+}
+
+async fn start_one(
+    house: &House,
+    surroundings: &Surroundings,
+    controller: Controller,
+    stop: &CancellationToken,
+) -> Running {
+    let factory = house.factory.hurrying(controller.haste.rate, controller.haste.burst);
+    let client = match controller.service_account {
+        Some(account) => factory.for_controller(account),
+        None => factory.root("tokens-controller"),
+    };
+    let recorder = Recorder::of(&controller, client.clone(), house.clocks.clone(), house.chance.fork());
+    let record: Arc<dyn Fn(EventNote) + Send + Sync> = match recorder {
+        Some((recorder, writer)) => {
+            tokio::spawn(writer.run(stop.clone()));
+            Arc::new(move |note| recorder.record(note))
+        }
+        None => Arc::new(|_| unreachable!("a controller without a component records no events")),
+    };
+    loops::start(controller, surroundings, client, record).await
+}
+
+/// A manager whose API server is not healthy would only fill its log; its supervisor starts it again.
+///
+/// # Errors
+/// If it is not well for too long.
+pub async fn wait_for_api_server(house: &House, stop: &CancellationToken) -> Result<(), Unwell> {
+    let client = house.factory.root("kube-controller-manager");
+    let mut last = "no answer".to_owned();
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Ok(()),
+        () = tokio::time::sleep(API_SERVER_WELL_WITHIN) => Err(Unwell(last)),
+        () = until_well(&client, &mut last) => Ok(()),
+    }
+}
+
+/// Asks until all is well, and notes what was wrong last.
+async fn until_well(client: &kube::Client, last: &mut String) {
+    let mut asking = tokio::time::interval(API_SERVER_ASKED_EVERY);
+    asking.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        asking.tick().await;
+        match Call::raw(http::Method::GET, "/healthz").send_text(client).await {
+            Ok(_) => return,
+            Err(failure) => *last = failure.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
