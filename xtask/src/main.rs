@@ -44,6 +44,8 @@ enum Command {
     Real(run::BesideManager),
     /// Compare the embedded API server with the real one, request by request (needs Go)
     Judge(run::Alone),
+    /// Play simulated clusters with faults, each from one seed
+    Storm(run::Alone),
     /// Measure the manager on a real control plane (needs Go)
     Bench(run::BesideManager),
 }
@@ -68,6 +70,7 @@ fn run_command(command: Command) -> Result<ExitCode> {
         Command::ControlPlane(options) => options.run(),
         Command::Real(program) => program.run(&workspace, "keleustes-scenarios", "real"),
         Command::Judge(program) => program.run(&workspace, "keleustes-judge", "judge"),
+        Command::Storm(program) => program.run_optimised(&workspace, "keleustes-sim", "storm"),
         Command::Bench(program) => program.run(&workspace, "keleustes-bench", "bench"),
     }
 }

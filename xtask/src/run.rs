@@ -45,6 +45,16 @@ impl Alone {
     pub(crate) fn run(&self, workspace: &Workspace, package: &str, program: &str) -> Result<ExitCode> {
         run_program(workspace, package, program, None, &self.args)
     }
+
+    /// The same with optimisations, for what computes all the time.
+    pub(crate) fn run_optimised(
+        &self,
+        workspace: &Workspace,
+        package: &str,
+        program: &str,
+    ) -> Result<ExitCode> {
+        run_program(workspace, package, program, Some("--release"), &self.args)
+    }
 }
 
 fn run_program(

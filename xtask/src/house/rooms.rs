@@ -61,6 +61,11 @@ pub const ROOMS: &[Room] = &[
         ],
         pure: false,
     },
+    Room {
+        name: "sim",
+        sees: &["objects", "plan", "controllers", "client", "runtime", "apiserver", "hollow"],
+        pure: false,
+    },
     Room { name: "xtask", sees: &["control-plane"], pure: false },
 ];
 

@@ -1,0 +1,115 @@
+//! The objects that users make.
+
+use serde_json::{Value, json};
+
+use crate::deeds::{Kind, Pods, Thing, Wish};
+
+/// The label that all selectors go by.
+const LABEL: &str = "app";
+
+/// The object that a wish describes.
+#[must_use]
+pub fn wished(thing: &Thing, wish: &Wish) -> Value {
+    let name = thing.name.as_str();
+    let meta = json!({"name": name, "labels": {LABEL: name}});
+    let (api, selector) = (thing.kind.place().0, json!({"matchLabels": {LABEL: name}}));
+    let api_version = api.trim_start_matches("/apis/").trim_start_matches("/api/");
+    let object = |kind: &str, spec: Value| json!({"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec});
+    let (replicas, template) = (wish.replicas, template(name, wish));
+    match thing.kind {
+        Kind::Namespace => json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+        Kind::Service => object("Service", json!({"selector": {LABEL: name}, "ports": [{"port": 80}]})),
+        Kind::Deployment => {
+            let strategy = if wish.otherwise {
+                json!({"type": "Recreate"})
+            } else {
+                json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": wish.flavour % 2}})
+            };
+            let spec = json!({"replicas": replicas, "selector": selector, "template": template, "strategy": strategy,
+                "revisionHistoryLimit": 2});
+            object("Deployment", spec)
+        }
+        Kind::ReplicaSet => {
+            object("ReplicaSet", json!({"replicas": replicas, "selector": selector, "template": template}))
+        }
+        Kind::ReplicationController => object(
+            "ReplicationController",
+            json!({"replicas": replicas, "selector": {LABEL: name}, "template": template}),
+        ),
+        Kind::StatefulSet => {
+            let policy = if wish.otherwise { "Parallel" } else { "OrderedReady" };
+            let spec = json!({"replicas": replicas, "selector": selector, "template": template, "serviceName": name,
+                "podManagementPolicy": policy});
+            object("StatefulSet", spec)
+        }
+        Kind::DaemonSet => {
+            let rolling = if wish.otherwise {
+                json!({"maxSurge": 1, "maxUnavailable": 0})
+            } else {
+                json!({"maxUnavailable": 1})
+            };
+            let strategy = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
+            object(
+                "DaemonSet",
+                json!({"selector": selector, "template": template, "updateStrategy": strategy}),
+            )
+        }
+        Kind::Job => {
+            let mode = if wish.otherwise { "Indexed" } else { "NonIndexed" };
+            let spec = json!({"completions": replicas, "parallelism": replicas.min(2), "backoffLimit": 3,
+                "completionMode": mode, "template": batch(template)});
+            object("Job", spec)
+        }
+    }
+}
+
+/// The template that a workload of this name starts its pods from.
+fn template(name: &str, wish: &Wish) -> Value {
+    let mut annotations = json!({});
+    let mut behave = |what: &str, how: &str| annotations[format!("hollow.keleustes.io/{what}")] = json!(how);
+    match wish.pods {
+        Pods::Well => {}
+        Pods::Slow => behave("start-delay", "8s"),
+        Pods::Shaky => {
+            behave("crash-after", "3s");
+            behave("crash-times", "2");
+        }
+        Pods::Failing => behave("exit-code", "1"),
+    }
+    json!({
+        "metadata": {"labels": {LABEL: name, "flavour": wish.flavour.to_string()}, "annotations": annotations},
+        "spec": {"containers": [{"name": "main", "image": format!("any:{}", wish.flavour)}],
+            "terminationGracePeriodSeconds": 5},
+    })
+}
+
+/// The same for pods that end; their labels are left to the Job.
+fn batch(mut template: Value) -> Value {
+    template["spec"]["restartPolicy"] = json!("Never");
+    template
+}
+
+/// The change that asks for another template.
+#[must_use]
+pub fn rolled(flavour: u32) -> Value {
+    json!({"spec": {"template": {
+        "metadata": {"labels": {"flavour": flavour.to_string()}},
+        "spec": {"containers": [{"name": "main", "image": format!("any:{flavour}")}]},
+    }}})
+}
+
+/// A pod that nobody asked for.
+#[must_use]
+pub fn stray(name: &str, flavour: u64) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("stray-{name}-{flavour}"), "labels": {LABEL: name}},
+        "spec": {"containers": [{"name": "main", "image": "any:0"}], "terminationGracePeriodSeconds": 5}})
+}
+
+/// A config map with these owners, each a name and a uid.
+#[must_use]
+pub fn owned(name: &str, owners: &[(&str, &str)]) -> Value {
+    let reference = |(name, uid): &(&str, &str)| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid});
+    let owners: Vec<_> = owners.iter().map(reference).collect();
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": owners}})
+}

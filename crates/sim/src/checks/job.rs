@@ -1,0 +1,89 @@
+//! Jobs: every pod that succeeded is counted exactly once, and in the end every Job that is not held has ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use keleustes_apiserver::ApiServer;
+use serde_json::Value;
+
+use super::Checker;
+use super::look::{active, controller, holds, named, number, pods_of, same, uid};
+use crate::witness::{Effect, text};
+
+/// Counts along.
+#[derive(Default)]
+pub struct Jobs {
+    /// By uid of the Job: the pods that were seen to succeed, and their indexes.
+    succeeded: BTreeMap<String, BTreeSet<(String, String)>>,
+}
+
+impl Checker for Jobs {
+    fn name(&self) -> &'static str {
+        "job-controller"
+    }
+
+    fn wrote(&mut self, effect: &Effect, _: &ApiServer) -> Result<(), String> {
+        let Some(after) = &effect.after else { return Ok(()) };
+        match effect.route.resource.as_str() {
+            "pods" if text(after, "/status/phase") == "Succeeded" => {
+                if let Some(owner) = controller(after).filter(|owner| owner["kind"] == "Job") {
+                    let index = "/metadata/annotations/batch.kubernetes.io~1job-completion-index";
+                    let pod = (uid(after).to_owned(), text(after, index).to_owned());
+                    self.succeeded.entry(text(owner, "/uid").to_owned()).or_default().insert(pod);
+                }
+                Ok(())
+            }
+            "jobs" => {
+                let (told, seen) = (number(after, "/status/succeeded"), self.seen(after));
+                if told > seen {
+                    Err(format!("{told} succeeded pods were told, {seen} were seen"))
+                } else {
+                    Ok(())
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn calm(&self, server: &ApiServer) -> Result<(), String> {
+        server.objects("jobs.batch").iter().try_for_each(|job| {
+            let ended = holds(job, "Complete") || holds(job, "Failed");
+            let living = pods_of(server, uid(job)).iter().filter(|pod| active(pod)).count();
+            same(job, "status.active", number(job, "/status/active"), i64::try_from(living).unwrap_or(0))?;
+            let stands = job.pointer("/spec/suspend") == Some(&Value::Bool(true))
+                || number(job, "/spec/parallelism") == 0;
+            if !ended && !stands {
+                return Err(format!("{} has not ended", named(job)));
+            }
+            if holds(job, "Complete") {
+                let wanted = number(job, "/spec/completions");
+                if number(job, "/status/succeeded") < wanted {
+                    return Err(format!("{} is complete without its completions", named(job)));
+                }
+            }
+            let counted = pods_of(server, uid(job)).iter().all(|pod| active(pod) || !tracked(pod));
+            if counted {
+                Ok(())
+            } else {
+                Err(format!("{}: a pod that ended still waits to be counted", named(job)))
+            }
+        })
+    }
+}
+
+impl Jobs {
+    /// How many successes there are to be told: one for each pod, or one for each index.
+    fn seen(&self, job: &Value) -> i64 {
+        let seen = self.succeeded.get(uid(job)).into_iter().flatten();
+        let count = if text(job, "/spec/completionMode") == "Indexed" {
+            seen.map(|(_, index)| index).collect::<BTreeSet<_>>().len()
+        } else {
+            seen.count()
+        };
+        i64::try_from(count).unwrap_or(i64::MAX)
+    }
+}
+
+fn tracked(pod: &Value) -> bool {
+    let finalizers = pod.pointer("/metadata/finalizers").and_then(Value::as_array);
+    finalizers.into_iter().flatten().any(|finalizer| finalizer == "batch.kubernetes.io/job-tracking")
+}

@@ -1,0 +1,69 @@
+//! What must hold: always, and once the world is calm.
+//!
+//! Always: [`identity`], [`lease`], [`access`], [`pace`], [`ownership`], and what single controllers promise while they
+//! work. Once calm, each kind is what its spec asks for: every controller has a checker here.
+
+pub mod access;
+pub mod accounts;
+pub mod daemonset;
+pub mod deployment;
+pub mod endpointslice;
+pub mod garbage;
+pub mod identity;
+pub mod job;
+pub mod lease;
+pub mod look;
+pub mod namespace;
+pub mod nodes;
+pub mod ownership;
+pub mod pace;
+pub mod replicas;
+pub mod statefulset;
+
+use keleustes_apiserver::ApiServer;
+
+use crate::witness::Effect;
+
+/// Judges what happens, and what is there in the end.
+pub trait Checker: Send {
+    /// What it watches over.
+    fn name(&self) -> &'static str;
+
+    /// A write has reached the server.
+    ///
+    /// # Errors
+    /// What it breaks.
+    fn wrote(&mut self, _effect: &Effect, _server: &ApiServer) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The world was left alone for some time.
+    ///
+    /// # Errors
+    /// What is still missing.
+    fn calm(&self, _server: &ApiServer) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// All checkers.
+#[must_use]
+pub fn all() -> Vec<Box<dyn Checker>> {
+    vec![
+        Box::new(identity::Identity),
+        Box::new(access::Access),
+        Box::new(lease::Lease),
+        Box::new(pace::Pace::default()),
+        Box::new(ownership::Ownership),
+        Box::new(garbage::Garbage),
+        Box::new(replicas::Replicas::default()),
+        Box::new(deployment::Deployments::default()),
+        Box::new(statefulset::StatefulSets),
+        Box::new(daemonset::DaemonSets::default()),
+        Box::new(job::Jobs::default()),
+        Box::new(endpointslice::EndpointSlices),
+        Box::new(namespace::Namespaces),
+        Box::new(accounts::Accounts),
+        Box::new(nodes::Nodes),
+    ]
+}

@@ -1,0 +1,255 @@
+//! What happens to a cluster, as data: who does what, when.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Everything that is done to a cluster before it is left alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// What everything random descends from.
+    pub seed: u64,
+    /// How many managers compete for the lease.
+    pub managers: usize,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// In the order of their times.
+    pub deeds: Vec<Timed>,
+}
+
+/// A deed and when it is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timed {
+    /// Milliseconds since the world began.
+    pub at: u64,
+    /// What is done.
+    pub deed: Deed,
+}
+
+/// Something that is done to the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Deed {
+    /// Somebody changes objects.
+    User(UserDeed),
+    /// The way of one party to the API server is disturbed.
+    Trouble(Trouble),
+    /// The API server forgets its history.
+    Compact,
+    /// All watches end with "too old".
+    ExpireWatches,
+    /// All watches end.
+    CutWatches,
+    /// The API server is away for so many milliseconds.
+    Restart(u64),
+    /// A manager dies at once; what it had sent may still take effect.
+    Crash(usize),
+    /// A manager is told to end.
+    Stop(usize),
+    /// The wall clock of a manager jumps by so many seconds.
+    Skew(usize, i64),
+    /// A node falls silent.
+    FailNode(usize),
+    /// A node speaks again.
+    RecoverNode(usize),
+}
+
+/// What a user does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UserDeed {
+    /// Makes an object.
+    Create(Thing, Wish),
+    /// Asks for another number of replicas.
+    Scale(Thing, u32),
+    /// Asks for another template.
+    Roll(Thing, u32),
+    /// Holds a Deployment or a Job, or lets it go on.
+    Hold(Thing, bool),
+    /// Deletes an object.
+    Delete(Thing, Farewell),
+    /// Deletes one of the pods of a namespace, whichever that number falls on.
+    DeletePod(String, usize),
+    /// Takes a pod out of its selector, or puts it back.
+    Relabel(String, usize),
+    /// Makes a pod that nobody asked for and whose labels fit a selector.
+    Stray(String, String),
+    /// Makes an object that depends on somebody who does not exist.
+    Orphan(String, String),
+    /// Makes two objects that own each other.
+    Circle(String, String),
+    /// Makes an object that somebody else keeps from going.
+    Held(String, String),
+    /// Removes a node.
+    RemoveNode(usize),
+    /// Lets nothing more be placed on a node, or lets it again.
+    Cordon(usize, bool),
+    /// Deletes what every namespace is given.
+    Spoil(String),
+}
+
+/// An object that users make.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Thing {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace; empty for a namespace itself.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// The kinds that users make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the kinds of the API under their own names")]
+pub enum Kind {
+    Deployment,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+    DaemonSet,
+    Job,
+    Service,
+    Namespace,
+}
+
+impl Kind {
+    /// The collection's path, without a namespace.
+    #[must_use]
+    pub const fn place(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Deployment => ("/apis/apps/v1", "deployments"),
+            Self::ReplicaSet => ("/apis/apps/v1", "replicasets"),
+            Self::StatefulSet => ("/apis/apps/v1", "statefulsets"),
+            Self::DaemonSet => ("/apis/apps/v1", "daemonsets"),
+            Self::Job => ("/apis/batch/v1", "jobs"),
+            Self::ReplicationController => ("/api/v1", "replicationcontrollers"),
+            Self::Service => ("/api/v1", "services"),
+            Self::Namespace => ("/api/v1", "namespaces"),
+        }
+    }
+}
+
+/// What a new object asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wish {
+    /// How many replicas, or completions.
+    pub replicas: u32,
+    /// Which template.
+    pub flavour: u32,
+    /// How its pods behave.
+    pub pods: Pods,
+    /// Whether its updates follow the other strategy of its kind.
+    pub otherwise: bool,
+}
+
+/// How pods behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pods {
+    /// They start and run.
+    Well,
+    /// They take their time.
+    Slow,
+    /// They crash a few times first.
+    Shaky,
+    /// They fail.
+    Failing,
+}
+
+/// What is to become of what an object owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Farewell {
+    /// It goes afterwards.
+    Background,
+    /// It goes first.
+    Foreground,
+    /// It stays.
+    Orphan,
+}
+
+/// Requests that go wrong for a while.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// Whose.
+    pub party: Party,
+    /// Which.
+    pub what: Which,
+    /// In what way.
+    pub verdict: Verdict,
+    /// How many of a hundred.
+    pub percent: u8,
+    /// For how many milliseconds.
+    pub lasts: u64,
+}
+
+/// Somebody with a way to the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Party {
+    /// A manager.
+    Manager(usize),
+    /// All nodes.
+    Nodes,
+}
+
+/// Requests that are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Which {
+    /// What changes something.
+    Writes,
+    /// Creates.
+    Creates,
+    /// Changes of a status.
+    Statuses,
+    /// Deletes.
+    Deletes,
+    /// What reads one object or a list.
+    Reads,
+    /// Watches, when they are opened.
+    Watches,
+    /// Everything about pods.
+    Pods,
+    /// Everything about leases of leader election.
+    Leases,
+    /// Tokens.
+    Tokens,
+    /// Everything.
+    All,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The request arrives so many milliseconds later.
+    Late(u64),
+    /// The answer arrives so many milliseconds later.
+    LateAnswer(u64),
+    /// The server refuses with this code, and has done nothing.
+    Refused(u16),
+    /// The server refuses with this code, but has done it.
+    RefusedAfterwards(u16),
+    /// The connection breaks before the server hears of it.
+    Lost,
+    /// The connection breaks after the server has done it.
+    AnswerLost,
+    /// No answer comes for a long time, and nothing was done.
+    Hangs,
+    /// What watches have to tell is held back.
+    Stalls,
+    /// Watches break in the middle.
+    Cuts,
+}
+
+impl fmt::Display for Timed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The text form of a deed is its JSON: it can be read, kept and read back.
+        let deed = serde_json::to_string(&self.deed).map_err(|_| fmt::Error)?;
+        write!(f, "{:>9.3}s  {deed}", Duration::from_millis(self.at).as_secs_f64())
+    }
+}

@@ -1,0 +1,183 @@
+//! One manager: it starts, competes for the lease, works, dies, and is started again by its supervisor.
+//!
+//! A crash cuts the process off: nothing that it does afterwards reaches anybody, so for the cluster it has ended at
+//! that moment, between any two requests or in the middle of one. What is left of its tasks is told to end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use keleustes_apiserver::User;
+use keleustes_client::ClientOptions;
+use keleustes_plan::Controller;
+use keleustes_runtime::at_work::{AtWork, Roster, wait_for_api_server};
+use keleustes_runtime::clock::{Chance, Clocks};
+use keleustes_runtime::house::House;
+use keleustes_runtime::leader::{self, Announcer, ElectionObserver, Finish, Locks, Term};
+use keleustes_runtime::loops;
+use keleustes_runtime::metrics::Metrics;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::deeds::Party;
+use crate::storm::START_NANOSECONDS;
+use crate::wire::{Network, Wire};
+use crate::witness::Witness;
+
+/// The user that a manager is unless it shows the token of a controller.
+const USER: &str = "system:kube-controller-manager";
+/// The controller that others may need before they can have credentials.
+const FIRST: &str = "serviceaccount-token-controller";
+/// How long a supervisor waits before it starts a manager again.
+const STARTED_AGAIN_AFTER_MS: std::ops::Range<u64> = 500..8_000;
+/// How long the work under way may take to end.
+const STOPS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Makes the controllers of one process.
+pub type Crew = Arc<dyn Fn() -> Vec<Controller> + Send + Sync>;
+
+/// What is done to a process.
+enum Command {
+    Crash,
+    Stop,
+}
+
+/// A manager and its supervisor.
+pub struct Process {
+    commands: mpsc::UnboundedSender<Command>,
+    /// By how many seconds its wall clock is off.
+    skew: Arc<AtomicI64>,
+}
+
+impl Process {
+    /// Starts a manager and whoever starts it again.
+    #[must_use]
+    pub fn start(
+        number: usize,
+        network: Arc<Network>,
+        witness: Arc<Witness>,
+        crew: Crew,
+        chance: fastrand::Rng,
+    ) -> Self {
+        let (commands, told) = mpsc::unbounded_channel();
+        let skew = Arc::new(AtomicI64::new(0));
+        let name = format!("manager-{number}");
+        let supervisor = Supervisor { number, name, network, witness, crew, chance, skew: skew.clone() };
+        tokio::spawn(supervisor.run(told));
+        Self { commands, skew }
+    }
+
+    /// Ends it at once.
+    pub fn crash(&self) {
+        // Nobody listens when the world is over.
+        let _ = self.commands.send(Command::Crash);
+    }
+
+    /// Tells it to end.
+    pub fn stop(&self) {
+        let _ = self.commands.send(Command::Stop);
+    }
+
+    /// Lets its wall clock jump.
+    pub fn skew(&self, seconds: i64) {
+        self.skew.fetch_add(seconds, Ordering::Relaxed);
+    }
+}
+
+struct Supervisor {
+    number: usize,
+    name: String,
+    network: Arc<Network>,
+    witness: Arc<Witness>,
+    crew: Crew,
+    chance: fastrand::Rng,
+    skew: Arc<AtomicI64>,
+}
+
+impl Supervisor {
+    async fn run(mut self, mut told: mpsc::UnboundedReceiver<Command>) {
+        loop {
+            let stop = CancellationToken::new();
+            let party = Some(Party::Manager(self.number));
+            let wire =
+                Wire::new(&self.network, User::new(USER, &["system:authenticated"]), party, &self.name);
+            let house = Arc::new(self.furnish(&wire));
+            let living = live(house.clone(), (self.crew)(), self.name.clone(), stop.clone());
+            let mut living = Box::pin(living);
+            let end = loop {
+                tokio::select! {
+                    biased;
+                    command = told.recv() => match command {
+                        Some(Command::Stop) => stop.cancel(),
+                        Some(Command::Crash) => break "crashes".to_owned(),
+                        None => return,
+                    },
+                    end = &mut living => break end,
+                }
+            };
+            wire.sever();
+            self.witness.note(format_args!("{} {end}", self.name));
+            stop.cancel();
+            drop(living);
+            // Whatever is left of it is waited for by nobody.
+            tokio::spawn(async move { house.caches.stop().await });
+            let pause = self.chance.u64(STARTED_AGAIN_AFTER_MS);
+            sleep(Duration::from_millis(pause)).await;
+            self.witness.note(format_args!("{} starts again", self.name));
+        }
+    }
+
+    fn furnish(&mut self, wire: &Wire) -> House {
+        let (began, skew) = (self.witness.began(), self.skew.clone());
+        let wall = move || {
+            let since = i64::try_from(Instant::now().duration_since(began).as_nanos()).unwrap_or(i64::MAX);
+            START_NANOSECONDS + since + skew.load(Ordering::Relaxed) * 1_000_000_000
+        };
+        let options = ClientOptions { use_service_account_credentials: true, ..ClientOptions::default() };
+        let chance = Chance::seeded(self.chance.u64(..));
+        let resync = Some(Duration::from_secs(12 * 3600));
+        House::new(wire.connection(), options, Clocks::new(wall), chance, Metrics::new(), resync)
+    }
+}
+
+/// The life of a manager, as its `main` wires it, without flags, files and sockets. Tells how it ended.
+async fn live(house: Arc<House>, members: Vec<Controller>, host: String, stop: CancellationToken) -> String {
+    let root = house.factory.root("kube-controller-manager");
+    let (clocks, metrics) = (house.clocks.clone(), house.metrics.clone());
+    let (announcer, events) = Announcer::new(root, clocks, house.chance.fork(), metrics);
+    tokio::spawn(events.run(stop.clone()));
+    let identity = leader::identity(&host, &mut house.chance.fork());
+    let announcer: Arc<dyn ElectionObserver> = Arc::new(announcer);
+    let mut settings = leader::Settings::new(identity);
+    settings.release_on_stop = true;
+    let client = house.factory.root("leader-election");
+    let locks = Locks::elected(&client, settings, None, &house.clocks, house.chance.fork(), &announcer);
+    let locks = match locks {
+        Ok(locks) => locks,
+        Err(error) => return format!("does not start: {error}"),
+    };
+    for controller in &members {
+        loops::prepare(controller, &house.caches);
+    }
+    let members = Mutex::new(members);
+    let work = |term: Term| {
+        let controllers = std::mem::take(&mut *members.lock());
+        work(&house, controllers, term)
+    };
+    match locks.run(&stop, work).await {
+        Finish::Lost(_) => "loses the lease and ends".to_owned(),
+        Finish::Stopped { errors } if errors.is_empty() => "ends as it is told".to_owned(),
+        Finish::Stopped { errors } => format!("ends: {}", errors.join("; ")),
+    }
+}
+
+async fn work(house: &House, controllers: Vec<Controller>, term: Term) -> Result<(), String> {
+    let Term { leadership, stop, ready, .. } = term;
+    wait_for_api_server(house, &stop).await.map_err(|error| error.to_string())?;
+    let roster = Roster { controllers, first: FIRST, interval: Duration::ZERO };
+    let at_work = AtWork::start(house, roster, &leadership, || ready.signal(), &stop).await;
+    stop.cancelled().await;
+    at_work.stop(STOPS_WITHIN).await.map_err(|error| error.to_string())
+}

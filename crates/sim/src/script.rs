@@ -1,0 +1,156 @@
+//! Draws a schedule from a seed: what users do, and what goes wrong meanwhile.
+
+use crate::deeds::{
+    Deed, Farewell, Kind, Party, Pods, Schedule, Thing, Timed, Trouble, UserDeed, Verdict, Which, Wish,
+};
+
+/// The namespaces that users work in; the first is always there.
+pub const NAMESPACES: [&str; 3] = ["default", "harbour", "reef"];
+const NAMES: [&str; 3] = ["oar", "sail", "hull"];
+const WORKLOADS: [Kind; 6] = [
+    Kind::Deployment,
+    Kind::StatefulSet,
+    Kind::DaemonSet,
+    Kind::Job,
+    Kind::ReplicaSet,
+    Kind::ReplicationController,
+];
+/// The first deeds come when the managers have had a moment to begin.
+const FIRST_AT: u64 = 2_000;
+
+/// The schedule that grows from a seed.
+#[must_use]
+pub fn drawn(seed: u64) -> Schedule {
+    let mut draw = Draw { chance: fastrand::Rng::with_seed(seed), made: Vec::new(), nodes: 0, managers: 0 };
+    draw.nodes = draw.chance.usize(1..4);
+    draw.managers = draw.chance.usize(1..3);
+    let deeds = draw.chance.usize(6..40);
+    // Some storms are over in seconds, some take minutes.
+    let pace = [300, 1_500, 6_000, 20_000][draw.chance.usize(..4)];
+    let troubled = draw.chance.u8(..100) < 80;
+    let mut at = FIRST_AT;
+    let mut schedule = Schedule { seed, managers: draw.managers, nodes: draw.nodes, deeds: Vec::new() };
+    for _ in 0..deeds {
+        at += draw.chance.u64(..pace * 2);
+        let deed = if troubled && draw.chance.u8(..100) < 45 { draw.misfortune() } else { draw.wish() };
+        schedule.deeds.push(Timed { at, deed });
+    }
+    schedule
+}
+
+struct Draw {
+    chance: fastrand::Rng,
+    made: Vec<Thing>,
+    nodes: usize,
+    managers: usize,
+}
+
+impl Draw {
+    fn of<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.chance.usize(..from.len())]
+    }
+
+    fn namespace(&mut self) -> String {
+        self.of(&NAMESPACES).to_owned()
+    }
+
+    fn name(&mut self) -> String {
+        self.of(&NAMES).to_owned()
+    }
+
+    /// Something that a user does.
+    fn wish(&mut self) -> Deed {
+        let roll = self.chance.u8(..100);
+        let made = (!self.made.is_empty()).then(|| self.made[self.chance.usize(..self.made.len())].clone());
+        Deed::User(match (roll, made) {
+            (..30, _) | (30..72, None) => self.creation(),
+            (30..42, Some(thing)) => UserDeed::Scale(thing, self.chance.u32(..5)),
+            (42..54, Some(thing)) => UserDeed::Roll(thing, self.chance.u32(..4)),
+            (54..58, Some(thing)) => UserDeed::Hold(thing, self.chance.bool()),
+            (58..72, Some(thing)) => UserDeed::Delete(thing, self.farewell()),
+            (72..79, _) => UserDeed::DeletePod(self.namespace(), self.chance.usize(..20)),
+            (79..84, _) => UserDeed::Relabel(self.namespace(), self.chance.usize(..20)),
+            (84..88, _) => UserDeed::Stray(self.namespace(), self.name()),
+            (88..90, _) => UserDeed::Orphan(self.namespace(), self.name()),
+            (90..92, _) => UserDeed::Circle(self.namespace(), self.name()),
+            (92..94, _) => UserDeed::Held(self.namespace(), self.name()),
+            (94..96, _) => UserDeed::RemoveNode(self.chance.usize(..self.nodes)),
+            (96..98, _) => UserDeed::Cordon(self.chance.usize(..self.nodes), self.chance.bool()),
+            _ => UserDeed::Spoil(self.namespace()),
+        })
+    }
+
+    fn creation(&mut self) -> UserDeed {
+        let roll = self.chance.u8(..100);
+        let thing = if roll < 12 {
+            let name = self.of(&NAMESPACES[1..]).to_owned();
+            Thing { kind: Kind::Namespace, namespace: String::new(), name }
+        } else {
+            let kind = if roll < 22 { Kind::Service } else { self.of(&WORKLOADS) };
+            Thing { kind, namespace: self.namespace(), name: self.name() }
+        };
+        let pods = self.of(&[Pods::Well, Pods::Well, Pods::Well, Pods::Slow, Pods::Shaky, Pods::Failing]);
+        let pods = if thing.kind != Kind::Job && pods == Pods::Failing { Pods::Well } else { pods };
+        let (replicas, flavour) = (self.chance.u32(..4), self.chance.u32(..4));
+        let wish = Wish { replicas, flavour, pods, otherwise: self.chance.u8(..100) < 30 };
+        self.made.push(thing.clone());
+        UserDeed::Create(thing, wish)
+    }
+
+    fn farewell(&mut self) -> Farewell {
+        self.of(&[Farewell::Background, Farewell::Background, Farewell::Foreground, Farewell::Orphan])
+    }
+
+    /// Something that goes wrong.
+    fn misfortune(&mut self) -> Deed {
+        let manager = self.chance.usize(..self.managers);
+        let node = self.chance.usize(..self.nodes);
+        match self.chance.u8(..100) {
+            ..52 => Deed::Trouble(self.trouble(manager)),
+            52..66 => Deed::Crash(manager),
+            66..70 => Deed::Stop(manager),
+            70..74 => Deed::Compact,
+            74..78 => Deed::ExpireWatches,
+            78..82 => Deed::CutWatches,
+            82..86 => Deed::Restart(self.chance.u64(200..15_000)),
+            86..88 => Deed::Skew(manager, self.of(&[-3_600, -60, -2, 2, 60, 3_600])),
+            88..94 => Deed::FailNode(node),
+            _ => Deed::RecoverNode(node),
+        }
+    }
+
+    fn trouble(&mut self, manager: usize) -> Trouble {
+        let verdict = match self.chance.u8(..100) {
+            // Less than what a leader's own caution allows for: later ones may land in another's term.
+            ..16 => Verdict::Late(self.chance.u64(50..3_000)),
+            16..26 => Verdict::LateAnswer(self.chance.u64(50..30_000)),
+            26..42 => Verdict::Refused(self.of(&[401, 409, 409, 429, 500, 503, 504])),
+            42..52 => Verdict::RefusedAfterwards(self.of(&[500, 504])),
+            52..60 => Verdict::Lost,
+            60..70 => Verdict::AnswerLost,
+            70..74 => Verdict::Hangs,
+            74..92 => Verdict::Stalls,
+            _ => Verdict::Cuts,
+        };
+        let what = match verdict {
+            Verdict::Stalls | Verdict::Cuts => self.of(&[Which::Watches, Which::Pods]),
+            Verdict::Refused(409) => self.of(&[Which::Writes, Which::Statuses, Which::Creates]),
+            _ => self.of(&[
+                Which::Writes,
+                Which::Creates,
+                Which::Statuses,
+                Which::Deletes,
+                Which::Reads,
+                Which::Watches,
+                Which::Pods,
+                Which::Leases,
+                Which::Tokens,
+                Which::All,
+            ]),
+        };
+        let nodes = self.chance.u8(..100) < 8;
+        let party = if nodes { Party::Nodes } else { Party::Manager(manager) };
+        let percent = self.of(&[10, 30, 60, 100]);
+        Trouble { party, what, verdict, percent, lasts: self.chance.u64(500..90_000) }
+    }
+}

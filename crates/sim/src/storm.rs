@@ -1,0 +1,218 @@
+//! Plays one schedule: the deeds at their times, then calm, until the world is as it should be and stays so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use keleustes_apiserver::{ApiServer, User, clock};
+use keleustes_controllers::{Settings, all};
+use keleustes_hollow::{Hollow, HollowHandle};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::checks;
+use crate::deeds::{Deed, Party, Schedule};
+use crate::process::{Crew, Process};
+use crate::user::User as Person;
+use crate::wire::{Network, Wire};
+use crate::witness::Witness;
+use crate::{panics, reasons};
+
+/// When every world begins: 2026-01-01T00:00:00Z.
+pub const START_NANOSECONDS: i64 = 1_767_225_600_000_000_000;
+
+/// How often a calm world is looked at, and how long it may take to become as it should be. Nodes may have to be
+/// given up, and gates wait for five minutes at most.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(15);
+const CALM_WITHIN: Duration = Duration::from_secs(20 * 60);
+/// A world that is as it should be is not written to for so long.
+const STAYS_FOR: Duration = Duration::from_secs(60);
+
+/// What came of a storm.
+#[derive(Debug)]
+pub struct Report {
+    /// What did not hold; nothing if all did.
+    pub broken: Vec<String>,
+    /// What happened, if it was to be written down.
+    pub lines: Vec<String>,
+    /// How much time passed in the simulated world.
+    pub simulated: Duration,
+    /// How many requests reached the server.
+    pub requests: u64,
+    /// A digest of all that is in the cluster at the end.
+    pub digest: u64,
+}
+
+/// How a storm is played.
+#[derive(Clone)]
+pub struct Stage {
+    /// The controllers of every manager.
+    pub crew: Crew,
+    /// Whether everything is written down.
+    pub transcript: bool,
+}
+
+impl Default for Stage {
+    /// All controllers that ship, and no transcript.
+    fn default() -> Self {
+        Self { crew: Arc::new(|| all(&settings())), transcript: false }
+    }
+}
+
+/// What the controllers are told in a storm.
+#[must_use]
+pub fn settings() -> Settings {
+    let mut settings = Settings {
+        serviceaccount_token: Some(keleustes_controllers::serviceaccount_token::Settings {
+            // A signature draws chance of its own, which no seed reaches.
+            sign: Arc::new(|claims| Ok(format!("signed.{}", claims["sub"].as_str().unwrap_or_default()))),
+            ca: Arc::from(&b"the CA"[..]),
+            workers: 2,
+        }),
+        ..Settings::default()
+    };
+    settings.garbage_collector.hash_key = 7;
+    settings.root_ca_certificate_publisher.ca = "the CA".into();
+    settings
+}
+
+/// Plays a schedule, in a thread of virtual time of its own.
+#[must_use]
+pub fn play(schedule: &Schedule, stage: &Stage) -> Report {
+    panics::note();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let report = match runtime {
+        Ok(runtime) => runtime.block_on(World::play(schedule, stage)),
+        Err(error) => panic!("no async runtime could be made: {error}"),
+    };
+    panics::let_go();
+    report
+}
+
+struct World<'a> {
+    schedule: &'a Schedule,
+    server: ApiServer,
+    witness: Arc<Witness>,
+    network: Arc<Network>,
+    processes: Vec<Process>,
+    nodes: HollowHandle,
+    person: Person,
+}
+
+impl<'a> World<'a> {
+    async fn play(schedule: &'a Schedule, stage: &Stage) -> Report {
+        let began = Instant::now();
+        let world = Self::new(schedule, stage);
+        let _listening = stage.transcript.then(|| reasons::listen(&world.witness));
+        for timed in &schedule.deeds {
+            sleep_until(began + Duration::from_millis(timed.at)).await;
+            world
+                .witness
+                .note(format_args!("--- {}", serde_json::to_string(&timed.deed).unwrap_or_default()));
+            world.carry_out(&timed.deed).await;
+            if !world.witness.broken().is_empty() {
+                break;
+            }
+        }
+        if world.witness.broken().is_empty() {
+            world.calm().await;
+        }
+        for panic in panics::taken() {
+            world.witness.complain(format_args!("a panic: {panic}"));
+        }
+        let digest = world.server.snapshot().iter().fold(schedule.seed, |sum, object| {
+            object
+                .to_string()
+                .bytes()
+                .fold(sum, |sum, byte| sum.rotate_left(5).wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte))
+        });
+        Report {
+            broken: world.witness.broken(),
+            lines: world.witness.take_lines(),
+            simulated: began.elapsed(),
+            requests: world.witness.requests(),
+            digest,
+        }
+    }
+
+    fn new(schedule: &'a Schedule, stage: &Stage) -> Self {
+        let mut chance = fastrand::Rng::with_seed(schedule.seed ^ 0x6b65_6c65_7573_7465);
+        let start = Timestamp::from_nanosecond(START_NANOSECONDS.into()).unwrap_or_default();
+        let server = ApiServer::builder()
+            .seed(chance.u64(..))
+            .clock(clock::following_tokio(start))
+            .rbac(true)
+            .request_log_limit(0)
+            .build();
+        let witness = Witness::new(checks::all(), stage.transcript);
+        let network = Network::new(server.clone(), witness.clone(), chance.fork());
+        let nodes = Wire::new(&network, User::admin(), Some(Party::Nodes), "nodes");
+        let nodes = Hollow::builder(kube::Client::new(nodes, "default"))
+            .nodes(schedule.nodes)
+            .seed(chance.u64(..))
+            .scheduler(true)
+            .wall_time(start)
+            .start();
+        let start = |number| {
+            let (network, witness) = (network.clone(), witness.clone());
+            Process::start(number, network, witness, stage.crew.clone(), chance.fork())
+        };
+        let processes = (0..schedule.managers).map(start).collect();
+        let person =
+            Person::new(kube::Client::new(Wire::new(&network, User::admin(), None, "user"), "default"));
+        Self { schedule, server, witness, network, processes, nodes, person }
+    }
+
+    async fn carry_out(&self, deed: &Deed) {
+        let process = |number: &usize| self.processes.get(*number);
+        let node = |number: &usize| format!("hollow-{number}");
+        match deed {
+            Deed::User(deed) => self.person.carry_out(deed).await,
+            Deed::Trouble(trouble) => self.network.disturb(trouble.clone()),
+            Deed::Compact => self.server.compact(),
+            Deed::ExpireWatches => self.server.expire_watches(),
+            Deed::CutWatches => self.server.cut_watches(),
+            Deed::Restart(time) => self.network.go_away(Duration::from_millis(*time)),
+            Deed::Crash(number) => process(number).into_iter().for_each(Process::crash),
+            Deed::Stop(number) => process(number).into_iter().for_each(Process::stop),
+            Deed::Skew(number, seconds) => process(number).into_iter().for_each(|it| it.skew(*seconds)),
+            Deed::FailNode(number) => drop(self.nodes.fail_node(&node(number)).await),
+            Deed::RecoverNode(number) => drop(self.nodes.recover_node(&node(number)).await),
+        }
+    }
+
+    /// Nothing goes wrong any more, and nobody wants anything: the world must become what was asked for.
+    async fn calm(&self) {
+        self.witness.note("--- calm");
+        self.network.calm();
+        for number in 0..self.schedule.nodes {
+            let name = format!("hollow-{number}");
+            self.nodes.recover_node(&name).await;
+            self.person.make_well(&name).await;
+        }
+        self.person.let_go().await;
+        let calm_since = Instant::now();
+        loop {
+            sleep(LOOKED_AT_EVERY).await;
+            if !self.witness.broken().is_empty() {
+                return;
+            }
+            let missing = self.witness.missing(&self.server);
+            if missing.is_empty() {
+                let _before = self.witness.take_writes();
+                sleep(STAYS_FOR).await;
+                if self.witness.take_writes().is_empty() && self.witness.missing(&self.server).is_empty() {
+                    return;
+                }
+            }
+            if calm_since.elapsed() > CALM_WITHIN {
+                let writes = self.witness.take_writes();
+                missing.iter().for_each(|why| self.witness.complain(why));
+                if missing.is_empty() {
+                    let last = writes.iter().rev().take(5).cloned().collect::<Vec<_>>();
+                    self.witness.complain(format_args!("still written to: {}", last.join(" | ")));
+                }
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Sees every write that takes effect, writes it down, and lets the checkers judge.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Uri};
+use keleustes_apiserver::ApiServer;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::checks::Checker;
+
+/// What a request is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The method.
+    pub method: Method,
+    /// The API group.
+    pub group: String,
+    /// The plural.
+    pub resource: String,
+    /// Empty for what has none, and for lists over all.
+    pub namespace: String,
+    /// Empty for collections.
+    pub name: String,
+    /// Empty for the object itself.
+    pub subresource: String,
+    /// Whether it is a watch.
+    pub watch: bool,
+}
+
+impl Route {
+    /// Reads it from a request.
+    #[must_use]
+    pub fn of(method: &Method, uri: &Uri) -> Self {
+        let mut parts = uri.path().trim_matches('/').split('/');
+        let group = match parts.next() {
+            Some("apis") => parts.next().unwrap_or_default(),
+            _ => "",
+        };
+        let _version = parts.next();
+        let rest: Vec<&str> = parts.collect();
+        let (namespace, rest) = match rest.as_slice() {
+            ["namespaces", namespace, resource, ..] if !matches!(*resource, "status" | "finalize") => {
+                (*namespace, &rest[2..])
+            }
+            _ => ("", &rest[..]),
+        };
+        let part = |at: usize| rest.get(at).copied().unwrap_or_default().to_owned();
+        Self {
+            method: method.clone(),
+            group: group.to_owned(),
+            resource: part(0),
+            namespace: namespace.to_owned(),
+            name: part(1),
+            subresource: part(2),
+            watch: uri.query().is_some_and(|query| query.contains("watch=true") || query.contains("watch=1")),
+        }
+    }
+
+    /// Whether it may change something.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        !self.method.is_safe()
+    }
+
+    /// The resource as the server's handles name it.
+    #[must_use]
+    pub fn full_resource(&self) -> String {
+        if self.group.is_empty() {
+            self.resource.clone()
+        } else {
+            format!("{}.{}", self.resource, self.group)
+        }
+    }
+
+    /// Whether it is about something that is written all the time and says nothing about the cluster.
+    #[must_use]
+    pub fn is_routine(&self) -> bool {
+        matches!(self.resource.as_str(), "leases" | "events" | "subjectaccessreviews" | "tokenreviews")
+            || self.subresource == "token"
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { method, resource, namespace, name, subresource, .. } = self;
+        write!(f, "{method} {resource} {namespace}/{name}")?;
+        if subresource.is_empty() { Ok(()) } else { write!(f, " {subresource}") }
+    }
+}
+
+/// A request that has reached the server.
+pub struct Sent<'a> {
+    /// Whose it is.
+    pub party: Arc<str>,
+    /// How the sender calls itself.
+    pub agent: String,
+    /// What it is about.
+    pub route: &'a Route,
+    /// Its body.
+    pub body: Bytes,
+    /// Whether the sender will never learn what came of it.
+    pub lost: bool,
+}
+
+/// A write, seen from both sides.
+#[derive(Clone, Debug)]
+pub struct Effect {
+    /// Since the world began.
+    pub at: Duration,
+    /// Whose it is: a manager by its name, `nodes`, or `user`.
+    pub party: Arc<str>,
+    /// The part of the party that wrote; for a manager the controller's account or the component.
+    pub author: String,
+    /// What it was about.
+    pub route: Route,
+    /// What was sent.
+    pub body: Value,
+    /// Whether the sender never learns of the answer.
+    pub lost: bool,
+    /// What the server answered.
+    pub code: u16,
+    /// The object before.
+    pub before: Option<Arc<Value>>,
+    /// The object afterwards.
+    pub after: Option<Arc<Value>>,
+}
+
+impl Effect {
+    /// Whether the server did it.
+    #[must_use]
+    pub fn done(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
+
+    /// Whether a manager wrote it.
+    #[must_use]
+    pub fn by_manager(&self) -> bool {
+        self.party.starts_with("manager-")
+    }
+}
+
+/// What stands in an object, or nothing.
+#[must_use]
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Sees and remembers.
+pub struct Witness {
+    began: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    lines: Vec<String>,
+    keeps_lines: bool,
+    checkers: Vec<Box<dyn Checker>>,
+    /// What did not hold, first things first.
+    broken: Vec<String>,
+    /// Writes of managers that changed something and are no routine.
+    writes: Vec<String>,
+    requests: u64,
+}
+
+impl Witness {
+    /// A witness that lets these judge, from now on.
+    #[must_use]
+    pub fn new(checkers: Vec<Box<dyn Checker>>, keeps_lines: bool) -> Arc<Self> {
+        let state = State { checkers, keeps_lines, ..State::default() };
+        Arc::new(Self { began: Instant::now(), state: Mutex::new(state) })
+    }
+
+    /// When the world began.
+    #[must_use]
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// Writes something down.
+    pub fn note(&self, line: impl fmt::Display) {
+        let mut state = self.state.lock();
+        if state.keeps_lines {
+            let line = self.stamped(line);
+            state.lines.push(line);
+        }
+    }
+
+    /// Something does not hold.
+    pub fn complain(&self, what: impl fmt::Display) {
+        let line = self.stamped(format_args!("BROKEN {what}"));
+        let mut state = self.state.lock();
+        state.lines.push(line.clone());
+        state.broken.push(line);
+    }
+
+    fn stamped(&self, line: impl fmt::Display) -> String {
+        format!("{:>9.3}s  {line}", self.began.elapsed().as_secs_f64())
+    }
+
+    /// What did not hold so far.
+    #[must_use]
+    pub fn broken(&self) -> Vec<String> {
+        self.state.lock().broken.clone()
+    }
+
+    /// All that was written down.
+    #[must_use]
+    pub fn take_lines(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().lines)
+    }
+
+    /// The writes of managers since this was last asked, without routine.
+    #[must_use]
+    pub fn take_writes(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().writes)
+    }
+
+    /// How many requests have reached the server.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.state.lock().requests
+    }
+
+    /// What the checkers miss in a world that is left alone.
+    #[must_use]
+    pub fn missing(&self, server: &ApiServer) -> Vec<String> {
+        let state = self.state.lock();
+        let missing = state.checkers.iter().filter_map(|checker| {
+            let why = checker.calm(server).err()?;
+            Some(format!("{}: {why}", checker.name()))
+        });
+        missing.collect()
+    }
+
+    /// Notes how things are before a write; nothing for what changes nothing.
+    pub(crate) fn before(&self, server: &ApiServer, sent: &Sent<'_>) -> Option<Effect> {
+        self.state.lock().requests += 1;
+        let route = sent.route;
+        if !route.writes() {
+            return None;
+        }
+        let author = sent.agent.rsplit(['/', ':']).next().unwrap_or_default().to_owned();
+        let at = self.began.elapsed();
+        let before = looked_up(server, route, &route.name);
+        let (route, body) = (route.clone(), serde_json::from_slice(&sent.body).unwrap_or_default());
+        let (party, lost) = (sent.party.clone(), sent.lost);
+        Some(Effect { at, party, author, route, body, lost, code: 0, before, after: None })
+    }
+
+    /// Looks at what became of it.
+    pub(crate) fn after(&self, server: &ApiServer, mut effect: Effect, code: u16) {
+        effect.code = code;
+        effect.after = looked_up(server, &effect.route, &effect.route.name);
+        let mut state = self.state.lock();
+        let line = format!("{}/{} {} {code}", effect.party, effect.author, effect.route);
+        if state.keeps_lines && !(effect.route.is_routine() && effect.done()) {
+            let line = self.stamped(&line);
+            state.lines.push(line);
+        }
+        if effect.by_manager() && !effect.route.is_routine() && effect.done() {
+            let line = self.stamped(&line);
+            state.writes.push(line);
+        }
+        let mut complaints = Vec::new();
+        for checker in &mut state.checkers {
+            if let Err(why) = checker.wrote(&effect, server) {
+                complaints.push(format!("{}: {why} [{line}]", checker.name()));
+            }
+        }
+        drop(state);
+        complaints.iter().for_each(|complaint| self.complain(complaint));
+    }
+}
+
+fn looked_up(server: &ApiServer, route: &Route, name: &str) -> Option<Arc<Value>> {
+    // Leases say who leads; other routine says nothing that anybody judges.
+    let wanted = !name.is_empty() && (!route.is_routine() || route.resource == "leases");
+    wanted.then(|| server.object(&route.full_resource(), &route.namespace, name)).flatten()
+}

@@ -1,0 +1,26 @@
+//! Storms as tests: the same seed gives the same storm, and a bounded number of them is calm in the end.
+
+use keleustes_sim::script::drawn;
+use keleustes_sim::soak::Soak;
+use keleustes_sim::storm::{Stage, play};
+
+/// Every line, in two runs.
+#[test]
+fn two_runs_of_one_seed_are_the_same() {
+    let stage = Stage { transcript: true, ..Stage::default() };
+    for seed in [2, 3] {
+        let (one, two) = (play(&drawn(seed), &stage), play(&drawn(seed), &stage));
+        assert_eq!(one.lines, two.lines);
+        assert_eq!((one.digest, one.requests), (two.digest, two.requests));
+    }
+}
+
+#[test]
+fn seeds_hold() {
+    let threads = std::thread::available_parallelism().map_or(1, Into::into);
+    let soak = Soak { first: 1, seeds: 8, threads, twice: false };
+    let tally = soak.run(&Stage::default(), |_| {});
+    if let Some((seed, broken)) = tally.failed {
+        panic!("cargo xtask storm --seed {seed}\n{}", broken.join("\n"));
+    }
+}
