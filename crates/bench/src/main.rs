@@ -1,6 +1,7 @@
 //! Measurements, side by side with the original in one run: `cargo xtask bench`.
 
 mod apiserver;
+mod beside;
 mod cascade;
 mod graph;
 mod kinds;
@@ -53,6 +54,8 @@ enum What {
         #[arg(long, default_value_t = 100_000)]
         objects: usize,
     },
+    /// Ours and the original under the same loads, one after the other on fresh control planes.
+    SideBySide(beside::Wanted),
     /// How many EndpointSlice writes the same churn of one large Service takes.
     Slices {
         /// How many pods the Service has.
@@ -100,6 +103,7 @@ async fn main() -> anyhow::Result<()> {
         What::Cascade { owners, dependents } => cascade::measure(owners, dependents).await,
         What::Graph { objects } => graph::measure(objects),
         What::Kinds { objects } => kinds::measure(objects),
+        What::SideBySide(wanted) => beside::measure(&wanted).await,
         What::Slices { pods, rounds, without_original } => {
             slices::measure(pods, rounds, !without_original).await
         }

@@ -1,0 +1,354 @@
+//! What a cluster asks of its manager: everything that both are measured by.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use futures::future::LocalBoxFuture;
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
+use keleustes_client::{Call, Deletion, Propagation};
+use keleustes_control_plane::Process;
+use keleustes_objects::{Key, Resource};
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::growth;
+use super::objects::{
+    CONFIG_MAPS, DEFINITIONS, DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SECRETS, SERVICES, create_all,
+    deployment, job, list, make_namespaces, patch_all, service,
+};
+use super::stage::Stage;
+
+/// A load by its name.
+pub(super) struct Load {
+    pub(super) name: &'static str,
+    pub(super) play: fn(&mut Stage) -> LocalBoxFuture<'_, anyhow::Result<()>>,
+}
+
+pub(super) const LOADS: &[Load] = &[
+    Load { name: "idle", play: |stage| idle(stage).boxed_local() },
+    Load { name: "pods", play: |stage| pods(stage).boxed_local() },
+    Load { name: "history", play: |stage| history(stage).boxed_local() },
+    Load { name: "nodes", play: |stage| nodes(stage).boxed_local() },
+    Load { name: "jobs", play: |stage| jobs(stage).boxed_local() },
+    Load { name: "bulk", play: |stage| bulk(stage).boxed_local() },
+    Load { name: "kinds", play: |stage| kinds(stage).boxed_local() },
+    Load { name: "growth", play: |stage| growth::play(stage).boxed_local() },
+];
+
+/// How many pods a hollow node takes.
+pub(super) const PODS_A_NODE: usize = 250;
+
+/// Nothing at all.
+async fn idle(stage: &mut Stage) -> anyhow::Result<()> {
+    stage.note_program()?;
+    stage
+        .phase("half a minute", async |_| {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            Ok(Vec::new())
+        })
+        .await
+}
+
+/// Names of namespaces.
+pub(super) fn spaces(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("team-{n:02}")).collect()
+}
+
+/// Deployments spread over namespaces.
+pub(super) fn keys(namespaces: &[String], count: usize) -> Vec<Key> {
+    (0..count).map(|n| Key::namespaced(&*namespaces[n % namespaces.len()], &*format!("app-{n:04}"))).collect()
+}
+
+/// A Deployment of 100 replicas behind a Service, 200 times.
+async fn pods(stage: &mut Stage) -> anyhow::Result<()> {
+    const REPLICAS: usize = 100;
+    let count = stage.share(200);
+    let namespaces = spaces(20);
+    let keys = keys(&namespaces, count);
+    stage.join_nodes(count * REPLICAS * 5 / 4 / PODS_A_NODE + 2, PODS_A_NODE as u32).await?;
+    make_namespaces(&stage.client, &namespaces).await?;
+    stage.phase("create", async |client| create_deployments(client, &keys, REPLICAS).await).await?;
+    stage
+        .phase("roll a tenth", async |client| {
+            let tenth = &keys[..keys.len().div_ceil(10)];
+            patch_all(client, &DEPLOYMENTS, tenth, &another_template(1)).await?;
+            complete(client, tenth).await
+        })
+        .await?;
+    stage.cold_start("start cold", async |client| scale(client, &keys[0], REPLICAS + 1).await).await?;
+    stage
+        .fail_over("SIGTERM", Process::terminate, async |client| scale(client, &keys[0], REPLICAS + 2).await)
+        .await?;
+    stage
+        .fail_over("kill -9", Process::kill9, async |client| scale(client, &keys[0], REPLICAS + 3).await)
+        .await?;
+    stage
+        .phase("delete half", async |client| {
+            let half = &namespaces[..namespaces.len() / 2];
+            let doomed = keys.iter().filter(|key| half.iter().any(|name| **name == *key.namespace));
+            delete_all(client, &DEPLOYMENTS, doomed.cloned()).await?;
+            empty(client, &PODS, half).await
+        })
+        .await
+}
+
+/// Creates Deployments and their Services and waits until all pods are available.
+pub(super) async fn create_deployments(
+    client: &Client,
+    keys: &[Key],
+    replicas: usize,
+) -> anyhow::Result<Vec<f64>> {
+    let of = |make: &dyn Fn(&str) -> Value| -> Vec<(String, Value)> {
+        keys.iter().map(|key| (key.namespace.to_string(), make(&key.name))).collect()
+    };
+    create_all(client, &SERVICES, of(&|name| service(name))).await?;
+    create_all(client, &DEPLOYMENTS, of(&|name| deployment(name, replicas))).await?;
+    complete(client, keys).await
+}
+
+/// Waits until rollouts are complete, and tells when each of them was.
+async fn complete(client: &Client, keys: &[Key]) -> anyhow::Result<Vec<f64>> {
+    let began = Instant::now();
+    let times = std::cell::RefCell::new(std::collections::BTreeMap::new());
+    Stage::until("rollouts", async || {
+        let all = list(client, &DEPLOYMENTS, "").await?;
+        let mut times = times.borrow_mut();
+        for done in all.iter().filter(|deployment| is_complete(deployment)) {
+            let metadata = &done["metadata"];
+            let key = format!("{}/{}", text(&metadata["namespace"]), text(&metadata["name"]));
+            times.entry(key).or_insert_with(|| began.elapsed().as_secs_f64());
+        }
+        Ok(keys.iter().all(|key| times.contains_key(&key.to_string())))
+    })
+    .await?;
+    let times = times.into_inner();
+    Ok(keys.iter().filter_map(|key| times.get(&key.to_string()).copied()).collect())
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn is_complete(deployment: &Value) -> bool {
+    let (spec, status) = (&deployment["spec"], &deployment["status"]);
+    let count = |name: &str| status[name].as_u64().unwrap_or(0);
+    let wanted = spec["replicas"].as_u64().unwrap_or(0);
+    status["observedGeneration"] == deployment["metadata"]["generation"]
+        && ["replicas", "updatedReplicas", "availableReplicas"].iter().all(|name| count(name) == wanted)
+}
+
+fn another_template(n: usize) -> Value {
+    json!({"spec": {"template": {"metadata": {"annotations": {"checksum/config": format!("{n:064}")}}}}})
+}
+
+pub(super) async fn scale(client: &Client, key: &Key, replicas: usize) -> anyhow::Result<()> {
+    let change = json!({"spec": {"replicas": replicas}});
+    patch_all(client, &DEPLOYMENTS, std::slice::from_ref(key), &change).await
+}
+
+async fn delete_all(
+    client: &Client,
+    resource: &Resource,
+    keys: impl IntoIterator<Item = Key>,
+) -> anyhow::Result<()> {
+    let deletion = Deletion { propagation: Some(Propagation::Background), ..Deletion::default() };
+    stream::iter(keys.into_iter().collect::<Vec<_>>())
+        .map(async |key: Key| Call::delete(resource, &key, &deletion).send_unread(client).await)
+        .buffer_unordered(16)
+        .try_collect::<Vec<()>>()
+        .await
+        .with_context(|| format!("deleting {resource}"))?;
+    Ok(())
+}
+
+/// Waits until namespaces hold no object of a kind, and tells when each of them did not.
+async fn empty(client: &Client, resource: &Resource, namespaces: &[String]) -> anyhow::Result<Vec<f64>> {
+    let (began, mut times) = (Instant::now(), Vec::new());
+    for namespace in namespaces {
+        Stage::until("the end of pods", async || {
+            let left = Call::list(resource, namespace).query("limit", "1");
+            Ok(left.send(client).await?["items"].as_array().is_none_or(Vec::is_empty))
+        })
+        .await?;
+        times.push(began.elapsed().as_secs_f64());
+    }
+    Ok(times)
+}
+
+/// A thousand Deployments with ten ReplicaSets of history each, and no pods.
+async fn history(stage: &mut Stage) -> anyhow::Result<()> {
+    let namespaces = spaces(20);
+    let keys = keys(&namespaces, stage.share(1000));
+    make_namespaces(&stage.client, &namespaces).await?;
+    stage.phase("create", async |client| create_deployments(client, &keys, 0).await).await?;
+    stage
+        .phase("change ten times", async |client| {
+            for n in 1..=10 {
+                patch_all(client, &DEPLOYMENTS, &keys, &another_template(n)).await?;
+                complete(client, &keys).await?;
+            }
+            Ok(Vec::new())
+        })
+        .await?;
+    stage.cold_start("start cold", async |client| scale(client, &keys[0], 1).await).await
+}
+
+/// Five thousand nodes that say every ten seconds that they are alive.
+async fn nodes(stage: &mut Stage) -> anyhow::Result<()> {
+    let count = stage.share(5000);
+    stage.join_nodes(count, PODS_A_NODE as u32).await?;
+    stage
+        .phase("join", async |client| {
+            Stage::until("nodes without taints", async || {
+                let nodes = list(client, &NODES, "").await?;
+                Ok(nodes.len() == count && nodes.iter().all(|node| node["spec"]["taints"].is_null()))
+            })
+            .await?;
+            Ok(Vec::new())
+        })
+        .await?;
+    stage
+        .phase("a minute of heartbeats", async |_| {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            Ok(Vec::new())
+        })
+        .await
+}
+
+/// Ten thousand Jobs of one pod that works for a second.
+async fn jobs(stage: &mut Stage) -> anyhow::Result<()> {
+    let count = stage.share(10_000);
+    let namespaces = spaces(20);
+    stage.join_nodes(count / PODS_A_NODE + 2, 2 * PODS_A_NODE as u32).await?;
+    make_namespaces(&stage.client, &namespaces).await?;
+    stage
+        .phase("create", async |client| {
+            let keys = keys(&namespaces, count);
+            let all = keys.iter().map(|key| (key.namespace.to_string(), job(&key.name)));
+            create_all(client, &JOBS, all).await?;
+            Stage::until("Jobs that are complete", async || {
+                let mut done = 0;
+                for namespace in &namespaces {
+                    let jobs = list(client, &JOBS, namespace).await?;
+                    done += jobs.iter().filter(|job| !job["status"]["completionTime"].is_null()).count();
+                }
+                Ok(done == count)
+            })
+            .await?;
+            Ok(Vec::new())
+        })
+        .await
+}
+
+/// Fifty thousand Secrets, ConfigMaps and Events that are nobody's business.
+async fn bulk(stage: &mut Stage) -> anyhow::Result<()> {
+    let count = stage.share(50_000);
+    let namespaces = spaces(20);
+    make_namespaces(&stage.client, &namespaces).await?;
+    stage
+        .phase("create", async |client| {
+            let of = |make: fn(&str, &str) -> Value| {
+                let keys = keys(&namespaces, count / 3);
+                keys.into_iter().map(move |key| (key.namespace.to_string(), make(&key.namespace, &key.name)))
+            };
+            create_all(client, &SECRETS, of(|_, name| data(name, "stringData"))).await?;
+            create_all(client, &CONFIG_MAPS, of(|_, name| data(name, "data"))).await?;
+            create_all(client, &EVENTS, of(event)).await?;
+            Ok(Vec::new())
+        })
+        .await?;
+    stage
+        .cold_start("start cold", async |client| {
+            create_all(
+                client,
+                &super::objects::NAMESPACES,
+                [(String::new(), json!({"metadata": {"name": "new"}}))],
+            )
+            .await
+        })
+        .await
+}
+
+fn data(name: &str, field: &str) -> Value {
+    let labels = json!({"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "Helm"});
+    json!({"metadata": {"name": name, "labels": labels}, field: {"values": "x".repeat(1024)}})
+}
+
+fn event(namespace: &str, name: &str) -> Value {
+    let pod = json!({"kind": "Pod", "apiVersion": "v1", "namespace": namespace, "name": name});
+    json!({"metadata": {"name": name}, "involvedObject": pod, "reason": "Pulled", "type": "Normal",
+           "message": "the image was there already", "source": {"component": "kubelet"}})
+}
+
+/// Fifty custom kinds with 400 objects each, of which every tenth owns the nine that follow.
+async fn kinds(stage: &mut Stage) -> anyhow::Result<()> {
+    const OBJECTS: usize = 400;
+    let kinds: Vec<_> = (0..stage.share(50)).map(custom).collect();
+    let namespaces = spaces(1);
+    make_namespaces(&stage.client, &namespaces).await?;
+    let namespace = &namespaces[0];
+    stage
+        .phase("define and fill", async |client| {
+            create_all(client, &DEFINITIONS, kinds.iter().map(|kind| (String::new(), definition(kind))))
+                .await?;
+            for kind in &kinds {
+                Stage::until("the new kind", async || Ok(Call::list(kind, "").send(client).await.is_ok()))
+                    .await?;
+                fill(client, kind, namespace, OBJECTS).await?;
+            }
+            Ok(Vec::new())
+        })
+        .await?;
+    stage
+        .phase("delete the owners", async |client| {
+            for kind in &kinds {
+                let owners = (0..OBJECTS).step_by(10).map(|n| custom_key(namespace, n));
+                delete_all(client, kind, owners).await?;
+            }
+            for kind in &kinds {
+                empty(client, kind, &namespaces).await?;
+            }
+            Ok(Vec::new())
+        })
+        .await
+}
+
+fn custom(n: usize) -> Resource {
+    let (plural, kind) = (format!("wishes{n:02}").into(), format!("Wish{n:02}").into());
+    Resource { plural, kind, ..Resource::namespaced("example.com", "v1", "", "") }
+}
+
+fn custom_key(namespace: &str, n: usize) -> Key {
+    Key::namespaced(namespace, &*format!("wish-{n:04}"))
+}
+
+fn definition(kind: &Resource) -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let singular = kind.kind.to_lowercase();
+    let names = json!({"plural": kind.plural, "singular": singular, "kind": kind.kind});
+    let versions = json!([{"name": "v1", "served": true, "storage": true, "schema": schema}]);
+    let spec = json!({"group": "example.com", "scope": "Namespaced", "names": names, "versions": versions});
+    json!({"metadata": {"name": format!("{}.example.com", kind.plural)}, "spec": spec})
+}
+
+/// Makes owners first, and then what they own.
+async fn fill(client: &Client, kind: &Resource, namespace: &str, objects: usize) -> anyhow::Result<()> {
+    let named = |n: usize| json!({"metadata": {"name": custom_key(namespace, n).name}});
+    let owners = (0..objects).step_by(10).map(|n| (namespace.to_owned(), named(n)));
+    create_all(client, kind, owners).await?;
+    let uids: std::collections::BTreeMap<_, _> = list(client, kind, namespace)
+        .await?
+        .into_iter()
+        .map(|owner| (owner["metadata"]["name"].clone().to_string(), owner["metadata"]["uid"].clone()))
+        .collect();
+    let owned = (0..objects).filter(|n| n % 10 != 0).map(|n| {
+        let owner = json!(custom_key(namespace, n - n % 10).name);
+        let mut object = named(n);
+        object["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": kind.api_version(), "kind": kind.kind,
+            "name": owner, "uid": uids.get(&owner.to_string()),
+        }]);
+        (namespace.to_owned(), object)
+    });
+    create_all(client, kind, owned).await
+}

@@ -1,0 +1,132 @@
+//! The objects that loads are made of, as large as people write them.
+
+use anyhow::Context as _;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use keleustes_client::{Call, Patch};
+use keleustes_objects::{Key, Resource};
+use kube::Client;
+use serde_json::{Value, json};
+
+pub(super) const NAMESPACES: Resource = Resource::cluster("", "v1", "namespaces", "Namespace");
+pub(super) const NODES: Resource = Resource::cluster("", "v1", "nodes", "Node");
+pub(super) const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
+pub(super) const SERVICES: Resource = Resource::namespaced("", "v1", "services", "Service");
+pub(super) const ACCOUNTS: Resource = Resource::namespaced("", "v1", "serviceaccounts", "ServiceAccount");
+pub(super) const SECRETS: Resource = Resource::namespaced("", "v1", "secrets", "Secret");
+pub(super) const CONFIG_MAPS: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
+pub(super) const EVENTS: Resource = Resource::namespaced("", "v1", "events", "Event");
+pub(super) const DEPLOYMENTS: Resource = Resource::namespaced("apps", "v1", "deployments", "Deployment");
+pub(super) const JOBS: Resource = Resource::namespaced("batch", "v1", "jobs", "Job");
+pub(super) const DEFINITIONS: Resource =
+    Resource::cluster("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition");
+
+/// How many requests of ours are under way at once.
+const AT_ONCE: usize = 16;
+
+/// Creates objects, many at once. A namespace is empty for objects that have none.
+pub(super) async fn create_all(
+    client: &Client,
+    resource: &Resource,
+    objects: impl IntoIterator<Item = (String, Value)>,
+) -> anyhow::Result<()> {
+    stream::iter(objects.into_iter().collect::<Vec<_>>())
+        .map(async |(namespace, mut object): (String, Value)| {
+            object["apiVersion"] = json!(resource.api_version());
+            object["kind"] = json!(resource.kind);
+            let create = Call::create(resource, &namespace, &object);
+            create.send_unread(client).await.with_context(|| format!("creating {resource}"))
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<Vec<()>>()
+        .await?;
+    Ok(())
+}
+
+/// Changes objects, many at once.
+pub(super) async fn patch_all(
+    client: &Client,
+    resource: &Resource,
+    keys: &[Key],
+    change: &Value,
+) -> anyhow::Result<()> {
+    stream::iter(keys)
+        .map(async |key| {
+            let patch = Call::patch(resource, key, Patch::Merge, change);
+            patch.send_unread(client).await.with_context(|| format!("changing {resource} {key}"))
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<Vec<()>>()
+        .await?;
+    Ok(())
+}
+
+/// The objects of a kind, or those of a namespace.
+pub(super) async fn list(
+    client: &Client,
+    resource: &Resource,
+    namespace: &str,
+) -> anyhow::Result<Vec<Value>> {
+    let list = Call::list(resource, namespace).from_cache().send(client).await?;
+    Ok(list["items"].as_array().cloned().unwrap_or_default())
+}
+
+/// Makes namespaces and waits for their accounts, without which no pod can be made.
+pub(super) async fn make_namespaces(client: &Client, names: &[String]) -> anyhow::Result<()> {
+    let bodies = names.iter().map(|name| (String::new(), json!({"metadata": {"name": name}})));
+    create_all(client, &NAMESPACES, bodies).await?;
+    super::Stage::until("accounts of the namespaces", async || {
+        let accounts = list(client, &ACCOUNTS, "").await?;
+        Ok(names.iter().all(|name| accounts.iter().any(|account| account["metadata"]["namespace"] == **name)))
+    })
+    .await
+}
+
+/// A Deployment with a template such as charts make: two containers, twenty variables, probes, volumes.
+pub(super) fn deployment(name: &str, replicas: usize) -> Value {
+    let labels = json!({"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "Helm"});
+    json!({
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app.kubernetes.io/name": name}},
+            "template": {"metadata": {"labels": labels, "annotations": {"checksum/config": "0".repeat(64)}},
+                         "spec": pod_spec()},
+        },
+    })
+}
+
+/// A Service for the pods of a Deployment.
+pub(super) fn service(name: &str) -> Value {
+    let ports = json!([{"name": "http", "port": 80, "targetPort": 8080}]);
+    json!({"metadata": {"name": name},
+           "spec": {"selector": {"app.kubernetes.io/name": name}, "ports": ports}})
+}
+
+/// A Job of one pod.
+pub(super) fn job(name: &str) -> Value {
+    let mut spec = pod_spec();
+    spec["restartPolicy"] = json!("Never");
+    json!({"metadata": {"name": name}, "spec": {"template": {"spec": spec}}})
+}
+
+fn pod_spec() -> Value {
+    let variables: Vec<_> = (0..20)
+        .map(|n| json!({"name": format!("SETTING_{n:02}"), "value": format!("the value of setting {n}")}))
+        .collect();
+    let probe = |path: &str| json!({"httpGet": {"path": path, "port": 8080}, "periodSeconds": 10});
+    let container = |name: &str| {
+        json!({
+            "name": name, "image": format!("images.example.com/team/{name}:1.2.3"), "env": variables,
+            "ports": [{"containerPort": 8080, "name": "http"}],
+            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
+            "livenessProbe": probe("/healthz"), "readinessProbe": probe("/readyz"),
+            "volumeMounts": [{"name": "config", "mountPath": "/etc/app"}, {"name": "cache", "mountPath": "/cache"}],
+        })
+    };
+    json!({
+        "containers": [container("app"), container("proxy")],
+        "terminationGracePeriodSeconds": 1,
+        "volumes": [{"name": "config", "configMap": {"name": "config", "optional": true}},
+                    {"name": "cache", "emptyDir": {}}],
+    })
+}

@@ -1,0 +1,295 @@
+//! One manager on a control plane of its own, and what its work is measured by.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use jiff::Timestamp;
+use keleustes_client::{Call, ClientFactory, ClientOptions, Connection, Deletion};
+use keleustes_control_plane::build::Program;
+use keleustes_control_plane::{AuditEntry, ControlPlane, Process, User};
+use keleustes_hollow::{Hollow, HollowHandle};
+use keleustes_objects::{Key, Resource};
+use keleustes_scenarios::real::{Manager, controllers_flag};
+use kube::Client;
+
+use super::meters::Meter;
+use super::report::{Figure, Measure};
+
+/// The API server writes its log a moment after the answer.
+const LOG_LAG: Duration = Duration::from_secs(2);
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(1800);
+const LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
+
+/// What is the same for every load of a run.
+pub(super) struct Setting {
+    /// Who is measured.
+    pub(super) manager: Manager,
+    /// The size of loads.
+    pub(super) percent: usize,
+    /// How often a second the manager may ask, if that is said at all.
+    pub(super) qps: Option<u32>,
+}
+
+impl Setting {
+    /// Who is measured, in words.
+    pub(super) fn whose(&self) -> &'static str {
+        match self.manager {
+            Manager::Ours(_) => "ours",
+            Manager::Original => "the original",
+        }
+    }
+}
+
+/// A control plane, a manager, nodes and a stopwatch.
+pub(super) struct Stage {
+    /// Speaks as the administrator.
+    pub(super) client: Client,
+    setting: Setting,
+    load: &'static str,
+    plane: ControlPlane,
+    hollow: Option<HollowHandle>,
+    manager: Process,
+    managers: usize,
+    figures: Vec<Figure>,
+}
+
+impl Stage {
+    /// Starts everything, and waits until the manager is at rest.
+    pub(super) async fn set(setting: Setting, load: &'static str) -> anyhow::Result<Self> {
+        let plane = ControlPlane::builder().with_program(Program::KubeControllerManager).start()?;
+        let connection = Connection::open(Some(&plane.kubeconfig(User::Admin)), None, None)?;
+        let client = ClientFactory::new(connection, ClientOptions::default()).root("bench");
+        let manager = spawn(&plane, &setting, 0)?;
+        let mut stage =
+            Self { client, setting, load, plane, hollow: None, manager, managers: 1, figures: Vec::new() };
+        stage.rest().await?;
+        Ok(stage)
+    }
+
+    /// Takes everything down and tells what was measured.
+    pub(super) async fn end(mut self) -> Vec<Figure> {
+        if let Some(hollow) = self.hollow.take() {
+            hollow.stop().await;
+        }
+        self.figures
+    }
+
+    /// So many parts of the full size of something, and at least one.
+    pub(super) fn share(&self, full: usize) -> usize {
+        (full * self.setting.percent / 100).max(1)
+    }
+
+    /// Lets hollow nodes join that run whatever is bound to them.
+    pub(super) async fn join_nodes(&mut self, nodes: usize, pods_each: u32) -> anyhow::Result<()> {
+        let connection = Connection::open(Some(&self.plane.kubeconfig(User::Admin)), None, None)?;
+        let client = ClientFactory::new(connection, ClientOptions::default()).root("hollow");
+        let builder = Hollow::builder(client).nodes(nodes).zones(3).scheduler(true);
+        let builder = builder.capacity("1000", "4000Gi", pods_each);
+        self.hollow = Some(builder.batch_run_for(Some(Duration::from_secs(1))).start());
+        Ok(())
+    }
+
+    /// Notes how large the manager's file is.
+    pub(super) fn note_program(&mut self) -> anyhow::Result<()> {
+        let size = fs::metadata(program(&self.plane, &self.setting)?)?.len();
+        self.note("once", Measure::Program, size as f64);
+        Ok(())
+    }
+
+    /// Does something and notes what that took of everybody. What is done tells how long each of its
+    /// parts took, in seconds, if it has parts.
+    pub(super) async fn phase(
+        &mut self,
+        name: &str,
+        act: impl AsyncFnOnce(&Client) -> anyhow::Result<Vec<f64>>,
+    ) -> anyhow::Result<()> {
+        let (manager, server) = (self.meter(), self.server()?);
+        let before = self.requests()?.len();
+        let (manager_cpu, server_cpu) = (manager.cpu()?, server.cpu()?);
+        manager.forget_peak()?;
+        let began = Instant::now();
+        let mut parts = act(&self.client).await?;
+        let took = began.elapsed().as_secs_f64();
+        eprintln!("    {name}: {took:.1} s");
+        self.note(name, Measure::Seconds, took);
+        parts.sort_by(f64::total_cmp);
+        if let (Some(p50), Some(p99)) = (quantile(&parts, 50), quantile(&parts, 99)) {
+            self.note(name, Measure::Half, p50);
+            self.note(name, Measure::NearlyAll, p99);
+        }
+        self.rest().await?;
+        self.note(name, Measure::ManagerCpu, manager.cpu()? - manager_cpu);
+        self.note(name, Measure::ServerCpu, server.cpu()? - server_cpu);
+        let requests = self.requests()?.split_off(before);
+        let writes = requests.iter().filter(|entry| is_write(entry)).count();
+        self.note(name, Measure::Writes, writes as f64);
+        self.note(name, Measure::Reads, (requests.len() - writes) as f64);
+        self.note(name, Measure::Resident, manager.resident()?);
+        self.note(name, Measure::Peak, manager.peak()?);
+        Ok(())
+    }
+
+    /// Ends the manager without its saying goodbye, gives it work, and starts it again as on the first day:
+    /// nobody holds the lease any more.
+    pub(super) async fn cold_start(
+        &mut self,
+        name: &str,
+        work: impl AsyncFnOnce(&Client) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        self.manager.kill9()?;
+        self.manager.wait_exit(Duration::from_secs(10))?;
+        let lease = Key::namespaced("kube-system", "kube-controller-manager");
+        Call::delete(&LEASES, &lease, &Deletion::default()).send_unread(&self.client).await?;
+        work(&self.client).await?;
+        let from = Timestamp::now();
+        self.manager = self.spawn_another()?;
+        let first = self.first_write(from).await?;
+        self.note(name, Measure::FirstWrite, first);
+        self.rest().await?;
+        self.note(name, Measure::ManagerCpu, self.meter().cpu()?);
+        self.note(name, Measure::Resident, self.meter().resident()?);
+        self.note(name, Measure::Peak, self.meter().peak()?);
+        Ok(())
+    }
+
+    /// Ends the manager beside one that stands by, gives work, and notes how long it takes that one to do
+    /// something of use.
+    pub(super) async fn fail_over(
+        &mut self,
+        name: &str,
+        end: impl FnOnce(&mut Process) -> keleustes_control_plane::Result<()>,
+        work: impl AsyncFnOnce(&Client) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut standby = self.spawn_another()?;
+        settled(&mut standby).await?;
+        let from = Timestamp::now();
+        end(&mut self.manager)?;
+        self.manager.wait_exit(Duration::from_secs(60))?;
+        let gone = Timestamp::now();
+        work(&self.client).await?;
+        self.manager = standby;
+        let after_the_end = self.first_write(gone).await?;
+        let ending = Duration::try_from(gone.duration_since(from))?.as_secs_f64();
+        self.note(name, Measure::FirstWrite, ending + after_the_end);
+        self.rest().await
+    }
+
+    /// Asks until the answer is yes.
+    pub(super) async fn until(what: &str, ask: impl AsyncFn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while !ask().await? {
+            if began.elapsed() > PATIENCE {
+                bail!("{what}: not within {PATIENCE:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, phase: &str, measure: Measure, value: f64) {
+        let (load, whose) = (self.load.to_owned(), self.setting.whose().to_owned());
+        self.figures.push(Figure { load, phase: phase.to_owned(), measure, whose, value });
+    }
+
+    fn meter(&self) -> Meter {
+        Meter(self.manager.pid())
+    }
+
+    fn server(&self) -> anyhow::Result<Meter> {
+        Ok(Meter(self.plane.api_server_pid().context("no API server runs")?))
+    }
+
+    fn spawn_another(&mut self) -> anyhow::Result<Process> {
+        self.managers += 1;
+        spawn(&self.plane, &self.setting, self.managers)
+    }
+
+    async fn rest(&mut self) -> anyhow::Result<()> {
+        tokio::time::sleep(LOG_LAG).await;
+        settled(&mut self.manager).await
+    }
+
+    /// What managers and their service accounts asked for, in order.
+    fn requests(&self) -> anyhow::Result<Vec<AuditEntry>> {
+        let mut entries = self.plane.audit_entries()?;
+        entries.retain(|entry| {
+            entry.user == User::ControllerManager.name()
+                || entry.user.starts_with("system:serviceaccount:kube-system:")
+        });
+        Ok(entries)
+    }
+
+    /// How many seconds after a moment a manager first wrote something other than its lease.
+    async fn first_write(&self, from: Timestamp) -> anyhow::Result<f64> {
+        let began = Instant::now();
+        loop {
+            let times = self.requests()?.into_iter().filter(|entry| is_write(entry) && is_useful(entry));
+            let times = times.filter_map(|entry| entry.received_at.parse::<Timestamp>().ok());
+            if let Some(first) = times.filter(|time| *time >= from).min() {
+                return Ok(Duration::try_from(first.duration_since(from))?.as_secs_f64());
+            }
+            if began.elapsed() > PATIENCE {
+                bail!("the manager writes nothing");
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+}
+
+/// Starts a manager with the flags of a kubeadm manifest and the controllers that both have.
+fn spawn(plane: &ControlPlane, setting: &Setting, nth: usize) -> anyhow::Result<Process> {
+    let mut flags = vec![controllers_flag()];
+    if let Some(qps) = setting.qps {
+        flags.extend([format!("--kube-api-qps={qps}"), format!("--kube-api-burst={qps}")]);
+    }
+    let mut command = Command::new(program(plane, setting)?);
+    command.args(plane.manager_args_with(plane.free_port()?, &flags));
+    let log = plane.logs_dir().join(format!("manager-{nth}.log"));
+    Ok(Process::spawn("kube-controller-manager", &command, &log)?)
+}
+
+fn program(plane: &ControlPlane, setting: &Setting) -> anyhow::Result<PathBuf> {
+    Ok(match &setting.manager {
+        Manager::Ours(program) => program.clone(),
+        Manager::Original => plane.binary(Program::KubeControllerManager)?.to_owned(),
+    })
+}
+
+/// Waits until a manager has used next to no processor for two seconds, and for at most two minutes.
+async fn settled(manager: &mut Process) -> anyhow::Result<()> {
+    let meter = Meter(manager.pid());
+    let mut before = f64::NEG_INFINITY;
+    for _ in 0..60 {
+        if !manager.is_running() {
+            bail!("the manager has ended:\n{}", manager.log_tail());
+        }
+        let now = meter.cpu()?;
+        if now - before < 0.1 {
+            break;
+        }
+        before = now;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    Ok(())
+}
+
+fn is_write(entry: &AuditEntry) -> bool {
+    !matches!(entry.verb.as_str(), "get" | "list" | "watch")
+}
+
+/// Not a lease, an event, or a question about somebody's rights.
+fn is_useful(entry: &AuditEntry) -> bool {
+    let resource = entry.object.as_ref().map(|object| object.resource.as_str());
+    resource.is_some_and(|resource| {
+        !matches!(resource, "leases" | "events" | "subjectaccessreviews" | "tokenreviews")
+            && !entry.uri.ends_with("/token")
+    })
+}
+
+fn quantile(sorted: &[f64], percent: usize) -> Option<f64> {
+    sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied()
+}
