@@ -41,6 +41,7 @@ pub const ROOMS: &[Room] = &[
             "client",
             "runtime",
             "apiserver",
+            "hollow",
             "control-plane",
             "scenarios",
         ],
