@@ -7,7 +7,7 @@ use std::time::Duration;
 use keleustes_objects::Text;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use crate::quantity;
+use crate::duration;
 
 /// The annotations that hollow nodes heed. Durations are written as `1m30s`, `1.5s` or `200ms`.
 pub mod annotations {
@@ -61,7 +61,7 @@ pub(crate) struct Behaviour {
 
 impl Behaviour {
     fn note(&mut self, name: &str, value: &str) {
-        let time = || quantity::duration(value);
+        let time = || duration::parse(value);
         let truth = || value.parse::<bool>().ok();
         let understood = match name {
             annotations::START_DELAY => set(&mut self.start_delay, time()),

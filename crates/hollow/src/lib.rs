@@ -20,11 +20,11 @@
 mod behaviour;
 mod clock;
 mod driver;
+mod duration;
 mod engine;
 mod hollow;
 mod kubelet;
 mod machine;
-mod quantity;
 mod scheduler;
 mod seen;
 

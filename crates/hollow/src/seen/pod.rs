@@ -7,7 +7,9 @@ use std::time::Duration;
 use keleustes_objects::{Meta, Object, Resource, Text, Time, Word};
 use serde::Deserialize;
 
-use super::template::{Container, InitContainer, Requests, RestartPolicy, Template, TemplateRef};
+use super::template::{
+    Container, InitContainer, Requests, RestartPolicy, Template, TemplateRef, thousandths,
+};
 use super::terms::{PodTerms, Toleration, WireAffinity};
 use super::{WireMeta, nullable};
 
@@ -316,8 +318,7 @@ impl Spec {
 
 impl Requests {
     fn named(amounts: &BTreeMap<Word, String>) -> Vec<(Word, i64)> {
-        let read = amounts.iter().map(|(name, amount)| (name.clone(), crate::quantity::milli(amount)));
-        read.map(|(name, amount)| (name, amount.unwrap_or(0))).collect()
+        amounts.iter().map(|(name, amount)| (name.clone(), thousandths(amount))).collect()
     }
 }
 

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use internment::ArcIntern;
-use keleustes_objects::Word;
+use keleustes_objects::{Quantity, Word};
 use serde::Deserialize;
 
 use super::terms::{NodeTerm, Toleration};
 use crate::behaviour::Behaviour;
-use crate::quantity;
 
 /// A shared template. Equal templates are one allocation, so comparing two costs nothing.
 pub(crate) type TemplateRef = ArcIntern<Template>;
@@ -70,12 +69,17 @@ pub(crate) struct Requests {
     pub(crate) other: Vec<(Word, i64)>,
 }
 
+/// An amount in thousandths; what is none counts as nothing.
+pub(super) fn thousandths(amount: &str) -> i64 {
+    Quantity::parse(amount).map_or(0, Quantity::milli)
+}
+
 impl Requests {
     /// Reads amounts by name; what is no amount counts as nothing.
     pub(crate) fn read(amounts: &BTreeMap<Word, String>) -> Self {
         let mut read = Self::default();
         for (name, amount) in amounts {
-            *read.amount(name) = quantity::milli(amount).unwrap_or(0);
+            *read.amount(name) = thousandths(amount);
         }
         read
     }
