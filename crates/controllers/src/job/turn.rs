@@ -13,7 +13,7 @@ use super::metrics::Action;
 use super::pods::Moves;
 use super::tracking::Counted;
 use super::verdict::End;
-use super::view::{Gathered, JobView};
+use super::view::{Claims, Gathered, JobView};
 use super::{Settings, metrics, pods, status, tracking, verdict};
 
 /// Works on Jobs.
@@ -46,8 +46,8 @@ impl Turns {
         for figure in self.memory.with(Remembered::take_figures) {
             cx.measure(figure);
         }
-        let (mut facts, claims) = match cx.gather(|view| JobView::gather(view, item, &self.memory)) {
-            Gathered::Turn(facts, claims) => (*facts, claims),
+        let claims = match cx.gather(|view| Gathered::gather(view, item)) {
+            Gathered::Turn(claims) => claims,
             Gathered::Stuck(why) => return Err(Retry::because(why)),
             Gathered::Foreign => return Ok(Next::Done),
             Gathered::Over => {
@@ -61,21 +61,20 @@ impl Turns {
             }
         };
         let clock = |cx: &Context<'_>| cx.gather(|view| view.now().monotonic);
-        let (begun, mut action) = (clock(cx), Action::Reconciling);
-        let result = self.reconcile(cx, &mut facts, claims, &mut action).await;
+        let (begun, mut action, job) = (clock(cx), Action::Reconciling, claims.job.clone());
+        let result = self.reconcile(cx, claims, &mut action).await;
         let seconds = clock(cx).saturating_sub(begun).as_secs_f64();
-        metrics::turn(cx, &facts.job, action, result.is_ok(), seconds);
+        metrics::turn(cx, &job, action, result.is_ok(), seconds);
         result
     }
 
     async fn reconcile(
         &self,
         cx: &mut Context<'_>,
-        facts: &mut JobView,
-        claims: Plan,
+        claims: Claims,
         action: &mut Action,
     ) -> Result<Next, Retry> {
-        cx.apply(claims).await.all_done()?;
+        let facts = &mut claims.settle(cx, &self.memory).await?;
         let (mut end, mut suspension) = (verdict::of(facts), None);
         let mut status = facts.job.status.clone();
         status.start_time = facts.start_time;

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use keleustes_objects::{Job, Pod, PodPhase, Time, Uid, UncountedTerminatedPods};
-use keleustes_plan::{Item, Memory, Plan, View};
+use keleustes_plan::{Context, Item, Memory, Retry, View};
 
 use super::backoff::{Record, finished_at};
 use super::failure_policy::{Judgement, judge};
 use super::indexes::Indexes;
 use super::memory::Remembered;
 use super::{TRACKING, is_foreign, is_tracked};
-use crate::workloads::claims::claim_if;
+use crate::workloads::claims::{Claimed, claim_if};
 use crate::workloads::owners::{managed_by, orphans};
 
 /// What is to be done about a Job.
@@ -25,13 +25,20 @@ pub(super) enum Gathered {
     /// Nothing until its selector makes sense.
     Stuck(&'static str),
     /// A turn. The adoptions and releases come first.
-    Turn(Box<JobView>, Plan),
+    Turn(Claims),
+}
+
+/// A Job and the pods that are to be its own.
+pub(super) struct Claims {
+    pub(super) job: Arc<Job>,
+    pods: Claimed<Pod>,
+    now: Time,
 }
 
 /// A Job, its pods, and what they come to.
 pub(super) struct JobView {
     pub(super) job: Arc<Job>,
-    /// Its pods, those about to be adopted among them.
+    /// Its pods, those just adopted among them.
     pub(super) members: Vec<Member>,
     /// Pods that the status is about to count.
     pub(super) uncounted: UncountedTerminatedPods,
@@ -70,39 +77,55 @@ pub(super) struct Member {
     pub(super) index: Option<i64>,
 }
 
-impl JobView {
-    pub(super) fn gather(view: &View<'_>, item: &Item, memory: &Memory<Remembered>) -> Gathered {
-        let Some(job) = view.get::<Job>(item) else { return Gathered::Over };
+impl Gathered {
+    pub(super) fn gather(view: &View<'_>, item: &Item) -> Self {
+        let Some(job) = view.get::<Job>(item) else { return Self::Over };
         if is_foreign(job) {
-            return Gathered::Foreign;
+            return Self::Foreign;
         }
         if job.is_finished() {
-            return Gathered::Over;
+            return Self::Over;
         }
         if !job.is_indexed() && !["NonIndexed", ""].contains(&&*job.spec.completion_mode) {
-            return Gathered::Strange(job.clone());
+            return Self::Strange(job.clone());
         }
         let selector = job.spec.selector.as_ref().and_then(|selector| selector.matcher().ok());
-        let Some(selector) = selector else { return Gathered::Stuck("its selector makes no sense") };
+        let Some(selector) = selector else { return Self::Stuck("its selector makes no sense") };
         let (table, meta) = (view.table::<Pod>(), &job.meta);
         let candidates = managed_by(table, &meta.uid).chain(orphans(table, &meta.key.namespace));
         let matches = |pod: &Pod| selector.matches(&pod.meta.labels);
-        let mut claimed = claim_if(&**job, Some(TRACKING), matches, candidates);
-        let claims = claimed.plan();
+        let pods = claim_if(&**job, Some(TRACKING), matches, candidates);
+        Self::Turn(Claims { job: job.clone(), pods, now: view.now().wall })
+    }
+}
+
+impl Claims {
+    /// Carries out the adoptions and releases. What is left is what the turn is about.
+    ///
+    /// # Errors
+    /// If one of them fails.
+    pub(super) async fn settle(
+        self,
+        cx: &mut Context<'_>,
+        memory: &Memory<Remembered>,
+    ) -> Result<JobView, Retry> {
+        let Self { job, pods, now } = self;
+        let (pods, meta) = (pods.settle(cx).await?, &job.meta);
         let shown: BTreeSet<Uid> =
-            claimed.mine.iter().filter(|pod| is_tracked(pod)).map(|pod| pod.meta.uid.clone()).collect();
+            pods.iter().filter(|pod| is_tracked(pod)).map(|pod| pod.meta.uid.clone()).collect();
         let released = memory.with(|memory| memory.released(&meta.key, &shown));
         let member = |pod: Arc<Pod>| {
             // An adopted pod gets the finalizer with its owner.
             let tracked = is_tracked(&pod) || pod.meta.controller().is_none();
             Member { held: tracked && !released.contains(&pod.meta.uid), index: index_of(&pod), pod }
         };
-        let members = claimed.mine.into_iter().map(member).collect();
+        let members = pods.into_iter().map(member).collect();
         let before = memory.with(|memory| memory.backoff(&meta.key, &meta.uid));
-        let facts = Self::of(job.clone(), members, before, view.now().wall);
-        Gathered::Turn(Box::new(facts), claims)
+        Ok(JobView::of(job, members, before, now))
     }
+}
 
+impl JobView {
     fn of(job: Arc<Job>, members: Vec<Member>, before: Record, now: Time) -> Self {
         let uncounted = job.status.uncounted_terminated_pods.clone().unwrap_or_default();
         let starts = job.status.start_time.is_none() && !job.spec.suspend;

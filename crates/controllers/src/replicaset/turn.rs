@@ -44,11 +44,12 @@ impl<R: Replicated> Facts<R> {
     fn gather(view: &View<'_>, item: &Item) -> Option<(Self, Claimed<Pod>)> {
         let set = view.get::<R>(item)?.clone();
         let (pods, meta) = (view.table::<Pod>(), set.meta());
+        let selector = set.selector()?;
         let own = managed_by(pods, &meta.uid);
         let terminating = own.filter(|pod| pod.is_terminating() && !pod.is_terminal());
-        let terminating = terminating.filter(|pod| set.wants(&pod.meta.labels)).count();
+        let terminating = terminating.filter(|pod| selector.matches(&pod.meta.labels)).count();
         let candidates = managed_by(pods, &meta.uid).chain(orphans(pods, &meta.key.namespace));
-        let claimed = claim(&*set, &set.selector()?, candidates.filter(|pod| pod.is_active()));
+        let claimed = claim(&*set, &selector, candidates.filter(|pod| pod.is_active()));
         let terminating = i32::try_from(terminating).unwrap_or(i32::MAX);
         let (now, pods) = (view.now().wall, claimed.mine.clone());
         let mut facts = Self { set, pods, terminating, crowds: BTreeMap::new(), now };

@@ -419,6 +419,9 @@ fn pods_are_adopted_and_let_go_with_their_finalizer() {
         let turn = Stage::of(wish()).pods(pods()).refusing("patch", "lost", reason).turn();
         assert!(!turn.is_retried(), "{}", turn.0);
     }
+    // One that turns out to be gone does not count.
+    let gone = Stage::of(wish()).pods(pods()).refusing("patch", "new", Reason::NotFound).turn();
+    assert!(!gone.is_retried() && gone.status()["succeeded"] != 1, "{}", gone.0);
     let leaving = merged(&wish(), &json!({"metadata": {"deletionTimestamp": at(0)}}));
     assert_eq!(Stage::of(leaving).pods(pods()).turn().released(), Vec::<&str>::new());
 }
