@@ -9,6 +9,7 @@
 
 mod address;
 mod condition;
+pub mod defaults;
 mod discovered;
 mod failure;
 mod int_or_string;

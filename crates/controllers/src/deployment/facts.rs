@@ -9,7 +9,7 @@ use super::annotations;
 use super::bounds::Bounds;
 use crate::workloads::claims::{Claimed, claim};
 use crate::workloads::owners::{managed_by, orphans};
-use crate::workloads::templates::mean_the_same;
+use crate::workloads::templates::Meaning;
 
 /// All old pods go before new ones come.
 pub(super) const RECREATE: &str = "Recreate";
@@ -43,7 +43,8 @@ impl Facts {
     pub(super) fn gather(view: &View<'_>, deployment: Arc<Deployment>, sets: Vec<Arc<ReplicaSet>>) -> Self {
         let mut old = sets;
         old.sort_by(|one, other| by_age(one).cmp(&by_age(other)));
-        let same = |set: &Arc<ReplicaSet>| mean_the_same(&set.spec.template, &deployment.spec.template);
+        let meaning = Meaning::of(&deployment.spec.template);
+        let same = |set: &Arc<ReplicaSet>| meaning.is_that_of(&set.spec.template);
         let newest = old.iter().position(same).map(|at| old.remove(at));
         let pods = view.table::<Pod>();
         let running = |set: &Arc<ReplicaSet>| managed_by(pods, &set.meta.uid).any(|pod| !pod.is_terminal());

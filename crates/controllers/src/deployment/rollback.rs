@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::annotations::ROLLBACK_TO;
 use super::facts::{Facts, number};
 use super::revisions::{passed_on, revision};
-use crate::workloads::templates::{mean_the_same, without_hash};
+use crate::workloads::templates::{Meaning, without_hash};
 
 /// The revision that is asked for, if one is. Zero is the one before the newest.
 pub(super) fn wanted(facts: &Facts) -> Option<i64> {
@@ -31,7 +31,7 @@ pub(super) fn plan(facts: &Facts, to: i64) -> Plan {
         return warn("DeploymentRollbackRevisionNotFound", message);
     };
     let name = &deployment.meta.key.name;
-    if mean_the_same(&set.spec.template, &deployment.spec.template) {
+    if Meaning::of(&deployment.spec.template).is_that_of(&set.spec.template) {
         let message =
             format!("The rollback revision contains the same template as current deployment \"{name}\"");
         return warn("DeploymentRollbackTemplateUnchanged", message);

@@ -13,7 +13,7 @@ use super::revisions::next_revision;
 use super::sizes::{Moves, old_pods_may_run, resized};
 use super::status::{Draft, is_complete};
 use super::{Settings, cleanup, rollback};
-use crate::workloads::templates::mean_the_same;
+use crate::workloads::templates::Meaning;
 
 /// Works on Deployments.
 pub(super) struct Turns {
@@ -181,7 +181,7 @@ impl Turns {
             return Err(Retry::because(format!("{}: not in the cache yet", failure.message)));
         };
         let ours = there.meta.controller().is_some_and(|owner| owner.uid == deployment.meta.uid);
-        if ours && mean_the_same(&there.spec.template, &deployment.spec.template) {
+        if ours && Meaning::of(&deployment.spec.template).is_that_of(&there.spec.template) {
             return Ok(Some(there));
         }
         let mut status = deployment.status.clone();

@@ -10,7 +10,7 @@ use keleustes_plan::{Context, Outcome, Plan, Retry, Write};
 use super::facts::Facts;
 use super::pods::revision_of;
 use crate::workloads::revisions::{Data, renumber, template_in};
-use crate::workloads::templates::mean_the_same;
+use crate::workloads::templates::Meaning;
 
 /// The label of a revision that nobody reads back.
 const HASH: &str = "controller.kubernetes.io/hash";
@@ -43,7 +43,7 @@ impl History {
         compares_meaning: bool,
     ) -> Result<Self, Retry> {
         let set = &facts.set;
-        let data = Data::of(&set.spec.template);
+        let data = Data::rounded(&set.spec.template);
         let mut collisions = set.status.collision_count.unwrap_or(0);
         let number = facts.revisions.last().map_or(0, |revision| revision.revision) + 1;
         let name = match find(facts, &data, compares_meaning) {
@@ -107,8 +107,9 @@ fn find(facts: &Facts, data: &Data, compares_meaning: bool) -> Found {
     if let Some(noted) = noted.filter(|_| seen) {
         return Found::Newest(noted.meta.key.name.clone());
     }
+    let meaning = Meaning::of(&set.spec.template);
     let same =
-        template_in(newest.data.as_str()).is_some_and(|there| mean_the_same(&there, &set.spec.template));
+        template_in(newest.data.as_str()).is_some_and(|there| meaning.is_that_of_once_filled_in(&there));
     if same { Found::Newest(newest.meta.key.name.clone()) } else { Found::Nothing }
 }
 
@@ -137,6 +138,8 @@ async fn make(
         if there.is_some_and(|there| data.is_in(&there)) {
             return Ok(key.name);
         }
-        *collisions = collisions.saturating_add(1);
+        // There is no name left beyond the last number.
+        let next = collisions.checked_add(1);
+        *collisions = next.ok_or_else(|| Retry::because(format!("the name {} is taken", key.name)))?;
     }
 }

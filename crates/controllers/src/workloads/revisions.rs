@@ -21,9 +21,21 @@ pub(crate) struct Data {
 }
 
 impl Data {
+    /// The data of a template, with exact numbers.
     pub(crate) fn of(template: &Template) -> Self {
-        let mut template = template.json();
-        template.insert("$patch".to_owned(), json!("replace"));
+        Self::from(Value::Object(template.json()))
+    }
+
+    /// The data of a template, with numbers as they come out of 64-bit floats: the original sends those of
+    /// StatefulSets through such.
+    pub(crate) fn rounded(template: &Template) -> Self {
+        let mut tree = Value::Object(template.json());
+        round(&mut tree);
+        Self::from(tree)
+    }
+
+    fn from(mut template: Value) -> Self {
+        template["$patch"] = json!("replace");
         let tree = json!({"spec": {"template": template}});
         // Maps of this program's JSON library are sorted already.
         let text = escape_markup(tree.to_string());
@@ -57,6 +69,24 @@ impl Data {
             "revision": number,
         });
         Write::create::<ControllerRevision>(key.clone(), body).because("its template is new")
+    }
+}
+
+fn round(value: &mut Value) {
+    /// Up to here all whole numbers are floats as well.
+    const EXACT_MAX: u64 = 1 << 53;
+    match value {
+        Value::Object(map) => map.values_mut().for_each(round),
+        Value::Array(list) => list.iter_mut().for_each(round),
+        Value::Number(number) => {
+            let Some(exact) = number.as_i64().filter(|exact| exact.unsigned_abs() > EXACT_MAX) else {
+                return;
+            };
+            #[expect(clippy::cast_precision_loss, reason = "to lose what a float cannot hold is the point")]
+            let rounded = (exact as f64).to_string();
+            *value = serde_json::from_str(&rounded).unwrap_or(Value::Null);
+        }
+        _ => {}
     }
 }
 
@@ -99,27 +129,110 @@ mod tests {
         r#""dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}}}"#,
     );
 
-    #[test]
-    fn data_is_written_as_the_original_writes_it() {
-        let template = Template::parse(
-            r#"{"spec":{"terminationGracePeriodSeconds":30,"securityContext":{},"schedulerName":"default-scheduler",
-               "restartPolicy":"Always","dnsPolicy":"ClusterFirst","containers":[{"name":"test","image":"test",
-               "imagePullPolicy":"Always","resources":{},"terminationMessagePolicy":"File",
-               "terminationMessagePath":"/dev/termination-log"}]},
-               "metadata":{"labels":{"app":"foo"},"annotations":{"test":"value"}}}"#,
-        )
-        .unwrap();
-        let data = Data::of(&template);
-        assert_eq!(data.text, D1);
-        assert_eq!(data.short_name(0), "776999688b");
-        assert_eq!(data.short_name(1), "776999688c");
-        assert_eq!(template_in(D1).unwrap().json(), template.json());
-        assert!(template_in("{}").is_none() && template_in("[]").is_none());
+    fn data(template: &str) -> Data {
+        Data::of(&Template::parse(template).unwrap())
     }
 
+    /// The template of a revision's data.
+    fn data_of_spec(spec: &str) -> String {
+        let text = data(&format!(r#"{{"metadata":{{}},"spec":{spec}}}"#)).text;
+        let spec = text.strip_prefix(r#"{"spec":{"template":{"$patch":"replace","metadata":{},"spec":"#);
+        spec.and_then(|spec| spec.strip_suffix("}}}")).unwrap().to_owned()
+    }
+
+    /// Proves REV-5, REV-6, REV-15, REV-17, REV-19, REV-52, REV-65.
+    #[test]
+    fn data_is_written_as_the_original_writes_it() {
+        let template = |stamp: &str| {
+            format!(
+                r#"{{"spec":{{"terminationGracePeriodSeconds":30,"securityContext":{{}},"schedulerName":"default-scheduler",
+                   "restartPolicy":"Always","dnsPolicy":"ClusterFirst","containers":[{{"name":"test","image":"test",
+                   "imagePullPolicy":"Always","resources":{{}},"terminationMessagePolicy":"File",
+                   "terminationMessagePath":"/dev/termination-log"}}]}},
+                   "metadata":{{{stamp}"labels":{{"app":"foo"}},"annotations":{{"test":"value"}}}}}}"#
+            )
+        };
+        let now = data(&template(""));
+        assert_eq!(now.text, D1);
+        assert_eq!(
+            (now.short_name(0), now.short_name(1)),
+            ("776999688b".to_owned(), "776999688c".to_owned())
+        );
+        let parsed = Template::parse(&template("")).unwrap();
+        assert_eq!(Data::rounded(&parsed).text, D1);
+        assert_eq!(template_in(D1).unwrap().json(), parsed.json());
+        assert!(template_in("{}").is_none() && template_in("[]").is_none());
+        let before = data(&template(r#""creationTimestamp":null,"#));
+        assert_eq!(before.short_name(0), "c77f6d978");
+    }
+
+    /// Proves REV-7, REV-8, REV-9, REV-10, REV-16.
+    #[test]
+    fn data_says_what_the_server_says_and_nothing_else() {
+        for spec in [
+            r#"{"containers":null}"#,
+            r#"{"containers":[{"name":"","resources":{}}],"unheardOf":{"b":[],"c":null}}"#,
+            r#"{"containers":[{"env":[{"name":"e","valueFrom":{"resourceFieldRef":{"divisor":"0","resource":"r"}}}],"name":"c"}]}"#,
+            r#"{"volumes":[{"name":"p","projected":{"sources":null}}]}"#,
+            r#"{"containers":[{"livenessProbe":{"httpGet":{"port":"http"}},"resources":{"limits":{"cpu":"0.5","memory":"1024Mi"}}}]}"#,
+            r#"{"containers":[{"livenessProbe":{"httpGet":{"port":80}},"resources":{"limits":{"cpu":"500m"}}}]}"#,
+        ] {
+            assert_eq!(data_of_spec(spec), spec);
+        }
+        assert_eq!(data("{}").text, r#"{"spec":{"template":{"$patch":"replace"}}}"#);
+    }
+
+    /// Proves REV-12, REV-13.
     #[test]
     fn letters_that_could_be_markup_are_escaped() {
         let text = escape_markup(json!({"a": "<b> & \u{2028}\u{2029}\u{7f}/é\u{1}\n\"\\"}).to_string());
         assert_eq!(text, "{\"a\":\"\\u003cb\\u003e \\u0026 \\u2028\\u2029\u{7f}/é\\u0001\\n\\\"\\\\\"}");
+        let short = escape_markup(json!("\u{8}\u{c}\r\t\u{1f}").to_string());
+        assert_eq!(short, r#""\b\f\r\t\u001f""#);
+        assert_eq!(data_of_spec(r#"{"a":"<&>"}"#), r#"{"a":"\u003c\u0026\u003e"}"#);
+    }
+
+    /// Proves REV-14.
+    #[test]
+    fn numbers_are_exact_or_rounded() {
+        let template = Template::parse(
+            r#"{"spec":{"a":9007199254740993,"b":[-9007199254740993],"c":9223372036854775807,"d":9007199254740992}}"#,
+        );
+        let template = template.unwrap();
+        let numbers = |data: &Data| {
+            let spec = &data.tree["spec"]["template"]["spec"];
+            ["a", "c", "d"].map(|field| spec[field].to_string()).to_vec().join(" ")
+                + " "
+                + &spec["b"][0].to_string()
+        };
+        assert_eq!(
+            numbers(&Data::of(&template)),
+            "9007199254740993 9223372036854775807 9007199254740992 -9007199254740993"
+        );
+        assert_eq!(
+            numbers(&Data::rounded(&template)),
+            "9007199254740992 9223372036854776000 9007199254740992 -9007199254740992"
+        );
+    }
+
+    /// Proves REV-35.
+    #[test]
+    fn equal_is_what_says_the_same() {
+        let data = data(r#"{"spec":{"a":"<","b":1}}"#);
+        let revision = |text: &str| -> ControllerRevision {
+            let text =
+                format!(r#"{{"metadata":{{"name":"r","labels":{{"x":"y"}}}},"data":{text},"revision":7}}"#);
+            serde_json::from_str(&text).unwrap()
+        };
+        assert!(data.is_in(&revision(&data.text)));
+        assert!(
+            data.is_in(&revision(
+                r#"{ "spec": {"template": {"spec": {"b":1, "a":"<"}, "$patch":"replace"}}}"#
+            ))
+        );
+        assert!(
+            !data.is_in(&revision(r#"{"spec":{"template":{"$patch":"replace","spec":{"a":"<","b":2}}}}"#))
+        );
+        assert!(!data.is_in(&revision("{}")));
     }
 }

@@ -1,22 +1,53 @@
 //! Whether two pod templates mean the same, and a short name for one.
 
-use keleustes_objects::Template;
+use std::cell::OnceCell;
+
+use keleustes_objects::{Template, defaults};
 use serde_json::{Map, Value};
 
 /// The label that tells the pods of one template from those of another.
 pub(crate) const TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// Whether pods of both templates would be the same. The label that tells templates apart does not count.
-pub(crate) fn mean_the_same(one: &Template, other: &Template) -> bool {
-    one == other || meaning(one) == meaning(other)
+/// What a template means, read once to be compared with many.
+pub(crate) struct Meaning<'a> {
+    template: &'a Template,
+    /// Read when it is first needed: as a rule texts are equal.
+    tree: OnceCell<Value>,
+}
+
+impl<'a> Meaning<'a> {
+    pub(crate) fn of(template: &'a Template) -> Self {
+        Self { template, tree: OnceCell::new() }
+    }
+
+    /// Whether pods of both templates would be the same. The label that tells templates apart does not count.
+    pub(crate) fn is_that_of(&self, other: &Template) -> bool {
+        self.template == other
+            || *self.tree.get_or_init(|| meaning(self.template.json())) == meaning(other.json())
+    }
+
+    /// Whether pods of both templates would be the same once the server has filled in what they do not say.
+    /// A template that was written down by an older server does not say all that it means by now.
+    pub(crate) fn is_that_of_once_filled_in(&self, other: &Template) -> bool {
+        self.is_that_of(other) || meaning(filled_in(self.template)) == meaning(filled_in(other))
+    }
+}
+
+fn filled_in(template: &Template) -> Map<String, Value> {
+    let mut tree = Value::Object(template.json());
+    defaults::template(&mut tree);
+    match tree {
+        Value::Object(tree) => tree,
+        _ => Map::new(),
+    }
 }
 
 /// A template without its hash label and without what says nothing.
 ///
 /// The server writes both templates that are ever compared, so quantities and times are spelled alike.
 /// An empty object stays: absent and empty are two things for some fields.
-fn meaning(template: &Template) -> Value {
-    let mut tree = without_hash(template);
+fn meaning(mut tree: Map<String, Value>) -> Value {
+    drop_hash(&mut tree);
     if let Some(metadata) = tree.get_mut("metadata").and_then(Value::as_object_mut) {
         for map in ["labels", "annotations"] {
             if metadata.get(map).is_some_and(|map| map.as_object().is_some_and(Map::is_empty)) {
@@ -35,11 +66,15 @@ fn meaning(template: &Template) -> Value {
 /// The template as a tree, without its hash label.
 pub(crate) fn without_hash(template: &Template) -> Map<String, Value> {
     let mut tree = template.json();
+    drop_hash(&mut tree);
+    tree
+}
+
+fn drop_hash(tree: &mut Map<String, Value>) {
     let labels = tree.get_mut("metadata").and_then(|metadata| metadata.get_mut("labels"));
     if let Some(labels) = labels.and_then(Value::as_object_mut) {
         labels.remove(TEMPLATE_HASH);
     }
-    tree
 }
 
 fn drop_what_says_nothing(value: &mut Value) {
@@ -90,19 +125,55 @@ mod tests {
             r#"{"metadata":{"labels":{"a":"b","pod-template-hash":"x"}},"spec":{"containers":[{"name":"c"}]}}"#,
             r#"{"metadata":{"creationTimestamp":null,"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","env":[]}],"volumes":null}}"#,
         ] {
-            assert!(mean_the_same(&plain, &template(same)), "{same}");
+            assert!(Meaning::of(&plain).is_that_of(&template(same)), "{same}");
         }
         for other in [
             r#"{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"}],"securityContext":{}}}"#,
             r#"{"metadata":{"labels":{"a":"c"}},"spec":{"containers":[{"name":"c"}]}}"#,
             r#"{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"},{"name":"d"}]}}"#,
         ] {
-            assert!(!mean_the_same(&plain, &template(other)), "{other}");
+            assert!(!Meaning::of(&plain).is_that_of(&template(other)), "{other}");
         }
-        assert!(mean_the_same(
-            &template("{}"),
-            &template(r#"{"metadata":{"labels":{"pod-template-hash":"x"}}}"#)
+        let hashed = template(r#"{"metadata":{"labels":{"pod-template-hash":"x"}}}"#);
+        assert!(Meaning::of(&template("{}")).is_that_of(&hashed));
+    }
+
+    /// Proves REV-38.
+    #[test]
+    fn what_the_server_fills_in_makes_no_difference_either() {
+        let live = template(
+            r#"{"metadata":{"labels":{"a":"b"}},"spec":{"restartPolicy":"Always","dnsPolicy":"ClusterFirst",
+                "schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30,
+                "containers":[{"name":"c","image":"i:1","imagePullPolicy":"IfNotPresent",
+                  "terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File",
+                  "ports":[{"containerPort":80,"protocol":"TCP"}],
+                  "livenessProbe":{"httpGet":{"port":80,"path":"/","scheme":"HTTP"},"timeoutSeconds":1,
+                    "periodSeconds":10,"successThreshold":1,"failureThreshold":3}}],
+                "volumes":[{"name":"v","secret":{"secretName":"s","defaultMode":420}}]}}"#,
+        );
+        let told = |container: &str| {
+            let spec = format!(
+                r#"{{"containers":[{container}],"volumes":[{{"name":"v","secret":{{"secretName":"s"}}}}]}}"#
+            );
+            template(&format!(
+                r#"{{ "spec":{spec}, "metadata":{{"creationTimestamp":null,"labels":{{"a":"b"}}}}}}"#
+            ))
+        };
+        let probe = r#""livenessProbe":{"httpGet":{"port":80}}"#;
+        let brief = told(&format!(
+            r#"{{"name":"c","image":"i:1","ports":[{{"containerPort":80}}],{probe},"env":null}}"#
         ));
+        let meaning = Meaning::of(&live);
+        assert!(meaning.is_that_of_once_filled_in(&brief) && !meaning.is_that_of(&brief));
+        for other in [
+            told(&format!(r#"{{"name":"c","image":"i:2","ports":[{{"containerPort":80}}],{probe}}}"#)),
+            told(&format!(
+                r#"{{"name":"c","image":"i:1","imagePullPolicy":"Always","ports":[{{"containerPort":80}}],{probe}}}"#
+            )),
+            told(r#"{"name":"c","image":"i:1","ports":[{"containerPort":80}]}"#),
+        ] {
+            assert!(!meaning.is_that_of_once_filled_in(&other), "{other:?}");
+        }
     }
 
     /// Proves REV-18, REV-46, REV-47.

@@ -48,6 +48,7 @@ impl From<Wire> for ControllerRevision {
 mod tests {
     use super::*;
 
+    /// Proves REV-1, REV-59.
     #[test]
     fn the_data_is_kept_byte_for_byte() {
         let data =

@@ -4,10 +4,11 @@
 
 mod autoscaling;
 mod others;
-mod pods;
 mod services;
 mod workloads;
 
+use keleustes_objects::defaults as pods;
+use keleustes_objects::defaults::{items, present, set};
 use serde_json::{Value, json};
 
 use super::resources::{Resource, Strategy};
@@ -92,28 +93,6 @@ fn fill_node(node: Node, value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(|item| fill_node(node.item(), item)),
         _ => {}
     }
-}
-
-/// Sets a field that is missing or null; a missing object around it is made.
-pub(super) fn set(object: &mut Value, field: &str, value: Value) {
-    if object.is_null() {
-        *object = json!({});
-    }
-    if let Some(map) = object.as_object_mut()
-        && map.get(field).is_none_or(Value::is_null)
-    {
-        map.insert(field.to_owned(), value);
-    }
-}
-
-/// The items of a list, if there is one.
-pub(super) fn items<'a>(object: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
-    object.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten()
-}
-
-/// A field that is there, not null.
-pub(super) fn present<'a>(object: &'a mut Value, field: &str) -> Option<&'a mut Value> {
-    object.get_mut(field).filter(|value| !value.is_null())
 }
 
 #[cfg(test)]

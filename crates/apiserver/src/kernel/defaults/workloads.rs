@@ -1,10 +1,16 @@
 //! Defaults of the kinds that run pods.
 
+use keleustes_objects::defaults::{items, present, set, template};
 use serde_json::{Value, json};
 
 use super::super::metadata::{meta, set_meta};
-use super::pods::template_of;
-use super::{items, present, set};
+
+/// The template in `spec.template` of a workload.
+fn template_of(object: &mut Value) {
+    if let Some(found) = object.pointer_mut("/spec/template") {
+        template(found);
+    }
+}
 
 pub(super) fn replication_controller(object: &mut Value) {
     let labels = object.pointer("/spec/template/metadata/labels").cloned();

@@ -30,7 +30,7 @@ fn update_revision(world: World) -> Value {
     status(world)["updateRevision"].take()
 }
 
-/// Proves STS-28, STS-33, STS-36, REV-20, REV-21, REV-24, REV-66.
+/// Proves STS-28, STS-33, STS-36, REV-20, REV-21, REV-24, REV-66, REV-67.
 #[test]
 fn a_new_template_is_noted_with_the_next_number() {
     let name = format!("web-{}", short("v3", 0));
@@ -50,6 +50,7 @@ fn a_new_template_is_noted_with_the_next_number() {
         })
     );
     assert_eq!(update_revision(world(changed(), [])), json!(name));
+    assert!(!turn(world(changed(), [])).contains("event"), "and nobody is told");
     let first = body(bare(changed(), []), "create controllerrevisions.apps ");
     assert_eq!(first["revision"], 1);
 }
@@ -117,6 +118,35 @@ fn a_revision_that_means_the_same_is_kept() {
     assert_eq!(deeds_to_revisions(newer).len(), 1);
 }
 
+/// Proves REV-76.
+#[test]
+fn what_a_newer_server_fills_in_makes_no_revision() {
+    let filled = but(changed(), "/spec/template/spec/restartPolicy", json!("Always"));
+    let world_of = |set: Value| world(set, []).with::<ControllerRevision>(revision("web-3", 3, "v3"));
+    assert!(deeds_to_revisions(world_of(filled)).is_empty());
+    let wanted = but(changed(), "/spec/template/spec/restartPolicy", json!("Never"));
+    assert_eq!(deeds_to_revisions(world_of(wanted)).len(), 1);
+}
+
+/// Proves REV-61.
+#[test]
+fn another_process_with_the_same_caches_does_the_same() {
+    let mut world = world(changed(), [old(0)]);
+    let first = world.sync(&the_loop(), web());
+    assert_eq!(world.sync(&the_loop(), web()), first);
+}
+
+/// Proves REV-74.
+#[test]
+fn beyond_the_last_number_there_is_no_name() {
+    let last = but(changed(), "/status/collisionCount", json!(i32::MAX));
+    let name = format!("web-{}", short("v3", i32::MAX));
+    let taken = world(last, [])
+        .refusing::<ControllerRevision>("create", &key(&name), refused(Reason::AlreadyExists))
+        .live::<ControllerRevision>(revision(&name, 1, "other"));
+    assert!(turn(taken).ends_with(&format!("retry: the name {name} is taken\n")));
+}
+
 /// Proves REV-49, REV-50, REV-51.
 #[test]
 fn what_another_manager_settled_on_stays() {
@@ -162,7 +192,7 @@ fn a_name_that_is_taken_leads_to_another() {
     assert!(turn(refusing).ends_with("FAILED: refused\nretry: refused\n"));
 }
 
-/// Proves STS-37, STS-111, STS-124, REV-64.
+/// Proves STS-37, STS-111, STS-124, REV-63, REV-64.
 #[test]
 fn the_oldest_revisions_go_but_none_that_is_in_use() {
     let many = |set: Value, pods: Vec<Value>| {

@@ -1,11 +1,11 @@
-//! Defaults of pods and of the pod templates inside other kinds.
+//! What the server fills into pods, and into the pod templates inside other kinds, where they say nothing.
+//!
+//! Parity: pkg/apis/core/v1/defaults.go of Kubernetes v1.37.
 
 use serde_json::{Value, json};
 
-use super::{items, present, set};
-
 /// A pod of its own: what templates get, and what only running pods need.
-pub(super) fn pod(object: &mut Value) {
+pub fn pod(object: &mut Value) {
     for (one, all) in [("podIP", "podIPs"), ("hostIP", "hostIPs")] {
         let Some(address) = object["status"].get(one).filter(|ip| **ip != json!("")).cloned() else {
             continue;
@@ -26,15 +26,8 @@ pub(super) fn pod(object: &mut Value) {
     pod_spec(spec);
 }
 
-/// The template in `spec.template` of a workload.
-pub(super) fn template_of(object: &mut Value) {
-    if let Some(template) = object.pointer_mut("/spec/template") {
-        self::template(template);
-    }
-}
-
 /// A pod template.
-pub(super) fn template(template: &mut Value) {
+pub fn template(template: &mut Value) {
     if let Some(spec) = template.get_mut("spec") {
         if spec["hostNetwork"] == true {
             host_ports(spec);
@@ -102,6 +95,9 @@ fn container(container: &mut Value) {
             http_get(action);
         }
     }
+    for port in items(container, "ports") {
+        set(port, "protocol", json!("TCP"));
+    }
     for variable in items(container, "env") {
         if let Some(source) = variable.get_mut("valueFrom").and_then(|v| present(v, "fieldRef")) {
             set(source, "apiVersion", json!("v1"));
@@ -162,4 +158,26 @@ fn downward(source: &mut Value) {
             set(field, "apiVersion", json!("v1"));
         }
     }
+}
+
+/// Sets a field that is missing or null; a missing object around it is made.
+pub fn set(object: &mut Value, field: &str, value: Value) {
+    if object.is_null() {
+        *object = json!({});
+    }
+    if let Some(map) = object.as_object_mut()
+        && map.get(field).is_none_or(Value::is_null)
+    {
+        map.insert(field.to_owned(), value);
+    }
+}
+
+/// The items of a list, if there is one.
+pub fn items<'a>(object: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
+    object.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// A field that is there, not null.
+pub fn present<'a>(object: &'a mut Value, field: &str) -> Option<&'a mut Value> {
+    object.get_mut(field).filter(|value| !value.is_null())
 }
