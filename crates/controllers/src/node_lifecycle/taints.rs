@@ -209,7 +209,7 @@ mod tests {
         );
     }
 
-    /// Proves NLC-64.
+    /// Proves NLC-64, INF-120.
     #[test]
     fn a_patch_names_the_life_and_the_state_it_was_made_from() {
         let node = node(&json!([lost(NOT_READY)]));

@@ -482,7 +482,7 @@ fn to_say_it_otherwise_or_to_take_it_back_needs_no_turn() {
     );
 }
 
-/// Proves NLC-65.
+/// Proves NLC-65, INF-121.
 #[test]
 fn a_change_of_taints_is_made_again_on_what_is_there_if_it_still_makes_sense() {
     let lost = || {
@@ -507,7 +507,7 @@ fn a_change_of_taints_is_made_again_on_what_is_there_if_it_still_makes_sense() {
     assert_eq!(back.does().last().map(String::as_str), Some("get nodes a"));
 }
 
-/// Proves NLC-17, NLC-79, NLC-80.
+/// Proves NLC-17, NLC-79, NLC-80, INF-122.
 #[test]
 fn after_a_restart_the_lost_lose_their_taint_and_get_it_back_in_turn() {
     let mut stage = stage();

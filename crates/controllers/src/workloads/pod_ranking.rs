@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(order([b, a], &crowds), ["b", "a"]);
     }
 
-    /// Proves RS-45, RS-46, RS-47.
+    /// Proves RS-45, RS-46, RS-47, INF-111, INF-112.
     #[test]
     fn those_that_do_the_least_go_first() {
         goes_first(but("/spec/nodeName", ""));
@@ -159,7 +159,7 @@ mod tests {
         goes_first(but("/status/conditions/0/status", "False"));
     }
 
-    /// Proves RS-48.
+    /// Proves RS-48, INF-114.
     #[test]
     fn of_those_the_cheapest_go_first() {
         let costing = |text: &str| {
@@ -193,7 +193,7 @@ mod tests {
         goes_first(but("/spec/nodeName", "crowded"));
     }
 
-    /// Proves RS-51, RS-53.
+    /// Proves RS-51, RS-53, INF-115, INF-116.
     #[test]
     fn of_those_the_youngest_go_first_by_magnitude() {
         const READY: &str = "/status/conditions/0/lastTransitionTime";
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(order(older("2027-01-14T07:59:00Z"), &BTreeMap::new()), ["a", "b"]);
     }
 
-    /// Proves RS-52.
+    /// Proves RS-52, INF-117.
     #[test]
     fn of_those_the_ones_that_restarted_most_go_first() {
         let restarts = |list: &str, name: &str, count: u32| {

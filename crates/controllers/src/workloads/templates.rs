@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Proves REV-18, REV-46, REV-47.
+    /// Proves REV-18, REV-46, REV-47, INF-147.
     #[test]
     fn a_short_name_changes_with_template_and_collisions_only() {
         let one = template(r#"{"metadata":{"labels":{"a":"b"}}}"#);

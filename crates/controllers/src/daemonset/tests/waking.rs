@@ -144,7 +144,7 @@ fn of_a_node_only_labels_and_taints_matter() {
     assert_eq!(world.take::<Node>(&the_loop(), &Key::cluster("n")), nobody());
 }
 
-/// Proves DS-14, DS-15.
+/// Proves DS-14, DS-15, INF-5.
 #[test]
 fn a_node_wakes_those_for_whom_it_has_too_many_or_too_few() {
     let changes =

@@ -15,7 +15,7 @@ fn remembered(deployment: Value, sets: impl IntoIterator<Item = Value>) -> Value
     newest.next().map_or(Value::Null, |(_, mut body)| body["metadata"]["annotations"].take())
 }
 
-/// Proves DEP-16, DEP-18, DEP-19, DEP-20, DEP-116.
+/// Proves DEP-16, DEP-18, DEP-19, DEP-20, DEP-116, INF-151.
 #[test]
 fn the_oldest_with_an_equal_template_is_the_newest_and_all_others_are_old() {
     let hashed = |set: Value, hash: &str| {

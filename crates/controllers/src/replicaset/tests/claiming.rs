@@ -20,7 +20,7 @@ fn claims_of(set: Value, pods: &[Value]) -> (Vec<String>, Vec<Write>) {
     (mine, claimed.take_writes())
 }
 
-/// Proves RS-19, RS-31, RS-88.
+/// Proves RS-19, RS-31, RS-88, INF-6, INF-100.
 #[test]
 fn what_another_manages_is_ignored_and_what_is_ours_is_kept() {
     let of_another = owned_by("ReplicaSet", "other", "u-other", orphan("x"));
@@ -31,7 +31,7 @@ fn what_another_manages_is_ignored_and_what_is_ours_is_kept() {
     assert_eq!((mine, writes.len()), (vec!["y".to_owned()], 0));
 }
 
-/// Proves RS-32, RS-37.
+/// Proves RS-32, RS-37, INF-95, INF-101, INF-106, INF-107.
 #[test]
 fn what_does_not_match_any_more_is_released() {
     let strays = || with_pods(world(content(1)), [pod("x"), stray("y")]);
@@ -54,7 +54,7 @@ fn what_does_not_match_any_more_is_released() {
     check(with_pods(world(leaving(content(1))), [pod("x"), stray("y")]), "");
 }
 
-/// Proves RS-33, RS-36.
+/// Proves RS-33, RS-36, INF-95, INF-102, INF-105, INF-107.
 #[test]
 fn what_matches_and_nobody_manages_is_adopted() {
     let (mine, writes) = claims_of(set(1), &[orphan("x")]);
@@ -102,7 +102,7 @@ fn nothing_is_adopted_for_a_set_that_is_gone_or_going() {
     }
 }
 
-/// Proves RS-28, RS-35.
+/// Proves RS-28, RS-35, INF-108.
 #[test]
 fn a_failed_claim_stops_no_other_claim_and_all_else() {
     let world = with_pods(world(set(5)), [orphan("x"), orphan("y"), stray("z")]);
@@ -119,7 +119,7 @@ fn a_failed_claim_stops_no_other_claim_and_all_else() {
     );
 }
 
-/// Proves RS-27.
+/// Proves RS-27, INF-96.
 #[test]
 fn only_active_pods_are_claimed_counted_and_deleted() {
     let phase = |phase: &str, pod| but(pod, "/status/phase", json!(phase));

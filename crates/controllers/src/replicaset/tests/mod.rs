@@ -119,7 +119,7 @@ const CREATE: &str = "create pods a/ because there are fewer pods than wanted\n\
 const STATUS: &str =
     "put replicasets.apps/status a/web because the counts of pods or what they tell changed\n";
 
-/// Proves RS-1, RS-2, RS-3, RS-4, RS-73, RS-75, RS-76, RS-82.
+/// Proves RS-1, RS-2, RS-3, RS-4, RS-73, RS-75, RS-76, RS-82, INF-125.
 #[test]
 fn it_is_known_by_the_original_s_names_and_numbers() {
     let controller = controller(&Settings::default());

@@ -71,7 +71,7 @@ fn a_namespace_on_its_way_out_takes_nothing_in_and_that_is_fine() {
     check(world, &format!("{FINE}{STATUS}"));
 }
 
-/// Proves RS-43, RS-72, RS-78.
+/// Proves RS-43, RS-72, RS-78, INF-94.
 #[test]
 fn pods_are_deleted_at_once_and_none_stops_another() {
     let two = || with_pods(world(but(set(0), "/status/replicas", json!(2))), [pod("x"), pod("y")]);
@@ -99,7 +99,7 @@ fn pods_are_deleted_at_once_and_none_stops_another() {
     ));
 }
 
-/// Proves RS-44.
+/// Proves RS-44, INF-118.
 #[test]
 fn who_deletes_all_does_not_choose() {
     let waiting = on("", but(pod("y"), "/status/phase", json!("Pending")));
@@ -109,7 +109,7 @@ fn who_deletes_all_does_not_choose() {
     assert_eq!(deleted(with_pods(world(set(1)), both())), ["y"]);
 }
 
-/// Proves RS-20, RS-49, RS-50.
+/// Proves RS-20, RS-49, RS-50, INF-113.
 #[test]
 fn crowded_nodes_are_relieved_first() {
     let managed = |set| owned_by("Deployment", "d", "u-d", set);
@@ -172,7 +172,7 @@ fn the_ages_of_deleted_pods_are_compared_with_the_youngest() {
     assert_eq!(AGE_RATIO.form, Form::Histogram(Buckets::Listed(&[0.25, 0.5, 1.0, 2.0, 4.0, 8.0])));
 }
 
-/// Proves RS-58, RS-71.
+/// Proves RS-58, RS-71, INF-90.
 #[test]
 fn a_pod_is_made_from_the_template_and_nothing_of_it_is_lost() {
     let template = json!({
@@ -198,7 +198,7 @@ fn a_pod_is_made_from_the_template_and_nothing_of_it_is_lost() {
     );
 }
 
-/// Proves RS-59.
+/// Proves RS-59, INF-90.
 #[test]
 fn names_of_pods_begin_with_that_of_the_set() {
     let prefix = |length: usize| {
@@ -210,7 +210,7 @@ fn names_of_pods_begin_with_that_of_the_set() {
     assert_eq!((prefix(252), prefix(253)), (253, 253));
 }
 
-/// Proves RS-60.
+/// Proves RS-60, INF-92.
 #[test]
 fn a_template_without_labels_makes_no_pods() {
     let bare = but(set(1), "/spec/template", json!({"spec": {}}));

@@ -47,7 +47,7 @@ fn the_status_counts_what_was_there_when_the_turn_began() {
     assert_eq!(counts(with_pods(world(set(3)), there())), [3, 3, 3, 3]);
 }
 
-/// Proves RS-64, RS-95.
+/// Proves RS-64, RS-95, INF-96.
 #[test]
 fn pods_on_their_way_out_are_counted_unless_that_is_switched_off() {
     let stranger = owned_by("ReplicaSet", "other", "u-other", orphan("s"));
@@ -68,7 +68,7 @@ fn pods_on_their_way_out_are_counted_unless_that_is_switched_off() {
     assert!(transcript.starts_with("put replicasets.apps/status") && !transcript.contains("terminating"));
 }
 
-/// Proves RS-30, RS-65, RS-77, RS-79.
+/// Proves RS-30, RS-65, RS-77, RS-79, INF-89, INF-93.
 #[test]
 fn a_failure_is_told_once_with_its_beginning() {
     let told = status(refusing_creates(set(2)))["conditions"].take();
@@ -136,7 +136,7 @@ fn the_status_goes_with_the_metadata_that_was_seen() {
     assert!(matches!(write.action, Action::Put { subresource: "status", conflict_tries: 2, .. }));
 }
 
-/// Proves RS-69, RS-93, RS-94.
+/// Proves RS-69, RS-93, RS-94, INF-98.
 #[test]
 fn it_is_looked_at_again_when_the_next_pod_will_be_available() {
     let revisit = |seconds: i32, pods: Vec<Value>| {
