@@ -113,3 +113,10 @@ pub fn owned(name: &str, owners: &[(&str, &str)]) -> Value {
     let owners: Vec<_> = owners.iter().map(reference).collect();
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": owners}})
 }
+
+/// Something else in the place of the CA that every namespace is given.
+#[must_use]
+pub fn forged() -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kube-root-ca.crt"},
+        "data": {"ca.crt": "another CA"}})
+}

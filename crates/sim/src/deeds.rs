@@ -14,6 +14,8 @@ pub struct Schedule {
     pub managers: usize,
     /// How many nodes there are.
     pub nodes: usize,
+    /// Whether roles decide what managers may do. Not always: the server works hard for it.
+    pub roles: bool,
     /// In the order of their times.
     pub deeds: Vec<Timed>,
 }
@@ -87,6 +89,8 @@ pub enum UserDeed {
     Cordon(usize, bool),
     /// Deletes what every namespace is given.
     Spoil(String),
+    /// Puts something else in the place of the CA that every namespace is given.
+    Forge(String),
 }
 
 /// An object that users make.
@@ -214,6 +218,8 @@ pub enum Which {
     Watches,
     /// Everything about pods.
     Pods,
+    /// Everything about ReplicaSets.
+    ReplicaSets,
     /// Everything about leases of leader election.
     Leases,
     /// Tokens.

@@ -18,11 +18,13 @@
 //! | [`reasons`] | why managers write what they write, beside the writes |
 //! | [`soak`] | plays many seeds on all cores |
 //! | [`shrink`] | cuts a schedule that fails down to what it needs to fail |
+//! | [`mutants`] | takes one watch away at a time |
 //! | [`panics`] | no panic of a storm goes unnoticed |
 
 pub mod bodies;
 pub mod checks;
 pub mod deeds;
+pub mod mutants;
 pub mod panics;
 pub mod process;
 pub mod reasons;

@@ -7,6 +7,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use clap::Parser;
 use keleustes_sim::deeds::Schedule;
+use keleustes_sim::mutants;
 use keleustes_sim::script::drawn;
 use keleustes_sim::shrink::{needed, only};
 use keleustes_sim::soak::{Soak, Tally};
@@ -38,6 +39,9 @@ struct Cli {
     /// Play a schedule that was kept in a file, and print what happens
     #[arg(long)]
     replay: Option<std::path::PathBuf>,
+    /// Take one watch away from one controller at a time, and list what no seed notices
+    #[arg(long)]
+    mutants: bool,
     /// Keep the schedule of the seed in a file
     #[arg(long, requires = "seed")]
     save: Option<std::path::PathBuf>,
@@ -53,7 +57,9 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         (None, None) => None,
     };
-    let Some(mut schedule) = schedule else { return Ok(soak(&cli)) };
+    let Some(mut schedule) = schedule else {
+        return Ok(if cli.mutants { survivors(&cli) } else { soak(&cli) });
+    };
     if let Some(places) = &cli.only {
         schedule = only(&schedule, places);
     }
@@ -70,9 +76,34 @@ fn told(schedule: &Schedule) -> Report {
     play(schedule, &Stage { transcript: true, ..Stage::default() })
 }
 
-fn soak(cli: &Cli) -> ExitCode {
+fn many(cli: &Cli) -> Soak {
     let threads = cli.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into));
-    let soak = Soak { first: cli.first, seeds: cli.seeds, threads, twice: cli.twice };
+    Soak { first: cli.first, seeds: cli.seeds, threads, twice: cli.twice }
+}
+
+/// Plays every mutant until a seed notices it.
+fn survivors(cli: &Cli) -> ExitCode {
+    let (soak, crew) = (many(cli), Stage::default().crew);
+    let mutants = mutants::all(&crew);
+    let mut survive = 0;
+    for mutant in &mutants {
+        let tally = soak.run(&Stage { crew: mutant.within(&crew), transcript: false }, |_| {});
+        match tally.failed {
+            Some((seed, broken)) => {
+                println!("caught    {mutant}: seed {seed}: {}", broken.first().map_or("", String::as_str));
+            }
+            None => {
+                survive += 1;
+                println!("SURVIVES  {mutant}");
+            }
+        }
+    }
+    println!("{survive} of {} survive {} seeds", mutants.len(), cli.seeds);
+    if survive == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn soak(cli: &Cli) -> ExitCode {
+    let soak = many(cli);
     let began = Instant::now();
     let last = Mutex::new(began);
     // A terminal sees it move; a log gets a line from time to time.

@@ -29,7 +29,9 @@ pub fn drawn(seed: u64) -> Schedule {
     let pace = [300, 1_500, 6_000, 20_000][draw.chance.usize(..4)];
     let troubled = draw.chance.u8(..100) < 80;
     let mut at = FIRST_AT;
-    let mut schedule = Schedule { seed, managers: draw.managers, nodes: draw.nodes, deeds: Vec::new() };
+    let roles = draw.chance.u8(..100) < 20;
+    let mut schedule =
+        Schedule { seed, managers: draw.managers, nodes: draw.nodes, roles, deeds: Vec::new() };
     for _ in 0..deeds {
         at += draw.chance.u64(..pace * 2);
         let deed = if troubled && draw.chance.u8(..100) < 45 { draw.misfortune() } else { draw.wish() };
@@ -76,6 +78,7 @@ impl Draw {
             (92..94, _) => UserDeed::Held(self.namespace(), self.name()),
             (94..96, _) => UserDeed::RemoveNode(self.chance.usize(..self.nodes)),
             (96..98, _) => UserDeed::Cordon(self.chance.usize(..self.nodes), self.chance.bool()),
+            (98, _) => UserDeed::Forge(self.namespace()),
             _ => UserDeed::Spoil(self.namespace()),
         })
     }
@@ -133,7 +136,7 @@ impl Draw {
             _ => Verdict::Cuts,
         };
         let what = match verdict {
-            Verdict::Stalls | Verdict::Cuts => self.of(&[Which::Watches, Which::Pods]),
+            Verdict::Stalls | Verdict::Cuts => self.of(&[Which::Watches, Which::Pods, Which::ReplicaSets]),
             Verdict::Refused(409) => self.of(&[Which::Writes, Which::Statuses, Which::Creates]),
             _ => self.of(&[
                 Which::Writes,

@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn what_is_not_needed_goes() {
         let deeds = (0..37).map(|at| Timed { at, deed: Deed::Compact }).collect();
-        let schedule = Schedule { seed: 1, managers: 1, nodes: 1, deeds };
+        let schedule = Schedule { seed: 1, managers: 1, nodes: 1, roles: false, deeds };
         let mut tries = 0;
         let needed = needed(&schedule, |schedule| {
             tries += 1;

@@ -140,7 +140,8 @@ impl<'a> World<'a> {
         let server = ApiServer::builder()
             .seed(chance.u64(..))
             .clock(clock::following_tokio(start))
-            .rbac(true)
+            .rbac(schedule.roles)
+            .bootstrap(true)
             .request_log_limit(0)
             .build();
         let witness = Witness::new(checks::all(), stage.transcript);

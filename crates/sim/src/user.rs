@@ -104,6 +104,12 @@ impl User {
                 map["metadata"]["finalizers"] = json!([FOREIGN]);
                 self.send(Method::POST, maps(namespace), Some(map), None).await;
             }
+            UserDeed::Forge(namespace) => {
+                let path = format!("{}/kube-root-ca.crt", maps(namespace));
+                self.send(Method::DELETE, path, None, None).await;
+                let map = bodies::forged();
+                self.send(Method::POST, maps(namespace), Some(map), None).await;
+            }
             UserDeed::RemoveNode(number) => {
                 self.send(Method::DELETE, format!("/api/v1/nodes/hollow-{number}"), None, None).await;
             }

@@ -270,6 +270,7 @@ impl Which {
             Self::Reads => !route.writes() && !route.watch,
             Self::Watches => route.watch,
             Self::Pods => route.resource == "pods",
+            Self::ReplicaSets => route.resource == "replicasets",
             Self::Leases => route.resource == "leases" && route.namespace == "kube-system",
             Self::Tokens => route.subresource == "token",
         }

@@ -1,5 +1,6 @@
 //! Storms as tests: the same seed gives the same storm, and a bounded number of them is calm in the end.
 
+use keleustes_sim::deeds::Schedule;
 use keleustes_sim::script::drawn;
 use keleustes_sim::soak::Soak;
 use keleustes_sim::storm::{Stage, play};
@@ -22,5 +23,18 @@ fn seeds_hold() {
     let tally = soak.run(&Stage::default(), |_| {});
     if let Some((seed, broken)) = tally.failed {
         panic!("cargo xtask storm --seed {seed}\n{}", broken.join("\n"));
+    }
+}
+
+/// What once went wrong, cut down to what it took.
+#[test]
+fn what_once_went_wrong_holds() {
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let mut files: Vec<_> = std::fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for file in files.iter().filter(|file| file.extension().is_some_and(|ending| ending == "json")) {
+        let schedule: Schedule = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        let report = play(&schedule, &Stage::default());
+        assert!(report.broken.is_empty(), "{}\n{}", file.display(), report.broken.join("\n"));
     }
 }
