@@ -12,7 +12,7 @@ pub(crate) const UID: Rule = (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", 
 /// Random ends of names.
 pub(crate) const RANDOM: Rule = (r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "-RANDOM");
 /// The name of a template's hash; a template may have the time in it.
-pub(crate) const HASH: Rule = (r"\b[bcdfghjklmnpqrstvwxz2456789]{8,10}\b", "HASH");
+pub(crate) const HASH: Rule = (r"\b[bcdfghjklmnpqrstvwxz2456789]{6,10}\b", "HASH");
 
 /// Rules, of which earlier ones come first.
 pub(crate) struct Rules(Vec<(Regex, &'static str)>);

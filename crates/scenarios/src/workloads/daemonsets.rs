@@ -169,6 +169,7 @@ impl<'w> Fleet<'w> {
     }
 
     async fn scatter(self) -> anyhow::Result<()> {
+        self.world.stand_still("all is done").await;
         for at in 0..NODES {
             self.nodes.delete(&self.node(at), &DeleteParams::default()).await?;
         }
