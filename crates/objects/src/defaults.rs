@@ -6,16 +6,20 @@ use serde_json::{Value, json};
 
 /// A pod of its own: what templates get, and what only running pods need.
 pub fn pod(object: &mut Value) {
-    for (one, all) in [("podIP", "podIPs"), ("hostIP", "hostIPs")] {
-        let Some(address) = object["status"].get(one).filter(|ip| **ip != json!("")).cloned() else {
-            continue;
-        };
+    let known = object["status"].get("podIP").filter(|address| **address != "").cloned();
+    let first = object.pointer("/status/podIPs/0/ip").cloned();
+    match (known, first) {
         // Of the two names the older one is believed.
-        if one == "podIP" && object["status"].pointer(&format!("/{all}/0/ip")) != Some(&address) {
-            object["status"][all] = json!([{ "ip": address }]);
+        (Some(known), first) if first.as_ref() != Some(&known) => {
+            object["status"]["podIPs"] = json!([{ "ip": known }]);
         }
+        (None, Some(first)) => object["status"]["podIP"] = first,
+        _ => {}
     }
     let spec = &mut object["spec"];
+    if spec["terminationGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds < 0) {
+        spec["terminationGracePeriodSeconds"] = json!(1);
+    }
     for list in ["containers", "initContainers"] {
         items(spec, list).for_each(requests_follow_limits);
     }

@@ -10,7 +10,7 @@ use super::fields::{self, Difference, FieldSet, Manager, Operation, OutOfReach};
 use super::metadata::{meta, meta_str};
 use super::options::WriteOptions;
 use super::request::Call;
-use super::resources::Resource;
+use super::resources::{Resource, Strategy};
 use super::status::{Cause, Outcome, Reason, Status};
 use super::types::{ListKind, Node};
 use super::{Document, Kernel, body, prepare, schema, strict_json, views};
@@ -29,14 +29,15 @@ impl Kernel {
     ) -> Outcome<Document> {
         let target = &call.target;
         let live = self.store.get(target.resource, target.namespace(), target.name());
-        // A policy comes into being by its status too.
-        let makes = target.resource.kind == "ValidatingAdmissionPolicy" && !target.resource.is_custom();
+        // Some kinds come into being by their status too.
+        let makes = matches!(target.resource.strategy, Strategy::AdmissionPolicy | Strategy::Service);
         if live.is_none() && target.subresource.is_some() && !makes {
             return Err(Status::not_found(target.resource, target.name()));
         }
         let (applied, sent_namespace) = decode(call, live.is_some())?;
         let write = Write { target, options, now, applied: None, user: &call.user };
         let by = write.manager(Operation::Apply);
+        let beyond = prepare::out_of_reach(target.resource, target.subresource.as_deref());
         let Some(live) = live else {
             let uid = meta_str(&applied, "uid");
             if !uid.is_empty() {
@@ -44,7 +45,7 @@ impl Kernel {
             }
             let node = target.resource.node();
             let mut claims = fields::claims(node, &applied);
-            fields::within_reach(&mut claims, prepare::out_of_reach(target.resource, None));
+            fields::within_reach(&mut claims, beyond);
             let managers = vec![Manager { fields: claims, ..by }];
             let complete = convert(target.resource, applied, &sent_namespace)?;
             let complete = views::stored_form(target.resource, complete);
@@ -53,7 +54,6 @@ impl Kernel {
         };
         let force = call.query.flag("force") == Some(true);
         let shown = views::shown_form(target.resource, &live);
-        let beyond = prepare::out_of_reach(target.resource, target.subresource.as_deref());
         let (mut merged, managers) = merge(target.resource, &shown, &applied, &by, force, beyond)?;
         keep_last_applied(&mut merged, &applied, &by);
         let merged = convert(target.resource, merged, &sent_namespace)?;
@@ -70,7 +70,6 @@ fn convert(resource: &Resource, object: Value, namespace: &str) -> Outcome<Value
     body::conform(resource, object).map(|decoded| decoded.object).map_err(|status| {
         let why = status.message.split_once(" cannot be handled as a ").and_then(|(_, rest)| rest.split_once(": "));
         let why = status.restored.as_deref().or(why.map(|(_, why)| why)).unwrap_or(&status.message).to_owned();
-        let why = if why.starts_with("illegal base64") { format!("error decoding from json: {why}") } else { why };
         let message = format!(
             "failed to convert new object ({namespace}/{name}; {kind}) to proper version: unable to convert unstructured \
              object to {kind}: {why}"
@@ -150,12 +149,11 @@ fn merge(
     fields::within_reach(&mut wanted, beyond);
     if managers.is_empty() {
         let mut all = Difference::between(node, &body::zero(resource), live).written();
-        fields::within_reach(&mut all, prepare::out_of_reach(resource, None));
+        fields::within_reach(&mut all, beyond);
         // Until its first apply an object may be without owners; what it holds then is nobody's to remove.
         managers.push(Manager {
             name: BEFORE_FIRST_APPLY.to_owned(),
             operation: Operation::Update,
-            subresource: String::new(),
             fields: all,
             ..by.clone()
         });
@@ -177,10 +175,18 @@ fn merge(
     // What holds something that is still wanted stays, even if it was owned by itself before.
     let kept =
         |path: &fields::Path| wanted.range(path.clone()..).next().is_some_and(|next| next.starts_with(path));
-    for path in mine.fields.iter().filter(|path| !kept(path)) {
-        if !managers.iter().any(|other| other.holds(path)) {
-            fields::remove(&mut merged, path);
+    let given_up = |path: &fields::Path| !kept(path) && !managers.iter().any(|other| other.holds(path));
+    for path in &mine.fields {
+        // Where nobody owns anything any more, what nobody has ever owned goes along.
+        let structs =
+            (1..path.len()).filter(|length| path[length - 1].starts_with("f:")).map(|l| path[..l].to_vec());
+        let structs = structs.filter(|path| *path != ["f:metadata"]);
+        if let Some(path) = structs.chain([path.clone()]).find(|path| given_up(path)) {
+            fields::remove(&mut merged, &path);
         }
+    }
+    if resource.is_custom() {
+        keep_hollow(&mut merged, applied);
     }
     // Who applies what is there already owns it from now on, but has not done anything yet.
     let time = if merged == *live { mine.time } else { by.time.clone() };
@@ -192,6 +198,17 @@ fn merge(
         }
     }
     Ok((merged, managers))
+}
+
+/// What is applied as an empty object and has lost all it held is there still, as nothing; only kinds without types show
+/// that.
+fn keep_hollow(merged: &mut Value, applied: &Value) {
+    for (name, value) in applied.as_object().into_iter().flatten().filter(|(_, value)| value.is_object()) {
+        match merged.get_mut(name) {
+            Some(kept) => keep_hollow(kept, value),
+            None => merged[name.as_str()] = Value::Null,
+        }
+    }
 }
 
 /// Fields others own with another value, each with its owner.

@@ -38,8 +38,7 @@ pub(crate) fn decode(call: &Call<'_>) -> Outcome<Decoded> {
     };
     let (mut value, mut strange) = read_strictly(call)?.map_err(quoted)?;
     mark_reset(resource, &mut value);
-    let missing = |field: &str| resource.is_custom() && value[field].as_str().unwrap_or_default().is_empty();
-    if missing("kind") {
+    if resource.is_custom() && value["kind"].as_str().unwrap_or_default().is_empty() {
         let sent = String::from_utf8_lossy(&call.request.body);
         let why = format!("Object 'Kind' is missing in '{sent}'");
         return Err(match call.query.text("fieldValidation") {
@@ -47,11 +46,11 @@ pub(crate) fn decode(call: &Call<'_>) -> Outcome<Decoded> {
             _ => quoted(why),
         });
     }
-    if missing("apiVersion") {
-        let expected = resource.api_version();
-        let message =
-            format!("the API version in the data () does not match the expected API version ({expected})");
-        return Err(Status::bad_request(message));
+    let (sent, expected) = (value["apiVersion"].as_str().unwrap_or_default(), resource.api_version());
+    if resource.is_custom() && sent != expected {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({sent}) does not match the expected API version ({expected})"
+        )));
     }
     let mut decoded = shaped(resource, value, Form::Sent)?;
     // Nobody looks twice at a field that is not known.
@@ -89,13 +88,17 @@ fn read_strictly(call: &Call<'_>) -> Outcome<Result<(Value, Vec<String>), String
                 identifiable(&value)?;
                 Ok((value, twice))
             })
-            .map_err(|why| format!("couldn't get version/kind; json parse error: {why}"))),
+            .map_err(|why| unidentified(&why))),
         "application/vnd.kubernetes.protobuf" => {
             let read = types::binary::read(body);
             Ok(read.map(|value| (value, Vec::new())).map_err(|error| error.0.to_string()))
         }
         _ => Err(unsupported(BODIES)),
     }
+}
+
+fn unidentified(why: &str) -> String {
+    format!("couldn't get version/kind; json parse error: {why}")
 }
 
 /// Whether the value can tell its kind at all.
@@ -204,8 +207,13 @@ fn check_type(resource: &Resource, map: &mut Map<String, Value>) -> Outcome<()> 
     for field in ["apiVersion", "kind"] {
         if let Some(strange) = map.get(field).filter(|value| !value.is_string() && !value.is_null()) {
             let found = if strange.is_number() { "int64" } else { "map" };
-            let mut status = Status::bad_request(format!("cannot convert {found} to string"));
-            status.restored = Some(status.message.clone());
+            let restored = format!("cannot convert {found} to string");
+            let message = match identifiable(&Value::Object(map.clone())) {
+                Err(why) if !resource.is_custom() => unidentified(&why),
+                _ => restored.clone(),
+            };
+            let mut status = Status::bad_request(message);
+            status.restored = Some(restored);
             return Err(status);
         }
     }

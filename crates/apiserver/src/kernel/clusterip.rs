@@ -88,10 +88,9 @@ impl Kernel {
         let kept = old.and_then(|old| old["spec"]["clusterIP"].as_str());
         let asked = asked.or(kept).unwrap_or_default().to_owned();
         let selects = object["spec"]["selector"].as_object().is_some_and(|s| !s.is_empty());
-        let settled = asked == "None" || (kept == Some(asked.as_str()) && !asked.is_empty());
-        // Who has lived without an address so far goes on without one.
-        let settled =
-            settled || asked.is_empty() && old.is_some_and(|old| old["spec"]["type"] != "ExternalName");
+        // Who has lived with an address so far keeps it, and who has lived without one goes on so; a change is refused
+        // later.
+        let settled = asked == "None" || old.is_some_and(|old| old["spec"]["type"] != "ExternalName");
         let address =
             if settled { asked } else { self.choose_address(resource, &asked, dry_run)?.to_string() };
         let spec = &mut object["spec"];

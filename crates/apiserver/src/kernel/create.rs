@@ -63,6 +63,8 @@ impl Kernel {
         let target = write.target;
         let resource = target.resource.stored();
         self.admit_namespace(target, meta_str(&object, "name"))?;
+        let labels = meta(&object, "labels").and_then(Value::as_object);
+        let unlabelled = resource.strategy == Strategy::Job && labels.is_none_or(serde_json::Map::is_empty);
         defaults::fill(resource, &mut object);
         let by = write.manager(Operation::Update);
         match write.applied {
@@ -77,6 +79,11 @@ impl Kernel {
         set_meta(&mut object, "uid", Some(json!(self.chance.uid())));
         set_meta(&mut object, "creationTimestamp", Some(json!(seconds(write.now))));
         prepare::create(resource, &mut object, write.user, write.now);
+        if unlabelled {
+            // It has those of its pods, what was added to these included.
+            let labels = object.pointer("/spec/template/metadata/labels").cloned();
+            set_meta(&mut object, "labels", labels);
+        }
         let mut object = body::complete(resource, object)?;
         // A Service that is made by its status gets nothing.
         if target.subresource.is_none() {
@@ -170,6 +177,10 @@ pub(crate) fn record(
     fresh: bool,
 ) {
     let written = target.resource;
+    if target.subresource.is_some() && !fresh {
+        // Who writes a part of an object has no say about who owns it.
+        set_meta(new, "managedFields", meta(old, "managedFields").cloned());
+    }
     if target.subresource.as_deref() == Some("scale") {
         let pointer = written.scale.map_or("/spec/replicas", |paths| paths.spec_replicas);
         return record_scale(old, new, by, pointer);
@@ -198,6 +209,10 @@ pub(crate) fn validate(target: &Target, old: Option<&Value>, new: &Value) -> Out
         None if last => {}
         Some(old) => metadata::validate_update(resource, old, new, &mut errors),
         None => metadata::validate(resource, new, &mut errors),
+    }
+    if resource.strategy == Strategy::Event && !view {
+        // The finalizers of old events are nobody's concern.
+        errors.retain(|error| !error.field().starts_with("metadata.finalizers["));
     }
     if errors.is_empty() {
         return Ok(());

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::binding::success;
+use super::delete::check_preconditions;
 use super::metadata::{is_terminating, meta, meta_str};
 use super::options::{DeleteOptions, WriteOptions};
 use super::request::Call;
@@ -37,12 +38,15 @@ impl Kernel {
         if !ignores_budgets(&pod) {
             self.ask_budget(&pod, dry_run, now)?;
         }
+        if let Ok(options) = &options {
+            check_preconditions(target.resource, target.name(), &pod, options)?;
+        }
         if !dry_run {
             let event = self.store.put(target.resource, announced(&pod, now));
             self.publish(&event, now);
         }
-        // Only who deletes looks at how to delete.
-        let options = DeleteOptions { dry_run, ..options? };
+        // Only who deletes looks at how to delete; what was meant is another version by now.
+        let options = DeleteOptions { dry_run, resource_version: None, ..options? };
         self.delete_one(target.resource, target.namespace(), target.name(), &options, now)?;
         Ok(success())
     }

@@ -269,10 +269,15 @@ fn step_names(step: &str, item: &Value) -> bool {
     })
 }
 
-/// The entries of an object; those that cannot be read are passed over.
+/// The entries of an object; those that cannot be read are passed over, and of two for the same manager the last counts.
 pub(crate) fn managers(object: &Value) -> Vec<Manager> {
     let entries = meta(object, "managedFields").and_then(Value::as_array);
-    entries.into_iter().flatten().filter_map(parse).collect()
+    let mut managers: Vec<Manager> = Vec::new();
+    for manager in entries.into_iter().flatten().filter_map(parse) {
+        managers.retain(|known| !known.same_as(&manager));
+        managers.push(manager);
+    }
+    managers
 }
 
 fn parse(entry: &Value) -> Option<Manager> {
@@ -415,11 +420,24 @@ pub(crate) fn record_update(
 
 /// Records a write through scale, which shows one number and shows none as nothing at all: whoever sets it to zero takes
 /// it from everybody, and what nobody owns stays so.
+///
+/// Who sets the number that is set already leaves its owner with two entries, of which the next write drops one: the real
+/// server no longer knows its own entry when it comes back in the terms of a scale.
 pub(crate) fn record_scale(old: &Value, new: &mut Value, by: &Manager, pointer: &str) {
     let path: Path = pointer.split('/').skip(1).map(|step| format!("f:{step}")).collect();
     let mut all = managers(old);
     let owned = all.iter().any(|manager| manager.fields.contains(&path));
-    if owned && old.pointer(pointer) != new.pointer(pointer) {
+    if owned && old.pointer(pointer) == new.pointer(pointer) {
+        let updated =
+            |manager: &&mut Manager| manager.operation == Operation::Update && manager.fields.contains(&path);
+        let mut apart = Vec::new();
+        for manager in all.iter_mut().filter(updated) {
+            manager.fields.remove(&path);
+            let fields = FieldSet::from([path.clone()]);
+            apart.push(Manager { time: String::new(), fields, ..manager.clone() });
+        }
+        all.extend(apart);
+    } else if owned {
         all.iter_mut().for_each(|manager| manager.fields.retain(|field| *field != path));
         if new.pointer(pointer).and_then(Value::as_i64).unwrap_or(0) != 0 {
             own(&mut all, by, FieldSet::from([path]));

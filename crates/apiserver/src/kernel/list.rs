@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::accept::{Representation, metadata_only};
 use super::kept::Kept;
-use super::options::{ListOptions, VersionMatch, revision};
+use super::options::{ListOptions, VersionMatch, ill_versioned, revision};
 use super::request::Call;
-use super::resources::Resource;
+use super::resources::{Resource, Strategy};
 use super::status::{Outcome, Reason, Status};
 use super::store::Stored;
 use super::{Document, Kernel, printing, views};
@@ -153,9 +153,13 @@ struct Snapshot<'a> {
 impl Kernel {
     pub(crate) fn get(&self, call: &Call<'_>) -> Outcome<Document> {
         let target = &call.target;
-        // The real server trips over such a version where it no longer counts as the client's fault.
-        let asked = revision(call.query.text("resourceVersion"));
-        self.refuse_future(asked.map_err(|why| Status::new(Reason::Unknown, why))?)?;
+        let asked =
+            revision(call.query.text("resourceVersion")).map_err(|why| match target.resource.strategy {
+                Strategy::Event => ill_versioned(&why),
+                // The caches, which events do without, trip over such a version where it is no fault of the client.
+                _ => Status::new(Reason::Unknown, why),
+            });
+        self.refuse_future(asked?)?;
         let Some(object) = self.store.kept(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };

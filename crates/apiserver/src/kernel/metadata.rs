@@ -134,7 +134,7 @@ pub(crate) fn validate_labels(field: &str, labels: Option<&Value>, errors: &mut 
 
 /// Groups whose finalizers need no domain.
 const LENIENT_GROUPS: &[&str] =
-    &["admissionregistration.k8s.io", "coordination.k8s.io", "node.k8s.io", "policy"];
+    &["admissionregistration.k8s.io", "apiextensions.k8s.io", "coordination.k8s.io", "node.k8s.io", "policy"];
 
 fn validate_finalizers(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
     let all = finalizers(object);

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::body;
 use super::patch::APPLY_PATCH;
 use super::request::{Call, Query, Verb};
+use super::resources::Strategy;
 use super::selectors::Selector;
 use super::status::{FieldError, Outcome, Reason, Status};
 use super::types::{self, Form};
@@ -101,6 +102,11 @@ pub(crate) fn revision(text: &str) -> Result<u64, String> {
     })
 }
 
+/// A version that is none.
+pub(crate) fn ill_versioned(why: &str) -> Box<Status> {
+    Status::bad_request(format!("invalid resource version: {why}"))
+}
+
 /// Numbers are read before anything else about a list is looked at.
 fn check_numbers(query: &Query) -> Outcome<()> {
     query.integer("timeoutSeconds")?;
@@ -138,11 +144,11 @@ impl ListOptions {
         }
         refuse_options("ListOptions", &errors)?;
         selector.check(call.target.resource)?;
-        // A negative limit is no limit.
-        let limit = usize::try_from(query.integer("limit")?.unwrap_or(0)).unwrap_or(0);
-        let number = |text: &str| {
-            revision(text).map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))
-        };
+        // A negative limit is no limit; caches, which events do without, know none.
+        let cached = asked == "0" && call.target.resource.strategy != Strategy::Event;
+        let limit = query.integer("limit")?.filter(|_| !cached);
+        let limit = usize::try_from(limit.unwrap_or(0)).unwrap_or(0);
+        let number = |text: &str| revision(text).map_err(|why| ill_versioned(&why));
         let version = match matching {
             "" if asked.is_empty() => VersionMatch::Latest,
             // Without a word on matching, a limit turns a resource version into an exact one.

@@ -158,11 +158,6 @@ fn select_own_pods(job: &mut Value) {
     ] {
         labels[label] = json!(value);
     }
-    let labels = labels.clone();
-    // A job without labels of its own takes those of its pods.
-    if meta(job, "labels").and_then(Value::as_object).is_none_or(serde_json::Map::is_empty) {
-        set_meta(job, "labels", Some(labels));
-    }
     if !job["spec"]["selector"].is_object() {
         job["spec"]["selector"] = json!({});
     }
@@ -241,7 +236,7 @@ fn update_status(resource: &Resource, old: &Value, new: &mut Value, now: Timesta
     }
     let kept: &[&str] = match resource.strategy {
         Strategy::Custom => &["labels", "annotations", "ownerReferences", "finalizers"],
-        Strategy::Pod => &["ownerReferences"],
+        Strategy::Pod => &["ownerReferences", "deletionTimestamp"],
         Strategy::Deployment => &["labels"],
         _ if STATUS_WITHOUT_METADATA.contains(&resource.kind) => {
             &["labels", "annotations", "ownerReferences", "finalizers"]
@@ -297,9 +292,16 @@ fn keep_decisions(old: &Value, new: &mut Value, now: Timestamp) {
     let list = |object: &Value| -> Vec<Value> {
         object.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default()
     };
-    let decision = |condition: &Value| matches!(condition["type"].as_str(), Some("Approved" | "Denied"));
-    let mut conditions: Vec<Value> = list(old).into_iter().filter(decision).collect();
-    conditions.extend(list(new).into_iter().filter(|condition| !decision(condition)));
+    let mut conditions = list(new);
+    for kind in ["Approved", "Denied"] {
+        let known: Vec<Value> = list(old).into_iter().filter(|condition| condition["type"] == kind).collect();
+        let sent = conditions.iter_mut().filter(|condition| condition["type"] == kind);
+        let sent: Vec<&mut Value> = sent.collect();
+        // One that is added or removed is refused later.
+        if sent.len() == known.len() {
+            sent.into_iter().zip(known).for_each(|(sent, known)| *sent = known);
+        }
+    }
     if new["status"].is_object() {
         new["status"]["conditions"] = stamped(old, json!(conditions), now);
     }
@@ -323,6 +325,11 @@ fn stamped(old: &Value, mut conditions: Value, now: Timestamp) -> Value {
 }
 
 fn keep_but_resources(old: &Value, new: &mut Value) {
+    let count = |pod: &Value, list: &str| pod["spec"][list].as_array().map_or(0, Vec::len);
+    // Who adds or removes containers is refused later.
+    if ["containers", "initContainers"].iter().any(|list| count(old, list) != count(new, list)) {
+        return;
+    }
     let wanted = new.get("spec").cloned().unwrap_or_default();
     keep(old, new, "spec");
     keep(old, new, "status");

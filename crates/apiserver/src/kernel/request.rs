@@ -6,6 +6,8 @@ use bytes::Bytes;
 use http::Method;
 
 use super::accept::Representation;
+use super::body;
+use super::patch::check_media;
 use super::resources::{Registry, Resource};
 use super::status::{Outcome, Reason, Status};
 use super::users::User;
@@ -189,16 +191,21 @@ impl<'a> Call<'a> {
             return Err(Status::new(Reason::RequestEntityTooLarge, message));
         }
         let query = Query::parse(&request.query);
-        let verb = verb(&target, &request.method, &query)?;
+        let verb = verb(&target, request, &query)?;
         let custom = target.resource.is_custom();
         let representation = Representation::negotiate(&request.accept, query.text("includeObject"), custom)?;
         Ok(Call { target, verb, query, representation, user, request })
     }
 }
 
-fn verb(target: &Target, method: &Method, query: &Query) -> Outcome<Verb> {
-    let resource = target.resource;
-    let refused = || Err(Status::method_not_allowed());
+fn verb(target: &Target, request: &Request, query: &Query) -> Outcome<Verb> {
+    let (resource, method) = (target.resource, &request.method);
+    let refused = || {
+        Err(match resource.is_custom() {
+            true => Status::method_not_supported(resource, method),
+            false => Status::method_not_allowed(),
+        })
+    };
     if let Some(name) = target.subresource.as_deref() {
         let allowed = match resource.subresource(name) {
             Some(subresource) => subresource.verbs,
@@ -231,6 +238,9 @@ fn verb(target: &Target, method: &Method, query: &Query) -> Outcome<Verb> {
         // Whoever makes a custom resource may name it twice.
         (true, &Method::POST) if resource.is_custom() && scoped => Ok(Verb::Create),
         (false, &Method::PUT | &Method::PATCH) if resource.is_custom() => {
+            if *method == Method::PATCH {
+                check_media(resource, body::media_type(&request.content_type))?;
+            }
             Err(Status::bad_request("name must be provided"))
         }
         _ => refused(),

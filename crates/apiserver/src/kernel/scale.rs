@@ -56,9 +56,17 @@ impl Kernel {
             }
         };
         check_name(target.name(), &scale)?;
-        check(target.name(), &scale)?;
         let mut object = Value::clone(&live);
-        object["metadata"]["resourceVersion"] = json!(meta_str(&scale, "resourceVersion"));
+        match target.resource.scale {
+            // Custom resources are checked as a whole, and need no version for this.
+            Some(_) if meta_str(&scale, "resourceVersion").is_empty() => {}
+            custom => {
+                if custom.is_none() {
+                    check(target.name(), &scale)?;
+                }
+                object["metadata"]["resourceVersion"] = json!(meta_str(&scale, "resourceVersion"));
+            }
+        }
         set_replicas(target.resource, &mut object, scale["spec"]["replicas"].as_i64().unwrap_or(0));
         let write = Write { target, options: &options, now, applied: None, user: &call.user };
         let stored = self.replace(write, &live, object)?;

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::resources::Resource;
+use super::resources::{Resource, Strategy};
 
 /// What a kernel operation yields: a value, or the refusal to send to the client.
 pub type Outcome<T> = Result<T, Box<Status>>;
@@ -191,6 +192,20 @@ impl Status {
     }
 
     /// The resource is served but not with this verb.
+    /// In these words the server for custom resources refuses what it does not do.
+    pub(crate) fn method_not_supported(resource: &Resource, method: &Method) -> Box<Status> {
+        let verb = match *method {
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE => "delete",
+            _ => "",
+        };
+        let kind = resource.qualified();
+        let message = format!("{verb} is not supported on resources of kind {kind:?}");
+        Status::about(Reason::MethodNotAllowed, resource, "", message)
+    }
+
     pub(crate) fn method_not_allowed() -> Box<Status> {
         let message = "the server does not allow this method on the requested resource";
         Status::new(Reason::MethodNotAllowed, message)
@@ -248,16 +263,16 @@ impl Status {
         Status::conflict(resource, name, &why)
     }
 
-    /// The uid in the body of an update is not that of the stored object.
-    pub(crate) fn other_life(
+    /// What is stored is not what was meant, which is found out last of all.
+    pub(crate) fn storage_precondition(
         resource: &Resource,
         (namespace, name): (&str, &str),
-        (wanted, found): (&str, &str),
+        (what, wanted, found): (&str, &str, &str),
         dry_run: bool,
     ) -> Box<Status> {
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
-             failed: UID in precondition: {wanted}, UID in object meta: {found}",
+             failed: {what} in precondition: {wanted}, {what} in object meta: {found}",
             storage_key(resource, namespace, name, dry_run)
         );
         Status::conflict(resource, name, &why)
@@ -271,6 +286,10 @@ impl Status {
         wanted: &str,
         found: &str,
     ) -> Box<Status> {
+        // Namespaces are deleted by code of their own.
+        if resource.strategy == Strategy::Namespace {
+            return Status::precondition(resource, name, what, wanted, found);
+        }
         let fate = if what == "UID" { "deleted and then recreated" } else { "modified" };
         let kind = qualified(resource.kind, resource.group);
         let message = format!(
@@ -278,10 +297,7 @@ impl Status {
              the {what} in record ({found}). The object might have been {fate}"
         );
         let mut status = Status::about(Reason::Conflict, resource, name, message);
-        // Namespaces are deleted by code of their own, which names the resource.
-        if resource.plural != "namespaces" {
-            status.kind = resource.kind.to_owned();
-        }
+        status.kind = resource.kind.to_owned();
         status
     }
 
@@ -438,7 +454,6 @@ impl FieldError {
     }
 
     /// The field at fault.
-    #[cfg(test)]
     pub(crate) fn field(&self) -> &str {
         &self.field
     }

@@ -99,6 +99,13 @@ impl Store {
         self.kept(resource, namespace, name).map(Kept::value)
     }
 
+    /// Whether nothing has been written to the object since it was created.
+    pub(crate) fn is_as_created(&self, resource: &Resource, namespace: &str, name: &str) -> bool {
+        let key = key(namespace, name);
+        let about = |event: &&Event| event.key == key && event.resource.shares_storage_with(resource);
+        self.history.iter().rev().find(about).is_some_and(|event| event.change == Change::Added)
+    }
+
     /// All objects of a kind in key order, parsed.
     pub(crate) fn values(&self, resource: &Resource, namespace: Option<&str>) -> Vec<Stored> {
         self.list(resource, namespace).into_iter().map(|(_, kept)| kept.value()).collect()

@@ -125,14 +125,38 @@ fn merge_field(
             }
         }
         Value::Array(patch) => {
+            let known = map.contains_key(field);
             let child = map.entry(field).or_insert_with(|| json!([]));
-            merge_list(node, child, patch, wanted)?;
+            match child.as_array_mut() {
+                Some(items) if !known && matches!(node.merge(), Merge::By(_)) && !directs(patch) => {
+                    // A list of its own is taken as it is, whatever its items have in common.
+                    for item in patch {
+                        items.push(fresh(node.item(), item)?);
+                    }
+                }
+                _ => merge_list(node, child, patch, wanted)?,
+            }
         }
         scalar => {
             map.insert(field.to_owned(), scalar.clone());
         }
     }
     Ok(())
+}
+
+/// Whether items of the list say what to do with others.
+fn directs(patch: &[Value]) -> bool {
+    patch.iter().any(|item| item.get(PATCH).is_some())
+}
+
+/// What a patch makes of nothing.
+fn fresh(node: Node, patch: &Value) -> Merged<Value> {
+    let mut value = patch.clone();
+    if let Some(map) = patch.as_object() {
+        value = json!({});
+        merge_map(node, &mut value, map)?;
+    }
+    Ok(value)
 }
 
 fn is_plain(value: &Value) -> bool {
@@ -303,6 +327,14 @@ mod tests {
     }
 
     #[test]
+    fn a_list_that_is_new_is_taken_as_it_is() {
+        let patch =
+            json!({"spec": {"containers": [{"name": "c", "image": null}, {"name": "c", "tty": true}]}});
+        let merged = merged(json!({"spec": {}}), &patch);
+        assert_eq!(merged["spec"]["containers"], json!([{"name": "c"}, {"name": "c", "tty": true}]));
+    }
+
+    #[test]
     fn malformed_patches_are_told() {
         for patch in [
             json!({"$patch": 3}),
@@ -311,7 +343,8 @@ mod tests {
             json!({"metadata": {"ownerReferences": [3]}}),
             json!({"$retainKeys": {}}),
         ] {
-            assert!(merge(node(), &mut json!({"metadata": {"finalizers": []}}), &patch).is_err(), "{patch}");
+            let mut object = json!({"metadata": {"finalizers": [], "ownerReferences": [{"uid": "0"}]}});
+            assert!(merge(node(), &mut object, &patch).is_err(), "{patch}");
         }
     }
 }

@@ -35,7 +35,8 @@ impl Kernel {
                 let place = (target.namespace(), target.name());
                 let (uid, stored) = (meta_str(&object, "uid"), meta_str(&live, "uid"));
                 if !uid.is_empty() && uid != stored {
-                    return Err(Status::other_life(target.resource, place, (uid, stored), options.dry_run));
+                    let uids = ("UID", uid, stored);
+                    return Err(Status::storage_precondition(target.resource, place, uids, options.dry_run));
                 }
                 (200, self.replace(write, &live, object)?)
             }
@@ -47,8 +48,8 @@ impl Kernel {
                 }
                 let uid = meta_str(&object, "uid");
                 if !uid.is_empty() {
-                    let place = (target.namespace(), target.name());
-                    return Err(Status::other_life(target.resource, place, (uid, ""), options.dry_run));
+                    let (place, uids) = ((target.namespace(), target.name()), ("UID", uid, ""));
+                    return Err(Status::storage_precondition(target.resource, place, uids, options.dry_run));
                 }
                 check_version(meta_str(&object, "resourceVersion"))?;
                 set_meta(&mut object, "resourceVersion", None);
@@ -101,7 +102,8 @@ impl Kernel {
             set_meta(&mut new, "selfLink", None);
         }
         let unchanged = new == **live;
-        if (unchanged && !gone) || write.options.dry_run {
+        let settled = unchanged && !gone && !self.is_stored_bare(resource, live);
+        if settled || write.options.dry_run {
             return Ok(if unchanged { Arc::clone(live) } else { Arc::new(new) });
         }
         if gone {
@@ -113,6 +115,17 @@ impl Kernel {
         self.claim_address(resource, Some(live), &new, write.now);
         let event = self.store.put(resource, new);
         Ok(self.publish(&event, write.now))
+    }
+
+    /// Whether the real server has stored the object without what it adds whenever it reads one. It does so only when it
+    /// creates some kinds; the next write, whatever it says, then stores the whole.
+    fn is_stored_bare(&self, resource: &Resource, live: &Value) -> bool {
+        let bare = match resource.strategy {
+            Strategy::PersistentVolumeClaim => true,
+            Strategy::Job => meta(live, "labels") == live.pointer("/spec/template/metadata/labels"),
+            _ => false,
+        };
+        bare && self.store.is_as_created(resource, meta_str(live, "namespace"), meta_str(live, "name"))
     }
 }
 

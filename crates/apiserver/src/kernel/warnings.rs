@@ -8,7 +8,7 @@ use super::resources::{Resource, Strategy};
 pub(crate) fn about(resource: &Resource, old: Option<&Value>, new: &Value) -> Vec<String> {
     match resource.strategy {
         Strategy::Service => service(new),
-        Strategy::EndpointSlice if new["addressType"] == "FQDN" => {
+        Strategy::EndpointSlice if new["addressType"] == "FQDN" && old.is_none() => {
             vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()]
         }
         Strategy::CsiDriver => driver(old, new),
@@ -42,12 +42,20 @@ pub(crate) fn about_kind(resource: &Resource) -> Option<String> {
 fn service(new: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     let spec = &new["spec"];
-    if spec["type"] != "ExternalName" && spec.get("externalName").is_some_and(|name| *name != "") {
-        warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
+    let headless = spec["clusterIP"] == "None";
+    let external = spec["externalIPs"].as_array().is_some_and(|addresses| !addresses.is_empty());
+    if headless && external {
+        warnings.push("spec.externalIPs is ignored for headless services".to_owned());
     }
-    if spec["externalIPs"].as_array().is_some_and(|addresses| !addresses.is_empty()) {
+    if headless && spec["sessionAffinity"] != "None" {
+        warnings.push("spec.SessionAffinity is ignored for headless services".to_owned());
+    }
+    if external && !headless {
         let warning = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
         warnings.push(warning.to_owned());
+    }
+    if spec["type"] != "ExternalName" && spec.get("externalName").is_some_and(|name| *name != "") {
+        warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
     }
     if spec["trafficDistribution"] == "PreferClose" {
         let warning = "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"";

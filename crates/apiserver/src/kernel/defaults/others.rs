@@ -198,7 +198,9 @@ pub(super) fn definition(object: &mut Value) {
     let kind = spec.pointer("/names/kind").and_then(Value::as_str).unwrap_or_default().to_owned();
     if let Some(names) = present(spec, "names") {
         set(names, "singular", json!(kind.to_lowercase()));
-        set(names, "listKind", json!(format!("{kind}List")));
+        if !kind.is_empty() {
+            set(names, "listKind", json!(format!("{kind}List")));
+        }
     }
 }
 

@@ -116,7 +116,9 @@ pub(super) fn job(object: &mut Value) {
     if let Some(policy) = present(spec, "podFailurePolicy") {
         for rule in items(policy, "rules") {
             for pattern in items(rule, "onPodConditions") {
-                set(pattern, "status", json!("True"));
+                if pattern["status"].as_str().unwrap_or_default().is_empty() {
+                    pattern["status"] = json!("True");
+                }
             }
         }
     }

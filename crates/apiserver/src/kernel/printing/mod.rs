@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::accept::{Included, Representation, metadata_only};
 use super::metadata::{meta, meta_str};
-use super::resources::Resource;
+use super::resources::{Resource, Strategy};
 use super::store::Stored;
 use super::views::shown_form;
 use columns::{Column, Source};
@@ -70,10 +70,17 @@ fn row(
 ) -> Value {
     let cells: Vec<Value> = columns.iter().map(|column| cell(column, object, now)).collect();
     let mut row = json!({ "cells": cells });
+    if resource.strategy == Strategy::Pod
+        && let Some(end) = pods::end(object)
+    {
+        row["conditions"] = json!([end]);
+    }
+    // What a bookmark says is said in its metadata, so these are shown in any case.
+    let is_bookmark = meta_str(object, "name").is_empty();
     match included {
-        Included::Nothing | Included::Unknown => row["object"] = Value::Null,
-        Included::Metadata => row["object"] = metadata_only(object),
+        Included::Nothing | Included::Unknown if !is_bookmark => row["object"] = Value::Null,
         Included::Whole => row["object"] = Value::clone(&shown_form(resource, object)),
+        _ => row["object"] = metadata_only(object),
     }
     row
 }

@@ -9,6 +9,17 @@ fn list<'a>(pod: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
+/// What has become of a pod that has come to an end.
+pub(super) fn end(pod: &Value) -> Option<Value> {
+    let phase = pod.pointer("/status/phase").and_then(Value::as_str)?;
+    let message = match phase {
+        "Succeeded" => "The pod has completed successfully.",
+        "Failed" => "The pod failed.",
+        _ => return None,
+    };
+    Some(json!({"type": "Completed", "status": "True", "reason": phase, "message": message}))
+}
+
 /// Init containers that keep running beside the others.
 fn is_sidecar(pod: &Value, name: &Value) -> bool {
     list(pod, "/spec/initContainers").any(|c| c["name"] == *name && c["restartPolicy"] == "Always")

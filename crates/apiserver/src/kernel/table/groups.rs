@@ -677,7 +677,6 @@ pub(super) static KINDS: &[Resource] = &[
         namespaced: false,
         status: StatusField::ResetOnCreate,
         generation: true,
-        names: NameRule::PathSegment,
         strategy: Strategy::FlowSchema,
         ..Resource::new(
             "flowcontrol.apiserver.k8s.io",
@@ -692,7 +691,6 @@ pub(super) static KINDS: &[Resource] = &[
         namespaced: false,
         status: StatusField::ResetOnCreate,
         generation: true,
-        names: NameRule::PathSegment,
         strategy: Strategy::PriorityLevelConfiguration,
         ..Resource::new(
             "flowcontrol.apiserver.k8s.io",

@@ -128,15 +128,17 @@ fn certificate_requests_tell_who_asks_and_keep_decisions_apart() {
     assert_eq!(request["spec"]["groups"], json!(["people", "system:authenticated"]));
     let mut approved = request;
     approved["status"]["conditions"] = json!([{"type": "Approved", "status": "True", "reason": "ok"}]);
-    // The status subresource cannot approve.
-    let (_, same) = world.put(&format!("{requests}/r/status"), &approved);
-    assert!(same["status"].get("conditions").is_none());
-    approved["metadata"]["resourceVersion"] = same["metadata"]["resourceVersion"].clone();
+    // The status subresource can neither approve nor take an approval back.
+    let (code, refusal) = world.put(&format!("{requests}/r/status"), &approved);
+    assert_eq!((code, &refusal["details"]["causes"][0]["field"]), (422, &json!("status.conditions")));
     let (_, decided) = world.put(&format!("{requests}/r/approval"), &approved);
     assert_eq!(decided["status"]["conditions"][0]["lastUpdateTime"], "2026-01-02T03:04:05Z");
+    let mut undecided = decided.clone();
+    undecided["status"] = json!({});
+    assert_eq!(world.put(&format!("{requests}/r/status"), &undecided).0, 422);
     let mut issued = decided;
     let pem = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t";
-    issued["status"] = json!({ "certificate": pem });
+    issued["status"]["certificate"] = json!(pem);
     let (_, issued) = world.put(&format!("{requests}/r/status"), &issued);
     assert_eq!(issued["status"]["conditions"][0]["type"], "Approved");
     assert_eq!(issued["status"]["certificate"], pem);

@@ -216,9 +216,9 @@ impl Reading {
             (Shape::Bytes, Value::String(text)) => match STANDARD.decode(text) {
                 Ok(_) => Ok(value),
                 Err(DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _)) => {
-                    Err(illegible(format!("illegal base64 data at input byte {at}")))
+                    Err(unreadable_bytes(at))
                 }
-                Err(_) => Err(illegible(format!("illegal base64 data at input byte {}", text.len() / 4 * 4))),
+                Err(_) => Err(unreadable_bytes(text.len() / 4 * 4)),
             },
             (Shape::Time, Value::String(text)) => match text.parse::<Timestamp>() {
                 Ok(time) => Ok(json!(crate::kernel::seconds(time))),
@@ -246,6 +246,12 @@ const QUANTITY_RULE: &str =
 /// A text of the right type that says nothing.
 fn illegible(why: String) -> Mismatch {
     Mismatch(why, None)
+}
+
+fn unreadable_bytes(at: usize) -> Mismatch {
+    let why = format!("illegal base64 data at input byte {at}");
+    let restored = format!("error decoding from json: {why}");
+    Mismatch(why, Some(restored))
 }
 
 fn unreadable_time(text: &str, form: &str) -> Mismatch {

@@ -62,6 +62,12 @@ impl Quantity {
         self.nano > 0
     }
 
+    /// In whole units, away from nothing.
+    pub(crate) fn whole(self) -> i128 {
+        let over = self.nano % NANO;
+        self.nano / NANO + over.signum()
+    }
+
     /// Whether it is more than the other.
     pub(crate) fn exceeds(self, other: Quantity) -> bool {
         self.nano > other.nano

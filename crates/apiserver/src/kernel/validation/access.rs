@@ -127,7 +127,7 @@ pub(super) fn signing_request(new: &Value, errors: &mut Errors) {
 }
 
 /// What was decided about a request stays decided.
-pub(super) fn decisions(old: &Value, new: &Value, errors: &mut Errors) {
+pub(super) fn decisions(approves: bool, old: &Value, new: &Value, errors: &mut Errors) {
     let conditions = |object: &Value| list(object, "/status/conditions").to_vec();
     let known = conditions(old);
     for (at, condition) in conditions(new).iter().enumerate() {
@@ -149,6 +149,11 @@ pub(super) fn decisions(old: &Value, new: &Value, errors: &mut Errors) {
         errors.push(FieldError::invalid("status.conditions", &new["status"]["conditions"], why));
     }
     for kind in ["Approved", "Denied", "Failed"] {
+        let added = has(&all, kind) && !has(&known, kind);
+        if added && !approves && kind != "Failed" {
+            let why = format!("updates may not add a condition of type {kind:?}");
+            errors.push(FieldError::forbidden("status.conditions", &why));
+        }
         if has(&known, kind) && !has(&all, kind) {
             let why = format!("updates may not remove a condition of type {kind:?}");
             errors.push(FieldError::forbidden("status.conditions", &why));

@@ -34,8 +34,7 @@ pub(super) fn webhooks(new: &Value, errors: &mut Errors) {
         if ways != 1 {
             let why = "exactly one of url or service is required";
             errors.push(FieldError::required(&format!("{path}.clientConfig"), why));
-        }
-        if let Some(url) = hook.pointer("/clientConfig/url").and_then(Value::as_str)
+        } else if let Some(url) = hook.pointer("/clientConfig/url").and_then(Value::as_str)
             && !url.starts_with("https://")
         {
             let scheme = url.split("://").next().unwrap_or_default();

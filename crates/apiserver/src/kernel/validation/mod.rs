@@ -60,10 +60,17 @@ pub(crate) fn validate(
     if let Some(schema) = resource.schema {
         schema.validate(old, new, errors);
     }
+    for pointer in resource.scale.iter().flat_map(|paths| [paths.spec_replicas, paths.status_replicas]) {
+        let replicas = new.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+        if replicas < 0 {
+            let why = "should be a non-negative integer";
+            errors.push(FieldError::invalid(&pointer.replace('/', "."), &Value::from(replicas), why));
+        }
+    }
     match subresource {
-        Some("status" | "approval") => {
+        Some(part @ ("status" | "approval")) => {
             if let Some(old) = old {
-                status::validate(resource, old, new, errors);
+                status::validate(resource, part == "approval", old, new, errors);
             }
         }
         Some(part) if resource.strategy == Strategy::Pod => pods::part(part, old, new, errors),

@@ -124,9 +124,12 @@ fn balancer_fields(kind: &str, new: &Value, errors: &mut Errors) {
         errors.push(FieldError::forbidden("spec.loadBalancerClass", only));
     }
     let policy = text(new, "/spec/externalTrafficPolicy");
-    if !policy.is_empty() && !is_open(new) {
+    if !is_open(new) && !policy.is_empty() {
         let why = "may only be set for externally-accessible services";
         errors.push(FieldError::invalid("spec.externalTrafficPolicy", &json!(policy), why));
+    } else if !matches!(policy, "" | "Cluster" | "Local") {
+        let supported = "\"Cluster\", \"Local\"";
+        errors.push(FieldError::not_supported("spec.externalTrafficPolicy", policy, supported));
     }
     let check = new.pointer("/spec/healthCheckNodePort").and_then(Value::as_i64).unwrap_or(0);
     if check != 0 && !(balanced && policy == "Local") {
@@ -358,7 +361,15 @@ pub(super) fn endpoint_slice(old: Option<&Value>, new: &Value, errors: &mut Erro
         for (number, address) in list(endpoint, "/addresses").iter().enumerate() {
             let address = address.as_str().unwrap_or_default();
             match (kind, address.parse::<IpAddr>()) {
-                ("FQDN", _) => refuse_text(&path, address, &naming::subdomain(address), errors),
+                ("FQDN", _) => {
+                    let faults = naming::subdomain(address);
+                    if faults.is_empty() && !address.contains('.') {
+                        let why = "should be a domain with at least two segments separated by dots";
+                        let field = format!("{path}[{number}]");
+                        errors.push(FieldError::invalid(&field, &json!(address), why));
+                    }
+                    refuse_text(&path, address, &faults, errors);
+                }
                 ("IPv4" | "IPv6", Err(_)) => {
                     refuse_text(&format!("{path}[{number}]"), address, &naming::ip(address), errors);
                 }

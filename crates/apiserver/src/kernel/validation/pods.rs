@@ -32,6 +32,11 @@ pub(super) fn pod(old: Option<&Value>, new: &Value, errors: &mut Errors) {
         errors.push(FieldError::invalid(&field, mirror, why));
     }
     if let Some(old) = old {
+        let mirrors = |pod: &Value| meta(pod, "annotations").is_some_and(|a| a.get(MIRROR).is_some());
+        if mirrors(new) && !mirrors(old) {
+            let field = format!("metadata.annotations[{MIRROR}]");
+            errors.push(FieldError::forbidden(&field, "may not add mirror pod annotation"));
+        }
         pod_update(old, new, errors);
     }
 }
@@ -42,10 +47,22 @@ pub(super) fn part(part: &str, old: Option<&Value>, new: &Value, errors: &mut Er
         return;
     }
     spec("spec", &new["spec"], errors);
+    let count = |pod: &Value, name: &str| list(&pod["spec"], &format!("/{name}")).len();
+    for name in ["containers", "initContainers"] {
+        if old.is_some_and(|old| count(old, name) != count(new, name)) {
+            let why = format!("{name} may not be added or removed on resize");
+            errors.push(FieldError::forbidden(&format!("spec.{name}"), &why));
+        }
+    }
     let class = super::super::prepare::quality_of_service;
     if let Some(old) = old.filter(|old| class(old) != class(new)) {
         let why = "Pod QOS Class may not change as a result of resizing";
         errors.push(FieldError::invalid("spec", &json!(class(old)), why));
+    }
+    let running = |status: &&Value| is_set(status, "/state/running");
+    let first = list(new, "/status/containerStatuses").iter().find(running);
+    if first.is_some_and(|status| !is_set(status, "/resources")) {
+        errors.push(FieldError::forbidden("spec", "Pod running on node without support for resize"));
     }
 }
 
@@ -243,6 +260,13 @@ fn pod_update(old: &Value, new: &Value, errors: &mut Errors) {
     if !before.iter().all(kept) {
         let why = "existing toleration can not be modified except its tolerationSeconds";
         errors.push(FieldError::forbidden("spec.tolerations", why));
+    }
+    let gates = |pod: &'_ Value| list(&pod["spec"], "/schedulingGates").to_vec();
+    let known = gates(old);
+    for (at, gate) in gates(new).iter().enumerate().filter(|(_, gate)| !known.contains(gate)) {
+        let why =
+            format!("only deletion is allowed, but found new scheduling gate '{}'", text(gate, "/name"));
+        errors.push(FieldError::forbidden(&format!("spec.schedulingGates[{at}].name"), &why));
     }
     if fixed_part(old, old) != fixed_part(old, new) {
         let why = "pod updates may not change fields other than `spec.containers[*].image`,\

@@ -8,7 +8,8 @@ use super::super::resources::{Resource, Strategy};
 use super::super::status::FieldError;
 use super::{Errors, is_set, list, refuse_text, text};
 
-pub(super) fn validate(resource: &Resource, old: &Value, new: &Value, errors: &mut Errors) {
+/// `approves` says that the decision about a request is written, which is a part of its status.
+pub(super) fn validate(resource: &Resource, approves: bool, old: &Value, new: &Value, errors: &mut Errors) {
     let (before, status) = (&old["status"], &new["status"]);
     match resource.strategy {
         Strategy::Deployment => {
@@ -46,11 +47,11 @@ pub(super) fn validate(resource: &Resource, old: &Value, new: &Value, errors: &m
                 errors.push(FieldError::invalid("status.Phase", &json!(phase), why));
             }
         }
-        Strategy::Pod => pod(before, status, errors),
+        Strategy::Pod => pod(old, new, errors),
         Strategy::Service => service(new, errors),
         Strategy::Ingress => ingress_addresses(status, errors),
         Strategy::ResourceClaim => super::extensions::claim_status(status, errors),
-        Strategy::CertificateSigningRequest => super::access::decisions(old, new, errors),
+        Strategy::CertificateSigningRequest => super::access::decisions(approves, old, new, errors),
         _ => {}
     }
 }
@@ -150,7 +151,16 @@ fn job_progress(old: &Value, new: &Value, errors: &mut Errors) {
     }
 }
 
-fn pod(before: &Value, status: &Value, errors: &mut Errors) {
+fn pod(old: &Value, new: &Value, errors: &mut Errors) {
+    let (before, status) = (&old["status"], &new["status"]);
+    let nominated = text(status, "/nominatedNodeName");
+    if is_set(old, "/spec/nodeName")
+        && !matches!(nominated, "")
+        && nominated != text(before, "/nominatedNodeName")
+    {
+        let why = "may not be set on pods that are already bound to a node";
+        errors.push(FieldError::forbidden("status.nominatedNodeName", why));
+    }
     let class = text(status, "/qosClass");
     if is_set(before, "/qosClass") && class != text(before, "/qosClass") {
         errors.push(FieldError::invalid("status.qosClass", &json!(class), "field is immutable"));
@@ -165,7 +175,7 @@ fn service(new: &Value, errors: &mut Errors) {
     let addresses = list(&new["status"], "/loadBalancer/ingress");
     if !addresses.is_empty() && text(new, "/spec/type") != "LoadBalancer" {
         let why = "may only be used when `spec.type` is 'LoadBalancer'";
-        errors.push(FieldError::forbidden("status.loadBalancer.ingress", why));
+        return errors.push(FieldError::forbidden("status.loadBalancer.ingress", why));
     }
     ingress_addresses(&new["status"], errors);
 }

@@ -40,19 +40,17 @@ pub(super) fn volume(old: Option<&Value>, new: &Value, errors: &mut Errors) {
     let capacity = &new["spec"]["capacity"];
     if capacity.as_object().is_none_or(|map| map.len() != 1 || !map.contains_key("storage")) {
         let supported = "supported values: \"storage\"";
-        let nothing = json!({});
-        let described = new["spec"].as_object().is_some_and(|spec| spec.contains_key("accessModes"));
-        let shown = if capacity.is_null() && described { &nothing } else { capacity };
-        errors.push(FieldError::not_supported_value("spec.capacity", shown, supported));
+        errors.push(FieldError::not_supported_value("spec.capacity", capacity, supported));
     }
     for (name, amount) in capacity.as_object().into_iter().flatten() {
-        let positive = amount.as_str().and_then(Quantity::parse).is_some_and(Quantity::is_positive);
-        if !positive {
-            errors.push(FieldError::invalid(
-                &format!("spec.capacity[{name}]"),
-                amount,
-                "must be greater than zero",
-            ));
+        let field = format!("spec.capacity[{name}]");
+        let quantity = amount.as_str().and_then(Quantity::parse);
+        if !quantity.is_some_and(Quantity::is_positive) {
+            errors.push(FieldError::invalid(&field, amount, "must be greater than zero"));
+        }
+        if let Some(negative) = quantity.filter(|quantity| quantity.is_negative()) {
+            let why = "must be a valid resource quantity";
+            errors.push(FieldError::invalid(&field, &json!(negative.whole()), why));
         }
     }
     let sources = without(&new["spec"], VOLUME_FIELDS);

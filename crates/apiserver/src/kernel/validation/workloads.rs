@@ -271,12 +271,12 @@ fn job_spec(path: &str, spec: &Value, errors: &mut Errors) {
         "" | "Always" => errors.push(FieldError::required(&field, "valid values: \"OnFailure\", \"Never\"")),
         other => errors.push(FieldError::not_supported(&field, other, "\"OnFailure\", \"Never\"")),
     }
-    let indexed = text(spec, "/completionMode") == "Indexed";
-    if indexed && !is_set(spec, "/completions") {
+    let mode = text(spec, "/completionMode");
+    if mode == "Indexed" && !is_set(spec, "/completions") {
         errors.push(FieldError::required(&format!("{path}.completions"), "when completion mode is Indexed"));
     }
     for only in ["backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"] {
-        if !indexed && is_set(spec, &format!("/{only}")) {
+        if matches!(mode, "" | "NonIndexed") && is_set(spec, &format!("/{only}")) {
             let why = "requires indexed completion mode";
             errors.push(FieldError::invalid(&format!("{path}.{only}"), &spec[only], why));
         }
