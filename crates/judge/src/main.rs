@@ -65,6 +65,9 @@ async fn main() -> anyhow::Result<ExitCode> {
         accepted.count(),
         report.failures.len(),
     );
+    if report.panicked > 0 {
+        println!("judge: the real server panicked in {} of them, which end there", report.panicked);
+    }
     if report.sequences >= FULL_RUN && args.only.is_empty() {
         accepted.stale().into_iter().for_each(|item| println!("judge: accepted and not seen: {item}"));
     }

@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
+/// How long a time with seconds is when it is written.
+const TIME_LENGTH: usize = "2026-01-02T03:04:05Z".len();
+
 /// What a server answered.
 #[derive(Debug, Clone)]
 pub struct Answer {
@@ -70,20 +73,16 @@ impl Symbols {
         body
     }
 
-    /// A watch event in symbols; nothing for the bookmarks that a server sends when it likes.
-    pub fn event(&mut self, event: &Value) -> Option<Value> {
-        if event["type"] != "BOOKMARK" {
-            let mut object = self.value("", &event["object"]);
-            if object["kind"] == "Status" {
-                refusal(&mut object);
-            }
-            return Some(json!({"type": event["type"], "object": object}));
+    /// A watch event in symbols.
+    pub fn event(&mut self, event: &Value) -> Value {
+        if let Some(end) = bookmarked(event) {
+            return json!({"type": "BOOKMARK", "kind": event["object"]["kind"], "end": end});
         }
-        let mut object = event["object"].clone();
-        let of_table = object.pointer_mut("/rows/0/object").map(Value::take);
-        let mut metadata = of_table.as_ref().unwrap_or(&object)["metadata"].clone();
-        let end = metadata.get_mut("annotations")?.get_mut("k8s.io/initial-events-end")?.take();
-        Some(json!({"type": "BOOKMARK", "kind": object["kind"].take(), "end": end}))
+        let mut object = self.value("", &event["object"]);
+        if object["kind"] == "Status" {
+            refusal(&mut object);
+        }
+        json!({"type": event["type"], "object": object})
     }
 
     fn value(&mut self, name: &str, value: &Value) -> Value {
@@ -138,6 +137,11 @@ impl Symbols {
         let mut normal = String::with_capacity(text.len());
         let mut rest = text.as_str();
         while !rest.is_empty() {
+            if let Some(symbol) = rest.get(..TIME_LENGTH).and_then(|text| self.time(text)) {
+                normal.push_str(&symbol);
+                rest = &rest[TIME_LENGTH..];
+                continue;
+            }
             let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
             let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
             if end == 0 {
@@ -174,13 +178,28 @@ impl Symbols {
 
     /// Times of the present are symbols; times that were sent lie far in the past.
     fn time(&self, text: &str) -> Option<String> {
-        if text.len() < 20 || !text.ends_with('Z') {
+        if text.len() < TIME_LENGTH || !text.ends_with('Z') {
             return None;
         }
         let time: Timestamp = text.parse().ok()?;
         let near = time.duration_since(self.now).abs() < SignedDuration::from_hours(48);
         near.then(|| if text.contains('.') { "<microtime>".to_owned() } else { "<time>".to_owned() })
     }
+}
+
+/// What a bookmark says about the end of the initial events; nothing if the event is no bookmark.
+fn bookmarked(event: &Value) -> Option<&Value> {
+    if event["type"] != "BOOKMARK" {
+        return None;
+    }
+    let object = event.pointer("/object/rows/0/object").unwrap_or(&event["object"]);
+    Some(&object["metadata"]["annotations"]["k8s.io/initial-events-end"])
+}
+
+/// Whether the event is a bookmark that a server sends when it likes: any but the one that ends the initial events.
+#[must_use]
+pub fn is_chatter(event: &Value) -> bool {
+    bookmarked(event).is_some_and(Value::is_null)
 }
 
 /// Causes are a set: their order and repetition depend on the order of Go's maps. With several of them the message
@@ -227,8 +246,10 @@ fn undumped(text: &str) -> String {
         let (head, quoted) = text.split_at(at + "Invalid value: ".len());
         return format!("{head}<object>{}", &quoted[end_of_quote(quoted)..]);
     }
+    // Go tells no map from an empty one.
+    let text = text.replace(" value: null", " value: {}");
     let mut short = String::new();
-    let mut rest = text;
+    let mut rest = text.as_str();
     while let Some(at) = rest.find(": {").or_else(|| rest.find(": [{")) {
         short.push_str(&rest[..at + 2]);
         rest = &rest[at + 2..];
@@ -260,7 +281,8 @@ fn symbol(known: &mut BTreeMap<String, String>, what: &str, value: &str) -> Stri
 }
 
 /// Versions of servers have four digits or more; shorter ones were sent.
-fn is_version(text: &str) -> bool {
+#[must_use]
+pub fn is_version(text: &str) -> bool {
     text.len() > 3 && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
@@ -337,9 +359,10 @@ mod tests {
     fn only_the_bookmark_that_ends_the_initial_events_counts() {
         let mut symbols = symbols();
         let bookmark = |annotations: Value| json!({"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": "9", "annotations": annotations}}});
-        assert!(symbols.event(&bookmark(json!({"k8s.io/initial-events-end": "true"}))).is_some());
-        let mut plain = bookmark(Value::Null);
-        plain["object"]["metadata"].as_object_mut().unwrap().remove("annotations");
-        assert!(symbols.event(&plain).is_none());
+        let end = bookmark(json!({"k8s.io/initial-events-end": "true"}));
+        assert!(!is_chatter(&end));
+        assert_eq!(symbols.event(&end), json!({"type": "BOOKMARK", "kind": "Pod", "end": "true"}));
+        assert!(is_chatter(&bookmark(Value::Null)));
+        assert!(!is_chatter(&json!({"type": "ADDED", "object": {}})));
     }
 }

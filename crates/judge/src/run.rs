@@ -41,6 +41,8 @@ pub struct Report {
     pub events: u64,
     /// Differences that are listed.
     pub accepted: u64,
+    /// Sequences that the real server did not survive whole: it panicked over a request.
+    pub panicked: u64,
     /// Sequences with a difference that is not.
     pub failures: Vec<Failure>,
     /// How long it took.
@@ -86,6 +88,7 @@ pub async fn run(servers: &Servers, plan: &Plan, accepted: &Mutex<Accepted>) -> 
         report.requests += verdict.requests;
         report.events += verdict.events;
         report.accepted += listed;
+        report.panicked += u64::from(verdict.panicked);
         report.failures.extend(failure);
         if told.elapsed() > Duration::from_secs(2) {
             told = Instant::now();

@@ -6,6 +6,8 @@ use std::fmt;
 use http::Method;
 use serde_json::{Map, Value};
 
+use crate::normal::is_version;
+
 /// Stands for the namespace of the sequence, wherever it occurs.
 pub const NAMESPACE: &str = "{ns}";
 
@@ -196,8 +198,10 @@ fn filled(text: &str, namespace: &str, answers: &Answers) -> String {
         let Some(length) = text[begin..].find('}') else { break };
         let reference = &text[begin + 2..begin + length];
         let (step, pointer) = reference.split_at(reference.find('/').unwrap_or(reference.len()));
-        let answer = step.parse().ok().and_then(|step: usize| answers.get(&step)?.pointer(pointer));
-        let value = answer.and_then(Value::as_str).unwrap_or("0").to_owned();
+        let answer = step.parse().ok().and_then(|step: usize| answers.get(&step)?.pointer(pointer)?.as_str());
+        // A version that was made up and only tried is in nobody's history.
+        let known = |text: &&str| !pointer.ends_with("/resourceVersion") || is_version(text);
+        let value = answer.filter(known).unwrap_or("0").to_owned();
         text.replace_range(begin..=begin + length, &value);
     }
     text
@@ -257,8 +261,11 @@ mod tests {
 
     #[test]
     fn references_are_filled_in_for_each_server() {
-        let answers = Answers::from([(3, json!({"metadata": {"uid": "u", "resourceVersion": "7"}}))]);
+        let answers = Answers::from([(3, json!({"metadata": {"uid": "u", "resourceVersion": "7000"}}))]);
         assert_eq!(filled("x-${3/metadata/uid}-{ns}", "n", &answers), "x-u-n");
+        assert_eq!(filled("${3/metadata/resourceVersion}", "n", &answers), "7000");
         assert_eq!(filled("${4/metadata/uid}", "n", &answers), "0");
+        let tried = Answers::from([(3, json!({"metadata": {"resourceVersion": "1"}}))]);
+        assert_eq!(filled("${3/metadata/resourceVersion}", "n", &tried), "0");
     }
 }

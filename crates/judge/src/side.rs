@@ -12,7 +12,7 @@ use kube::client::Body;
 use serde_json::Value;
 use tower::{Service as _, ServiceExt as _};
 
-use crate::normal::Answer;
+use crate::normal::{Answer, is_chatter};
 use crate::sequence::Concrete;
 
 /// How long an answer may take. Some refusals of the real server take three seconds.
@@ -103,7 +103,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The events that come until there are `wanted`, or until nothing has come for so long.
+    /// The events that come until there are `wanted`, or until nothing has come for so long. Bookmarks that servers send
+    /// when they like are none.
     pub async fn events(&mut self, wanted: usize, quiet: Duration) -> Vec<Value> {
         let mut events = Vec::new();
         while events.len() < wanted {
@@ -115,9 +116,9 @@ impl Stream {
             self.rest.extend_from_slice(&frame.into_data().unwrap_or_default());
             while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
-                let event = serde_json::from_slice(&line);
-                events
-                    .push(event.unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&line).into_owned())));
+                let event = serde_json::from_slice(&line)
+                    .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&line).into_owned()));
+                events.extend((!is_chatter(&event)).then_some(event));
             }
         }
         events

@@ -10,12 +10,10 @@ use crate::normal::Symbols;
 use crate::sequence::{Answers, Sequence, Step};
 use crate::side::{Reply, Side, Stream};
 
-/// The embedded server has sent its events when it answers; this long is only for the scheduler.
-const OURS_QUIET: Duration = Duration::from_millis(25);
-/// How long the real server may take for an event that ours has sent.
-const REAL_PATIENCE: Duration = Duration::from_secs(4);
-/// How long the real server is listened to for an event that ours has not sent.
-const REAL_QUIET: Duration = Duration::from_millis(60);
+/// How long one server may take for an event that the other has sent; on a busy machine that can be long.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server is listened to for an event that the other has not sent. Ours has sent all when it answers.
+const QUIET: Duration = Duration::from_millis(60);
 
 /// The two servers.
 #[derive(Clone)]
@@ -33,6 +31,8 @@ pub struct Verdict {
     pub requests: u64,
     /// Events compared.
     pub events: u64,
+    /// Whether the real server panicked over a request: there is no answer to compare, and what is stored is unknown.
+    pub panicked: bool,
     /// Differences, in the order they were found; behind one that changes what is stored nothing is looked at.
     pub differences: Vec<Difference>,
 }
@@ -84,7 +84,14 @@ impl Servers {
         for step in &sequence.steps {
             verdict.requests += 1;
             let asked = format!("{} {}", step.verb, step.resource);
-            let (theirs, mine) = (real.hear(step, namespace).await?, ours.hear(step, namespace).await?);
+            let theirs = match real.hear(step, namespace).await {
+                Err(error) if is_panic(&error) => {
+                    verdict.panicked = true;
+                    return Ok(verdict);
+                }
+                theirs => theirs?,
+            };
+            let mine = ours.hear(step, namespace).await?;
             let found = match (theirs, mine) {
                 (None, None) => Vec::new(),
                 (theirs, mine) => {
@@ -106,15 +113,24 @@ impl Servers {
     }
 }
 
+/// Whether the server has given up on one request, and on nothing else.
+fn is_panic(error: &anyhow::Error) -> bool {
+    let reset = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<h2::Error>().and_then(h2::Error::reason) == Some(h2::Reason::INTERNAL_ERROR)
+    };
+    error.chain().any(reset)
+}
+
 async fn watch(sequence: &Sequence, real: &mut Hearing, ours: &mut Hearing, verdict: &mut Verdict) {
     let streams = std::mem::take(&mut ours.streams).into_iter().zip(std::mem::take(&mut real.streams));
     for ((id, mut mine), (_, mut theirs)) in streams {
         let Some(step) = sequence.steps.iter().find(|step| step.id == id) else { continue };
-        let sent = mine.events(usize::MAX, OURS_QUIET).await;
-        let mut heard = theirs.events(sent.len(), REAL_PATIENCE).await;
-        heard.extend(theirs.events(usize::MAX, REAL_QUIET).await);
+        let mut sent = mine.events(usize::MAX, QUIET).await;
+        let mut heard = theirs.events(sent.len(), PATIENCE).await;
+        heard.extend(theirs.events(usize::MAX, QUIET).await);
+        sent.extend(mine.events(heard.len().saturating_sub(sent.len()), PATIENCE).await);
         let normal = |symbols: &mut Symbols, events: &[Value]| -> Vec<Value> {
-            events.iter().filter_map(|event| symbols.event(event)).collect()
+            events.iter().map(|event| symbols.event(event)).collect()
         };
         let (heard, sent) = (normal(&mut real.symbols, &heard), normal(&mut ours.symbols, &sent));
         verdict.events += sent.len() as u64;

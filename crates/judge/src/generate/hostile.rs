@@ -22,7 +22,7 @@ impl Making<'_> {
         let kind = self.objects[object].kind;
         let (path, collection) = (self.path(object), kind.collection());
         let good = kind.good(&self.objects[object].name);
-        let asked = match self.chance.u8(..12) {
+        let mut asked = match self.chance.u8(..12) {
             0..=4 => self.ill_formed(&path, &collection, good),
             5 => {
                 let method = self.one_of(&[&Method::PUT, &Method::PATCH, &Method::OPTIONS]).clone();
@@ -51,6 +51,9 @@ impl Making<'_> {
                 ask(Method::POST, &collection.replace("{ns}", "{ns}-nosuch"), Content::Json(elsewhere))
             }
         };
+        if (kind.dry || kind.drawn) && asked.method == Method::POST {
+            asked.query.push(pair(("dryRun", "All")));
+        }
         let resource = kind.qualified();
         self.push("odd", &resource, asked);
     }

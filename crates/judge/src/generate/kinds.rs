@@ -23,6 +23,9 @@ pub(super) struct Kind {
     /// Whether the server itself acts on stored objects, at a time of its own; these are only tried, not stored.
     #[serde(default)]
     pub(super) dry: bool,
+    /// Whether the server draws a name for an object without one; that stands anywhere in a list, and is only tried.
+    #[serde(default)]
+    pub(super) drawn: bool,
     /// Whether it changes what becomes of other kinds, and so stays by itself.
     #[serde(default)]
     pub(super) alone: bool,
