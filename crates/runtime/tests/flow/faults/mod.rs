@@ -11,6 +11,7 @@ mod lost_nodes;
 mod namespace;
 mod pods_without_hope;
 mod root_ca;
+mod workloads;
 
 use std::fmt;
 use std::io::ErrorKind;
