@@ -284,6 +284,7 @@ async fn vanished_node(world: &World) -> anyhow::Result<()> {
     let hollow = field.play().await?;
     field.pod("orphan", 0, json!([])).await?;
     field.pod_says("orphan", "True").await?;
+    world.stand_still("the pod runs").await;
     // Held, so that it can still be seen when it is deleted.
     let hold = |held: bool| {
         let finalizers = if held { json!(["example.com/hold"]) } else { Value::Null };
