@@ -66,7 +66,7 @@ impl Worlds {
         self.played.insert(scenario.name);
         let mut ours = Side::begin(scenario, &self.ours).await?;
         let mut original = Side::begin(scenario, &self.original).await?;
-        let (mut problems, mut is_over) = (Vec::new(), false);
+        let (mut problems, mut is_over) = (Vec::<String>::new(), false);
         let (mut moments, mut lines) = (0, 0);
         while !is_over {
             let (here, there) = tokio::join!(ours.next(), original.next());
@@ -76,7 +76,10 @@ impl Worlds {
                     is_over = true;
                     "the end".to_owned()
                 }
-                _ => bail!("ours: {}; the original: {}", here.tell(), there.tell()),
+                _ => {
+                    let before = problems.join("\n");
+                    bail!("ours: {}; the original: {}\n{before}", here.tell(), there.tell())
+                }
             };
             let (here, there) = self.settled(scenario, &ours, &original).await?;
             (moments, lines) = (moments + 1, lines + there.len());
