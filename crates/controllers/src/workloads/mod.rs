@@ -3,6 +3,8 @@
 
 pub(crate) mod availability;
 pub(crate) mod claims;
+#[cfg(test)]
+pub(crate) mod fixtures;
 pub(crate) mod owners;
 pub(crate) mod pod_creation;
 pub(crate) mod pod_ranking;

@@ -15,6 +15,7 @@ use keleustes_plan::{Limiter, Loop};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::workloads::fixtures::{but, leaving, phase, refused, unready, young};
 
 fn the_loop() -> Loop {
     controller(&Settings::default()).loops.remove(0)
@@ -140,34 +141,6 @@ fn unbound(name: &str, node: &str) -> Value {
     but(pod, "/spec/affinity", json!({"nodeAffinity": required}))
 }
 
-/// An object with one thing about it changed.
-fn but(mut object: Value, pointer: &str, value: Value) -> Value {
-    if let Some(there) = object.pointer_mut(pointer) {
-        *there = value;
-        return object;
-    }
-    let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
-    object.pointer_mut(parent).expect("a parent")[field.replace("~1", "/")] = value;
-    object
-}
-
-fn leaving(object: Value) -> Value {
-    but(object, "/metadata/deletionTimestamp", json!("2027-01-03T00:00:00Z"))
-}
-
-fn phase(phase: &str, pod: Value) -> Value {
-    but(pod, "/status/phase", json!(phase))
-}
-
-fn unready(pod: Value) -> Value {
-    but(pod, "/status/conditions/0/status", json!("False"))
-}
-
-/// A pod that has been ready for three seconds.
-fn young(pod: Value) -> Value {
-    but(pod, "/status/conditions/0/lastTransitionTime", json!("2027-01-15T07:59:57Z"))
-}
-
 /// A world with these nodes and pods, and two revisions, `v1` and `v2`.
 fn world(set: Value, nodes: impl IntoIterator<Item = Value>, pods: impl IntoIterator<Item = Value>) -> World {
     bare(set, nodes, pods)
@@ -187,10 +160,6 @@ fn many(set: Value, count: usize, pod_of: impl Fn(usize, &str) -> Value) -> Worl
     let names: Vec<String> = (0..count).map(|at| format!("n{at:03}")).collect();
     let pods: Vec<Value> = names.iter().enumerate().map(|(at, name)| pod_of(at, name)).collect();
     world(set, names.iter().map(|name| node(name)), pods)
-}
-
-fn refused(reason: Reason) -> Failure {
-    Failure::transport(reason, "refused")
 }
 
 /// What one turn does.

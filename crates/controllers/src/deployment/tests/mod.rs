@@ -8,12 +8,13 @@ mod scaling;
 mod telling;
 mod waking;
 
-use keleustes_objects::{Failure, Key, Reason};
+use keleustes_objects::{Key, Reason};
 use keleustes_plan::rehearsal::World;
 use keleustes_plan::{Limiter, Loop};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::workloads::fixtures::{but, leaving, refused};
 
 fn the_loop() -> Loop {
     controller(&Settings::default()).loops.remove(0)
@@ -116,21 +117,6 @@ fn old(asked: i32, available: i32) -> Value {
     set("old", "v1", asked, available)
 }
 
-/// An object with one thing about it changed.
-fn but(mut object: Value, pointer: &str, value: Value) -> Value {
-    if let Some(there) = object.pointer_mut(pointer) {
-        *there = value;
-        return object;
-    }
-    let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
-    object.pointer_mut(parent).expect("a parent")[field.replace("~1", "/")] = value;
-    object
-}
-
-fn leaving(object: Value) -> Value {
-    but(object, "/metadata/deletionTimestamp", json!("2027-01-03T00:00:00Z"))
-}
-
 fn paused(deployment: Value) -> Value {
     but(deployment, "/spec/paused", json!(true))
 }
@@ -138,10 +124,6 @@ fn paused(deployment: Value) -> Value {
 fn world(deployment: Value, sets: impl IntoIterator<Item = Value>) -> World {
     let world = World::of(&the_loop()).with::<Deployment>(deployment);
     sets.into_iter().fold(world, |world, set| world.with::<ReplicaSet>(set))
-}
-
-fn refused(reason: Reason) -> Failure {
-    Failure::transport(reason, "refused")
 }
 
 /// What one turn does.

@@ -5,12 +5,13 @@ mod scaling;
 mod telling;
 mod waking;
 
-use keleustes_objects::{Failure, Key, Reason};
+use keleustes_objects::{Key, Reason};
 use keleustes_plan::rehearsal::World;
 use keleustes_plan::{Limiter, Loop};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::workloads::fixtures::{but, leaving, refused};
 
 fn the_loop() -> Loop {
     controller(&Settings::default()).loops.remove(0)
@@ -70,27 +71,12 @@ fn owned_by(kind: &str, name: &str, uid: &str, mut object: Value) -> Value {
     object
 }
 
-/// An object with one thing about it changed.
-fn but(mut object: Value, pointer: &str, value: Value) -> Value {
-    let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
-    object.pointer_mut(parent).expect("a parent")[field] = value;
-    object
-}
-
-fn leaving(object: Value) -> Value {
-    but(object, "/metadata/deletionTimestamp", json!("2027-01-03T00:00:00Z"))
-}
-
 fn world(set: Value) -> World {
     World::of(&the_loop()).with::<ReplicaSet>(set)
 }
 
 fn with_pods(world: World, pods: impl IntoIterator<Item = Value>) -> World {
     pods.into_iter().fold(world, |world, pod| world.with::<Pod>(pod))
-}
-
-fn refused(reason: Reason) -> Failure {
-    Failure::transport(reason, "refused")
 }
 
 /// What one turn does.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use keleustes_plan::{Change, Table, Wakes};
 
 use super::*;
+use crate::workloads::fixtures::unready;
 
 /// The caches with the set and another one, and how a pod was before.
 struct Before {
@@ -52,10 +53,6 @@ fn labelled(app: &str, pod: Value) -> Value {
 
 fn of_other(pod: Value) -> Value {
     owned_by("ReplicaSet", "other", "u-other", pod)
-}
-
-fn unready(pod: Value) -> Value {
-    but(pod, "/status/conditions/0/status", json!("False"))
 }
 
 /// Proves RS-5, RS-6, RS-7.

@@ -16,6 +16,7 @@ use keleustes_plan::{Limiter, Loop};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::workloads::fixtures::{but, leaving, phase, refused, unready, young};
 
 fn the_loop() -> Loop {
     controller(&Settings::default()).loops.remove(0)
@@ -155,34 +156,6 @@ fn claim(number: i32, owners: &[Value]) -> Value {
                         "ownerReferences": owners}})
 }
 
-/// An object with one thing about it changed.
-fn but(mut object: Value, pointer: &str, value: Value) -> Value {
-    if let Some(there) = object.pointer_mut(pointer) {
-        *there = value;
-        return object;
-    }
-    let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
-    object.pointer_mut(parent).expect("a parent")[field.replace("~1", "/")] = value;
-    object
-}
-
-fn leaving(object: Value) -> Value {
-    but(object, "/metadata/deletionTimestamp", json!("2027-01-03T00:00:00Z"))
-}
-
-fn phase(phase: &str, pod: Value) -> Value {
-    but(pod, "/status/phase", json!(phase))
-}
-
-fn unready(pod: Value) -> Value {
-    but(pod, "/status/conditions/0/status", json!("False"))
-}
-
-/// A pod that has been ready for three seconds.
-fn young(pod: Value) -> Value {
-    but(pod, "/status/conditions/0/lastTransitionTime", json!("2027-01-15T07:59:57Z"))
-}
-
 /// A world with two revisions, `v1` and `v2`.
 fn world(set: Value, pods: impl IntoIterator<Item = Value>) -> World {
     bare(set, pods)
@@ -198,10 +171,6 @@ fn bare(set: Value, pods: impl IntoIterator<Item = Value>) -> World {
 
 fn with_claims(world: World, claims: impl IntoIterator<Item = Value>) -> World {
     claims.into_iter().fold(world, |world, claim| world.with::<PersistentVolumeClaim>(claim))
-}
-
-fn refused(reason: Reason) -> Failure {
-    Failure::transport(reason, "refused")
 }
 
 /// What one turn does.

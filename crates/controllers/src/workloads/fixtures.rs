@@ -1,0 +1,40 @@
+//! Small changes to objects that the tests of workloads tell their stories with.
+
+use keleustes_objects::{Failure, Reason};
+use serde_json::{Value, json};
+
+/// An object with one thing about it changed.
+pub(crate) fn but(mut object: Value, pointer: &str, value: Value) -> Value {
+    if let Some(there) = object.pointer_mut(pointer) {
+        *there = value;
+        return object;
+    }
+    let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
+    object.pointer_mut(parent).expect("a parent")[field.replace("~1", "/")] = value;
+    object
+}
+
+/// An object on its way out.
+pub(crate) fn leaving(object: Value) -> Value {
+    but(object, "/metadata/deletionTimestamp", json!("2027-01-03T00:00:00Z"))
+}
+
+/// A pod in another phase.
+pub(crate) fn phase(phase: &str, pod: Value) -> Value {
+    but(pod, "/status/phase", json!(phase))
+}
+
+/// A pod that is not ready.
+pub(crate) fn unready(pod: Value) -> Value {
+    but(pod, "/status/conditions/0/status", json!("False"))
+}
+
+/// A pod that has been ready for three seconds.
+pub(crate) fn young(pod: Value) -> Value {
+    but(pod, "/status/conditions/0/lastTransitionTime", json!("2027-01-15T07:59:57Z"))
+}
+
+/// How the server refuses a request.
+pub(crate) fn refused(reason: Reason) -> Failure {
+    Failure::transport(reason, "refused")
+}
