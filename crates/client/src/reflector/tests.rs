@@ -9,12 +9,14 @@ use http::header::ACCEPT;
 use http::{Method, Request, Response};
 use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
 use keleustes_objects::{Kind, Object, Partial, Resource, ServiceAccount, TokenSecret, Version};
+use keleustes_overheard::Log;
 use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::{BoxError, Layer as _, ServiceExt as _};
+use tracing::Level;
 
 use super::*;
 use crate::layers::{AnswerBody, Answering, Around, Concern, transport};
@@ -535,8 +537,7 @@ impl ReflectorObserver for Heard {
 
 #[tokio::test(start_paused = true)]
 async fn one_object_that_cannot_be_read_spoils_no_other_and_is_not_quoted() {
-    let log = Log::default();
-    let _guard = tracing::subscriber::set_default(log.subscriber());
+    let (log, _listening) = Log::at(Level::TRACE);
     let bad = |name: &str, version: u64| {
         let mut object = account(name);
         object["secrets"] = json!("hunter2");
@@ -694,32 +695,4 @@ fn end_of_initial(version: u64) -> Value {
     let annotations = json!({"k8s.io/initial-events-end": "true"});
     let metadata = json!({"resourceVersion": version.to_string(), "annotations": annotations});
     json!({"type": "BOOKMARK", "object": {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": metadata}})
-}
-
-/// What was logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn subscriber(&self) -> impl tracing::Subscriber + Send + Sync + 'static {
-        let log = self.clone();
-        tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::TRACE)
-            .with_writer(move || log.clone())
-            .finish()
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock()).into_owned()
-    }
-}
-
-impl std::io::Write for Log {
-    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(text);
-        Ok(text.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }

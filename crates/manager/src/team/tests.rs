@@ -1,47 +1,12 @@
 //! Who is chosen.
 
-use std::io::Write;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use tracing_subscriber::fmt::MakeWriter;
+use keleustes_overheard::Log;
+use tracing::Level;
 
 use super::*;
 use crate::command;
-
-/// What is logged while it lives.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Log {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
-
-impl Log {
-    fn listen(&self) -> tracing::subscriber::DefaultGuard {
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(self.clone());
-        tracing::subscriber::set_default(subscriber.finish())
-    }
-
-    fn count(&self, words: &[&str]) -> usize {
-        let log = String::from_utf8(self.0.lock().clone()).unwrap();
-        log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
-    }
-}
 
 fn options(args: &[&str]) -> Box<Options> {
     command::read(args.iter().map(Into::into)).unwrap()
@@ -77,8 +42,7 @@ fn the_token_controller_comes_first_whatever_the_list_says_and_goes_only_with_it
     assert_eq!(names(&all), [&[FIRST], &rest()[..]].concat());
     let others = Team::choose(&options(&["--controllers=-serviceaccount-token"]), &with_key());
     assert_eq!(names(&others), [FIRST]);
-    let log = Log::default();
-    let _listening = log.listen();
+    let (log, _listening) = Log::at(Level::INFO);
     assert_eq!(names(&Team::choose(&options(&[]), &Settings::default())), rest());
     assert_eq!(log.count(&["Warning: skipping controller", FIRST]), 1);
 }
@@ -87,8 +51,7 @@ fn the_token_controller_comes_first_whatever_the_list_says_and_goes_only_with_it
 #[test]
 fn the_garbage_collector_goes_with_its_flag() {
     const COLLECTOR: &str = "garbage-collector-controller";
-    let log = Log::default();
-    let _listening = log.listen();
+    let (log, _listening) = Log::at(Level::INFO);
     let mut settings = Settings::default();
     assert!(names(&Team::choose(&options(&[]), &settings)).contains(&COLLECTOR));
     assert_eq!(log.count(&["Warning: skipping controller", COLLECTOR]), 0);
@@ -101,8 +64,7 @@ fn the_garbage_collector_goes_with_its_flag() {
 /// Proves RUN-52.
 #[test]
 fn who_does_not_run_is_named_with_the_reason() {
-    let log = Log::default();
-    let _listening = log.listen();
+    let (log, _listening) = Log::at(Level::INFO);
     let args = ["--controllers=*,-serviceaccount,bootstrapsigner"];
     let team = Team::choose(&options(&args), &with_key());
     let others: Vec<_> = rest().into_iter().filter(|name| *name != ACCOUNTS).collect();

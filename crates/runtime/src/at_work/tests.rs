@@ -1,50 +1,15 @@
 //! When each starts, and how long all are waited for.
 
-use std::io::Write;
-
 use keleustes_client::{ClientOptions, Connection};
 use keleustes_objects::Key;
+use keleustes_overheard::Log;
 use keleustes_plan::{Item, Loop, Plan, View};
 use tokio::time::Instant;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::Level;
 
 use super::*;
 use crate::clock::{Chance, Clocks};
 use crate::metrics::Metrics;
-
-/// What is logged while it lives.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Log {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
-
-impl Log {
-    fn listen(&self) -> tracing::subscriber::DefaultGuard {
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(self.clone());
-        tracing::subscriber::set_default(subscriber.finish())
-    }
-
-    fn count(&self, words: &[&str]) -> usize {
-        let log = String::from_utf8(self.0.lock().clone()).unwrap();
-        log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
-    }
-}
 
 fn house() -> House {
     let nowhere = Connection::over(tower::service_fn(|_: http::Request<kube::client::Body>| async {
@@ -114,8 +79,7 @@ async fn ends_after(seconds: u64) {
 /// Proves RUN-75, RUN-76.
 #[tokio::test(start_paused = true)]
 async fn who_does_not_end_in_time_is_named_and_given_up() {
-    let log = Log::default();
-    let _listening = log.listen();
+    let (log, _listening) = Log::at(Level::INFO);
     let began = Instant::now();
     let endings = [("quick", ends_after(1)), ("slow", ends_after(60))];
     let error = ended_within(Duration::from_secs(9), endings.into_iter()).await.unwrap_err();
@@ -132,8 +96,7 @@ async fn who_does_not_end_in_time_is_named_and_given_up() {
 /// Proves RUN-75.
 #[tokio::test(start_paused = true)]
 async fn zero_waits_as_long_as_it_takes() {
-    let log = Log::default();
-    let _listening = log.listen();
+    let (log, _listening) = Log::at(Level::INFO);
     let began = Instant::now();
     ended_within(Duration::ZERO, [("slow", ends_after(3602))].into_iter()).await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 3602);

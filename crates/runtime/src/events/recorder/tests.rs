@@ -7,6 +7,7 @@ use http::{Method, Request};
 use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict as Fault};
 use keleustes_client::layers::{Around, Retry, transport};
 use keleustes_objects::Version;
+use keleustes_overheard::Log;
 use keleustes_plan::Involved;
 use kube::client::Body;
 use parking_lot::Mutex;
@@ -14,7 +15,6 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tower::{Layer as _, ServiceExt as _};
-use tracing::subscriber::DefaultGuard;
 
 use super::super::MANAGER_COMPONENT;
 use super::super::event::tests::{NOW, pod};
@@ -135,45 +135,11 @@ impl Pipeline {
     }
 }
 
-/// What is logged on this thread while the guard lives.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn at(level: Level) -> (Self, DefaultGuard) {
-        let log = Self::default();
-        let sink = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(level)
-            .with_ansi(false)
-            .without_time()
-            .with_target(false)
-            .with_writer(move || sink.clone())
-            .finish();
-        (log, tracing::subscriber::set_default(subscriber))
-    }
-
-    fn lines(&self, with: &str) -> Vec<String> {
-        let text = String::from_utf8(self.0.lock().clone()).unwrap();
-        text.lines().filter(|line| line.contains(with)).map(str::to_owned).collect()
-    }
-
-    /// The level of each line about a refused event.
-    fn rejections(&self) -> Vec<String> {
-        let lines = self.lines("Server rejected event (will not retry!)");
-        let level = |line: &String| line.split_whitespace().next().unwrap().to_owned();
-        lines.iter().map(level).collect()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// The level of each line about a refused event.
+fn rejections(log: &Log) -> Vec<String> {
+    let lines = log.lines(&["Server rejected event (will not retry!)"]);
+    let level = |line: &String| line.split_whitespace().next().unwrap().to_owned();
+    lines.iter().map(level).collect()
 }
 
 /// Proves EVT-1, EVT-2, EVT-45, EVT-70, EVT-81.
@@ -274,7 +240,7 @@ async fn an_answer_is_final() {
         pipeline.finish().await;
         assert_eq!(api.messages(), ["refused", "next"], "{code} {reason}");
         assert_eq!(started.elapsed(), Duration::ZERO, "{code} {reason}");
-        assert_eq!(log.rejections(), ["ERROR"], "{code} {reason}");
+        assert_eq!(rejections(&log), ["ERROR"], "{code} {reason}");
     }
 }
 
@@ -288,7 +254,7 @@ async fn an_event_that_was_stored_although_the_answer_got_lost_is_no_error() {
     pipeline.warns("next");
     pipeline.finish().await;
     assert_eq!(api.messages(), ["first", "first", "next"]);
-    assert_eq!(log.rejections(), ["TRACE"]);
+    assert_eq!(rejections(&log), ["TRACE"]);
     assert_eq!(api.stored().len(), 2);
 }
 
@@ -308,7 +274,7 @@ async fn the_last_events_of_a_namespace_are_dropped_quietly() {
     pipeline.warns("late");
     pipeline.finish().await;
     assert_eq!(api.messages(), ["late"]);
-    assert_eq!(log.rejections(), ["TRACE"]);
+    assert_eq!(rejections(&log), ["TRACE"]);
     assert_eq!(api.stored(), []);
 }
 
@@ -323,7 +289,7 @@ async fn when_the_api_asks_for_calm_the_client_comes_back_later() {
     assert_eq!(api.stored(), [(1, "patience".to_owned())]);
     let asked = api.asked();
     assert!(asked[1].at - asked[0].at >= Duration::from_secs(7));
-    assert!(log.lines("").is_empty(), "the recorder did not notice");
+    assert!(log.text().is_empty(), "the recorder did not notice");
 }
 
 /// Proves EVT-47.
@@ -337,7 +303,7 @@ async fn what_cannot_be_asked_is_not_asked_again() {
     pipeline.warns("next");
     pipeline.finish().await;
     assert_eq!(api.messages(), ["next"]);
-    assert_eq!(log.rejections(), ["ERROR"]);
+    assert_eq!(rejections(&log), ["ERROR"]);
 }
 
 /// Proves EVT-48.
@@ -365,8 +331,8 @@ async fn without_an_answer_an_event_is_tried_twelve_times() {
     }
     first_waits.dedup();
     assert_eq!(first_waits.len(), 3, "chance decides: {first_waits:?}");
-    assert_eq!(log.lines("Unable to write event (may retry after sleeping)").len(), 36);
-    assert_eq!(log.lines("Unable to write event (retry limit exceeded!)").len(), 3);
+    assert_eq!(log.count(&["Unable to write event (may retry after sleeping)"]), 36);
+    assert_eq!(log.count(&["Unable to write event (retry limit exceeded!)"]), 3);
 }
 
 /// Proves EVT-48.
@@ -410,7 +376,7 @@ async fn while_the_api_is_down_a_thousand_events_wait_and_the_rest_is_dropped() 
         let object = Involved { name: format!("pod-{at}"), ..pod() };
         pipeline.recorder.record(EventNote::warning(object, "Failed", format!("{at}")));
     }
-    let dropped = log.lines("Unable to record event: too many queued events, dropped event");
+    let dropped = log.lines(&["Unable to record event: too many queued events, dropped event"]);
     assert_eq!(dropped.len(), 2);
     assert!(dropped[0].contains("object=shop/pod-1000 "), "{dropped:?}");
     pipeline.finish().await;
@@ -437,7 +403,7 @@ async fn stopping_abandons_a_retry_and_later_notes_are_logged_and_dropped() {
     pipeline.recorder.record(EventNote::warning(pod(), "Failed", "late"));
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(api.asked().len(), tries);
-    assert_eq!(log.lines("Unable to record event: the recorder has stopped").len(), 1);
+    assert_eq!(log.count(&["Unable to record event: the recorder has stopped"]), 1);
 }
 
 /// Proves EVT-55.
@@ -451,7 +417,7 @@ async fn every_event_is_logged_even_if_it_is_not_written() {
     }
     pipeline.finish().await;
     assert_eq!(api.asked().len(), 25, "the filter skips the rest");
-    let lines = log.lines("Event occurred");
+    let lines = log.lines(&["Event occurred"]);
     assert_eq!(lines.len(), 30);
     for part in
         ["DEBUG", "object=shop/web-1", "kind=\"Pod\"", "type=\"Warning\"", "reason=\"Failed\"", "note=\"no\""]
@@ -469,7 +435,7 @@ async fn the_managers_own_events_are_logged_without_being_asked_for() {
     let (loud, _loud) = Recorder::new(MANAGER_COMPONENT, client, clocks(), Rng::with_seed(1));
     quiet.record(EventNote::normal(pod(), "Quiet", "x"));
     loud.record(EventNote::normal(pod(), "LeaderElection", "me became leader"));
-    let lines = log.lines("Event occurred");
+    let lines = log.lines(&["Event occurred"]);
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].contains("LeaderElection"), "{lines:?}");
 }

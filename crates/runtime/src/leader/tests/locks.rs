@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use keleustes_apiserver::{Rule, Verdict};
+use keleustes_overheard::Log;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+use tracing::Level;
 
 use super::*;
 
@@ -79,7 +81,7 @@ async fn bad_settings_are_an_error_before_anything_happens() {
 #[tokio::test(start_paused = true)]
 async fn work_begins_when_the_lock_is_won_and_told_of() {
     let server = server();
-    let (log, _guard) = Log::listen();
+    let (log, _guard) = Log::at(Level::INFO);
     let mut me = process(&server, "me", None);
     let (term, _end) = me.next().await;
     assert_eq!(me.diary.events.lock()[0].message, "me became leader");
@@ -89,12 +91,12 @@ async fn work_begins_when_the_lock_is_won_and_told_of() {
     sleep(Duration::from_secs(60)).await;
     assert!(term.leadership.still_held());
     for line in ["Attempting to acquire leader lease...", "Successfully acquired lease"] {
-        assert!(log.has(&format!("{line} lock=kube-system/kube-controller-manager")), "{line}");
+        assert!(log.count(&[&format!("{line} lock=kube-system/kube-controller-manager")]) > 0, "{line}");
     }
     me.faults.add(Rule::new(Verdict::Hang));
     assert_eq!(me.life.await.unwrap(), Finish::Lost(Lock::Main));
-    assert!(log.has("Failed to renew lease lock=kube-system/kube-controller-manager"));
-    assert!(log.has("leaderelection lost/stopped"));
+    assert!(log.count(&["Failed to renew lease lock=kube-system/kube-controller-manager"]) > 0);
+    assert!(log.count(&["leaderelection lost/stopped"]) > 0);
 }
 
 /// Proves LE-34.
@@ -102,13 +104,15 @@ async fn work_begins_when_the_lock_is_won_and_told_of() {
 async fn a_process_that_never_led_ends_as_one_that_did() {
     let server = server();
     let _other = contestant(&server, "other", 0).lead().await;
-    let (log, _guard) = Log::listen();
+    let (log, _guard) = Log::at(Level::INFO);
     let mut me = process(&server, "me", Some(Migration::default()));
     sleep(Duration::from_secs(30)).await;
     assert!(me.idle());
     me.stop.cancel();
     assert_eq!(me.life.await.unwrap(), Finish::Stopped { errors: vec![] });
-    assert!(log.has(" leaderelection lost/stopped") && !log.has("migration leaderelection"));
+    assert!(
+        log.count(&[" leaderelection lost/stopped"]) > 0 && log.count(&["migration leaderelection"]) == 0
+    );
 }
 
 /// Proves LE-50.
@@ -179,7 +183,7 @@ async fn losing_either_lock_ends_the_process() {
         (Lock::Migration, "leases/cloud-provider", "migration leaderelection lost/stopped"),
     ] {
         let server = server();
-        let (log, _guard) = Log::listen();
+        let (log, _guard) = Log::at(Level::INFO);
         let mut me = process(&server, "me", Some(Migration::default()));
         let (main, _main_end) = me.next().await;
         main.ready.signal();
@@ -188,7 +192,7 @@ async fn losing_either_lock_ends_the_process() {
         let began = Instant::now();
         assert_eq!(me.life.await.unwrap(), Finish::Lost(lost));
         assert_eq!(began.elapsed().as_secs(), 12);
-        assert!(log.has(line));
+        assert!(log.count(&[line]) > 0);
         // The other lock was good until then; with the process its trust ends in time.
         sleep(Duration::from_secs(10)).await;
         assert!(!main.leadership.still_held() && !second.leadership.still_held());

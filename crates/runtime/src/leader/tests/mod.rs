@@ -105,42 +105,6 @@ impl Machine {
     }
 }
 
-/// What was logged since the guard was made.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn listen() -> (Self, tracing::subscriber::DefaultGuard) {
-        // While there is but one listener, a line first reached by a thread without any counts as unwanted
-        // everywhere; so there are always two.
-        static SECOND: std::sync::OnceLock<tracing::Dispatch> = std::sync::OnceLock::new();
-        SECOND.get_or_init(|| tracing::Dispatch::new(tracing_subscriber::registry()));
-        let log = Self::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .without_time()
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .finish();
-        (log, tracing::subscriber::set_default(subscriber))
-    }
-
-    fn has(&self, line: &str) -> bool {
-        String::from_utf8_lossy(&self.0.lock()).lines().any(|logged| logged.contains(line))
-    }
-}
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 async fn never() {
     std::future::pending::<()>().await;
 }
