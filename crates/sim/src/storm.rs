@@ -20,10 +20,10 @@ use crate::{panics, reasons};
 /// When every world begins: 2026-01-01T00:00:00Z.
 pub const START_NANOSECONDS: i64 = 1_767_225_600_000_000_000;
 
-/// How often a calm world is looked at, and how long it may take to become as it should be. Nodes may have to be
-/// given up, and gates wait for five minutes at most.
+/// How often a calm world is looked at, and how long it may take to become as it should be: an item that failed often
+/// is tried again after a thousand seconds.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(15);
-const CALM_WITHIN: Duration = Duration::from_secs(20 * 60);
+const CALM_WITHIN: Duration = Duration::from_secs(30 * 60);
 /// A world that is as it should be is not written to for so long.
 const STAYS_FOR: Duration = Duration::from_secs(60);
 

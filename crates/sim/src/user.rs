@@ -132,9 +132,17 @@ impl User {
         self.patch(format!("/api/v1/nodes/{node}"), json!({"spec": {"unschedulable": null}}), MERGE).await;
     }
 
-    /// Takes back what keeps objects from going.
+    /// Takes back what keeps objects from going, and pods that stand in the way under a name that is wanted: a
+    /// StatefulSet waits for ever for the name of a pod that was taken from it.
     pub async fn let_go(&self) {
         for namespace in NAMESPACES {
+            let path = format!("/api/v1/namespaces/{namespace}/pods");
+            let found = self.send(Method::GET, path, None, None).await;
+            for pod in found["items"].as_array().into_iter().flatten() {
+                if !text(pod, "/metadata/labels/was").is_empty() {
+                    self.send(Method::DELETE, pod_path(pod), None, None).await;
+                }
+            }
             let path = format!("/api/v1/namespaces/{namespace}/configmaps");
             let found = self.send(Method::GET, path.clone(), None, None).await;
             for map in found["items"].as_array().into_iter().flatten() {
