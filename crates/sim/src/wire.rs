@@ -61,9 +61,10 @@ impl Network {
         self.troubles.lock().push((trouble, until));
     }
 
-    /// From now on all is well.
+    /// From now on all is well, and the server is at home.
     pub fn calm(&self) {
         self.troubles.lock().clear();
+        *self.away_until.lock() = Instant::now();
     }
 
     /// The server is away for a while, and all its watches are cut.
