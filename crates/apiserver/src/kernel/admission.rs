@@ -6,6 +6,7 @@ use super::Kernel;
 use super::metadata::{meta, meta_mut, meta_str};
 use super::resources::{self, Resource, Strategy};
 use super::status::{Outcome, Status};
+use super::store::Stored;
 
 /// How long a pod stays on a node that is not ready or cannot be reached.
 const TOLERATION_SECONDS: i64 = 300;
@@ -47,13 +48,16 @@ impl Kernel {
 
     fn admit_pod(&mut self, resource: &Resource, pod: &mut Value) -> Outcome<()> {
         self.tell_place(pod);
+        let mirror = meta(pod, "annotations").is_some_and(|a| a.get("kubernetes.io/config.mirror").is_some());
+        if !mirror {
+            self.name_account(resource, pod)?;
+        }
         tolerate_failing_nodes(&mut pod["spec"]);
         self.prioritise(resource, pod)?;
-        self.choose_runtime(resource, pod)?;
-        let mirror = meta(pod, "annotations").is_some_and(|a| a.get("kubernetes.io/config.mirror").is_some());
-        if mirror {
-            return Ok(());
-        }
+        self.choose_runtime(resource, pod)
+    }
+
+    fn name_account(&mut self, resource: &Resource, pod: &mut Value) -> Outcome<()> {
         let name =
             pod.pointer("/spec/serviceAccountName").and_then(Value::as_str).unwrap_or("default").to_owned();
         let spec = &mut pod["spec"];
@@ -131,21 +135,15 @@ impl Kernel {
     fn choose_runtime(&self, resource: &Resource, pod: &mut Value) -> Outcome<()> {
         let refuse = |why: &str| Err(Status::forbidden(resource, meta_str(pod, "name"), why));
         let named = pod["spec"]["runtimeClassName"].as_str().unwrap_or_default();
+        if named.is_empty() {
+            return Ok(());
+        }
         let overhead = pod["spec"].get("overhead").filter(|overhead| overhead.is_object());
-        let classes = resources::by_path("node.k8s.io", "v1", "runtimeclasses");
-        let Some(classes) = classes.filter(|_| !named.is_empty()) else {
-            return match overhead {
-                Some(_) => refuse(
-                    "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
-                ),
-                None => Ok(()),
-            };
-        };
-        let Some(class) = self.store.get(classes, "", named) else {
+        let Some(class) = self.runtime_class(named) else {
             return refuse(&format!("pod rejected: RuntimeClass {named:?} not found"));
         };
         match (class.pointer("/overhead/podFixed"), overhead) {
-            (fixed, Some(given)) if fixed != Some(given) => {
+            (Some(fixed), Some(given)) if fixed != given => {
                 return refuse("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead");
             }
             (Some(fixed), None) => pod["spec"]["overhead"] = fixed.clone(),
@@ -161,6 +159,24 @@ impl Kernel {
             known.extend(more.iter().cloned());
         }
         Ok(())
+    }
+
+    fn runtime_class(&self, name: &str) -> Option<Stored> {
+        self.store.get(resources::by_path("node.k8s.io", "v1", "runtimeclasses")?, "", name)
+    }
+
+    /// Refuses a valid object for what the plug-ins that change nothing have against it.
+    pub(crate) fn admit_valid(&self, resource: &Resource, object: &Value) -> Outcome<()> {
+        let costs = object["spec"]["overhead"].as_object().is_some_and(|overhead| !overhead.is_empty());
+        if resource.strategy != Strategy::Pod || !costs {
+            return Ok(());
+        }
+        let class = object["spec"]["runtimeClassName"].as_str().and_then(|name| self.runtime_class(name));
+        if class.is_some_and(|class| class.pointer("/overhead/podFixed").is_some()) {
+            return Ok(());
+        }
+        let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+        Err(Status::forbidden(resource, meta_str(object, "name"), why))
     }
 
     fn choose_storage_class(&self, claim: &mut Value) {

@@ -34,8 +34,8 @@ impl Kernel {
         if live.is_none() && target.subresource.is_some() && !makes {
             return Err(Status::not_found(target.resource, target.name()));
         }
-        let (applied, sent_namespace) = decode(call, live.is_some())?;
-        let write = Write { target, options, now, applied: None, user: &call.user };
+        let (applied, sent_place) = decode(call, live.is_some())?;
+        let write = Write { target, options, now, applied: None, user: &call.user, hollow: false };
         let by = write.manager(Operation::Apply);
         let beyond = prepare::out_of_reach(target.resource, target.subresource.as_deref());
         let Some(live) = live else {
@@ -47,7 +47,7 @@ impl Kernel {
             let mut claims = fields::claims(node, &applied);
             fields::within_reach(&mut claims, beyond);
             let managers = vec![Manager { fields: claims, ..by }];
-            let complete = convert(target.resource, applied, &sent_namespace)?;
+            let complete = convert(target.resource, applied, &sent_place)?.object;
             let complete = views::stored_form(target.resource, complete);
             let created = self.insert(Write { applied: Some(managers), ..write }, complete)?;
             return Ok(self.show(call, 201, &created));
@@ -56,22 +56,21 @@ impl Kernel {
         let shown = views::shown_form(target.resource, &live);
         let (mut merged, managers) = merge(target.resource, &shown, &applied, &by, force, beyond)?;
         keep_last_applied(&mut merged, &applied, &by);
-        let merged = convert(target.resource, merged, &sent_namespace)?;
+        let body::Decoded { object: merged, hollow, .. } = convert(target.resource, merged, &sent_place)?;
         let merged = views::stored_form(target.resource, merged);
-        let stored = self.replace(Write { applied: Some(managers), ..write }, &live, merged)?;
+        let stored = self.replace(Write { applied: Some(managers), hollow, ..write }, &live, merged)?;
         Ok(self.show(call, 200, &stored))
     }
 }
 
 /// The object as the kind has it; what does not fit is taken for a fault of the server.
-fn convert(resource: &Resource, object: Value, namespace: &str) -> Outcome<Value> {
-    let name = meta_str(&object, "name").to_owned();
+fn convert(resource: &Resource, object: Value, place: &str) -> Outcome<body::Decoded> {
     let kind = format!("{}/{}, Kind={}", resource.group, resource.version, resource.kind);
-    body::conform(resource, object).map(|decoded| decoded.object).map_err(|status| {
+    body::conform(resource, object).map_err(|status| {
         let why = status.message.split_once(" cannot be handled as a ").and_then(|(_, rest)| rest.split_once(": "));
         let why = status.restored.as_deref().or(why.map(|(_, why)| why)).unwrap_or(&status.message).to_owned();
         let message = format!(
-            "failed to convert new object ({namespace}/{name}; {kind}) to proper version: unable to convert unstructured \
+            "failed to convert new object ({place}; {kind}) to proper version: unable to convert unstructured \
              object to {kind}: {why}"
         );
         Status::new(Reason::Unknown, message)
@@ -109,9 +108,9 @@ fn decode(call: &Call<'_>, exists: bool) -> Outcome<(Value, String)> {
     if meta_str(&applied, "name").is_empty() && !exists {
         return Err(Status::nameless(call.target.name()));
     }
-    let namespace = meta_str(&applied, "namespace").to_owned();
+    let place = format!("{}/{}", meta_str(&applied, "namespace"), meta_str(&applied, "name"));
     body::place(call, &mut applied)?;
-    Ok((applied, namespace))
+    Ok((applied, place))
 }
 
 /// What `kubectl apply` left in an annotation follows the applies of kubectl on the server, so that a later one on the

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::metadata;
 use super::request::Call;
-use super::resources::Resource;
+use super::resources::{Resource, Strategy};
 use super::status::{FieldError, Outcome, Reason, Status};
 use super::strict_json;
 use super::types::{self, Form};
@@ -24,6 +24,8 @@ const QUOTED_BYTES_MAX: usize = 30;
 pub(crate) struct Decoded {
     pub(crate) object: Value,
     pub(crate) strange: Vec<String>,
+    /// Whether it has empty lists that count as something said, although they are never stored.
+    pub(crate) hollow: bool,
 }
 
 /// The object in the body of a create or update.
@@ -60,7 +62,7 @@ pub(crate) fn decode(call: &Call<'_>) -> Outcome<Decoded> {
     };
     strange.retain(known);
     strange.append(&mut decoded.strange);
-    Ok(Decoded { object: decoded.object, strange })
+    Ok(Decoded { object: decoded.object, strange, hollow: decoded.hollow })
 }
 
 /// An empty list of managers, which would not outlive the next step, says that ownership starts afresh; so does a list
@@ -171,6 +173,7 @@ fn shaped(resource: &Resource, object: Value, form: Form) -> Outcome<Decoded> {
     if let Value::Object(map) = &mut object {
         check_type(resource, map)?;
     }
+    let hollow = resource.strategy == Strategy::NetworkPolicy && has_empty_list(&object["spec"]);
     let mut unknown = Vec::new();
     let object = types::decode(resource.shape(), object, form, &mut unknown).map_err(|mismatch| {
         let mut status = undecodable(resource, resource.kind, resource.version, &mismatch.0);
@@ -180,7 +183,15 @@ fn shaped(resource: &Resource, object: Value, form: Form) -> Outcome<Decoded> {
     let mut object = object;
     unknown.extend(resource.schema.into_iter().flat_map(|schema| schema.settle(&mut object)));
     let strange = unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
-    Ok(Decoded { object, strange })
+    Ok(Decoded { object, strange, hollow })
+}
+
+fn has_empty_list(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty() || items.iter().any(has_empty_list),
+        Value::Object(map) => map.values().any(has_empty_list),
+        _ => false,
+    }
 }
 
 /// What is strange counts as an error.

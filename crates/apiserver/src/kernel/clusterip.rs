@@ -1,6 +1,6 @@
 //! Services get addresses and node ports that no other Service has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 
@@ -91,8 +91,15 @@ impl Kernel {
         // Who has lived with an address so far keeps it, and who has lived without one goes on so; a change is refused
         // later.
         let settled = asked == "None" || old.is_some_and(|old| old["spec"]["type"] != "ExternalName");
-        let address =
-            if settled { asked } else { self.choose_address(resource, &asked, dry_run)?.to_string() };
+        let address = if settled {
+            asked
+        } else {
+            let address = self.choose_address(resource, &asked, dry_run)?;
+            if !dry_run {
+                recordable(object, &asked, address)?;
+            }
+            address.to_string()
+        };
         let spec = &mut object["spec"];
         if !address.is_empty() {
             spec["clusterIP"] = json!(address);
@@ -218,11 +225,16 @@ impl Kernel {
             .filter_map(|port| u16::try_from(port["nodePort"].as_u64()?).ok())
             .collect();
         let (low, high) = self.settings.node_ports;
+        // Ports of one number, which differ in the protocol, have one number on the nodes too.
+        let requested = requested_ports(object);
+        let mut shared: BTreeMap<i64, u16> = BTreeMap::new();
         let ports = object.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
         for (at, port) in ports.into_iter().flatten().enumerate() {
             let field = format!("spec.ports[{at}].nodePort");
-            let asked = port["nodePort"].as_u64().and_then(|p| u16::try_from(p).ok()).filter(|p| *p > 0);
+            let number = port["port"].as_i64().unwrap_or(0);
+            let asked = node_port(port).or(shared.get(&number).or(requested.get(&number)).copied());
             let chosen = match asked {
+                Some(asked) if shared.get(&number) == Some(&asked) => asked,
                 Some(asked) if !(low..=high).contains(&asked) => {
                     let why = format!(
                         "provided port is not in the valid range. The range of valid ports is {low}-{high}"
@@ -247,10 +259,24 @@ impl Kernel {
                 }
             };
             used.insert(chosen);
+            shared.entry(number).or_insert(chosen);
             port["nodePort"] = json!(chosen);
         }
         Ok(())
     }
+}
+
+/// An address is recorded under the name of its Service before anybody looks at that name.
+fn recordable(service: &Value, asked: &str, address: Ipv4Addr) -> Result<(), FieldError> {
+    if !meta_str(service, "name").is_empty() {
+        return Ok(());
+    }
+    let told = if asked.is_empty() { String::new() } else { format!(" {asked}") };
+    let why = format!(
+        "failed to allocate IP{told}: IPAddress.networking.k8s.io \"{address}\" is invalid: spec.parentRef.name: \
+         Required value"
+    );
+    Err(FieldError::invalid("spec.clusterIPs", &json!([asked]), &why))
 }
 
 /// The two places for the address of a Service say the same.
@@ -331,6 +357,17 @@ pub(crate) fn drop_by_type(old: &Value, new: &mut Value) {
     if !balanced(&after) && new["status"].is_object() {
         new["status"]["loadBalancer"] = json!({});
     }
+}
+
+/// The first number on the nodes that is asked for, by the number of the port.
+fn requested_ports(service: &Value) -> BTreeMap<i64, u16> {
+    let ports = service.pointer("/spec/ports").and_then(Value::as_array);
+    let asked = ports.into_iter().flatten().rev();
+    asked.filter_map(|port| Some((port["port"].as_i64()?, node_port(port)?))).collect()
+}
+
+fn node_port(port: &Value) -> Option<u16> {
+    port["nodePort"].as_u64().and_then(|number| u16::try_from(number).ok()).filter(|number| *number > 0)
 }
 
 fn node_ports(service: &Value) -> Vec<i64> {

@@ -26,6 +26,8 @@ pub(crate) struct Write<'a> {
     /// The owners of the fields after an apply; an update finds them out by itself.
     pub(crate) applied: Option<Vec<Manager>>,
     pub(crate) user: &'a User,
+    /// Whether empty lists alone make the object another one.
+    pub(crate) hollow: bool,
 }
 
 impl Write<'_> {
@@ -48,12 +50,19 @@ impl Kernel {
     pub(crate) fn create(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
         let options = WriteOptions::parse(call)?;
         let resource = call.target.resource;
-        let body::Decoded { mut object, strange } = body::decode(call)?;
+        let body::Decoded { mut object, strange, .. } = body::decode(call)?;
         self.heed(strange, options.unknown_fields, |strange| body::refused(resource, strange))?;
         body::place(call, &mut object)?;
         wipe(&mut object);
         let object = views::stored_form(call.target.resource, object);
-        let write = Write { target: &call.target, options: &options, now, applied: None, user: &call.user };
+        let write = Write {
+            target: &call.target,
+            options: &options,
+            now,
+            applied: None,
+            user: &call.user,
+            hollow: false,
+        };
         let created = self.insert(write, object)?;
         Ok(self.show(call, 201, &created))
     }
@@ -91,6 +100,7 @@ impl Kernel {
         }
         validate(target, None, &object)?;
         self.warnings.extend(warnings::about(resource, None, &object));
+        self.admit_valid(resource, &object)?;
         let version: u64 = meta_str(&object, "resourceVersion").parse().unwrap_or(0);
         // A dry run never gets to where this would be noticed.
         if version > 0 && !write.options.dry_run {
@@ -99,10 +109,11 @@ impl Kernel {
         }
         let name = meta_str(&object, "name").to_owned();
         if let Some(live) = self.store.get(resource, target.namespace(), &name) {
+            let terminating = is_terminating(&live);
             if !meta_str(&object, "generateName").is_empty() {
-                return Err(Status::name_taken(target.resource, &name));
+                return Err(Status::name_taken(target.resource, &name, terminating));
             }
-            return Err(Status::already_exists(target.resource, &name, is_terminating(&live)));
+            return Err(Status::already_exists(target.resource, &name, terminating));
         }
         if write.options.dry_run {
             return Ok(Arc::new(object));
@@ -131,7 +142,7 @@ impl Kernel {
                 return Ok(());
             }
         }
-        Err(Status::name_taken(resource, &prefix))
+        Err(Status::name_taken(resource, &prefix, false))
     }
 
     /// New content needs a namespace that exists and is not being deleted.

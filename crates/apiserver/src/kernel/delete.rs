@@ -96,10 +96,13 @@ impl Kernel {
         };
         // Events of both groups are deleted as those of the older one.
         check_preconditions(resource.stored(), name, &live, options)?;
+        if is_settled(resource, &live, options) {
+            return Ok(Deleted { object: live, gone: false });
+        }
         let kept = kept_finalizers(&live, propagation_of(resource, &live, options));
         let grace = grace_seconds(resource, &live, options);
-        let held = resource.strategy == Strategy::Namespace
-            && live.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty());
+        // The first delete of a namespace only ends its life; it never goes with it.
+        let held = resource.strategy == Strategy::Namespace && !is_terminating(&live);
         if kept.is_empty() && grace == 0 && !held {
             if options.resource_version.is_some() && !finalizers(&live).is_empty() {
                 // The real server loses the version on the way from the finalizers to the object.
@@ -160,6 +163,29 @@ pub(crate) fn check_preconditions(
     Ok(())
 }
 
+/// Whether an earlier delete has said all there is to say, so that this one changes nothing.
+fn is_settled(resource: &Resource, live: &Value, options: &DeleteOptions) -> bool {
+    if !is_terminating(live) {
+        return false;
+    }
+    match resource.strategy {
+        Strategy::Namespace => {
+            live.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty())
+        }
+        // While a pod has time to stop, only less time is news; what becomes of its dependents is decided.
+        Strategy::Pod => {
+            let running = running_grace(live).unwrap_or(0);
+            running > 0 && options.grace_seconds.is_none_or(|asked| asked >= running)
+        }
+        _ => false,
+    }
+}
+
+/// The time that an earlier delete gave.
+fn running_grace(live: &Value) -> Option<i64> {
+    meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64).filter(|_| is_terminating(live))
+}
+
 /// What is done about dependents: what the request says, or else what the kind does.
 fn propagation_of(resource: &Resource, live: &Value, options: &DeleteOptions) -> Option<Propagation> {
     // Nothing depends on events, and nobody waits for it.
@@ -174,9 +200,7 @@ fn propagation_of(resource: &Resource, live: &Value, options: &DeleteOptions) ->
 /// The finalizers that have to go before the object may.
 fn kept_finalizers(live: &Value, propagation: Option<Propagation>) -> Vec<String> {
     let present = finalizers(live).into_iter().map(str::to_owned);
-    // What becomes of the content of a namespace is settled by its first delete.
-    let settled = live["kind"] == "Namespace" && is_terminating(live);
-    let Some(propagation) = propagation.filter(|_| !settled) else {
+    let Some(propagation) = propagation else {
         return present.collect();
     };
     let mut kept: Vec<String> = present.filter(|f| f != ORPHAN && f != FOREGROUND).collect();
@@ -190,41 +214,52 @@ fn kept_finalizers(live: &Value, propagation: Option<Propagation>) -> Vec<String
 
 /// Only pods that run somewhere are given time to stop.
 fn grace_seconds(resource: &Resource, live: &Value, options: &DeleteOptions) -> i64 {
+    if resource.strategy == Strategy::Pod
+        && let Some(running) = running_grace(live)
+    {
+        return options.grace_seconds.map_or(running, |asked| asked.clamp(0, running.max(0)));
+    }
     let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let done = matches!(text("/status/phase"), "Succeeded" | "Failed");
     if resource.strategy != Strategy::Pod || text("/spec/nodeName").is_empty() || done {
         return 0;
     }
     let own = live.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64);
-    let asked = options.grace_seconds.or(own).unwrap_or(30).clamp(0, GRACE_SECONDS_MAX);
-    // A second delete can only shorten the time, never lengthen it.
-    let running = meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64);
-    running.filter(|_| is_terminating(live)).map_or(asked, |running| running.min(asked))
+    options.grace_seconds.or(own).unwrap_or(30).clamp(0, GRACE_SECONDS_MAX)
 }
 
 fn mark(resource: &Resource, live: &Value, kept: &[String], grace: i64, now: Timestamp) -> Value {
     let mut marked = live.clone();
     set_meta(&mut marked, "finalizers", (!kept.is_empty()).then(|| json!(kept)));
-    if resource.strategy == Strategy::Namespace {
+    if resource.strategy == Strategy::Namespace && !is_terminating(live) {
         if let Some(status) = marked.get_mut("status").filter(|s| s.is_object()) {
             status["phase"] = json!("Terminating");
         } else {
             marked["status"] = json!({"phase": "Terminating"});
         }
-        if !is_terminating(live) {
-            set_meta(&mut marked, "deletionTimestamp", Some(json!(seconds(now))));
-        }
+        set_meta(&mut marked, "deletionTimestamp", Some(json!(seconds(now))));
         return marked;
     }
-    let running = meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64);
-    if !is_terminating(live) || running.is_some_and(|running| grace < running) {
-        let at = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
+    let (at, grace) = match running_grace(live) {
+        Some(running) if grace < running => shortened(live, running, grace, now),
+        Some(running) => (None, running),
+        None if is_terminating(live) => (None, grace),
+        None => (now.checked_add(SignedDuration::from_secs(grace)).ok(), grace),
+    };
+    if let Some(at) = at {
         set_meta(&mut marked, "deletionTimestamp", Some(json!(seconds(at))));
-        set_meta(&mut marked, "deletionGracePeriodSeconds", Some(json!(grace)));
     }
+    set_meta(&mut marked, "deletionGracePeriodSeconds", Some(json!(grace)));
     let generation = meta(live, "generation").and_then(Value::as_i64).unwrap_or(0);
     if generation > 0 && !is_terminating(live) {
         set_meta(&mut marked, "generation", Some(json!(generation + 1)));
     }
     marked
+}
+
+/// The end of a shorter time that counts from the first delete, and that time; an end that is past becomes the present.
+fn shortened(live: &Value, running: i64, grace: i64, now: Timestamp) -> (Option<Timestamp>, i64) {
+    let end = meta_str(live, "deletionTimestamp").parse::<Timestamp>().unwrap_or(now);
+    let end = end.checked_sub(SignedDuration::from_secs(running - grace)).unwrap_or(now);
+    if end >= now { (Some(end), grace) } else { (Some(now), grace.min(1)) }
 }

@@ -253,7 +253,12 @@ impl Kernel {
         let warnings = std::mem::take(&mut self.warnings);
         if let Reply::Document(document) = &mut answer.reply {
             // Who could not be understood so far is not told more.
-            let lost = document.code == 405 || document.code == 406 && !request.accept.contains("as=");
+            let lost = match document.code {
+                405 => true,
+                406 => !request.accept.contains("as="),
+                415 => request.method == http::Method::PATCH,
+                _ => false,
+            };
             document.warnings = if lost { Vec::new() } else { warnings };
         }
         answer

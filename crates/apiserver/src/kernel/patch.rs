@@ -46,14 +46,14 @@ impl Kernel {
             })?;
         }
         body::mark_reset(target.resource, &mut patched);
-        let body::Decoded { object: mut patched, strange } =
+        let body::Decoded { object: mut patched, strange, hollow } =
             body::conform(target.resource, patched).map_err(|status| unfit(status, media))?;
         self.heed(strange, options.unknown_fields, |strange| {
             unfit(Status::bad_request(body::strictly(strange)), media)
         })?;
         body::place(call, &mut patched)?;
         let patched = views::stored_form(target.resource, patched);
-        let write = Write { target, options: &options, now, applied: None, user: &call.user };
+        let write = Write { target, options: &options, now, applied: None, user: &call.user, hollow };
         let stored = self.replace(write, &live, patched)?;
         Ok(self.show(call, 200, &stored))
     }

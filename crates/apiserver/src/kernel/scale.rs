@@ -68,7 +68,7 @@ impl Kernel {
             }
         }
         set_replicas(target.resource, &mut object, scale["spec"]["replicas"].as_i64().unwrap_or(0));
-        let write = Write { target, options: &options, now, applied: None, user: &call.user };
+        let write = Write { target, options: &options, now, applied: None, user: &call.user, hollow: false };
         let stored = self.replace(write, &live, object)?;
         Ok(Document::json(200, &scale_of(target.resource, &stored)))
     }

@@ -230,8 +230,8 @@ impl Status {
     }
 
     /// The name the server chose, or would have chosen, is taken; another try may do better.
-    pub(crate) fn name_taken(resource: &Resource, name: &str) -> Box<Status> {
-        let mut status = Status::already_exists(resource, name, false);
+    pub(crate) fn name_taken(resource: &Resource, name: &str, terminating: bool) -> Box<Status> {
+        let mut status = Status::already_exists(resource, name, terminating);
         status.message.push_str(", the server was not able to generate a unique name for the object");
         status.retry_after_seconds = 1;
         status

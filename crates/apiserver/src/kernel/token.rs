@@ -80,7 +80,7 @@ impl Kernel {
             "status": {"token": token, "expirationTimestamp": seconds(expires)},
         });
         let mut answer = answer;
-        let write = Write { target, options: &options, now, applied: None, user: &call.user };
+        let write = Write { target, options: &options, now, applied: None, user: &call.user, hollow: false };
         let by = Manager {
             api_version: "authentication.k8s.io/v1".to_owned(),
             ..write.manager(Operation::Update)

@@ -21,7 +21,7 @@ impl Kernel {
     pub(crate) fn update(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
         let options = WriteOptions::parse(call)?;
         let target = &call.target;
-        let body::Decoded { mut object, strange } = body::decode(call)?;
+        let body::Decoded { mut object, strange, hollow } = body::decode(call)?;
         self.heed(strange, options.unknown_fields, |strange| body::refused(target.resource, strange))?;
         if meta_str(&object, "name").is_empty() {
             return Err(Status::nameless(target.name()));
@@ -29,7 +29,7 @@ impl Kernel {
         body::place(call, &mut object)?;
         let mut object = views::stored_form(target.resource, object);
         let live = self.store.get(target.resource, target.namespace(), target.name());
-        let write = Write { target, options: &options, now, applied: None, user: &call.user };
+        let write = Write { target, options: &options, now, applied: None, user: &call.user, hollow };
         let (code, stored) = match live {
             Some(live) => {
                 let place = (target.namespace(), target.name());
@@ -52,7 +52,9 @@ impl Kernel {
                     return Err(Status::storage_precondition(target.resource, place, uids, options.dry_run));
                 }
                 check_version(meta_str(&object, "resourceVersion"))?;
-                set_meta(&mut object, "resourceVersion", None);
+                if !options.dry_run {
+                    set_meta(&mut object, "resourceVersion", None);
+                }
                 (201, self.insert(write, object)?)
             }
         };
@@ -85,6 +87,10 @@ impl Kernel {
         let mut new = finish(new)?;
         keep_system_fields(live, &mut new);
         prepare::update(resource, subresource, live, &mut new, write.now);
+        if write.hollow {
+            let generation = meta(live, "generation").and_then(Value::as_i64).unwrap_or(0);
+            set_meta(&mut new, "generation", Some(json!(generation + 1)));
+        }
         let mut new = finish(new)?;
         keep_address(resource, live, &mut new);
         if resource.strategy == Strategy::Pod && subresource.is_none() {

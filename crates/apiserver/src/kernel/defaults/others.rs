@@ -16,8 +16,11 @@ pub(super) fn namespace(object: &mut Value) {
         set(&mut object["status"], "phase", json!("Active"));
     }
     let name = meta_str(object, "name").to_owned();
+    if name.is_empty() {
+        return;
+    }
     let labels = meta_mut(object).entry("labels").or_insert_with(|| json!({}));
-    if !name.is_empty() && labels.is_object() {
+    if labels.is_object() {
         labels[NAMESPACE_NAME_LABEL] = json!(name);
     }
 }

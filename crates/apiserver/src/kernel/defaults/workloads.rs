@@ -61,6 +61,10 @@ pub(super) fn daemon_set(object: &mut Value) {
     if strategy["type"] == "RollingUpdate" {
         set(strategy, "rollingUpdate", json!({}));
         set(&mut strategy["rollingUpdate"], "maxUnavailable", json!(1));
+    }
+    // Neither number can be left out of a rolling update, not even of one that is not in use.
+    if strategy["rollingUpdate"].is_object() {
+        set(&mut strategy["rollingUpdate"], "maxUnavailable", json!(0));
         set(&mut strategy["rollingUpdate"], "maxSurge", json!(0));
     }
     template_of(object);

@@ -98,6 +98,37 @@ fn running_pods_are_given_time() {
     assert_eq!(world.get(&format!("{pods}/bound")).0, 404);
 }
 
+/// Whoever deletes a pod that is given time again says nothing new, unless it is to be quicker.
+#[test]
+fn a_pod_that_stops_is_left_alone_until_it_is_hurried() {
+    let mut world = World::new();
+    let path = "/api/v1/namespaces/default/pods/p";
+    let pod = json!({"metadata": {"name": "p"},
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+    world.created("/api/v1/namespaces/default/pods", &pod);
+    let marked = world.delete(path, &Value::Null).1;
+    for options in [
+        Value::Null,
+        json!({"propagationPolicy": "Orphan"}),
+        json!({"propagationPolicy": "Foreground", "gracePeriodSeconds": 30}),
+    ] {
+        assert_eq!(world.delete(path, &options), (200, marked.clone()), "{options}");
+    }
+    // Not even a pod that is done goes any sooner.
+    let done = json!({"status": {"phase": "Succeeded"}});
+    let done = world.patch(&format!("{path}/status"), "merge-patch+json", &done).1;
+    assert_eq!(world.delete(path, &Value::Null), (200, done));
+    // Less time counts from the first delete, and a moment is left of time that is over.
+    world.now += jiff::SignedDuration::from_secs(3);
+    let hurried = world.delete(path, &json!({"gracePeriodSeconds": 20})).1;
+    assert_eq!(hurried["metadata"]["deletionTimestamp"], "2026-01-02T03:04:25Z");
+    assert_eq!(hurried["metadata"]["deletionGracePeriodSeconds"], 20);
+    let hurried = world.delete(path, &json!({"gracePeriodSeconds": 2, "propagationPolicy": "Orphan"})).1;
+    assert_eq!(hurried["metadata"]["deletionTimestamp"], "2026-01-02T03:04:08Z");
+    assert_eq!(hurried["metadata"]["deletionGracePeriodSeconds"], 1);
+    assert_eq!(hurried["metadata"]["finalizers"], json!(["orphan"]));
+}
+
 #[test]
 fn a_collection_goes_by_selector() {
     let mut world = World::new();

@@ -192,3 +192,56 @@ fn events_go_when_their_time_has_come() {
     assert_eq!(world.get(&format!("{path}/e")).0, 404);
     assert_eq!(world.frames(watch), ["MODIFIED e", "DELETED e"]);
 }
+
+#[test]
+fn an_empty_list_of_rules_is_a_new_wish_of_a_policy() {
+    let mut world = World::new();
+    let policies = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
+    let mut policy =
+        world.created(policies, &json!({"metadata": {"name": "p"}, "spec": {"podSelector": {}}}));
+    assert_eq!(world.put(&format!("{policies}/p"), &policy).1["metadata"]["generation"], 1);
+    policy["spec"]["ingress"] = json!([]);
+    assert_eq!(world.put(&format!("{policies}/p"), &policy).1["metadata"]["generation"], 2);
+}
+
+#[test]
+fn a_node_tells_each_address_once() {
+    let mut world = World::new();
+    let mut node = world.created("/api/v1/nodes", &json!({"metadata": {"name": "n"}}));
+    let address = json!({"type": "InternalIP", "address": "10.0.0.1"});
+    node["status"]["addresses"] = json!([address, address]);
+    assert_eq!(reason(&world.put("/api/v1/nodes/n/status", &node)), (422, "Invalid"));
+    node["status"]["addresses"] = json!([address]);
+    assert_eq!(world.put("/api/v1/nodes/n/status", &node).0, 200);
+}
+
+#[test]
+fn new_events_have_proper_names() {
+    let mut world = World::new();
+    let event = json!({"metadata": {"name": "Not_Good"}, "eventTime": "2026-01-01T00:00:00.000000Z",
+        "regarding": {"kind": "Pod", "name": "p", "namespace": "default"}, "reportingController": "k.example/c",
+        "reportingInstance": "c", "action": "Act", "reason": "Because", "type": "Normal", "note": "m"});
+    let path = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let refused = world.post(path, &event);
+    assert_eq!(reason(&refused), (422, "Invalid"));
+    assert_eq!(refused.1["details"]["causes"][0]["field"], "metadata.name");
+}
+
+#[test]
+fn a_claim_that_goes_is_not_reserved_any_more() {
+    let mut world = World::new();
+    let path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    let claim = json!({"metadata": {"name": "c", "finalizers": ["x.io/one"]}, "spec": {"devices": {"requests": [
+        {"name": "r", "exactly": {"deviceClassName": "d"}}]}}});
+    world.created(path, &claim);
+    let reserve = |names: &[&str]| {
+        let users = names.iter().map(|name| json!({"resource": "pods", "name": name, "uid": name}));
+        json!({"status": {"reservedFor": users.collect::<Vec<_>>(), "allocation": {"devices": {"results": [
+            {"request": "r", "driver": "d.example.com", "pool": "p", "device": "d"}]}}}})
+    };
+    let status = format!("{path}/c/status");
+    assert_eq!(world.patch(&status, "merge-patch+json", &reserve(&["a"])).0, 200);
+    world.delete(&format!("{path}/c"), &Value::Null);
+    assert_eq!(world.patch(&status, "merge-patch+json", &reserve(&["a", "b"])).0, 422);
+    assert_eq!(world.patch(&status, "merge-patch+json", &reserve(&[])).0, 200);
+}

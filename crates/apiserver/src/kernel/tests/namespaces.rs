@@ -59,6 +59,24 @@ fn deletion_waits_for_finalize() {
     assert_eq!(world.frames(watch), ["ADDED n", "MODIFIED n", "DELETED n"]);
 }
 
+/// Even a namespace that nothing holds is only marked by its first delete.
+#[test]
+fn the_first_delete_of_a_namespace_ends_its_life_but_does_not_remove_it() {
+    let mut world = World::new();
+    let path = "/api/v1/namespaces/n";
+    let mut namespace = world.created("/api/v1/namespaces", &json!({"metadata": {"name": "n"}}));
+    namespace["spec"]["finalizers"] = json!([]);
+    let freed = world.put(&format!("{path}/finalize"), &namespace).1;
+    let (code, rehearsed) = world.delete(&format!("{path}?dryRun=All"), &Value::Null);
+    assert_eq!((code, &rehearsed["status"]["phase"]), (200, &json!("Terminating")));
+    assert_eq!(rehearsed["metadata"]["deletionTimestamp"], "2026-01-02T03:04:05Z");
+    assert_eq!(world.get(path), (200, freed));
+    assert_eq!(world.delete(path, &Value::Null).1["status"]["phase"], "Terminating");
+    assert_eq!(world.get(path).0, 200);
+    assert_eq!(world.delete(path, &Value::Null).0, 200);
+    assert_eq!(world.get(path).0, 404);
+}
+
 #[test]
 fn some_namespaces_live_for_ever() {
     let mut world = World::new();

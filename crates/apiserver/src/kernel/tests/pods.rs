@@ -39,6 +39,39 @@ fn with_account_admission_pods_need_their_account() {
     assert_eq!(pod["spec"]["volumes"][0]["name"], pod["spec"]["containers"][0]["volumeMounts"][0]["name"]);
 }
 
+/// The account comes first; what a pod costs is looked at only when nothing else is wrong with it.
+#[test]
+fn pods_are_refused_for_the_first_reason_there_is() {
+    let mut world = World::with(Settings { service_accounts: true, ..Settings::default() });
+    let refusal = |world: &mut World, field: &str, value: Value| {
+        let mut pod = pod("p");
+        pod["spec"][field] = value;
+        let (code, status) = world.post(PODS, &pod);
+        (code, status["message"].as_str().unwrap_or_default().to_owned())
+    };
+    for (field, value) in [("priority", json!(7)), ("runtimeClassName", json!("none"))] {
+        let (code, message) = refusal(&mut world, field, value);
+        assert!(code == 403 && message.contains("error looking up service account"), "{message}");
+    }
+    world.created("/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": "default"}}));
+    let (code, message) = refusal(&mut world, "overhead", json!({"cpu": "1"}));
+    assert!(code == 403 && message.contains("Pod Overhead set without"), "{message}");
+    let mut wrong = pod("Wrong");
+    wrong["spec"]["overhead"] = json!({"cpu": "1"});
+    assert_eq!(reason(&world.post(PODS, &wrong)), (422, "Invalid"));
+}
+
+#[test]
+fn gates_are_not_added_to_a_pod() {
+    let mut world = World::new();
+    let mut pod = world.created(PODS, &pod("p"));
+    pod["spec"]["schedulingGates"] = json!([{"name": "example.com/gate"}]);
+    let (code, status) = world.put(&format!("{PODS}/p"), &pod);
+    let causes = status["details"]["causes"].as_array().unwrap();
+    assert_eq!((code, causes.len()), (422, 1), "{status}");
+    assert_eq!(causes[0]["field"], "spec.schedulingGates[0].name");
+}
+
 #[test]
 fn almost_nothing_of_a_pod_can_be_changed() {
     let mut world = World::new();

@@ -56,3 +56,25 @@ fn node_ports_come_and_go_with_the_type() {
     let (code, closed) = world.put(&format!("{SERVICES}/n"), &open);
     assert_eq!((code, closed["spec"]["ports"][0].get("nodePort")), (200, None));
 }
+
+#[test]
+fn ports_of_one_number_share_their_number_on_the_nodes() {
+    let mut world = World::new();
+    let ports = |first: Value, second: Value| {
+        json!({"type": "NodePort", "ports": [
+            {"name": "a", "port": 53, "protocol": "UDP", "nodePort": first},
+            {"name": "b", "port": 53, "protocol": "TCP", "nodePort": second}]})
+    };
+    let shown = |service: &Value| {
+        [0, 1].map(|at| service["spec"]["ports"][at]["nodePort"].as_i64().unwrap_or_default())
+    };
+    let drawn = shown(&world.created(SERVICES, &service("drawn", &ports(Value::Null, Value::Null))));
+    assert_eq!(drawn[0], drawn[1]);
+    let asked = world.created(SERVICES, &service("asked", &ports(Value::Null, json!(30_123))));
+    assert_eq!(shown(&asked), [30_123, 30_123]);
+    let mut twice = ports(Value::Null, Value::Null);
+    twice["ports"][1]["protocol"] = json!("UDP");
+    let (code, status) = world.post(SERVICES, &service("twice", &twice));
+    assert_eq!(code, 422);
+    assert!(status["message"].as_str().unwrap().contains("spec.ports[1].nodePort: Duplicate value"));
+}

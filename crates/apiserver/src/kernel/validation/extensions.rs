@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::metadata::meta_str;
+use super::super::metadata::{is_terminating, meta_str};
 use super::super::naming;
 use super::super::status::FieldError;
 use super::{Errors, is_set, list, refuse_text, rules, text};
@@ -105,18 +105,22 @@ pub(super) fn definition(new: &Value, errors: &mut Errors) {
     let why = "must be spec.names.plural+\".\"+spec.group";
     for field in ["name", "generateName"] {
         let found = meta_str(new, field);
-        if found != expected && (field == "name" || !found.is_empty()) {
+        if found != expected && !found.is_empty() {
             errors.push(FieldError::invalid(&format!("metadata.{field}"), &json!(found), why));
         }
     }
-    if !matches!(text(new, "/spec/scope"), "Namespaced" | "Cluster") {
-        let supported = "\"Cluster\", \"Namespaced\"";
-        errors.push(FieldError::not_supported("spec.scope", text(new, "/spec/scope"), supported));
+    match text(new, "/spec/scope") {
+        "Namespaced" | "Cluster" => {}
+        "" => errors.push(FieldError::required("spec.scope", "")),
+        other => {
+            let supported = "\"Cluster\", \"Namespaced\"";
+            errors.push(FieldError::not_supported("spec.scope", other, supported));
+        }
     }
     let versions = list(new, "/spec/versions");
     if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
         let why = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid("spec.versions", &json!(versions), why));
+        errors.push(FieldError::invalid("spec.versions", &new["spec"]["versions"], why));
     }
     if !versions.iter().any(|version| version["storage"] == true) {
         let why = "must have at least one stored version";
@@ -153,12 +157,17 @@ pub(super) fn device_claim(path: &str, claim: &Value, errors: &mut Errors) {
     }
 }
 
-/// Only what is allocated can be reserved.
-pub(super) fn claim_status(status: &Value, errors: &mut Errors) {
-    if !list(status, "/reservedFor").is_empty() && !is_set(status, "/allocation") {
-        let why = "may not be specified when `allocated` is not set";
-        errors.push(FieldError::forbidden("status.reservedFor", why));
-    }
+/// Only what is allocated can be reserved, and not any more once it is to go.
+pub(super) fn claim_status(old: &Value, new: &Value, errors: &mut Errors) {
+    let (before, reserved) = (list(old, "/status/reservedFor"), list(new, "/status/reservedFor"));
+    let why = if !reserved.is_empty() && !is_set(new, "/status/allocation") {
+        "may not be specified when `allocated` is not set"
+    } else if is_terminating(new) && reserved.iter().any(|user| !before.contains(user)) {
+        "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+    } else {
+        return;
+    };
+    errors.push(FieldError::forbidden("status.reservedFor", why));
 }
 
 /// A level is limited or exempt, and says so in the one place for it.

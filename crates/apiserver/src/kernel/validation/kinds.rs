@@ -128,6 +128,10 @@ fn series(new: &Value, errors: &mut Errors) {
 
 fn new_event(new: &Value, errors: &mut Errors) {
     series(new, errors);
+    let name = meta_str(new, "name");
+    if !name.is_empty() {
+        refuse_text("metadata.name", name, &naming::subdomain(name), errors);
+    }
     if !is_set(new, "/eventTime") {
         errors.push(FieldError::required("eventTime", ""));
     }
@@ -298,6 +302,14 @@ pub(super) fn resource_quota(new: &Value, errors: &mut Errors) {
 }
 
 /// The addresses of a node's pods are given once.
+/// No address is told twice.
+pub(super) fn node_addresses(status: &Value, errors: &mut Errors) {
+    let addresses = list(status, "/addresses");
+    for (at, address) in addresses.iter().enumerate().filter(|(at, new)| addresses[..*at].contains(new)) {
+        errors.push(FieldError::duplicate(&format!("status.addresses[{at}]"), address));
+    }
+}
+
 pub(super) fn node(old: Option<&Value>, new: &Value, errors: &mut Errors) {
     let taints = list(new, "/spec/taints");
     for (at, taint) in taints.iter().enumerate() {

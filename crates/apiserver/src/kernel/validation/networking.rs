@@ -36,6 +36,11 @@ pub(super) fn service(old: Option<&Value>, new: &Value, errors: &mut Errors) {
             let shown = json!({"port": port["port"], "protocol": port["protocol"]});
             errors.push(FieldError::duplicate(&path, &shown));
         }
+        let on_nodes =
+            |other: &Value| other["protocol"] == port["protocol"] && other["nodePort"] == port["nodePort"];
+        if port["nodePort"].as_i64().unwrap_or(0) != 0 && ports[..at].iter().any(on_nodes) {
+            errors.push(FieldError::duplicate(&format!("{path}.nodePort"), &port["nodePort"]));
+        }
         target_port(&path, port, errors);
     }
     for (at, address) in list(new, "/spec/externalIPs").iter().enumerate() {

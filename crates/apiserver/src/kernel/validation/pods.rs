@@ -292,7 +292,7 @@ fn deadline(old: &Value, new: &Value, errors: &mut Errors) {
 }
 
 fn fixed_part(old: &Value, pod: &Value) -> Value {
-    let mut spec = super::without(&pod["spec"], &["activeDeadlineSeconds", "tolerations"]);
+    let mut spec = super::without(&pod["spec"], &["activeDeadlineSeconds", "tolerations", "schedulingGates"]);
     // A negative grace period may become one second.
     if old
         .pointer("/spec/terminationGracePeriodSeconds")
@@ -306,9 +306,9 @@ fn fixed_part(old: &Value, pod: &Value) -> Value {
             container.as_object_mut().and_then(|map| map.remove("image"));
         }
     }
-    // Gates may be removed, and a gated pod may still be given a node selector or affinity.
+    // A gated pod may still be given a node selector or affinity.
     if is_set(old, "/spec/schedulingGates") {
-        spec = super::without(&spec, &["schedulingGates", "nodeSelector", "affinity"]);
+        spec = super::without(&spec, &["nodeSelector", "affinity"]);
     }
     spec
 }

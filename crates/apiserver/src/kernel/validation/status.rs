@@ -49,8 +49,9 @@ pub(super) fn validate(resource: &Resource, approves: bool, old: &Value, new: &V
         }
         Strategy::Pod => pod(old, new, errors),
         Strategy::Service => service(new, errors),
+        Strategy::Node => super::kinds::node_addresses(status, errors),
         Strategy::Ingress => ingress_addresses(status, errors),
-        Strategy::ResourceClaim => super::extensions::claim_status(status, errors),
+        Strategy::ResourceClaim => super::extensions::claim_status(old, new, errors),
         Strategy::CertificateSigningRequest => super::access::decisions(approves, old, new, errors),
         _ => {}
     }

@@ -283,6 +283,8 @@ fn job_spec(path: &str, spec: &Value, errors: &mut Errors) {
     }
     if is_set(spec, "/podFailurePolicy") {
         let policy = text(spec, "/podReplacementPolicy");
+        // One field is refused once for what is not supported, in the words of the narrower rule.
+        errors.retain(|error| error.field() != format!("{path}.podReplacementPolicy"));
         if policy != "Failed" {
             errors.push(FieldError::not_supported(
                 &format!("{path}.podReplacementPolicy"),
