@@ -66,6 +66,21 @@ pub(crate) struct Field {
 }
 
 impl Field {
+    /// A field about which nothing more is said than what it looks like.
+    fn plain(shape: Shape) -> Self {
+        Self {
+            shape,
+            presence: Presence::IfSet,
+            list: List::Atomic,
+            atomic: false,
+            granular: false,
+            merge: Merge::Replace,
+            replace: false,
+            default: None,
+            numbers: Vec::new(),
+        }
+    }
+
     /// What the field stands for in a key that leaves it out.
     fn key_default(&self) -> Option<Value> {
         let zero = match self.shape {

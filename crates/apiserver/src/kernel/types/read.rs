@@ -31,17 +31,7 @@ fn field(
     mut words: impl Iterator<Item = &'static str>,
 ) -> Field {
     let shape = words.next().and_then(|word| shape(structs, word));
-    let mut field = Field {
-        shape: shape.unwrap_or_else(|| panic!("the table of types: no shape in {line:?}")),
-        presence: Presence::IfSet,
-        list: List::Atomic,
-        atomic: false,
-        granular: false,
-        replace: false,
-        merge: Merge::Replace,
-        default: None,
-        numbers: Vec::new(),
-    };
+    let mut field = Field::plain(shape.unwrap_or_else(|| panic!("the table of types: no shape in {line:?}")));
     for word in words {
         match word.split_once('=') {
             None => match word {

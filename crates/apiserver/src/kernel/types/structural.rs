@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Field, List, Merge, Presence, Shape, Struct, TABLE};
+use super::{Field, List, Shape, Struct, TABLE};
 
 /// The struct of a custom kind; lives as long as the process, as the built-in ones do.
 pub(crate) fn of_schema(schema: &'static Value) -> &'static Struct {
@@ -10,23 +10,9 @@ pub(crate) fn of_schema(schema: &'static Value) -> &'static Struct {
     let metadata = TABLE.by_name.get("meta.v1.ObjectMeta").map(|at| Shape::Struct(*at));
     let own = [("apiVersion", Some(Shape::Text)), ("kind", Some(Shape::Text)), ("metadata", metadata)];
     for (name, own) in own {
-        shape.fields.extend(own.map(|own| (name, plain(own))));
+        shape.fields.extend(own.map(|own| (name, Field::plain(own))));
     }
     Box::leak(Box::new(shape))
-}
-
-fn plain(shape: Shape) -> Field {
-    Field {
-        shape,
-        presence: Presence::IfSet,
-        list: List::Atomic,
-        atomic: false,
-        granular: false,
-        replace: false,
-        merge: Merge::Replace,
-        default: None,
-        numbers: Vec::new(),
-    }
 }
 
 fn structure(schema: &'static Value) -> Struct {
@@ -50,7 +36,7 @@ fn field(schema: &'static Value) -> Field {
         list,
         atomic: schema["x-kubernetes-map-type"] == "atomic",
         default: schema.get("default").cloned(),
-        ..plain(shape(schema))
+        ..Field::plain(shape(schema))
     }
 }
 
