@@ -38,3 +38,12 @@ pub(crate) fn young(pod: Value) -> Value {
 pub(crate) fn refused(reason: Reason) -> Failure {
     Failure::transport(reason, "refused")
 }
+
+/// What a turn does to the revisions of namespace `a`, by its transcript.
+pub(crate) fn revisions_in(transcript: &str) -> Vec<String> {
+    let of_revision = |line: &str| {
+        let (verb, rest) = line.split_once(" controllerrevisions.apps a/")?;
+        Some(format!("{verb} {}", rest.split(' ').next().unwrap_or_default()))
+    };
+    transcript.lines().filter_map(of_revision).collect()
+}

@@ -84,6 +84,31 @@ fn let_time_pass(nodes: &mut [Pods], rolls: &mut impl Iterator<Item = bool>) {
     }
 }
 
+/// Rolls a DaemonSet from old pods to new ones, turn by turn, and has every turn looked at.
+fn roll_out(
+    set: &Value,
+    size: usize,
+    rolls: Vec<bool>,
+    holds: impl Fn(&[Pods]) -> Result<(), TestCaseError>,
+) -> Result<(), TestCaseError> {
+    let mut nodes = vec![vec![State { new: false, well: true, going: false }]; size];
+    let mut rolls = rolls.into_iter().chain(std::iter::repeat(true));
+    let mut turns = 0;
+    while !all_new(&nodes) {
+        turns += 1;
+        prop_assert!(turns < 500, "it comes to its end");
+        step(set, &mut nodes);
+        holds(&nodes)?;
+        let_time_pass(&mut nodes, &mut rolls);
+    }
+    Ok(())
+}
+
+/// How many nodes have two pods that stay.
+fn doubled(nodes: &[Pods]) -> usize {
+    nodes.iter().filter(|pods| pods.iter().filter(|pod| !pod.going).count() > 1).count()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
@@ -93,20 +118,12 @@ proptest! {
         (size, most) in (1..7_usize, 1..4_usize),
         rolls in prop::collection::vec(any::<bool>(), 200),
     ) {
-        let set = allowing(most, 0);
-        let mut nodes = vec![vec![State { new: false, well: true, going: false }]; size];
-        let mut rolls = rolls.into_iter().chain(std::iter::repeat(true));
-        let mut turns = 0;
-        while !all_new(&nodes) {
-            turns += 1;
-            prop_assert!(turns < 500, "it comes to its end");
-            step(&set, &mut nodes);
+        roll_out(&allowing(most, 0), size, rolls, |nodes| {
             let without = nodes.iter().filter(|pods| !pods.iter().any(|pod| pod.serves())).count();
             prop_assert!(without <= most, "{} of {}: {:?}", without, most, nodes);
-            let two = |pods: &&Pods| pods.iter().filter(|pod| !pod.going).count() > 1;
-            prop_assert_eq!(nodes.iter().filter(two).count(), 0);
-            let_time_pass(&mut nodes, &mut rolls);
-        }
+            prop_assert_eq!(doubled(nodes), 0);
+            Ok(())
+        })?;
     }
 
     /// With surplus no more nodes have two than may have, and none is ever without a pod that serves.
@@ -115,19 +132,11 @@ proptest! {
         (size, most) in (1..7_usize, 1..4_usize),
         rolls in prop::collection::vec(any::<bool>(), 200),
     ) {
-        let set = allowing(0, most);
-        let mut nodes = vec![vec![State { new: false, well: true, going: false }]; size];
-        let mut rolls = rolls.into_iter().chain(std::iter::repeat(true));
-        let mut turns = 0;
-        while !all_new(&nodes) {
-            turns += 1;
-            prop_assert!(turns < 500, "it comes to its end");
-            step(&set, &mut nodes);
-            let waiting = |pods: &&Pods| pods.iter().filter(|pod| !pod.going).count() > 1;
-            prop_assert!(nodes.iter().filter(waiting).count() <= most, "{:?}", nodes);
+        roll_out(&allowing(0, most), size, rolls, |nodes| {
+            prop_assert!(doubled(nodes) <= most, "{:?}", nodes);
             prop_assert!(nodes.iter().all(|pods| pods.iter().any(|pod| pod.serves())), "{:?}", nodes);
-            let_time_pass(&mut nodes, &mut rolls);
-        }
+            Ok(())
+        })?;
     }
 
     /// From any state whatsoever, a step takes no pod that serves beyond what may be missing, and adds none

@@ -3,6 +3,7 @@
 use keleustes_objects::Template;
 
 use super::*;
+use crate::workloads::fixtures::revisions_in;
 use crate::workloads::templates::short_name;
 
 /// A DaemonSet of `v3`, which no revision is of.
@@ -16,12 +17,7 @@ fn short(collisions: Option<i32>) -> String {
 }
 
 fn deeds_to_revisions(world: World) -> Vec<String> {
-    let transcript = turn(world);
-    let of_revision = |line: &str| {
-        let (verb, rest) = line.split_once(" controllerrevisions.apps a/")?;
-        Some(format!("{verb} {}", rest.split(' ').next().unwrap_or_default()))
-    };
-    transcript.lines().filter_map(of_revision).collect()
+    revisions_in(&turn(world))
 }
 
 fn hash_of_new_pods(world: World) -> Value {

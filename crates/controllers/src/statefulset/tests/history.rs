@@ -3,6 +3,7 @@
 use keleustes_objects::Template;
 
 use super::*;
+use crate::workloads::fixtures::revisions_in;
 use crate::workloads::revisions::Data;
 
 /// The short name of a template after so many collisions.
@@ -16,14 +17,8 @@ fn changed() -> Value {
     but(but(set(0), "/spec/template", template("v3")), "/metadata/generation", json!(3))
 }
 
-/// What a turn does to revisions.
 fn deeds_to_revisions(world: World) -> Vec<String> {
-    let transcript = turn(world);
-    let of_revision = |line: &str| {
-        let (verb, rest) = line.split_once(" controllerrevisions.apps a/")?;
-        Some(format!("{verb} {}", rest.split(' ').next().unwrap_or_default()))
-    };
-    transcript.lines().filter_map(of_revision).collect()
+    revisions_in(&turn(world))
 }
 
 fn update_revision(world: World) -> Value {
