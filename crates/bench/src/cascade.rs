@@ -11,7 +11,8 @@ use keleustes_scenarios::real::{Manager, Real};
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::namespace::{NAMESPACES, of, stage, start};
+use crate::namespace::{stage, start};
+use crate::requests::{NAMESPACES, items, of};
 
 const CONTROLLER: &str = "garbage-collector-controller";
 /// As whom it speaks.
@@ -110,10 +111,7 @@ async fn cascade(
 }
 
 async fn is_done(client: &Client, namespace: &str, propagation: Propagation) -> anyhow::Result<bool> {
-    let listed = async |resource: &Resource| -> anyhow::Result<Vec<Value>> {
-        let list = Call::list(resource, namespace).send(client).await?;
-        Ok(list["items"].as_array().cloned().unwrap_or_default())
-    };
+    let listed = async |resource: &Resource| items(client, &Call::list(resource, namespace)).await;
     let is_free = |secret: &Value| secret["metadata"]["ownerReferences"].is_null();
     let secrets = listed(&SECRETS).await?;
     let done = match propagation {

@@ -8,6 +8,7 @@ mod kinds;
 mod memory;
 mod metadata;
 mod namespace;
+mod requests;
 mod slices;
 mod workloads;
 

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use anyhow::bail;
 use keleustes_client::{Call, ClientFactory, ClientOptions, Connection, Deletion};
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{AuditEntry, ControlPlane, Process, User};
@@ -11,11 +10,10 @@ use keleustes_objects::{Key, Reason, Resource};
 use keleustes_scenarios::real::{Manager, Real, built_manager};
 use serde_json::{Value, json};
 
+use crate::requests::{NAMESPACES, define, of, send_all};
+
 /// As whom the controller speaks.
 const USER: &str = "system:serviceaccount:kube-system:namespace-controller";
-pub(crate) const NAMESPACES: Resource = Resource::cluster("", "v1", "namespaces", "Namespace");
-const DEFINITIONS: Resource =
-    Resource::cluster("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition");
 const WISHES: Resource = Resource::namespaced("example.com", "v1", "wishes", "Wish");
 
 /// What is in the namespace, and how many shares of all there are of it.
@@ -43,7 +41,7 @@ struct Taken {
 /// Fills namespaces and has them emptied by ours and by the original, in turn.
 pub(crate) async fn measure(objects: usize, rounds: usize) -> anyhow::Result<()> {
     let (real, ours, client) = stage("namespace-controller")?;
-    define_wishes(&client).await?;
+    define(&client, &[WISHES]).await?;
     let mut all = Vec::new();
     for round in 0..rounds {
         for (whose, manager) in [("ours", &ours), ("the original", &Manager::Original)] {
@@ -121,22 +119,6 @@ fn print(all: &[Taken]) {
     }
 }
 
-async fn define_wishes(client: &kube::Client) -> anyhow::Result<()> {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let names = json!({"plural": "wishes", "singular": "wish", "kind": "Wish", "listKind": "WishList"});
-    let versions = json!([{"name": "v1", "served": true, "storage": true, "schema": schema}]);
-    let spec = json!({"group": "example.com", "scope": "Namespaced", "names": names, "versions": versions});
-    let definition = json!({"metadata": {"name": "wishes.example.com"}, "spec": spec});
-    Call::create(&DEFINITIONS, "", &of(&DEFINITIONS, definition)).send(client).await?;
-    for _ in 0..100 {
-        if Call::list(&WISHES, "").send(client).await.is_ok() {
-            return Ok(());
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    bail!("the new kind is not served")
-}
-
 async fn fill(client: &kube::Client, namespace: &str, objects: usize) -> anyhow::Result<()> {
     let body = of(&NAMESPACES, json!({"metadata": {"name": namespace}}));
     Call::create(&NAMESPACES, "", &body).send(client).await?;
@@ -148,22 +130,8 @@ async fn fill(client: &kube::Client, namespace: &str, objects: usize) -> anyhow:
     let all = CONTENT.iter().flat_map(|(resource, share)| {
         (0..objects * share / shares).map(move |n| (resource, object(resource, namespace, n)))
     });
-    stream::iter(all.collect::<Vec<_>>())
-        .map(async |(resource, object)| {
-            let create = Call::create(resource, namespace, &object);
-            create.send_unread(client).await.with_context(|| format!("creating {resource}"))
-        })
-        .buffer_unordered(16)
-        .try_collect::<Vec<()>>()
-        .await?;
-    Ok(())
-}
-
-/// An object that says what it is of.
-pub(crate) fn of(resource: &Resource, mut object: Value) -> Value {
-    object["apiVersion"] = json!(resource.api_version());
-    object["kind"] = json!(resource.kind);
-    object
+    let calls = all.map(|(resource, object)| Call::create(resource, namespace, &object));
+    send_all(client, "filling the namespace", calls).await
 }
 
 fn object(resource: &Resource, namespace: &str, n: usize) -> Value {

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
-use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
-use keleustes_client::{Call, Deletion, Propagation};
+use keleustes_client::Call;
 use keleustes_control_plane::Process;
 use keleustes_objects::{Key, Resource};
 use kube::Client;
@@ -13,10 +12,11 @@ use serde_json::{Value, json};
 
 use super::growth;
 use super::objects::{
-    CONFIG_MAPS, DEFINITIONS, DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SECRETS, SERVICES, create_all,
+    CONFIG_MAPS, DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SECRETS, SERVICES, create_all, delete_all,
     deployment, job, list, make_namespaces, patch_all, service,
 };
 use super::stage::Stage;
+use crate::requests::{NAMESPACES, define, items};
 
 /// A load by its name.
 pub(super) struct Load {
@@ -146,28 +146,12 @@ pub(super) async fn scale(client: &Client, key: &Key, replicas: usize) -> anyhow
     patch_all(client, &DEPLOYMENTS, std::slice::from_ref(key), &change).await
 }
 
-async fn delete_all(
-    client: &Client,
-    resource: &Resource,
-    keys: impl IntoIterator<Item = Key>,
-) -> anyhow::Result<()> {
-    let deletion = Deletion { propagation: Some(Propagation::Background), ..Deletion::default() };
-    stream::iter(keys.into_iter().collect::<Vec<_>>())
-        .map(async |key: Key| Call::delete(resource, &key, &deletion).send_unread(client).await)
-        .buffer_unordered(16)
-        .try_collect::<Vec<()>>()
-        .await
-        .with_context(|| format!("deleting {resource}"))?;
-    Ok(())
-}
-
 /// Waits until namespaces hold no object of a kind, and tells when each of them did not.
 async fn empty(client: &Client, resource: &Resource, namespaces: &[String]) -> anyhow::Result<Vec<f64>> {
     let (began, mut times) = (Instant::now(), Vec::new());
     for namespace in namespaces {
         Stage::until("the end of pods", async || {
-            let left = Call::list(resource, namespace).query("limit", "1");
-            Ok(left.send(client).await?["items"].as_array().is_none_or(Vec::is_empty))
+            Ok(items(client, &Call::list(resource, namespace).query("limit", "1")).await?.is_empty())
         })
         .await?;
         times.push(began.elapsed().as_secs_f64());
@@ -259,12 +243,7 @@ async fn bulk(stage: &mut Stage) -> anyhow::Result<()> {
         .await?;
     stage
         .cold_start("start cold", async |client| {
-            create_all(
-                client,
-                &super::objects::NAMESPACES,
-                [(String::new(), json!({"metadata": {"name": "new"}}))],
-            )
-            .await
+            create_all(client, &NAMESPACES, [(String::new(), json!({"metadata": {"name": "new"}}))]).await
         })
         .await
 }
@@ -289,11 +268,8 @@ async fn kinds(stage: &mut Stage) -> anyhow::Result<()> {
     let namespace = &namespaces[0];
     stage
         .phase("define and fill", async |client| {
-            create_all(client, &DEFINITIONS, kinds.iter().map(|kind| (String::new(), definition(kind))))
-                .await?;
+            define(client, &kinds).await?;
             for kind in &kinds {
-                Stage::until("the new kind", async || Ok(Call::list(kind, "").send(client).await.is_ok()))
-                    .await?;
                 fill(client, kind, namespace, OBJECTS).await?;
             }
             Ok(Vec::new())
@@ -320,15 +296,6 @@ fn custom(n: usize) -> Resource {
 
 fn custom_key(namespace: &str, n: usize) -> Key {
     Key::namespaced(namespace, &*format!("wish-{n:04}"))
-}
-
-fn definition(kind: &Resource) -> Value {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    let singular = kind.kind.to_lowercase();
-    let names = json!({"plural": kind.plural, "singular": singular, "kind": kind.kind});
-    let versions = json!([{"name": "v1", "served": true, "storage": true, "schema": schema}]);
-    let spec = json!({"group": "example.com", "scope": "Namespaced", "names": names, "versions": versions});
-    json!({"metadata": {"name": format!("{}.example.com", kind.plural)}, "spec": spec})
 }
 
 /// Makes owners first, and then what they own.

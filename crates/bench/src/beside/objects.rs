@@ -1,13 +1,12 @@
 //! The objects that loads are made of, as large as people write them.
 
-use anyhow::Context as _;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-use keleustes_client::{Call, Patch};
+use keleustes_client::{Call, Deletion, Patch, Propagation};
 use keleustes_objects::{Key, Resource};
 use kube::Client;
 use serde_json::{Value, json};
 
-pub(super) const NAMESPACES: Resource = Resource::cluster("", "v1", "namespaces", "Namespace");
+use crate::requests::{NAMESPACES, items, of, send_all};
+
 pub(super) const NODES: Resource = Resource::cluster("", "v1", "nodes", "Node");
 pub(super) const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 pub(super) const SERVICES: Resource = Resource::namespaced("", "v1", "services", "Service");
@@ -17,11 +16,6 @@ pub(super) const CONFIG_MAPS: Resource = Resource::namespaced("", "v1", "configm
 pub(super) const EVENTS: Resource = Resource::namespaced("", "v1", "events", "Event");
 pub(super) const DEPLOYMENTS: Resource = Resource::namespaced("apps", "v1", "deployments", "Deployment");
 pub(super) const JOBS: Resource = Resource::namespaced("batch", "v1", "jobs", "Job");
-pub(super) const DEFINITIONS: Resource =
-    Resource::cluster("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition");
-
-/// How many requests of ours are under way at once.
-const AT_ONCE: usize = 16;
 
 /// Creates objects, many at once. A namespace is empty for objects that have none.
 pub(super) async fn create_all(
@@ -29,17 +23,9 @@ pub(super) async fn create_all(
     resource: &Resource,
     objects: impl IntoIterator<Item = (String, Value)>,
 ) -> anyhow::Result<()> {
-    stream::iter(objects.into_iter().collect::<Vec<_>>())
-        .map(async |(namespace, mut object): (String, Value)| {
-            object["apiVersion"] = json!(resource.api_version());
-            object["kind"] = json!(resource.kind);
-            let create = Call::create(resource, &namespace, &object);
-            create.send_unread(client).await.with_context(|| format!("creating {resource}"))
-        })
-        .buffer_unordered(AT_ONCE)
-        .try_collect::<Vec<()>>()
-        .await?;
-    Ok(())
+    let objects = objects.into_iter();
+    let calls = objects.map(|(namespace, object)| Call::create(resource, &namespace, &of(resource, object)));
+    send_all(client, &format!("creating {resource}"), calls).await
 }
 
 /// Changes objects, many at once.
@@ -49,15 +35,19 @@ pub(super) async fn patch_all(
     keys: &[Key],
     change: &Value,
 ) -> anyhow::Result<()> {
-    stream::iter(keys)
-        .map(async |key| {
-            let patch = Call::patch(resource, key, Patch::Merge, change);
-            patch.send_unread(client).await.with_context(|| format!("changing {resource} {key}"))
-        })
-        .buffer_unordered(AT_ONCE)
-        .try_collect::<Vec<()>>()
-        .await?;
-    Ok(())
+    let calls = keys.iter().map(|key| Call::patch(resource, key, Patch::Merge, change));
+    send_all(client, &format!("changing {resource}"), calls).await
+}
+
+/// Deletes objects, many at once, and lets what they own go after them.
+pub(super) async fn delete_all(
+    client: &Client,
+    resource: &Resource,
+    keys: impl IntoIterator<Item = Key>,
+) -> anyhow::Result<()> {
+    let deletion = Deletion { propagation: Some(Propagation::Background), ..Deletion::default() };
+    let calls = keys.into_iter().map(|key| Call::delete(resource, &key, &deletion));
+    send_all(client, &format!("deleting {resource}"), calls).await
 }
 
 /// The objects of a kind, or those of a namespace.
@@ -66,8 +56,7 @@ pub(super) async fn list(
     resource: &Resource,
     namespace: &str,
 ) -> anyhow::Result<Vec<Value>> {
-    let list = Call::list(resource, namespace).from_cache().send(client).await?;
-    Ok(list["items"].as_array().cloned().unwrap_or_default())
+    items(client, &Call::list(resource, namespace).from_cache()).await
 }
 
 /// Makes namespaces and waits for their accounts, without which no pod can be made.

@@ -1,0 +1,70 @@
+//! Requests as measurements make them: many at once, of objects written as JSON.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use keleustes_client::Call;
+use keleustes_objects::Resource;
+use kube::Client;
+use serde_json::{Value, json};
+
+pub(crate) const NAMESPACES: Resource = Resource::cluster("", "v1", "namespaces", "Namespace");
+const DEFINITIONS: Resource =
+    Resource::cluster("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition");
+
+/// How many are under way at once.
+const AT_ONCE: usize = 16;
+
+/// An object that says what it is of.
+pub(crate) fn of(resource: &Resource, mut object: Value) -> Value {
+    object["apiVersion"] = json!(resource.api_version());
+    object["kind"] = json!(resource.kind);
+    object
+}
+
+/// Sends requests, many at once.
+pub(crate) async fn send_all(
+    client: &Client,
+    what: &str,
+    calls: impl IntoIterator<Item = Call>,
+) -> anyhow::Result<()> {
+    stream::iter(calls.into_iter().collect::<Vec<_>>())
+        .map(async |call: Call| call.send_unread(client).await)
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<Vec<()>>()
+        .await
+        .with_context(|| what.to_owned())?;
+    Ok(())
+}
+
+/// The objects that a list request finds.
+pub(crate) async fn items(client: &Client, list: &Call) -> anyhow::Result<Vec<Value>> {
+    let mut list = list.send(client).await?;
+    Ok(serde_json::from_value(list["items"].take()).unwrap_or_default())
+}
+
+/// Defines custom kinds, whose objects may say anything, and waits until they are served.
+pub(crate) async fn define(client: &Client, kinds: &[Resource]) -> anyhow::Result<()> {
+    let calls = kinds.iter().map(|kind| Call::create(&DEFINITIONS, "", &of(&DEFINITIONS, definition(kind))));
+    send_all(client, "defining kinds", calls).await?;
+    for kind in kinds {
+        let mut tries = 0;
+        while Call::list(kind, "").send_unread(client).await.is_err() {
+            tries += 1;
+            if tries > 600 {
+                bail!("{kind} is not served");
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    Ok(())
+}
+
+fn definition(kind: &Resource) -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let names = json!({"plural": kind.plural, "singular": kind.kind.to_lowercase(), "kind": kind.kind});
+    let versions = json!([{"name": kind.version, "served": true, "storage": true, "schema": schema}]);
+    let spec = json!({"group": kind.group, "scope": "Namespaced", "names": names, "versions": versions});
+    json!({"metadata": {"name": format!("{}.{}", kind.plural, kind.group)}, "spec": spec})
+}
