@@ -111,7 +111,7 @@ impl Kernel {
         if let Some(live) = self.store.get(resource, target.namespace(), &name) {
             let terminating = is_terminating(&live);
             if !meta_str(&object, "generateName").is_empty() {
-                return Err(Status::name_taken(target.resource, &name, terminating));
+                return Err(Status::name_taken(resource, &name, terminating));
             }
             return Err(Status::already_exists(target.resource, &name, terminating));
         }

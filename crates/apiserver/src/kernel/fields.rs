@@ -180,35 +180,49 @@ impl Difference {
         new: Option<&Value>,
         path: &mut Path,
     ) -> bool {
-        let items = |value: Option<&Value>| -> Option<BTreeMap<String, (Node, Value)>> {
-            let list = value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-            let mut items: BTreeMap<String, (Node, Value)> = BTreeMap::new();
-            for (step, item) in element_paths(node, list)?.into_iter().zip(list) {
-                // Items that one key stands for are owned together.
-                let known = items.remove(&step).map(|(_, known)| (Node::Free, json!([known, item])));
-                items.insert(step, known.unwrap_or_else(|| (node.item(), item.clone())));
-            }
-            Some(items)
-        };
         let is_list = |value: Option<&Value>| value.is_some_and(Value::is_array);
-        let (old_is_list, new_is_list) = (is_list(old), is_list(new));
-        let (Some(old), Some(new)) = (items(old), items(new)) else {
+        let (Some(before), Some(after)) = (items_by_step(node, old), items_by_step(node, new)) else {
             return false;
         };
-        if new.is_empty() && new_is_list && !old_is_list {
+        if after.is_empty() && is_list(new) && !is_list(old) {
             self.added.insert(path.clone());
         }
-        let steps: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+        let steps: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let none = Vec::new();
         for step in steps {
             path.push(step.clone());
-            let (before, after) = (old.get(step), new.get(step));
-            let several = [before, after].into_iter().flatten().any(|(node, _)| matches!(node, Node::Free));
-            let node = if several { Node::Free } else { node.item() };
-            self.compare(node, before.map(|item| &item.1), after.map(|item| &item.1), path);
+            let [old, new] = [&before, &after].map(|items| items.get(step).unwrap_or(&none).as_slice());
+            self.compare_items(node.item(), old, new, path);
             path.pop();
         }
         true
     }
+
+    /// Compares the items that one key stands for. Several of them are owned together, and nothing in them by itself.
+    fn compare_items(&mut self, node: Node, old: &[&Value], new: &[&Value], path: &mut Path) {
+        match (old, new) {
+            ([_, _, ..], [_, _, ..]) => self.modified.extend((old != new).then(|| path.clone())),
+            ([_, _, ..], _) => {
+                self.compare(node, None, new.first().copied(), path);
+                self.removed.insert(path.clone());
+            }
+            (_, [_, _, ..]) => {
+                self.compare(node, old.first().copied(), None, path);
+                self.added.insert(path.clone());
+            }
+            _ => self.compare(node, old.first().copied(), new.first().copied(), path),
+        }
+    }
+}
+
+/// The items of a list by their path steps, or `None` if the list has to be taken whole.
+fn items_by_step(node: Node, list: Option<&Value>) -> Option<BTreeMap<String, Vec<&Value>>> {
+    let list = list.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let mut items: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+    for (step, item) in element_paths(node, list)?.into_iter().zip(list) {
+        items.entry(step).or_default().push(item);
+    }
+    Some(items)
 }
 
 /// The path step of each item, or `None` if the list has to be taken whole.

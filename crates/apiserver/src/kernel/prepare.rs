@@ -13,7 +13,7 @@ use super::users::{User, sign_request};
 /// The annotation that counts the templates of a DaemonSet.
 pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// Kinds whose status can be written without touching labels, annotations, owners or finalizers.
+/// Built-in kinds whose status is written without touching labels, annotations, owners or finalizers.
 const STATUS_WITHOUT_METADATA: &[&str] = &[
     "ValidatingAdmissionPolicy",
     "PodCertificateRequest",
@@ -26,6 +26,11 @@ const STATUS_WITHOUT_METADATA: &[&str] = &[
     "CustomResourceDefinition",
 ];
 
+/// Whether who writes the status leaves labels, annotations, owners and finalizers alone.
+pub(crate) fn keeps_metadata(resource: &Resource) -> bool {
+    resource.strategy == Strategy::Custom || STATUS_WITHOUT_METADATA.contains(&resource.kind)
+}
+
 /// What of an object a write to it, or to one of its subresources, does not reach.
 pub(crate) fn out_of_reach(resource: &Resource, subresource: Option<&str>) -> OutOfReach {
     match (subresource, resource.strategy) {
@@ -37,11 +42,8 @@ pub(crate) fn out_of_reach(resource: &Resource, subresource: Option<&str>) -> Ou
         (Some("status"), Strategy::Pod) => {
             &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]]
         }
-        (Some("status"), Strategy::Custom) => &[&["spec"], &["metadata"]],
         (Some("status"), Strategy::CustomResourceDefinition) => &[&["spec"]],
-        (Some("status"), _) if STATUS_WITHOUT_METADATA.contains(&resource.kind) => {
-            &[&["spec"], &["metadata"]]
-        }
+        (Some("status"), _) if keeps_metadata(resource) => &[&["spec"], &["metadata"]],
         (Some("status"), _) => &[&["spec"]],
         (Some("finalize"), _) => &[&["status"]],
         _ => &[],
@@ -235,12 +237,9 @@ fn update_status(resource: &Resource, old: &Value, new: &mut Value, now: Timesta
         keep(old, new, &field);
     }
     let kept: &[&str] = match resource.strategy {
-        Strategy::Custom => &["labels", "annotations", "ownerReferences", "finalizers"],
         Strategy::Pod => &["ownerReferences", "deletionTimestamp"],
         Strategy::Deployment => &["labels"],
-        _ if STATUS_WITHOUT_METADATA.contains(&resource.kind) => {
-            &["labels", "annotations", "ownerReferences", "finalizers"]
-        }
+        _ if keeps_metadata(resource) => &["labels", "annotations", "ownerReferences", "finalizers"],
         _ => &[],
     };
     for field in kept {

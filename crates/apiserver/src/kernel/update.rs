@@ -203,5 +203,7 @@ fn is_released(resource: &Resource, subresource: Option<&str>, live: &Value, new
     let grace = meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
     let held = resource.strategy == Strategy::Namespace
         && spoken.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty());
-    is_terminating(live) && grace == 0 && finalizers(new).is_empty() && !held
+    let kept = subresource == Some("status") && prepare::keeps_metadata(resource);
+    let free = finalizers(if kept { live } else { new }).is_empty();
+    is_terminating(live) && grace == 0 && free && !held
 }

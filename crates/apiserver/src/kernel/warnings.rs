@@ -77,26 +77,74 @@ fn driver(old: Option<&Value>, new: &Value) -> Vec<String> {
 
 fn pod(path: &str, spec: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
-    let list = |value: &Value, field: &str| value[field].as_array().cloned().unwrap_or_default();
     for (at, constraint) in list(spec, "topologySpreadConstraints").iter().enumerate() {
         if constraint.get("labelSelector").is_none_or(Value::is_null) {
             let place = format!("{path}.topologySpreadConstraints[{at}].labelSelector");
             warnings.push(format!("{place}: a null labelSelector results in matching no pod"));
         }
     }
+    let mut ports = Vec::new();
     for field in ["initContainers", "containers"] {
         for (at, container) in list(spec, field).iter().enumerate() {
-            let variables = list(container, "env");
-            for (number, variable) in variables.iter().enumerate() {
-                if variables[..number].iter().any(|other| other["name"] == variable["name"]) {
-                    warnings.push(format!(
-                        "{path}.{field}[{at}].env[{number}]: hides previous definition of {}, which may be dropped when \
-                         using apply",
-                        variable["name"]
-                    ));
-                }
-            }
+            let place = format!("{path}.{field}[{at}]");
+            variables(&place, container, &mut warnings);
+            let numbered = list(container, "ports").iter().enumerate();
+            ports.extend(numbered.map(|(number, port)| (format!("{place}.ports[{number}]"), port)));
+        }
+    }
+    for (at, (place, port)) in ports.iter().enumerate() {
+        let others = ports[..at].iter().filter_map(|(other, known)| Some((other, clash(known, port)?)));
+        warnings.extend(others.map(|(other, what)| format!("{place}: {what} port definition with {other}")));
+    }
+    for (at, (place, port)) in ports.iter().enumerate() {
+        let namesake = ports[..at].iter().find(|(_, known)| known["name"] == port["name"]);
+        if let Some((other, _)) = namesake.filter(|_| port["name"].is_string()) {
+            warnings.push(format!(
+                "{place}: duplicate port name {} with {other}, services and probes that select ports by name will use \
+                 {other}",
+                port["name"]
+            ));
         }
     }
     warnings
+}
+
+fn list<'v>(value: &'v Value, field: &str) -> &'v [Value] {
+    value[field].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A variable that is there before should come up in what replaces it.
+fn variables(place: &str, container: &Value, warnings: &mut Vec<String>) {
+    let variables = list(container, "env");
+    for (at, variable) in variables.iter().enumerate() {
+        let known = variables[..at].iter().any(|other| other["name"] == variable["name"]);
+        let value = variable["value"].as_str().unwrap_or_default();
+        let reference = format!("$({})", variable["name"].as_str().unwrap_or_default());
+        let builds_on_it =
+            variable.get("valueFrom").is_none() && value != reference && value.contains(&reference);
+        if known && !builds_on_it {
+            warnings.push(format!(
+                "{place}.env[{at}]: hides previous definition of {}, which may be dropped when using apply",
+                variable["name"]
+            ));
+        }
+    }
+}
+
+/// What is odd about two ports of a pod, if anything is.
+fn clash(known: &Value, port: &Value) -> Option<&'static str> {
+    if (&known["containerPort"], &known["protocol"]) != (&port["containerPort"], &port["protocol"]) {
+        return None;
+    }
+    let host = |port: &Value| {
+        (port["hostIP"].as_str().unwrap_or_default().to_owned(), port["hostPort"].as_i64().unwrap_or(0))
+    };
+    match (host(known), host(port)) {
+        (known, port) if known == port => Some("duplicate"),
+        ((_, 0), _) | (_, (_, 0)) => Some("overlapping"),
+        ((one, number), (other, again)) if number == again && one.is_empty() != other.is_empty() => {
+            Some("dangerously ambiguous")
+        }
+        _ => None,
+    }
 }

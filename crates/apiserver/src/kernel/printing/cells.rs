@@ -102,9 +102,12 @@ pub(super) fn slice_endpoints(object: &Value, _: Timestamp) -> Value {
 }
 
 pub(super) fn last_seen(event: &Value, now: Timestamp) -> Value {
-    let series = word(event, "/series/lastObservedTime");
-    let last = if series.is_empty() { word(event, "/lastTimestamp") } else { series };
-    json!(age(if last.is_empty() { word(event, "/eventTime") } else { last }, now))
+    let last = word(event, "/lastTimestamp");
+    match event.get("series") {
+        Some(Value::Object(_)) => json!(age(word(event, "/series/lastObservedTime"), now)),
+        _ if last.is_empty() => first_seen(event, now),
+        _ => json!(age(last, now)),
+    }
 }
 
 pub(super) fn first_seen(event: &Value, now: Timestamp) -> Value {
@@ -113,8 +116,11 @@ pub(super) fn first_seen(event: &Value, now: Timestamp) -> Value {
 }
 
 pub(super) fn event_count(event: &Value, _: Timestamp) -> Value {
-    let series = number(event, "/series/count");
-    json!(if series > 0 { series } else { number(event, "/count").max(1) })
+    match number(event, "/count") {
+        _ if event["series"].is_object() => json!(number(event, "/series/count")),
+        0 => json!(1),
+        count => json!(count),
+    }
 }
 
 pub(super) fn involved(event: &Value, _: Timestamp) -> Value {

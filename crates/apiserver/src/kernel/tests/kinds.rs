@@ -245,3 +245,55 @@ fn a_claim_that_goes_is_not_reserved_any_more() {
     assert_eq!(world.patch(&status, "merge-patch+json", &reserve(&["a", "b"])).0, 422);
     assert_eq!(world.patch(&status, "merge-patch+json", &reserve(&[])).0, 200);
 }
+
+/// Who writes the status of a claim has no say about its finalizers, so it stays.
+#[test]
+fn a_status_without_finalizers_does_not_release_a_claim() {
+    let mut world = World::new();
+    let path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    let claim = json!({"metadata": {"name": "x", "finalizers": ["example.com/f"]},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}});
+    let mut claim = world.created(path, &claim);
+    world.delete(&format!("{path}/x"), &Value::Null);
+    claim["metadata"] = json!({"name": "x"});
+    assert_eq!(world.put(&format!("{path}/x/status"), &claim).0, 200);
+    assert_eq!(world.get(&format!("{path}/x")).1["metadata"]["finalizers"], json!(["example.com/f"]));
+}
+
+#[test]
+fn a_taken_name_is_told_in_the_terms_of_the_stored_kind() {
+    let mut world = World::new();
+    let path = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let event = json!({"metadata": {"name": "x", "generateName": "x-"}, "reason": "R", "action": "A", "type": "Normal",
+        "eventTime": "2026-01-02T03:04:05.000000Z", "reportingController": "example.com/c", "reportingInstance": "i",
+        "regarding": {"kind": "Pod", "name": "p", "namespace": "default"}});
+    world.created(path, &event);
+    let (code, taken) = world.post(path, &event);
+    assert_eq!((code, taken["details"].get("group")), (409, None));
+}
+
+/// Ports of one number and protocol are one port, whoever sets them.
+#[test]
+fn a_port_that_is_there_twice_is_told_and_owned_as_a_whole() {
+    let mut world = World::new();
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    let mut made = workload("Deployment");
+    made["spec"]["template"]["spec"]["containers"][0]["ports"] =
+        json!([{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]);
+    let by = |manager: &str| format!("{path}/x?fieldManager={manager}");
+    assert_eq!(world.patch(&by("first"), "apply-patch+yaml", &made).0, 201);
+    let ports = json!([{"containerPort": 80, "protocol": "UDP"}, {"containerPort": 80, "protocol": "UDP"}]);
+    let patch = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/ports", "value": ports}]);
+    let request = Request::new(Method::PATCH, &by("second"), patch.to_string());
+    let request = Request { content_type: "application/json-patch+json".to_owned(), ..request };
+    let Reply::Document(document) = world.kernel.call(&request, world.now) else { panic!("a watch") };
+    let warning = "spec.template.spec.containers[0].ports[1]: duplicate port definition with \
+                   spec.template.spec.containers[0].ports[0]";
+    assert!(document.warnings.iter().any(|told| told == warning), "{:?}", document.warnings);
+    let object: Value = serde_json::from_slice(&document.body).unwrap();
+    let owned = |manager: &str| {
+        let entries = object["metadata"]["managedFields"].as_array().unwrap();
+        entries.iter().find(|entry| entry["manager"] == manager).unwrap()["fieldsV1"].to_string()
+    };
+    assert!(owned("second").contains("f:ports") && !owned("first").contains("f:ports"));
+}

@@ -25,6 +25,23 @@ fn lists_and_objects_become_rows() {
     assert_eq!(bare["rows"][0]["object"], Value::Null);
 }
 
+/// An event that tells no last time was last seen when it was first seen.
+#[test]
+fn events_are_as_old_as_they_say() {
+    let mut world = World::new();
+    let path = "/api/v1/namespaces/default/events";
+    let mut age = |name: &str, times: Value| {
+        let mut event = json!({"metadata": {"name": name}, "involvedObject": {"namespace": "default"}});
+        event.as_object_mut().unwrap().extend(times.as_object().unwrap().clone());
+        world.created(path, &event);
+        table(&mut world, &format!("{path}/{name}"))["rows"][0]["cells"][0].clone()
+    };
+    let (first, last) = ("2026-01-02T03:03:05Z", "2026-01-02T03:04:00Z");
+    assert_eq!(age("a", json!({"firstTimestamp": first})), "60s");
+    assert_eq!(age("b", json!({"firstTimestamp": first, "lastTimestamp": last})), "5s");
+    assert_eq!(age("c", json!({})), "<unknown>");
+}
+
 #[test]
 fn watches_can_be_tables() {
     let mut world = World::new();
