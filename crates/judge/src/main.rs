@@ -65,6 +65,10 @@ async fn main() -> anyhow::Result<ExitCode> {
         accepted.count(),
         report.failures.len(),
     );
+    if !report.once.is_empty() {
+        let numbers: Vec<String> = report.once.iter().map(u64::to_string).collect();
+        println!("judge: {} differed once, and not when played again: {}", numbers.len(), numbers.join(", "));
+    }
     if report.panicked > 0 {
         println!("judge: the real server panicked in {} of them, which end there", report.panicked);
     }

@@ -134,6 +134,8 @@ impl Symbols {
             return symbol;
         }
         let text = text.replace(&self.namespace, "{ns}");
+        // Elsewhere a number is itself, though there may be a version like it.
+        let tells_versions = text.contains("ersion");
         let mut normal = String::with_capacity(text.len());
         let mut rest = text.as_str();
         while !rest.is_empty() {
@@ -150,17 +152,18 @@ impl Symbols {
                 rest = &rest[next..];
                 continue;
             }
-            normal.push_str(&self.word(&rest[..end]));
+            normal.push_str(&self.word(&rest[..end], tells_versions));
             rest = &rest[end..];
         }
         normal
     }
 
-    fn word(&mut self, word: &str) -> String {
+    fn word(&mut self, word: &str, tells_versions: bool) -> String {
         if is_uid(word) {
             return symbol(&mut self.uids, "uid", word);
         }
-        if let Some(known) = self.versions.get(word).or_else(|| self.ports.get(word)) {
+        let version = self.versions.get(word).filter(|_| tells_versions);
+        if let Some(known) = version.or_else(|| self.ports.get(word)) {
             return known.clone();
         }
         if word.starts_with("10.96.") {
@@ -240,6 +243,12 @@ fn undumped(text: &str) -> String {
     {
         let head = text.split_once("): ").map_or(text, |(head, _)| head);
         return format!("{head}): <faults>");
+    }
+    // Several faults stand in no order.
+    if let Some((head, faults)) = text.split_once("): errors:\n") {
+        let mut faults: Vec<&str> = faults.lines().collect();
+        faults.sort_unstable();
+        return format!("{head}): errors:\n{}", faults.join("\n"));
     }
     if let Some((head, _)) = text.split_once(", got &{") {
         return format!("{head}, got <object>");
@@ -334,6 +343,7 @@ mod tests {
         );
         let text = format!("uid {uid}, version 1000012");
         assert_eq!(symbols.text(&text), "uid <uid 1>, version <version 1>");
+        assert_eq!(symbols.text("1000012:db8::"), "1000012:db8::");
     }
 
     #[test]
@@ -357,6 +367,8 @@ mod tests {
         let short = |field: &str| json!({"field": field, "message": "Invalid value: <object>: no"});
         assert_eq!(status["details"]["causes"], json!([short("a"), short("b")]));
         assert_eq!(undumped("spec: Forbidden: no\n@@ -1 +1 @@"), "spec: Forbidden: no");
+        let faults = |one: &str, two: &str| undumped(&format!("no (a; b): errors:\n  {one}\n  {two}"));
+        assert_eq!(faults(".a: x", ".b: y"), faults(".b: y", ".a: x"));
     }
 
     #[test]

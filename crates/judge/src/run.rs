@@ -1,6 +1,7 @@
 //! Many sequences are tried, several at once, and what came of them is told.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use futures::StreamExt as _;
 use crate::accepted::Accepted;
 use crate::compare::Difference;
 use crate::generate::Generator;
-use crate::sequence::{Sequence, Step};
+use crate::sequence::{Place, Sequence, Step};
 use crate::trial::{Servers, Verdict};
 
 /// How often a failing sequence is tried with a step less.
@@ -43,7 +44,9 @@ pub struct Report {
     pub accepted: u64,
     /// Sequences that the real server did not survive whole: it panicked over a request.
     pub panicked: u64,
-    /// Sequences with a difference that is not.
+    /// The numbers of sequences with a difference that was not there when they were played again.
+    pub once: Vec<u64>,
+    /// Sequences with a difference that is not listed, each time they were played.
     pub failures: Vec<Failure>,
     /// How long it took.
     pub took: Duration,
@@ -65,31 +68,15 @@ pub struct Failure {
 pub async fn run(servers: &Servers, plan: &Plan, accepted: &Mutex<Accepted>) -> anyhow::Result<Report> {
     let began = Instant::now();
     let generator = Generator::new(plan.seed, &plan.only);
+    let court = Court { servers, accepted, mark: &plan.mark, trials: AtomicU16::new(0) };
     let mut report = Report::default();
     let total = plan.numbers.end - plan.numbers.start;
-    let trials = futures::stream::iter(plan.numbers.clone()).map(|number| {
-        let sequence = generator.sequence(number);
-        let namespace = format!("j{}-{number}", plan.mark);
-        async move {
-            let verdict = judge(servers, &sequence, &namespace, accepted).await?;
-            let (listed, unlisted) = sorted(&verdict, accepted);
-            let failure = match unlisted.is_empty() {
-                true => None,
-                false => Some(shrunk(servers, sequence, unlisted, &namespace, accepted).await?),
-            };
-            anyhow::Ok((verdict, listed, failure))
-        }
-    });
-    let mut trials = std::pin::pin!(trials.buffer_unordered(plan.at_once));
+    let hearings =
+        futures::stream::iter(plan.numbers.clone()).map(|number| court.hear(generator.sequence(number)));
+    let mut hearings = std::pin::pin!(hearings.buffer_unordered(plan.at_once));
     let mut told = Instant::now();
-    while let Some(trial) = trials.next().await {
-        let (verdict, listed, failure) = trial?;
-        report.sequences += 1;
-        report.requests += verdict.requests;
-        report.events += verdict.events;
-        report.accepted += listed;
-        report.panicked += u64::from(verdict.panicked);
-        report.failures.extend(failure);
+    while let Some(heard) = hearings.next().await {
+        report.add(heard?);
         if told.elapsed() > Duration::from_secs(2) {
             told = Instant::now();
             progress(&report, total, began.elapsed());
@@ -97,6 +84,7 @@ pub async fn run(servers: &Servers, plan: &Plan, accepted: &Mutex<Accepted>) -> 
     }
     report.took = began.elapsed();
     report.failures.sort_by_key(|failure| failure.sequence.number);
+    report.once.sort_unstable();
     Ok(report)
 }
 
@@ -110,57 +98,100 @@ fn progress(report: &Report, total: u64, took: Duration) {
     );
 }
 
-async fn judge(
-    servers: &Servers,
-    sequence: &Sequence,
-    namespace: &str,
-    accepted: &Mutex<Accepted>,
-) -> anyhow::Result<Verdict> {
-    let mut listed = |difference: &Difference| is_listed(accepted, difference);
-    servers.try_sequence(sequence, namespace, &mut listed).await
+/// What came of one sequence.
+struct Heard {
+    number: u64,
+    verdict: Verdict,
+    /// How many differences are listed.
+    listed: u64,
+    finding: Finding,
 }
 
-fn is_listed(accepted: &Mutex<Accepted>, difference: &Difference) -> bool {
-    accepted.lock().unwrap_or_else(PoisonError::into_inner).covers(difference)
+enum Finding {
+    Agreed,
+    /// The servers differed, and not again when they were asked again.
+    DifferedOnce,
+    Differ(Failure),
 }
 
-/// How many differences are listed, and those that are not.
-fn sorted(verdict: &Verdict, accepted: &Mutex<Accepted>) -> (u64, Vec<Difference>) {
-    let (listed, unlisted): (Vec<&Difference>, Vec<&Difference>) =
-        verdict.differences.iter().partition(|difference| is_listed(accepted, difference));
-    (listed.len() as u64, unlisted.into_iter().cloned().collect())
+/// Puts sequences to the servers, each trial in a place of its own.
+struct Court<'a> {
+    servers: &'a Servers,
+    accepted: &'a Mutex<Accepted>,
+    mark: &'a str,
+    trials: AtomicU16,
 }
 
-/// Takes steps out for as long as the servers differ in the same place.
-async fn shrunk(
-    servers: &Servers,
-    sequence: Sequence,
-    differences: Vec<Difference>,
-    namespace: &str,
-    accepted: &Mutex<Accepted>,
-) -> anyhow::Result<Failure> {
-    let mut failure = Failure { sequence, differences };
-    let Some(item) = failure.differences.first().map(|difference| difference.item.clone()) else {
-        return Ok(failure);
-    };
-    let last = failure.differences[0].step;
-    if failure.differences[0].item.split(' ').nth(2) != Some("events") && !item.starts_with("watch ") {
-        failure.sequence.steps.retain(|step| step.id <= last);
+impl Court<'_> {
+    async fn hear(&self, sequence: Sequence) -> anyhow::Result<Heard> {
+        let (verdict, unlisted) = self.judge(&sequence).await?;
+        let number = sequence.number;
+        let listed = (verdict.differences.len() - unlisted.len()) as u64;
+        let finding =
+            if unlisted.is_empty() { Finding::Agreed } else { self.again(sequence, unlisted).await? };
+        Ok(Heard { number, verdict, listed, finding })
     }
-    let ids: Vec<usize> = failure.sequence.steps.iter().map(|step| step.id).rev().collect();
-    for (attempt, id) in ids.into_iter().filter(|id| *id != last && *id != 0).take(SHRINKS_MAX).enumerate() {
-        let mut fewer = failure.sequence.clone();
-        fewer.steps.retain(|step| step.id != id);
-        let verdict = judge(servers, &fewer, &format!("{namespace}-{attempt}"), accepted).await?;
-        let (_, unlisted) = sorted(&verdict, accepted);
-        if unlisted.first().is_some_and(|difference| difference.item == item) {
-            failure = Failure { sequence: fewer, differences: unlisted };
+
+    /// Plays a sequence that differed once more: what was chance does not come back.
+    async fn again(&self, sequence: Sequence, mut differences: Vec<Difference>) -> anyhow::Result<Finding> {
+        let (_, unlisted) = self.judge(&sequence).await?;
+        differences.retain(|difference| unlisted.iter().any(|again| again.item == difference.item));
+        if differences.is_empty() {
+            return Ok(Finding::DifferedOnce);
         }
+        self.shrunk(Failure { sequence, differences }).await.map(Finding::Differ)
     }
-    Ok(failure)
+
+    /// What came of the sequence, and the differences that are not listed.
+    async fn judge(&self, sequence: &Sequence) -> anyhow::Result<(Verdict, Vec<Difference>)> {
+        let trial = self.trials.fetch_add(1, Ordering::Relaxed);
+        let place = Place::new(format!("j{}-{}-{trial}", self.mark, sequence.number), trial);
+        let mut listed = |difference: &Difference| self.is_listed(difference);
+        let verdict = self.servers.try_sequence(sequence, &place, &mut listed).await?;
+        let unlisted = verdict.differences.iter().filter(|difference| !self.is_listed(difference));
+        let unlisted = unlisted.cloned().collect();
+        Ok((verdict, unlisted))
+    }
+
+    fn is_listed(&self, difference: &Difference) -> bool {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner).covers(difference)
+    }
+
+    /// Takes steps out for as long as the servers differ in the same place.
+    async fn shrunk(&self, mut failure: Failure) -> anyhow::Result<Failure> {
+        let Some(Difference { item, step: last, .. }) = failure.differences.first().cloned() else {
+            return Ok(failure);
+        };
+        if !item.starts_with("watch ") {
+            failure.sequence.steps.retain(|step| step.id <= last);
+        }
+        let ids: Vec<usize> = failure.sequence.steps.iter().map(|step| step.id).rev().collect();
+        for id in ids.into_iter().filter(|id| *id != last && *id != 0).take(SHRINKS_MAX) {
+            let mut fewer = failure.sequence.clone();
+            fewer.steps.retain(|step| step.id != id);
+            let (_, unlisted) = self.judge(&fewer).await?;
+            if unlisted.first().is_some_and(|difference| difference.item == item) {
+                failure = Failure { sequence: fewer, differences: unlisted };
+            }
+        }
+        Ok(failure)
+    }
 }
 
 impl Report {
+    fn add(&mut self, heard: Heard) {
+        self.sequences += 1;
+        self.requests += heard.verdict.requests;
+        self.events += heard.verdict.events;
+        self.accepted += heard.listed;
+        self.panicked += u64::from(heard.verdict.panicked);
+        match heard.finding {
+            Finding::Agreed => {}
+            Finding::DifferedOnce => self.once.push(heard.number),
+            Finding::Differ(failure) => self.failures.push(failure),
+        }
+    }
+
     /// Prints what the servers do not agree on; so many sequences in full.
     pub fn print_failures(&self, seed: u64, shown_max: usize) {
         let mut places: BTreeMap<&str, (u64, u64)> = BTreeMap::new();

@@ -10,6 +10,29 @@ use crate::normal::is_version;
 
 /// Stands for the namespace of the sequence, wherever it occurs.
 pub const NAMESPACE: &str = "{ns}";
+/// Stands for a port on the nodes that no other sequence of the moment asks for, where it is all of a text.
+pub const PORT: &str = "{port}";
+/// The first port on the nodes, and how many servers leave to those who ask before they draw from them.
+const ASKED_PORTS: (u16, u16) = (30_000, 86);
+
+/// What a trial has for itself on both servers.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// A namespace that nobody has used before.
+    pub namespace: String,
+    /// A port on the nodes, which trials long ago may have had as well.
+    pub port: u16,
+}
+
+impl Place {
+    /// The place of the trial of that number in its run.
+    #[must_use]
+    pub fn new(namespace: String, trial: u16) -> Place {
+        let (first, count) = ASKED_PORTS;
+        // Trials of one moment have numbers close to each other.
+        Place { namespace, port: first + trial % count }
+    }
+}
 
 /// Requests that belong together, in a namespace of their own.
 #[derive(Debug, Clone)]
@@ -31,6 +54,15 @@ pub struct Step {
     pub resource: String,
     /// The request itself.
     pub ask: Ask,
+}
+
+impl Step {
+    /// Whether the server puts the present, in seconds, in what it stores. If that is all that is new, such a write
+    /// changes something or nothing, as the second has it.
+    #[must_use]
+    pub fn is_stamped(&self) -> bool {
+        self.resource.starts_with("certificatesigningrequests.") && self.resource.contains('/')
+    }
 }
 
 /// A request whose parts may hold [`NAMESPACE`] and references such as `${3/metadata/uid}`.
@@ -154,8 +186,9 @@ pub struct Concrete {
 impl Ask {
     /// The request with everything filled in that depends on the server and the run.
     #[must_use]
-    pub fn concrete(&self, namespace: &str, answers: &Answers) -> Concrete {
-        let fill = |text: &str| filled(text, namespace, answers);
+    pub fn concrete(&self, place: &Place, answers: &Answers) -> Concrete {
+        let fill = |text: &str| filled(text, &place.namespace, answers);
+        let fill_value = |document: &Value| fill_value(document, place.port, &fill);
         let mut query = form_urlencoded::Serializer::new(String::new());
         for (name, value) in &self.query {
             query.append_pair(name, &fill(value));
@@ -165,12 +198,12 @@ impl Ask {
         let body = match &self.content {
             Content::Nothing => Vec::new(),
             Content::Text(text) => fill(text).into_bytes(),
-            Content::Json(document) => fill_value(document, &fill).to_string().into_bytes(),
+            Content::Json(document) => fill_value(document).to_string().into_bytes(),
             Content::Answer { of, edits, otherwise } => {
                 let answer = answers.get(of).filter(|answer| answer["kind"] == otherwise["kind"]);
                 let mut document = answer.unwrap_or(otherwise).clone();
                 edits.iter().for_each(|edit| edit.make(&mut document));
-                fill_value(&document, &fill).to_string().into_bytes()
+                fill_value(&document).to_string().into_bytes()
             }
         };
         Concrete {
@@ -183,11 +216,14 @@ impl Ask {
     }
 }
 
-fn fill_value(value: &Value, fill: &impl Fn(&str) -> String) -> Value {
+fn fill_value(value: &Value, port: u16, fill: &impl Fn(&str) -> String) -> Value {
     match value {
+        Value::String(text) if text == PORT => Value::from(port),
         Value::String(text) => Value::String(fill(text)),
-        Value::Array(items) => items.iter().map(|item| fill_value(item, fill)).collect(),
-        Value::Object(map) => map.iter().map(|(key, item)| (fill(key), fill_value(item, fill))).collect(),
+        Value::Array(items) => items.iter().map(|item| fill_value(item, port, fill)).collect(),
+        Value::Object(map) => {
+            map.iter().map(|(key, item)| (fill(key), fill_value(item, port, fill))).collect()
+        }
         other => other.clone(),
     }
 }
@@ -257,6 +293,15 @@ mod tests {
         Edit { pointer: "/a/list/0".to_owned(), value: None }.make(&mut document);
         Edit { pointer: "/c".to_owned(), value: None }.make(&mut document);
         assert_eq!(document, json!({"a": {"list": [3]}}));
+    }
+
+    #[test]
+    fn every_trial_of_a_moment_has_a_port_of_its_own() {
+        let ports = (60..90).map(|trial| Place::new("n".to_owned(), trial).port);
+        let ports: std::collections::BTreeSet<u16> = ports.collect();
+        assert_eq!(ports.len(), 30);
+        let document = fill_value(&json!({"port": PORT, "text": "a {port}"}), 30_001, &str::to_owned);
+        assert_eq!(document, json!({"port": 30_001, "text": "a {port}"}));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::normal::{Answer, is_chatter};
 use crate::sequence::Concrete;
 
 /// How long an answer may take. Some refusals of the real server take three seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server that can be asked.
 #[derive(Clone)]

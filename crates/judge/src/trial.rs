@@ -7,13 +7,15 @@ use serde_json::Value;
 
 use crate::compare::{self, Difference};
 use crate::normal::Symbols;
-use crate::sequence::{Answers, Sequence, Step};
+use crate::sequence::{Answers, Place, Sequence, Step};
 use crate::side::{Reply, Side, Stream};
 
 /// How long one server may take for an event that the other has sent; on a busy machine that can be long.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a server is listened to for an event that the other has not sent. Ours has sent all when it answers.
 const QUIET: Duration = Duration::from_millis(60);
+/// How long a step waits that must not meet the second of the one before it.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// The two servers.
 #[derive(Clone)]
@@ -52,8 +54,8 @@ impl Hearing {
     }
 
     /// The answer to the step, in symbols; nothing if it is a stream.
-    async fn hear(&mut self, step: &Step, namespace: &str) -> anyhow::Result<Option<Value>> {
-        let request = step.ask.concrete(namespace, &self.answers);
+    async fn hear(&mut self, step: &Step, place: &Place) -> anyhow::Result<Option<Value>> {
+        let request = step.ask.concrete(place, &self.answers);
         match self.side.ask(&request, step.verb == "watch").await? {
             Reply::Stream(stream) => {
                 self.streams.push((step.id, stream));
@@ -76,22 +78,25 @@ impl Servers {
     pub async fn try_sequence(
         &self,
         sequence: &Sequence,
-        namespace: &str,
+        place: &Place,
         listed: &mut impl FnMut(&Difference) -> bool,
     ) -> anyhow::Result<Verdict> {
         let mut verdict = Verdict::default();
-        let (mut real, mut ours) = (Hearing::new(&self.real, namespace), Hearing::new(&self.ours, namespace));
+        let [mut real, mut ours] = [&self.real, &self.ours].map(|side| Hearing::new(side, &place.namespace));
         for step in &sequence.steps {
             verdict.requests += 1;
+            if step.is_stamped() {
+                tokio::time::sleep(SECOND).await;
+            }
             let asked = format!("{} {}", step.verb, step.resource);
-            let theirs = match real.hear(step, namespace).await {
+            let theirs = match real.hear(step, place).await {
                 Err(error) if is_panic(&error) => {
                     verdict.panicked = true;
                     return Ok(verdict);
                 }
                 theirs => theirs?,
             };
-            let mine = ours.hear(step, namespace).await?;
+            let mine = ours.hear(step, place).await?;
             let found = match (theirs, mine) {
                 (None, None) => Vec::new(),
                 (theirs, mine) => {

@@ -43,14 +43,17 @@ impl World {
         let admin = plane.as_ref().map(|plane| plane.kubeconfig(Account::Admin));
         let path = admin.as_deref().or(kubeconfig).context("a kubeconfig or a control plane")?;
         let real = Side::new(Connection::open(Some(path), None, None)?.with_credentials());
-        let ours = Side::new(Connection::over(embedded()).with_credentials());
-        let servers = Servers { real, ours };
+        let servers = Servers { real, ours: embedded_side() };
         advance(&servers.real).await?;
         for definition in definitions() {
             define(&servers, &definition).await?;
         }
         Ok(World { servers, _plane: plane })
     }
+}
+
+fn embedded_side() -> Side {
+    Side::new(Connection::over(embedded()).with_credentials())
 }
 
 fn embedded() -> ApiServer {
@@ -165,4 +168,26 @@ async fn define(servers: &Servers, definition: &Value) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::accepted::Accepted;
+    use crate::run::{Plan, run};
+
+    /// What differs between two servers of one make is chance.
+    #[tokio::test]
+    async fn a_server_agrees_with_its_like() {
+        let servers = Servers { real: embedded_side(), ours: embedded_side() };
+        for definition in definitions() {
+            define(&servers, &definition).await.unwrap();
+        }
+        let plan = Plan { seed: 1, numbers: 0..80, only: Vec::new(), at_once: 8, mark: "t".to_owned() };
+        let report = run(&servers, &plan, &Mutex::new(Accepted::read().unwrap())).await.unwrap();
+        report.print_failures(plan.seed, 3);
+        assert_eq!((report.sequences, report.failures.len(), report.once), (80, 0, Vec::new()));
+    }
 }

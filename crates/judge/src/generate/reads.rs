@@ -168,7 +168,8 @@ impl Making<'_> {
         self.watches += 1;
         let (mut asked, resource) = self.collection("watch");
         let version = self.any_version();
-        asked.query.push(("timeoutSeconds", "60".to_owned()));
+        // Longer than any sequence takes.
+        asked.query.push(("timeoutSeconds", "600".to_owned()));
         if self.often(40) {
             asked.query.push(("allowWatchBookmarks", "true".to_owned()));
         }
