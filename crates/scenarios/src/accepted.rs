@@ -38,19 +38,16 @@ impl Accepted {
         lines.iter().all(|line| self.row(subject, line).is_some())
     }
 
-    /// The lines that are not listed: none, or one text for the subject.
-    pub(crate) fn unlisted(&mut self, subject: &str, lines: &[String]) -> Option<String> {
-        let mut unlisted = String::new();
+    /// The lines that are not listed.
+    pub(crate) fn unlisted<'l>(&mut self, subject: &str, lines: &'l [String]) -> Vec<&'l str> {
+        let mut unlisted = Vec::new();
         for line in lines {
             match self.row(subject, line) {
                 Some(at) => self.rows[at].used += 1,
-                None => {
-                    unlisted.push_str("\n  ");
-                    unlisted.push_str(line);
-                }
+                None => unlisted.push(line.as_str()),
             }
         }
-        (!unlisted.is_empty()).then(|| format!("{subject}{unlisted}"))
+        unlisted
     }
 
     fn row(&self, subject: &str, line: &str) -> Option<usize> {
@@ -96,8 +93,8 @@ mod tests {
         let mut accepted = Accepted { rows };
         assert!(accepted.allows("get x", &lines(["- bb", "+ b", "+ z"])));
         assert!(!accepted.allows("get x", &lines(["- z"])));
-        assert_eq!(accepted.unlisted("get x", &lines(["- bb"])), None);
-        assert_eq!(accepted.unlisted("put x", &lines(["- bb"])).unwrap(), "put x\n  - bb");
+        assert_eq!(accepted.unlisted("get x", &lines(["- bb"])), [""; 0]);
+        assert_eq!(accepted.unlisted("put x", &lines(["- bb"])), ["- bb"]);
         assert_eq!(accepted.stale(|_| true), ["listed and not seen: get x + z"]);
         assert_eq!(accepted.stale(|subject| subject == "get y"), [""; 0]);
         assert_eq!(accepted.counts(), (3, 1));

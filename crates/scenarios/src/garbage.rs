@@ -80,6 +80,18 @@ impl<'w> Yard<'w> {
         self.world.create(&self.secrets, json!({"metadata": metadata})).await
     }
 
+    /// Waits until the manager has seen all that is there. It takes up what happens to a kind in its order, and lets
+    /// go what has no owner any more.
+    async fn is_seen(&self) -> anyhow::Result<()> {
+        self.secret("seen", json!([nobody()])).await?;
+        self.map("seen", json!([nobody()])).await?;
+        let gone = async || {
+            let (secret, map) = (self.secrets.get_opt("seen").await?, self.maps.get_opt("seen").await?);
+            Ok((secret.is_none() && map.is_none()).then_some(()))
+        };
+        self.world.eventually("all to be seen", gone).await
+    }
+
     /// Names of Secrets and ConfigMaps, with those of their owners; a tilde for those on their way out.
     async fn there(&self) -> anyhow::Result<String> {
         let mut names = Vec::new();
@@ -181,8 +193,8 @@ async fn orphans_are_left_free(world: &World) -> anyhow::Result<()> {
     let free = yard.secret("free", owners(&[(&owner, true)])).await?;
     yard.secret("below", owners(&[(&free, true)])).await?;
     yard.secret("shared", owners(&[(&owner, true), (&keeper, false)])).await?;
-    // A manager must have seen them: whoever comes later than the deletion is not set free.
-    world.settle().await;
+    // Whoever is seen later than the deletion is not set free.
+    yard.is_seen().await?;
     yard.maps.delete("owner", &DeleteParams::orphan()).await?;
     yard.left("below<free free keeper shared<keeper").await
 }
@@ -205,7 +217,7 @@ async fn an_owner_elsewhere_is_no_owner(world: &World) -> anyhow::Result<()> {
     let (here, there) = (Yard::new(world, "here").await?, Yard::new(world, "there").await?);
     let owner = there.map("owner", json!([])).await?;
     there.secret("good", owners(&[(&owner, false)])).await?;
-    world.settle().await;
+    there.is_seen().await?;
     let bad = here.secret("bad", owners(&[(&owner, false)])).await?;
     let roles: Api<ClusterRole> = Api::all(world.admin.clone());
     let role = format!("{}-role", here.namespace);
@@ -273,8 +285,11 @@ async fn a_kind_that_comes_later_has_owners_too(world: &World) -> anyhow::Result
         .context("a list")?
         .extend(owners(&[(&keeper, false)]).as_array().cloned().unwrap_or_default());
     wish("shared", two).await?;
-    // It takes half a minute until a manager knows of the kind.
-    tokio::time::sleep(Duration::from_secs(35)).await;
+    // It takes half a minute until a manager knows of the kind; what comes after these and has no owner shows it.
+    wish("seen", json!([nobody()])).await?;
+    let gone = async || Ok(wishes.get_opt("seen").await?.is_none().then_some(()));
+    world.eventually("the new kind to be known", gone).await?;
+    yard.is_seen().await?;
     wishes.delete("owner", &DeleteParams::foreground()).await?;
     yard.left("keeper").await?;
     let left = async || {
@@ -306,7 +321,7 @@ async fn a_killed_manager_finishes_every_deletion(world: &World) -> anyhow::Resu
             let dependent = yard.secret(&format!("{name}{n:02}"), owners(&[(&owner, true)])).await?;
             yard.secret(&format!("{name}{n:02}-below"), owners(&[(&dependent, true)])).await?;
         }
-        world.settle().await;
+        yard.is_seen().await?;
         yard.maps.delete(name, &how).await?;
         tokio::time::sleep(Duration::from_millis(30)).await;
         world.plane()?.kill_manager()?;

@@ -112,7 +112,9 @@ impl<'w> Played<'w> {
                 let there: Vec<_> = conditions.unwrap_or_default().iter().map(told).collect();
                 Ok((there == wanted).then_some(()))
             })
-            .await
+            .await?;
+        self.world.stand_still(&format!("conditions are {wanted:?}")).await;
+        Ok(())
     }
 
     /// Waits until the Job's events have had these reasons, so many of each, and no others.
@@ -156,6 +158,7 @@ async fn a_job_counts_its_pods_and_completes(world: &World) -> anyhow::Result<()
     played.says(json!({"active": 2, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}})).await?;
     played.end(&first[0], "Succeeded").await?;
     played.says(json!({"active": 2, "succeeded": 1})).await?;
+    world.stand_still("one has succeeded").await;
     for pod in played.pods(3).await?.iter().filter(|pod| pod.name_any() != first[0].name_any()) {
         played.end(pod, "Succeeded").await?;
     }
@@ -172,6 +175,7 @@ async fn a_failed_pod_ends_a_job_without_patience(world: &World) -> anyhow::Resu
     let pods = played.pods(3).await?;
     played.end(&pods[0], "Succeeded").await?;
     played.says(json!({"succeeded": 1})).await?;
+    world.stand_still("one has succeeded").await;
     played.end(&pods[1], "Failed").await?;
     let exceeded = "BackoffLimitExceeded";
     played.ends(&[["FailureTarget", "True", exceeded], ["Failed", "True", exceeded]]).await?;

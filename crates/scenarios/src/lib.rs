@@ -10,6 +10,7 @@ pub mod comparison;
 mod differences;
 mod failover;
 mod garbage;
+mod heartbeats;
 mod jobs;
 mod kubectl;
 mod namespaces;

@@ -78,9 +78,7 @@ async fn every_namespace_has_the_ca_and_gets_it_back(world: &World) -> anyhow::R
     // In a namespace that goes it does not come back, and does not keep it from going.
     let namespaces: Api<Namespace> = Api::all(world.admin.clone());
     namespaces.delete(&namespace, &DeleteParams::default()).await?;
-    maps.delete(NAME, &DeleteParams::default()).await?;
-    world.settle().await;
-    ensure!(maps.get_opt(NAME).await?.is_none());
+    world.delete_if_there(&maps, NAME).await?;
     let gone = async || Ok(namespaces.get_opt(&namespace).await?.is_none().then_some(()));
     world.eventually("the end of the namespace", gone).await
 }

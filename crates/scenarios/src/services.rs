@@ -11,6 +11,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
+use crate::heartbeats::Heartbeats;
 use crate::{Scenario, Stage, World};
 
 pub(crate) const A_SERVICE_LISTS_ITS_PODS: Scenario = Scenario {
@@ -54,27 +55,31 @@ struct Town<'w> {
     pods: Api<Pod>,
     services: Api<Service>,
     slices: Api<EndpointSlice>,
+    alive: Option<Heartbeats>,
 }
 
 impl<'w> Town<'w> {
     /// A namespace, and nodes `{namespace}-{zone}` in these zones.
     async fn found(world: &'w World, zones: &[&str]) -> anyhow::Result<Self> {
         let name = world.namespace("services").await?;
-        let town = Self {
+        let mut town = Self {
             world,
             nodes: Api::all(world.admin.clone()),
             pods: world.api(&name),
             services: world.api(&name),
             slices: world.api(&name),
+            alive: None,
             name,
         };
+        let mut nodes = Vec::new();
         for zone in zones {
             let node = json!({
                 "metadata": {"name": town.node(zone), "labels": {"topology.kubernetes.io/zone": zone}},
                 "status": {"allocatable": {"cpu": "4", "pods": "1000"}, "conditions": [{"type": "Ready", "status": "True"}]},
             });
-            world.create(&town.nodes, node).await?;
+            nodes.push(world.create(&town.nodes, node).await?);
         }
+        town.alive = Some(Heartbeats::of(world, &nodes));
         Ok(town)
     }
 
@@ -215,6 +220,7 @@ impl<'w> Town<'w> {
         // Pods on a node that is gone are complained of.
         let none_left = async || Ok(self.endpoints().await?.is_empty().then_some(()));
         self.world.eventually("the last endpoint to go", none_left).await?;
+        drop(self.alive);
         let nodes = self.nodes.list(&ListParams::default()).await?;
         for node in nodes.iter().filter(|node| node.name_any().starts_with(&self.name)) {
             self.nodes.delete(&node.name_any(), &DeleteParams::default()).await?;

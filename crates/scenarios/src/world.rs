@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use futures::future::BoxFuture;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Event, Namespace, Node};
-use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -172,6 +172,30 @@ impl World {
     {
         let object: K = serde_json::from_value(object)?;
         api.create(&PostParams::default(), &object).await.context("creating an object")
+    }
+
+    /// Deletes an object that somebody else may have deleted before.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    pub(crate) async fn delete_if_there<K>(&self, api: &Api<K>, name: &str) -> anyhow::Result<()>
+    where
+        K: DeserializeOwned + Clone + std::fmt::Debug,
+    {
+        match api.delete(name, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            deleted => deleted.map(drop).with_context(|| format!("deleting {name}")),
+        }
+    }
+
+    /// Deletes the nodes that a scenario left behind when it failed; they would be in the way of the next one.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    pub async fn delete_nodes(&self) -> anyhow::Result<()> {
+        let nodes: Api<Node> = Api::all(self.admin.clone());
+        nodes.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        Ok(())
     }
 
     /// Objects of any resource.

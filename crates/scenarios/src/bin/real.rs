@@ -52,8 +52,9 @@ impl Args {
     fn wants(&self, scenario: &Scenario) -> bool {
         let named = self.filters.is_empty() || self.filters.iter().any(|part| scenario.name.contains(part));
         let playable = match scenario.stage {
+            _ if self.compare => Worlds::can_play(scenario),
             Stage::Anywhere | Stage::Real => true,
-            Stage::Processes => self.manager == Whose::Ours && !self.compare,
+            Stage::Processes => self.manager == Whose::Ours,
             Stage::BesideOriginal => self.beside_original && self.manager == Whose::Ours,
         };
         named && playable
@@ -83,6 +84,7 @@ async fn play(args: &Args) -> anyhow::Result<Tally> {
             && let Err(error) = &result
         {
             println!("again   {} ({:.1} s): {error:#}", scenario.name, began.elapsed().as_secs_f64());
+            world.delete_nodes().await?;
             world.plane()?.revive_manager()?;
             result = (scenario.play)(&world).await;
         }

@@ -141,8 +141,10 @@ async fn list(api: &Api<DynamicObject>, kind: &ApiResource) -> anyhow::Result<Ve
 
 /// Whether an event was recorded by a part of kube-apiserver, which repairs addresses as its own watches happen to race.
 fn is_of_the_server(event: &Event) -> bool {
-    let component = event.source.as_ref().and_then(|source| source.component.as_deref());
-    component.is_some_and(|component| component.ends_with("-repair-controller"))
+    let source = event.source.as_ref().and_then(|source| source.component.as_deref());
+    // Which of the two names the recorder is a matter of the API that it speaks.
+    let mut recorders = [source, event.reporting_component.as_deref()].into_iter().flatten();
+    recorders.any(|recorder| recorder.ends_with("-repair-controller"))
 }
 
 /// An event as one line.
@@ -257,6 +259,16 @@ mod tests {
                 "EndpointSlice web-RANDOM .ports []",
             ]
         );
+    }
+
+    #[test]
+    fn what_the_server_repairs_is_nobody_s_doing() {
+        let event = |text| serde_json::from_value::<Event>(text).unwrap();
+        let new = json!({"metadata": {}, "involvedObject": {}, "reportingComponent": "ipallocator-repair-controller"});
+        let old = json!({"metadata": {}, "involvedObject": {}, "source": {"component": "portallocator-repair-controller"}});
+        let other = json!({"metadata": {}, "involvedObject": {}, "source": {"component": "job-controller"}});
+        assert!(is_of_the_server(&event(new)) && is_of_the_server(&event(old)));
+        assert!(!is_of_the_server(&event(other)));
     }
 
     #[test]

@@ -62,7 +62,11 @@ async fn kubectl_cannot_tell_the_clusters_apart() -> anyhow::Result<()> {
         minutes.note(&command, &pair);
         commands += 1;
         lines += pair.there.len();
-        problems.extend(accepted.unlisted(&command.line, &pair.differing()));
+        let differing = pair.differing();
+        let unlisted = accepted.unlisted(&command.line, &differing);
+        if !unlisted.is_empty() {
+            problems.push(format!("{}\n  {}", command.line, unlisted.join("\n  ")));
+        }
         problems.append(&mut pair.problems);
     }
     minutes.keep()?;

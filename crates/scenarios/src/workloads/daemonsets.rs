@@ -37,7 +37,6 @@ pub(crate) const A_DAEMON_SURGES: Scenario = Scenario {
 
 /// Three nodes, and a DaemonSet `web` that is meant for them alone.
 struct Fleet<'w> {
-    world: &'w World,
     yard: Yard<'w>,
     daemons: Api<DaemonSet>,
     nodes: Api<Node>,
@@ -57,7 +56,7 @@ impl<'w> Fleet<'w> {
             let node = json!({"metadata": {"name": name, "labels": labels}, "spec": {"taints": taints}});
             world.create(&nodes, node).await?;
         }
-        Ok(Self { world, daemons: world.api(&yard.name), nodes, yard })
+        Ok(Self { daemons: world.api(&yard.name), nodes, yard })
     }
 
     fn node(&self, at: usize) -> String {
@@ -82,7 +81,7 @@ impl<'w> Fleet<'w> {
                 "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
             },
         });
-        self.world.create(&self.daemons, daemon).await?;
+        self.yard.world.create(&self.daemons, daemon).await?;
         Ok(())
     }
 
@@ -118,7 +117,7 @@ impl<'w> Fleet<'w> {
             }
             Ok((self.images().await? == wanted).then_some(()))
         };
-        self.world.eventually(&format!("pods on {wanted:?}"), ask).await
+        self.yard.world.eventually(&format!("pods on {wanted:?}"), ask).await
     }
 
     /// Binds a pod to the node that it is meant for, unless it is already.
@@ -142,7 +141,10 @@ impl<'w> Fleet<'w> {
             let told = (status.desired_number_scheduled, status.number_misscheduled);
             Ok((told == (desired, misscheduled)).then_some(()))
         };
-        self.world.eventually(&format!("{desired} wanted, {misscheduled} misplaced"), ask).await
+        let what = format!("{desired} wanted, {misscheduled} misplaced");
+        self.yard.world.eventually(&what, ask).await?;
+        self.yard.world.stand_still(&what).await;
+        Ok(())
     }
 
     /// Lets one pod after the other become ready until all is done. At every look at least so many are
@@ -155,7 +157,7 @@ impl<'w> Fleet<'w> {
                 return Ok(Some(Err(format!("{ready} of {} pods are ready", pods.len()))));
             }
             if let Some(pod) = pods.iter().find(|pod| !is_ready(pod)) {
-                self.yard.say_ready(pod, true).await?;
+                self.yard.say_ready(pod).await?;
             }
             let daemon = self.daemons.get("web").await?;
             let status = daemon.status.unwrap_or_default();
@@ -165,11 +167,13 @@ impl<'w> Fleet<'w> {
                 && pods.len() == NODES;
             Ok(done.then_some(Ok(())))
         };
-        self.world.eventually("the end of a rollout", ask).await?.map_err(anyhow::Error::msg)
+        self.yard.world.eventually("the end of a rollout", ask).await?.map_err(anyhow::Error::msg)?;
+        self.yard.world.stand_still("the rollout is over").await;
+        Ok(())
     }
 
     async fn scatter(self) -> anyhow::Result<()> {
-        self.world.stand_still("all is done").await;
+        self.yard.world.stand_still("all is done").await;
         for at in 0..NODES {
             self.nodes.delete(&self.node(at), &DeleteParams::default()).await?;
         }
@@ -276,6 +280,7 @@ async fn a_daemon_surges(world: &World) -> anyhow::Result<()> {
     world.eventually("one surplus", surplus).await?;
     world.settle().await;
     world.eventually("one surplus still", surplus).await?;
+    world.stand_still("one surplus").await;
     fleet.roll(NODES, 1).await?;
     let images: Vec<_> = fleet.images().await?.into_values().collect();
     ensure!(images == vec![vec!["v2"]; NODES], "{images:?}");

@@ -64,7 +64,7 @@ impl Yard<'_> {
                 let (most, fewest) = worst.get();
                 worst.set((asked.max(most), fewest.min(ready)));
                 if let Some(pod) = pods.iter().find(|pod| !is_ready(pod)) {
-                    self.say_ready(pod, true).await?;
+                    self.say_ready(pod).await?;
                 }
                 self.is_complete().await
             })
@@ -130,10 +130,12 @@ async fn a_deployment_rolls_within_its_bounds(world: &World) -> anyhow::Result<(
     yard.deploy("v1", 4).await?;
     yard.sizes_become(&[("v1", 4)]).await?;
     yard.roll(4, 0).await?;
+    world.stand_still("the first revision is there").await;
 
     yard.change_image("v2").await?;
     yard.roll(4, 3).await?;
     yard.sizes_become(&[("v1", 0), ("v2", 4)]).await?;
+    world.stand_still("the second revision is there").await;
     let revisions = yard.annotation("v2", REVISION).await?;
     ensure!(revisions == ["2", "2"], "{revisions:?}");
 
@@ -171,21 +173,24 @@ async fn a_deployment_pauses_and_scales_in_the_middle(world: &World) -> anyhow::
     world.settle().await;
     ensure!(yard.sizes().await?.len() == 1, "nothing rolls during a pause");
     for pod in yard.active_pods_become(6).await? {
-        yard.say_ready(&pod, true).await?;
+        yard.say_ready(&pod).await?;
     }
     let available = async || {
         let status = yard.deployments.get("web").await?.status.unwrap_or_default();
         Ok((status.available_replicas == Some(6)).then_some(()))
     };
     world.eventually("all are available", available).await?;
+    world.stand_still("nothing rolls during a pause").await;
 
     // The rollout stands still at the bounds, since no new pod becomes ready: one surplus, one missing.
     yard.change(json!({"paused": false})).await?;
     yard.sizes_become(&[("v1", 5), ("v2", 2)]).await?;
+    world.stand_still("the rollout is at its bounds").await;
     yard.change(json!({"replicas": 12})).await?;
     // Thirteen may be there, seven were: each grows by its share.
     yard.sizes_become(&[("v1", 9), ("v2", 4)]).await?;
     yard.active_pods_become(13).await?;
+    world.stand_still("both have grown").await;
     yard.roll(12, 5).await?;
     yard.sizes_become(&[("v1", 0), ("v2", 12)]).await?;
     Ok(())

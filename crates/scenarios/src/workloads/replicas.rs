@@ -38,6 +38,7 @@ async fn a_replica_set_adopts_releases_and_scales(world: &World) -> anyhow::Resu
     let adopted = async || Ok(yard.active_pods().await?.iter().all(is_owned).then_some(()));
     let pods = yard.active_pods_become(3).await?;
     world.eventually("the adoption", adopted).await?;
+    world.stand_still("one was adopted").await;
 
     // One that is labelled otherwise is let go, and replaced.
     let patch = Patch::Merge(json!({"metadata": {"labels": {"app": "debug"}}}));
@@ -47,9 +48,10 @@ async fn a_replica_set_adopts_releases_and_scales(world: &World) -> anyhow::Resu
     yard.active_pods_become(4).await?;
     let released = async || Ok((!is_owned(&yard.pods.get(&stray).await?)).then_some(()));
     world.eventually("the release", released).await?;
+    world.stand_still("one was let go").await;
 
     // The only one that is ready is the last to go.
-    yard.say_ready(&orphan, true).await?;
+    yard.say_ready(&orphan).await?;
     let ready = async || {
         let status = yard.sets.get("web").await?.status.unwrap_or_default();
         Ok((status.ready_replicas == Some(1) && status.replicas == 3).then_some(()))
@@ -87,7 +89,7 @@ async fn a_replication_controller_scales(world: &World) -> anyhow::Result<()> {
     for pod in yard.active_pods_become(2).await? {
         let owners = serde_json::to_value(pod.owner_references())?;
         ensure!(owners[0]["apiVersion"] == "v1" && owners[0]["kind"] == "ReplicationController", "{owners}");
-        yard.say_ready(&pod, true).await?;
+        yard.say_ready(&pod).await?;
     }
     let becomes = async |wanted: [i32; 3]| {
         let ask = async || {
@@ -101,6 +103,7 @@ async fn a_replication_controller_scales(world: &World) -> anyhow::Result<()> {
     becomes([2, 2, 2]).await?;
     scale(3).await?;
     becomes([3, 2, 2]).await?;
+    world.stand_still("one more was asked for").await;
     scale(0).await?;
     yard.active_pods_become(0).await?;
     becomes([0, 0, 0]).await

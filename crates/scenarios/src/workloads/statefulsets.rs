@@ -31,7 +31,6 @@ pub(crate) const A_PARALLEL_STATEFUL_SET_WAITS_FOR_NOBODY: Scenario = Scenario {
 
 /// A StatefulSet `web` in a yard of its own.
 struct Ranks<'w> {
-    world: &'w World,
     yard: Yard<'w>,
     sets: Api<StatefulSet>,
     claims: Api<PersistentVolumeClaim>,
@@ -48,7 +47,7 @@ impl<'w> Ranks<'w> {
         }
         let (sets, claims) = (world.api(&yard.name), world.api(&yard.name));
         world.create(&sets, json!({"metadata": {"name": "web"}, "spec": spec})).await?;
-        Ok(Self { world, yard, sets, claims })
+        Ok(Self { yard, sets, claims })
     }
 
     async fn change(&self, spec: Value) -> anyhow::Result<()> {
@@ -79,18 +78,20 @@ impl<'w> Ranks<'w> {
         let rank = |(at, image): (usize, &&str)| (format!("web-{at}"), (*image).to_owned(), true);
         let wanted: Vec<_> = images.iter().enumerate().map(rank).collect();
         let ask = async || Ok((self.line().await? == wanted).then_some(()));
-        self.world.eventually(&format!("pods {images:?}"), ask).await
+        self.yard.world.eventually(&format!("pods {images:?}"), ask).await
     }
 
     /// Waits until the pods are these, and some more for the next thing that must not happen yet.
     async fn stops_at(&self, images: &[&str]) -> anyhow::Result<()> {
         self.becomes(images).await?;
-        self.world.settle().await;
-        self.becomes(images).await
+        self.yard.world.settle().await;
+        self.becomes(images).await?;
+        self.yard.world.stand_still(&format!("{images:?}")).await;
+        Ok(())
     }
 
     async fn say_ready(&self, at: usize) -> anyhow::Result<()> {
-        self.yard.say_ready(&self.yard.pods.get(&format!("web-{at}")).await?, true).await
+        self.yard.say_ready(&self.yard.pods.get(&format!("web-{at}")).await?).await
     }
 
     /// Waits until the status says this, field by field; what is not there is 0.
@@ -102,7 +103,7 @@ impl<'w> Ranks<'w> {
             let mut fields = wanted.as_object().into_iter().flatten();
             Ok((seen && fields.all(|(field, value)| *value == count(field))).then_some(()))
         };
-        self.world.eventually(&format!("a status of {wanted}"), ask).await
+        self.yard.world.eventually(&format!("a status of {wanted}"), ask).await
     }
 
     /// Lets pods become ready, and with that the rollout go on, until all are of the newest revision.
@@ -112,7 +113,7 @@ impl<'w> Ranks<'w> {
             let ready = pods.iter().filter(|pod| is_ready(pod)).count();
             let least = usize::try_from(replicas)?.saturating_sub(missing_max);
             if let Some(pod) = pods.iter().find(|pod| !is_ready(pod)) {
-                self.yard.say_ready(pod, true).await?;
+                self.yard.say_ready(pod).await?;
             }
             let set = self.sets.get("web").await?;
             let status = set.status.unwrap_or_default();
@@ -122,7 +123,8 @@ impl<'w> Ranks<'w> {
                 && counts == [Some(replicas); 3];
             Ok((done || ready < least).then_some(ready >= least))
         };
-        ensure!(self.world.eventually("the end of a rollout", ask).await?, "too few are ready");
+        ensure!(self.yard.world.eventually("the end of a rollout", ask).await?, "too few are ready");
+        self.yard.world.stand_still("the rollout is over").await;
         Ok(())
     }
 
@@ -189,6 +191,7 @@ async fn a_stateful_set_starts_and_stops_in_order(world: &World) -> anyhow::Resu
     world.eventually("the last pod goes", going).await?;
     world.settle().await;
     ensure!(ranks.line().await? == line(false), "the next does not wait");
+    world.stand_still("the last pod goes").await;
     held(json!([])).await?;
     ranks.becomes(&["v1"]).await?;
     for name in ["data-web-1", "data-web-2"] {
@@ -261,6 +264,7 @@ async fn a_parallel_stateful_set_waits_for_nobody(world: &World) -> anyhow::Resu
     // Nobody's readiness is asked for on the way down, either.
     ranks.change(json!({"replicas": 6})).await?;
     ranks.becomes(&["v2"; 6]).await?;
+    world.stand_still("all are there at once").await;
     ranks.change(json!({"replicas": 1})).await?;
     ranks.becomes(&["v2"]).await?;
     ranks.says(json!({"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1})).await
