@@ -33,11 +33,12 @@ pub(crate) async fn measure(owners: usize, dependents: usize) -> anyhow::Result<
         ("deleted before their owners", Propagation::Foreground),
         ("set free", Propagation::Orphan),
     ] {
-        for (whose, manager) in [("ours", &ours), ("the original", &Manager::Original)] {
+        for manager in [&ours, &Manager::Original] {
+            let whose = manager.whose();
             let namespace = format!("{propagation:?}-{}", whose.replace(' ', "-")).to_lowercase();
             eprintln!("making {owners} owners of {dependents} objects each in {namespace} ...");
             fill(&client, &namespace, owners, dependents).await?;
-            let _manager = start(&real, manager, whose, CONTROLLER)?;
+            let _manager = start(&real, manager, CONTROLLER)?;
             let (time, entries) = cascade(&real, &client, &namespace, owners, propagation).await?;
             let count = |fits: fn(&&AuditEntry) -> bool| entries.iter().filter(fits).count();
             println!(
@@ -88,7 +89,7 @@ async fn cascade(
     owners: usize,
     propagation: Propagation,
 ) -> anyhow::Result<(Duration, Vec<AuditEntry>)> {
-    let before = real.plane().audit_entries()?.len();
+    let before = real.plane().audit_mark()?;
     let began = Instant::now();
     for n in 0..owners {
         let deletion = Deletion { propagation: Some(propagation), ..Deletion::default() };
@@ -106,7 +107,7 @@ async fn cascade(
         entry.user == USER
             && object.is_some_and(|object| object.namespace == namespace && !object.name.is_empty())
     };
-    let entries = real.plane().audit_entries()?.into_iter().skip(before);
+    let entries = real.plane().audit_since(before)?.into_iter();
     Ok((time, entries.filter(is_meant).collect()))
 }
 

@@ -15,7 +15,7 @@ use keleustes_plan::KindEntry;
 use keleustes_runtime::caches::Caches;
 use keleustes_runtime::clock::{Chance, Clocks};
 use keleustes_runtime::metrics::Metrics;
-use keleustes_scenarios::real::{Manager, Real, built_manager};
+use keleustes_scenarios::real::{Manager, Real, built_manager, client_of};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
@@ -36,7 +36,7 @@ pub(crate) async fn measure(objects: usize, with_original: bool) -> anyhow::Resu
 
     eprintln!("creating {objects} objects ...");
     let began = Instant::now();
-    create(&real.client(User::Admin).await?, objects).await?;
+    create(&client_of(real.plane(), User::Admin).await?, objects).await?;
     eprintln!("... took {:.0} s", began.elapsed().as_secs_f64());
 
     let ours_full = memory::settled(real.manager_pid()?).await?;

@@ -44,11 +44,12 @@ pub(crate) async fn measure(objects: usize, rounds: usize) -> anyhow::Result<()>
     define(&client, &[WISHES]).await?;
     let mut all = Vec::new();
     for round in 0..rounds {
-        for (whose, manager) in [("ours", &ours), ("the original", &Manager::Original)] {
+        for manager in [&ours, &Manager::Original] {
+            let whose = manager.whose();
             let name = format!("full-{round}-{}", all.len());
             eprintln!("filling {name} with {objects} objects for {whose} ...");
             fill(&client, &name, objects).await?;
-            let _manager = start(&real, manager, whose, "namespace-controller")?;
+            let _manager = start(&real, manager, "namespace-controller")?;
             all.push(empty(&real, &client, &name, whose).await?);
         }
     }
@@ -68,22 +69,16 @@ pub(crate) fn stage(controller: &str) -> anyhow::Result<(Real, Manager, kube::Cl
 }
 
 /// Starts a manager that runs one controller and does nothing else.
-pub(crate) fn start(
-    real: &Real,
-    manager: &Manager,
-    whose: &str,
-    controller: &str,
-) -> anyhow::Result<Process> {
+pub(crate) fn start(real: &Real, manager: &Manager, controller: &str) -> anyhow::Result<Process> {
     let flags = [&format!("--controllers={controller}"), "--leader-elect=false"];
-    let flags = real.plane().manager_args_with(real.plane().free_port()?, &flags);
-    let process = real.spawn(manager, &whose.replace(' ', "-"), &flags)?;
+    let process = manager.start(real.plane(), &manager.whose().replace(' ', "-"), &flags)?;
     // Long enough for either to have filled its caches.
     std::thread::sleep(Duration::from_secs(8));
     Ok(process)
 }
 
 async fn empty(real: &Real, client: &kube::Client, name: &str, whose: &'static str) -> anyhow::Result<Taken> {
-    let before = real.plane().audit_entries()?.len();
+    let before = real.plane().audit_mark()?;
     let key = Key::cluster(name);
     let began = Instant::now();
     Call::delete(&NAMESPACES, &key, &Deletion::default()).send(client).await?;
@@ -99,7 +94,7 @@ async fn empty(real: &Real, client: &kube::Client, name: &str, whose: &'static s
     eprintln!("... {whose} took {:.1} s", time.as_secs_f64());
     // The log is written a moment after the answer.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let entries = real.plane().audit_entries()?.into_iter().skip(before);
+    let entries = real.plane().audit_since(before)?.into_iter();
     Ok(Taken { whose, time, entries: entries.filter(|entry| entry.user == USER).collect() })
 }
 

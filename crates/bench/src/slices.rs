@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{AuditEntry, ControlPlane, User};
-use keleustes_scenarios::real::{Manager, Real, built_manager};
+use keleustes_scenarios::real::{Manager, Real, built_manager, client_of};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ struct Outcome {
 pub(crate) async fn measure(pods: usize, rounds: usize, with_original: bool) -> anyhow::Result<()> {
     let builder = ControlPlane::builder().with_program(Program::KubeControllerManager);
     let real = Real::start_on(builder, Manager::Ours(built_manager()?), &FLAGS)?;
-    let client = real.client(User::Admin).await?;
+    let client = client_of(real.plane(), User::Admin).await?;
     let node =
         json!({"metadata": {"name": NODE}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
     create::<Node>(&Api::all(client.clone()), node).await?;

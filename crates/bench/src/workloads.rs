@@ -11,10 +11,10 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use keleustes_control_plane::build::Program;
-use keleustes_control_plane::{AuditEntry, ControlPlane, User};
-use keleustes_scenarios::real::{Manager, Real, built_manager};
+use keleustes_control_plane::{AuditEntry, AuditMark, ControlPlane, User};
+use keleustes_scenarios::real::{Manager, Real, built_manager, client_of};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 /// Deployments, what they need, and what takes them away.
@@ -71,17 +71,17 @@ pub(crate) async fn measure(options: &Options) -> anyhow::Result<()> {
     real.stop_manager()?;
     let mut all = BTreeMap::<&str, Vec<Vec<Outcome>>>::new();
     for round in 0..options.rounds {
-        for (whose, manager) in [("ours", &ours), ("the original", &Manager::Original)] {
+        for manager in [&ours, &Manager::Original] {
+            let whose = manager.whose();
             if options.without_original && whose != "ours" {
                 continue;
             }
-            let args = real.plane().manager_args_with(real.plane().free_port()?, &flags);
-            let _process = real.spawn(manager, &format!("{}-{round}", whose.replace(' ', "-")), &args)?;
+            let name = format!("{}-{round}", whose.replace(' ', "-"));
+            let _process = manager.start(real.plane(), &name, &flags)?;
             // Long enough for either to have filled its caches.
             tokio::time::sleep(Duration::from_secs(10)).await;
             eprintln!("round {}, {whose} ...", round + 1);
-            let namespace = format!("{}-{round}", whose.replace(' ', "-"));
-            let outcomes = Yard::open(&real, &namespace, options).await?.play().await?;
+            let outcomes = Yard::open(&real, &name, options).await?.play().await?;
             all.entry(whose).or_default().push(outcomes);
         }
     }
@@ -117,7 +117,7 @@ struct Yard<'r> {
 
 impl<'r> Yard<'r> {
     async fn open(real: &'r Real, namespace: &str, options: &'r Options) -> anyhow::Result<Self> {
-        let client: Client = real.client(User::Admin).await?;
+        let client = client_of(real.plane(), User::Admin).await?;
         let post = PostParams::default();
         let named = |name: &str| json!({"metadata": {"name": name}});
         let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -138,7 +138,7 @@ impl<'r> Yard<'r> {
         let readiness = tokio::spawn(say_ready(self.pods.clone()));
         let mut outcomes = Vec::new();
         for phase in PHASES {
-            let before = self.real.plane().audit_entries()?.len();
+            let before = self.real.plane().audit_mark()?;
             let began = Instant::now();
             let numbers = stream::iter(0..self.options.deployments);
             let asked = numbers.map(|number| self.ask(phase, number)).buffer_unordered(AT_A_TIME);
@@ -195,11 +195,10 @@ impl<'r> Yard<'r> {
     }
 
     /// What the managers wrote since then, successfully or not, in this namespace.
-    fn writes(&self, before: usize) -> anyhow::Result<BTreeMap<String, usize>> {
+    fn writes(&self, before: AuditMark) -> anyhow::Result<BTreeMap<String, usize>> {
         let mut writes = BTreeMap::new();
-        let entries = self.real.plane().audit_entries()?;
-        for entry in entries.iter().skip(before) {
-            if let Some(what) = self.written(entry) {
+        for entry in self.real.plane().audit_since(before)? {
+            if let Some(what) = self.written(&entry) {
                 *writes.entry(what).or_default() += 1;
             }
         }
@@ -209,8 +208,7 @@ impl<'r> Yard<'r> {
     fn written(&self, entry: &AuditEntry) -> Option<String> {
         let user = entry.user.strip_prefix("system:serviceaccount:kube-system:")?;
         let object = entry.object.as_ref()?;
-        let writes = ["create", "update", "patch", "delete"].contains(&entry.verb.as_str());
-        if !writes || !USERS.contains(&user) || object.namespace != self.namespace {
+        if !entry.is_write() || !USERS.contains(&user) || object.namespace != self.namespace {
             return None;
         }
         let refused = if entry.code >= 400 { " refused" } else { "" };

@@ -1,11 +1,13 @@
 //! The API server's audit log as data, so that a test can say what was asked for and what was refused.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use serde::Deserialize;
 
 use crate::error::{During, Result};
+use crate::pki::User;
 
 /// The policy the API server runs with: every request, once, without bodies.
 pub(crate) const POLICY: &str = "\
@@ -56,9 +58,64 @@ pub struct ObjectRef {
     pub name: String,
 }
 
-/// Reads all finished requests from an audit log in the order in which they finished.
-pub fn read(path: &Path) -> Result<Vec<AuditEntry>> {
-    let text = fs::read(path).during(|| format!("reading {}", path.display()))?;
+impl AuditEntry {
+    /// Whether a controller manager asked, or one of its service accounts.
+    #[must_use]
+    pub fn by_manager(&self) -> bool {
+        self.user == User::ControllerManager.name()
+            || self.user.starts_with("system:serviceaccount:kube-system:")
+    }
+
+    /// Whether something was to be changed.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        !matches!(self.verb.as_str(), "get" | "list" | "watch")
+    }
+
+    /// Whether it is what every manager does whatever there is to do: leases, events, tokens of its own, and questions
+    /// about somebody's rights.
+    #[must_use]
+    pub fn is_routine(&self) -> bool {
+        let resource = self.object.as_ref().map(|object| object.resource.as_str());
+        resource.is_none_or(|resource| {
+            matches!(resource, "leases" | "events" | "subjectaccessreviews" | "tokenreviews")
+                || self.uri.ends_with("/token")
+        })
+    }
+}
+
+/// A place in an audit log.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AuditMark(u64);
+
+/// How far an audit log is written; a line that is still being written is behind it.
+pub fn mark(path: &Path) -> Result<AuditMark> {
+    let find = || -> io::Result<AuditMark> {
+        let mut log = File::open(path)?;
+        let mut end = log.seek(SeekFrom::End(0))?;
+        let mut last = [0];
+        while end > 0 {
+            log.seek(SeekFrom::Start(end - 1))?;
+            log.read_exact(&mut last)?;
+            if last == *b"\n" {
+                break;
+            }
+            end -= 1;
+        }
+        Ok(AuditMark(end))
+    };
+    find().during(|| format!("reading {}", path.display()))
+}
+
+/// Reads the finished requests behind a mark from an audit log in the order in which they finished.
+pub fn read(path: &Path, since: AuditMark) -> Result<Vec<AuditEntry>> {
+    let mut text = Vec::new();
+    let mut read = || {
+        let mut log = File::open(path)?;
+        log.seek(SeekFrom::Start(since.0))?;
+        log.read_to_end(&mut text)
+    };
+    read().during(|| format!("reading {}", path.display()))?;
     Ok(parse(&String::from_utf8_lossy(&text)))
 }
 
@@ -164,5 +221,25 @@ mod tests {
         let entries = parse(LOG);
         assert_eq!((entries[1].user.as_str(), entries[1].uri.as_str()), ("me", "/readyz"));
         assert_eq!(entries[1].object, None);
+    }
+
+    #[test]
+    fn what_comes_after_a_mark_is_read_from_its_first_letter_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        let (whole, part) = LOG.split_at(LOG.rfind(r#""requestURI":"/readyz""#).unwrap());
+        std::fs::write(&path, whole).unwrap();
+        let mark = mark(&path).unwrap();
+        std::fs::write(&path, [whole, part].concat()).unwrap();
+        let entries = read(&path, mark).unwrap();
+        assert_eq!(entries.iter().map(|entry| entry.uri.as_str()).collect::<Vec<_>>(), ["/readyz"]);
+        assert_eq!(read(&path, AuditMark::default()).unwrap(), parse(LOG));
+    }
+
+    #[test]
+    fn requests_are_told_apart_by_who_asks_and_what_for() {
+        let entries = parse(LOG);
+        assert!(entries[0].by_manager() && entries[0].is_write() && !entries[0].is_routine());
+        assert!(!entries[1].by_manager() && !entries[1].is_write() && entries[1].is_routine());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::audit::{self, AuditEntry};
+use crate::audit::{self, AuditEntry, AuditMark};
 use crate::build::{Program, Programs, Workshop};
 use crate::components;
 use crate::error::{During, Error, Result};
@@ -279,7 +279,17 @@ impl ControlPlane {
 
     /// Every request that has been answered so far, across restarts of the API server.
     pub fn audit_entries(&self) -> Result<Vec<AuditEntry>> {
-        audit::read(&self.audit_log_path())
+        self.audit_since(AuditMark::default())
+    }
+
+    /// How many requests have been answered so far, as a mark for [`Self::audit_since`].
+    pub fn audit_mark(&self) -> Result<AuditMark> {
+        audit::mark(&self.audit_log_path())
+    }
+
+    /// The requests that have been answered since a mark.
+    pub fn audit_since(&self, mark: AuditMark) -> Result<Vec<AuditEntry>> {
+        audit::read(&self.audit_log_path(), mark)
     }
 
     /// The process id of the API server, if it runs.

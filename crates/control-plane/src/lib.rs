@@ -31,7 +31,7 @@ pub mod process;
 mod scratch;
 mod sources;
 
-pub use audit::AuditEntry;
+pub use audit::{AuditEntry, AuditMark};
 pub use cluster::{Builder, ControlPlane, Stop};
 pub use error::{Error, Result};
 pub use pki::{KeyKind, User};

@@ -1,25 +1,12 @@
 //! Every namespace has its `default` account.
 
 use anyhow::ensure;
-use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::Api;
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use crate::{Scenario, Stage, World};
-
-pub(crate) const A_NAMESPACE_HAS_ITS_DEFAULT_ACCOUNT: Scenario = Scenario {
-    name: "a_namespace_has_its_default_account",
-    stage: Stage::Anywhere,
-    play: |world| a_namespace_has_its_default_account(world).boxed_local(),
-};
-
-pub(crate) const A_TERMINATING_NAMESPACE_GETS_NOTHING: Scenario = Scenario {
-    name: "a_terminating_namespace_gets_nothing",
-    stage: Stage::Anywhere,
-    play: |world| a_terminating_namespace_gets_nothing(world).boxed_local(),
-};
+use crate::World;
 
 /// The account of a name, once it is there and is not the one with this uid.
 pub(crate) async fn account_other_than(
@@ -31,7 +18,7 @@ pub(crate) async fn account_other_than(
 }
 
 /// Proves SA-13, SA-14, SA-15, SA-40, SA-45.
-async fn a_namespace_has_its_default_account(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_namespace_has_its_default_account(world: &World) -> anyhow::Result<()> {
     for system in ["default", "kube-system", "kube-public", "kube-node-lease"] {
         let accounts = world.api::<ServiceAccount>(system);
         world.eventually(system, async || Ok(accounts.get_opt("default").await?)).await?;
@@ -58,7 +45,7 @@ async fn a_namespace_has_its_default_account(world: &World) -> anyhow::Result<()
 }
 
 /// Proves SA-11, SA-22.
-async fn a_terminating_namespace_gets_nothing(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_terminating_namespace_gets_nothing(world: &World) -> anyhow::Result<()> {
     let namespace = world.namespace("going").await?;
     let accounts = world.api::<ServiceAccount>(&namespace);
     world.eventually("the default account", async || Ok(accounts.get_opt("default").await?)).await?;

@@ -7,36 +7,11 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use futures::FutureExt as _;
 use jiff::Timestamp;
 use keleustes_control_plane::Process;
 
+use crate::World;
 use crate::real::{Manager, Real};
-use crate::{Scenario, Stage, World};
-
-pub(crate) const A_STOPPED_LEADER_IS_FOLLOWED_AT_ONCE: Scenario = Scenario {
-    name: "a_stopped_leader_is_followed_at_once",
-    stage: Stage::Processes,
-    play: |world| a_stopped_leader_is_followed_at_once(world).boxed_local(),
-};
-
-pub(crate) const A_KILLED_LEADER_IS_FOLLOWED_WHEN_ITS_LEASE_ENDS: Scenario = Scenario {
-    name: "a_killed_leader_is_followed_when_its_lease_ends",
-    stage: Stage::Processes,
-    play: |world| a_killed_leader_is_followed_when_its_lease_ends(world).boxed_local(),
-};
-
-pub(crate) const A_PAUSED_LEADER_WRITES_NOTHING_ON_WAKING: Scenario = Scenario {
-    name: "a_paused_leader_writes_nothing_on_waking",
-    stage: Stage::Processes,
-    play: |world| a_paused_leader_writes_nothing_on_waking(world).boxed_local(),
-};
-
-pub(crate) const THE_ORIGINAL_AND_WE_ALTERNATE: Scenario = Scenario {
-    name: "the_original_and_we_alternate",
-    stage: Stage::BesideOriginal,
-    play: |world| the_original_and_we_alternate(world).boxed_local(),
-};
 
 /// A manager that competes for the lease of these scenarios.
 struct Contender<'w> {
@@ -54,7 +29,7 @@ impl<'w> Contender<'w> {
             "--controllers=serviceaccount-controller".to_owned(),
             "--secure-port=0".to_owned(),
         ];
-        let process = real.spawn(manager, user, &flags)?;
+        let process = manager.start_with(real.plane(), user, &flags)?;
         Ok(Self { real, user: user.to_owned(), process })
     }
 
@@ -120,7 +95,7 @@ async fn leader_and_standby<'w>(
 }
 
 /// Proves LE-40, LE-43, RUN-72.
-async fn a_stopped_leader_is_followed_at_once(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_stopped_leader_is_followed_at_once(world: &World) -> anyhow::Result<()> {
     let (mut leader, standby) = leader_and_standby(world, "stopped").await?;
     let stopped_at = Timestamp::now();
     leader.process.terminate()?;
@@ -134,7 +109,7 @@ async fn a_stopped_leader_is_followed_at_once(world: &World) -> anyhow::Result<(
 }
 
 /// Proves LE-28, LE-44.
-async fn a_killed_leader_is_followed_when_its_lease_ends(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_killed_leader_is_followed_when_its_lease_ends(world: &World) -> anyhow::Result<()> {
     let (mut leader, standby) = leader_and_standby(world, "killed").await?;
     let killed_at = Timestamp::now();
     leader.process.kill9()?;
@@ -146,7 +121,7 @@ async fn a_killed_leader_is_followed_when_its_lease_ends(world: &World) -> anyho
 }
 
 /// Proves LE-105, RUN-73, RUN-74, RUN-81.
-async fn a_paused_leader_writes_nothing_on_waking(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_paused_leader_writes_nothing_on_waking(world: &World) -> anyhow::Result<()> {
     let (mut leader, standby) = leader_and_standby(world, "paused").await?;
     let paused_at = Timestamp::now();
     leader.process.pause()?;
@@ -159,7 +134,7 @@ async fn a_paused_leader_writes_nothing_on_waking(world: &World) -> anyhow::Resu
 }
 
 /// Proves LE-12, LE-13.
-async fn the_original_and_we_alternate(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn the_original_and_we_alternate(world: &World) -> anyhow::Result<()> {
     let real = world.real()?;
     real.stop_manager()?;
     let turns = [Manager::Original, real.ours()?, Manager::Original, real.ours()?];

@@ -3,57 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt as _};
 use serde_json::{Value, json};
 
-use crate::{Scenario, Stage, World};
-
-pub(crate) const WHAT_NOBODY_OWNS_ANY_MORE_GOES: Scenario = Scenario {
-    name: "what_nobody_owns_any_more_goes",
-    stage: Stage::Anywhere,
-    play: |world| what_nobody_owns_any_more_goes(world).boxed_local(),
-};
-
-pub(crate) const DEPENDENTS_GO_FIRST_IN_THE_FOREGROUND: Scenario = Scenario {
-    name: "dependents_go_first_in_the_foreground",
-    stage: Stage::Anywhere,
-    play: |world| dependents_go_first_in_the_foreground(world).boxed_local(),
-};
-
-pub(crate) const ORPHANS_ARE_LEFT_FREE: Scenario = Scenario {
-    name: "orphans_are_left_free",
-    stage: Stage::Anywhere,
-    play: |world| orphans_are_left_free(world).boxed_local(),
-};
-
-pub(crate) const OWNERS_IN_A_CIRCLE_GO: Scenario = Scenario {
-    name: "owners_in_a_circle_go",
-    stage: Stage::Anywhere,
-    play: |world| owners_in_a_circle_go(world).boxed_local(),
-};
-
-pub(crate) const AN_OWNER_ELSEWHERE_IS_NO_OWNER: Scenario = Scenario {
-    name: "an_owner_elsewhere_is_no_owner",
-    stage: Stage::Anywhere,
-    play: |world| an_owner_elsewhere_is_no_owner(world).boxed_local(),
-};
-
-pub(crate) const A_KIND_THAT_COMES_LATER_HAS_OWNERS_TOO: Scenario = Scenario {
-    name: "a_kind_that_comes_later_has_owners_too",
-    stage: Stage::Anywhere,
-    play: |world| a_kind_that_comes_later_has_owners_too(world).boxed_local(),
-};
-
-pub(crate) const A_KILLED_MANAGER_FINISHES_EVERY_DELETION: Scenario = Scenario {
-    name: "a_killed_manager_finishes_every_deletion",
-    stage: Stage::Processes,
-    play: |world| a_killed_manager_finishes_every_deletion(world).boxed_local(),
-};
+use crate::World;
+use crate::wishes::Wishes;
+use crate::world::hold;
 
 /// A namespace with an administrator in it.
 struct Yard<'w> {
@@ -140,17 +98,8 @@ fn nobody() -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "00000000-0000-0000-0000-00000000000b"})
 }
 
-async fn hold<K>(api: &Api<K>, name: &str, finalizers: Value) -> anyhow::Result<()>
-where
-    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
-{
-    let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
-    api.patch(name, &PatchParams::default(), &patch).await?;
-    Ok(())
-}
-
 /// Proves GC-62, GC-65, GC-128.
-async fn what_nobody_owns_any_more_goes(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn what_nobody_owns_any_more_goes(world: &World) -> anyhow::Result<()> {
     let yard = Yard::new(world, "background").await?;
     let (owner, keeper) = (yard.map("owner", json!([])).await?, yard.map("keeper", json!([])).await?);
     let middle = yard.secret("middle", owners(&[(&owner, false)])).await?;
@@ -166,28 +115,28 @@ async fn what_nobody_owns_any_more_goes(world: &World) -> anyhow::Result<()> {
 }
 
 /// Proves GC-38, GC-70, GC-71, GC-72, GC-129.
-async fn dependents_go_first_in_the_foreground(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn dependents_go_first_in_the_foreground(world: &World) -> anyhow::Result<()> {
     let yard = Yard::new(world, "foreground").await?;
     let (owner, keeper) = (yard.map("owner", json!([])).await?, yard.map("keeper", json!([])).await?);
     let middle = yard.secret("middle", owners(&[(&owner, true)])).await?;
     yard.secret("last", owners(&[(&middle, true)])).await?;
     yard.secret("shared", owners(&[(&owner, true), (&keeper, false)])).await?;
-    hold(&yard.secrets, "last", json!(["example.com/hold"])).await?;
+    hold(&yard.secrets, "last", &["example.com/hold"]).await?;
     // What is not blocking is deleted and not waited for.
     yard.secret("slow", owners(&[(&keeper, false)])).await?;
-    hold(&yard.secrets, "slow", json!(["example.com/hold"])).await?;
+    hold(&yard.secrets, "slow", &["example.com/hold"]).await?;
     yard.maps.delete("owner", &DeleteParams::foreground()).await?;
     yard.left("keeper shared<keeper slow<keeper ~last<middle ~middle<owner ~owner").await?;
-    hold(&yard.secrets, "last", json!(null)).await?;
+    hold(&yard.secrets, "last", &[]).await?;
     yard.left("keeper shared<keeper slow<keeper").await?;
     yard.maps.delete("keeper", &DeleteParams::foreground()).await?;
     yard.left("~slow<keeper").await?;
-    hold(&yard.secrets, "slow", json!(null)).await?;
+    hold(&yard.secrets, "slow", &[]).await?;
     yard.left("").await
 }
 
 /// Proves GC-73, GC-74.
-async fn orphans_are_left_free(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn orphans_are_left_free(world: &World) -> anyhow::Result<()> {
     let yard = Yard::new(world, "orphan").await?;
     let (owner, keeper) = (yard.map("owner", json!([])).await?, yard.map("keeper", json!([])).await?);
     let free = yard.secret("free", owners(&[(&owner, true)])).await?;
@@ -200,7 +149,7 @@ async fn orphans_are_left_free(world: &World) -> anyhow::Result<()> {
 }
 
 /// Proves GC-64, GC-141.
-async fn owners_in_a_circle_go(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn owners_in_a_circle_go(world: &World) -> anyhow::Result<()> {
     let yard = Yard::new(world, "circle").await?;
     let first = yard.map("first", json!([])).await?;
     let second = yard.map("second", owners(&[(&first, true)])).await?;
@@ -213,7 +162,7 @@ async fn owners_in_a_circle_go(world: &World) -> anyhow::Result<()> {
 }
 
 /// Proves GC-100, GC-101, GC-125, GC-126.
-async fn an_owner_elsewhere_is_no_owner(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn an_owner_elsewhere_is_no_owner(world: &World) -> anyhow::Result<()> {
     let (here, there) = (Yard::new(world, "here").await?, Yard::new(world, "there").await?);
     let owner = there.map("owner", json!([])).await?;
     there.secret("good", owners(&[(&owner, false)])).await?;
@@ -253,28 +202,14 @@ async fn an_owner_elsewhere_is_no_owner(world: &World) -> anyhow::Result<()> {
 }
 
 /// Proves GC-93, GC-137.
-async fn a_kind_that_comes_later_has_owners_too(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_kind_that_comes_later_has_owners_too(world: &World) -> anyhow::Result<()> {
     let yard = Yard::new(world, "later").await?;
-    let group = format!("{}.example.com", yard.namespace);
-    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let version =
-        json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
-    let names = json!({"plural": "wishes", "singular": "wish", "kind": "Wish", "listKind": "WishList"});
-    let definitions: Api<CustomResourceDefinition> = Api::all(world.admin.clone());
-    let definition = json!({"metadata": {"name": format!("wishes.{group}")}, "spec": {"group": group,
-        "scope": "Namespaced", "names": names, "versions": [version]}});
-    world.create(&definitions, definition).await?;
-    let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(&group, "v1", "Wish"), "wishes");
-    let wishes: Api<DynamicObject> = Api::namespaced_with(world.admin.clone(), &yard.namespace, &kind);
-    let wish = async |name: &str, references: Value| -> anyhow::Result<DynamicObject> {
-        let object = json!({"apiVersion": format!("{group}/v1"), "kind": "Wish",
-            "metadata": {"name": name, "ownerReferences": references}});
-        // A definition is served a moment after it is accepted.
-        let create = async || Ok(Some(world.create(&wishes, object.clone()).await?));
-        world.eventually("the new kind", create).await
+    let wishes = Wishes::define(world, &yard.namespace, &["v1"]).await?;
+    let wish = async |name: &str, references: Value| {
+        wishes.make(json!({"name": name, "ownerReferences": references})).await
     };
     let of = |owner: &DynamicObject| {
-        json!([{"apiVersion": format!("{group}/v1"), "kind": "Wish", "name": owner.name_any(),
+        json!([{"apiVersion": format!("{}/v1", wishes.group), "kind": "Wish", "name": owner.name_any(),
             "uid": owner.metadata.uid, "blockOwnerDeletion": true}])
     };
     let (owner, keeper) = (wish("owner", json!([])).await?, yard.map("keeper", json!([])).await?);
@@ -287,29 +222,28 @@ async fn a_kind_that_comes_later_has_owners_too(world: &World) -> anyhow::Result
     wish("shared", two).await?;
     // It takes half a minute until a manager knows of the kind; what comes after these and has no owner shows it.
     wish("seen", json!([nobody()])).await?;
-    let gone = async || Ok(wishes.get_opt("seen").await?.is_none().then_some(()));
+    let gone = async || Ok(wishes.api.get_opt("seen").await?.is_none().then_some(()));
     world.eventually("the new kind to be known", gone).await?;
     yard.is_seen().await?;
-    wishes.delete("owner", &DeleteParams::foreground()).await?;
+    wishes.api.delete("owner", &DeleteParams::foreground()).await?;
     yard.left("keeper").await?;
     let left = async || {
-        let left = wishes.list(&ListParams::default()).await?.items;
+        let left = wishes.api.list(&ListParams::default()).await?.items;
         Ok((left.iter().map(told).collect::<Vec<_>>() == ["shared<keeper"]).then_some(()))
     };
     world.eventually("only the shared wish to be left", left).await?;
     yard.maps.delete("keeper", &DeleteParams::orphan()).await?;
     yard.left("").await?;
     let free = async || {
-        let left = wishes.list(&ListParams::default()).await?.items;
+        let left = wishes.api.list(&ListParams::default()).await?.items;
         Ok((left.iter().map(told).collect::<Vec<_>>() == ["shared"]).then_some(()))
     };
     world.eventually("the shared wish to be free", free).await?;
-    definitions.delete(&format!("wishes.{group}"), &DeleteParams::default()).await?;
-    Ok(())
+    wishes.forget().await
 }
 
 /// Proves GC-39.
-async fn a_killed_manager_finishes_every_deletion(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_killed_manager_finishes_every_deletion(world: &World) -> anyhow::Result<()> {
     let yard = Yard::new(world, "killed").await?;
     for (name, how) in [
         ("background", DeleteParams::background()),

@@ -3,44 +3,13 @@
 //! No kubelet works here: the scenarios end pods themselves, so that the numbers are known.
 
 use anyhow::{Context as _, ensure};
-use futures::FutureExt as _;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Event, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use crate::{Scenario, Stage, World};
-
-pub(crate) const A_JOB_COUNTS_ITS_PODS_AND_COMPLETES: Scenario = Scenario {
-    name: "a_job_counts_its_pods_and_completes",
-    stage: Stage::Anywhere,
-    play: |world| a_job_counts_its_pods_and_completes(world).boxed_local(),
-};
-
-pub(crate) const A_FAILED_POD_ENDS_A_JOB_WITHOUT_PATIENCE: Scenario = Scenario {
-    name: "a_failed_pod_ends_a_job_without_patience",
-    stage: Stage::Anywhere,
-    play: |world| a_failed_pod_ends_a_job_without_patience(world).boxed_local(),
-};
-
-pub(crate) const INDEXES_FAIL_AND_SUCCEED_ONE_BY_ONE: Scenario = Scenario {
-    name: "indexes_fail_and_succeed_one_by_one",
-    stage: Stage::Anywhere,
-    play: |world| indexes_fail_and_succeed_one_by_one(world).boxed_local(),
-};
-
-pub(crate) const A_SUSPENDED_JOB_HAS_NO_PODS: Scenario = Scenario {
-    name: "a_suspended_job_has_no_pods",
-    stage: Stage::Anywhere,
-    play: |world| a_suspended_job_has_no_pods(world).boxed_local(),
-};
-
-pub(crate) const A_KILLED_MANAGER_COUNTS_NO_POD_TWICE: Scenario = Scenario {
-    name: "a_killed_manager_counts_no_pod_twice",
-    stage: Stage::Processes,
-    play: |world| a_killed_manager_counts_no_pod_twice(world).boxed_local(),
-};
+use crate::World;
 
 /// A Job in a namespace of its own.
 struct Played<'w> {
@@ -52,9 +21,7 @@ struct Played<'w> {
 
 impl<'w> Played<'w> {
     async fn begin(world: &'w World, wishes: Value) -> anyhow::Result<Self> {
-        let namespace = world.namespace("jobs").await?;
-        let accounts = world.api::<ServiceAccount>(&namespace);
-        world.eventually("the default account", async || Ok(accounts.get_opt("default").await?)).await?;
+        let namespace = world.inhabited_namespace("jobs").await?;
         let containers = json!([{"name": "c", "image": "i"}]);
         let mut spec = json!({"template": {"spec": {"restartPolicy": "Never", "containers": containers}}});
         for (field, value) in wishes.as_object().context("wishes are an object")? {
@@ -152,7 +119,7 @@ impl<'w> Played<'w> {
     }
 }
 
-async fn a_job_counts_its_pods_and_completes(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_job_counts_its_pods_and_completes(world: &World) -> anyhow::Result<()> {
     let played = Played::begin(world, json!({"completions": 3, "parallelism": 2})).await?;
     let first = played.pods(2).await?;
     played.says(json!({"active": 2, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}})).await?;
@@ -170,7 +137,7 @@ async fn a_job_counts_its_pods_and_completes(world: &World) -> anyhow::Result<()
     played.told(&[("SuccessfulCreate", 3), ("Completed", 1)]).await
 }
 
-async fn a_failed_pod_ends_a_job_without_patience(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_failed_pod_ends_a_job_without_patience(world: &World) -> anyhow::Result<()> {
     let played = Played::begin(world, json!({"completions": 3, "parallelism": 3, "backoffLimit": 0})).await?;
     let pods = played.pods(3).await?;
     played.end(&pods[0], "Succeeded").await?;
@@ -187,7 +154,7 @@ async fn a_failed_pod_ends_a_job_without_patience(world: &World) -> anyhow::Resu
     played.told(&[("SuccessfulCreate", 3), ("SuccessfulDelete", 1), (exceeded, 1)]).await
 }
 
-async fn indexes_fail_and_succeed_one_by_one(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn indexes_fail_and_succeed_one_by_one(world: &World) -> anyhow::Result<()> {
     let wishes =
         json!({"completions": 4, "parallelism": 4, "completionMode": "Indexed", "backoffLimitPerIndex": 0});
     let played = Played::begin(world, wishes).await?;
@@ -209,7 +176,7 @@ async fn indexes_fail_and_succeed_one_by_one(world: &World) -> anyhow::Result<()
     played.told(&[("SuccessfulCreate", 4), (failed, 1)]).await
 }
 
-async fn a_suspended_job_has_no_pods(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_suspended_job_has_no_pods(world: &World) -> anyhow::Result<()> {
     let played = Played::begin(world, json!({"completions": 2, "parallelism": 2, "suspend": true})).await?;
     played.ends(&[["Suspended", "True", "JobSuspended"]]).await?;
     played.says(json!({"active": 0, "startTime": null})).await?;
@@ -235,7 +202,7 @@ async fn a_suspended_job_has_no_pods(world: &World) -> anyhow::Result<()> {
     played.told(&told).await
 }
 
-async fn a_killed_manager_counts_no_pod_twice(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_killed_manager_counts_no_pod_twice(world: &World) -> anyhow::Result<()> {
     let plane = world.plane()?;
     let played =
         Played::begin(world, json!({"completions": 60, "parallelism": 60, "backoffLimit": 100})).await?;

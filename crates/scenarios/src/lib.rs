@@ -24,9 +24,11 @@ mod rules;
 mod services;
 mod stopping;
 mod tokens;
+mod wishes;
 mod workloads;
 mod world;
 
+use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
 
 use workloads::{daemonsets, deployments, handover, replicas, statefulsets};
@@ -55,67 +57,78 @@ pub enum Stage {
     BesideOriginal,
 }
 
+/// Scenarios by the stage they need and the function that plays them, after which they are called.
+macro_rules! scenarios {
+    ($($stage:ident $room:ident :: $name:ident;)*) => {
+        &[$(Scenario {
+            name: stringify!($name),
+            stage: Stage::$stage,
+            play: |world| $room::$name(world).boxed_local(),
+        }),*]
+    };
+}
+
 /// All scenarios.
-pub const ALL: &[Scenario] = &[
-    accounts::A_NAMESPACE_HAS_ITS_DEFAULT_ACCOUNT,
-    accounts::A_TERMINATING_NAMESPACE_GETS_NOTHING,
-    tokens::A_TOKEN_SECRET_IS_FILLED_WORKS_AND_GOES_WITH_ITS_ACCOUNT,
-    tokens::A_TOKEN_SECRET_WITHOUT_AN_ACCOUNT_IS_DELETED,
-    tokens::A_DELETED_TOKEN_SECRET_LEAVES_ITS_ACCOUNT_S_LIST,
-    tokens::AN_EMPTIED_TOKEN_IS_MINTED_AGAIN,
-    roles::AGGREGATED_ROLES_FILL_AND_FOLLOW,
-    roles::BUILT_IN_ROLES_TAKE_UP_NEW_PARTS,
-    root_ca::EVERY_NAMESPACE_HAS_THE_CA_AND_GETS_IT_BACK,
-    namespaces::A_NAMESPACE_GOES_WITH_ALL_THAT_IS_IN_IT,
-    namespaces::FINALIZERS_HOLD_A_NAMESPACE_AND_ARE_TOLD,
-    namespaces::PODS_GO_BEFORE_ALL_ELSE,
-    namespaces::CUSTOM_OBJECTS_GO_WITH_THEIR_NAMESPACE,
-    namespaces::ANOTHER_S_HOLD_ON_A_NAMESPACE_IS_RESPECTED,
-    namespaces::AN_API_THAT_DOES_NOT_ANSWER_HOLDS_A_NAMESPACE,
-    garbage::WHAT_NOBODY_OWNS_ANY_MORE_GOES,
-    garbage::DEPENDENTS_GO_FIRST_IN_THE_FOREGROUND,
-    garbage::ORPHANS_ARE_LEFT_FREE,
-    garbage::OWNERS_IN_A_CIRCLE_GO,
-    garbage::AN_OWNER_ELSEWHERE_IS_NO_OWNER,
-    garbage::A_KIND_THAT_COMES_LATER_HAS_OWNERS_TOO,
-    services::A_SERVICE_LISTS_ITS_PODS,
-    services::SLICES_ARE_PACKED_AND_USED_AGAIN,
-    services::SPOILT_SLICES_ARE_REPAIRED,
-    services::CLIENTS_ARE_TOLD_WHAT_IS_CLOSE,
-    services::A_SERVICE_OF_TWO_FAMILIES_HAS_SLICES_OF_BOTH,
-    jobs::A_JOB_COUNTS_ITS_PODS_AND_COMPLETES,
-    jobs::A_FAILED_POD_ENDS_A_JOB_WITHOUT_PATIENCE,
-    jobs::INDEXES_FAIL_AND_SUCCEED_ONE_BY_ONE,
-    jobs::A_SUSPENDED_JOB_HAS_NO_PODS,
-    jobs::A_KILLED_MANAGER_COUNTS_NO_POD_TWICE,
-    nodes::LOST_NODES_ARE_LEFT_AND_A_LOST_CLUSTER_IS_NOT,
-    nodes::PODS_LEAVE_A_TAINTED_NODE_IN_THEIR_TIME,
-    nodes::PODS_OF_A_VANISHED_NODE_GO,
-    nodes::A_NODE_OUT_OF_SERVICE_HOLDS_NO_POD,
-    nodes::CONDITIONS_OF_A_NODE_BECOME_TAINTS,
-    deployments::A_DEPLOYMENT_ROLLS_WITHIN_ITS_BOUNDS,
-    deployments::A_DEPLOYMENT_PAUSES_AND_SCALES_IN_THE_MIDDLE,
-    replicas::A_REPLICA_SET_ADOPTS_RELEASES_AND_SCALES,
-    replicas::A_REPLICATION_CONTROLLER_SCALES,
-    statefulsets::A_STATEFUL_SET_STARTS_AND_STOPS_IN_ORDER,
-    statefulsets::A_STATEFUL_SET_ROLLS_DOWN_TO_ITS_PARTITION,
-    statefulsets::A_PARALLEL_STATEFUL_SET_WAITS_FOR_NOBODY,
-    daemonsets::A_DAEMON_RUNS_WHERE_IT_MAY,
-    daemonsets::A_DAEMON_ROLLS_NODE_BY_NODE,
-    daemonsets::A_DAEMON_SURGES,
-    resilience::A_KILLED_MANAGER_LOSES_NOTHING,
-    garbage::A_KILLED_MANAGER_FINISHES_EVERY_DELETION,
-    resilience::AN_API_SERVER_RESTART_LOSES_NOTHING,
-    resilience::AN_ETCD_RESTART_LOSES_NOTHING,
-    resilience::A_PAUSE_OF_A_MINUTE_LOSES_NOTHING,
-    pages::PAGES_TELL_WHAT_THE_ORIGINAL_S_TELL,
-    kubectl::KUBECTL_CANNOT_TELL_THE_CLUSTERS_APART,
-    stopping::A_SECOND_SIGNAL_ENDS_IT_AT_ONCE,
-    stopping::THE_GATE_KEEPS_THE_LEASE,
-    stopping::THE_MANAGER_ITSELF_WRITES_LITTLE,
-    failover::A_STOPPED_LEADER_IS_FOLLOWED_AT_ONCE,
-    failover::A_KILLED_LEADER_IS_FOLLOWED_WHEN_ITS_LEASE_ENDS,
-    failover::A_PAUSED_LEADER_WRITES_NOTHING_ON_WAKING,
-    failover::THE_ORIGINAL_AND_WE_ALTERNATE,
-    handover::LEADERS_CHANGE_IN_THE_MIDDLE_OF_ROLLOUTS,
-];
+pub const ALL: &[Scenario] = scenarios! {
+    Anywhere accounts::a_namespace_has_its_default_account;
+    Anywhere accounts::a_terminating_namespace_gets_nothing;
+    Anywhere tokens::a_token_secret_is_filled_works_and_goes_with_its_account;
+    Anywhere tokens::a_token_secret_without_an_account_is_deleted;
+    Anywhere tokens::a_deleted_token_secret_leaves_its_account_s_list;
+    Anywhere tokens::an_emptied_token_is_minted_again;
+    Anywhere roles::aggregated_roles_fill_and_follow;
+    Real roles::built_in_roles_take_up_new_parts;
+    Anywhere root_ca::every_namespace_has_the_ca_and_gets_it_back;
+    Anywhere namespaces::a_namespace_goes_with_all_that_is_in_it;
+    Anywhere namespaces::finalizers_hold_a_namespace_and_are_told;
+    Anywhere namespaces::pods_go_before_all_else;
+    Anywhere namespaces::custom_objects_go_with_their_namespace;
+    Anywhere namespaces::another_s_hold_on_a_namespace_is_respected;
+    Real namespaces::an_api_that_does_not_answer_holds_a_namespace;
+    Anywhere garbage::what_nobody_owns_any_more_goes;
+    Anywhere garbage::dependents_go_first_in_the_foreground;
+    Anywhere garbage::orphans_are_left_free;
+    Anywhere garbage::owners_in_a_circle_go;
+    Anywhere garbage::an_owner_elsewhere_is_no_owner;
+    Anywhere garbage::a_kind_that_comes_later_has_owners_too;
+    Anywhere services::a_service_lists_its_pods;
+    Anywhere services::slices_are_packed_and_used_again;
+    Anywhere services::spoilt_slices_are_repaired;
+    Anywhere services::clients_are_told_what_is_close;
+    Real services::a_service_of_two_families_has_slices_of_both;
+    Anywhere jobs::a_job_counts_its_pods_and_completes;
+    Anywhere jobs::a_failed_pod_ends_a_job_without_patience;
+    Anywhere jobs::indexes_fail_and_succeed_one_by_one;
+    Anywhere jobs::a_suspended_job_has_no_pods;
+    Processes jobs::a_killed_manager_counts_no_pod_twice;
+    Anywhere nodes::lost_nodes_are_left_and_a_lost_cluster_is_not;
+    Anywhere nodes::pods_leave_a_tainted_node_in_their_time;
+    Anywhere nodes::pods_of_a_vanished_node_go;
+    Anywhere nodes::a_node_out_of_service_holds_no_pod;
+    Anywhere nodes::conditions_of_a_node_become_taints;
+    Anywhere deployments::a_deployment_rolls_within_its_bounds;
+    Anywhere deployments::a_deployment_pauses_and_scales_in_the_middle;
+    Anywhere replicas::a_replica_set_adopts_releases_and_scales;
+    Anywhere replicas::a_replication_controller_scales;
+    Anywhere statefulsets::a_stateful_set_starts_and_stops_in_order;
+    Anywhere statefulsets::a_stateful_set_rolls_down_to_its_partition;
+    Anywhere statefulsets::a_parallel_stateful_set_waits_for_nobody;
+    Anywhere daemonsets::a_daemon_runs_where_it_may;
+    Anywhere daemonsets::a_daemon_rolls_node_by_node;
+    Anywhere daemonsets::a_daemon_surges;
+    Processes resilience::a_killed_manager_loses_nothing;
+    Processes garbage::a_killed_manager_finishes_every_deletion;
+    Processes resilience::an_api_server_restart_loses_nothing;
+    Processes resilience::an_etcd_restart_loses_nothing;
+    Processes resilience::a_pause_of_a_minute_loses_nothing;
+    BesideOriginal pages::pages_tell_what_the_original_s_tell;
+    Processes kubectl::kubectl_cannot_tell_the_clusters_apart;
+    Processes stopping::a_second_signal_ends_it_at_once;
+    Processes stopping::the_gate_keeps_the_lease;
+    Processes stopping::the_manager_itself_writes_little;
+    Processes failover::a_stopped_leader_is_followed_at_once;
+    Processes failover::a_killed_leader_is_followed_when_its_lease_ends;
+    Processes failover::a_paused_leader_writes_nothing_on_waking;
+    BesideOriginal failover::the_original_and_we_alternate;
+    BesideOriginal handover::leaders_change_in_the_middle_of_rollouts;
+};

@@ -1,52 +1,14 @@
 //! Namespaces that are deleted go, with all that is in them; what holds them can be read.
 
 use anyhow::{Context as _, ensure};
-use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret, Service};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
-};
+use kube::api::{ApiResource, DeleteParams, GroupVersionKind, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::{Scenario, Stage, World};
-
-pub(crate) const A_NAMESPACE_GOES_WITH_ALL_THAT_IS_IN_IT: Scenario = Scenario {
-    name: "a_namespace_goes_with_all_that_is_in_it",
-    stage: Stage::Anywhere,
-    play: |world| a_namespace_goes_with_all_that_is_in_it(world).boxed_local(),
-};
-
-pub(crate) const FINALIZERS_HOLD_A_NAMESPACE_AND_ARE_TOLD: Scenario = Scenario {
-    name: "finalizers_hold_a_namespace_and_are_told",
-    stage: Stage::Anywhere,
-    play: |world| finalizers_hold_a_namespace_and_are_told(world).boxed_local(),
-};
-
-pub(crate) const PODS_GO_BEFORE_ALL_ELSE: Scenario = Scenario {
-    name: "pods_go_before_all_else",
-    stage: Stage::Anywhere,
-    play: |world| pods_go_before_all_else(world).boxed_local(),
-};
-
-pub(crate) const CUSTOM_OBJECTS_GO_WITH_THEIR_NAMESPACE: Scenario = Scenario {
-    name: "custom_objects_go_with_their_namespace",
-    stage: Stage::Anywhere,
-    play: |world| custom_objects_go_with_their_namespace(world).boxed_local(),
-};
-
-pub(crate) const ANOTHER_S_HOLD_ON_A_NAMESPACE_IS_RESPECTED: Scenario = Scenario {
-    name: "another_s_hold_on_a_namespace_is_respected",
-    stage: Stage::Anywhere,
-    play: |world| another_s_hold_on_a_namespace_is_respected(world).boxed_local(),
-};
-
-pub(crate) const AN_API_THAT_DOES_NOT_ANSWER_HOLDS_A_NAMESPACE: Scenario = Scenario {
-    name: "an_api_that_does_not_answer_holds_a_namespace",
-    stage: Stage::Real,
-    play: |world| an_api_that_does_not_answer_holds_a_namespace(world).boxed_local(),
-};
+use crate::World;
+use crate::wishes::Wishes;
+use crate::world::hold;
 
 fn namespaces(world: &World) -> Api<Namespace> {
     Api::all(world.admin.clone())
@@ -54,10 +16,8 @@ fn namespaces(world: &World) -> Api<Namespace> {
 
 /// A namespace with a bit of everything in it.
 async fn furnished(world: &World, prefix: &str) -> anyhow::Result<String> {
-    let namespace = world.namespace(prefix).await?;
+    let namespace = world.inhabited_namespace(prefix).await?;
     let pods = world.api::<Pod>(&namespace);
-    let account = world.api::<k8s_openapi::api::core::v1::ServiceAccount>(&namespace);
-    world.eventually("the default account", async || Ok(account.get_opt("default").await?)).await?;
     for n in 0..3 {
         let metadata = json!({"name": format!("n{n}")});
         world.create(&world.api::<ConfigMap>(&namespace), json!({"metadata": metadata})).await?;
@@ -137,17 +97,8 @@ async fn told(world: &World, namespace: &str, but: &[[&str; 4]]) -> anyhow::Resu
     Ok(())
 }
 
-async fn release<K>(api: &Api<K>, name: &str) -> anyhow::Result<()>
-where
-    K: serde::de::DeserializeOwned + Clone + std::fmt::Debug,
-{
-    let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    api.patch(name, &PatchParams::default(), &patch).await?;
-    Ok(())
-}
-
 /// Proves NS-1, NS-15, NS-16, NS-19, NS-29, NS-43.
-async fn a_namespace_goes_with_all_that_is_in_it(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_namespace_goes_with_all_that_is_in_it(world: &World) -> anyhow::Result<()> {
     let (going, staying) = (furnished(world, "going").await?, furnished(world, "staying").await?);
     delete(world, &going).await?;
     let phase = namespaces(world).get(&going).await?.status.and_then(|status| status.phase);
@@ -170,7 +121,7 @@ async fn a_namespace_goes_with_all_that_is_in_it(world: &World) -> anyhow::Resul
 }
 
 /// Proves NS-23, NS-50, NS-51, NS-53, NS-54, NS-58, NS-61.
-async fn finalizers_hold_a_namespace_and_are_told(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn finalizers_hold_a_namespace_and_are_told(world: &World) -> anyhow::Result<()> {
     let namespace = world.namespace("held").await?;
     let (maps, secrets) = (world.api::<ConfigMap>(&namespace), world.api::<Secret>(&namespace));
     let held = |name: &str, by: &[&str]| json!({"metadata": {"name": name, "finalizers": by}});
@@ -188,7 +139,7 @@ async fn finalizers_hold_a_namespace_and_are_told(world: &World) -> anyhow::Resu
     ];
     told(world, &namespace, &both).await?;
     ensure!(secrets.get_opt("free").await?.is_none(), "what nothing holds is gone");
-    release(&maps, "one").await?;
+    hold(&maps, "one", &[]).await?;
     let remaining = "Some resources are remaining: secrets. has 1 resource instances";
     let finalizers =
         "Some content in the namespace has finalizers remaining: example.com/a in 1 resource instances";
@@ -197,16 +148,15 @@ async fn finalizers_hold_a_namespace_and_are_told(world: &World) -> anyhow::Resu
         ["NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", finalizers],
     ];
     told(world, &namespace, &one).await?;
-    release(&secrets, "two").await?;
+    hold(&secrets, "two", &[]).await?;
     gone(world, &namespace).await
 }
 
 /// Proves NS-15, NS-70, NS-73.
-async fn pods_go_before_all_else(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn pods_go_before_all_else(world: &World) -> anyhow::Result<()> {
     let namespace = furnished(world, "pods").await?;
     let pods = world.api::<Pod>(&namespace);
-    let hold = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/hold"]}}));
-    pods.patch("n1", &PatchParams::default(), &hold).await?;
+    hold(&pods, "n1", &["example.com/hold"]).await?;
     delete(world, &namespace).await?;
     let only_one = async || {
         let left = pods.list(&ListParams::default()).await?.items;
@@ -215,37 +165,18 @@ async fn pods_go_before_all_else(world: &World) -> anyhow::Result<()> {
     world.eventually("the other pods to go", only_one).await?;
     told(world, &namespace, &[]).await?;
     ensure!(world.api::<Secret>(&namespace).get_opt("n0").await?.is_some(), "others wait for the pods");
-    release(&pods, "n1").await?;
+    hold(&pods, "n1", &[]).await?;
     gone(world, &namespace).await
 }
 
 /// Proves NS-14, NS-76, NS-77.
-async fn custom_objects_go_with_their_namespace(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn custom_objects_go_with_their_namespace(world: &World) -> anyhow::Result<()> {
     let namespace = world.namespace("custom").await?;
-    let group = format!("{namespace}.example.com");
-    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": schema}});
-    let names = json!({"plural": "wishes", "singular": "wish", "kind": "Wish", "listKind": "WishList"});
-    let definitions: Api<CustomResourceDefinition> = Api::all(world.admin.clone());
-    let definition = json!({"metadata": {"name": format!("wishes.{group}")},
-        "spec": {"group": group, "scope": "Namespaced", "names": names,
-                 "versions": [version("v1", true), version("v1beta1", false)]}});
-    world.create(&definitions, definition).await?;
-    let kind = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(&group, "v1", "Wish"), "wishes");
-    let wishes: Api<DynamicObject> = Api::namespaced_with(world.admin.clone(), &namespace, &kind);
-    let wish = |name: &str, finalizers: &[&str]| -> anyhow::Result<DynamicObject> {
-        let metadata = json!({"name": name, "finalizers": finalizers});
-        Ok(serde_json::from_value(
-            json!({"apiVersion": format!("{group}/v1"), "kind": "Wish", "metadata": metadata}),
-        )?)
-    };
-    // A definition is served a moment after it is accepted.
-    let create =
-        async || Ok(wishes.create(&PostParams::default(), &wish("held", &["example.com/hold"])?).await.ok());
-    world.eventually("the new kind", create).await?;
-    wishes.create(&PostParams::default(), &wish("free", &[])?).await?;
+    let wishes = Wishes::define(world, &namespace, &["v1", "v1beta1"]).await?;
+    wishes.make(json!({"name": "held", "finalizers": ["example.com/hold"]})).await?;
+    wishes.make(json!({"name": "free"})).await?;
     delete(world, &namespace).await?;
-    let remaining = format!("Some resources are remaining: wishes.{group} has 1 resource instances");
+    let remaining = format!("Some resources are remaining: wishes.{} has 1 resource instances", wishes.group);
     let finalizers =
         "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances";
     let both = [
@@ -253,14 +184,13 @@ async fn custom_objects_go_with_their_namespace(world: &World) -> anyhow::Result
         ["NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", finalizers],
     ];
     told(world, &namespace, &both).await?;
-    release(&wishes, "held").await?;
+    hold(&wishes.api, "held", &[]).await?;
     gone(world, &namespace).await?;
-    definitions.delete(&format!("wishes.{group}"), &DeleteParams::default()).await?;
-    Ok(())
+    wishes.forget().await
 }
 
 /// Proves NS-29, NS-78.
-async fn another_s_hold_on_a_namespace_is_respected(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn another_s_hold_on_a_namespace_is_respected(world: &World) -> anyhow::Result<()> {
     let name = world.namespace("shared").await?;
     let namespaces = namespaces(world);
     let finalize = async |finalizers: &[&str]| -> anyhow::Result<()> {
@@ -285,7 +215,7 @@ async fn another_s_hold_on_a_namespace_is_respected(world: &World) -> anyhow::Re
 }
 
 /// Proves NS-26, NS-30, NS-52, NS-81.
-async fn an_api_that_does_not_answer_holds_a_namespace(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn an_api_that_does_not_answer_holds_a_namespace(world: &World) -> anyhow::Result<()> {
     let namespace = furnished(world, "away").await?;
     let group = format!("{namespace}.example.com");
     let kind = GroupVersionKind::gvk("apiregistration.k8s.io", "v1", "APIService");

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use keleustes_hollow::{Hollow, HollowHandle};
 use kube::Api;
@@ -11,38 +10,9 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::World;
 use crate::heartbeats::Heartbeats;
-use crate::{Scenario, Stage, World};
-
-pub(crate) const LOST_NODES_ARE_LEFT_AND_A_LOST_CLUSTER_IS_NOT: Scenario = Scenario {
-    name: "lost_nodes_are_left_and_a_lost_cluster_is_not",
-    stage: Stage::Anywhere,
-    play: |world| lost_nodes(world).boxed_local(),
-};
-
-pub(crate) const PODS_LEAVE_A_TAINTED_NODE_IN_THEIR_TIME: Scenario = Scenario {
-    name: "pods_leave_a_tainted_node_in_their_time",
-    stage: Stage::Anywhere,
-    play: |world| tainted_node(world).boxed_local(),
-};
-
-pub(crate) const PODS_OF_A_VANISHED_NODE_GO: Scenario = Scenario {
-    name: "pods_of_a_vanished_node_go",
-    stage: Stage::Anywhere,
-    play: |world| vanished_node(world).boxed_local(),
-};
-
-pub(crate) const A_NODE_OUT_OF_SERVICE_HOLDS_NO_POD: Scenario = Scenario {
-    name: "a_node_out_of_service_holds_no_pod",
-    stage: Stage::Anywhere,
-    play: |world| out_of_service(world).boxed_local(),
-};
-
-pub(crate) const CONDITIONS_OF_A_NODE_BECOME_TAINTS: Scenario = Scenario {
-    name: "conditions_of_a_node_become_taints",
-    stage: Stage::Anywhere,
-    play: |world| conditions(world).boxed_local(),
-};
+use crate::world::hold;
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -176,7 +146,7 @@ fn for_seconds(seconds: u32) -> Value {
 /// One of four nodes falls silent, then all of them do, then all come back.
 ///
 /// Proves NLC-24, NLC-34, NLC-36, NLC-43, NLC-45, NLC-52, NLC-59, NLC-61, TE-21, TE-34, TE-40.
-async fn lost_nodes(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn lost_nodes_are_left_and_a_lost_cluster_is_not(world: &World) -> anyhow::Result<()> {
     let field = Field::new(world, "lost", 4).await?;
     no_other_node_is_ready(&field).await?;
     let hollow = field.play().await?;
@@ -247,7 +217,7 @@ async fn no_other_node_is_ready(field: &Field<'_>) -> anyhow::Result<()> {
 }
 
 /// Proves TE-18, TE-19, TE-21, TE-33, TE-34, TE-40, TE-41.
-async fn tainted_node(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn pods_leave_a_tainted_node_in_their_time(world: &World) -> anyhow::Result<()> {
     let field = Field::new(world, "tainted", 1).await?;
     let hollow = field.play().await?;
     let tolerates = |seconds: Option<u32>| json!([{"key": "gale", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]);
@@ -281,18 +251,14 @@ async fn tainted_node(world: &World) -> anyhow::Result<()> {
 }
 
 /// Proves PGC-20, PGC-23, PGC-24, PGC-30.
-async fn vanished_node(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn pods_of_a_vanished_node_go(world: &World) -> anyhow::Result<()> {
     let field = Field::new(world, "vanished", 1).await?;
     let hollow = field.play().await?;
     field.pod("orphan", 0, json!([])).await?;
     field.pod_says("orphan", "True").await?;
     world.stand_still("the pod runs").await;
     // Held, so that it can still be seen when it is deleted.
-    let hold = |held: bool| {
-        let finalizers = if held { json!(["example.com/hold"]) } else { Value::Null };
-        Patch::Merge(json!({"metadata": {"finalizers": finalizers}}))
-    };
-    field.pods.patch("orphan", &PatchParams::default(), &hold(true)).await?;
+    hold(&field.pods, "orphan", &["example.com/hold"]).await?;
     hollow.stop().await;
     let lost = Instant::now();
     field.nodes.delete(&field.node(0), &DeleteParams::default()).await?;
@@ -308,13 +274,13 @@ async fn vanished_node(world: &World) -> anyhow::Result<()> {
     let target = condition(&orphan, "DisruptionTarget");
     ensure!(target["reason"] == "DeletionByPodGC" && target["status"] == "True", "{target}");
     world.stand_still("the orphan has been told of its end").await;
-    field.pods.patch("orphan", &PatchParams::default(), &hold(false)).await?;
+    hold(&field.pods, "orphan", &[]).await?;
     field.pod_is_gone("orphan").await?;
     field.clear().await
 }
 
 /// Proves PGC-15, PGC-17.
-async fn out_of_service(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_node_out_of_service_holds_no_pod(world: &World) -> anyhow::Result<()> {
     let field = Field::new(world, "out", 1).await?;
     // Nobody plays this node: it says that it is not ready, and nothing on it ever ends.
     world.create(&field.nodes, json!({"metadata": {"name": field.node(0)}})).await?;
@@ -336,7 +302,7 @@ async fn out_of_service(world: &World) -> anyhow::Result<()> {
 }
 
 /// Proves NLC-49, NLC-51, NLC-52, NLC-53.
-async fn conditions(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn conditions_of_a_node_become_taints(world: &World) -> anyhow::Result<()> {
     let field = Field::new(world, "pressed", 1).await?;
     let labels = json!({"kubernetes.io/os": "linux", "kubernetes.io/arch": "riscv64"});
     let node = json!({"metadata": {"name": field.node(0), "labels": labels}});

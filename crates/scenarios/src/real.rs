@@ -28,6 +28,66 @@ pub enum Manager {
     Original,
 }
 
+impl Manager {
+    /// Whose it is, in words.
+    #[must_use]
+    pub fn whose(&self) -> &'static str {
+        match self {
+            Self::Ours(_) => "ours",
+            Self::Original => "the original",
+        }
+    }
+
+    /// The file that it is started from.
+    ///
+    /// # Errors
+    /// If the control plane has no such program.
+    pub fn program(&self, plane: &ControlPlane) -> anyhow::Result<PathBuf> {
+        Ok(match self {
+            Self::Ours(program) => program.clone(),
+            Self::Original => plane.binary(Program::KubeControllerManager)?.to_owned(),
+        })
+    }
+
+    /// Starts it with the flags of a kubeadm manifest, and `extra` in place of, or else after, them. Its log is
+    /// called by this name.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn start<A: AsRef<str>>(
+        &self,
+        plane: &ControlPlane,
+        name: &str,
+        extra: &[A],
+    ) -> anyhow::Result<Process> {
+        self.start_with(plane, name, &plane.manager_args_with(plane.free_port()?, extra))
+    }
+
+    /// Starts it with these flags only.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn start_with(&self, plane: &ControlPlane, name: &str, flags: &[String]) -> anyhow::Result<Process> {
+        let mut command = Command::new(self.program(plane)?);
+        command.args(flags);
+        Ok(Process::spawn(name, &command, &plane.logs_dir().join(format!("{name}.log")))?)
+    }
+}
+
+/// A client for a user of a control plane.
+///
+/// # Errors
+/// If its kubeconfig cannot be used.
+pub async fn client_of(plane: &ControlPlane, user: User) -> anyhow::Result<Client> {
+    Ok(Client::try_from(config_of(plane, user).await?.0)?)
+}
+
+async fn config_of(plane: &ControlPlane, user: User) -> anyhow::Result<(Config, Kubeconfig)> {
+    let kubeconfig = Kubeconfig::read_from(plane.kubeconfig(user))?;
+    let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &KubeConfigOptions::default()).await?;
+    Ok((config, kubeconfig))
+}
+
 /// A real control plane with a manager in it.
 pub struct Real {
     plane: ControlPlane,
@@ -112,27 +172,12 @@ impl Real {
         Ok(self.process().as_ref().context("no manager runs")?.pid())
     }
 
-    /// A client for a user of the cluster.
-    ///
-    /// # Errors
-    /// If its kubeconfig cannot be used.
-    pub async fn client(&self, user: User) -> anyhow::Result<Client> {
-        Ok(Client::try_from(self.config(user).await?.0)?)
-    }
-
-    async fn config(&self, user: User) -> anyhow::Result<(Config, Kubeconfig)> {
-        let kubeconfig = Kubeconfig::read_from(self.plane.kubeconfig(user))?;
-        let config =
-            Config::from_custom_kubeconfig(kubeconfig.clone(), &KubeConfigOptions::default()).await?;
-        Ok((config, kubeconfig))
-    }
-
     /// This control plane as a world for scenarios.
     ///
     /// # Errors
     /// If its administrator cannot connect.
     pub async fn into_world(self) -> anyhow::Result<World> {
-        let admin = self.client(User::Admin).await?;
+        let admin = client_of(&self.plane, User::Admin).await?;
         // A manager that comes after a killed one waits out the lease of the dead.
         Ok(World::new(admin, Some(Box::new(self)), Duration::from_secs(120)))
     }
@@ -142,23 +187,12 @@ impl Real {
     }
 
     fn spawn_manager(&self) -> anyhow::Result<Process> {
-        match &self.manager {
-            Manager::Original => {
-                let mut flags = vec![controllers_flag()];
-                flags.extend(self.extra.iter().cloned());
-                Ok(self.plane.start_go_manager(&flags)?)
-            }
-            Manager::Ours(program) => {
-                let port = self.plane.free_port()?;
-                let mut command = Command::new(program);
-                command.args(self.plane.manager_args_with(port, &self.extra));
-                Ok(Process::spawn(
-                    "kube-controller-manager",
-                    &command,
-                    &self.plane.logs_dir().join("manager.log"),
-                )?)
-            }
+        let mut flags = self.extra.clone();
+        // The original has more of them than are asked for; ours runs all that it has.
+        if matches!(self.manager, Manager::Original) {
+            flags.insert(0, controllers_flag());
         }
+        self.manager.start(&self.plane, "manager", &flags)
     }
 
     /// Does something to the API server and notes how long it was not ready.
@@ -183,20 +217,6 @@ impl Real {
         }
     }
 
-    /// Starts a manager beside this world's own, with these flags only.
-    ///
-    /// # Errors
-    /// If it does not start.
-    pub fn spawn(&self, manager: &Manager, name: &str, flags: &[String]) -> anyhow::Result<Process> {
-        let program = match manager {
-            Manager::Ours(program) => program.clone(),
-            Manager::Original => self.plane.binary(Program::KubeControllerManager)?.to_owned(),
-        };
-        let mut command = Command::new(program);
-        command.args(flags);
-        Ok(Process::spawn(name, &command, &self.plane.logs_dir().join(format!("{name}.log")))?)
-    }
-
     /// Ends this world's own manager in order.
     ///
     /// # Errors
@@ -209,7 +229,7 @@ impl Real {
     }
 
     async fn identify(&self, token: &str) -> anyhow::Result<Option<String>> {
-        let (_, mut kubeconfig) = self.config(User::Admin).await?;
+        let (_, mut kubeconfig) = config_of(&self.plane, User::Admin).await?;
         for user in &mut kubeconfig.auth_infos {
             user.auth_info = Some(AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() });
         }
@@ -236,9 +256,6 @@ impl Real {
     /// # Errors
     /// If the audit log cannot be read.
     pub fn refusals(&self) -> anyhow::Result<Vec<String>> {
-        let ours = |user: &str| {
-            user == User::ControllerManager.name() || user.starts_with("system:serviceaccount:kube-system:")
-        };
         let entries = self.plane.audit_entries()?.into_iter();
         let outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
         let in_outage = |at: &str| {
@@ -247,7 +264,7 @@ impl Real {
         };
         let refused = entries.filter(|entry| {
             let refused = entry.code == 401 || entry.code == 403 && !entry.authorised;
-            refused && ours(&entry.user) && !in_outage(&entry.received_at)
+            refused && entry.by_manager() && !in_outage(&entry.received_at)
         });
         Ok(refused
             .map(|entry| format!("{} {} {} {}", entry.code, entry.user, entry.verb, entry.uri))

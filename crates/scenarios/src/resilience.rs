@@ -3,37 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::DeleteParams;
 use serde_json::json;
 
+use crate::World;
 use crate::tokens::{token, token_secret};
-use crate::{Scenario, Stage, World};
-
-pub(crate) const A_KILLED_MANAGER_LOSES_NOTHING: Scenario = Scenario {
-    name: "a_killed_manager_loses_nothing",
-    stage: Stage::Processes,
-    play: |world| a_killed_manager_loses_nothing(world).boxed_local(),
-};
-
-pub(crate) const AN_API_SERVER_RESTART_LOSES_NOTHING: Scenario = Scenario {
-    name: "an_api_server_restart_loses_nothing",
-    stage: Stage::Processes,
-    play: |world| an_api_server_restart_loses_nothing(world).boxed_local(),
-};
-
-pub(crate) const AN_ETCD_RESTART_LOSES_NOTHING: Scenario = Scenario {
-    name: "an_etcd_restart_loses_nothing",
-    stage: Stage::Processes,
-    play: |world| an_etcd_restart_loses_nothing(world).boxed_local(),
-};
-
-pub(crate) const A_PAUSE_OF_A_MINUTE_LOSES_NOTHING: Scenario = Scenario {
-    name: "a_pause_of_a_minute_loses_nothing",
-    stage: Stage::Processes,
-    play: |world| a_pause_of_a_minute_loses_nothing(world).boxed_local(),
-};
 
 /// How long etcd is away: longer than the retries of a token take, and less than a lease lasts.
 const ETCD_AWAY: Duration = Duration::from_secs(6);
@@ -125,7 +100,7 @@ async fn survive(
 }
 
 /// Proves SA-43, SAT-64.
-async fn a_killed_manager_loses_nothing(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_killed_manager_loses_nothing(world: &World) -> anyhow::Result<()> {
     let plane = world.plane()?;
     survive(world, async |leaving| {
         // Killed in the middle of work, twice; then things are asked for and deleted while none runs.
@@ -144,7 +119,7 @@ async fn a_killed_manager_loses_nothing(world: &World) -> anyhow::Result<()> {
 }
 
 /// Proves INF-143.
-async fn an_api_server_restart_loses_nothing(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn an_api_server_restart_loses_nothing(world: &World) -> anyhow::Result<()> {
     survive(world, async |leaving| {
         let during = Request::make(world, "during").await?;
         leaving.withdraw(world).await?;
@@ -154,7 +129,7 @@ async fn an_api_server_restart_loses_nothing(world: &World) -> anyhow::Result<()
     .await
 }
 
-async fn an_etcd_restart_loses_nothing(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn an_etcd_restart_loses_nothing(world: &World) -> anyhow::Result<()> {
     survive(world, async |leaving| {
         let during = Request::make(world, "during").await?;
         leaving.withdraw(world).await?;
@@ -164,7 +139,7 @@ async fn an_etcd_restart_loses_nothing(world: &World) -> anyhow::Result<()> {
     .await
 }
 
-async fn a_pause_of_a_minute_loses_nothing(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_pause_of_a_minute_loses_nothing(world: &World) -> anyhow::Result<()> {
     let plane = world.plane()?;
     survive(world, async |leaving| {
         let pause = plane.pause_manager(Duration::from_secs(60));

@@ -1,25 +1,12 @@
 //! Aggregated ClusterRoles gather the rules of the roles they select.
 
 use anyhow::ensure;
-use futures::FutureExt as _;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::{Scenario, Stage, World};
-
-pub(crate) const BUILT_IN_ROLES_TAKE_UP_NEW_PARTS: Scenario = Scenario {
-    name: "built_in_roles_take_up_new_parts",
-    stage: Stage::Processes,
-    play: |world| built_in_roles_take_up_new_parts(world).boxed_local(),
-};
-
-pub(crate) const AGGREGATED_ROLES_FILL_AND_FOLLOW: Scenario = Scenario {
-    name: "aggregated_roles_fill_and_follow",
-    stage: Stage::Anywhere,
-    play: |world| aggregated_roles_fill_and_follow(world).boxed_local(),
-};
+use crate::World;
 
 fn part(run: &str, name: &str, resource: &str) -> Value {
     let labels = json!({format!("{run}.example.com/part"): "true"});
@@ -34,7 +21,7 @@ async fn resources(roles: &Api<ClusterRole>, name: &str) -> anyhow::Result<Vec<S
 }
 
 /// Proves CRA-11, CRA-17, CRA-20, CRA-30, CRA-42, CRA-45.
-async fn aggregated_roles_fill_and_follow(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn aggregated_roles_fill_and_follow(world: &World) -> anyhow::Result<()> {
     // Cluster-scoped objects need names of their own; a namespace's made-up name is one.
     let run = world.namespace("roles").await?;
     let roles: Api<ClusterRole> = Api::all(world.admin.clone());
@@ -79,7 +66,7 @@ async fn aggregated_roles_fill_and_follow(world: &World) -> anyhow::Result<()> {
 }
 
 /// Proves CRA-19, CRA-43.
-async fn built_in_roles_take_up_new_parts(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn built_in_roles_take_up_new_parts(world: &World) -> anyhow::Result<()> {
     let run = world.namespace("roles").await?;
     let roles: Api<ClusterRole> = Api::all(world.admin.clone());
     let mut viewing = part(&run, "viewing", &run);

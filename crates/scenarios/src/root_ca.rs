@@ -1,19 +1,12 @@
 //! Every namespace has the CA of the API server.
 
 use anyhow::ensure;
-use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use crate::{Scenario, Stage, World};
-
-pub(crate) const EVERY_NAMESPACE_HAS_THE_CA_AND_GETS_IT_BACK: Scenario = Scenario {
-    name: "every_namespace_has_the_ca_and_gets_it_back",
-    stage: Stage::Anywhere,
-    play: |world| every_namespace_has_the_ca_and_gets_it_back(world).boxed_local(),
-};
+use crate::World;
 
 const NAME: &str = "kube-root-ca.crt";
 const DESCRIPTION: &str = "kubernetes.io/description";
@@ -32,7 +25,7 @@ fn is_right(map: &ConfigMap) -> bool {
 }
 
 /// Proves RCA-10, RCA-12, RCA-13, RCA-14, RCA-20, RCA-40, RCA-41.
-async fn every_namespace_has_the_ca_and_gets_it_back(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn every_namespace_has_the_ca_and_gets_it_back(world: &World) -> anyhow::Result<()> {
     let right = async |namespace: &str| {
         let maps = world.api::<ConfigMap>(namespace);
         let ask = async || Ok(maps.get_opt(NAME).await?.filter(is_right));

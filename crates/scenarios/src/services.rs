@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
-use futures::FutureExt as _;
 use futures::future::{join_all, try_join_all};
 use k8s_openapi::api::core::v1::{Event, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -11,38 +10,8 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
+use crate::World;
 use crate::heartbeats::Heartbeats;
-use crate::{Scenario, Stage, World};
-
-pub(crate) const A_SERVICE_LISTS_ITS_PODS: Scenario = Scenario {
-    name: "a_service_lists_its_pods",
-    stage: Stage::Anywhere,
-    play: |world| a_service_lists_its_pods(world).boxed_local(),
-};
-
-pub(crate) const SLICES_ARE_PACKED_AND_USED_AGAIN: Scenario = Scenario {
-    name: "slices_are_packed_and_used_again",
-    stage: Stage::Anywhere,
-    play: |world| slices_are_packed_and_used_again(world).boxed_local(),
-};
-
-pub(crate) const SPOILT_SLICES_ARE_REPAIRED: Scenario = Scenario {
-    name: "spoilt_slices_are_repaired",
-    stage: Stage::Anywhere,
-    play: |world| spoilt_slices_are_repaired(world).boxed_local(),
-};
-
-pub(crate) const CLIENTS_ARE_TOLD_WHAT_IS_CLOSE: Scenario = Scenario {
-    name: "clients_are_told_what_is_close",
-    stage: Stage::Anywhere,
-    play: |world| clients_are_told_what_is_close(world).boxed_local(),
-};
-
-pub(crate) const A_SERVICE_OF_TWO_FAMILIES_HAS_SLICES_OF_BOTH: Scenario = Scenario {
-    name: "a_service_of_two_families_has_slices_of_both",
-    stage: Stage::Real,
-    play: |world| a_service_of_two_families_has_slices_of_both(world).boxed_local(),
-};
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
@@ -230,7 +199,7 @@ impl<'w> Town<'w> {
 }
 
 /// Proves EPS-31, EPS-33, EPS-34, EPS-35, EPS-36, EPS-60, EPS-64, EPS-66.
-async fn a_service_lists_its_pods(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_service_lists_its_pods(world: &World) -> anyhow::Result<()> {
     let town = Town::found(world, &["z1"]).await?;
     let service = town.service(json!({})).await?;
     let placeholder = town.sizes_become(&[0]).await?;
@@ -277,7 +246,7 @@ async fn a_service_lists_its_pods(world: &World) -> anyhow::Result<()> {
 }
 
 /// Proves EPS-54, EPS-55, EPS-59, EPS-93.
-async fn slices_are_packed_and_used_again(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn slices_are_packed_and_used_again(world: &World) -> anyhow::Result<()> {
     let town = Town::found(world, &["z1"]).await?;
     town.pod("p000", "z1", "10.0.1.0").await?;
     let more = (1..120).map(async |n| town.pod(&format!("p{n:03}"), "z1", &format!("10.0.1.{n}")).await);
@@ -309,7 +278,7 @@ async fn slices_are_packed_and_used_again(world: &World) -> anyhow::Result<()> {
 }
 
 /// Proves EPS-67, EPS-119, EPS-121.
-async fn spoilt_slices_are_repaired(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn spoilt_slices_are_repaired(world: &World) -> anyhow::Result<()> {
     let town = Town::found(world, &["z1"]).await?;
     town.service(json!({})).await?;
     town.pod("p1", "z1", "10.0.0.1").await?;
@@ -344,7 +313,7 @@ async fn spoilt_slices_are_repaired(world: &World) -> anyhow::Result<()> {
 }
 
 /// Proves EPS-72, EPS-74, EPS-75, EPS-84, EPS-87, EPS-103, EPS-106, EPS-127.
-async fn clients_are_told_what_is_close(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn clients_are_told_what_is_close(world: &World) -> anyhow::Result<()> {
     let town = Town::found(world, &["z1", "z2"]).await?;
     let (n1, n2) = (town.node("z1"), town.node("z2"));
     town.service(json!({"trafficDistribution": "PreferSameZone"})).await?;
@@ -396,7 +365,7 @@ async fn clients_are_told_what_is_close(world: &World) -> anyhow::Result<()> {
 }
 
 /// Proves EPS-27, EPS-32, EPS-63.
-async fn a_service_of_two_families_has_slices_of_both(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_service_of_two_families_has_slices_of_both(world: &World) -> anyhow::Result<()> {
     let town = Town::found(world, &["z1"]).await?;
     town.service(json!({"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]})).await?;
     town.slices_become(&["IPv4", "IPv6"]).await?;

@@ -5,29 +5,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use futures::FutureExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use keleustes_control_plane::{Process, User};
 
-use crate::{Scenario, Stage, World};
-
-pub(crate) const A_SECOND_SIGNAL_ENDS_IT_AT_ONCE: Scenario = Scenario {
-    name: "a_second_signal_ends_it_at_once",
-    stage: Stage::Processes,
-    play: |world| a_second_signal_ends_it_at_once(world).boxed_local(),
-};
-
-pub(crate) const THE_GATE_KEEPS_THE_LEASE: Scenario = Scenario {
-    name: "the_gate_keeps_the_lease",
-    stage: Stage::Processes,
-    play: |world| the_gate_keeps_the_lease(world).boxed_local(),
-};
-
-pub(crate) const THE_MANAGER_ITSELF_WRITES_LITTLE: Scenario = Scenario {
-    name: "the_manager_itself_writes_little",
-    stage: Stage::Processes,
-    play: |world| the_manager_itself_writes_little(world).boxed_local(),
-};
+use crate::World;
 
 /// One of ours that holds a lease of its own.
 async fn leader(world: &World, lease: &str, more: &[&str]) -> anyhow::Result<Process> {
@@ -40,7 +21,7 @@ async fn leader(world: &World, lease: &str, more: &[&str]) -> anyhow::Result<Pro
         "--secure-port=0".to_owned(),
     ];
     flags.extend(more.iter().map(ToString::to_string));
-    let process = real.spawn(&real.ours()?, lease, &flags)?;
+    let process = real.ours()?.start_with(real.plane(), lease, &flags)?;
     // Not by its lease alone: it has that for a moment before it knows.
     world
         .eventually("a leader that knows that it is one", async || {
@@ -62,7 +43,7 @@ fn signal(pid: u32, name: &str) -> anyhow::Result<()> {
 }
 
 /// Proves RUN-71, RUN-81.
-async fn a_second_signal_ends_it_at_once(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_second_signal_ends_it_at_once(world: &World) -> anyhow::Result<()> {
     let mut leader = leader(world, "impatient", &[]).await?;
     let api_server = world.real()?.plane().api_server_pid().context("an API server")?;
     // With a server that does not answer, giving the lease back takes seconds.
@@ -82,7 +63,7 @@ async fn a_second_signal_ends_it_at_once(world: &World) -> anyhow::Result<()> {
 }
 
 /// Proves RUN-70, RUN-81.
-async fn the_gate_keeps_the_lease(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn the_gate_keeps_the_lease(world: &World) -> anyhow::Result<()> {
     let leases = world.api::<Lease>("kube-system");
     for (lease, gate) in [("kept", "false"), ("given-back", "true")] {
         let gate_flag = format!("--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit={gate}");
@@ -99,17 +80,14 @@ async fn the_gate_keeps_the_lease(world: &World) -> anyhow::Result<()> {
 /// The resources that were written with the manager's own credentials.
 fn written_by_the_manager(world: &World) -> anyhow::Result<BTreeSet<String>> {
     let entries = world.real()?.plane().audit_entries()?.into_iter();
-    let writes = entries.filter(|entry| {
-        entry.user == User::ControllerManager.name()
-            && ["create", "update", "patch", "delete", "deletecollection"].contains(&entry.verb.as_str())
-    });
+    let writes = entries.filter(|entry| entry.user == User::ControllerManager.name() && entry.is_write());
     let resources = writes.filter_map(|entry| entry.object);
     let named = resources.map(|object| format!("{} {}", object.resource, object.subresource));
     Ok(named.map(|name| name.trim_end().to_owned()).collect())
 }
 
 /// Proves RUN-101.
-async fn the_manager_itself_writes_little(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn the_manager_itself_writes_little(world: &World) -> anyhow::Result<()> {
     let leader = leader(world, "writing", &[]).await?;
     let written = world
         .eventually("its lease and its event", async || {

@@ -1,37 +1,12 @@
 //! Token Secrets: filled, working, and gone with their account.
 
 use anyhow::{Context as _, ensure};
-use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::{Scenario, Stage, World};
-
-pub(crate) const A_TOKEN_SECRET_IS_FILLED_WORKS_AND_GOES_WITH_ITS_ACCOUNT: Scenario = Scenario {
-    name: "a_token_secret_is_filled_works_and_goes_with_its_account",
-    stage: Stage::Anywhere,
-    play: |world| a_token_secret_is_filled_works_and_goes_with_its_account(world).boxed_local(),
-};
-
-pub(crate) const A_TOKEN_SECRET_WITHOUT_AN_ACCOUNT_IS_DELETED: Scenario = Scenario {
-    name: "a_token_secret_without_an_account_is_deleted",
-    stage: Stage::Anywhere,
-    play: |world| a_token_secret_without_an_account_is_deleted(world).boxed_local(),
-};
-
-pub(crate) const A_DELETED_TOKEN_SECRET_LEAVES_ITS_ACCOUNT_S_LIST: Scenario = Scenario {
-    name: "a_deleted_token_secret_leaves_its_account_s_list",
-    stage: Stage::Anywhere,
-    play: |world| a_deleted_token_secret_leaves_its_account_s_list(world).boxed_local(),
-};
-
-pub(crate) const AN_EMPTIED_TOKEN_IS_MINTED_AGAIN: Scenario = Scenario {
-    name: "an_emptied_token_is_minted_again",
-    stage: Stage::Anywhere,
-    play: |world| an_emptied_token_is_minted_again(world).boxed_local(),
-};
+use crate::World;
 
 /// A Secret as a person writes it to get a token.
 pub(crate) fn token_secret(name: &str, account: &str) -> Value {
@@ -53,7 +28,9 @@ pub(crate) async fn token(secrets: &Api<Secret>, name: &str) -> anyhow::Result<O
 }
 
 /// Proves SAT-34, SAT-60, SAT-66.
-async fn a_token_secret_is_filled_works_and_goes_with_its_account(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_token_secret_is_filled_works_and_goes_with_its_account(
+    world: &World,
+) -> anyhow::Result<()> {
     let namespace = world.namespace("tokens").await?;
     let accounts = world.api::<ServiceAccount>(&namespace);
     let secrets = world.api::<Secret>(&namespace);
@@ -93,7 +70,7 @@ async fn a_token_secret_is_filled_works_and_goes_with_its_account(world: &World)
 }
 
 /// Proves SAT-61.
-async fn a_token_secret_without_an_account_is_deleted(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_token_secret_without_an_account_is_deleted(world: &World) -> anyhow::Result<()> {
     let namespace = world.namespace("tokens").await?;
     let secrets = world.api::<Secret>(&namespace);
     world.create(&secrets, token_secret("orphan", "nobody")).await?;
@@ -105,7 +82,7 @@ async fn a_token_secret_without_an_account_is_deleted(world: &World) -> anyhow::
 }
 
 /// Proves SAT-31, SAT-52.
-async fn a_deleted_token_secret_leaves_its_account_s_list(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_deleted_token_secret_leaves_its_account_s_list(world: &World) -> anyhow::Result<()> {
     let namespace = world.namespace("tokens").await?;
     let accounts = world.api::<ServiceAccount>(&namespace);
     let secrets = world.api::<Secret>(&namespace);
@@ -130,7 +107,7 @@ async fn a_deleted_token_secret_leaves_its_account_s_list(world: &World) -> anyh
 }
 
 /// Proves SAT-65.
-async fn an_emptied_token_is_minted_again(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn an_emptied_token_is_minted_again(world: &World) -> anyhow::Result<()> {
     let namespace = world.namespace("tokens").await?;
     let accounts = world.api::<ServiceAccount>(&namespace);
     let secrets = world.api::<Secret>(&namespace);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use futures::future::BoxFuture;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{Event, Namespace, Node};
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams};
+use k8s_openapi::api::core::v1::{Event, Namespace, Node, ServiceAccount};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -153,6 +153,17 @@ impl World {
         Ok(created.name_any())
     }
 
+    /// Creates a namespace whose name begins like this, and waits until pods can be made in it.
+    ///
+    /// # Errors
+    /// If the server refuses, or if the manager does not give it its account.
+    pub(crate) async fn inhabited_namespace(&self, prefix: &str) -> anyhow::Result<String> {
+        let namespace = self.namespace(prefix).await?;
+        let accounts = self.api::<ServiceAccount>(&namespace);
+        self.eventually("the default account", async || Ok(accounts.get_opt("default").await?)).await?;
+        Ok(namespace)
+    }
+
     /// Objects of a kind in a namespace.
     #[must_use]
     pub fn api<K>(&self, namespace: &str) -> Api<K>
@@ -232,6 +243,16 @@ impl World {
     pub async fn settle(&self) {
         tokio::time::sleep(Duration::from_millis(600)).await;
     }
+}
+
+/// Holds an object with these finalizers and no others; with none it is let go.
+pub(crate) async fn hold<K>(api: &Api<K>, name: &str, finalizers: &[&str]) -> anyhow::Result<()>
+where
+    K: DeserializeOwned + Clone + std::fmt::Debug,
+{
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+    api.patch(name, &PatchParams::default(), &patch).await?;
+    Ok(())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -53,7 +53,7 @@ pub(crate) async fn measure(wanted: &Wanted) -> anyhow::Result<()> {
         for load in &loads {
             for manager in [Manager::Ours(ours.clone()), Manager::Original] {
                 let setting = Setting { manager, percent, qps: (!wanted.defaults).then_some(wanted.qps) };
-                eprintln!("{}, {}, round {round}", load.name, setting.whose());
+                eprintln!("{}, {}, round {round}", load.name, setting.manager.whose());
                 let mut stage = Stage::set(setting, load.name).await?;
                 (load.play)(&mut stage).await?;
                 report.add(stage.end().await);

@@ -1,15 +1,13 @@
 //! One manager on a control plane of its own, and what its work is measured by.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use keleustes_client::{Call, ClientFactory, ClientOptions, Connection, Deletion};
 use keleustes_control_plane::build::Program;
-use keleustes_control_plane::{AuditEntry, ControlPlane, Process, User};
+use keleustes_control_plane::{AuditEntry, AuditMark, ControlPlane, Process, User};
 use keleustes_hollow::{Hollow, HollowHandle};
 use keleustes_objects::{Key, Resource};
 use keleustes_scenarios::real::{Manager, controllers_flag};
@@ -32,16 +30,6 @@ pub(super) struct Setting {
     pub(super) percent: usize,
     /// How often a second the manager may ask, if that is said at all.
     pub(super) qps: Option<u32>,
-}
-
-impl Setting {
-    /// Who is measured, in words.
-    pub(super) fn whose(&self) -> &'static str {
-        match self.manager {
-            Manager::Ours(_) => "ours",
-            Manager::Original => "the original",
-        }
-    }
 }
 
 /// A control plane, a manager, nodes and a stopwatch.
@@ -95,7 +83,7 @@ impl Stage {
 
     /// Notes how large the manager's file is.
     pub(super) fn note_program(&mut self) -> anyhow::Result<()> {
-        let size = fs::metadata(program(&self.plane, &self.setting)?)?.len();
+        let size = fs::metadata(self.setting.manager.program(&self.plane)?)?.len();
         self.note("once", Measure::Program, size as f64);
         Ok(())
     }
@@ -108,7 +96,7 @@ impl Stage {
         act: impl AsyncFnOnce(&Client) -> anyhow::Result<Vec<f64>>,
     ) -> anyhow::Result<()> {
         let (manager, server) = (self.meter(), self.server()?);
-        let before = self.requests()?.len();
+        let before = self.plane.audit_mark()?;
         let (manager_cpu, server_cpu) = (manager.cpu()?, server.cpu()?);
         manager.forget_peak()?;
         let began = Instant::now();
@@ -124,8 +112,8 @@ impl Stage {
         self.rest().await?;
         self.note(name, Measure::ManagerCpu, manager.cpu()? - manager_cpu);
         self.note(name, Measure::ServerCpu, server.cpu()? - server_cpu);
-        let requests = self.requests()?.split_off(before);
-        let writes = requests.iter().filter(|entry| is_write(entry)).count();
+        let requests = self.requests(before)?;
+        let writes = requests.iter().filter(|entry| entry.is_write()).count();
         self.note(name, Measure::Writes, writes as f64);
         self.note(name, Measure::Reads, (requests.len() - writes) as f64);
         self.note(name, Measure::Resident, manager.resident()?);
@@ -191,7 +179,7 @@ impl Stage {
     }
 
     fn note(&mut self, phase: &str, measure: Measure, value: f64) {
-        let (load, whose) = (self.load.to_owned(), self.setting.whose().to_owned());
+        let (load, whose) = (self.load.to_owned(), self.setting.manager.whose().to_owned());
         self.figures.push(Figure { load, phase: phase.to_owned(), measure, whose, value });
     }
 
@@ -213,13 +201,10 @@ impl Stage {
         settled(&mut self.manager).await
     }
 
-    /// What managers and their service accounts asked for, in order.
-    fn requests(&self) -> anyhow::Result<Vec<AuditEntry>> {
-        let mut entries = self.plane.audit_entries()?;
-        entries.retain(|entry| {
-            entry.user == User::ControllerManager.name()
-                || entry.user.starts_with("system:serviceaccount:kube-system:")
-        });
+    /// What managers and their service accounts asked for since then, in order.
+    fn requests(&self, since: AuditMark) -> anyhow::Result<Vec<AuditEntry>> {
+        let mut entries = self.plane.audit_since(since)?;
+        entries.retain(AuditEntry::by_manager);
         Ok(entries)
     }
 
@@ -227,7 +212,8 @@ impl Stage {
     async fn first_write(&self, from: Timestamp) -> anyhow::Result<f64> {
         let began = Instant::now();
         loop {
-            let times = self.requests()?.into_iter().filter(|entry| is_write(entry) && is_useful(entry));
+            let useful = |entry: &AuditEntry| entry.is_write() && !entry.is_routine();
+            let times = self.requests(AuditMark::default())?.into_iter().filter(useful);
             let times = times.filter_map(|entry| entry.received_at.parse::<Timestamp>().ok());
             if let Some(first) = times.filter(|time| *time >= from).min() {
                 return Ok(Duration::try_from(first.duration_since(from))?.as_secs_f64());
@@ -246,17 +232,7 @@ fn spawn(plane: &ControlPlane, setting: &Setting, nth: usize) -> anyhow::Result<
     if let Some(qps) = setting.qps {
         flags.extend([format!("--kube-api-qps={qps}"), format!("--kube-api-burst={qps}")]);
     }
-    let mut command = Command::new(program(plane, setting)?);
-    command.args(plane.manager_args_with(plane.free_port()?, &flags));
-    let log = plane.logs_dir().join(format!("manager-{nth}.log"));
-    Ok(Process::spawn("kube-controller-manager", &command, &log)?)
-}
-
-fn program(plane: &ControlPlane, setting: &Setting) -> anyhow::Result<PathBuf> {
-    Ok(match &setting.manager {
-        Manager::Ours(program) => program.clone(),
-        Manager::Original => plane.binary(Program::KubeControllerManager)?.to_owned(),
-    })
+    setting.manager.start(plane, &format!("manager-{nth}"), &flags)
 }
 
 /// Waits until a manager has used next to no processor for two seconds, and for at most two minutes.
@@ -275,19 +251,6 @@ async fn settled(manager: &mut Process) -> anyhow::Result<()> {
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
     Ok(())
-}
-
-fn is_write(entry: &AuditEntry) -> bool {
-    !matches!(entry.verb.as_str(), "get" | "list" | "watch")
-}
-
-/// Not a lease, an event, or a question about somebody's rights.
-fn is_useful(entry: &AuditEntry) -> bool {
-    let resource = entry.object.as_ref().map(|object| object.resource.as_str());
-    resource.is_some_and(|resource| {
-        !matches!(resource, "leases" | "events" | "subjectaccessreviews" | "tokenreviews")
-            && !entry.uri.ends_with("/token")
-    })
 }
 
 fn quantile(sorted: &[f64], percent: usize) -> Option<f64> {

@@ -9,12 +9,11 @@ use anyhow::{Context as _, bail, ensure};
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{ControlPlane, Process, User};
 use keleustes_hollow::{Hollow, HollowHandle};
-use kube::Client;
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::config::Kubeconfig;
 use tokio::io::AsyncWriteExt as _;
 
 use super::session::Command;
-use crate::real::built_manager;
+use crate::real::{Manager, built_manager, client_of};
 
 /// How long a cluster may take until its nodes are ready, and a command until it ends.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -59,13 +58,9 @@ impl Cluster {
     pub(super) async fn real(plane: &ControlPlane) -> anyhow::Result<Self> {
         let folder = plane.scratch_dir().join("real");
         let kubeconfig = plane.kubeconfig(User::Admin);
-        let mut command = std::process::Command::new(built_manager()?);
-        command.args(plane.manager_args_with(plane.free_port()?, &["--leader-elect=false"]));
-        let manager =
-            Process::spawn("kube-controller-manager", &command, &plane.logs_dir().join("manager.log"))?;
-        let config = Kubeconfig::read_from(&kubeconfig)?;
-        let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
-        let nodes = Hollow::builder(Client::try_from(config)?).nodes(3).scheduler(true).untaint(true);
+        let manager = Manager::Ours(built_manager()?).start(plane, "manager", &["--leader-elect=false"])?;
+        let nodes =
+            Hollow::builder(client_of(plane, User::Admin).await?).nodes(3).scheduler(true).untaint(true);
         let parts = Parts { _nodes: Some(nodes.volumes(true).start()), _process: manager };
         Self::at(folder, plane, &kubeconfig, parts).await
     }

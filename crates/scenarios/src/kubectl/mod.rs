@@ -13,26 +13,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::ensure;
-use futures::FutureExt as _;
 use keleustes_control_plane::ControlPlane;
 
 use self::cluster::Cluster;
 use self::compare::difference;
 use self::session::{Command, Step};
+use crate::World;
 use crate::accepted::Accepted;
-use crate::{Scenario, Stage};
-
-pub(crate) const KUBECTL_CANNOT_TELL_THE_CLUSTERS_APART: Scenario = Scenario {
-    name: "kubectl_cannot_tell_the_clusters_apart",
-    stage: Stage::Processes,
-    play: |_| kubectl_cannot_tell_the_clusters_apart().boxed_local(),
-};
 
 /// How often a command that changes nothing is typed again when the answers differ, and after how long.
 const ASKED_AGAIN_MAX: usize = 12;
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-async fn kubectl_cannot_tell_the_clusters_apart() -> anyhow::Result<()> {
+pub(crate) async fn kubectl_cannot_tell_the_clusters_apart(_: &World) -> anyhow::Result<()> {
     let plane = match logs() {
         Some(folder) => ControlPlane::builder().keep_logs(folder),
         None => ControlPlane::builder(),

@@ -7,12 +7,9 @@ mod differences;
 mod items;
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{ControlPlane, Process, User};
@@ -22,15 +19,9 @@ use serde_json::json;
 
 use self::differences::Differences;
 use self::items::{Items, checks, fields, metrics};
-use crate::real::{built_manager, controllers_flag};
+use crate::World;
+use crate::real::{Manager, built_manager, client_of, controllers_flag};
 use crate::tokens::{token, token_secret};
-use crate::{Scenario, Stage, World};
-
-pub(crate) const PAGES_TELL_WHAT_THE_ORIGINAL_S_TELL: Scenario = Scenario {
-    name: "pages_tell_what_the_original_s_tell",
-    stage: Stage::BesideOriginal,
-    play: |_| pages_tell_what_the_original_s_tell().boxed_local(),
-};
 
 const FLAGZ: &str = "application/json;v=v1beta1;g=config.k8s.io;as=Flagz";
 const STATUSZ: &str = "application/json;v=v1beta1;g=config.k8s.io;as=Statusz";
@@ -41,26 +32,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a manager runs before it is asked: long enough for another election round.
 const SETTLING: Duration = Duration::from_secs(6);
 
-/// What both are told beyond a kubeadm manifest: the controllers that are there.
-fn asked_for() -> String {
-    controllers_flag()
-}
-
 /// Both managers on one control plane.
 struct Side<'a> {
     plane: &'a ControlPlane,
     port: u16,
-    program: &'a Path,
-    log: &'static str,
+    manager: Manager,
 }
 
 impl Side<'_> {
     fn start(&self) -> anyhow::Result<Process> {
-        let mut flags = self.plane.manager_args(self.port);
-        flags.retain(|flag| !flag.starts_with("--controllers="));
-        let mut command = Command::new(self.program);
-        command.args(flags).arg(asked_for());
-        Ok(Process::spawn("kube-controller-manager", &command, &self.plane.logs_dir().join(self.log))?)
+        let flags = self.plane.manager_args_with(self.port, &[controllers_flag()]);
+        self.manager.start_with(self.plane, &self.manager.whose().replace(' ', "-"), &flags)
     }
 
     /// A client of the pages, with a token that may see them all.
@@ -85,7 +67,10 @@ impl Side<'_> {
         let client = self.client().await?;
         let page = async |target: &str, accept: &str| {
             let request = http::Request::get(target).header("Accept", accept).body(Vec::new())?;
-            client.request_text(request).await.with_context(|| format!("{} of {}", target, self.log))
+            client
+                .request_text(request)
+                .await
+                .with_context(|| format!("{target} of {}", self.manager.whose()))
         };
         let mut items = Items::new();
         // Asked first once, so that both have answered and reviewed somebody when they tell of it.
@@ -124,7 +109,7 @@ impl Side<'_> {
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
-        bail!("{} does not lead", self.log)
+        bail!("{} does not lead", self.manager.whose())
     }
 }
 
@@ -153,35 +138,30 @@ async fn owners(world: &World) -> anyhow::Result<String> {
 
 /// Speaks to a control plane as its administrator.
 async fn admin(plane: &ControlPlane) -> anyhow::Result<World> {
-    let kubeconfig = Kubeconfig::read_from(plane.kubeconfig(User::Admin))?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    Ok(World::new(Client::try_from(config)?, None, PATIENCE))
+    Ok(World::new(client_of(plane, User::Admin).await?, None, PATIENCE))
 }
 
 /// Gives every controller that is there something to do, and waits for it.
 async fn work(world: &World) -> anyhow::Result<()> {
-    let namespace = world.namespace("pages").await?;
+    let namespace = world.inhabited_namespace("pages").await?;
     let accounts = world.api::<ServiceAccount>(&namespace);
     let secrets = world.api::<Secret>(&namespace);
     world.create(&accounts, json!({"metadata": {"name": "builder"}})).await?;
     world.create(&secrets, token_secret("t", "builder")).await?;
-    world.eventually("the default account", async || Ok(accounts.get_opt("default").await?)).await?;
     world.eventually("the token", async || token(&secrets, "t").await).await?;
     Ok(())
 }
 
 /// Proves GC-105, GC-106, GC-107, GC-108, GC-109, RUN-11, RUN-13, RUN-54, RUN-106, RUN-108, RUN-109.
-async fn pages_tell_what_the_original_s_tell() -> anyhow::Result<()> {
+pub(crate) async fn pages_tell_what_the_original_s_tell(_: &World) -> anyhow::Result<()> {
     let plane = ControlPlane::builder().with_program(Program::KubeControllerManager).start()?;
     kubectl(&plane, "create serviceaccount reader -n default")?;
     kubectl(&plane, "create clusterrole pages --verb=get --non-resource-url=*")?;
     kubectl(&plane, "create clusterrolebinding pages --clusterrole=pages --serviceaccount=default:reader")?;
     let world = admin(&plane).await?;
     let owner = owners(&world).await?;
-    let built = built_manager()?;
-    let ours = Side { plane: &plane, port: plane.free_port()?, program: &built, log: "ours.log" };
-    let program = plane.binary(Program::KubeControllerManager)?;
-    let original = Side { plane: &plane, port: plane.free_port()?, program, log: "original.log" };
+    let side = |manager| anyhow::Ok(Side { plane: &plane, port: plane.free_port()?, manager });
+    let (ours, original) = (side(Manager::Ours(built_manager()?))?, side(Manager::Original)?);
 
     let mut told = BTreeMap::new();
     let mut leader: Option<Process> = None;

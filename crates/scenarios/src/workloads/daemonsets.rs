@@ -7,7 +7,6 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
-use futures::FutureExt as _;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -15,25 +14,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::{Yard, image, is_ready, template};
-use crate::{Scenario, Stage, World};
-
-pub(crate) const A_DAEMON_RUNS_WHERE_IT_MAY: Scenario = Scenario {
-    name: "a_daemon_runs_where_it_may",
-    stage: Stage::Anywhere,
-    play: |world| a_daemon_runs_where_it_may(world).boxed_local(),
-};
-
-pub(crate) const A_DAEMON_ROLLS_NODE_BY_NODE: Scenario = Scenario {
-    name: "a_daemon_rolls_node_by_node",
-    stage: Stage::Anywhere,
-    play: |world| a_daemon_rolls_node_by_node(world).boxed_local(),
-};
-
-pub(crate) const A_DAEMON_SURGES: Scenario = Scenario {
-    name: "a_daemon_surges",
-    stage: Stage::Anywhere,
-    play: |world| a_daemon_surges(world).boxed_local(),
-};
+use crate::World;
 
 /// Three nodes, and a DaemonSet `web` that is meant for them alone.
 struct Fleet<'w> {
@@ -194,7 +175,7 @@ fn target(pod: &Pod) -> anyhow::Result<String> {
 }
 
 /// Proves DS-13, DS-14, DS-29, DS-36, DS-42, DS-43, DS-80, DS-89, DS-100, DS-101, DS-102, DS-103.
-async fn a_daemon_runs_where_it_may(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_daemon_runs_where_it_may(world: &World) -> anyhow::Result<()> {
     let fleet = Fleet::gather(world, "placing", &[1]).await?;
     fleet.start(json!({"maxUnavailable": 1})).await?;
     fleet.runs_on(&[0, 2]).await?;
@@ -243,7 +224,7 @@ async fn a_daemon_runs_where_it_may(world: &World) -> anyhow::Result<()> {
 }
 
 /// Proves DS-38, DS-59, DS-62, DS-74, DS-83.
-async fn a_daemon_rolls_node_by_node(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_daemon_rolls_node_by_node(world: &World) -> anyhow::Result<()> {
     let fleet = Fleet::gather(world, "by-node", &[]).await?;
     fleet.start(json!({"maxUnavailable": 1})).await?;
     fleet.roll(0, NODES).await?;
@@ -266,7 +247,7 @@ async fn a_daemon_rolls_node_by_node(world: &World) -> anyhow::Result<()> {
 }
 
 /// Proves DS-48, DS-49, DS-66, DS-67.
-async fn a_daemon_surges(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_daemon_surges(world: &World) -> anyhow::Result<()> {
     let fleet = Fleet::gather(world, "surging", &[]).await?;
     fleet.start(json!({"maxSurge": 1, "maxUnavailable": 0})).await?;
     fleet.roll(0, NODES).await?;

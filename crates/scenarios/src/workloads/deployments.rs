@@ -4,26 +4,13 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
-use futures::FutureExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{Yard, condition, is_ready, template};
-use crate::{Scenario, Stage, World};
-
-pub(crate) const A_DEPLOYMENT_ROLLS_WITHIN_ITS_BOUNDS: Scenario = Scenario {
-    name: "a_deployment_rolls_within_its_bounds",
-    stage: Stage::Anywhere,
-    play: |world| a_deployment_rolls_within_its_bounds(world).boxed_local(),
-};
-
-pub(crate) const A_DEPLOYMENT_PAUSES_AND_SCALES_IN_THE_MIDDLE: Scenario = Scenario {
-    name: "a_deployment_pauses_and_scales_in_the_middle",
-    stage: Stage::Anywhere,
-    play: |world| a_deployment_pauses_and_scales_in_the_middle(world).boxed_local(),
-};
+use crate::World;
 
 impl Yard<'_> {
     /// A Deployment of which one pod may be surplus and one missing.
@@ -125,7 +112,7 @@ const REVISION: &str = "deployment.kubernetes.io/revision";
 const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 
 /// Proves DEP-29, DEP-36, DEP-55, DEP-57, DEP-67, DEP-84.
-async fn a_deployment_rolls_within_its_bounds(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_deployment_rolls_within_its_bounds(world: &World) -> anyhow::Result<()> {
     let yard = Yard::open(world, "rolling").await?;
     yard.deploy("v1", 4).await?;
     yard.sizes_become(&[("v1", 4)]).await?;
@@ -157,7 +144,7 @@ async fn a_deployment_rolls_within_its_bounds(world: &World) -> anyhow::Result<(
 }
 
 /// Proves DEP-44, DEP-47, DEP-68, DEP-70, DEP-103.
-async fn a_deployment_pauses_and_scales_in_the_middle(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_deployment_pauses_and_scales_in_the_middle(world: &World) -> anyhow::Result<()> {
     let yard = Yard::open(world, "pausing").await?;
     yard.deploy("v1", 4).await?;
     yard.roll(4, 0).await?;

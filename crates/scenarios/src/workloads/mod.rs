@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::{Event, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde::Serialize;
@@ -37,9 +37,7 @@ fn template(image: &str) -> Value {
 
 impl<'w> Yard<'w> {
     async fn open(world: &'w World, prefix: &str) -> anyhow::Result<Self> {
-        let name = world.namespace(prefix).await?;
-        let accounts = world.api::<ServiceAccount>(&name);
-        world.eventually("the default account", async || Ok(accounts.get_opt("default").await?)).await?;
+        let name = world.inhabited_namespace(prefix).await?;
         let (deployments, sets, pods) = (world.api(&name), world.api(&name), world.api(&name));
         Ok(Self { world, name, deployments, sets, pods })
     }

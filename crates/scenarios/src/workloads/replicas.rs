@@ -1,29 +1,16 @@
 //! ReplicaSets and ReplicationControllers keep as many pods as they are asked for.
 
 use anyhow::{Context as _, ensure};
-use futures::FutureExt as _;
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::{Yard, template};
-use crate::{Scenario, Stage, World};
-
-pub(crate) const A_REPLICA_SET_ADOPTS_RELEASES_AND_SCALES: Scenario = Scenario {
-    name: "a_replica_set_adopts_releases_and_scales",
-    stage: Stage::Anywhere,
-    play: |world| a_replica_set_adopts_releases_and_scales(world).boxed_local(),
-};
-
-pub(crate) const A_REPLICATION_CONTROLLER_SCALES: Scenario = Scenario {
-    name: "a_replication_controller_scales",
-    stage: Stage::Anywhere,
-    play: |world| a_replication_controller_scales(world).boxed_local(),
-};
+use crate::World;
 
 /// Proves RS-32, RS-33, RS-47, RS-61, RS-67, RS-77, RS-78.
-async fn a_replica_set_adopts_releases_and_scales(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_replica_set_adopts_releases_and_scales(world: &World) -> anyhow::Result<()> {
     let yard = Yard::open(world, "replicas").await?;
     let mut orphan = template("v1");
     orphan["metadata"]["name"] = json!("orphan");
@@ -77,7 +64,7 @@ async fn a_replica_set_adopts_releases_and_scales(world: &World) -> anyhow::Resu
 }
 
 /// Proves RC-11, RC-14, RC-19, RC-20.
-async fn a_replication_controller_scales(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_replication_controller_scales(world: &World) -> anyhow::Result<()> {
     let yard = Yard::open(world, "rc").await?;
     let controllers = world.api::<ReplicationController>(&yard.name);
     let spec = json!({"replicas": 2, "selector": {"app": "web"}, "template": template("v1")});

@@ -1,7 +1,6 @@
 //! StatefulSets start, roll and stop their pods one after the other, and keep or give up their claims.
 
 use anyhow::{Context as _, ensure};
-use futures::FutureExt as _;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -9,25 +8,8 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::{Yard, image, is_ready, template};
-use crate::{Scenario, Stage, World};
-
-pub(crate) const A_STATEFUL_SET_STARTS_AND_STOPS_IN_ORDER: Scenario = Scenario {
-    name: "a_stateful_set_starts_and_stops_in_order",
-    stage: Stage::Anywhere,
-    play: |world| a_stateful_set_starts_and_stops_in_order(world).boxed_local(),
-};
-
-pub(crate) const A_STATEFUL_SET_ROLLS_DOWN_TO_ITS_PARTITION: Scenario = Scenario {
-    name: "a_stateful_set_rolls_down_to_its_partition",
-    stage: Stage::Anywhere,
-    play: |world| a_stateful_set_rolls_down_to_its_partition(world).boxed_local(),
-};
-
-pub(crate) const A_PARALLEL_STATEFUL_SET_WAITS_FOR_NOBODY: Scenario = Scenario {
-    name: "a_parallel_stateful_set_waits_for_nobody",
-    stage: Stage::Anywhere,
-    play: |world| a_parallel_stateful_set_waits_for_nobody(world).boxed_local(),
-};
+use crate::World;
+use crate::world::hold;
 
 /// A StatefulSet `web` in a yard of its own.
 struct Ranks<'w> {
@@ -162,7 +144,7 @@ fn identity_is_right(pod: &Pod) -> anyhow::Result<()> {
 }
 
 /// Proves STS-21, STS-22, STS-24, STS-42, STS-47, STS-50, STS-53, STS-58, STS-98, STS-100.
-async fn a_stateful_set_starts_and_stops_in_order(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_stateful_set_starts_and_stops_in_order(world: &World) -> anyhow::Result<()> {
     let ranks = Ranks::form(world, "ordered", claims_of("Delete")).await?;
     for at in 0..3 {
         ranks.stops_at(&vec!["v1"; at + 1]).await?;
@@ -177,11 +159,7 @@ async fn a_stateful_set_starts_and_stops_in_order(world: &World) -> anyhow::Resu
 
     // The last goes first, and the next waits until it is gone.
     let pods = &ranks.yard.pods;
-    let held = async |finalizers: Value| {
-        let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
-        pods.patch("web-2", &PatchParams::default(), &patch).await
-    };
-    held(json!(["example.com/held"])).await?;
+    hold(pods, "web-2", &["example.com/held"]).await?;
     ranks.change(json!({"replicas": 1})).await?;
     let line = |last| {
         let rank = |at: usize| (format!("web-{at}"), "v1".to_owned(), at < 2 || last);
@@ -192,7 +170,7 @@ async fn a_stateful_set_starts_and_stops_in_order(world: &World) -> anyhow::Resu
     world.settle().await;
     ensure!(ranks.line().await? == line(false), "the next does not wait");
     world.stand_still("the last pod goes").await;
-    held(json!([])).await?;
+    hold(pods, "web-2", &[]).await?;
     ranks.becomes(&["v1"]).await?;
     for name in ["data-web-1", "data-web-2"] {
         let given_up = async || Ok(ranks.claim(name).await?.is_none().then_some(()));
@@ -210,7 +188,7 @@ async fn a_stateful_set_starts_and_stops_in_order(world: &World) -> anyhow::Resu
 }
 
 /// Proves STS-29, STS-30, STS-44, STS-70, STS-86, STS-93, STS-117.
-async fn a_stateful_set_rolls_down_to_its_partition(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_stateful_set_rolls_down_to_its_partition(world: &World) -> anyhow::Result<()> {
     let ranks = Ranks::form(world, "partition", json!({"replicas": 3})).await?;
     ranks.roll(3, 3).await?;
     ranks.set_partition(2).await?;
@@ -250,7 +228,7 @@ async fn a_stateful_set_rolls_down_to_its_partition(world: &World) -> anyhow::Re
 }
 
 /// Proves STS-41, STS-55, STS-71, STS-75.
-async fn a_parallel_stateful_set_waits_for_nobody(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn a_parallel_stateful_set_waits_for_nobody(world: &World) -> anyhow::Result<()> {
     let wishes = json!({
         "replicas": 4, "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}},

@@ -11,26 +11,18 @@ mod relay;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use futures::FutureExt as _;
 use k8s_openapi::api::apps::v1::{ControllerRevision, ReplicaSet};
-use k8s_openapi::api::core::v1::ServiceAccount;
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{ControlPlane, User};
 use keleustes_hollow::Hollow;
+use kube::ResourceExt as _;
 use kube::api::ListParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config, ResourceExt as _};
 
 use self::ledger::Ledger;
 use self::loads::{Loads, NODES, PHASES};
 use self::relay::Relay;
-use crate::{Scenario, Stage, World};
-
-pub(crate) const LEADERS_CHANGE_IN_THE_MIDDLE_OF_ROLLOUTS: Scenario = Scenario {
-    name: "leaders_change_in_the_middle_of_rollouts",
-    stage: Stage::BesideOriginal,
-    play: |_| leaders_change_in_the_middle_of_rollouts().boxed_local(),
-};
+use crate::World;
+use crate::real::client_of;
 
 /// How long fifty rollouts may take on a busy machine, changes of leaders among them.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -39,20 +31,16 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const SWAPS: [usize; PHASES] = [0, 3, 2, 3];
 
 /// Proves REV-12, REV-33, REV-36, REV-49.
-async fn leaders_change_in_the_middle_of_rollouts() -> anyhow::Result<()> {
+pub(crate) async fn leaders_change_in_the_middle_of_rollouts(_: &World) -> anyhow::Result<()> {
     let plane = plane()?;
-    let config = Kubeconfig::read_from(plane.kubeconfig(User::Admin))?;
-    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
-    let world = World::new(Client::try_from(config)?, None, PATIENCE);
+    let world = World::new(client_of(&plane, User::Admin).await?, None, PATIENCE);
     let seed = std::env::var("KELEUSTES_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
     println!("        seed {seed}");
     let mut relay = Relay::start(&plane, &world, fastrand::Rng::with_seed(seed)).await?;
     let nodes = Hollow::builder(world.admin.clone()).nodes(NODES).scheduler(true).untaint(true);
     let nodes = nodes.capacity("64", "256Gi", 250).seed(seed).start();
 
-    let namespace = world.namespace("handover").await?;
-    let accounts = world.api::<ServiceAccount>(&namespace);
-    world.eventually("the default account", async || Ok(accounts.get_opt("default").await?)).await?;
+    let namespace = world.inhabited_namespace("handover").await?;
     let ledger = Ledger::open(&world, &namespace).await?;
     let loads = Loads::new(&world, &namespace);
     for (phase, swaps) in SWAPS.into_iter().enumerate() {
@@ -85,22 +73,19 @@ async fn nothing_is_left_to_do(
     loads: &Loads<'_>,
     plane: &ControlPlane,
 ) -> anyhow::Result<()> {
-    let before = plane.audit_entries()?.len();
+    let before = plane.audit_mark()?;
     relay.swap(world, loads, PHASES - 1).await?;
     // Whoever has done something new has looked at all that was there before.
     loads.begin_last().await?;
     relay.until(world, "one more Deployment", async || loads.last_is_done().await).await?;
-    let entries = plane.audit_entries()?;
-    let writes = entries.iter().skip(before).filter(|entry| {
-        let writes = ["create", "update", "patch", "delete"].contains(&entry.verb.as_str());
-        let object = entry.object.as_ref();
-        let is_old = object.is_some_and(|object| {
-            let kinds = ["events", "leases", "tokenreviews", "subjectaccessreviews", "serviceaccounts"];
-            !kinds.contains(&object.resource.as_str())
+    let entries = plane.audit_since(before)?;
+    let writes = entries.iter().filter(|entry| {
+        let is_old = entry.object.as_ref().is_some_and(|object| {
+            object.resource != "serviceaccounts"
                 && !object.name.starts_with("last")
                 && !object.name.is_empty()
         });
-        writes && is_old && entry.user.starts_with("system:serviceaccount:kube-system:")
+        is_old && entry.is_write() && !entry.is_routine() && entry.by_manager()
     });
     let writes: Vec<_> = writes.map(|entry| format!("{} {} {}", entry.user, entry.verb, entry.uri)).collect();
     ensure!(writes.is_empty(), "nothing was to do, and this was written:\n{}", writes.join("\n"));

@@ -1,17 +1,14 @@
 //! One leader after the other on one lease, alternately the original and ours.
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use k8s_openapi::api::coordination::v1::Lease;
-use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{ControlPlane, Process};
 
 use super::loads::Loads;
 use crate::World;
-use crate::real::built_manager;
+use crate::real::{Manager, built_manager};
 
 /// What both are told: the workloads and what they need, and leases that are not waited for long.
 const FLAGS: [&str; 6] = [
@@ -31,12 +28,12 @@ const TURN_MAX: Duration = Duration::from_millis(2500);
 /// The managers.
 pub(super) struct Relay<'p> {
     plane: &'p ControlPlane,
-    ours: PathBuf,
     chance: fastrand::Rng,
+    /// Who leads, and who follows.
+    leads: Manager,
+    follows: Manager,
     /// How many have been started.
     started: usize,
-    /// Whether ours leads.
-    ours_leads: bool,
     leader: Process,
 }
 
@@ -47,9 +44,9 @@ impl<'p> Relay<'p> {
         world: &World,
         chance: fastrand::Rng,
     ) -> anyhow::Result<Self> {
-        let ours = built_manager()?;
-        let leader = spawn(plane, &ours, false, 0)?;
-        let mut relay = Self { plane, ours, chance, started: 1, ours_leads: false, leader };
+        let (leads, follows) = (Manager::Original, Manager::Ours(built_manager()?));
+        let leader = leads.start(plane, &log(&leads, 0), &FLAGS)?;
+        let mut relay = Self { plane, chance, leads, follows, started: 1, leader };
         relay.until(world, "the first leader", async || Ok(holder(world).await?.map(drop))).await?;
         Ok(relay)
     }
@@ -61,7 +58,7 @@ impl<'p> Relay<'p> {
         loads: &Loads<'_>,
         phase: usize,
     ) -> anyhow::Result<()> {
-        let mut before = spawn(self.plane, &self.ours, !self.ours_leads, self.started)?;
+        let mut before = self.follows.start(self.plane, &log(&self.follows, self.started), &FLAGS)?;
         std::mem::swap(&mut before, &mut self.leader);
         let held = holder(world).await?;
         let longest = u64::try_from(TURN_MAX.as_millis())?;
@@ -75,8 +72,8 @@ impl<'p> Relay<'p> {
         }
         before.wait_exit(Duration::from_secs(60)).context("the leader before ends")?;
         self.started += 1;
-        self.ours_leads = !self.ours_leads;
-        let next = if self.ours_leads { "ours" } else { "the original" };
+        std::mem::swap(&mut self.leads, &mut self.follows);
+        let next = self.leads.whose();
         let under_way = loads.under_way(phase).await?;
         println!("        {how} after {:.1} s, {under_way} under way, then {next}", turn.as_secs_f64());
         let followed = async || {
@@ -98,7 +95,7 @@ impl<'p> Relay<'p> {
         loop {
             if !self.leader.is_running() {
                 println!("        a leader lost its lease and is started again");
-                self.leader = spawn(self.plane, &self.ours, self.ours_leads, self.started)?;
+                self.leader = self.leads.start(self.plane, &log(&self.leads, self.started), &FLAGS)?;
                 self.started += 1;
             }
             if let Some(answer) = ask().await.with_context(|| what.to_owned())? {
@@ -111,17 +108,9 @@ impl<'p> Relay<'p> {
     }
 }
 
-fn spawn(
-    plane: &ControlPlane,
-    ours: &std::path::Path,
-    is_ours: bool,
-    number: usize,
-) -> anyhow::Result<Process> {
-    let program = if is_ours { ours } else { plane.binary(Program::KubeControllerManager)? };
-    let mut command = Command::new(program);
-    command.args(plane.manager_args_with(plane.free_port()?, &FLAGS));
-    let name = format!("{number}-{}", if is_ours { "ours" } else { "original" });
-    Ok(Process::spawn(&name, &command, &plane.logs_dir().join(format!("{name}.log")))?)
+/// What the log of the nth manager is called.
+fn log(manager: &Manager, nth: usize) -> String {
+    format!("{nth}-{}", manager.whose().replace(' ', "-"))
 }
 
 /// Who has the lease.
