@@ -61,7 +61,8 @@ impl<'w> Field<'w> {
         let ask = async || {
             let node = serde_json::to_value(self.nodes.get(&name).await?)?;
             let there = taints_of(&node);
-            let is_so = condition(&node, "Ready")["status"] == ready && taints.iter().any(|set| there == **set);
+            let is_so =
+                condition(&node, "Ready")["status"] == ready && taints.iter().any(|set| there == **set);
             Ok(is_so.then_some(()))
         };
         self.world.eventually(&format!("{name} is {ready} with one of {taints:?}"), ask).await

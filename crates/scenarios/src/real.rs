@@ -290,8 +290,8 @@ impl Plane for Real {
     }
 
     fn revive_manager(&self) -> anyhow::Result<()> {
-        let has_ended = self.process().as_mut().is_some_and(|process| !process.is_running());
-        if has_ended { self.start_manager() } else { Ok(()) }
+        let runs = self.process().as_mut().is_some_and(Process::is_running);
+        if runs { Ok(()) } else { self.start_manager() }
     }
 
     fn pause_manager<'a>(&'a self, time: Duration) -> BoxFuture<'a, anyhow::Result<()>> {

@@ -45,8 +45,8 @@ pub trait Plane: Send + Sync {
     fn kill_manager(&self) -> anyhow::Result<()>;
     /// Starts the manager again after it was killed or ended by itself.
     fn start_manager(&self) -> anyhow::Result<()>;
-    /// Starts the manager again if it has ended by itself, as any supervisor would: it does so rather
-    /// than work on with a lease that it has lost.
+    /// Starts the manager again if it does not run, as any supervisor would: it ends by itself rather than
+    /// work on with a lease that it has lost.
     fn revive_manager(&self) -> anyhow::Result<()>;
     /// Stops the manager's process in its tracks for a while, then lets it go on.
     fn pause_manager<'a>(&'a self, time: Duration) -> BoxFuture<'a, anyhow::Result<()>>;
@@ -199,11 +199,13 @@ impl World {
         }
     }
 
-    /// Deletes the nodes that a scenario left behind when it failed; they would be in the way of the next one.
+    /// Puts right what a scenario that was not played to its end left in the way of the next one: nodes, and a
+    /// manager that does not run.
     ///
     /// # Errors
-    /// If the server refuses.
-    pub async fn delete_nodes(&self) -> anyhow::Result<()> {
+    /// If the server refuses, or the manager does not start.
+    pub async fn put_right(&self) -> anyhow::Result<()> {
+        self.plane()?.revive_manager()?;
         let nodes: Api<Node> = Api::all(self.admin.clone());
         nodes.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
         Ok(())

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_apiserver::{ApiServer, clock};
-use keleustes_client::{ClientFactory, ClientOptions, Connection};
+use keleustes_client::{ClientOptions, Connection};
 use keleustes_controllers::{Settings, all, root_ca_certificate_publisher, serviceaccount_token};
-use keleustes_runtime::caches::Caches;
+use keleustes_runtime::at_work::{AtWork, Roster};
 use keleustes_runtime::clock::{Chance, Clocks};
-use keleustes_runtime::events::Recorder;
-use keleustes_runtime::loops::{self, Surroundings};
+use keleustes_runtime::house::House;
+use keleustes_runtime::leader::Leadership;
 use keleustes_runtime::metrics::Metrics;
 use keleustes_scenarios::{ALL, Stage, World};
 use tokio_util::sync::CancellationToken;
@@ -24,13 +24,7 @@ fn clocks() -> Clocks {
 }
 
 /// All controllers at work on an API server.
-async fn start_controllers(server: &ApiServer) {
-    let factory = ClientFactory::new(Connection::over(server.clone()), ClientOptions::default());
-    let (clocks, chance, metrics) = (clocks(), Chance::seeded(1), Metrics::new());
-    let caches =
-        Caches::new(factory.root("shared-informers"), clocks.clone(), chance.clone(), metrics.clone(), None);
-    let surroundings =
-        Surroundings { caches, clocks, chance, metrics, leads: Arc::new(|| true), in_flight_max: 8 };
+async fn start_controllers(server: &ApiServer) -> AtWork {
     let settings = Settings {
         serviceaccount_token: Some(serviceaccount_token::Settings {
             sign: Arc::new(|claims| Ok(claims.to_string())),
@@ -42,30 +36,19 @@ async fn start_controllers(server: &ApiServer) {
         },
         ..Settings::default()
     };
-    for controller in all(&settings) {
-        let client = factory.root(controller.name);
-        let recorder = Recorder::of(
-            &controller,
-            client.clone(),
-            surroundings.clocks.clone(),
-            surroundings.chance.fork(),
-        );
-        match recorder {
-            Some((recorder, writer)) => {
-                tokio::spawn(writer.run(CancellationToken::new()));
-                let record = Arc::new(move |note| recorder.record(note));
-                loops::start(controller, &surroundings, client, record).await
-            }
-            None => loops::start(controller, &surroundings, client, Arc::new(|_| {})).await,
-        };
-    }
+    let (connection, metrics) = (Connection::over(server.clone()), Metrics::new());
+    let house = House::new(connection, ClientOptions::default(), clocks(), Chance::seeded(1), metrics, None);
+    let first = "serviceaccount-token-controller";
+    let roster = Roster { controllers: all(&settings), first, interval: Duration::ZERO };
+    let stop = CancellationToken::new();
+    AtWork::start(&house, roster, &Leadership::unelected(), || {}, &stop).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_scenario_holds_in_the_embedded_world() {
     let clock = clock::following_tokio(START.0.parse().unwrap());
     let server = ApiServer::builder().seed(7).clock(clock).build();
-    start_controllers(&server).await;
+    let _at_work = start_controllers(&server).await;
     let admin = kube::Client::new(server.clone(), "default");
     let world = World::new(admin, None, Duration::from_secs(60));
     for scenario in ALL.iter().filter(|scenario| scenario.stage == Stage::Anywhere) {

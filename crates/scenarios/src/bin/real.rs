@@ -29,8 +29,12 @@ struct Args {
     #[arg(long, conflicts_with_all = ["manager", "beside_original"])]
     compare: bool,
     /// Plays a scenario that fails once more, and tells: real processes on a busy machine have bad moments.
-    #[arg(long, conflicts_with = "compare")]
+    /// Comparisons always do.
+    #[arg(long)]
     again: bool,
+    /// No scenarios whose name contains this; may be given several times.
+    #[arg(long)]
+    without: Vec<String>,
     /// Only scenarios whose name contains one of these.
     filters: Vec<String>,
 }
@@ -50,7 +54,8 @@ impl Args {
     }
 
     fn wants(&self, scenario: &Scenario) -> bool {
-        let named = self.filters.is_empty() || self.filters.iter().any(|part| scenario.name.contains(part));
+        let names = |parts: &[String]| parts.iter().any(|part| scenario.name.contains(part));
+        let named = (self.filters.is_empty() || names(&self.filters)) && !names(&self.without);
         let playable = match scenario.stage {
             _ if self.compare => Worlds::can_play(scenario),
             Stage::Anywhere | Stage::Real => true,
@@ -84,9 +89,11 @@ async fn play(args: &Args) -> anyhow::Result<Tally> {
             && let Err(error) = &result
         {
             println!("again   {} ({:.1} s): {error:#}", scenario.name, began.elapsed().as_secs_f64());
-            world.delete_nodes().await?;
-            world.plane()?.revive_manager()?;
+            world.put_right().await?;
             result = (scenario.play)(&world).await;
+        }
+        if result.is_err() {
+            world.put_right().await?;
         }
         tally.note(scenario.name, began, result);
     }

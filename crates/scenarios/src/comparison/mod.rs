@@ -89,11 +89,8 @@ impl Worlds {
 
     /// Takes away what a scenario that was not played to its end left in the way of the next.
     async fn put_right(&self) -> anyhow::Result<()> {
-        for world in [&self.ours, &self.original] {
-            world.delete_nodes().await?;
-            world.plane()?.revive_manager()?;
-        }
-        Ok(())
+        self.ours.put_right().await?;
+        self.original.put_right().await
     }
 
     /// The lines in which both worlds differ although that is not listed, at the first moment at which they do.

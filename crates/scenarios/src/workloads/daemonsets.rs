@@ -78,33 +78,35 @@ impl<'w> Fleet<'w> {
     }
 
     /// The images that are meant to run, by node.
-    async fn images(&self) -> anyhow::Result<BTreeMap<usize, Vec<String>>> {
+    fn images(&self, pods: &[Pod]) -> anyhow::Result<BTreeMap<usize, Vec<String>>> {
         let mut images = BTreeMap::<_, Vec<_>>::new();
-        for pod in self.yard.active_pods().await? {
-            let meant = target(&pod)?;
+        for pod in pods {
+            let meant = target(pod)?;
             let at = (0..NODES).find(|at| self.node(*at) == meant).context("a node of the fleet")?;
-            images.entry(at).or_default().push(image(&pod));
+            images.entry(at).or_default().push(image(pod));
         }
         images.values_mut().for_each(|images| images.sort());
         Ok(images)
     }
 
-    /// Waits until a pod is meant for each of these nodes, and for no other.
+    /// Waits until a pod is on each of these nodes, and on no other.
     async fn runs_on(&self, wanted: &[usize]) -> anyhow::Result<()> {
         let wanted: BTreeMap<_, _> = wanted.iter().map(|at| (*at, vec!["v1".to_owned()])).collect();
         let ask = async || {
-            for pod in self.yard.active_pods().await? {
-                self.bind(&pod).await?;
+            let pods = self.yard.active_pods().await?;
+            let mut all_are_there = true;
+            for pod in &pods {
+                all_are_there &= self.bind(pod).await?;
             }
-            Ok((self.images().await? == wanted).then_some(()))
+            Ok((all_are_there && self.images(&pods)? == wanted).then_some(()))
         };
         self.yard.world.eventually(&format!("pods on {wanted:?}"), ask).await
     }
 
-    /// Binds a pod to the node that it is meant for, unless it is already.
-    async fn bind(&self, pod: &Pod) -> anyhow::Result<()> {
+    /// Binds a pod to the node that it is meant for; tells whether it was already.
+    async fn bind(&self, pod: &Pod) -> anyhow::Result<bool> {
         if pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) {
-            return Ok(());
+            return Ok(true);
         }
         let binding = json!({
             "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name_any(), "uid": pod.uid()},
@@ -112,7 +114,7 @@ impl<'w> Fleet<'w> {
         });
         let (pods, name) = (&self.yard.pods, pod.name_any());
         let _: Value = pods.create_subresource("binding", &name, &PostParams::default(), &binding).await?;
-        Ok(())
+        Ok(false)
     }
 
     /// Waits until so many nodes want a pod, and so many have one that they should not have.
@@ -254,7 +256,7 @@ pub(crate) async fn a_daemon_surges(world: &World) -> anyhow::Result<()> {
     fleet.change_image("v2").await?;
     // The new one stands beside the old one until it is ready, on one node at a time.
     let surplus = async || {
-        let mut images: Vec<_> = fleet.images().await?.into_values().collect();
+        let mut images: Vec<_> = fleet.images(&fleet.yard.active_pods().await?)?.into_values().collect();
         images.sort();
         Ok((images == [vec!["v1"], vec!["v1"], vec!["v1", "v2"]]).then_some(()))
     };
@@ -263,7 +265,7 @@ pub(crate) async fn a_daemon_surges(world: &World) -> anyhow::Result<()> {
     world.eventually("one surplus still", surplus).await?;
     world.stand_still("one surplus").await;
     fleet.roll(NODES, 1).await?;
-    let images: Vec<_> = fleet.images().await?.into_values().collect();
+    let images: Vec<_> = fleet.images(&fleet.yard.active_pods().await?)?.into_values().collect();
     ensure!(images == vec![vec!["v2"]; NODES], "{images:?}");
     fleet.scatter().await
 }
