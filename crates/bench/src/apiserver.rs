@@ -13,7 +13,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use crate::memory;
+use crate::meters::Meter;
 
 const NAMESPACES: usize = 20;
 /// How many changes the server keeps for watches; with the default every pod would be there twice.
@@ -29,7 +29,7 @@ pub(crate) async fn measure(pods: usize, watches: usize) -> anyhow::Result<()> {
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("n{at}")}});
         server.seed(namespace).map_err(|status| anyhow::anyhow!("{status}"))?;
     }
-    let empty = memory::resident(std::process::id())?;
+    let empty = Meter::own().anonymous()?;
     println!("| what | measured |");
     println!("| --- | --- |");
     let began = Instant::now();
@@ -37,7 +37,7 @@ pub(crate) async fn measure(pods: usize, watches: usize) -> anyhow::Result<()> {
         create(&server, at).await?;
     }
     println!("| creates | {:.0} a second |", per_second(pods, began.elapsed()));
-    let full = memory::resident(std::process::id())?;
+    let full = Meter::own().anonymous()?;
     println!("| memory of a pod | {} bytes |", full.saturating_sub(empty) / pods.max(1) as u64);
     let (bytes, elapsed) = list(&server, "/api/v1/pods").await?;
     println!("| text of a pod | {} bytes |", bytes / pods.max(1));
@@ -49,10 +49,7 @@ pub(crate) async fn measure(pods: usize, watches: usize) -> anyhow::Result<()> {
     println!("| list in {pages} pages of 500 | {:.0} ms |", elapsed.as_secs_f64() * 1000.0);
     socket(&server, pods).await?;
     watch(&server, watches).await?;
-    println!(
-        "| memory of the process at the end | {} MB |",
-        memory::resident(std::process::id())? / 1_000_000
-    );
+    println!("| memory of the process at the end | {} MB |", Meter::own().anonymous()? / 1_000_000);
     Ok(())
 }
 

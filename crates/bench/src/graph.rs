@@ -6,7 +6,7 @@ use keleustes_controllers::garbage_collector::{Graph, Ripple};
 use keleustes_objects::{Meta, Partial, TypeLine};
 use serde_json::json;
 
-use crate::memory;
+use crate::meters::Meter;
 
 /// How objects own each other.
 #[derive(Clone, Copy)]
@@ -46,7 +46,7 @@ fn fill(run: usize, shape: Shape, objects: usize) -> anyhow::Result<(Graph, Vec<
     if shape.cached {
         cache = (0..objects).map(read).collect::<anyhow::Result<_>>()?;
     }
-    let before = memory::resident(std::process::id())?;
+    let before = Meter::own().anonymous()?;
     for n in 0..objects {
         let own;
         let meta = match cache.get(n) {
@@ -60,7 +60,7 @@ fn fill(run: usize, shape: Shape, objects: usize) -> anyhow::Result<(Graph, Vec<
         graph.saw(&line, meta, &mut Ripple::default());
         nanoseconds += began.elapsed().as_nanos();
     }
-    let bytes = memory::resident(std::process::id())?.saturating_sub(before) / objects as u64;
+    let bytes = Meter::own().anonymous()?.saturating_sub(before) / objects as u64;
     #[expect(clippy::cast_precision_loss, reason = "it is rounded anyway")]
     let microseconds = nanoseconds as f64 / 1000.0 / objects as f64;
     println!("| {} | {bytes} | {microseconds:.1} |", shape.what);

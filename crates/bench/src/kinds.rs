@@ -7,7 +7,7 @@ use keleustes_objects::{EndpointSlice, Lease, Node, Object, Pod, ReplicaSet, Ser
 use keleustes_plan::Table;
 use serde_json::{Value, json};
 
-use crate::memory;
+use crate::meters::Meter;
 
 /// Fills one table after the other and prints what each object in it costs.
 pub(crate) fn measure(objects: usize) -> anyhow::Result<()> {
@@ -44,7 +44,7 @@ fn fill<T: Object>(what: &str, objects: usize, sample: fn(usize) -> Value) -> an
     for (n, text) in texts.into_iter().enumerate() {
         if n == 1 {
             // The first object has warmed up what is not measured.
-            (before, bytes_of_json, nanoseconds) = (memory::resident(std::process::id())?, 0, 0);
+            (before, bytes_of_json, nanoseconds) = (Meter::own().anonymous()?, 0, 0);
         }
         let began = Instant::now();
         let object = Arc::new(serde_json::from_str(&text)?);
@@ -52,7 +52,7 @@ fn fill<T: Object>(what: &str, objects: usize, sample: fn(usize) -> Value) -> an
         bytes_of_json += text.len();
         table.apply(object);
     }
-    let bytes = memory::resident(std::process::id())?.saturating_sub(before) / objects as u64;
+    let bytes = Meter::own().anonymous()?.saturating_sub(before) / objects as u64;
     let microseconds = nanoseconds / 1000 / objects as u128;
     println!("| {what} | {} | {bytes} | {microseconds} |", bytes_of_json / objects);
     maker.join().map_err(|_| anyhow::anyhow!("the maker of texts failed"))?;

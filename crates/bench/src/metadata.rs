@@ -20,7 +20,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
 
-use crate::memory;
+use crate::meters::Meter;
 
 const NAMESPACES: usize = 20;
 
@@ -31,7 +31,7 @@ pub(crate) async fn measure(objects: usize, with_original: bool) -> anyhow::Resu
         builder = builder.with_program(Program::KubeControllerManager);
     }
     let real = Real::start_on(builder, Manager::Ours(built_manager()?), &["--leader-elect=false"])?;
-    let ours_empty = memory::settled(real.manager_pid()?).await?;
+    let ours_empty = Meter(real.manager_pid()?).settled().await?;
     let go = if with_original { Some(Original::start(&real).await?) } else { None };
 
     eprintln!("creating {objects} objects ...");
@@ -39,7 +39,7 @@ pub(crate) async fn measure(objects: usize, with_original: bool) -> anyhow::Resu
     create(&client_of(real.plane(), User::Admin).await?, objects).await?;
     eprintln!("... took {:.0} s", began.elapsed().as_secs_f64());
 
-    let ours_full = memory::settled(real.manager_pid()?).await?;
+    let ours_full = Meter(real.manager_pid()?).settled().await?;
     let caches = fill_in_another_process(&real, objects)?;
     println!("| what | bytes an object |");
     println!("| --- | --- |");
@@ -50,7 +50,7 @@ pub(crate) async fn measure(objects: usize, with_original: bool) -> anyhow::Resu
     );
     println!("| metadata-only caches of the same objects | {caches} |");
     if let Some(go) = go {
-        let full = memory::settled(go.process.pid()).await?;
+        let full = Meter(go.process.pid()).settled().await?;
         println!("| the original, same controllers, same objects | {} |", per_object(full, go.empty));
         println!("\nwhole processes: ours {ours_full} bytes, the original {full} bytes");
     }
@@ -67,7 +67,7 @@ impl Original {
     async fn start(real: &Real) -> anyhow::Result<Self> {
         let controllers = keleustes_scenarios::real::controllers_flag();
         let process = real.plane().start_go_manager(&[controllers.as_str(), "--leader-elect=false"])?;
-        let empty = memory::settled(process.pid()).await?;
+        let empty = Meter(process.pid()).settled().await?;
         Ok(Self { process, empty })
     }
 }
@@ -136,7 +136,7 @@ pub(crate) async fn fill_caches(kubeconfig: &Path) -> anyhow::Result<()> {
     // A kind with few objects warms up connections, TLS and the parser, which are not what is measured.
     let namespaces = Resource::cluster("", "v1", "namespaces", "Namespace");
     caches.cache(&KindEntry::metadata_of(namespaces)).synced().await;
-    let before = memory::resident(pid)?;
+    let before = Meter(pid).anonymous()?;
     let secrets = Resource::namespaced("", "v1", "secrets", "Secret");
     let config_maps = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
     let filled = [secrets, config_maps].map(|resource| caches.cache(&KindEntry::metadata_of(resource)));
@@ -144,7 +144,7 @@ pub(crate) async fn fill_caches(kubeconfig: &Path) -> anyhow::Result<()> {
         cache.synced().await;
     }
     let objects: usize = filled.iter().map(|cache| cache.len()).sum();
-    let after = memory::settled(pid).await?;
+    let after = Meter(pid).settled().await?;
     println!("{objects} {}", after.saturating_sub(before) / objects.max(1) as u64);
     Ok(())
 }

@@ -196,6 +196,11 @@ impl ControlPlane {
         })
     }
 
+    /// Where the API server listens on loopback, the same across restarts.
+    pub fn api_server_port(&self) -> u16 {
+        self.api_server_port
+    }
+
     /// `https://127.0.0.1:<port>`, the same across restarts.
     pub fn api_server_url(&self) -> String {
         format!("https://127.0.0.1:{}", self.api_server_port)

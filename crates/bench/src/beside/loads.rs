@@ -32,7 +32,9 @@ pub(super) const LOADS: &[Load] = &[
     Load { name: "jobs", play: |stage| jobs(stage).boxed_local() },
     Load { name: "bulk", play: |stage| bulk(stage).boxed_local() },
     Load { name: "kinds", play: |stage| kinds(stage).boxed_local() },
-    Load { name: "growth", play: |stage| growth::play(stage).boxed_local() },
+    Load { name: "growth-pods", play: |stage| growth::pods(stage).boxed_local() },
+    Load { name: "growth-nodes", play: |stage| growth::nodes(stage).boxed_local() },
+    Load { name: "growth-objects", play: |stage| growth::objects(stage).boxed_local() },
 ];
 
 /// How many pods a hollow node takes.
@@ -183,11 +185,7 @@ async fn nodes(stage: &mut Stage) -> anyhow::Result<()> {
     stage.join_nodes(count, PODS_A_NODE as u32).await?;
     stage
         .phase("join", async |client| {
-            Stage::until("nodes without taints", async || {
-                let nodes = list(client, &NODES, "").await?;
-                Ok(nodes.len() == count && nodes.iter().all(|node| node["spec"]["taints"].is_null()))
-            })
-            .await?;
+            nodes_are_ready(client, count).await?;
             Ok(Vec::new())
         })
         .await?;
@@ -197,6 +195,15 @@ async fn nodes(stage: &mut Stage) -> anyhow::Result<()> {
             Ok(Vec::new())
         })
         .await
+}
+
+/// Waits until so many nodes are there and carry no taint any more.
+pub(super) async fn nodes_are_ready(client: &Client, count: usize) -> anyhow::Result<()> {
+    Stage::until("nodes without taints", async || {
+        let nodes = list(client, &NODES, "").await?;
+        Ok(nodes.len() == count && nodes.iter().all(|node| node["spec"]["taints"].is_null()))
+    })
+    .await
 }
 
 /// Ten thousand Jobs of one pod that works for a second.
@@ -248,7 +255,7 @@ async fn bulk(stage: &mut Stage) -> anyhow::Result<()> {
         .await
 }
 
-fn data(name: &str, field: &str) -> Value {
+pub(super) fn data(name: &str, field: &str) -> Value {
     let labels = json!({"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "Helm"});
     json!({"metadata": {"name": name, "labels": labels}, field: {"values": "x".repeat(1024)}})
 }

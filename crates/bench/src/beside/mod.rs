@@ -2,9 +2,10 @@
 
 mod growth;
 mod loads;
-mod meters;
 mod objects;
 mod plot;
+mod projection;
+mod relay;
 mod report;
 mod stage;
 

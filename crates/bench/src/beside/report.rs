@@ -8,11 +8,12 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde::Serialize;
 
-use super::growth::pods_of;
-use super::plot::{Bar, Line, bars, lines};
+use super::growth::PREFIX;
+use super::plot::{Bar, bars, lines};
+use super::projection;
 
-const OURS: &str = "ours";
-const ORIGINAL: &str = "the original";
+pub(super) const OURS: &str = "ours";
+pub(super) const ORIGINAL: &str = "the original";
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -32,8 +33,18 @@ pub(super) enum Measure {
     ServerCpu,
     /// Requests that change something.
     Writes,
-    /// Requests that do not.
-    Reads,
+    /// Requests by what they do.
+    Create,
+    Update,
+    Patch,
+    Delete,
+    DeleteCollection,
+    Get,
+    List,
+    /// Watches that have ended.
+    Watch,
+    /// Bytes that the API server sent to the manager.
+    Received,
     /// The size of the program's file.
     Program,
     /// Resident memory afterwards.
@@ -43,6 +54,23 @@ pub(super) enum Measure {
 }
 
 impl Measure {
+    /// Those that count requests of one verb.
+    pub(super) const VERBS: [Self; 8] = [
+        Self::Create,
+        Self::Update,
+        Self::Patch,
+        Self::Delete,
+        Self::DeleteCollection,
+        Self::Get,
+        Self::List,
+        Self::Watch,
+    ];
+
+    /// Whether it counts requests of this verb.
+    pub(super) fn counts(self, verb: &str) -> bool {
+        self.words().strip_prefix("requests: ") == Some(verb)
+    }
+
     fn words(self) -> &'static str {
         match self {
             Self::Seconds => "time until done",
@@ -52,17 +80,53 @@ impl Measure {
             Self::ManagerCpu => "processor time of the manager",
             Self::ServerCpu => "processor time of the API server",
             Self::Writes => "writes",
-            Self::Reads => "reads",
+            Self::Create => "requests: create",
+            Self::Update => "requests: update",
+            Self::Patch => "requests: patch",
+            Self::Delete => "requests: delete",
+            Self::DeleteCollection => "requests: deletecollection",
+            Self::Get => "requests: get",
+            Self::List => "requests: list",
+            Self::Watch => "requests: watch",
+            Self::Received => "received from the API server",
             Self::Program => "size of the program",
             Self::Resident => "resident memory afterwards",
             Self::Peak => "most resident memory",
         }
     }
 
-    fn show(self, value: f64) -> String {
+    /// One word for the name of a file.
+    pub(super) fn short(self) -> &'static str {
         match self {
-            Self::Writes | Self::Reads => format!("{value:.0}"),
-            Self::Program | Self::Resident | Self::Peak => format!("{:.1} MB", value / 1e6),
+            Self::Resident => "memory",
+            Self::Peak => "peak",
+            Self::ManagerCpu => "processor",
+            _ => "start",
+        }
+    }
+
+    /// How much of what was measured makes one on an axis.
+    pub(super) fn unit(self) -> f64 {
+        if self.is_bytes() { 1e6 } else { 1.0 }
+    }
+
+    pub(super) fn words_with_unit(self) -> String {
+        format!("{}, {}", self.words(), if self.is_bytes() { "MB" } else { "s" })
+    }
+
+    /// Shows what one of many costs, given in units of an axis.
+    pub(super) fn show_small(self, value: f64) -> String {
+        if self.is_bytes() { format!("{:.0} B", value * 1e6) } else { format!("{:.0} µs", value * 1e6) }
+    }
+
+    fn is_bytes(self) -> bool {
+        matches!(self, Self::Received | Self::Program | Self::Resident | Self::Peak)
+    }
+
+    pub(super) fn show(self, value: f64) -> String {
+        match self {
+            _ if self == Self::Writes || Self::VERBS.contains(&self) => format!("{value:.0}"),
+            _ if self.is_bytes() => format!("{:.1} MB", value / 1e6),
             _ => format!("{value:.2} s"),
         }
     }
@@ -113,7 +177,10 @@ impl Report {
         let mut table = format!("{}\n\n", self.head);
         table.push_str("| load | phase | what | ours | the original | ratio |\n");
         table.push_str("| --- | --- | --- | ---: | ---: | ---: |\n");
-        for Row { first, ours, original } in self.rows() {
+        // What neither does needs no row.
+        for Row { first, ours, original } in
+            self.rows().into_iter().filter(|row| row.ours + row.original != 0.0)
+        {
             let (load, phase, measure) = (&first.load, &first.phase, first.measure);
             let (what, a, b) = (measure.words(), measure.show(ours), measure.show(original));
             let ratio = ratio(ours, original).map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
@@ -134,38 +201,24 @@ impl Report {
         for (name, title, measures) in [
             ("memory.svg", "Resident memory", [Measure::Resident, Measure::Peak].as_slice()),
             ("processor.svg", "Processor time", &[Measure::ManagerCpu, Measure::ServerCpu]),
-            ("requests.svg", "Requests", &[Measure::Writes, Measure::Reads]),
+            ("requests.svg", "Requests", &[Measure::Writes, Measure::Received]),
             ("time.svg", "Time", &[Measure::Seconds, Measure::NearlyAll, Measure::FirstWrite]),
         ] {
-            let wanted = |row: &Row<'_>| row.first.load != "growth" && measures.contains(&row.first.measure);
+            let wanted =
+                |row: &Row<'_>| !row.first.load.starts_with(PREFIX) && measures.contains(&row.first.measure);
             let bars_of: Vec<_> = self.rows().iter().filter(|row| wanted(row)).filter_map(bar).collect();
             if !bars_of.is_empty() {
                 put(name, &bars(&format!("{title}: this manager as a part of the original"), &bars_of))?;
             }
         }
-        for (name, title, measure) in [
-            ("growth-memory.svg", "Resident memory after a cold start, MB", Measure::Resident),
-            ("growth-peak.svg", "Most resident memory of a cold start, MB", Measure::Peak),
-            ("growth-processor.svg", "Processor time of a cold start, s", Measure::ManagerCpu),
-            ("growth-start.svg", "Cold start to the first useful write, s", Measure::FirstWrite),
-        ] {
-            let both = [OURS, ORIGINAL].map(|whose| self.growth(whose, measure));
-            if both.iter().any(|line| !line.points.is_empty()) {
-                put(name, &lines(title, "pods", &both))?;
-            }
+        for (file, title, axis, both) in projection::plots(&self.figures) {
+            put(&file, &lines(&title, axis, &both))?;
+        }
+        let projected = projection::table(&self.figures);
+        if !projected.is_empty() {
+            put("projection.md", &projected)?;
         }
         Ok(())
-    }
-
-    /// How something grows with the number of pods.
-    fn growth(&self, whose: &str, measure: Measure) -> Line {
-        let figures = self
-            .figures
-            .iter()
-            .filter(|figure| figure.load == "growth" && figure.whose == whose && figure.measure == measure);
-        let unit = if matches!(measure, Measure::Resident | Measure::Peak) { 1e6 } else { 1.0 };
-        let points = figures.filter_map(|figure| Some((pods_of(&figure.phase)?, figure.value / unit)));
-        Line { name: whose.to_owned(), points: points.collect() }
     }
 
     fn rows(&self) -> Vec<Row<'_>> {

@@ -13,8 +13,9 @@ use keleustes_objects::{Key, Resource};
 use keleustes_scenarios::real::{Manager, controllers_flag};
 use kube::Client;
 
-use super::meters::Meter;
+use super::relay::Relay;
 use super::report::{Figure, Measure};
+use crate::meters::Meter;
 
 /// The API server writes its log a moment after the answer.
 const LOG_LAG: Duration = Duration::from_secs(2);
@@ -39,10 +40,19 @@ pub(super) struct Stage {
     setting: Setting,
     load: &'static str,
     plane: ControlPlane,
+    relay: Relay,
     hollow: Option<HollowHandle>,
     manager: Process,
     managers: usize,
     figures: Vec<Figure>,
+}
+
+/// What had been used when something began.
+struct Before {
+    manager_cpu: f64,
+    server_cpu: f64,
+    mark: AuditMark,
+    received: f64,
 }
 
 impl Stage {
@@ -51,9 +61,11 @@ impl Stage {
         let plane = ControlPlane::builder().with_program(Program::KubeControllerManager).start()?;
         let connection = Connection::open(Some(&plane.kubeconfig(User::Admin)), None, None)?;
         let client = ClientFactory::new(connection, ClientOptions::default()).root("bench");
-        let manager = spawn(&plane, &setting, 0)?;
+        let relay = Relay::to(plane.api_server_port()).await?;
+        let manager = spawn(&plane, &relay, &setting, 0)?;
+        let figures = Vec::new();
         let mut stage =
-            Self { client, setting, load, plane, hollow: None, manager, managers: 1, figures: Vec::new() };
+            Self { client, setting, load, plane, relay, hollow: None, manager, managers: 1, figures };
         stage.rest().await?;
         Ok(stage)
     }
@@ -71,8 +83,11 @@ impl Stage {
         (full * self.setting.percent / 100).max(1)
     }
 
-    /// Lets hollow nodes join that run whatever is bound to them.
+    /// Lets hollow nodes join that run whatever is bound to them, in place of those that joined before.
     pub(super) async fn join_nodes(&mut self, nodes: usize, pods_each: u32) -> anyhow::Result<()> {
+        if let Some(earlier) = self.hollow.take() {
+            earlier.stop().await;
+        }
         let connection = Connection::open(Some(&self.plane.kubeconfig(User::Admin)), None, None)?;
         let client = ClientFactory::new(connection, ClientOptions::default()).root("hollow");
         let builder = Hollow::builder(client).nodes(nodes).zones(3).scheduler(true);
@@ -95,10 +110,8 @@ impl Stage {
         name: &str,
         act: impl AsyncFnOnce(&Client) -> anyhow::Result<Vec<f64>>,
     ) -> anyhow::Result<()> {
-        let (manager, server) = (self.meter(), self.server()?);
-        let before = self.plane.audit_mark()?;
-        let (manager_cpu, server_cpu) = (manager.cpu()?, server.cpu()?);
-        manager.forget_peak()?;
+        let before = self.before()?;
+        self.meter().forget_peak()?;
         let began = Instant::now();
         let mut parts = act(&self.client).await?;
         let took = began.elapsed().as_secs_f64();
@@ -110,15 +123,7 @@ impl Stage {
             self.note(name, Measure::NearlyAll, p99);
         }
         self.rest().await?;
-        self.note(name, Measure::ManagerCpu, manager.cpu()? - manager_cpu);
-        self.note(name, Measure::ServerCpu, server.cpu()? - server_cpu);
-        let requests = self.requests(before)?;
-        let writes = requests.iter().filter(|entry| entry.is_write()).count();
-        self.note(name, Measure::Writes, writes as f64);
-        self.note(name, Measure::Reads, (requests.len() - writes) as f64);
-        self.note(name, Measure::Resident, manager.resident()?);
-        self.note(name, Measure::Peak, manager.peak()?);
-        Ok(())
+        self.note_since(name, &before)
     }
 
     /// Ends the manager without its saying goodbye, gives it work, and starts it again as on the first day:
@@ -133,15 +138,13 @@ impl Stage {
         let lease = Key::namespaced("kube-system", "kube-controller-manager");
         Call::delete(&LEASES, &lease, &Deletion::default()).send_unread(&self.client).await?;
         work(&self.client).await?;
+        let before = Before { manager_cpu: 0.0, ..self.before()? };
         let from = Timestamp::now();
         self.manager = self.spawn_another()?;
-        let first = self.first_write(from).await?;
+        let first = self.first_write(before.mark, from).await?;
         self.note(name, Measure::FirstWrite, first);
         self.rest().await?;
-        self.note(name, Measure::ManagerCpu, self.meter().cpu()?);
-        self.note(name, Measure::Resident, self.meter().resident()?);
-        self.note(name, Measure::Peak, self.meter().peak()?);
-        Ok(())
+        self.note_since(name, &before)
     }
 
     /// Ends the manager beside one that stands by, gives work, and notes how long it takes that one to do
@@ -157,10 +160,10 @@ impl Stage {
         let from = Timestamp::now();
         end(&mut self.manager)?;
         self.manager.wait_exit(Duration::from_secs(60))?;
-        let gone = Timestamp::now();
+        let (mark, gone) = (self.plane.audit_mark()?, Timestamp::now());
         work(&self.client).await?;
         self.manager = standby;
-        let after_the_end = self.first_write(gone).await?;
+        let after_the_end = self.first_write(mark, gone).await?;
         let ending = Duration::try_from(gone.duration_since(from))?.as_secs_f64();
         self.note(name, Measure::FirstWrite, ending + after_the_end);
         self.rest().await
@@ -175,6 +178,33 @@ impl Stage {
             }
             tokio::time::sleep(Duration::from_millis(250)).await;
         }
+        Ok(())
+    }
+
+    fn before(&self) -> anyhow::Result<Before> {
+        Ok(Before {
+            manager_cpu: self.meter().cpu().unwrap_or(0.0),
+            server_cpu: self.server()?.cpu()?,
+            mark: self.plane.audit_mark()?,
+            received: self.relay.received(),
+        })
+    }
+
+    /// Notes what everybody has used since then, and what the manager holds now.
+    fn note_since(&mut self, phase: &str, before: &Before) -> anyhow::Result<()> {
+        let (manager, server) = (self.meter(), self.server()?);
+        self.note(phase, Measure::ManagerCpu, manager.cpu()? - before.manager_cpu);
+        self.note(phase, Measure::ServerCpu, server.cpu()? - before.server_cpu);
+        let requests = self.requests(before.mark)?;
+        let writes = requests.iter().filter(|entry| entry.is_write()).count();
+        self.note(phase, Measure::Writes, writes as f64);
+        for measure in Measure::VERBS {
+            let count = requests.iter().filter(|entry| measure.counts(&entry.verb)).count();
+            self.note(phase, measure, count as f64);
+        }
+        self.note(phase, Measure::Received, self.relay.received() - before.received);
+        self.note(phase, Measure::Resident, manager.resident()?);
+        self.note(phase, Measure::Peak, manager.peak()?);
         Ok(())
     }
 
@@ -193,7 +223,7 @@ impl Stage {
 
     fn spawn_another(&mut self) -> anyhow::Result<Process> {
         self.managers += 1;
-        spawn(&self.plane, &self.setting, self.managers)
+        spawn(&self.plane, &self.relay, &self.setting, self.managers)
     }
 
     async fn rest(&mut self) -> anyhow::Result<()> {
@@ -209,11 +239,11 @@ impl Stage {
     }
 
     /// How many seconds after a moment a manager first wrote something other than its lease.
-    async fn first_write(&self, from: Timestamp) -> anyhow::Result<f64> {
+    async fn first_write(&self, since: AuditMark, from: Timestamp) -> anyhow::Result<f64> {
         let began = Instant::now();
         loop {
             let useful = |entry: &AuditEntry| entry.is_write() && !entry.is_routine();
-            let times = self.requests(AuditMark::default())?.into_iter().filter(useful);
+            let times = self.requests(since)?.into_iter().filter(useful);
             let times = times.filter_map(|entry| entry.received_at.parse::<Timestamp>().ok());
             if let Some(first) = times.filter(|time| *time >= from).min() {
                 return Ok(Duration::try_from(first.duration_since(from))?.as_secs_f64());
@@ -227,8 +257,8 @@ impl Stage {
 }
 
 /// Starts a manager with the flags of a kubeadm manifest and the controllers that both have.
-fn spawn(plane: &ControlPlane, setting: &Setting, nth: usize) -> anyhow::Result<Process> {
-    let mut flags = vec![controllers_flag()];
+fn spawn(plane: &ControlPlane, relay: &Relay, setting: &Setting, nth: usize) -> anyhow::Result<Process> {
+    let mut flags = vec![controllers_flag(), format!("--master={}", relay.url())];
     if let Some(qps) = setting.qps {
         flags.extend([format!("--kube-api-qps={qps}"), format!("--kube-api-burst={qps}")]);
     }

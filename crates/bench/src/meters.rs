@@ -1,6 +1,7 @@
 //! What a process has used, as the kernel counts it.
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::Context as _;
 
@@ -9,11 +10,34 @@ const TICKS_A_SECOND: f64 = 100.0;
 
 /// A process that is measured.
 #[derive(Clone, Copy)]
-pub(super) struct Meter(pub(super) u32);
+pub(crate) struct Meter(pub(crate) u32);
 
 impl Meter {
+    /// This process.
+    pub(crate) fn own() -> Self {
+        Self(std::process::id())
+    }
+
+    /// Resident memory in bytes that no file stands behind.
+    pub(crate) fn anonymous(self) -> anyhow::Result<u64> {
+        Ok(self.status("RssAnon:")? as u64)
+    }
+
+    /// The same once it has stopped growing.
+    pub(crate) async fn settled(self) -> anyhow::Result<u64> {
+        let mut last = 0;
+        loop {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            let now = self.anonymous()?;
+            if now.abs_diff(last) < now / 100 {
+                return Ok(now);
+            }
+            last = now;
+        }
+    }
+
     /// Seconds of processor time so far.
-    pub(super) fn cpu(self) -> anyhow::Result<f64> {
+    pub(crate) fn cpu(self) -> anyhow::Result<f64> {
         let stat = self.read("stat")?;
         // The name in parentheses may hold spaces; numbers are counted from behind it.
         let (_, numbers) = stat.rsplit_once(')').context("no name in stat")?;
@@ -24,17 +48,17 @@ impl Meter {
     }
 
     /// Resident memory in bytes, the pages of its file included.
-    pub(super) fn resident(self) -> anyhow::Result<f64> {
+    pub(crate) fn resident(self) -> anyhow::Result<f64> {
         self.status("VmRSS:")
     }
 
     /// The most that was resident since [`Meter::forget_peak`].
-    pub(super) fn peak(self) -> anyhow::Result<f64> {
+    pub(crate) fn peak(self) -> anyhow::Result<f64> {
         self.status("VmHWM:")
     }
 
     /// Begins a new peak.
-    pub(super) fn forget_peak(self) -> anyhow::Result<()> {
+    pub(crate) fn forget_peak(self) -> anyhow::Result<()> {
         Ok(fs::write(format!("/proc/{}/clear_refs", self.0), "5")?)
     }
 
