@@ -13,6 +13,11 @@ use std::process::ExitCode;
 
 use keleustes_options::LogFormat;
 
+/// Gives back what bursts leave behind: caches are made of many small pieces, and the system's allocator
+/// keeps the pages that a list or a rollout once needed between them.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let options = match command::read(std::env::args_os().skip(1)) {
         Ok(options) => options,

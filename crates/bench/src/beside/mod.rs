@@ -39,6 +39,9 @@ pub(crate) struct Wanted {
     /// Leaves both at their own defaults of those two.
     #[arg(long)]
     defaults: bool,
+    /// Leaves the original out.
+    #[arg(long)]
+    without_original: bool,
     /// The folder that the table, the plots and the raw figures go to.
     #[arg(long, default_value = "target/side-by-side")]
     out: PathBuf,
@@ -52,7 +55,8 @@ pub(crate) async fn measure(wanted: &Wanted) -> anyhow::Result<()> {
     let mut report = Report::new(percent)?;
     for round in 1..=wanted.rounds {
         for load in &loads {
-            for manager in [Manager::Ours(ours.clone()), Manager::Original] {
+            let original = (!wanted.without_original).then_some(Manager::Original);
+            for manager in [Manager::Ours(ours.clone())].into_iter().chain(original) {
                 let setting = Setting { manager, percent, qps: (!wanted.defaults).then_some(wanted.qps) };
                 eprintln!("{}, {}, round {round}", load.name, setting.manager.whose());
                 let mut stage = Stage::set(setting, load.name).await?;
