@@ -243,12 +243,13 @@ impl Call {
         self.send_as(client).await
     }
 
-    /// Sends the call and keeps of the answer what tells the new state of the object.
+    /// Sends the call and keeps of the answer what tells the new state of the object. No more than that
+    /// is asked for: a pod's metadata is a tenth of the pod, to be written there and read here.
     ///
     /// # Errors
     /// Whatever kept the call from succeeding.
     pub async fn send_for_answer(&self, client: &Client) -> Result<Answer, Failure> {
-        Ok(self.send_as::<WireAnswer>(client).await?.into())
+        Ok(self.clone().metadata_only().send_as::<WireAnswer>(client).await?.into())
     }
 
     /// Sends the call and decodes the answer.

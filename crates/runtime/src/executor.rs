@@ -404,7 +404,7 @@ fn call_for(write: &Write) -> Call {
                 // A patch of another life's uid is refused, so only the one that was seen is changed.
                 body["metadata"]["uid"] = json!(uid);
             }
-            to_part(Call::patch(resource, key, form, &body), subresource).metadata_only()
+            to_part(Call::patch(resource, key, form, &body), subresource)
         }
         Action::Delete { propagation, grace_seconds, only_at } => {
             let propagation = propagation.map(on_the_wire);

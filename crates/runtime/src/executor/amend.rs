@@ -33,7 +33,7 @@ impl Executor {
             let Some(mut fields) = (amend.fields)(metadata) else { return Ok(None) };
             fields["uid"] = metadata["uid"].clone();
             fields["resourceVersion"] = metadata["resourceVersion"].clone();
-            let call = Call::patch(resource, key, Patch::Merge, &json!({"metadata": fields})).metadata_only();
+            let call = Call::patch(resource, key, Patch::Merge, &json!({"metadata": fields}));
             match self.send(&call).await {
                 Err(failure) if failure.reason == Reason::Conflict && tries_left > 0 => {
                     let by_chance = self.chance.lock().f64();
