@@ -7,6 +7,7 @@ use super::metadata::{meta, meta_mut, meta_str};
 use super::resources::{self, Resource, Strategy};
 use super::status::{Outcome, Status};
 use super::store::Stored;
+use super::types::Quantity;
 
 /// How long a pod stays on a node that is not ready or cannot be reached.
 const TOLERATION_SECONDS: i64 = 300;
@@ -74,7 +75,7 @@ impl Kernel {
             let why = format!(
                 "error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"
             );
-            return Err(Status::forbidden(resource, meta_str(pod, "name"), &why));
+            return Err(Status::forbidden(resource, known_name(pod), &why));
         };
         let off = json!(false);
         let wish = pod["spec"]
@@ -107,7 +108,7 @@ impl Kernel {
             let found = self.store.get(classes, "", &named);
             if found.is_none() {
                 let why = format!("no PriorityClass with name {named} was found");
-                return Err(Status::forbidden(resource, meta_str(pod, "name"), &why));
+                return Err(Status::forbidden(resource, known_name(pod), &why));
             }
             found
         };
@@ -121,7 +122,7 @@ impl Kernel {
                 "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
                  computed {priority} from the given PriorityClass name"
             );
-            return Err(Status::forbidden(resource, meta_str(pod, "name"), &why));
+            return Err(Status::forbidden(resource, known_name(pod), &why));
         }
         spec["priority"] = json!(priority);
         if spec.get("preemptionPolicy").is_none_or(Value::is_null) {
@@ -133,7 +134,7 @@ impl Kernel {
 
     /// A pod that names a runtime class takes over what running in it costs and where that can be done.
     fn choose_runtime(&self, resource: &Resource, pod: &mut Value) -> Outcome<()> {
-        let refuse = |why: &str| Err(Status::forbidden(resource, meta_str(pod, "name"), why));
+        let refuse = |why: &str| Err(Status::forbidden(resource, known_name(pod), why));
         let named = pod["spec"]["runtimeClassName"].as_str().unwrap_or_default();
         if named.is_empty() {
             return Ok(());
@@ -163,6 +164,28 @@ impl Kernel {
 
     fn runtime_class(&self, name: &str) -> Option<Stored> {
         self.store.get(resources::by_path("node.k8s.io", "v1", "runtimeclasses")?, "", name)
+    }
+
+    /// Refuses a valid change for what the plug-ins that change nothing have against it.
+    pub(crate) fn admit_change(&self, resource: &Resource, old: &Value, new: &Value) -> Outcome<()> {
+        let size =
+            |claim: &Value| Quantity::parse(claim["spec"]["resources"]["requests"]["storage"].as_str()?);
+        let grows = size(old).zip(size(new)).is_some_and(|(old, new)| new.exceeds(old));
+        if resource.strategy != Strategy::PersistentVolumeClaim || !grows {
+            return Ok(());
+        }
+        let classes = resources::by_path("storage.k8s.io", "v1", "storageclasses");
+        let name = new["spec"]["storageClassName"].as_str().unwrap_or_default();
+        let class = classes.and_then(|classes| self.store.get(classes, "", name));
+        let why = if old["status"]["phase"] != "Bound" {
+            "Only bound persistent volume claims can be expanded"
+        } else if class.is_none_or(|class| class["allowVolumeExpansion"] != true) {
+            "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support \
+             resize"
+        } else {
+            return Ok(());
+        };
+        Err(Status::forbidden(resource, meta_str(new, "name"), why))
     }
 
     /// Refuses a valid object for what the plug-ins that change nothing have against it.
@@ -197,6 +220,12 @@ impl Kernel {
             claim["spec"]["storageClassName"] = json!(meta_str(&class, "name"));
         }
     }
+}
+
+/// What an object is called before it has a name.
+fn known_name(object: &Value) -> &str {
+    let names = ["name", "generateName"].map(|field| meta_str(object, field));
+    names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
 }
 
 /// Mounts the volume where containers have nothing else at the place; says whether any needs it.

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::chance::Chance;
 use super::metadata;
 use super::request::Call;
 use super::resources::{Resource, Strategy};
@@ -240,8 +241,13 @@ fn check_type(resource: &Resource, map: &mut Map<String, Value>) -> Outcome<()> 
     }
     if resource.is_custom() && sent == resource.api_version() {
         let error = FieldError::invalid("kind", &json!(kind), &format!("must be {}", resource.kind));
-        let name = map.get("metadata").and_then(|metadata| metadata["name"].as_str()).unwrap_or_default();
-        return Err(Status::invalid(resource.group, kind, name, &[error]));
+        let given = |field: &str| map.get("metadata").and_then(|metadata| metadata[field].as_str());
+        let mut name = given("name").unwrap_or_default().to_owned();
+        if let Some(prefix) = given("generateName").filter(|_| name.is_empty()) {
+            // The real server has drawn a name by now; nothing will ever have it, so any will do.
+            name = Chance::seeded(0).name(prefix);
+        }
+        return Err(Status::invalid(resource.group, kind, &name, &[error]));
     }
     let version = sent.rsplit('/').next().unwrap_or_default();
     let why = format!("no kind {kind:?} is registered for version {sent:?} {SCHEME}");

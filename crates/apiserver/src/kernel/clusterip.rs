@@ -1,6 +1,6 @@
-//! Services get addresses and node ports that no other Service has.
+//! Services get addresses that no other Service has.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::Ipv4Addr;
 
@@ -9,12 +9,13 @@ use serde_json::{Value, json};
 
 use super::Kernel;
 use super::metadata::meta_str;
+use super::nodeports;
 use super::resources::{self, Resource, Strategy};
 use super::status::{FieldError, Outcome, Status};
 use super::store::Stored;
 use super::validation::networking;
 
-/// How often an address or port is drawn before the whole range is searched.
+/// How often an address is drawn before the whole range is searched.
 const DRAWS_MAX: usize = 16;
 
 /// Addresses for Services: a network and the number of bits it fixes.
@@ -51,6 +52,164 @@ impl fmt::Display for Range {
     }
 }
 
+/// What a Service says about its addresses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Wish {
+    address: String,
+    addresses: Vec<String>,
+    families: Vec<String>,
+    policy: String,
+}
+
+impl Wish {
+    fn of(service: &Value) -> Wish {
+        let text = |field: &str| service["spec"][field].as_str().unwrap_or_default().to_owned();
+        let list = |field: &str| {
+            let items = service["spec"][field].as_array().into_iter().flatten();
+            items.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        Wish {
+            address: text("clusterIP"),
+            addresses: list("clusterIPs"),
+            families: list("ipFamilies"),
+            policy: text("ipFamilyPolicy"),
+        }
+    }
+
+    fn put(&self, service: &mut Value) {
+        let text = |text: &str| Some(json!(text)).filter(|_| !text.is_empty());
+        let list = |list: &[String]| Some(json!(list)).filter(|_| !list.is_empty());
+        let Some(spec) = service["spec"].as_object_mut() else { return };
+        for (field, value) in [
+            ("clusterIP", text(&self.address)),
+            ("clusterIPs", list(&self.addresses)),
+            ("ipFamilies", list(&self.families)),
+            ("ipFamilyPolicy", text(&self.policy)),
+        ] {
+            match value {
+                Some(value) => drop(spec.insert(field.to_owned(), value)),
+                None => drop(spec.remove(field)),
+            }
+        }
+    }
+
+    fn is_headless(&self) -> bool {
+        self.addresses.first().is_some_and(|address| address == "None")
+    }
+
+    /// Takes over the addresses that a client left out.
+    fn take_over(&mut self, old: &Wish) {
+        if self.address.is_empty() {
+            self.address.clone_from(&old.address);
+        }
+        if self.addresses.is_empty() {
+            self.addresses.clone_from(&old.addresses);
+        }
+    }
+
+    /// Makes the two places for the address say the same if a client has changed one of them.
+    fn agree(&mut self, old: Option<&Wish>) {
+        let changed = match old {
+            None => self.addresses.is_empty(),
+            Some(old) => self.address != old.address && self.addresses == old.addresses,
+        };
+        if changed {
+            let address = Some(self.address.clone()).filter(|address| !address.is_empty());
+            self.addresses = address.into_iter().collect();
+        }
+    }
+
+    /// Decides on the families of addresses; this cluster, like most, has one.
+    fn decide_families(&mut self, selects: bool, old: Option<&Wish>, service: &mut Value) -> Vec<FieldError> {
+        let unbound = self.address == "None" && !selects;
+        if self.policy.is_empty() {
+            let known = old.map(|old| old.policy.clone()).filter(|policy| !policy.is_empty());
+            let first = if unbound { "RequireDualStack" } else { "SingleStack" };
+            self.policy = known.unwrap_or_else(|| first.to_owned());
+        }
+        self.put(service);
+        let mut errors = networking::families(service);
+        if !errors.is_empty() {
+            return errors;
+        }
+        if let Some(old) = old {
+            self.shrink_to(old, &mut errors);
+        }
+        if self.policy == "SingleStack" {
+            let several = [("cluster IPs", self.addresses.len()), ("IP families", self.families.len())];
+            for (what, _) in several.into_iter().filter(|(_, count)| *count > 1) {
+                let why = format!(
+                    "must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
+                );
+                errors.push(FieldError::invalid("spec.ipFamilyPolicy", &json!(self.policy), &why));
+            }
+        }
+        self.infer_families(&mut errors);
+        if unbound && errors.is_empty() {
+            if self.families.is_empty() {
+                self.families.push("IPv4".to_owned());
+            }
+            if self.families.len() == 1 && self.policy != "SingleStack" {
+                let other = if self.families[0] == "IPv4" { "IPv6" } else { "IPv4" };
+                self.families.push(other.to_owned());
+            }
+        } else if errors.is_empty() {
+            errors = self.unconfigured();
+            if self.families.is_empty() {
+                self.families.push("IPv4".to_owned());
+            }
+        }
+        errors
+    }
+
+    /// A second address or family is given up by saying so in the policy.
+    fn shrink_to(&mut self, old: &Wish, errors: &mut Vec<FieldError>) {
+        let single = self.policy == "SingleStack";
+        let policy = json!(self.policy);
+        for (own, before, what) in [
+            (&mut self.addresses, &old.addresses, "cluster IP"),
+            (&mut self.families, &old.families, "IP family"),
+        ] {
+            if single && own == before {
+                own.truncate(1);
+            } else if !single && !own.is_empty() && own.len() < before.len() {
+                let why = format!("must be 'SingleStack' to release the secondary {what}");
+                errors.push(FieldError::invalid("spec.ipFamilyPolicy", &policy, &why));
+            }
+        }
+    }
+
+    /// Addresses tell their families where nobody did.
+    fn infer_families(&mut self, errors: &mut Vec<FieldError>) {
+        for (at, address) in self.addresses.iter().enumerate().take_while(|(_, address)| *address != "None") {
+            if at < self.families.len() {
+                continue;
+            }
+            if address.contains(':') {
+                let field = format!("spec.clusterIPs[{at}]");
+                let why = "IPv6 is not configured on this cluster";
+                errors.push(FieldError::invalid(&field, &json!(self.addresses), why));
+            } else {
+                self.families.push("IPv4".to_owned());
+            }
+        }
+    }
+
+    /// What takes two families of addresses.
+    fn unconfigured(&self) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if self.policy == "RequireDualStack" {
+            let why = "this cluster is not configured for dual-stack services";
+            errors.push(FieldError::invalid("spec.ipFamilyPolicy", &json!(self.policy), why));
+        }
+        for (at, family) in self.families.iter().enumerate().filter(|(_, family)| *family == "IPv6") {
+            let field = format!("spec.ipFamilies[{at}]");
+            errors.push(FieldError::invalid(&field, &json!(family), "not configured on this cluster"));
+        }
+        errors
+    }
+}
+
 impl Kernel {
     /// Gives a Service what it needs and has not; `old` is there for an update.
     pub(crate) fn allocate(
@@ -60,61 +219,63 @@ impl Kernel {
         object: &mut Value,
         dry_run: bool,
     ) -> Outcome<()> {
-        if resource.strategy != Strategy::Service || object["spec"]["type"] == "ExternalName" {
+        if resource.strategy != Strategy::Service {
             return Ok(());
         }
-        agree_on_address(old.map(|old| &**old), object);
-        let mut errors = networking::families(object);
-        if errors.is_empty() {
-            let given = self
-                .allocate_address(resource, old, object, dry_run)
-                .and_then(|()| self.allocate_ports(resource, old, object));
-            errors.extend(given.err());
-        }
-        if errors.is_empty() {
-            return Ok(());
-        }
-        Err(Status::invalid("", "Service", meta_str(object, "name"), &errors))
+        let old = old.map(|old| &**old);
+        self.allocate_address(resource, old, object, dry_run)
+            .map_err(|errors| Status::invalid("", "Service", meta_str(object, "name"), &errors))?;
+        self.allocate_ports(resource, old, object, dry_run)
     }
 
     fn allocate_address(
         &mut self,
         resource: &'static Resource,
-        old: Option<&Stored>,
+        old: Option<&Value>,
         object: &mut Value,
         dry_run: bool,
-    ) -> Result<(), FieldError> {
-        let asked = object["spec"]["clusterIP"].as_str().or(object["spec"]["clusterIPs"][0].as_str());
-        let kept = old.and_then(|old| old["spec"]["clusterIP"].as_str());
-        let asked = asked.or(kept).unwrap_or_default().to_owned();
-        let selects = object["spec"]["selector"].as_object().is_some_and(|s| !s.is_empty());
+    ) -> Result<(), Vec<FieldError>> {
+        let mut wish = Wish::of(object);
+        let external = |service: &Value| service["spec"]["type"] == "ExternalName";
+        let before = old.map(Wish::of);
+        // Who has lived without an address so far has nothing to keep.
+        let kept = before.as_ref().filter(|_| !old.is_some_and(external));
+        if let Some(kept) = kept.filter(|_| !external(object)) {
+            wish.take_over(kept);
+        }
+        wish.agree(before.as_ref());
+        if external(object) {
+            wish.put(object);
+            return Ok(());
+        }
+        let same_type = old.is_some_and(|old| old["spec"]["type"] == object["spec"]["type"]);
+        // A wish for two families that could not be met is no reason to change anything later.
+        let matching = wish.policy == "PreferDualStack"
+            && kept.is_some_and(|old| {
+                matches!(old.policy.as_str(), "" | "PreferDualStack")
+                    && (&old.addresses, &old.families) == (&wish.addresses, &wish.families)
+            });
+        if same_type && matching {
+            wish.put(object);
+            return Ok(());
+        }
+        let selects = object["spec"]["selector"].as_object().is_some_and(|selector| !selector.is_empty());
+        let errors = wish.decide_families(selects, before.as_ref(), object);
+        if !errors.is_empty() {
+            return Err(errors);
+        }
         // Who has lived with an address so far keeps it, and who has lived without one goes on so; a change is refused
         // later.
-        let settled = asked == "None" || old.is_some_and(|old| old["spec"]["type"] != "ExternalName");
-        let address = if settled {
-            asked
-        } else {
-            let address = self.choose_address(resource, &asked, dry_run)?;
+        if kept.is_none() && !wish.is_headless() {
+            let asked = wish.addresses.first().cloned().unwrap_or_default();
+            let address = self.choose_address(resource, &asked, dry_run).map_err(|error| vec![error])?;
             if !dry_run {
-                recordable(object, &asked, address)?;
+                recordable(object, &asked, address).map_err(|error| vec![error])?;
             }
-            address.to_string()
-        };
-        let spec = &mut object["spec"];
-        if !address.is_empty() {
-            spec["clusterIP"] = json!(address);
-            spec["clusterIPs"] = json!([address]);
+            wish.address = address.to_string();
+            wish.addresses = vec![address.to_string()];
         }
-        let (families, policy) = if address == "None" && !selects {
-            (json!(["IPv4", "IPv6"]), "RequireDualStack")
-        } else {
-            (json!(["IPv4"]), "SingleStack")
-        };
-        for (field, value) in [("ipFamilies", families), ("ipFamilyPolicy", json!(policy))] {
-            if spec.get(field).is_none_or(Value::is_null) {
-                spec[field] = value;
-            }
-        }
+        wish.put(object);
         Ok(())
     }
 
@@ -203,67 +364,6 @@ impl Kernel {
             self.unseed(endpoints, namespace, name);
         }
     }
-
-    fn allocate_ports(
-        &mut self,
-        resource: &Resource,
-        old: Option<&Stored>,
-        object: &mut Value,
-    ) -> Result<(), FieldError> {
-        let wanted = matches!(object["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer"));
-        if !wanted || object["spec"]["allocateLoadBalancerNodePorts"] == json!(false) {
-            return Ok(());
-        }
-        old.into_iter().for_each(|old| keep_ports(old, object));
-        let own = (meta_str(object, "namespace").to_owned(), meta_str(object, "name").to_owned());
-        let others = self.store.values(resource, None);
-        let mut used: BTreeSet<u16> = others
-            .iter()
-            .filter(|s| (meta_str(s, "namespace"), meta_str(s, "name")) != (own.0.as_str(), own.1.as_str()))
-            .filter_map(|service| service["spec"]["ports"].as_array())
-            .flatten()
-            .filter_map(|port| u16::try_from(port["nodePort"].as_u64()?).ok())
-            .collect();
-        let (low, high) = self.settings.node_ports;
-        // Ports of one number, which differ in the protocol, have one number on the nodes too.
-        let requested = requested_ports(object);
-        let mut shared: BTreeMap<i64, u16> = BTreeMap::new();
-        let ports = object.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
-        for (at, port) in ports.into_iter().flatten().enumerate() {
-            let field = format!("spec.ports[{at}].nodePort");
-            let number = port["port"].as_i64().unwrap_or(0);
-            let asked = node_port(port).or(shared.get(&number).or(requested.get(&number)).copied());
-            let chosen = match asked {
-                Some(asked) if shared.get(&number) == Some(&asked) => asked,
-                Some(asked) if !(low..=high).contains(&asked) => {
-                    let why = format!(
-                        "provided port is not in the valid range. The range of valid ports is {low}-{high}"
-                    );
-                    return Err(FieldError::invalid(&field, &json!(asked), &why));
-                }
-                Some(asked) if used.contains(&asked) => {
-                    return Err(FieldError::invalid(
-                        &field,
-                        &json!(asked),
-                        "provided port is already allocated",
-                    ));
-                }
-                Some(asked) => asked,
-                None => {
-                    let span = u32::from(high - low) + 1;
-                    let start = self.chance.below(span);
-                    let port = |step: u32| low + u16::try_from((start + step) % span).unwrap_or(0);
-                    (0..span).map(port).find(|port| !used.contains(port)).ok_or_else(|| {
-                        FieldError::invalid(&field, &json!(0), "failed to allocate a nodePort: range is full")
-                    })?
-                }
-            };
-            used.insert(chosen);
-            shared.entry(number).or_insert(chosen);
-            port["nodePort"] = json!(chosen);
-        }
-        Ok(())
-    }
 }
 
 /// An address is recorded under the name of its Service before anybody looks at that name.
@@ -279,100 +379,37 @@ fn recordable(service: &Value, asked: &str, address: Ipv4Addr) -> Result<(), Fie
     Err(FieldError::invalid("spec.clusterIPs", &json!([asked]), &why))
 }
 
-/// The two places for the address of a Service say the same.
-fn agree_on_address(old: Option<&Value>, new: &mut Value) {
-    let address = |service: &Value| service["spec"]["clusterIP"].as_str().unwrap_or_default().to_owned();
-    let addresses = |service: &Value| service["spec"]["clusterIPs"].as_array().cloned().unwrap_or_default();
-    let (wanted, listed) = (address(new), addresses(new));
-    let taken_over = match old {
-        None => listed.is_empty(),
-        Some(old) if address(old) == wanted => listed.is_empty(),
-        Some(old) => addresses(old) == listed,
-    };
-    if taken_over {
-        new["spec"]["clusterIPs"] = if wanted.is_empty() { json!([]) } else { json!([wanted]) };
-    }
-    if wanted.is_empty() && new["spec"]["clusterIPs"] == json!([]) {
-        new["spec"].as_object_mut().and_then(|spec| spec.remove("clusterIPs"));
-    }
-}
-
-/// Ports that are known by their names keep their numbers on the nodes.
-fn keep_ports(old: &Value, new: &mut Value) {
-    let before = old.pointer("/spec/ports").and_then(Value::as_array).cloned().unwrap_or_default();
-    let named = node_ports(new);
-    for port in new.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let known = before.iter().find(|known| known.get("name") == port.get("name"));
-        let number = known.and_then(|known| known["nodePort"].as_i64()).unwrap_or(0);
-        if port["nodePort"].as_i64().unwrap_or(0) == 0 && number != 0 && !named.contains(&number) {
-            port["nodePort"] = json!(number);
-        }
-    }
-}
-
-/// A Service whose address is left out of an update keeps it.
-pub(crate) fn keep_address(resource: &Resource, old: &Value, new: &mut Value) {
-    if resource.strategy != Strategy::Service || new["spec"]["type"] == "ExternalName" {
-        return;
-    }
-    let absent = |service: &Value| {
-        ["clusterIP", "clusterIPs"].iter().all(|f| service["spec"].get(*f).is_none_or(Value::is_null))
-    };
-    if absent(new) && old["spec"]["type"] != "ExternalName" {
-        for field in ["clusterIP", "clusterIPs"] {
-            if let Some(value) = old["spec"].get(field) {
-                new["spec"][field] = value.clone();
-            }
-        }
-    }
-}
-
 /// Takes from a Service what its new type has no use for, unless the client changed that too.
 pub(crate) fn drop_by_type(old: &Value, new: &mut Value) {
     let kind = |service: &Value| service["spec"]["type"].as_str().unwrap_or_default().to_owned();
     let (before, after) = (kind(old), kind(new));
     let external = |kind: &str| kind == "ExternalName";
-    let numbered = |kind: &str| matches!(kind, "NodePort" | "LoadBalancer");
     let balanced = |kind: &str| kind == "LoadBalancer";
-    let mut gone: Vec<&str> = Vec::new();
+    let mut gone: Vec<&[&str]> = Vec::new();
     if !external(&before) && external(&after) {
-        gone.extend(["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"]);
+        gone.extend([&["clusterIP", "clusterIPs"][..], &["ipFamilies"], &["ipFamilyPolicy"]]);
     }
     if networking::is_open(old) && !networking::is_open(new) {
-        gone.push("externalTrafficPolicy");
+        gone.push(&["externalTrafficPolicy"]);
     }
-    if numbered(&before) && !numbered(&after) && node_ports(old) == node_ports(new) {
-        for port in new.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten() {
-            port.as_object_mut().and_then(|port| port.remove("nodePort"));
-        }
+    if networking::is_checked(old) && !networking::is_checked(new) {
+        gone.push(&["healthCheckNodePort"]);
     }
     if balanced(&before) && !balanced(&after) {
-        gone.extend(["allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"]);
+        gone.extend([&["allocateLoadBalancerNodePorts"][..], &["loadBalancerClass"]]);
     }
-    for field in gone {
-        if old["spec"].get(field) == new["spec"].get(field) {
-            new["spec"].as_object_mut().and_then(|spec| spec.remove(field));
+    for fields in gone {
+        let same = |field: &&str| old["spec"].get(*field) == new["spec"].get(*field);
+        if fields.iter().all(same)
+            && let Some(spec) = new["spec"].as_object_mut()
+        {
+            fields.iter().for_each(|field| drop(spec.remove(*field)));
         }
     }
+    nodeports::drop_by_type(old, new);
     if !balanced(&after) && new["status"].is_object() {
         new["status"]["loadBalancer"] = json!({});
     }
-}
-
-/// The first number on the nodes that is asked for, by the number of the port.
-fn requested_ports(service: &Value) -> BTreeMap<i64, u16> {
-    let ports = service.pointer("/spec/ports").and_then(Value::as_array);
-    let asked = ports.into_iter().flatten().rev();
-    asked.filter_map(|port| Some((port["port"].as_i64()?, node_port(port)?))).collect()
-}
-
-fn node_port(port: &Value) -> Option<u16> {
-    port["nodePort"].as_u64().and_then(|number| u16::try_from(number).ok()).filter(|number| *number > 0)
-}
-
-fn node_ports(service: &Value) -> Vec<i64> {
-    let ports = service.pointer("/spec/ports").and_then(Value::as_array);
-    ports.into_iter().flatten().map(|port| port["nodePort"].as_i64().unwrap_or(0)).collect()
 }
 
 #[cfg(test)]

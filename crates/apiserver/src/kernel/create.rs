@@ -214,8 +214,10 @@ pub(crate) fn validate(target: &Target, old: Option<&Value>, new: &Value) -> Out
     let (view, subresource) = (target.resource.stored_as.is_some(), target.subresource.as_deref());
     let mut errors = Vec::new();
     validation::validate(resource, view, subresource, old, new, &mut errors);
-    // Of old events metadata are looked at only when nothing else is wrong.
-    let last = resource.strategy == Strategy::Event && !view && !errors.is_empty() && old.is_none();
+    // Of some kinds, old events among them, new metadata are looked at only when nothing else is wrong.
+    let late =
+        resource.strategy == Strategy::PodDisruptionBudget || (resource.strategy == Strategy::Event && !view);
+    let last = late && !errors.is_empty() && old.is_none();
     match old.filter(|_| !last) {
         None if last => {}
         Some(old) => metadata::validate_update(resource, old, new, &mut errors),

@@ -13,7 +13,7 @@ use super::request::Call;
 use super::resources::{Resource, Strategy};
 use super::status::{Outcome, Status};
 use super::store::Stored;
-use super::{Document, Kernel, seconds};
+use super::{Document, Kernel, body, seconds};
 
 /// Namespaces the cluster cannot live without.
 const IMMORTAL_NAMESPACES: &[&str] = &["default", "kube-public", "kube-system"];
@@ -36,7 +36,9 @@ impl Kernel {
         self.warn_of_orphans(call.target.resource, &options);
         let (resource, name) = (call.target.resource, call.target.name());
         let deleted = self.delete_one(resource, call.target.namespace(), name, &options, now)?;
-        if deleted.gone && !resource.returns_deleted {
+        // What has no uid is no object, and shown for want of another answer.
+        let shown = resource.returns_deleted || meta_str(&deleted.object, "uid").is_empty();
+        if deleted.gone && !shown {
             let mut details =
                 json!({"name": name, "kind": resource.plural, "uid": meta_str(&deleted.object, "uid")});
             if !resource.group.is_empty() {
@@ -99,16 +101,25 @@ impl Kernel {
         if is_settled(resource, &live, options) {
             return Ok(Deleted { object: live, gone: false });
         }
-        let kept = kept_finalizers(&live, propagation_of(resource, &live, options));
-        let grace = grace_seconds(resource, &live, options);
         // The first delete of a namespace only ends its life; it never goes with it.
         let held = resource.strategy == Strategy::Namespace && !is_terminating(&live);
+        let propagation = match options.waits_for_dependents && held {
+            true => Some(Propagation::Foreground),
+            false => propagation_of(resource, &live, options),
+        };
+        let kept = kept_finalizers(&live, propagation);
+        let grace = grace_seconds(resource, &live, options);
         if kept.is_empty() && grace == 0 && !held {
             if options.resource_version.is_some() && !finalizers(&live).is_empty() {
                 // The real server loses the version on the way from the finalizers to the object.
                 let place = (namespace, name);
                 let version = ("ResourceVersion", "", meta_str(&live, "resourceVersion"));
                 return Err(Status::storage_precondition(resource, place, version, options.dry_run));
+            }
+            if options.dry_run && is_terminating(&live) && !finalizers(&live).is_empty() {
+                // Between the finalizers and the object the real server has nothing to show for a dry run.
+                let nothing = body::complete(resource, json!({}))?;
+                return Ok(Deleted { object: Arc::new(nothing), gone: true });
             }
             return Ok(self.remove_now(resource, live, options.dry_run, now));
         }
@@ -129,15 +140,16 @@ impl Kernel {
     ) -> Deleted {
         // A pod is marked even when it goes at once, so watches see it terminating before it is gone.
         let marked = mark(resource, &live, &[], 0, now);
-        let live = if resource.strategy == Strategy::Pod && !dry_run && marked != *live {
+        let changed = resource.strategy == Strategy::Pod && marked != *live;
+        if dry_run {
+            return Deleted { object: if changed { Arc::new(marked) } else { live }, gone: true };
+        }
+        let live = if changed {
             let event = self.store.put(resource, marked);
             self.publish(&event, now)
         } else {
             live
         };
-        if dry_run {
-            return Deleted { object: live, gone: true };
-        }
         let event = self.store.remove(resource, meta_str(&live, "namespace"), meta_str(&live, "name"), None);
         // The caller has just read the object, so there is an event.
         let object = event.map_or(live, |event| self.publish(&event, now));

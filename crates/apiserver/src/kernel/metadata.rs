@@ -7,7 +7,7 @@ use super::resources::{NameRule, Resource};
 use super::status::FieldError;
 
 /// Finalizers that need no domain prefix.
-const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
+pub(crate) const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
 /// Largest total of annotation keys and values, in bytes.
 const ANNOTATION_BYTES_MAX: usize = 256 * 1024;

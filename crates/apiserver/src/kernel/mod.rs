@@ -40,6 +40,7 @@ mod label_syntax;
 mod list;
 mod metadata;
 mod naming;
+mod nodeports;
 mod openapi;
 mod options;
 mod patch;

@@ -151,15 +151,16 @@ fn json_patch(object: &mut Value, patch: Value) -> Outcome<()> {
     Ok(())
 }
 
-/// The real server lets a field be replaced that is not there.
+/// The real server lets a field be replaced that is not there, and nothing be copied from one.
 fn lenient(object: &Value, operation: &PatchOperation) -> PatchOperation {
-    let PatchOperation::Replace(replace) = operation else {
-        return operation.clone();
+    let (source, path, value) = match operation {
+        PatchOperation::Replace(replace) => (&replace.path, &replace.path, replace.value.clone()),
+        Copy(copy) => (&copy.from, &copy.path, Value::Null),
+        _ => return operation.clone(),
     };
-    let parent = replace.path.split_back().and_then(|(parent, _)| object.pointer(parent.as_str()));
-    if object.pointer(replace.path.as_str()).is_none() && parent.is_some_and(Value::is_object) {
-        let add = AddOperation { path: replace.path.clone(), value: replace.value.clone() };
-        return PatchOperation::Add(add);
+    let parent = source.split_back().and_then(|(parent, _)| object.pointer(parent.as_str()));
+    if object.pointer(source.as_str()).is_none() && parent.is_some_and(Value::is_object) {
+        return PatchOperation::Add(AddOperation { path: path.clone(), value });
     }
     operation.clone()
 }

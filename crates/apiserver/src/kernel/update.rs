@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::admission::tolerate_failing_nodes;
-use super::clusterip::keep_address;
 use super::create::{Write, record, validate};
 use super::fields::{Operation, set_managers};
 use super::metadata::{finalizers, is_terminating, meta, meta_str, set_meta};
@@ -92,7 +91,6 @@ impl Kernel {
             set_meta(&mut new, "generation", Some(json!(generation + 1)));
         }
         let mut new = finish(new)?;
-        keep_address(resource, live, &mut new);
         if resource.strategy == Strategy::Pod && subresource.is_none() {
             tolerate_failing_nodes(&mut new["spec"]);
         }
@@ -102,6 +100,9 @@ impl Kernel {
         validate(target, Some(live), &new)?;
         if resource.strategy != Strategy::Pod && subresource.is_none() {
             self.warnings.extend(warnings::about(resource, Some(live), &new));
+        }
+        if subresource.is_none() {
+            self.admit_change(resource, live, &new)?;
         }
         keep_times(live, &mut new);
         if !dry_run && !gone {

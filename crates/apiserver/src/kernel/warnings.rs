@@ -1,7 +1,10 @@
 //! What a client should know about an object it writes, although nothing is refused.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
+use super::metadata::{STANDARD_FINALIZERS, finalizers};
 use super::resources::{Resource, Strategy};
 
 /// Warnings about an object that is about to be stored.
@@ -12,6 +15,7 @@ pub(crate) fn about(resource: &Resource, old: Option<&Value>, new: &Value) -> Ve
             vec!["spec.addressType: FQDN endpoints are deprecated".to_owned()]
         }
         Strategy::CsiDriver => driver(old, new),
+        Strategy::Custom => finalizer_names(old, new),
         Strategy::PersistentVolume if new["spec"]["persistentVolumeReclaimPolicy"] == "Recycle" => {
             let warning = "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the \
                            recommended approach is to use dynamic provisioning.";
@@ -50,11 +54,15 @@ fn service(new: &Value) -> Vec<String> {
     if headless && spec["sessionAffinity"] != "None" {
         warnings.push("spec.SessionAffinity is ignored for headless services".to_owned());
     }
-    if external && !headless {
+    let named = spec["type"] == "ExternalName";
+    if external && !headless && !named {
         let warning = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
         warnings.push(warning.to_owned());
     }
-    if spec["type"] != "ExternalName" && spec.get("externalName").is_some_and(|name| *name != "") {
+    if external && named {
+        warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
+    }
+    if !named && spec.get("externalName").is_some_and(|name| *name != "") {
         warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
     }
     if spec["trafficDistribution"] == "PreferClose" {
@@ -73,6 +81,20 @@ fn driver(old: Option<&Value>, new: &Value) -> Vec<String> {
     let warning = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent \
                    possible logging of tokens in volume attributes";
     vec![warning.to_owned()]
+}
+
+fn finalizer_names(old: Option<&Value>, new: &Value) -> Vec<String> {
+    let known = old.map(finalizers).unwrap_or_default();
+    let added: BTreeSet<&str> = finalizers(new).into_iter().filter(|name| !known.contains(name)).collect();
+    let plain = added.into_iter().filter(|name| !name.contains('/') && !STANDARD_FINALIZERS.contains(name));
+    let told = |name: &str| {
+        let path = if name.contains('.') { " including a path (/)" } else { "" };
+        format!(
+            "metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts \
+             with other finalizer writers"
+        )
+    };
+    plain.map(told).collect()
 }
 
 fn pod(path: &str, spec: &Value) -> Vec<String> {
@@ -106,7 +128,26 @@ fn pod(path: &str, spec: &Value) -> Vec<String> {
             ));
         }
     }
+    affinities(path, spec, &mut warnings);
     warnings
+}
+
+/// A term without a selector has no pod in mind.
+fn affinities(path: &str, spec: &Value, warnings: &mut Vec<String>) {
+    for kind in ["podAffinity", "podAntiAffinity"] {
+        for (list_name, below) in [
+            ("requiredDuringSchedulingIgnoredDuringExecution", ""),
+            ("preferredDuringSchedulingIgnoredDuringExecution", ".podAffinityTerm"),
+        ] {
+            for (at, term) in list(&spec["affinity"][kind], list_name).iter().enumerate() {
+                let term = if below.is_empty() { term } else { &term["podAffinityTerm"] };
+                if !term["labelSelector"].is_object() {
+                    let place = format!("{path}.affinity.{kind}.{list_name}[{at}]{below}.labelSelector");
+                    warnings.push(format!("{place}: a null labelSelector results in matching no pod"));
+                }
+            }
+        }
+    }
 }
 
 fn list<'v>(value: &'v Value, field: &str) -> &'v [Value] {

@@ -8,6 +8,9 @@ pub(super) fn service(object: &mut Value) {
     let spec = &mut object["spec"];
     set(spec, "type", json!("ClusterIP"));
     set(spec, "sessionAffinity", json!("None"));
+    if spec["sessionAffinity"] == "None" {
+        spec.as_object_mut().and_then(|spec| spec.remove("sessionAffinityConfig"));
+    }
     if spec["sessionAffinity"] == "ClientIP" {
         set(spec, "sessionAffinityConfig", json!({}));
         set(&mut spec["sessionAffinityConfig"], "clientIP", json!({}));
@@ -29,7 +32,14 @@ pub(super) fn service(object: &mut Value) {
     if matches!(kind.as_str(), "ClusterIP" | "NodePort" | "LoadBalancer") {
         set(spec, "internalTrafficPolicy", json!("Cluster"));
     }
+    if kind == "ExternalName" {
+        spec.as_object_mut().and_then(|spec| spec.remove("internalTrafficPolicy"));
+    }
     if kind == "LoadBalancer" {
         set(spec, "allocateLoadBalancerNodePorts", json!(true));
+        let ways_in = object.pointer_mut("/status/loadBalancer/ingress").and_then(Value::as_array_mut);
+        for way_in in ways_in.into_iter().flatten().filter(|way_in| way_in["ip"].is_string()) {
+            set(way_in, "ipMode", json!("VIP"));
+        }
     }
 }

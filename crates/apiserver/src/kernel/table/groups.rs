@@ -319,6 +319,7 @@ pub(super) static KINDS: &[Resource] = &[
         generation: true,
         conditional_update: true,
         strategy: Strategy::PodDisruptionBudget,
+        names: NameRule::PathSegment,
         ..Resource::new(
             "policy",
             "v1",

@@ -139,3 +139,17 @@ fn a_collection_goes_by_selector() {
     assert_eq!((code, list["items"].as_array().unwrap().len()), (200, 2));
     assert_eq!(world.get(CONFIG_MAPS).1["items"].as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn a_dry_run_shows_what_a_delete_would_leave_on_the_way() {
+    let mut world = World::new();
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    world.created(pods, &pod);
+    let (_, shown) = world.delete(&format!("{pods}/p?dryRun=All"), &Value::Null);
+    assert_eq!(shown["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert!(world.get(&format!("{pods}/p")).1["metadata"].get("deletionTimestamp").is_none());
+    world.created("/api/v1/namespaces", &json!({"metadata": {"name": "n"}}));
+    let (code, shown) = world.delete("/api/v1/namespaces/n?orphanDependents=false", &Value::Null);
+    assert_eq!((code, &shown["metadata"]["finalizers"]), (202, &json!(["foregroundDeletion"])));
+}

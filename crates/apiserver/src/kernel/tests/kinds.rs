@@ -297,3 +297,22 @@ fn a_port_that_is_there_twice_is_told_and_owned_as_a_whole() {
     };
     assert!(owned("second").contains("f:ports") && !owned("first").contains("f:ports"));
 }
+
+#[test]
+fn claims_grow_only_where_their_class_lets_them() {
+    let mut world = World::new();
+    let path = "/api/v1/namespaces/default/persistentvolumeclaims";
+    let claim = |size: &str| {
+        json!({"metadata": {"name": "x"}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "c",
+            "resources": {"requests": {"storage": size}}}})
+    };
+    world.created(path, &claim("1Gi"));
+    let bound = json!({"status": {"phase": "Bound"}});
+    assert_eq!(world.patch(&format!("{path}/x/status"), "merge-patch+json", &bound).0, 200);
+    let more = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
+    assert_eq!(world.patch(&format!("{path}/x"), "merge-patch+json", &more).0, 403);
+    let class =
+        json!({"metadata": {"name": "c"}, "provisioner": "example.com/p", "allowVolumeExpansion": true});
+    world.created("/apis/storage.k8s.io/v1/storageclasses", &class);
+    assert_eq!(world.patch(&format!("{path}/x"), "merge-patch+json", &more).0, 200);
+}

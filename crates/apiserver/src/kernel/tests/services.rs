@@ -78,3 +78,37 @@ fn ports_of_one_number_share_their_number_on_the_nodes() {
     assert_eq!(code, 422);
     assert!(status["message"].as_str().unwrap().contains("spec.ports[1].nodePort: Duplicate value"));
 }
+
+#[test]
+fn a_wish_for_two_families_outlives_updates_that_do_not_repeat_it() {
+    let mut world = World::new();
+    let wish = json!({"ipFamilyPolicy": "PreferDualStack"});
+    world.created(SERVICES, &service("a", &wish));
+    let (code, updated) = world.put(&format!("{SERVICES}/a"), &service("a", &json!({})));
+    assert_eq!((code, &updated["spec"]["ipFamilyPolicy"]), (200, &json!("PreferDualStack")));
+    assert_eq!(updated["spec"]["ipFamilies"], json!(["IPv4"]));
+    let (code, _) =
+        world.put(&format!("{SERVICES}/a"), &service("a", &json!({"ipFamilyPolicy": "RequireDualStack"})));
+    assert_eq!(code, 422);
+}
+
+#[test]
+fn a_balancer_that_keeps_to_its_nodes_has_a_port_for_checks() {
+    let mut world = World::new();
+    let local = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local"});
+    let drawn = world.created(SERVICES, &service("a", &local));
+    let port = drawn["spec"]["healthCheckNodePort"].as_i64().unwrap();
+    // The first ports are left to those who ask.
+    assert!((30_086..=32_767).contains(&port), "{port}");
+    let mut taken = local;
+    taken["healthCheckNodePort"] = json!(port);
+    assert_eq!(world.post(SERVICES, &service("b", &taken)).0, 500);
+    let mut moved = drawn.clone();
+    moved["spec"]["healthCheckNodePort"] = json!(30_001);
+    assert_eq!(reason(&world.put(&format!("{SERVICES}/a"), &moved)), (422, "Invalid"));
+    let mut classed = drawn;
+    classed["spec"]["loadBalancerClass"] = json!("example.com/lb");
+    assert_eq!(reason(&world.put(&format!("{SERVICES}/a"), &classed)), (422, "Invalid"));
+    let (_, open) = world.put(&format!("{SERVICES}/a"), &service("a", &json!({"type": "LoadBalancer"})));
+    assert_eq!(open["spec"].get("healthCheckNodePort"), None);
+}

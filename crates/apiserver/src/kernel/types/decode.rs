@@ -31,6 +31,8 @@ struct Reading {
     fields: Vec<(&'static Struct, &'static str)>,
     /// Fields nobody knows; they are left out.
     unknown: Vec<String>,
+    /// The first value of a wrong type; reading goes on, because a text that says nothing outweighs it.
+    wrong: Option<Mismatch>,
     form: Form,
 }
 
@@ -42,10 +44,19 @@ pub(crate) fn decode(
     form: Form,
     unknown: &mut Vec<String>,
 ) -> Result<Value, Mismatch> {
-    let mut reading = Reading { path: Vec::new(), fields: Vec::new(), unknown: Vec::new(), form };
-    let decoded = reading.object(kind, value)?;
-    unknown.append(&mut reading.unknown);
-    Ok(decoded)
+    let mut reading =
+        Reading { path: Vec::new(), fields: Vec::new(), unknown: Vec::new(), wrong: None, form };
+    let decoded = reading.object(kind, value);
+    match (decoded, reading.wrong.take()) {
+        (Ok(decoded), None) => {
+            unknown.append(&mut reading.unknown);
+            Ok(decoded)
+        }
+        (Ok(_), Some(wrong)) => Err(wrong),
+        (Err(illegible), None) => Err(illegible),
+        // What is not read from a text is given up at the first fault.
+        (Err(illegible), Some(wrong)) => Err(Mismatch(illegible.0, wrong.1.or(Some(wrong.0)))),
+    }
 }
 
 /// Whether the text is a time with exactly six digits of fraction, the only form the real server reads.
@@ -98,11 +109,17 @@ impl Reading {
         Mismatch(told, Some(restored))
     }
 
+    /// Notes a fault that does not end the reading.
+    fn note(&mut self, wrong: Mismatch) -> Value {
+        self.wrong.get_or_insert(wrong);
+        Value::Null
+    }
+
     fn object(&mut self, kind: &'static Struct, value: Value) -> Result<Value, Mismatch> {
         let mut given = match value {
             Value::Null => Map::new(),
             Value::Object(map) => map,
-            other => return Err(self.wrong(&other, &kind.go_type())),
+            other => return Ok(self.note(self.wrong(&other, &kind.go_type()))),
         };
         let mut object = Map::new();
         for (name, field) in &kind.fields {
@@ -175,7 +192,7 @@ impl Reading {
         let list = match value {
             Value::Null => return Ok(Value::Null),
             Value::Array(list) => list,
-            other => return Err(self.wrong(&other, &format!("[]{}", go_type(items)))),
+            other => return Ok(self.note(self.wrong(&other, &format!("[]{}", go_type(items))))),
         };
         let mut decoded = Vec::with_capacity(list.len());
         for (at, item) in list.into_iter().enumerate() {
@@ -191,7 +208,7 @@ impl Reading {
         let map = match value {
             Value::Null => return Ok(Value::Null),
             Value::Object(map) => map,
-            other => return Err(self.wrong(&other, &format!("map[string]{}", go_type(values)))),
+            other => return Ok(self.note(self.wrong(&other, &format!("map[string]{}", go_type(values))))),
         };
         let mut decoded = Map::new();
         for (key, value) in map {
@@ -203,7 +220,7 @@ impl Reading {
         Ok(Value::Object(decoded))
     }
 
-    fn scalar(&self, shape: &Shape, value: Value) -> Result<Value, Mismatch> {
+    fn scalar(&mut self, shape: &Shape, value: Value) -> Result<Value, Mismatch> {
         match (shape, &value) {
             (Shape::Text | Shape::Duration, Value::String(_)) | (Shape::Flag, Value::Bool(_)) => Ok(value),
             (Shape::Int64, Value::Number(n)) if n.is_i64() => Ok(value),
@@ -216,9 +233,9 @@ impl Reading {
             (Shape::Bytes, Value::String(text)) => match STANDARD.decode(text) {
                 Ok(_) => Ok(value),
                 Err(DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _)) => {
-                    Err(unreadable_bytes(at))
+                    Ok(self.note(unreadable_bytes(at)))
                 }
-                Err(_) => Err(unreadable_bytes(text.len() / 4 * 4)),
+                Err(_) => Ok(self.note(unreadable_bytes(text.len() / 4 * 4))),
             },
             (Shape::Time, Value::String(text)) => match text.parse::<Timestamp>() {
                 Ok(time) => Ok(json!(crate::kernel::seconds(time))),
@@ -234,7 +251,7 @@ impl Reading {
                 let quantity = Quantity::parse(&text).ok_or_else(|| illegible(QUANTITY_RULE.to_owned()))?;
                 Ok(json!(quantity.to_string()))
             }
-            (shape, found) => Err(self.wrong(found, &go_type(shape))),
+            (shape, found) => Ok(self.note(self.wrong(found, &go_type(shape)))),
         }
     }
 }
@@ -368,6 +385,14 @@ mod tests {
         ] {
             assert!(read("Pod", wrong.clone()).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_text_that_says_nothing_outweighs_a_wrong_type() {
+        let both = json!({"metadata": {"labels": "text"}, "status": {"startTime": "yesterday"}});
+        let told = read("Pod", both).unwrap_err();
+        assert!(told.0.starts_with("parsing time"), "{}", told.0);
+        assert_eq!(told.1.as_deref(), Some("cannot restore map from string"));
     }
 
     #[test]

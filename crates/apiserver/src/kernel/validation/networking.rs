@@ -10,7 +10,7 @@ use super::{Errors, is_set, list, refuse_text, rules, text};
 
 pub(super) fn service(old: Option<&Value>, new: &Value, errors: &mut Errors) {
     let kind = text(new, "/spec/type");
-    let headless = text(new, "/spec/clusterIP") == "None";
+    let headless = *list(new, "/spec/clusterIPs") == [json!("None")];
     let ports = list(new, "/spec/ports");
     if ports.is_empty() && kind != "ExternalName" && !headless {
         errors.push(FieldError::required("spec.ports", ""));
@@ -47,8 +47,12 @@ pub(super) fn service(old: Option<&Value>, new: &Value, errors: &mut Errors) {
         external_address(&format!("spec.externalIPs[{at}]"), address.as_str().unwrap_or_default(), errors);
     }
     balancer_fields(kind, new, errors);
+    if kind != "ExternalName" {
+        errors.extend(families(new));
+    }
     if let Some(old) = old {
         cluster_address(old, new, errors);
+        balancer_update(old, new, errors);
     }
 }
 
@@ -59,6 +63,11 @@ pub(crate) fn is_open(service: &Value) -> bool {
         "ClusterIP" => !list(service, "/spec/externalIPs").is_empty(),
         _ => false,
     }
+}
+
+/// Whether somebody asks each node of a service whether it can take traffic.
+pub(crate) fn is_checked(service: &Value) -> bool {
+    text(service, "/spec/type") == "LoadBalancer" && text(service, "/spec/externalTrafficPolicy") == "Local"
 }
 
 fn external_name(new: &Value, errors: &mut Errors) {
@@ -125,8 +134,12 @@ fn balancer_fields(kind: &str, new: &Value, errors: &mut Errors) {
             refuse_text(&format!("spec.LoadBalancerSourceRanges[{at}]"), range, &naming::cidr(range), errors);
         }
     }
-    if is_set(new, "/spec/loadBalancerClass") && !balanced {
-        errors.push(FieldError::forbidden("spec.loadBalancerClass", only));
+    match new.pointer("/spec/loadBalancerClass").and_then(Value::as_str) {
+        Some(class) if balanced => {
+            refuse_text("spec.loadBalancerClass", class, &naming::qualified(class), errors);
+        }
+        Some(_) => errors.push(FieldError::forbidden("spec.loadBalancerClass", only)),
+        None => {}
     }
     let policy = text(new, "/spec/externalTrafficPolicy");
     if !is_open(new) && !policy.is_empty() {
@@ -137,20 +150,41 @@ fn balancer_fields(kind: &str, new: &Value, errors: &mut Errors) {
         errors.push(FieldError::not_supported("spec.externalTrafficPolicy", policy, supported));
     }
     let check = new.pointer("/spec/healthCheckNodePort").and_then(Value::as_i64).unwrap_or(0);
-    if check != 0 && !(balanced && policy == "Local") {
-        let why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
-        errors.push(FieldError::invalid("spec.healthCheckNodePort", &json!(check), why));
+    let field = "spec.healthCheckNodePort";
+    match (is_checked(new), check) {
+        (false, 0) => {}
+        (false, _) => {
+            let why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+            errors.push(FieldError::invalid(field, &json!(check), why));
+        }
+        (true, 0) => errors.push(FieldError::required(field, "")),
+        (true, _) => {
+            let faults = naming::port_number(check);
+            errors.extend(faults.iter().map(|fault| FieldError::invalid(field, &json!(check), fault)));
+        }
     }
 }
 
-/// Addresses and families that contradict themselves, or ask for what this cluster has not; told before all else.
-///
-/// This cluster, like most, has one family of addresses.
+/// What stays as it is for as long as a balancer, or a check, is asked for.
+fn balancer_update(old: &Value, new: &Value, errors: &mut Errors) {
+    let same = |field: &str| old["spec"].get(field) == new["spec"].get(field);
+    let balanced = |service: &Value| text(service, "/spec/type") == "LoadBalancer";
+    if balanced(old) && balanced(new) && !same("loadBalancerClass") {
+        let class = &new["spec"]["loadBalancerClass"];
+        errors.push(FieldError::invalid("spec.loadBalancerClass", class, "may not change once set"));
+    }
+    if is_checked(old) && is_checked(new) && !same("healthCheckNodePort") {
+        errors.push(FieldError::forbidden("spec.healthCheckNodePort", "field is immutable"));
+    }
+}
+
+/// Addresses and families that contradict themselves; told before all else.
 pub(crate) fn families(new: &Value) -> Errors {
     let mut errors = Errors::new();
     let (address, addresses) = (text(new, "/spec/clusterIP"), list(new, "/spec/clusterIPs"));
     let shown = &new["spec"]["clusterIPs"];
     match addresses.first() {
+        None if !address.is_empty() => errors.push(FieldError::required("spec.clusterIPs", "")),
         Some(first) if !address.is_empty() && *first != address => {
             errors.push(FieldError::invalid("spec.clusterIPs", shown, "first value must match `clusterIP`"));
         }
@@ -189,29 +223,21 @@ pub(crate) fn families(new: &Value) -> Errors {
             errors.push(FieldError::invalid(&format!("spec.clusterIPs[{at}]"), &json!(address), &why));
         }
     }
-    let selects = new["spec"]["selector"].as_object().is_some_and(|selector| !selector.is_empty());
-    if errors.is_empty() && (address != "None" || selects) {
-        unconfigured(policy, families, &mut errors);
-    }
     errors
-}
-
-/// What takes two families of addresses.
-fn unconfigured(policy: &str, families: &[Value], errors: &mut Errors) {
-    if policy == "RequireDualStack" {
-        let why = "this cluster is not configured for dual-stack services";
-        errors.push(FieldError::invalid("spec.ipFamilyPolicy", &json!(policy), why));
-    }
-    for (at, family) in families.iter().enumerate().filter(|(_, family)| **family == "IPv6") {
-        let field = format!("spec.ipFamilies[{at}]");
-        errors.push(FieldError::invalid(&field, family, "not configured on this cluster"));
-    }
 }
 
 fn cluster_address(old: &Value, new: &Value, errors: &mut Errors) {
     let external = |object: &Value| text(object, "/spec/type") == "ExternalName";
+    if external(old) || external(new) {
+        return;
+    }
     let before = text(old, "/spec/clusterIP");
-    if !external(old) && !external(new) && !before.is_empty() && before != text(new, "/spec/clusterIP") {
+    let (families, known) = (list(new, "/spec/ipFamilies"), list(old, "/spec/ipFamilies"));
+    let headless = [old, new].iter().any(|service| text(service, "/spec/clusterIP") == "None");
+    if !headless && families.len() == known.len() && families != known {
+        errors.push(FieldError::invalid("spec.ipFamilies[0]", &json!(families), "may not change once set"));
+    }
+    if !before.is_empty() && before != text(new, "/spec/clusterIP") {
         let value = json!([text(new, "/spec/clusterIP")]);
         errors.push(FieldError::invalid("spec.clusterIPs[0]", &value, "may not change once set"));
     }

@@ -316,10 +316,19 @@ pub(super) fn job(old: Option<&Value>, new: &Value, errors: &mut Errors) {
     }
     if let Some(old) = old {
         job_template(old, new, errors);
-        let indexed = new.pointer("/spec/completionMode") == Some(&json!("Indexed"));
-        if !indexed {
-            fixed(old, new, "/spec/completions", errors);
-        }
+        job_completions(old, new, errors);
+    }
+}
+
+/// The number of completions is fixed; that of indexes goes with how many run at once.
+fn job_completions(old: &Value, new: &Value, errors: &mut Errors) {
+    if new.pointer("/spec/completionMode") != Some(&json!("Indexed")) {
+        return fixed(old, new, "/spec/completions", errors);
+    }
+    let (before, after) = (&old["spec"]["completions"], &new["spec"]["completions"]);
+    if after.is_number() && before != after && *after != new["spec"]["parallelism"] {
+        let why = "can only be modified in tandem with spec.parallelism";
+        errors.push(FieldError::invalid("spec.completions", after, why));
     }
 }
 

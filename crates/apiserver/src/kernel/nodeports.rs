@@ -1,0 +1,250 @@
+//! Services get ports on the nodes that no other Service has.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::Kernel;
+use super::chance::Chance;
+use super::metadata::meta_str;
+use super::resources::Resource;
+use super::status::{FieldError, Outcome, Reason, Status};
+use super::validation::networking;
+
+/// The port before the one that a dry run shows in place of a drawn one.
+const LAST_PORT: u16 = 32_768;
+/// Of so many ports one is left to those who ask before it is drawn.
+const PORTS_PER_ASKED: u32 = 32;
+/// At least and at most so many are left.
+const ASKED_BOUNDS: (u32, u32) = (16, 128);
+
+/// The ports that one write takes.
+struct Taking<'a> {
+    range: (u16, u16),
+    used: BTreeSet<u16>,
+    taken: Vec<u16>,
+    dry_run: bool,
+    chance: &'a mut Chance,
+}
+
+impl Taking<'_> {
+    fn take(&mut self, port: u16) -> Result<(), String> {
+        let (low, high) = self.range;
+        // A dry run takes nothing, so nobody tells it where ports end.
+        if !self.dry_run && !(low..=high).contains(&port) {
+            return Err(format!(
+                "provided port is not in the valid range. The range of valid ports is {low}-{high}"
+            ));
+        }
+        if !self.used.insert(port) {
+            return Err("provided port is already allocated".to_owned());
+        }
+        self.taken.push(port);
+        Ok(())
+    }
+
+    fn draw(&mut self) -> Outcome<u16> {
+        let port =
+            if self.dry_run { Some(self.taken.iter().max().unwrap_or(&LAST_PORT) + 1) } else { self.free() };
+        let port =
+            port.ok_or_else(|| Status::internal("failed to allocate a nodePort: range is full".to_owned()))?;
+        self.used.insert(port);
+        self.taken.push(port);
+        Ok(port)
+    }
+
+    /// A port that nobody has; one of the first, which are there to be asked for, only if there are no others.
+    fn free(&mut self) -> Option<u16> {
+        let (low, high) = self.range;
+        let span = u32::from(high.saturating_sub(low)) + 1;
+        let (least, most) = ASKED_BOUNDS;
+        let asked = if span > least { (span / PORTS_PER_ASKED).clamp(least, most) } else { 0 };
+        let start = self.chance.below(span - asked);
+        let drawn = (0..span - asked).map(|step| asked + (start + step) % (span - asked));
+        let mut ports = drawn.chain(0..asked).filter_map(|offset| Some(low + u16::try_from(offset).ok()?));
+        ports.find(|port| !self.used.contains(port))
+    }
+}
+
+impl Kernel {
+    /// Gives the ports of a Service numbers on the nodes, and the Service one for checks of its health, if it needs them.
+    pub(crate) fn allocate_ports(
+        &mut self,
+        resource: &Resource,
+        old: Option<&Value>,
+        object: &mut Value,
+        dry_run: bool,
+    ) -> Outcome<()> {
+        let services = self.store.values(resource, None);
+        let used = services.iter().flat_map(|service| {
+            let ports = ports(service).iter().filter_map(node_port);
+            ports.chain(checked_port(service)).collect::<Vec<u16>>()
+        });
+        let mut taking = Taking {
+            range: self.settings.node_ports,
+            used: used.collect(),
+            taken: Vec::new(),
+            dry_run,
+            chance: &mut self.chance,
+        };
+        match old {
+            _ if !is_numbered(object) => {}
+            None => number_new(&mut taking, object)?,
+            Some(old) => {
+                if is_numbered(old) {
+                    keep_numbers(old, object);
+                }
+                number_changed(&mut taking, old, object)?;
+            }
+        }
+        number_check(&mut taking, old, object)
+    }
+}
+
+/// Numbers the ports of a new Service. Those of one number, which differ in the protocol, share their number on the nodes.
+fn number_new(taking: &mut Taking<'_>, service: &mut Value) -> Outcome<()> {
+    let name = meta_str(service, "name").to_owned();
+    let (draws, requested) = (draws_ports(service), requested_ports(service));
+    let mut shared: BTreeMap<i64, u16> = BTreeMap::new();
+    for (at, port) in ports_mut(service).enumerate() {
+        let own = node_port(port);
+        if own.is_none() && !draws {
+            continue;
+        }
+        let number = port["port"].as_i64().unwrap_or(0);
+        let known = shared.get(&number).copied();
+        let asked = if known.is_some() {
+            own.filter(|own| Some(*own) != known)
+        } else {
+            requested.get(&number).copied()
+        };
+        let chosen = match (asked, known) {
+            (Some(asked), _) => {
+                taking.take(asked).map_err(|why| refused(&name, at, asked, &why))?;
+                asked
+            }
+            (None, Some(known)) => known,
+            (None, None) => taking.draw()?,
+        };
+        shared.entry(number).or_insert(chosen);
+        port["nodePort"] = json!(chosen);
+    }
+    Ok(())
+}
+
+/// Numbers the ports that a Service has not had so far.
+fn number_changed(taking: &mut Taking<'_>, old: &Value, service: &mut Value) -> Outcome<()> {
+    let name = meta_str(service, "name").to_owned();
+    let mut kept: BTreeSet<u16> = ports(old).iter().filter_map(node_port).collect();
+    let draws = draws_ports(service);
+    let mut known: Vec<(Value, u16)> = Vec::new();
+    for (at, port) in ports_mut(service).enumerate() {
+        let chosen = match node_port(port) {
+            None if !draws => continue,
+            None => taking.draw()?,
+            Some(asked) => {
+                if kept.insert(asked) {
+                    taking.take(asked).map_err(|why| refused(&name, at, asked, &why))?;
+                }
+                asked
+            }
+        };
+        port["nodePort"] = json!(chosen);
+        let protocol = port["protocol"].clone();
+        if known.contains(&(protocol.clone(), chosen)) {
+            let message =
+                format!("duplicate nodePort: {{{} {chosen}}}", protocol.as_str().unwrap_or_default());
+            return Err(Status::new(Reason::Unknown, message));
+        }
+        known.push((protocol, chosen));
+    }
+    Ok(())
+}
+
+/// Numbers the check of a Service that sends balanced traffic to its own nodes only.
+fn number_check(taking: &mut Taking<'_>, old: Option<&Value>, service: &mut Value) -> Outcome<()> {
+    if !networking::is_checked(service) {
+        return Ok(());
+    }
+    let asked = checked_port(service);
+    if let Some(old) = old.filter(|old| networking::is_checked(old)) {
+        if let Some(kept) = checked_port(old).filter(|_| asked.is_none()) {
+            service["spec"]["healthCheckNodePort"] = json!(kept);
+        }
+        return Ok(());
+    }
+    match asked {
+        Some(asked) => taking.take(asked).map_err(|why| {
+            Status::internal(format!("failed to allocate requested HealthCheck NodePort {asked}: {why}"))
+        }),
+        None => {
+            service["spec"]["healthCheckNodePort"] = json!(taking.draw()?);
+            Ok(())
+        }
+    }
+}
+
+/// Ports that are known by their names keep their numbers on the nodes.
+fn keep_numbers(old: &Value, new: &mut Value) {
+    let numbers = |service: &Value| ports(service).iter().filter_map(node_port).collect::<BTreeSet<u16>>();
+    let staying: BTreeSet<u16> = numbers(old).intersection(&numbers(new)).copied().collect();
+    let by_name = ports(old).iter().map(|port| (port.get("name").cloned(), node_port(port)));
+    let by_name: Vec<(Option<Value>, Option<u16>)> = by_name.collect();
+    for port in ports_mut(new).filter(|port| node_port(port).is_none()) {
+        let known = by_name.iter().rev().find(|(name, _)| name.as_ref() == port.get("name"));
+        if let Some(number) = known.and_then(|(_, number)| *number).filter(|number| !staying.contains(number))
+        {
+            port["nodePort"] = json!(number);
+        }
+    }
+}
+
+/// Takes the numbers on the nodes from a Service whose new type has no use for them, unless the client brought new ones.
+pub(crate) fn drop_by_type(old: &Value, new: &mut Value) {
+    let numbers = |service: &Value| ports(service).iter().filter_map(node_port).collect::<BTreeSet<u16>>();
+    if is_numbered(old) && !is_numbered(new) && numbers(old).is_superset(&numbers(new)) {
+        for port in ports_mut(new) {
+            port.as_object_mut().and_then(|port| port.remove("nodePort"));
+        }
+    }
+}
+
+fn refused(name: &str, at: usize, port: u16, why: &str) -> Box<Status> {
+    let error = FieldError::invalid(&format!("spec.ports[{at}].nodePort"), &json!(port), why);
+    Status::invalid("", "Service", name, &[error])
+}
+
+fn is_numbered(service: &Value) -> bool {
+    matches!(service["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer"))
+}
+
+/// Whether ports that ask for no number get one.
+fn draws_ports(service: &Value) -> bool {
+    service["spec"]["type"] == "NodePort" || service["spec"]["allocateLoadBalancerNodePorts"] != json!(false)
+}
+
+/// The first number on the nodes that is asked for, by the number of the port.
+fn requested_ports(service: &Value) -> BTreeMap<i64, u16> {
+    let asked = ports(service).iter().rev();
+    asked.filter_map(|port| Some((port["port"].as_i64()?, node_port(port)?))).collect()
+}
+
+fn checked_port(service: &Value) -> Option<u16> {
+    port_number(&service["spec"]["healthCheckNodePort"])
+}
+
+fn node_port(port: &Value) -> Option<u16> {
+    port_number(&port["nodePort"])
+}
+
+fn port_number(number: &Value) -> Option<u16> {
+    number.as_u64().and_then(|number| u16::try_from(number).ok()).filter(|number| *number > 0)
+}
+
+fn ports(service: &Value) -> &[Value] {
+    service["spec"]["ports"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn ports_mut(service: &mut Value) -> impl Iterator<Item = &mut Value> {
+    service.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten()
+}
