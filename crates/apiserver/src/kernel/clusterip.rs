@@ -237,7 +237,12 @@ impl Kernel {
     ) -> Result<(), Vec<FieldError>> {
         let mut wish = Wish::of(object);
         let external = |service: &Value| service["spec"]["type"] == "ExternalName";
-        let before = old.map(Wish::of);
+        let before = old.map(|old| {
+            let mut wish = Wish::of(old);
+            // What was stored past all rules may say only the half of it.
+            wish.agree(None);
+            wish
+        });
         // Who has lived without an address so far has nothing to keep.
         let kept = before.as_ref().filter(|_| !old.is_some_and(external));
         if let Some(kept) = kept.filter(|_| !external(object)) {

@@ -112,3 +112,18 @@ fn a_balancer_that_keeps_to_its_nodes_has_a_port_for_checks() {
     let (_, open) = world.put(&format!("{SERVICES}/a"), &service("a", &json!({"type": "LoadBalancer"})));
     assert_eq!(open["spec"].get("healthCheckNodePort"), None);
 }
+
+/// Tests seed Services, and say no more than they have to.
+#[test]
+fn a_service_that_was_stored_past_all_rules_can_be_changed() {
+    let mut world = World::new();
+    let mut half = service("a", &json!({"clusterIP": "10.96.0.9"}));
+    half.as_object_mut()
+        .unwrap()
+        .extend([("kind".to_owned(), json!("Service")), ("apiVersion".to_owned(), json!("v1"))]);
+    half["metadata"]["namespace"] = json!("default");
+    world.kernel.seed(half, world.now).unwrap();
+    let (code, changed) =
+        world.patch(&format!("{SERVICES}/a"), "merge-patch+json", &json!({"spec": {"selector": {"c": "d"}}}));
+    assert_eq!((code, &changed["spec"]["clusterIPs"]), (200, &json!(["10.96.0.9"])));
+}
