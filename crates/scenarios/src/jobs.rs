@@ -48,8 +48,13 @@ impl<'w> Played<'w> {
 
     /// Ends a pod as a kubelet would.
     async fn end(&self, pod: &Pod, phase: &str) -> anyhow::Result<()> {
-        let status = Patch::Merge(json!({"status": {"phase": phase}}));
-        self.pods.patch_status(&pod.name_any(), &PatchParams::default(), &status).await?;
+        self.tell(pod, json!({"phase": phase})).await
+    }
+
+    /// Says something of a pod as a kubelet would.
+    async fn tell(&self, pod: &Pod, status: Value) -> anyhow::Result<()> {
+        let patch = Patch::Merge(json!({"status": status}));
+        self.pods.patch_status(&pod.name_any(), &PatchParams::default(), &patch).await?;
         Ok(())
     }
 
@@ -112,10 +117,14 @@ impl<'w> Played<'w> {
         Ok(())
     }
 
-    async fn suspend(&self, suspend: bool) -> anyhow::Result<()> {
-        let patch = Patch::Merge(json!({"spec": {"suspend": suspend}}));
+    async fn change(&self, spec: Value) -> anyhow::Result<()> {
+        let patch = Patch::Merge(json!({"spec": spec}));
         self.jobs.patch("j", &PatchParams::default(), &patch).await?;
         Ok(())
+    }
+
+    async fn suspend(&self, suspend: bool) -> anyhow::Result<()> {
+        self.change(json!({"suspend": suspend})).await
     }
 }
 
@@ -200,6 +209,63 @@ pub(crate) async fn a_suspended_job_has_no_pods(world: &World) -> anyhow::Result
         ("Completed", 1),
     ];
     played.told(&told).await
+}
+
+pub(crate) async fn a_pod_s_failure_is_judged_by_the_job_s_rules(world: &World) -> anyhow::Result<()> {
+    let rules = json!([
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": {"containerName": "c", "operator": "In", "values": [42]}},
+    ]);
+    let wishes =
+        json!({"completions": 2, "parallelism": 2, "backoffLimit": 0, "podFailurePolicy": {"rules": rules}});
+    let played = Played::begin(world, wishes).await?;
+    let first = played.pods(2).await?;
+    let disrupted = json!({"type": "DisruptionTarget", "status": "True", "reason": "Sunk"});
+    played.tell(&first[0], json!({"phase": "Failed", "conditions": [disrupted]})).await?;
+    let second = played.pods(3).await?;
+    played.says(json!({"active": 2, "failed": 0, "uncountedTerminatedPods": {}})).await?;
+    world.stand_still("one that was disrupted is replaced").await;
+
+    let wrong = second.iter().find(|pod| pod.uid() == first[1].uid()).context("the other pod")?;
+    let ended = json!({"name": "c", "image": "i", "imageID": "i", "ready": false, "restartCount": 0,
+        "state": {"terminated": {"exitCode": 42}}});
+    played.tell(wrong, json!({"phase": "Failed", "containerStatuses": [ended]})).await?;
+    let judged = "PodFailurePolicy";
+    played.ends(&[["FailureTarget", "True", judged], ["Failed", "True", judged]]).await?;
+    played.nobody_is_held().await
+}
+
+pub(crate) async fn one_index_can_be_enough(world: &World) -> anyhow::Result<()> {
+    let wishes = json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed",
+        "successPolicy": {"rules": [{"succeededIndexes": "1"}]}});
+    let played = Played::begin(world, wishes).await?;
+    let pods = played.pods(3).await?;
+    played.end(&pods[0], "Succeeded").await?;
+    played.says(json!({"succeeded": 1, "completedIndexes": "0"})).await?;
+    world.stand_still("one has succeeded that is not enough").await;
+    played.end(&pods[1], "Succeeded").await?;
+    let enough = "SuccessPolicy";
+    played.ends(&[["SuccessCriteriaMet", "True", enough], ["Complete", "True", enough]]).await?;
+    played.says(json!({"active": 0, "terminating": 0, "succeeded": 2, "completedIndexes": "0,1"})).await?;
+    played.nobody_is_held().await
+}
+
+pub(crate) async fn a_job_shrinks_grows_and_runs_out_of_time(world: &World) -> anyhow::Result<()> {
+    let played = Played::begin(world, json!({"completions": 5, "parallelism": 3})).await?;
+    played.pods(3).await?;
+    played.change(json!({"parallelism": 1})).await?;
+    played.pods(1).await?;
+    played.says(json!({"active": 1, "terminating": 0, "failed": 0})).await?;
+    world.stand_still("it has shrunk").await;
+    played.change(json!({"parallelism": 2})).await?;
+    played.pods(2).await?;
+    played.says(json!({"active": 2})).await?;
+    world.stand_still("it has grown").await;
+    played.change(json!({"activeDeadlineSeconds": 1})).await?;
+    let late = "DeadlineExceeded";
+    played.ends(&[["FailureTarget", "True", late], ["Failed", "True", late]]).await?;
+    played.pods(0).await?;
+    played.says(json!({"active": 0, "terminating": 0, "failed": 2})).await
 }
 
 pub(crate) async fn a_killed_manager_counts_no_pod_twice(world: &World) -> anyhow::Result<()> {

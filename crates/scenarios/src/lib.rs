@@ -100,6 +100,9 @@ pub const ALL: &[Scenario] = scenarios! {
     Anywhere jobs::a_failed_pod_ends_a_job_without_patience;
     Anywhere jobs::indexes_fail_and_succeed_one_by_one;
     Anywhere jobs::a_suspended_job_has_no_pods;
+    Anywhere jobs::a_pod_s_failure_is_judged_by_the_job_s_rules;
+    Anywhere jobs::one_index_can_be_enough;
+    Anywhere jobs::a_job_shrinks_grows_and_runs_out_of_time;
     Processes jobs::a_killed_manager_counts_no_pod_twice;
     Anywhere nodes::lost_nodes_are_left_and_a_lost_cluster_is_not;
     Anywhere nodes::pods_leave_a_tainted_node_in_their_time;
@@ -108,14 +111,18 @@ pub const ALL: &[Scenario] = scenarios! {
     Anywhere nodes::conditions_of_a_node_become_taints;
     Anywhere deployments::a_deployment_rolls_within_its_bounds;
     Anywhere deployments::a_deployment_pauses_and_scales_in_the_middle;
+    Anywhere deployments::a_deployment_recreates_forgets_and_misses_its_deadline;
     Anywhere replicas::a_replica_set_adopts_releases_and_scales;
+    Real replicas::a_replica_set_tells_why_it_cannot_grow;
     Anywhere replicas::a_replication_controller_scales;
     Anywhere statefulsets::a_stateful_set_starts_and_stops_in_order;
     Anywhere statefulsets::a_stateful_set_rolls_down_to_its_partition;
     Anywhere statefulsets::a_parallel_stateful_set_waits_for_nobody;
+    Anywhere statefulsets::a_stateful_set_changes_by_hand_and_takes_its_claims_along;
     Anywhere daemonsets::a_daemon_runs_where_it_may;
     Anywhere daemonsets::a_daemon_rolls_node_by_node;
     Anywhere daemonsets::a_daemon_surges;
+    Anywhere daemonsets::a_daemon_changes_by_hand;
     Processes resilience::a_killed_manager_loses_nothing;
     Processes garbage::a_killed_manager_finishes_every_deletion;
     Processes resilience::an_api_server_restart_loses_nothing;

@@ -55,11 +55,15 @@ impl<'w> Fleet<'w> {
     }
 
     async fn start(&self, rolling: Value) -> anyhow::Result<()> {
+        self.start_with(json!({"type": "RollingUpdate", "rollingUpdate": rolling})).await
+    }
+
+    async fn start_with(&self, strategy: Value) -> anyhow::Result<()> {
         let daemon = json!({
             "metadata": {"name": "web"},
             "spec": {
                 "selector": {"matchLabels": {"app": "web"}}, "template": self.template("v1"),
-                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
+                "updateStrategy": strategy, "revisionHistoryLimit": 1,
             },
         });
         self.yard.world.create(&self.daemons, daemon).await?;
@@ -267,5 +271,29 @@ pub(crate) async fn a_daemon_surges(world: &World) -> anyhow::Result<()> {
     fleet.roll(NODES, 1).await?;
     let images: Vec<_> = fleet.images(&fleet.yard.active_pods().await?)?.into_values().collect();
     ensure!(images == vec![vec!["v2"]; NODES], "{images:?}");
+    fleet.scatter().await
+}
+
+pub(crate) async fn a_daemon_changes_by_hand(world: &World) -> anyhow::Result<()> {
+    let fleet = Fleet::gather(world, "daemon-hand", &[]).await?;
+    fleet.start_with(json!({"type": "OnDelete"})).await?;
+    fleet.roll(0, NODES).await?;
+    for image in ["v2", "v3"] {
+        fleet.change_image(image).await?;
+        let unmoved = async || {
+            let status = fleet.daemons.get("web").await?.status.unwrap_or_default();
+            Ok((status.updated_number_scheduled.unwrap_or(0) == 0).then_some(()))
+        };
+        world.eventually("word of the change", unmoved).await?;
+        world.stand_still("nothing moves by itself").await;
+        for pod in fleet.yard.active_pods().await? {
+            fleet.yard.pods.delete(&pod.name_any(), &DeleteParams::default()).await?;
+        }
+        fleet.roll(0, NODES).await?;
+    }
+    // One revision is remembered beside the one that is there.
+    let told: BTreeMap<_, _> = [(2, "v2"), (3, "v3")].map(|(at, image)| (at, image.to_owned())).into();
+    let only = async || Ok((fleet.yard.revisions().await? == told).then_some(()));
+    world.eventually("the first revision is forgotten", only).await?;
     fleet.scatter().await
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Yard, condition, is_ready, template};
 use crate::World;
+use crate::world::hold;
 
 impl Yard<'_> {
     /// A Deployment of which one pod may be surplus and one missing.
@@ -181,4 +182,44 @@ pub(crate) async fn a_deployment_pauses_and_scales_in_the_middle(world: &World) 
     yard.roll(12, 5).await?;
     yard.sizes_become(&[("v1", 0), ("v2", 12)]).await?;
     Ok(())
+}
+
+pub(crate) async fn a_deployment_recreates_forgets_and_misses_its_deadline(
+    world: &World,
+) -> anyhow::Result<()> {
+    let yard = Yard::open(world, "recreating").await?;
+    let deployment = json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template("v1"),
+            "strategy": {"type": "Recreate"}, "revisionHistoryLimit": 1,
+        },
+    });
+    world.create(&yard.deployments, deployment).await?;
+    yard.roll(2, 0).await?;
+
+    // As long as an old pod is there, even on its way out, no new one is made.
+    let last = yard.active_pods_become(2).await?[0].name_any();
+    hold(&yard.pods, &last, &["example.com/hold"]).await?;
+    yard.change_image("v2").await?;
+    yard.active_pods_become(0).await?;
+    world.settle().await;
+    ensure!(yard.sizes().await? == [("v1".to_owned(), 0)].into(), "nothing new is made yet");
+    world.stand_still("the last old pod goes").await;
+    hold(&yard.pods, &last, &[]).await?;
+    yard.roll(2, 0).await?;
+    world.stand_still("all is made anew").await;
+
+    yard.change(json!({"progressDeadlineSeconds": 2})).await?;
+    yard.change_image("v3").await?;
+    let late = async || {
+        let told = progress(&yard.deployments.get("web").await?);
+        Ok((told == "False ProgressDeadlineExceeded").then_some(()))
+    };
+    world.eventually("the deadline", late).await?;
+    yard.active_pods_become(2).await?;
+    world.stand_still("the deadline is missed").await;
+    // Late is better than never. Of what was, one revision is remembered.
+    yard.roll(2, 0).await?;
+    yard.sizes_become(&[("v2", 0), ("v3", 2)]).await
 }

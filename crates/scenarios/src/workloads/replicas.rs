@@ -1,12 +1,12 @@
 //! ReplicaSets and ReplicationControllers keep as many pods as they are asked for.
 
 use anyhow::{Context as _, ensure};
-use k8s_openapi::api::core::v1::{Pod, ReplicationController};
+use k8s_openapi::api::core::v1::{Pod, ReplicationController, ResourceQuota};
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::{Yard, template};
+use super::{Yard, condition, template};
 use crate::World;
 
 /// Proves RS-32, RS-33, RS-47, RS-61, RS-67, RS-77, RS-78.
@@ -94,4 +94,40 @@ pub(crate) async fn a_replication_controller_scales(world: &World) -> anyhow::Re
     scale(0).await?;
     yard.active_pods_become(0).await?;
     becomes([0, 0, 0]).await
+}
+
+pub(crate) async fn a_replica_set_tells_why_it_cannot_grow(world: &World) -> anyhow::Result<()> {
+    let yard = Yard::open(world, "crowded").await?;
+    let quotas = world.api::<ResourceQuota>(&yard.name);
+    world.create(&quotas, json!({"metadata": {"name": "room"}, "spec": {"hard": {"pods": "1"}}})).await?;
+    // Nobody counts what is used; the server does as long as it is told of a beginning.
+    let room = async |pods: &str, used: Option<&str>| -> anyhow::Result<()> {
+        let (now, hard) = (PatchParams::default(), json!({"hard": {"pods": pods}}));
+        let mut status = hard.clone();
+        if let Some(used) = used {
+            status["used"] = json!({"pods": used});
+        }
+        quotas.patch("room", &now, &Patch::Merge(json!({"spec": hard}))).await?;
+        quotas.patch_status("room", &now, &Patch::Merge(json!({"status": status}))).await?;
+        Ok(())
+    };
+    room("1", Some("0")).await?;
+    let set = json!({
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template("v1")},
+    });
+    world.create(&yard.sets, set).await?;
+    let says = async |replicas: i32, failure: &str| {
+        let ask = async || {
+            let status = yard.sets.get("web").await?.status.unwrap_or_default();
+            Ok((status.replicas == replicas && condition(&status, "ReplicaFailure") == failure).then_some(()))
+        };
+        world.eventually(&format!("{replicas} pods and {failure:?}"), ask).await
+    };
+    says(1, "True FailedCreate").await?;
+    yard.told("ReplicaSet", |messages| messages.iter().any(|one| one.starts_with("FailedCreate "))).await?;
+    world.stand_still("there is no room").await;
+    room("10", None).await?;
+    yard.active_pods_become(3).await?;
+    says(3, "").await
 }

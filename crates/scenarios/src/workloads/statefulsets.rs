@@ -247,3 +247,46 @@ pub(crate) async fn a_parallel_stateful_set_waits_for_nobody(world: &World) -> a
     ranks.becomes(&["v2"]).await?;
     ranks.says(json!({"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1})).await
 }
+
+pub(crate) async fn a_stateful_set_changes_by_hand_and_takes_its_claims_along(
+    world: &World,
+) -> anyhow::Result<()> {
+    let mut wishes = claims_of("Retain");
+    wishes["replicas"] = json!(2);
+    wishes["ordinals"] = json!({"start": 3});
+    wishes["updateStrategy"] = json!({"type": "OnDelete"});
+    wishes["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] = json!("Delete");
+    let ranks = Ranks::form(world, "by-hand", wishes).await?;
+    let pods = &ranks.yard.pods;
+    let stands = async |wanted: &[(&str, &str)]| {
+        let wanted: Vec<_> =
+            wanted.iter().map(|(name, image)| ((*name).to_owned(), (*image).to_owned(), true)).collect();
+        let ask = async || Ok((ranks.line().await? == wanted).then_some(()));
+        world.eventually(&format!("pods {wanted:?}"), ask).await
+    };
+    stands(&[("web-3", "v1")]).await?;
+    ranks.say_ready(3).await?;
+    stands(&[("web-3", "v1"), ("web-4", "v1")]).await?;
+    ranks.say_ready(4).await?;
+    ranks.says(json!({"readyReplicas": 2, "updatedReplicas": 2})).await?;
+    world.stand_still("all are there").await;
+
+    ranks.change_image("v2").await?;
+    ranks.says(json!({"readyReplicas": 2, "updatedReplicas": 0})).await?;
+    world.stand_still("nothing moves by itself").await;
+    pods.delete("web-4", &DeleteParams::default()).await?;
+    stands(&[("web-3", "v1"), ("web-4", "v2")]).await?;
+    ranks.say_ready(4).await?;
+    ranks.says(json!({"readyReplicas": 2, "updatedReplicas": 1, "currentReplicas": 1})).await?;
+    let owners = ranks.claim("data-web-4").await?;
+    ensure!(owners == Some(vec!["StatefulSet".to_owned()]), "data-web-4 belongs to {owners:?}");
+    world.stand_still("one was changed by hand").await;
+
+    ranks.sets.delete("web", &DeleteParams::default()).await?;
+    stands(&[]).await?;
+    for name in ["data-web-3", "data-web-4"] {
+        let given_up = async || Ok(ranks.claim(name).await?.is_none().then_some(()));
+        world.eventually(&format!("{name} goes"), given_up).await?;
+    }
+    Ok(())
+}
