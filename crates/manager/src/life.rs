@@ -1,4 +1,4 @@
-//! The life of the process: connect, serve, fill the caches, win the lease, work, stop in order.
+//! The life of the process: connect, fill the caches, serve, win the lease, work, stop in order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +51,12 @@ pub(crate) async fn live(options: &Options, verbosity: &Verbosity) -> anyhow::Re
     let team = Team::choose(options, &files::settings(options, &connection)?);
     let house = house::furnish(options, connection, metrics);
 
+    // Caches fill before the lease is won: a standby is ready to work the moment it may. They begin before
+    // everything else that takes time, such as finding primes for a certificate to serve with.
+    for controller in &team.members {
+        loops::prepare(controller, &house.caches);
+    }
+
     let root = house.factory.root("kube-controller-manager");
     let (announcer, events) =
         Announcer::new(root, house.clocks.clone(), house.chance.fork(), house.metrics.clone());
@@ -77,10 +83,6 @@ pub(crate) async fn live(options: &Options, verbosity: &Verbosity) -> anyhow::Re
             candidate.run(stopped).await;
             Ok(())
         });
-    }
-    // Caches fill before the lease is won: a standby is ready to work the moment it may.
-    for controller in &team.members {
-        loops::prepare(controller, &house.caches);
     }
     let duty = Duty { house: &house, options, health: &health, pages: pages.as_ref() };
     let result = lead(duty, locks, team.members, &stop, &mut background).await;
