@@ -41,7 +41,7 @@ impl Kernel {
         let Some(live) = live else {
             let uid = meta_str(&applied, "uid");
             if !uid.is_empty() {
-                return Err(Status::precondition(target.resource, target.name(), "UID", uid, ""));
+                return Err(Status::precondition(target.resource, target.name(), ("UID", uid, "")));
             }
             let node = target.resource.node();
             let mut claims = fields::claims(node, &applied);

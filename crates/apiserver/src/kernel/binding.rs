@@ -9,7 +9,7 @@ use super::request::Call;
 use super::resources::{self, Resource};
 use super::status::{FieldError, Outcome, Reason, Status};
 use super::store::Stored;
-use super::{Document, Kernel, body, seconds};
+use super::{Document, Kernel, body, prepare, seconds};
 
 impl Kernel {
     /// Answers `POST pods/NAME/binding` and the older `POST bindings`.
@@ -64,7 +64,7 @@ fn check(pods: &Resource, name: &str, live: &Stored, binding: &Value) -> Outcome
     for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let (wanted, found) = (meta_str(binding, field), meta_str(live, field));
         if !wanted.is_empty() && wanted != found {
-            return Err(Status::precondition(pods, name, what, wanted, found));
+            return Err(Status::precondition(pods, name, (what, wanted, found)));
         }
     }
     let refuse = |why: String| {
@@ -99,15 +99,6 @@ fn bound(live: &Value, binding: &Value, node: &str, now: Timestamp) -> Value {
     }
     let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null,
         "lastTransitionTime": seconds(now)});
-    let conditions = &mut pod["status"]["conditions"];
-    if !conditions.is_array() {
-        *conditions = json!([]);
-    }
-    if let Some(list) = conditions.as_array_mut() {
-        match list.iter_mut().find(|c| c["type"] == "PodScheduled") {
-            Some(known) => *known = condition,
-            None => list.push(condition),
-        }
-    }
+    prepare::set_condition(&mut pod, condition);
     pod
 }

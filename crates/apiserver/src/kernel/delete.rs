@@ -169,7 +169,7 @@ pub(crate) fn check_preconditions(
     {
         let found = meta_str(live, field);
         if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) {
-            return Err(Status::delete_precondition(resource, name, what, wanted, found));
+            return Err(Status::delete_precondition(resource, name, (what, wanted, found)));
         }
     }
     Ok(())

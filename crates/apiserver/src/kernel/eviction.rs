@@ -12,7 +12,7 @@ use super::resources::{self, Resource};
 use super::selectors;
 use super::status::{Cause, Outcome, Reason, Status};
 use super::store::Stored;
-use super::{Document, Kernel, body, seconds};
+use super::{Document, Kernel, body, prepare, seconds};
 
 /// Most pods a budget remembers as being disrupted.
 const DISRUPTED_MAX: usize = 2000;
@@ -92,14 +92,7 @@ fn announced(pod: &Value, now: Timestamp) -> Value {
     let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": seconds(now)});
     let mut pod = pod.clone();
-    let conditions = &mut pod["status"]["conditions"];
-    if !conditions.is_array() {
-        *conditions = json!([]);
-    }
-    if let Some(list) = conditions.as_array_mut() {
-        list.retain(|known| known["type"] != "DisruptionTarget");
-        list.push(condition);
-    }
+    prepare::set_condition(&mut pod, condition);
     pod
 }
 
@@ -165,16 +158,7 @@ fn charge(budgets: &Resource, budget: &Value, pod: &str, now: Timestamp) -> Outc
 fn no_more_disruptions(budget: &mut Value, generation: i64, now: Timestamp) {
     let condition = json!({"type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": "",
         "observedGeneration": generation, "lastTransitionTime": seconds(now)});
-    let conditions = &mut budget["status"]["conditions"];
-    if !conditions.is_array() {
-        *conditions = json!([]);
-    }
-    if let Some(list) = conditions.as_array_mut() {
-        match list.iter_mut().find(|c| c["type"] == "DisruptionAllowed") {
-            Some(known) => *known = condition,
-            None => list.push(condition),
-        }
-    }
+    prepare::set_condition(budget, condition);
 }
 
 fn too_many(cause: String, retry_after_seconds: u32) -> Box<Status> {

@@ -135,7 +135,7 @@ fn number_new(taking: &mut Taking<'_>, service: &mut Value) -> Outcome<()> {
 /// Numbers the ports that a Service has not had so far.
 fn number_changed(taking: &mut Taking<'_>, old: &Value, service: &mut Value) -> Outcome<()> {
     let name = meta_str(service, "name").to_owned();
-    let mut kept: BTreeSet<u16> = ports(old).iter().filter_map(node_port).collect();
+    let mut kept = numbers(old);
     let draws = draws_ports(service);
     let mut known: Vec<(Value, u16)> = Vec::new();
     for (at, port) in ports_mut(service).enumerate() {
@@ -186,7 +186,6 @@ fn number_check(taking: &mut Taking<'_>, old: Option<&Value>, service: &mut Valu
 
 /// Ports that are known by their names keep their numbers on the nodes.
 fn keep_numbers(old: &Value, new: &mut Value) {
-    let numbers = |service: &Value| ports(service).iter().filter_map(node_port).collect::<BTreeSet<u16>>();
     let staying: BTreeSet<u16> = numbers(old).intersection(&numbers(new)).copied().collect();
     let by_name = ports(old).iter().map(|port| (port.get("name").cloned(), node_port(port)));
     let by_name: Vec<(Option<Value>, Option<u16>)> = by_name.collect();
@@ -201,7 +200,6 @@ fn keep_numbers(old: &Value, new: &mut Value) {
 
 /// Takes the numbers on the nodes from a Service whose new type has no use for them, unless the client brought new ones.
 pub(crate) fn drop_by_type(old: &Value, new: &mut Value) {
-    let numbers = |service: &Value| ports(service).iter().filter_map(node_port).collect::<BTreeSet<u16>>();
     if is_numbered(old) && !is_numbered(new) && numbers(old).is_superset(&numbers(new)) {
         for port in ports_mut(new) {
             port.as_object_mut().and_then(|port| port.remove("nodePort"));
@@ -231,6 +229,11 @@ fn requested_ports(service: &Value) -> BTreeMap<i64, u16> {
 
 fn checked_port(service: &Value) -> Option<u16> {
     port_number(&service["spec"]["healthCheckNodePort"])
+}
+
+/// The numbers on the nodes.
+fn numbers(service: &Value) -> BTreeSet<u16> {
+    ports(service).iter().filter_map(node_port).collect()
 }
 
 fn node_port(port: &Value) -> Option<u16> {

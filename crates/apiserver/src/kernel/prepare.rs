@@ -323,6 +323,20 @@ fn stamped(old: &Value, mut conditions: Value, now: Timestamp) -> Value {
     conditions
 }
 
+/// Puts a condition in the place of the one of its type.
+pub(crate) fn set_condition(object: &mut Value, condition: Value) {
+    let conditions = &mut object["status"]["conditions"];
+    if !conditions.is_array() {
+        *conditions = json!([]);
+    }
+    if let Some(list) = conditions.as_array_mut() {
+        match list.iter_mut().find(|known| known["type"] == condition["type"]) {
+            Some(known) => *known = condition,
+            None => list.push(condition),
+        }
+    }
+}
+
 fn keep_but_resources(old: &Value, new: &mut Value) {
     let count = |pod: &Value, list: &str| pod["spec"][list].as_array().map_or(0, Vec::len);
     // Who adds or removes containers is refused later.

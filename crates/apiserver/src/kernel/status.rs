@@ -254,9 +254,7 @@ impl Status {
     pub(crate) fn precondition(
         resource: &Resource,
         name: &str,
-        what: &str,
-        wanted: &str,
-        found: &str,
+        (what, wanted, found): (&str, &str, &str),
     ) -> Box<Status> {
         let why =
             format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
@@ -282,13 +280,11 @@ impl Status {
     pub(crate) fn delete_precondition(
         resource: &Resource,
         name: &str,
-        what: &str,
-        wanted: &str,
-        found: &str,
+        (what, wanted, found): (&str, &str, &str),
     ) -> Box<Status> {
         // Namespaces are deleted by code of their own.
         if resource.strategy == Strategy::Namespace {
-            return Status::precondition(resource, name, what, wanted, found);
+            return Status::precondition(resource, name, (what, wanted, found));
         }
         let fate = if what == "UID" { "deleted and then recreated" } else { "modified" };
         let kind = qualified(resource.kind, resource.group);
