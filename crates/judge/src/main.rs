@@ -54,9 +54,12 @@ async fn main() -> anyhow::Result<ExitCode> {
     };
     let report = run(&world.servers, &plan, &accepted).await?;
     report.print_failures(plan.seed, args.shown);
+    for (number, difference) in &report.once {
+        println!("\nsequence {number} differed, and not when it was played again:\n  {difference}");
+    }
     let accepted = accepted.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!(
-        "judge: {} sequences, {} requests, {} watch events, {:.0} s; {} differences on {} accepted lines, {} sequences differ",
+        "judge: {} sequences, {} requests, {} watch events, {:.0} s; {} differences on {} accepted lines, {} sequences differ, {} differed once",
         report.sequences,
         report.requests,
         report.events,
@@ -64,11 +67,8 @@ async fn main() -> anyhow::Result<ExitCode> {
         report.accepted,
         accepted.count(),
         report.failures.len(),
+        report.once.len(),
     );
-    if !report.once.is_empty() {
-        let numbers: Vec<String> = report.once.iter().map(u64::to_string).collect();
-        println!("judge: {} differed once, and not when played again: {}", numbers.len(), numbers.join(", "));
-    }
     if report.panicked > 0 {
         println!("judge: the real server panicked in {} of them, which end there", report.panicked);
     }

@@ -44,8 +44,8 @@ pub struct Report {
     pub accepted: u64,
     /// Sequences that the real server did not survive whole: it panicked over a request.
     pub panicked: u64,
-    /// The numbers of sequences with a difference that was not there when they were played again.
-    pub once: Vec<u64>,
+    /// The numbers of sequences with differences that were not there when they were played again, and the first of these.
+    pub once: Vec<(u64, Difference)>,
     /// Sequences with a difference that is not listed, each time they were played.
     pub failures: Vec<Failure>,
     /// How long it took.
@@ -84,7 +84,7 @@ pub async fn run(servers: &Servers, plan: &Plan, accepted: &Mutex<Accepted>) -> 
     }
     report.took = began.elapsed();
     report.failures.sort_by_key(|failure| failure.sequence.number);
-    report.once.sort_unstable();
+    report.once.sort_by_key(|(number, _)| *number);
     Ok(report)
 }
 
@@ -110,7 +110,7 @@ struct Heard {
 enum Finding {
     Agreed,
     /// The servers differed, and not again when they were asked again.
-    DifferedOnce,
+    DifferedOnce(Difference),
     Differ(Failure),
 }
 
@@ -135,10 +135,12 @@ impl Court<'_> {
     /// Plays a sequence that differed once more: what was chance does not come back.
     async fn again(&self, sequence: Sequence, mut differences: Vec<Difference>) -> anyhow::Result<Finding> {
         let (_, unlisted) = self.judge(&sequence).await?;
-        differences.retain(|difference| unlisted.iter().any(|again| again.item == difference.item));
-        if differences.is_empty() {
-            return Ok(Finding::DifferedOnce);
+        let differs_again =
+            |difference: &Difference| unlisted.iter().any(|again| again.item == difference.item);
+        if !differences.iter().any(differs_again) {
+            return Ok(differences.into_iter().next().map_or(Finding::Agreed, Finding::DifferedOnce));
         }
+        differences.retain(differs_again);
         self.shrunk(Failure { sequence, differences }).await.map(Finding::Differ)
     }
 
@@ -187,7 +189,7 @@ impl Report {
         self.panicked += u64::from(heard.verdict.panicked);
         match heard.finding {
             Finding::Agreed => {}
-            Finding::DifferedOnce => self.once.push(heard.number),
+            Finding::DifferedOnce(difference) => self.once.push((heard.number, difference)),
             Finding::Differ(failure) => self.failures.push(failure),
         }
     }

@@ -188,6 +188,6 @@ mod tests {
         let plan = Plan { seed: 1, numbers: 0..80, only: Vec::new(), at_once: 8, mark: "t".to_owned() };
         let report = run(&servers, &plan, &Mutex::new(Accepted::read().unwrap())).await.unwrap();
         report.print_failures(plan.seed, 3);
-        assert_eq!((report.sequences, report.failures.len(), report.once), (80, 0, Vec::new()));
+        assert_eq!((report.sequences, report.failures.len(), report.once.len()), (80, 0, 0));
     }
 }
