@@ -24,6 +24,10 @@ const CONTROLLERS: &str =
 const USERS: [&str; 3] = ["deployment-controller", "replicaset-controller", "generic-garbage-collector"];
 /// Requests that are sent at a time by those who ask for Deployments and say that pods are ready.
 const AT_A_TIME: usize = 16;
+/// How often it is asked whether a phase is over.
+const ASKED_EVERY: Duration = Duration::from_millis(250);
+/// A manager that has written nothing for so long has nothing more to write.
+const QUIET: Duration = Duration::from_secs(5);
 /// How long one phase may take.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
@@ -145,12 +149,10 @@ impl<'r> Yard<'r> {
             asked.try_collect::<Vec<()>>().await?;
             while !self.is_done(phase).await? {
                 ensure!(began.elapsed() < PATIENCE, "{phase} does not end");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(ASKED_EVERY).await;
             }
             let time = began.elapsed();
-            // What is still on its way belongs to it, too.
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            let writes = self.writes(before)?;
+            let writes = self.all_writes(before).await?;
             let total: usize = writes.values().sum();
             eprintln!("  {phase}: {:.1} s, {total} writes", time.as_secs_f64());
             outcomes.push(Outcome { time, writes });
@@ -192,6 +194,20 @@ impl<'r> Yard<'r> {
             status.observed_generation == deployment.metadata.generation && counts == [Some(wanted); 3]
         };
         Ok(deployments.items.len() == self.options.deployments && deployments.iter().all(is_done))
+    }
+
+    /// What was written since then once there is nothing more to come: events and what was told last belong to the
+    /// phase, too, and who keeps to a low rate sends them long after.
+    async fn all_writes(&self, before: usize) -> anyhow::Result<BTreeMap<String, usize>> {
+        let mut writes = self.writes(before)?;
+        loop {
+            tokio::time::sleep(QUIET).await;
+            let now = self.writes(before)?;
+            if now == writes {
+                return Ok(writes);
+            }
+            writes = now;
+        }
     }
 
     /// What the managers wrote since then, successfully or not, in this namespace.

@@ -211,7 +211,7 @@ pub enum Outcome {
     Unneeded,
     /// It was refused or got lost.
     Failed(Failure),
-    /// A failure before it stopped the plan.
+    /// A failure before it stopped the plan; or it only tells how things stand, and its item has told much lately.
     NotTried,
 }
 

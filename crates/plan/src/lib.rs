@@ -33,5 +33,6 @@ pub use plan::{Plan, Step};
 pub use table::{DuplicateIndex, Index, Table};
 pub use view::{Now, View};
 pub use write::{
-    Action, Amend, Edit, Edited, Guard, MakeFields, OnFailure, PatchForm, Propagation, Report, Target, Write,
+    Action, Amend, Edit, Edited, Guard, MakeFields, OnFailure, PatchForm, Propagation, Report, Target,
+    Telling, Write,
 };

@@ -23,6 +23,8 @@ pub struct Write {
     pub tolerated: &'static [Reason],
     /// What any other refusal means for the rest of the plan.
     pub on_failure: OnFailure,
+    /// How soon it must be known, if all it does is tell how things stand.
+    pub telling: Option<Telling>,
     /// Why, for whoever asks what this program did and for what reason.
     pub because: Cow<'static, str>,
     /// What people are told of what became of it.
@@ -175,6 +177,21 @@ pub enum OnFailure {
     Tell,
 }
 
+/// How soon a write must be sent that only tells how things stand, as a status does.
+///
+/// Every turn tells anew what it finds, so one that is not sent costs nothing but time: the item is looked at
+/// again when it may tell, and tells what holds then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Telling {
+    /// Somebody waits for it: a goal is reached, or something is wrong.
+    AtOnce,
+    /// At once if the item has been quiet; some time after what it told before if it has not. For steps on the way.
+    WhenCalm,
+    /// The same turn has just changed what it tells of, and the next one will know better. It is told only if there
+    /// is no end to such turns.
+    Outdated,
+}
+
 impl Target {
     /// An object of a kind, as it was seen.
     pub fn of<T: Kind>(object: &T) -> Self {
@@ -272,6 +289,7 @@ impl Write {
             guard: None,
             tolerated: &[],
             on_failure: OnFailure::StopAndRetry,
+            telling: None,
             because: Cow::Borrowed(""),
             report: None,
         }
@@ -344,6 +362,13 @@ impl Write {
     #[must_use]
     pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
         self.on_failure = on_failure;
+        self
+    }
+
+    /// Says that it only tells how things stand, and how soon that must be known.
+    #[must_use]
+    pub fn telling(mut self, telling: Telling) -> Self {
+        self.telling = Some(telling);
         self
     }
 

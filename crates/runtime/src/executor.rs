@@ -18,8 +18,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::caches;
+use crate::clock::Clocks;
 use crate::gate::Gate;
 use crate::metrics::Metrics;
+use crate::pace::Pace;
 
 /// Carries out the plans of one loop.
 pub struct Executor {
@@ -31,6 +33,10 @@ pub struct Executor {
     pub client: kube::Client,
     /// Where successful writes are remembered.
     pub gate: Arc<Gate>,
+    /// What items have told lately, and the clock that this goes by.
+    pub pace: Arc<Mutex<Pace>>,
+    /// The clocks.
+    pub clocks: Clocks,
     /// Whether this process still leads. Asked before every write, so that a process that slept
     /// through its lease writes nothing on waking.
     pub leads: Arc<dyn Fn() -> bool + Send + Sync>,
@@ -235,6 +241,11 @@ impl Executor {
     }
 
     async fn write(&self, item: &Item, write: &Write, guards: &Guards) -> Outcome {
+        if let Some(telling) = write.telling
+            && !self.pace.lock().may_tell(&item.key, telling, self.clocks.monotonic())
+        {
+            return Outcome::NotTried;
+        }
         if let Some(guard) = &write.guard
             && let Err(failure) = guards.check(self, guard).await
         {
@@ -250,7 +261,12 @@ impl Executor {
             _ => self.send(&call_for(write)).await.map(Some),
         };
         match result {
-            Ok(Some(answer)) => self.remember(item, write, &answer),
+            Ok(Some(answer)) => {
+                if write.telling.is_some() {
+                    self.pace.lock().told(&item.key, self.clocks.monotonic());
+                }
+                self.remember(item, write, &answer)
+            }
             Ok(None) => Outcome::Unneeded,
             Err(failure) if write.tolerated.contains(&failure.reason) => {
                 self.remember_refusal(item, write, failure.reason);

@@ -18,5 +18,6 @@ pub mod level;
 pub mod loops;
 pub mod metrics;
 pub mod monitors;
+pub mod pace;
 pub mod queue;
 pub mod signing;

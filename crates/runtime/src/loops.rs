@@ -23,6 +23,7 @@ use crate::executor::Executor;
 use crate::gate::{Gate, Passage};
 use crate::metrics::Metrics;
 use crate::monitors::{Monitors, Sink};
+use crate::pace::Pace;
 use crate::queue::Queue;
 
 /// A turn that takes longer than this is told, with its item.
@@ -68,6 +69,7 @@ struct RunningLoop {
     /// Items whose last try met a server in trouble. Kept only where items can be given up.
     held_up: Mutex<BTreeSet<Item>>,
     gate: Arc<Gate>,
+    pace: Arc<Mutex<Pace>>,
     executor: Executor,
     outbox: Arc<Outbox>,
     caches: Caches,
@@ -145,11 +147,14 @@ pub async fn start(
         // By convention, items are named after objects of the first kind that wakes them.
         let owners = what.watches.first().map(|watch| surroundings.caches.cache(&watch.kind));
         let gate = Arc::new(Gate::new(window.caches(), owners, surroundings.clocks.clone()));
+        let pace = Arc::new(Mutex::new(Pace::default()));
         let executor = Executor {
             controller: name,
             grants,
             client: client.clone(),
             gate: gate.clone(),
+            pace: pace.clone(),
+            clocks: surroundings.clocks.clone(),
             leads: surroundings.leads.clone(),
             record: record.clone(),
             metrics: surroundings.metrics.clone(),
@@ -163,6 +168,7 @@ pub async fn start(
             queue: queue.clone(),
             held_up: Mutex::default(),
             gate,
+            pace,
             executor,
             outbox: outbox.clone(),
             caches: surroundings.caches.clone(),
@@ -292,6 +298,7 @@ impl RunningLoop {
             match self.gate.passage(&item) {
                 Passage::Free => {
                     let (lists, began) = (self.gate.lists(), self.clocks.monotonic());
+                    self.pace.lock().begin_turn(&item.key);
                     let result = AssertUnwindSafe(self.sync(&item)).catch_unwind().await;
                     self.follow_up(&item, result.unwrap_or_else(|panic| Err(self.contain_panic(&*panic))));
                     self.tell_if_slow(&item, began);
@@ -344,6 +351,9 @@ impl RunningLoop {
             Ok(Next::KeepWaiting(delay)) => return self.queue.add_after(item.clone(), delay),
             Ok(next) => {
                 self.forget(item);
+                if let Some(wait) = self.pace.lock().end_turn(&item.key, self.clocks.monotonic()) {
+                    self.queue.add_after(item.clone(), wait);
+                }
                 if let Next::Revisit(delay) = next {
                     self.queue.add_after(item.clone(), delay);
                 }

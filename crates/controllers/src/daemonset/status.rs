@@ -1,10 +1,11 @@
 //! What the status of a DaemonSet says, and whether that is news.
 
 use keleustes_objects::DaemonSetStatus;
-use keleustes_plan::{Plan, Write};
+use keleustes_plan::{Plan, Telling, Write};
 
 use super::facts::{Facts, Place};
 use super::pods::is_new;
+use crate::workloads::telling::News;
 
 /// The status that the facts come to.
 pub(super) fn of(facts: &Facts, hash: &str) -> DaemonSetStatus {
@@ -27,10 +28,23 @@ pub(super) fn of(facts: &Facts, hash: &str) -> DaemonSetStatus {
     status
 }
 
+/// How soon the status must be known: at once if a wish of the user is seen or fulfilled.
+pub(super) fn telling(facts: &Facts, status: &DaemonSetStatus, has_moved: bool) -> Telling {
+    let there = &facts.set.status;
+    let has_all = |status: &DaemonSetStatus| {
+        let wanted = status.desired_number_scheduled;
+        status.number_available == wanted && status.updated_number_scheduled == wanted
+    };
+    let is_awaited =
+        has_all(status) && !has_all(there) || status.observed_generation != there.observed_generation;
+    News { is_awaited, is_old: has_moved }.telling()
+}
+
 /// Writes the status if it says anything new.
-pub(super) fn plan(facts: &Facts, status: &DaemonSetStatus) -> Plan {
+pub(super) fn plan(facts: &Facts, status: &DaemonSetStatus, telling: Telling) -> Plan {
     if facts.set.status == *status {
         return Plan::none();
     }
-    Plan::of(Write::put_status(&*facts.set, status).conflict_tries(2).because("its pods tell something new"))
+    let put = Write::put_status(&*facts.set, status).conflict_tries(2);
+    Plan::of(put.telling(telling).because("its pods tell something new"))
 }

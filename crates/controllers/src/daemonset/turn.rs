@@ -5,18 +5,28 @@ use std::time::Duration;
 
 use keleustes_objects::DaemonSet;
 use keleustes_plan::{
-    BoxFuture, Context, EventNote, Involved, Item, Memory, Next, Plan, Retry, Script, View,
+    BoxFuture, Context, EventNote, Involved, Item, Memory, Next, Plan, Retry, Script, Telling, View,
 };
 
 use super::backoff::Kills;
 use super::facts::{Facts, Gathered};
 use super::history::History;
 use super::{Settings, manage, rolling, status};
+use crate::workloads::telling::has_moved;
 
 /// Works on DaemonSets.
 pub(super) struct Turns {
     settings: Settings,
     kills: Memory<Kills>,
+}
+
+/// What making and deleting pods came to.
+struct Worked {
+    done: Result<(), Retry>,
+    /// Whether any were.
+    has_moved: bool,
+    /// When to look again because a node must not get its next pod yet.
+    again_after: Option<Duration>,
 }
 
 impl Turns {
@@ -32,10 +42,12 @@ impl Turns {
         let Some(gathered) = gathered else { return Ok(Next::Done) };
         let facts = gathered.map_err(Retry::because)?.settle(cx).await?;
         let history = History::settle(cx, &facts).await?;
-        let (done, again_after) = self.work(cx, &facts, &history).await;
-        let told = status::of(&facts, &history.hash);
-        let unavailable = told.number_ready != told.number_available;
-        let told = cx.apply(status::plan(&facts, &told)).await;
+        let Worked { done, has_moved, again_after } = self.work(cx, &facts, &history).await;
+        let said = status::of(&facts, &history.hash);
+        let unavailable = said.number_ready != said.number_available;
+        // A turn that failed comes again ever later; what it found out must not wait for that.
+        let telling = if done.is_ok() { status::telling(&facts, &said, has_moved) } else { Telling::AtOnce };
+        let told = cx.apply(status::plan(&facts, &said, telling)).await;
         // What was not done matters more than what was not said.
         done?;
         told.all_done()?;
@@ -46,22 +58,19 @@ impl Turns {
     }
 
     /// Makes and deletes pods. A step of a rollout is only taken when there was nothing else to do.
-    async fn work(
-        &self,
-        cx: &mut Context<'_>,
-        facts: &Facts,
-        history: &History,
-    ) -> (Result<(), Retry>, Option<Duration>) {
+    async fn work(&self, cx: &mut Context<'_>, facts: &Facts, history: &History) -> Worked {
         let mut work = self.kills.with(|kills| manage::work(facts, &history.hash, kills));
         let again_after = work.again_after;
         if work.is_none() {
             work = rolling::work(facts, &history.hash);
         }
-        let mut done = cx.apply(work.plan(facts, &history.hash)).await.all_done();
+        let worked = cx.apply(work.plan(facts, &history.hash)).await;
+        let has_moved = has_moved(&worked);
+        let mut done = worked.all_done();
         if done.is_ok() {
             done = cx.apply(history.clean_up(facts)).await.all_done();
         }
-        (done, again_after)
+        Worked { done, has_moved, again_after }
     }
 }
 

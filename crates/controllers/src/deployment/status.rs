@@ -6,11 +6,12 @@ use keleustes_objects::{
     Condition, Conditions as _, Deployment, DeploymentStatus, FALSE, ReplicaSetStatus, TRUE, Time, UNKNOWN,
     Whole as _,
 };
-use keleustes_plan::Write;
+use keleustes_plan::{Telling, Write};
 use serde_json::json;
 
 use super::annotations::REVISION;
 use super::facts::{Facts, sum};
+use crate::workloads::telling::News;
 
 const AVAILABLE: &str = "Available";
 const PROGRESSING: &str = "Progressing";
@@ -184,6 +185,19 @@ impl Draft {
         }
         self.status.conditions.retain(|there| there.r#type != condition.r#type);
         self.status.conditions.push(condition);
+    }
+
+    /// How soon the status must be known: at once if a wish of the user is seen or fulfilled, or if the Deployment
+    /// is in another condition than before.
+    pub(super) fn telling(&self, facts: &Facts, has_moved: bool) -> Telling {
+        let (deployment, there) = (&*facts.deployment, &facts.deployment.status);
+        let conditions = |status: &DeploymentStatus| -> Vec<_> {
+            status.conditions.iter().map(|one| (one.r#type.clone(), one.status.clone())).collect()
+        };
+        let is_awaited = self.status.observed_generation != there.observed_generation
+            || is_complete(deployment, &self.status) && !is_complete(deployment, there)
+            || conditions(&self.status) != conditions(there);
+        News { is_awaited, is_old: has_moved }.telling()
     }
 
     /// The write, if there is anything to write.

@@ -117,6 +117,7 @@ impl Turns {
         let settled = path.is_rollout()
             && !moves.resize_any()
             && is_complete(&facts.deployment, &facts.deployment.status);
+        let has_moved = moves.resize_any();
         let mut plan = Plan::none();
         moves.push_to(&mut plan, facts);
         if settled || (paused && !facts.is_leaving()) {
@@ -127,7 +128,8 @@ impl Turns {
             draft.judge_progress(facts);
         }
         let again = draft.look_again_after(facts).filter(|_| path.is_rollout());
-        let write = draft.into_write(facts);
+        let telling = draft.telling(facts, has_moved);
+        let write = draft.into_write(facts).map(|write| write.telling(telling));
         // A status that is written wakes this Deployment again; the deadline is looked at then.
         let again = again.filter(|_| write.is_none());
         write.into_iter().for_each(|write| plan.push(write));

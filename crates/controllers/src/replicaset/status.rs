@@ -1,10 +1,11 @@
 //! What the status of a set says, and whether that is news.
 
 use keleustes_objects::{Condition, ReplicaSetStatus, TRUE};
-use keleustes_plan::{Plan, Write};
+use keleustes_plan::{Plan, Telling, Write};
 
 use super::turn::Facts;
 use super::{Replicated, Settings};
+use crate::workloads::telling::News;
 
 /// The condition that tells of pods that could not be made or deleted.
 const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -40,14 +41,26 @@ pub(super) fn of<R: Replicated>(
     status
 }
 
+/// How soon the status must be known: at once if the set has just got what it asks for, which rollouts wait for, or
+/// cannot get it.
+pub(super) fn telling<R: Replicated>(set: &R, status: &ReplicaSetStatus, has_moved: bool) -> Telling {
+    let (wanted, there) = (set.replicas(), set.status());
+    let has_all =
+        |status: &ReplicaSetStatus| status.replicas == wanted && status.available_replicas == wanted;
+    let is_complete = has_all(status) && !has_all(&there);
+    let is_awaited = is_complete || status.conditions != there.conditions;
+    News { is_awaited, is_old: has_moved }.telling()
+}
+
 /// Writes the status if it says anything new.
-pub(super) fn plan<R: Replicated>(set: &R, status: &ReplicaSetStatus) -> Plan {
+pub(super) fn plan<R: Replicated>(set: &R, status: &ReplicaSetStatus, telling: Telling) -> Plan {
     if *set.status() == *status {
         return Plan::none();
     }
     Plan::of(
         Write::put_status(set, status)
             .conflict_tries(2)
+            .telling(telling)
             .because("the counts of pods or what they tell changed"),
     )
 }

@@ -5,12 +5,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use keleustes_objects::{Pod, Time, Word};
-use keleustes_plan::{BoxFuture, Context, Item, Next, Outcome, Retry, Script, View};
+use keleustes_plan::{BoxFuture, Context, Item, Next, Outcome, Retry, Script, Telling, View};
 
 use super::{Replicated, Settings, scale, status};
 use crate::workloads::availability;
 use crate::workloads::claims::{Claimed, claim};
 use crate::workloads::owners::{managed_by, orphans};
+use crate::workloads::telling::has_moved;
 use crate::workloads::wakes::Selecting;
 
 /// The most pods that one turn makes or deletes.
@@ -101,7 +102,12 @@ impl<R: Replicated> Turns<R> {
         let failed = failed.or_else(|| scaled.retry.as_ref().map(|retry| retry.because.clone()));
         let counts = status::of(&facts, failed.as_deref(), &self.settings);
         let unavailable = counts.ready_replicas != counts.available_replicas;
-        let told = cx.apply(status::plan(&*facts.set, &counts)).await;
+        // A turn that failed comes again ever later; what it found out must not wait for that.
+        let telling = match &scaled.retry {
+            Some(_) => Telling::AtOnce,
+            None => status::telling(&*facts.set, &counts, has_moved(&scaled)),
+        };
+        let told = cx.apply(status::plan(&*facts.set, &counts, telling)).await;
         // What was not done matters more than what was not said.
         scaled.all_done()?;
         told.all_done()?;

@@ -1,12 +1,13 @@
 //! What the status of a StatefulSet says, and whether that is news.
 
 use keleustes_objects::{Pod, PodPhase, StatefulSetStatus};
-use keleustes_plan::{Plan, Write};
+use keleustes_plan::{Plan, Telling, Write};
 
 use super::facts::{Facts, runs_and_is_ready};
 use super::history::History;
 use super::pods::revision_of;
 use super::{RECREATE, recreate};
+use crate::workloads::telling::News;
 
 /// The status that the facts come to, before any pod is replaced.
 pub(super) fn of(facts: &Facts, history: &History) -> StatefulSetStatus {
@@ -42,12 +43,26 @@ pub(super) fn complete(facts: &Facts, status: &mut StatefulSetStatus) {
     }
 }
 
+/// How soon the status must be known: at once if a wish of the user is seen or fulfilled.
+pub(super) fn telling(facts: &Facts, status: &StatefulSetStatus) -> Telling {
+    let (wanted, there) = (facts.set.spec.replicas, &facts.set.status);
+    let has_all = |status: &StatefulSetStatus| {
+        status.replicas == wanted && status.available_replicas == wanted && status.updated_replicas == wanted
+    };
+    let is_awaited = has_all(status) && !has_all(there)
+        || status.observed_generation != there.observed_generation
+        || status.current_revision != there.current_revision
+        || status.conditions != there.conditions;
+    News { is_awaited, is_old: false }.telling()
+}
+
 /// Writes the status if it says anything new. That the name of a revision was taken is no news by itself.
-pub(super) fn plan(facts: &Facts, status: &StatefulSetStatus) -> Plan {
+pub(super) fn plan(facts: &Facts, status: &StatefulSetStatus, telling: Telling) -> Plan {
     let there = &facts.set.status;
     let said = StatefulSetStatus { collision_count: status.collision_count, ..there.clone() };
     if said == *status {
         return Plan::none();
     }
-    Plan::of(Write::put_status(&*facts.set, status).conflict_tries(5).because("its pods tell something new"))
+    let put = Write::put_status(&*facts.set, status).conflict_tries(5);
+    Plan::of(put.telling(telling).because("its pods tell something new"))
 }

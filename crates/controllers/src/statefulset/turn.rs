@@ -1,7 +1,9 @@
 //! One turn of one StatefulSet.
 
 use keleustes_objects::StatefulSetStatus;
-use keleustes_plan::{BoxFuture, Context, EventNote, Involved, Item, Next, Outcome, Plan, Retry, Script};
+use keleustes_plan::{
+    BoxFuture, Context, EventNote, Involved, Item, Next, Outcome, Plan, Retry, Script, Telling,
+};
 
 use super::facts::{Facts, Gathered};
 use super::history::History;
@@ -39,7 +41,9 @@ impl Turns {
             let most = rolling::unavailable_max(&facts.set);
             cx.measure(MAX_UNAVAILABLE.measured(&labels(&facts).each_ref().map(String::as_str), most.into()));
         }
-        let told = cx.apply(status::plan(&facts, &said)).await;
+        // A turn that failed comes again ever later; what it found out must not wait for that.
+        let telling = if done.is_ok() { status::telling(&facts, &said) } else { Telling::AtOnce };
+        let told = cx.apply(status::plan(&facts, &said, telling)).await;
         let cleaned = cx.apply(History::clean_up(&facts, Some(&history))).await;
         // What was not done matters more than what was not said.
         done?;

@@ -10,5 +10,6 @@ pub(crate) mod pod_creation;
 pub(crate) mod pod_ranking;
 pub(crate) mod pod_writes;
 pub(crate) mod revisions;
+pub(crate) mod telling;
 pub(crate) mod templates;
 pub(crate) mod wakes;

@@ -43,6 +43,8 @@ fn executor(world: &World) -> Executor {
         grants: GRANTS,
         client: world.client(),
         gate: Arc::new(Gate::new(&[], None, world.surroundings.clocks.clone())),
+        pace: Arc::default(),
+        clocks: world.surroundings.clocks.clone(),
         leads: world.surroundings.leads.clone(),
         record: Arc::new(move |note| events.lock().push(note)),
         metrics: world.surroundings.metrics.clone(),

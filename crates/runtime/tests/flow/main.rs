@@ -13,5 +13,6 @@ mod metadata;
 mod monitors;
 mod namespaces;
 mod outages;
+mod pace;
 mod words;
 mod world;

@@ -11,7 +11,7 @@ mod waking;
 
 use keleustes_objects::{Failure, Key, Reason};
 use keleustes_plan::rehearsal::World;
-use keleustes_plan::{Limiter, Loop};
+use keleustes_plan::{Limiter, Loop, Telling};
 use serde_json::{Value, json};
 
 use super::*;
@@ -231,7 +231,7 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
     assert_eq!(reads, ["daemonsets.apps", "pods", "controllerrevisions.apps", "nodes"]);
     let set: DaemonSet = serde_json::from_value(set()).unwrap();
     let facts = bounds::facts(set, &[]);
-    let plan = status::plan(&facts, &keleustes_objects::DaemonSetStatus::default());
+    let plan = status::plan(&facts, &keleustes_objects::DaemonSetStatus::default(), Telling::AtOnce);
     let [keleustes_plan::Step::One(write)] = plan.steps() else { panic!("one write") };
     let keleustes_plan::Action::Put { conflict_tries: 2, .. } = &write.action else { panic!("two tries") };
 }

@@ -78,3 +78,19 @@ fn a_node_that_is_gone_is_not_counted() {
     let told = status(world(set(), [node("n")], [pod("x", "n"), pod("y", "gone")]));
     assert_eq!((&told["desiredNumberScheduled"], &told["numberMisscheduled"]), (&json!(1), &json!(0)));
 }
+
+#[test]
+fn wishes_seen_and_fulfilled_must_be_known_at_once() {
+    let telling = |set: Value, has_moved, change: fn(&mut keleustes_objects::DaemonSetStatus)| {
+        let set: DaemonSet = serde_json::from_value(set).unwrap();
+        let mut said = set.status.clone();
+        change(&mut said);
+        status::telling(&bounds::facts(set, &[]), &said, has_moved)
+    };
+    let short = || but(content(3), "/status/numberAvailable", json!(1));
+    assert_eq!(telling(short(), false, |said| said.number_available = 2), Telling::WhenCalm);
+    assert_eq!(telling(short(), true, |said| said.number_available = 2), Telling::Outdated);
+    assert_eq!(telling(short(), true, |said| said.number_available = 3), Telling::AtOnce);
+    assert_eq!(telling(content(3), false, |said| said.number_available = 2), Telling::WhenCalm);
+    assert_eq!(telling(content(3), false, |said| said.observed_generation = 9), Telling::AtOnce);
+}

@@ -1,6 +1,10 @@
 //! Counts, conditions, and when to look again.
 
+use keleustes_plan::Telling;
+
 use super::*;
+use crate::deployment::facts::Facts;
+use crate::deployment::status::Draft;
 
 fn with_progress(deployment: Value, progress: &Value) -> Value {
     let conditions = json!([
@@ -240,4 +244,40 @@ fn where_nothing_is_rolled_only_counts_and_availability_are_told() {
         assert_eq!(status["conditions"][0], still["status"]["conditions"][1]);
         assert_eq!(status["conditions"][1], failure);
     }
+}
+
+/// How soon the status must be known that a Deployment with these sets comes to.
+fn telling(deployment: Value, sets: &[Value], has_moved: bool) -> Telling {
+    let world = world(deployment, sets.iter().cloned());
+    let view = world.view();
+    let (deployment, _) = Facts::claim(&view, &web().into()).unwrap();
+    let facts = Facts::gather(&view, deployment, view.all::<ReplicaSet>().cloned().collect());
+    let mut draft = Draft::of(&facts);
+    draft.count(&facts, true);
+    draft.judge_progress(&facts);
+    draft.telling(&facts, has_moved)
+}
+
+#[test]
+fn wishes_seen_and_fulfilled_and_conditions_must_be_known_at_once() {
+    let halfway = || halfway(&progress("True", "ReplicaSetUpdated", 10));
+    // One more, one less, and the last one.
+    assert_eq!(telling(but(halfway(), "/spec/replicas", json!(9)), &[new(9, 8)], false), Telling::WhenCalm);
+    assert_eq!(telling(halfway(), &[new(3, 2), old(1, 0)], true), Telling::Outdated);
+    assert_eq!(telling(halfway(), &[new(3, 3)], false), Telling::AtOnce);
+    assert_eq!(telling(halfway(), &[new(3, 3)], true), Telling::AtOnce);
+    // What is complete stays so, while old pods take their time to end.
+    let ending = but(old(0, 0), "/status/terminatingReplicas", json!(1));
+    assert_eq!(telling(complete(3), &[new(3, 3), ending], false), Telling::WhenCalm);
+    // Somebody has asked for something else.
+    let asked = but(halfway(), "/metadata/generation", json!(3));
+    assert_eq!(telling(asked, &[new(3, 2)], true), Telling::AtOnce);
+    // Too few are left, and nothing gets on any more.
+    assert_eq!(telling(halfway(), &[new(3, 1)], false), Telling::AtOnce);
+    let patient = but(
+        with_progress(halfway(), &progress("True", "ReplicaSetUpdated", 700)),
+        "/spec/progressDeadlineSeconds",
+        json!(600),
+    );
+    assert_eq!(telling(patient, &[new(3, 2)], false), Telling::AtOnce);
 }

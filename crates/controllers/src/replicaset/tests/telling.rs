@@ -1,6 +1,6 @@
 //! What the status says, and when it is looked at again.
 
-use keleustes_plan::{Action, Step};
+use keleustes_plan::{Action, Step, Telling};
 
 use super::*;
 
@@ -131,7 +131,7 @@ fn the_status_goes_with_the_metadata_that_was_seen() {
     assert_eq!(put["status"]["observedGeneration"], 9);
     assert!(metadata.get("managedFields").is_none() && put.get("spec").is_none());
     let seen: ReplicaSet = serde_json::from_value(whole).unwrap();
-    let plan = status::plan(&seen, &ReplicaSetStatus::default());
+    let plan = status::plan(&seen, &ReplicaSetStatus::default(), Telling::AtOnce);
     let [Step::One(write)] = plan.steps() else { panic!("one write") };
     assert!(matches!(write.action, Action::Put { subresource: "status", conflict_tries: 2, .. }));
 }
@@ -154,4 +154,34 @@ fn it_is_looked_at_again_when_the_next_pod_will_be_available() {
     assert_eq!(revisit(10, vec![timeless]), some("10s"));
     // A clock that was set back makes a pod unavailable that was available.
     assert_eq!(revisit(10, vec![ready_at("x", "2027-01-15T09:00:00Z")]), some("3610s"));
+}
+
+#[test]
+fn only_a_goal_and_trouble_must_be_known_at_once() {
+    let telling = |set: Value, counts: Value, has_moved| {
+        let set: ReplicaSet = serde_json::from_value(set).unwrap();
+        let status: ReplicaSetStatus = serde_json::from_value(counts).unwrap();
+        status::telling(&set, &status, has_moved)
+    };
+    let counts = |replicas: i32, available: i32| json!({"observedGeneration": 2, "replicas": replicas, "availableReplicas": available});
+    for (set, counts, has_moved, expected) in [
+        // On the way up, pod by pod; then the last one.
+        (set(3), counts(3, 1), false, Telling::WhenCalm),
+        (set(3), counts(3, 3), false, Telling::AtOnce),
+        (set(3), counts(3, 3), true, Telling::AtOnce),
+        // Pods were made or deleted, and have not been looked at since.
+        (set(3), counts(0, 0), true, Telling::Outdated),
+        // One fails, and comes back.
+        (content(3), counts(3, 2), false, Telling::WhenCalm),
+        (but(content(3), "/status/availableReplicas", json!(2)), counts(3, 3), false, Telling::AtOnce),
+        // It has all it wants and says so already: pods that end beside that can wait.
+        (content(3), counts(3, 3), false, Telling::WhenCalm),
+        // Down to the last one.
+        (but(content(3), "/spec/replicas", json!(0)), counts(0, 0), false, Telling::AtOnce),
+    ] {
+        assert_eq!(telling(set.clone(), counts.clone(), has_moved), expected, "{set} {counts} {has_moved}");
+    }
+    let mut failing = counts(1, 1);
+    failing["conditions"] = json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}]);
+    assert_eq!(telling(set(3), failing, true), Telling::AtOnce);
 }

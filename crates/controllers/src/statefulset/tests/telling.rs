@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use keleustes_plan::Telling;
+
 use super::*;
 
 /// Proves STS-85, STS-86, STS-87.
@@ -84,7 +86,7 @@ fn only_news_are_told() {
 fn a_status_is_put_again_after_a_conflict() {
     let set: StatefulSet = serde_json::from_value(set(1)).unwrap();
     let facts = bounds::facts(set, &[Some(pod(0))]);
-    let plan = status::plan(&facts, &keleustes_objects::StatefulSetStatus::default());
+    let plan = status::plan(&facts, &keleustes_objects::StatefulSetStatus::default(), Telling::AtOnce);
     let [keleustes_plan::Step::One(write)] = plan.steps() else { panic!("one write") };
     let keleustes_plan::Action::Put { conflict_tries, .. } = &write.action else { panic!("a put") };
     assert_eq!(*conflict_tries, 5);
@@ -152,4 +154,21 @@ fn once_all_are_new_the_wanted_revision_is_the_current_one() {
     assert_eq!(status(world(by_hand, [young(pod(0))]))["currentRevision"], "web-2");
     let none = status(world(set(0), []));
     assert_eq!((&none["currentRevision"], &none["replicas"]), (&json!("web-2"), &json!(0)));
+}
+
+#[test]
+fn wishes_seen_and_fulfilled_must_be_known_at_once() {
+    let telling = |set: Value, change: fn(&mut keleustes_objects::StatefulSetStatus)| {
+        let set: StatefulSet = serde_json::from_value(set).unwrap();
+        let mut said = set.status.clone();
+        change(&mut said);
+        status::telling(&bounds::facts(set, &[]), &said)
+    };
+    let short =
+        || but(but(content(3), "/status/availableReplicas", json!(1)), "/status/readyReplicas", json!(1));
+    assert_eq!(telling(short(), |said| said.available_replicas = 2), Telling::WhenCalm);
+    assert_eq!(telling(short(), |said| said.available_replicas = 3), Telling::AtOnce);
+    assert_eq!(telling(content(3), |said| said.available_replicas = 2), Telling::WhenCalm);
+    assert_eq!(telling(content(3), |said| said.observed_generation = 9), Telling::AtOnce);
+    assert_eq!(telling(content(3), |said| said.current_revision = "web-9".into()), Telling::AtOnce);
 }
