@@ -49,7 +49,9 @@ pub(super) fn telling<R: Replicated>(set: &R, status: &ReplicaSetStatus, has_mov
         |status: &ReplicaSetStatus| status.replicas == wanted && status.available_replicas == wanted;
     let is_complete = has_all(status) && !has_all(&there);
     let is_awaited = is_complete || status.conditions != there.conditions;
-    News { is_awaited, is_old: has_moved }.telling()
+    // More available pods are no old news, whatever else has moved: they let a rollout take its next step.
+    let is_old = has_moved && status.available_replicas <= there.available_replicas;
+    News { is_awaited, is_old }.telling()
 }
 
 /// Writes the status if it says anything new.

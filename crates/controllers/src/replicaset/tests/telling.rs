@@ -171,6 +171,7 @@ fn only_a_goal_and_trouble_must_be_known_at_once() {
         (set(3), counts(3, 3), true, Telling::AtOnce),
         // Pods were made or deleted, and have not been looked at since.
         (set(3), counts(0, 0), true, Telling::Outdated),
+        (set(3), counts(2, 1), true, Telling::WhenCalm),
         // One fails, and comes back.
         (content(3), counts(3, 2), false, Telling::WhenCalm),
         (but(content(3), "/status/availableReplicas", json!(2)), counts(3, 3), false, Telling::AtOnce),
