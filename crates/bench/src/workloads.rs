@@ -198,7 +198,7 @@ impl<'r> Yard<'r> {
 
     /// What was written since then once there is nothing more to come: events and what was told last belong to the
     /// phase, too, and who keeps to a low rate sends them long after.
-    async fn all_writes(&self, before: usize) -> anyhow::Result<BTreeMap<String, usize>> {
+    async fn all_writes(&self, before: AuditMark) -> anyhow::Result<BTreeMap<String, usize>> {
         let mut writes = self.writes(before)?;
         loop {
             tokio::time::sleep(QUIET).await;
