@@ -5,16 +5,71 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
+use crate::protobuf::{self, Message};
 use crate::{Key, Meta};
 
 /// An object as a cache keeps it.
 pub trait Object: DeserializeOwned + Send + Sync + 'static {
+    /// Where its fields stand in protobuf, if it may be asked for so. A kind that keeps parts of the JSON as
+    /// they came, in order to write them back, may not.
+    const MESSAGE: Option<&'static Message> = None;
+
     /// The metadata that every object has.
     fn meta(&self) -> &Meta;
 
     /// Where the object is.
     fn key(&self) -> &Key {
         &self.meta().key
+    }
+}
+
+/// One object as it came from the API, not yet read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoded<'a> {
+    /// JSON.
+    Json(&'a str),
+    /// The message of a [`Message`] that the kind has.
+    Protobuf(&'a [u8]),
+}
+
+/// Why an object cannot be read. Shown, it does not quote the object.
+#[derive(Debug)]
+pub enum Undecodable {
+    /// It is no such JSON.
+    Json(serde_json::Error),
+    /// It is no such message.
+    Protobuf(protobuf::Error),
+    /// It came as a message and the kind knows of none.
+    NoMessage,
+}
+
+impl fmt::Display for Undecodable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(error) => {
+                write!(f, "{:?} error at line {} column {}", error.classify(), error.line(), error.column())
+            }
+            Self::Protobuf(error) => error.fmt(f),
+            Self::NoMessage => f.write_str("protobuf was not asked for"),
+        }
+    }
+}
+
+impl std::error::Error for Undecodable {}
+
+impl Encoded<'_> {
+    /// Reads the object.
+    ///
+    /// # Errors
+    /// If it is not one of that type.
+    pub fn read<T: Object>(self) -> Result<T, Undecodable> {
+        match (self, T::MESSAGE) {
+            (Self::Json(text), _) => serde_json::from_str(text).map_err(Undecodable::Json),
+            (Self::Protobuf(bytes), Some(message)) => {
+                protobuf::from_slice(bytes, message).map_err(Undecodable::Protobuf)
+            }
+            (Self::Protobuf(_), None) => Err(Undecodable::NoMessage),
+        }
     }
 }
 

@@ -75,7 +75,12 @@ impl fmt::Display for MicroTime {
     }
 }
 
+/// Texts where people may read, microseconds since 1970 where they cannot.
 fn parse<'de, D: Deserializer<'de>>(deserializer: D) -> Result<jiff::Timestamp, D::Error> {
+    if !deserializer.is_human_readable() {
+        let microseconds = i64::deserialize(deserializer)?;
+        return jiff::Timestamp::from_microsecond(microseconds).map_err(D::Error::custom);
+    }
     let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
     text.parse().map_err(|_| D::Error::custom(format!("not an RFC 3339 time: {text:?}")))
 }

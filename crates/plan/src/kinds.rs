@@ -4,7 +4,9 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::Arc;
 
-use keleustes_objects::{Key, Kind, Meta, Object, Partial, Projection, Resource, Version};
+use keleustes_objects::{
+    Encoded, Key, Kind, Meta, Object, Partial, Projection, Resource, Undecodable, Version,
+};
 
 use crate::{Change, Table};
 
@@ -157,13 +159,17 @@ impl<T: Object> AnyTable for Table<T> {
     }
 }
 
+/// Reads one object of some kind.
+pub type Decode = fn(Encoded<'_>) -> Result<Arc<dyn AnyObject>, Undecodable>;
+
 /// A kind, by what can be done with it: decode one of its objects, make a table for them.
 #[derive(Clone)]
 pub struct KindEntry {
     type_id: TypeId,
     resource: Resource,
     projection: Projection,
-    decode: fn(&str) -> Result<Arc<dyn AnyObject>, serde_json::Error>,
+    speaks_protobuf: bool,
+    decode: Decode,
     table: fn() -> Box<dyn AnyTable>,
 }
 
@@ -185,7 +191,8 @@ impl KindEntry {
             type_id: TypeId::of::<T>(),
             resource,
             projection,
-            decode: |json| Ok(Arc::new(serde_json::from_str::<T>(json)?)),
+            speaks_protobuf: T::MESSAGE.is_some(),
+            decode: |object| Ok(Arc::new(object.read::<T>()?)),
             table: || Box::new(Table::<T>::default()),
         }
     }
@@ -204,8 +211,14 @@ impl KindEntry {
 
     /// The way to decode one object.
     #[must_use]
-    pub fn decode(&self) -> fn(&str) -> Result<Arc<dyn AnyObject>, serde_json::Error> {
+    pub fn decode(&self) -> Decode {
         self.decode
+    }
+
+    /// Whether that also reads protobuf.
+    #[must_use]
+    pub fn speaks_protobuf(&self) -> bool {
+        self.speaks_protobuf
     }
 
     /// A new, empty table for its objects.

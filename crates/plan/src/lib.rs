@@ -24,7 +24,7 @@ pub use context::{Applied, BoxFuture, Context, Fetched, Hands, Listed, Listing, 
 pub use controller::{
     Behaviour, Controller, Decide, DeclaredIndex, Grant, Haste, Limiter, Loop, Page, Script, Shown, Watch,
 };
-pub use kinds::{AnyChange, AnyObject, AnyTable, KindEntry};
+pub use kinds::{AnyChange, AnyObject, AnyTable, Decode, KindEntry};
 pub use memory::Memory;
 pub use metric::{Buckets, Form, Measurement, Metric};
 pub use note::{EventKind, EventNote, Involved};

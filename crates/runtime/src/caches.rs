@@ -261,6 +261,7 @@ pub(crate) fn source(entry: &KindEntry) -> Source<Arc<dyn AnyObject>> {
         resource: entry.resource().clone(),
         projection: entry.projection().clone(),
         namespace: String::new(),
+        speaks_protobuf: entry.speaks_protobuf(),
         decode: entry.decode(),
         meta: meta_of,
     }

@@ -1,20 +1,29 @@
 //! Reads watch events and list envelopes; one object that cannot be read spoils no other.
 
-use keleustes_objects::{Failure, Resource, Version};
+use keleustes_objects::protobuf::{self, Envelope as Message, WatchEvent};
+use keleustes_objects::{Encoded, Failure, Resource, Undecodable, Version};
 use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Decode;
+use super::pieces::Piece;
 use super::policy::EventType;
 use crate::failure;
 use crate::writes::unreadable;
 
-/// A watch event of which the object is still text.
+/// An object of a watch event, with its type line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent<'a> {
+    Json(&'a str),
+    Protobuf(Message<'a>),
+}
+
+/// A watch event of which the object is not read yet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event<'a> {
     /// Something happened to an object.
-    Object(EventType, &'a str),
+    Object(EventType, Sent<'a>),
     /// Nothing happened up to a version, which may also be the end of the initial events.
     Bookmark { version: Version, ends_initial_events: bool },
     /// The server ends the watch.
@@ -52,20 +61,33 @@ struct WireBookmarkAnnotations {
     initial_events_end: String,
 }
 
-/// Reads one line of a watch.
-pub(super) fn event(line: &[u8]) -> Event<'_> {
-    let Some((name, object)) = envelope_at_once(line).or_else(|| envelope_by_parser(line)) else {
-        return Event::Unreadable;
-    };
-    let event_type = match name.as_ref() {
+/// Reads one line of a watch, or one frame.
+pub(super) fn event(piece: Piece<'_>) -> Event<'_> {
+    match piece {
+        Piece::Line(line) => match envelope_at_once(line).or_else(|| envelope_by_parser(line)) {
+            Some((name, object)) => event_of(&name, Sent::Json(object)),
+            None => Event::Unreadable,
+        },
+        Piece::Frame(frame) => {
+            let opened = WatchEvent::read(frame).and_then(|event| Ok((event, Message::open(event.object)?)));
+            match opened {
+                Ok((event, object)) => event_of(event.r#type, Sent::Protobuf(object)),
+                Err(_) => Event::Unreadable,
+            }
+        }
+    }
+}
+
+fn event_of<'a>(name: &str, object: Sent<'a>) -> Event<'a> {
+    let event_type = match name {
         "ADDED" => EventType::Added,
         "MODIFIED" => EventType::Modified,
         "DELETED" => EventType::Deleted,
         "BOOKMARK" => return bookmark(object),
         "ERROR" => {
-            return Event::Error(match serde_json::from_str::<Status>(object) {
-                Ok(status) => failure::of_status(&status, None),
-                Err(_) => unreadable("the watch ended with an error that cannot be read"),
+            return Event::Error(match object.read::<Status>(&protobuf::STATUS) {
+                Some(status) => failure::of_status(&status, None),
+                None => unreadable("the watch ended with an error that cannot be read"),
             });
         }
         _ => return Event::Unknown,
@@ -73,8 +95,25 @@ pub(super) fn event(line: &[u8]) -> Event<'_> {
     Event::Object(event_type, object)
 }
 
-fn bookmark(object: &str) -> Event<'_> {
-    let Ok(wire) = serde_json::from_str::<WireBookmark>(object) else {
+impl<'a> Sent<'a> {
+    /// Reads something that every kind of object has.
+    fn read<T: Deserialize<'a>>(self, message: &'static protobuf::Message) -> Option<T> {
+        match self {
+            Self::Json(text) => serde_json::from_str(text).ok(),
+            Self::Protobuf(envelope) => protobuf::from_slice(envelope.object, message).ok(),
+        }
+    }
+
+    fn encoded(self) -> Encoded<'a> {
+        match self {
+            Self::Json(text) => Encoded::Json(text),
+            Self::Protobuf(envelope) => Encoded::Protobuf(envelope.object),
+        }
+    }
+}
+
+fn bookmark(object: Sent<'_>) -> Event<'_> {
+    let Some(wire) = object.read::<WireBookmark>(&protobuf::PARTIAL) else {
         return Event::Unreadable;
     };
     let annotations = wire.metadata.annotations.unwrap_or_default();
@@ -101,10 +140,13 @@ fn envelope_by_parser(line: &[u8]) -> Option<(std::borrow::Cow<'_, str>, &str)> 
 }
 
 /// Reads the object of an event.
-pub(super) fn object<T>(decode: Decode<T>, object: &str, line: &[u8]) -> Result<T, serde_json::Error> {
-    decode(object).or_else(|error| match envelope_by_parser(line) {
-        Some((_, parsed)) if parsed != object => decode(parsed),
-        _ => Err(error),
+pub(super) fn object<T>(decode: Decode<T>, object: Sent<'_>, piece: Piece<'_>) -> Result<T, Undecodable> {
+    decode(object.encoded()).or_else(|error| {
+        let Piece::Line(line) = piece else { return Err(error) };
+        match envelope_by_parser(line) {
+            Some((_, parsed)) if Sent::Json(parsed) != object => decode(Encoded::Json(parsed)),
+            _ => Err(error),
+        }
     })
 }
 
@@ -118,7 +160,7 @@ pub(super) struct Trace {
 }
 
 /// Looks only for name and version.
-pub(super) fn trace(object: &[u8]) -> Trace {
+pub(super) fn trace(object: Sent<'_>) -> Trace {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
     struct Meta {
@@ -130,15 +172,15 @@ pub(super) fn trace(object: &[u8]) -> Trace {
     struct Wire {
         metadata: Meta,
     }
-    match serde_json::from_slice::<Wire>(object) {
-        Ok(Wire { metadata }) if metadata.namespace.is_empty() => {
+    match object.read(&protobuf::PARTIAL) {
+        Some(Wire { metadata }) if metadata.namespace.is_empty() => {
             Trace { name: metadata.name, version: metadata.resource_version }
         }
-        Ok(Wire { metadata }) => Trace {
+        Some(Wire { metadata }) => Trace {
             name: format!("{}/{}", metadata.namespace, metadata.name),
             version: metadata.resource_version,
         },
-        Err(_) => Trace::default(),
+        None => Trace::default(),
     }
 }
 
@@ -164,7 +206,7 @@ impl ExpectedType {
     }
 
     /// Whether an object says to be of the expected type, or does not say.
-    pub(super) fn fits(&self, object: &str) -> bool {
+    pub(super) fn fits(&self, object: Sent<'_>) -> bool {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         #[derive(Default)]
@@ -172,20 +214,22 @@ impl ExpectedType {
             kind: String,
             api_version: String,
         }
-        if object.starts_with(&self.usual_start) {
-            return true;
+        match object {
+            Sent::Json(text) if text.starts_with(&self.usual_start) => true,
+            Sent::Json(text) => match serde_json::from_str::<Wire>(text) {
+                Ok(wire) => self.is(&wire.api_version, &wire.kind),
+                // Not for this function to judge: decoding will say what is wrong.
+                Err(_) => true,
+            },
+            Sent::Protobuf(envelope) => self.is(envelope.api_version, envelope.kind),
         }
-        match serde_json::from_str::<Wire>(object) {
-            Ok(wire) => {
-                let partial = self.metadata_only
-                    && wire.kind == "PartialObjectMetadata"
-                    && wire.api_version.starts_with("meta.k8s.io/");
-                let whole = wire.kind == self.kind && wire.api_version == self.api_version;
-                partial || whole || wire.kind.is_empty()
-            }
-            // Not for this function to judge: decoding will say what is wrong.
-            Err(_) => true,
-        }
+    }
+
+    fn is(&self, api_version: &str, kind: &str) -> bool {
+        let partial =
+            self.metadata_only && kind == "PartialObjectMetadata" && api_version.starts_with("meta.k8s.io/");
+        let whole = kind == self.kind && api_version == self.api_version;
+        partial || whole || kind.is_empty()
     }
 }
 
@@ -228,15 +272,15 @@ mod tests {
     fn events_are_read_in_any_layout() {
         let usual = br#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#;
         let odd = br#"{ "object" : {"metadata":{"name":"a"}}, "type" : "ADDED" }"#;
-        let wanted = Event::Object(EventType::Added, r#"{"metadata":{"name":"a"}}"#);
-        assert_eq!(event(usual), wanted);
-        assert_eq!(event(odd), wanted);
+        let wanted = Event::Object(EventType::Added, Sent::Json(r#"{"metadata":{"name":"a"}}"#));
+        assert_eq!(event(Piece::Line(usual)), wanted);
+        assert_eq!(event(Piece::Line(odd)), wanted);
         let more = br#"{"type":"ADDED","object":{"metadata":{"name":"a"}},"extra":{}}"#;
-        let Event::Object(_, text) = event(more) else { panic!("no object") };
-        let decode: Decode<Partial> = |text| serde_json::from_str(text);
-        assert_eq!(object(decode, text, more).unwrap().meta.key.name, "a");
-        assert_eq!(event(b"garbage"), Event::Unreadable);
-        assert_eq!(event(br#"{"type":"STRANGE","object":{}}"#), Event::Unknown);
+        let Event::Object(_, sent) = event(Piece::Line(more)) else { panic!("no object") };
+        let decode: Decode<Partial> = |object| object.read();
+        assert_eq!(object(decode, sent, Piece::Line(more)).unwrap().meta.key.name, "a");
+        assert_eq!(event(Piece::Line(b"garbage")), Event::Unreadable);
+        assert_eq!(event(Piece::Line(br#"{"type":"STRANGE","object":{}}"#)), Event::Unknown);
     }
 
     /// Proves INF-11.
@@ -246,7 +290,7 @@ mod tests {
             let line = format!(
                 r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"9","annotations":{annotations}}}}}}}"#
             );
-            match event(line.as_bytes()) {
+            match event(Piece::Line(line.as_bytes())) {
                 Event::Bookmark { version, ends_initial_events } => {
                     assert_eq!(version, Version::from("9"));
                     ends_initial_events
@@ -263,7 +307,7 @@ mod tests {
     #[test]
     fn errors_carry_their_status() {
         let gone = br#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"Expired","code":410}}"#;
-        let Event::Error(failure) = event(gone) else { panic!("no error") };
+        let Event::Error(failure) = event(Piece::Line(gone)) else { panic!("no error") };
         assert_eq!((failure.reason, failure.code), (Reason::Gone, 410));
     }
 
@@ -276,23 +320,64 @@ mod tests {
         assert_eq!((version, next.as_deref()), (Version::from("3"), Some("x")));
 
         let whole = ExpectedType::of(&Namespace::RESOURCE, false);
-        assert!(whole.fits(r#"{"kind":"Namespace","apiVersion":"v1","metadata":{}}"#));
-        assert!(whole.fits(r#"{"apiVersion":"v1","kind":"Namespace"}"#));
-        assert!(whole.fits(r#"{"metadata":{}}"#));
-        assert!(!whole.fits(r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1"}"#));
-        assert!(!whole.fits(r#"{"kind":"Secret","apiVersion":"v1"}"#));
+        assert!(whole.fits(Sent::Json(r#"{"kind":"Namespace","apiVersion":"v1","metadata":{}}"#)));
+        assert!(whole.fits(Sent::Json(r#"{"apiVersion":"v1","kind":"Namespace"}"#)));
+        assert!(whole.fits(Sent::Json(r#"{"metadata":{}}"#)));
+        assert!(!whole.fits(Sent::Json(r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1"}"#)));
+        assert!(!whole.fits(Sent::Json(r#"{"kind":"Secret","apiVersion":"v1"}"#)));
         let partial = ExpectedType::of(&Namespace::RESOURCE, true);
-        assert!(
-            partial.fits(r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{}}"#)
-        );
-        assert!(partial.fits(r#"{"kind":"Namespace","apiVersion":"v1"}"#));
-        assert!(!partial.fits(r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1"}"#));
+        assert!(partial.fits(Sent::Json(
+            r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{}}"#
+        )));
+        assert!(partial.fits(Sent::Json(r#"{"kind":"Namespace","apiVersion":"v1"}"#)));
+        assert!(!partial.fits(Sent::Json(r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1"}"#)));
+    }
+
+    fn record(field: u8, content: &[u8]) -> Vec<u8> {
+        [&[field << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
+    }
+
+    /// An event as it stands in a frame.
+    fn frame(name: &str, kind: &str, object: &[u8]) -> Vec<u8> {
+        let type_line = [record(1, b"v1"), record(2, kind.as_bytes())].concat();
+        let envelope = [b"k8s\0".to_vec(), record(1, &type_line), record(2, object)].concat();
+        [record(1, name.as_bytes()), record(2, &record(1, &envelope))].concat()
+    }
+
+    #[test]
+    fn frames_are_events_too() {
+        let metadata = [record(1, b"b"), record(3, b"a"), record(6, b"4")].concat();
+        let added = frame("ADDED", "Namespace", &record(1, &metadata));
+        let Event::Object(EventType::Added, sent) = event(Piece::Frame(&added)) else { panic!("no object") };
+        let expected = ExpectedType::of(&Namespace::RESOURCE, true);
+        assert!(expected.fits(sent));
+        let decode: Decode<Partial> = |object| object.read();
+        let partial = object(decode, sent, Piece::Frame(&added)).unwrap();
+        assert_eq!(partial.meta.key.to_string(), "a/b");
+        let seen = trace(sent);
+        assert_eq!((seen.name.as_str(), seen.version), ("a/b", Version::from("4")));
+
+        let stranger = frame("ADDED", "Secret", &record(1, &metadata));
+        let Event::Object(_, stranger) = event(Piece::Frame(&stranger)) else { panic!("no object") };
+        assert!(!expected.fits(stranger));
+
+        let end = [record(1, b"k8s.io/initial-events-end"), record(2, b"true")].concat();
+        let metadata = [record(6, b"9"), record(12, &end)].concat();
+        let bookmark = frame("BOOKMARK", "Namespace", &record(1, &metadata));
+        let ends = Event::Bookmark { version: Version::from("9"), ends_initial_events: true };
+        assert_eq!(event(Piece::Frame(&bookmark)), ends);
+
+        let status = [record(2, b"Failure"), record(4, b"Expired"), vec![6 << 3, 0x9a, 3]].concat();
+        let status = frame("ERROR", "Status", &status);
+        let Event::Error(failure) = event(Piece::Frame(&status)) else { panic!("no error") };
+        assert_eq!((failure.reason, failure.code), (Reason::Gone, 410));
+        assert_eq!(event(Piece::Frame(b"{\"type\":\"ADDED\"}")), Event::Unreadable);
     }
 
     #[test]
     fn unreadable_objects_are_still_named() {
-        let object = br#"{"metadata":{"name":"b","namespace":"a","resourceVersion":"4"},"data":7}"#;
-        let trace = trace(object);
+        let object = r#"{"metadata":{"name":"b","namespace":"a","resourceVersion":"4"},"data":7}"#;
+        let trace = trace(Sent::Json(object));
         assert_eq!((trace.name.as_str(), trace.version), ("a/b", Version::from("4")));
     }
 }

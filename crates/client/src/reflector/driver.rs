@@ -8,14 +8,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::Response;
+use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt as _;
-use keleustes_objects::{Failure, Key, Meta, Reason, Version};
+use keleustes_objects::{Encoded, Failure, Key, Meta, Reason, Version};
 use kube::Client;
 use kube::client::Body;
 use tokio::time::{Instant, Sleep, timeout_at};
 
-use super::decode::{self, Event, ExpectedType, Trace};
-use super::pieces::{Items, Lines};
+use super::decode::{self, Event, ExpectedType, Sent, Trace};
+use super::pieces::{Items, Piece, Pieces};
 use super::policy::{Ask, EventType, Policy};
 use super::{Delta, ReflectorObserver, Source};
 use crate::failure;
@@ -43,7 +44,7 @@ enum Doing {
     Nothing,
     Waiting(Pin<Box<Sleep>>),
     Opening(Exchange, BoxFuture<'static, Result<Response<Body>, Failure>>),
-    ReadingEvents(Exchange, Body, Lines),
+    ReadingEvents(Exchange, Body, Pieces),
     ReadingItems(Exchange, Body, Items),
 }
 
@@ -105,14 +106,15 @@ impl<T> Reflector<T> {
                     let opened = timeout_at(exchange.deadline, opening).await;
                     self.opened(opened.unwrap_or_else(|_| Err(late("no answer"))))
                 }
-                Doing::ReadingEvents(exchange, body, lines) => match lines.next() {
-                    Ok(Some(line)) => {
+                Doing::ReadingEvents(exchange, body, pieces) => match pieces.next() {
+                    Ok(Some(bytes)) => {
                         exchange.events += 1;
-                        self.hear(&line)
+                        let piece = pieces.piece(&bytes);
+                        self.hear(piece)
                     }
                     Ok(None) => match chunk(body, exchange.deadline).await {
                         Ok(Some(received)) => {
-                            lines.push(received);
+                            pieces.push(received);
                             None
                         }
                         // A connection that breaks, or goes silent past the time at which the server
@@ -166,17 +168,19 @@ impl<T> Reflector<T> {
                 self.doing = Doing::ReadingItems(*exchange, response.into_body(), Items::default());
             }
             Ok(response) => {
-                self.doing = Doing::ReadingEvents(*exchange, response.into_body(), Lines::default());
+                let media_type = response.headers().get(CONTENT_TYPE);
+                let pieces = Pieces::of(media_type.map_or(&[], |value| value.as_bytes()));
+                self.doing = Doing::ReadingEvents(*exchange, response.into_body(), pieces);
             }
             Err(failure) => return self.failed(&failure),
         }
         None
     }
 
-    /// Takes in one line of a watch.
-    fn hear(&mut self, line: &Bytes) -> Option<Delta<T>> {
-        match decode::event(line) {
-            Event::Object(event, text) => self.hear_object(event, text, line),
+    /// Takes in one event of a watch.
+    fn hear(&mut self, piece: Piece<'_>) -> Option<Delta<T>> {
+        match decode::event(piece) {
+            Event::Object(event, object) => self.hear_object(event, object, piece),
             Event::Bookmark { version, ends_initial_events } if self.policy.is_streaming() => {
                 if !ends_initial_events {
                     return None;
@@ -197,17 +201,16 @@ impl<T> Reflector<T> {
         }
     }
 
-    fn hear_object(&mut self, event: EventType, text: &str, line: &[u8]) -> Option<Delta<T>> {
-        let object = if self.expected.fits(text) {
-            decode::object(self.told.source.decode, text, line)
-                .map_err(|error| failure::decode_error_without_content(&error))
+    fn hear_object(&mut self, event: EventType, sent: Sent<'_>, piece: Piece<'_>) -> Option<Delta<T>> {
+        let object = if self.expected.fits(sent) {
+            decode::object(self.told.source.decode, sent, piece).map_err(|error| error.to_string())
         } else {
             Err("it is of another type".to_owned())
         };
         let object = match object {
             Ok(object) => object,
             Err(why) => {
-                let Trace { name, version } = self.told.undecodable(text.as_bytes(), &why);
+                let Trace { name, version } = self.told.undecodable(sent, &why);
                 if self.policy.is_streaming() {
                     self.gathered.unreadable.extend(name.parse().ok());
                     return None;
@@ -309,16 +312,19 @@ struct Told<T> {
 impl<T> Told<T> {
     /// Reads an item of a list.
     fn item(&self, text: &[u8]) -> Result<T, Trace> {
-        let why = match std::str::from_utf8(text).map(self.source.decode) {
-            Ok(Ok(object)) => return Ok(object),
-            Ok(Err(error)) => failure::decode_error_without_content(&error),
-            Err(_) => "it is not UTF-8".to_owned(),
+        let Ok(text) = std::str::from_utf8(text) else {
+            let text = String::from_utf8_lossy(text);
+            return Err(self.undecodable(Sent::Json(&text), "it is not UTF-8"));
         };
-        Err(self.undecodable(text, &why))
+        let why = match (self.source.decode)(Encoded::Json(text)) {
+            Ok(object) => return Ok(object),
+            Err(error) => error.to_string(),
+        };
+        Err(self.undecodable(Sent::Json(text), &why))
     }
 
-    fn undecodable(&self, text: &[u8], why: &str) -> Trace {
-        let trace = decode::trace(text);
+    fn undecodable(&self, object: Sent<'_>, why: &str) -> Trace {
+        let trace = decode::trace(object);
         let resource = &self.source.resource;
         tracing::error!(%resource, object = trace.name, why, "leaving out an object that cannot be read");
         if let Some(observer) = &self.observer {

@@ -1,6 +1,6 @@
 //! Lists once and as of now: all or nothing, page by page, holding one object's text at a time.
 
-use keleustes_objects::{Failure, Reason};
+use keleustes_objects::{Encoded, Failure, Reason};
 use kube::Client;
 use tokio::time::Instant;
 
@@ -62,9 +62,11 @@ impl<T> Source<T> {
             tokio::time::timeout_at(deadline, call.open(client)).await.unwrap_or_else(late)?.into_body();
         let (mut items, mut objects, mut bad) = (Items::default(), Vec::new(), false);
         while let Some(received) = chunk(&mut body, deadline).await? {
-            let cut = items.push(&received, |text| match std::str::from_utf8(text).map(self.decode) {
-                Ok(Ok(object)) => objects.push(object),
-                _ => bad = true,
+            let cut = items.push(&received, |text| {
+                match std::str::from_utf8(text).map(|text| (self.decode)(Encoded::Json(text))) {
+                    Ok(Ok(object)) => objects.push(object),
+                    _ => bad = true,
+                }
             });
             cut.map_err(|malformed| unreadable(&malformed.to_string()))?;
         }

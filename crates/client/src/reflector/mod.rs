@@ -17,11 +17,18 @@ mod policy;
 mod tests;
 
 use http::Method;
-use keleustes_objects::{Failure, Key, Kind, Meta, Object, Partial, Projection, Resource, Version};
+use keleustes_objects::{
+    Encoded, Failure, Key, Kind, Meta, Object, Partial, Projection, Resource, Undecodable, Version,
+};
 
 pub use self::driver::Reflector;
 use self::policy::Ask;
 use crate::writes::{Call, METADATA, METADATA_LIST};
+
+/// A server without protobuf, as those of custom resources and aggregated APIs are, answers with JSON.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf,application/json";
+const PROTOBUF_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+    application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// What to list and watch, and how to read it.
 ///
@@ -35,14 +42,16 @@ pub struct Source<T> {
     pub projection: Projection,
     /// The namespace, or empty for all.
     pub namespace: String,
+    /// Whether objects that are watched may come as protobuf. Lists are always JSON.
+    pub speaks_protobuf: bool,
     /// Reads one object.
     pub decode: Decode<T>,
     /// Where an object's metadata is.
     pub meta: fn(&T) -> &Meta,
 }
 
-/// Reads one object's JSON.
-pub type Decode<T> = fn(&str) -> Result<T, serde_json::Error>;
+/// Reads one object.
+pub type Decode<T> = fn(Encoded<'_>) -> Result<T, Undecodable>;
 
 /// What a consumer is told, in the order in which it happened.
 #[derive(Debug, PartialEq)]
@@ -85,7 +94,8 @@ impl<T: Object> Source<T> {
             resource,
             projection,
             namespace: String::new(),
-            decode: |text| serde_json::from_str(text),
+            speaks_protobuf: T::MESSAGE.is_some(),
+            decode: |object| object.read(),
             meta: T::meta,
         }
     }
@@ -125,6 +135,8 @@ impl<T> Source<T> {
             Ask::Stream { version, .. } | Ask::Watch { version, .. } => (version, true),
         };
         call.accept = match (self.projection.metadata_only, watches) {
+            (false, true) if self.speaks_protobuf => PROTOBUF,
+            (true, true) if self.speaks_protobuf => PROTOBUF_METADATA,
             (false, _) => "application/json",
             (true, false) => METADATA_LIST,
             (true, true) => METADATA,

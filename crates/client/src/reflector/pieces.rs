@@ -16,6 +16,109 @@ pub(super) enum Malformed {
     NotAList,
 }
 
+/// One event of a watch, as it was cut out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Piece<'a> {
+    /// A line of JSON.
+    Line(&'a [u8]),
+    /// A message.
+    Frame(&'a [u8]),
+}
+
+/// The events of a watch, in the form that the server has chosen.
+#[derive(Debug)]
+pub(super) enum Pieces {
+    Lines(Lines),
+    Frames(Frames),
+}
+
+impl Pieces {
+    /// How an answer of this media type is cut.
+    pub(super) fn of(media_type: &[u8]) -> Self {
+        if media_type.starts_with(b"application/vnd.kubernetes.protobuf") {
+            Self::Frames(Frames::default())
+        } else {
+            Self::Lines(Lines::default())
+        }
+    }
+
+    /// Takes in what was received; everything complete that was received before must have been taken out.
+    pub(super) fn push(&mut self, received: Bytes) {
+        match self {
+            Self::Lines(lines) => lines.push(received),
+            Self::Frames(frames) => frames.push(received),
+        }
+    }
+
+    /// The next one that is complete.
+    pub(super) fn next(&mut self) -> Result<Option<Bytes>, Malformed> {
+        match self {
+            Self::Lines(lines) => lines.next(),
+            Self::Frames(frames) => frames.next(),
+        }
+    }
+
+    /// What one of them is.
+    pub(super) fn piece<'a>(&self, bytes: &'a [u8]) -> Piece<'a> {
+        match self {
+            Self::Lines(_) => Piece::Line(bytes),
+            Self::Frames(_) => Piece::Frame(bytes),
+        }
+    }
+}
+
+/// The frames of a watch: each is its length in four bytes, and then a message.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    /// Received and not yet looked at.
+    unread: Bytes,
+    /// The start of a frame, with its length, whose end has not been received.
+    pending: Vec<u8>,
+}
+
+const LENGTH_BYTES: usize = 4;
+
+impl Frames {
+    fn push(&mut self, received: Bytes) {
+        debug_assert!(self.unread.is_empty());
+        self.unread = received;
+    }
+
+    fn next(&mut self) -> Result<Option<Bytes>, Malformed> {
+        if self.pending.is_empty() {
+            return match frame_length(&self.unread)? {
+                Some(length) if self.unread.len() >= LENGTH_BYTES + length => {
+                    let mut frame = self.unread.split_to(LENGTH_BYTES + length);
+                    Ok(Some(frame.split_off(LENGTH_BYTES)))
+                }
+                _ => self.keep(),
+            };
+        }
+        let missing = LENGTH_BYTES.saturating_sub(self.pending.len()).min(self.unread.len());
+        self.pending.extend_from_slice(&self.unread.split_to(missing));
+        let Some(length) = frame_length(&self.pending)? else { return Ok(None) };
+        let missing = (LENGTH_BYTES + length - self.pending.len()).min(self.unread.len());
+        self.pending.extend_from_slice(&self.unread.split_to(missing));
+        if self.pending.len() < LENGTH_BYTES + length {
+            return Ok(None);
+        }
+        Ok(Some(Bytes::from(std::mem::take(&mut self.pending)).split_off(LENGTH_BYTES)))
+    }
+
+    /// Puts the rest aside until more has come.
+    fn keep(&mut self) -> Result<Option<Bytes>, Malformed> {
+        self.pending.extend_from_slice(&std::mem::take(&mut self.unread));
+        Ok(None)
+    }
+}
+
+/// How long the frame is that begins here, if so much is known.
+fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+    let Some(length) = bytes.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+    let length = u32::from_be_bytes(*length) as usize;
+    if length > PIECE_BYTES_MAX { Err(Malformed::TooLong) } else { Ok(Some(length)) }
+}
+
 /// The lines of a watch.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
@@ -201,6 +304,35 @@ mod tests {
             }
             assert_eq!(found, ["one", "two", "", "three"], "chunks of {size}");
         }
+    }
+
+    #[test]
+    fn frames_are_put_together_across_chunks() {
+        let mut stream = Vec::new();
+        for frame in ["one", "", "three", &"x".repeat(300)] {
+            stream.extend_from_slice(&(frame.len() as u32).to_be_bytes());
+            stream.extend_from_slice(frame.as_bytes());
+        }
+        stream.extend_from_slice(&[0, 0, 0, 9, b'h']);
+        for size in 1..=stream.len() {
+            let mut frames = Pieces::of(b"application/vnd.kubernetes.protobuf;stream=watch");
+            let mut found = Vec::new();
+            for chunk in stream.chunks(size) {
+                frames.push(Bytes::copy_from_slice(chunk));
+                while let Some(frame) = frames.next().unwrap() {
+                    assert!(matches!(frames.piece(&frame), Piece::Frame(_)));
+                    found.push(String::from_utf8(frame.to_vec()).unwrap());
+                }
+            }
+            assert_eq!(found, ["one", "", "three", &"x".repeat(300)], "chunks of {size}");
+        }
+    }
+
+    #[test]
+    fn a_frame_that_says_to_be_huge_is_given_up() {
+        let mut frames = Frames::default();
+        frames.push(Bytes::from_static(&[0xff, 0, 0, 0, 1]));
+        assert_eq!(frames.next(), Err(Malformed::TooLong));
     }
 
     #[test]

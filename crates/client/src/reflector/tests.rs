@@ -195,7 +195,7 @@ async fn projections_ask_for_no_more_than_they_keep() {
     assert!(objects.iter().all(|object| object.meta.labels.value("l").is_some()));
     let asked = world.asked.requests.lock();
     assert!(asked[1].1.starts_with("/api/v1/namespaces/default/secrets?"));
-    assert!(asked[1].2.starts_with("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"));
+    assert!(asked[1].2.contains(",application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"));
 }
 
 /// Proves INF-30.

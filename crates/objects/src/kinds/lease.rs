@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use crate::meta::null_is_default;
+use crate::protobuf::{self, Message};
 use crate::{Kind, Meta, MicroTime, Object, Projection, Resource, Text, WireMeta};
 
 /// The namespace of the leases that kubelets renew.
@@ -24,6 +25,8 @@ pub struct Lease {
 }
 
 impl Object for Lease {
+    const MESSAGE: Option<&'static Message> = Some(&protobuf::LEASE);
+
     fn meta(&self) -> &Meta {
         &self.meta
     }

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::protobuf::{self, Message};
 use crate::{Meta, Object, WireMeta};
 
 /// The metadata of an object of any kind. The resource is that of the cache it is in.
@@ -13,6 +14,8 @@ pub struct Partial {
 }
 
 impl Object for Partial {
+    const MESSAGE: Option<&'static Message> = Some(&protobuf::PARTIAL);
+
     fn meta(&self) -> &Meta {
         &self.meta
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use keleustes_objects::{Discovered, Failure, Key, Reason, Resource, Text, TypeLine, Uid, Version};
+use keleustes_objects::{Discovered, Encoded, Failure, Key, Reason, Resource, Text, TypeLine, Uid, Version};
 use serde_json::Value;
 
 use super::World;
@@ -140,7 +140,7 @@ impl Rehearsing<'_> {
         }
         let paths = self.world.paths_below(&path).into_iter();
         let texts = paths.map(|path| self.world.live[&path].to_string());
-        let decode = |text: String| (kind.decode())(&text).expect("a well-formed object");
+        let decode = |text: String| (kind.decode())(Encoded::Json(&text)).expect("a well-formed object");
         Ok(texts.map(decode).take(at_most.map_or(usize::MAX, |number| number as usize)).collect())
     }
 

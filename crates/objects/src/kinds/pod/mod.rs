@@ -15,6 +15,7 @@ mod tests;
 use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
+use crate::protobuf::{self, Message};
 use crate::{Address, Addresses, Kind, Meta, Object, Resource, Shared, Text, Time, WireMeta, Word};
 
 pub use conditions::{Availability, ConditionStatus};
@@ -65,6 +66,8 @@ pub enum PodPhase {
 }
 
 impl Object for Pod {
+    const MESSAGE: Option<&'static Message> = Some(&protobuf::POD);
+
     fn meta(&self) -> &Meta {
         &self.meta
     }

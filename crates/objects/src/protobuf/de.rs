@@ -1,0 +1,239 @@
+//! Hands the fields of a message to whoever wants them, under the names that JSON has for them.
+
+use serde::de::value::BorrowedStrDeserializer;
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::forward_to_deserialize_any;
+
+use super::schema::{Message, Shape};
+use super::wire::{self, Error, Records, Value};
+
+/// Reads a message.
+///
+/// # Errors
+/// If it is not such a message. The error does not quote it.
+pub fn from_slice<'de, T: Deserialize<'de>>(bytes: &'de [u8], message: &'static Message) -> Result<T, Error> {
+    T::deserialize(Part { bytes, message })
+}
+
+/// A message that is about to be read.
+#[derive(Clone, Copy)]
+struct Part<'de> {
+    bytes: &'de [u8],
+    message: &'static Message,
+}
+
+impl<'de> Deserializer<'de> for Part<'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_map(Fields {
+            records: Records(self.bytes),
+            message: self.message,
+            outer: None,
+            found: None,
+        })
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_some(self)
+    }
+
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+/// The fields of a message.
+struct Fields<'de> {
+    records: Records<'de>,
+    message: &'static Message,
+    /// Where reading goes on after a message that stands in the place of its fields.
+    outer: Option<(Records<'de>, &'static Message)>,
+    /// The field whose name was told and whose value was not.
+    found: Option<(u32, Shape, Value<'de>)>,
+}
+
+impl<'de> Fields<'de> {
+    /// Moves on to the next field that somebody reads and that holds something.
+    fn advance(&mut self) -> Result<Option<&'static str>, Error> {
+        loop {
+            let Some((number, value)) = self.records.next()? else {
+                let Some((records, message)) = self.outer.take() else { return Ok(None) };
+                (self.records, self.message) = (records, message);
+                continue;
+            };
+            let known = self.message.0.iter().find(|(known, ..)| *known == number);
+            let Some(&(_, name, shape)) = known else { continue };
+            if let Shape::Inline(message) = shape {
+                self.outer = Some((self.records, self.message));
+                (self.records, self.message) = (Records(wire::bytes(value)?), message);
+            } else if !is_unset(shape, value) {
+                self.found = Some((number, shape, value));
+                return Ok(Some(name));
+            }
+        }
+    }
+}
+
+/// Whether JSON would not have the field at all.
+fn is_unset(shape: Shape, value: Value<'_>) -> bool {
+    match shape {
+        Shape::Text | Shape::Time => value == Value::Bytes(&[]),
+        Shape::Count => value == Value::Number(0),
+        _ => false,
+    }
+}
+
+impl<'de> MapAccess<'de> for Fields<'de> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        match self.advance()? {
+            Some(name) => seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        let (number, shape, value) = self.found.take().ok_or_else(|| Error::new("a value without a name"))?;
+        match shape {
+            Shape::Texts | Shape::Parts(_) | Shape::Map => {
+                let many = Many { number, shape, first: Some(value), records: &mut self.records };
+                seed.deserialize(many)
+            }
+            _ => seed.deserialize(One { shape, value }),
+        }
+    }
+}
+
+/// A field that stands once.
+struct One<'de> {
+    shape: Shape,
+    value: Value<'de>,
+}
+
+impl<'de> Deserializer<'de> for One<'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.shape {
+            Shape::Number | Shape::Count => visitor.visit_i64(wire::number(self.value)?),
+            Shape::Flag => visitor.visit_bool(wire::number(self.value)? != 0),
+            Shape::Time => match wire::microseconds(wire::bytes(self.value)?)? {
+                Some(microseconds) => visitor.visit_i64(microseconds),
+                None => visitor.visit_unit(),
+            },
+            Shape::Part(message) | Shape::Parts(message) | Shape::Inline(message) => {
+                Part { bytes: wire::bytes(self.value)?, message }.deserialize_any(visitor)
+            }
+            Shape::Text | Shape::Texts | Shape::Map => visitor.visit_borrowed_str(wire::text(self.value)?),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        BorrowedStrDeserializer::new(wire::text(self.value)?).deserialize_enum(name, variants, visitor)
+    }
+
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+/// A field that stands as often as it has values, one behind the other.
+struct Many<'a, 'de> {
+    number: u32,
+    shape: Shape,
+    first: Option<Value<'de>>,
+    records: &'a mut Records<'de>,
+}
+
+impl<'de> Many<'_, 'de> {
+    fn next(&mut self) -> Result<Option<Value<'de>>, Error> {
+        match self.first.take() {
+            Some(first) => Ok(Some(first)),
+            None => self.records.next_of(self.number),
+        }
+    }
+}
+
+impl<'de> Deserializer<'de> for Many<'_, 'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.shape {
+            Shape::Map => visitor.visit_map(Entries { many: self, value: None }),
+            _ => visitor.visit_seq(self),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_some(self)
+    }
+
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+impl<'de> SeqAccess<'de> for Many<'_, 'de> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
+        match self.next()? {
+            Some(value) => seed.deserialize(One { shape: self.shape, value }).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The entries of a map of texts.
+struct Entries<'a, 'de> {
+    many: Many<'a, 'de>,
+    value: Option<&'de str>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'_, 'de> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        let Some(entry) = self.many.next()? else { return Ok(None) };
+        let (mut records, mut key, mut value) = (Records(wire::bytes(entry)?), "", "");
+        while let Some((field, found)) = records.next()? {
+            match field {
+                1 => key = wire::text(found)?,
+                2 => value = wire::text(found)?,
+                _ => {}
+            }
+        }
+        self.value = Some(value);
+        seed.deserialize(BorrowedStrDeserializer::new(key)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        seed.deserialize(BorrowedStrDeserializer::new(self.value.take().unwrap_or_default()))
+    }
+}
