@@ -1,3 +1,5 @@
+//! The same object is read from JSON and from protobuf, and nothing that is broken is read at all.
+
 use serde_json::{Value, json};
 
 use super::schema::{Message, Shape};

@@ -68,7 +68,7 @@ pub(super) const GENERIC: &[Flag] = &[
     flag(
         "kube-api-content-type",
         Text("application/vnd.kubernetes.protobuf"),
-        "Content type to prefer when talking to the API server. This manager speaks JSON, which every API server accepts.",
+        "Content type to prefer when talking to the API server. This manager writes JSON and reads protobuf where that is cheaper and the server has it, whatever is said here.",
     ),
     flag(
         "kube-api-qps",
