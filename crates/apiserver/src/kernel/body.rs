@@ -27,6 +27,8 @@ pub(crate) struct Decoded {
     pub(crate) strange: Vec<String>,
     /// Whether it has empty lists that count as something said, although they are never stored.
     pub(crate) hollow: bool,
+    /// Why the object is none of those served here; told after what is strange.
+    pub(crate) misplaced: Option<Box<Status>>,
 }
 
 /// The object in the body of a create or update.
@@ -50,12 +52,24 @@ pub(crate) fn decode(call: &Call<'_>) -> Outcome<Decoded> {
         });
     }
     let (sent, expected) = (value["apiVersion"].as_str().unwrap_or_default(), resource.api_version());
+    let mut misplaced = None;
     if resource.is_custom() && sent != expected {
-        return Err(Status::bad_request(format!(
+        misplaced = Some(Status::bad_request(format!(
             "the API version in the data ({sent}) does not match the expected API version ({expected})"
         )));
+        value["apiVersion"] = json!(expected);
     }
-    let mut decoded = shaped(resource, value, Form::Sent)?;
+    // Of the wrong version and the wrong kind the version is told.
+    if resource.is_custom()
+        && let Value::Object(map) = &mut value
+        && let Err(status) = check_type(resource, map)
+        && status.reason == Reason::Invalid
+    {
+        misplaced = misplaced.or(Some(status));
+        map.insert("kind".to_owned(), json!(resource.kind));
+    }
+    let decoded = shaped(resource, value, Form::Sent)?;
+    let mut decoded = Decoded { misplaced, ..decoded };
     // Nobody looks twice at a field that is not known.
     let known = |twice: &String| {
         let path = twice.trim_start_matches("duplicate field \"").trim_end_matches('"');
@@ -63,7 +77,7 @@ pub(crate) fn decode(call: &Call<'_>) -> Outcome<Decoded> {
     };
     strange.retain(known);
     strange.append(&mut decoded.strange);
-    Ok(Decoded { object: decoded.object, strange, hollow: decoded.hollow })
+    Ok(Decoded { strange, ..decoded })
 }
 
 /// An empty list of managers, which would not outlive the next step, says that ownership starts afresh; so does a list
@@ -184,7 +198,7 @@ fn shaped(resource: &Resource, object: Value, form: Form) -> Outcome<Decoded> {
     let mut object = object;
     unknown.extend(resource.schema.into_iter().flat_map(|schema| schema.settle(&mut object)));
     let strange = unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
-    Ok(Decoded { object, strange, hollow })
+    Ok(Decoded { object, strange, hollow, misplaced: None })
 }
 
 fn has_empty_list(value: &Value) -> bool {
@@ -220,10 +234,8 @@ fn check_type(resource: &Resource, map: &mut Map<String, Value>) -> Outcome<()> 
         if let Some(strange) = map.get(field).filter(|value| !value.is_string() && !value.is_null()) {
             let found = if strange.is_number() { "int64" } else { "map" };
             let restored = format!("cannot convert {found} to string");
-            let message = match identifiable(&Value::Object(map.clone())) {
-                Err(why) if !resource.is_custom() => unidentified(&why),
-                _ => restored.clone(),
-            };
+            let why = identifiable(&Value::Object(map.clone())).err();
+            let message = why.map_or_else(|| restored.clone(), |why| unidentified(&why));
             let mut status = Status::bad_request(message);
             status.restored = Some(restored);
             return Err(status);

@@ -50,8 +50,9 @@ impl Kernel {
     pub(crate) fn create(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
         let options = WriteOptions::parse(call)?;
         let resource = call.target.resource;
-        let body::Decoded { mut object, strange, .. } = body::decode(call)?;
+        let body::Decoded { mut object, strange, misplaced, .. } = body::decode(call)?;
         self.heed(strange, options.unknown_fields, |strange| body::refused(resource, strange))?;
+        misplaced.map_or(Ok(()), Err)?;
         body::place(call, &mut object)?;
         wipe(&mut object);
         let object = views::stored_form(call.target.resource, object);

@@ -46,7 +46,7 @@ impl Kernel {
             })?;
         }
         body::mark_reset(target.resource, &mut patched);
-        let body::Decoded { object: mut patched, strange, hollow } =
+        let body::Decoded { object: mut patched, strange, hollow, .. } =
             body::conform(target.resource, patched).map_err(|status| unfit(status, media))?;
         self.heed(strange, options.unknown_fields, |strange| {
             unfit(Status::bad_request(body::strictly(strange)), media)

@@ -26,6 +26,17 @@ const STATUS_WITHOUT_METADATA: &[&str] = &[
     "CustomResourceDefinition",
 ];
 
+/// Takes over what belongs to the object and to none of its parts.
+fn keep_metadata(old: &Value, new: &mut Value) {
+    for field in OWN_METADATA {
+        set_meta(new, field, meta(old, field).cloned());
+    }
+}
+
+/// The metadata that belong to an object and to none of its parts.
+const OWN_METADATA: &[&str] =
+    &["labels", "annotations", "ownerReferences", "finalizers", "deletionTimestamp"];
+
 /// Whether who writes the status leaves labels, annotations, owners and finalizers alone.
 pub(crate) fn keeps_metadata(resource: &Resource) -> bool {
     resource.strategy == Strategy::Custom || STATUS_WITHOUT_METADATA.contains(&resource.kind)
@@ -239,7 +250,11 @@ fn update_status(resource: &Resource, old: &Value, new: &mut Value, now: Timesta
     let kept: &[&str] = match resource.strategy {
         Strategy::Pod => &["ownerReferences", "deletionTimestamp"],
         Strategy::Deployment => &["labels"],
-        _ if keeps_metadata(resource) => &["labels", "annotations", "ownerReferences", "finalizers"],
+        Strategy::Custom => {
+            set_meta(new, "generateName", meta(old, "generateName").cloned());
+            OWN_METADATA
+        }
+        _ if keeps_metadata(resource) => OWN_METADATA,
         _ => &[],
     };
     for field in kept {
@@ -346,6 +361,7 @@ fn keep_but_resources(old: &Value, new: &mut Value) {
     let wanted = new.get("spec").cloned().unwrap_or_default();
     keep(old, new, "spec");
     keep(old, new, "status");
+    keep_metadata(old, new);
     for list in ["containers", "initContainers"] {
         let Some(containers) = new["spec"].get_mut(list).and_then(Value::as_array_mut) else { continue };
         for container in containers {

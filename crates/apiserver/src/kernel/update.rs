@@ -20,8 +20,17 @@ impl Kernel {
     pub(crate) fn update(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
         let options = WriteOptions::parse(call)?;
         let target = &call.target;
-        let body::Decoded { mut object, strange, hollow } = body::decode(call)?;
+        let body::Decoded { mut object, strange, hollow, misplaced } = body::decode(call)?;
         self.heed(strange, options.unknown_fields, |strange| body::refused(target.resource, strange))?;
+        if let Some(status) = misplaced {
+            // The kind counts only where the object is known to be written for what is stored.
+            if status.reason == Reason::Invalid {
+                let live = self.store.get(target.resource, target.namespace(), target.name());
+                let live = live.ok_or_else(|| Status::not_found(target.resource, target.name()))?;
+                lock(target, &live, &object)?;
+            }
+            return Err(status);
+        }
         if meta_str(&object, "name").is_empty() {
             return Err(Status::nameless(target.name()));
         }
@@ -204,7 +213,11 @@ fn is_released(resource: &Resource, subresource: Option<&str>, live: &Value, new
     let grace = meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
     let held = resource.strategy == Strategy::Namespace
         && spoken.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty());
-    let kept = subresource == Some("status") && prepare::keeps_metadata(resource);
+    let kept = match subresource {
+        Some("status") => prepare::keeps_metadata(resource),
+        Some("resize") => true,
+        _ => false,
+    };
     let free = finalizers(if kept { live } else { new }).is_empty();
     is_terminating(live) && grace == 0 && free && !held
 }
