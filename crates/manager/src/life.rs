@@ -8,7 +8,7 @@ use keleustes_client::Connection;
 use keleustes_objects::Key;
 use keleustes_options::Options;
 use keleustes_plan::Controller;
-use keleustes_runtime::at_work::{AtWork, Roster, wait_for_api_server};
+use keleustes_runtime::at_work::{self, Roster};
 use keleustes_runtime::house::House;
 use keleustes_runtime::leader::{
     self, Announcer, Candidacy, Candidate, ElectionObserver, Finish, Lock, Locks, Migration, Term,
@@ -206,18 +206,17 @@ struct Duty<'a> {
 impl Duty<'_> {
     /// Works while a lock is held, and stops in order.
     async fn work(self, members: Vec<Controller>, term: Term) -> anyhow::Result<()> {
-        wait_for_api_server(self.house, &term.stop).await?;
-        self.health.add_pings(members.iter().map(|controller| controller.name));
-        if let Some(pages) = self.pages {
-            serving::show(pages, &members);
-        }
         let generic = &self.options.generic;
-        let interval = generic.controller_start_interval.to_std();
-        let Term { leadership, stop, ready, .. } = term;
+        let (interval, stops_within) =
+            (generic.controller_start_interval.to_std(), generic.controller_shutdown_timeout.to_std());
         let roster = Roster { controllers: members, first: FIRST, interval };
-        let at_work = AtWork::start(self.house, roster, &leadership, || ready.signal(), &stop).await;
-        stop.cancelled().await;
-        Ok(at_work.stop(generic.controller_shutdown_timeout.to_std()).await?)
+        let begins = |members: &[Controller]| {
+            self.health.add_pings(members.iter().map(|controller| controller.name));
+            if let Some(pages) = self.pages {
+                serving::show(pages, members);
+            }
+        };
+        Ok(at_work::serve(self.house, roster, term, stops_within, begins).await?)
     }
 }
 

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::events::Recorder;
 use crate::house::{House, IN_FLIGHT_MAX};
-use crate::leader::Leadership;
+use crate::leader::{Leadership, Term};
 use crate::loops::{self, Running, Surroundings};
 
 /// How often those who still run are named if there is no end to waiting for them.
@@ -36,6 +36,17 @@ pub struct StillRunning;
 #[error("failed to wait for apiserver being healthy: timed out waiting for the condition: {0}")]
 pub struct Unwell(String);
 
+/// Why work under a lock ended before its time, or not in time.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum Ended {
+    /// It never began.
+    #[error(transparent)]
+    Unwell(#[from] Unwell),
+    /// It did not end.
+    #[error(transparent)]
+    StillRunning(#[from] StillRunning),
+}
+
 /// Who starts, and in what order.
 pub struct Roster {
     /// The controllers.
@@ -44,6 +55,25 @@ pub struct Roster {
     pub first: &'static str,
     /// Each of the others waits between once and twice this time.
     pub interval: Duration,
+}
+
+/// Works under a lock until its term is over, and stops in order.
+///
+/// # Errors
+/// If the API server was not well enough to begin, or work was still going on when the time to end it was over.
+pub async fn serve(
+    house: &House,
+    roster: Roster,
+    term: Term,
+    stops_within: Duration,
+    begins: impl FnOnce(&[Controller]),
+) -> Result<(), Ended> {
+    let Term { leadership, stop, ready, .. } = term;
+    wait_for_api_server(house, &stop).await?;
+    begins(&roster.controllers);
+    let at_work = AtWork::start(house, roster, &leadership, || ready.signal(), &stop).await;
+    stop.cancelled().await;
+    Ok(at_work.stop(stops_within).await?)
 }
 
 /// Controllers at work under one lock.

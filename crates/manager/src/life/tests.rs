@@ -6,6 +6,8 @@ use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use tokio::time::Instant;
 
+use keleustes_runtime::at_work::wait_for_api_server;
+
 use super::*;
 use crate::command;
 
