@@ -136,6 +136,12 @@ impl Builder {
         self
     }
 
+    /// Whether objects stay parsed, for whoever reads them past the HTTP face all the time.
+    pub fn parsed(mut self, on: bool) -> Builder {
+        self.settings.parsed = on;
+        self
+    }
+
     /// Whether changes are recorded for [`ApiServer::take_journal`].
     pub fn journal(mut self, on: bool) -> Builder {
         self.settings.journal = on;

@@ -28,7 +28,7 @@ struct Inner {
     body: usize,
     /// What the object holds for the fields its kind can be selected by, in the order of the kind's table.
     fields: Box<[Box<str>]>,
-    /// Kinds of which there are few and that are looked at with every request stay parsed.
+    /// Kinds of which there are few and that are looked at with every request stay parsed, and others if asked to.
     value: Option<Stored>,
 }
 
@@ -54,6 +54,15 @@ struct Labels<'a> {
 impl Kept {
     /// Keeps an object.
     pub(crate) fn new(resource: &'static Resource, object: &Stored) -> Kept {
+        Kept::keeping(resource, object, stays_parsed(resource))
+    }
+
+    /// Keeps an object that is looked at all the time.
+    pub(crate) fn parsed(resource: &'static Resource, object: &Stored) -> Kept {
+        Kept::keeping(resource, object, true)
+    }
+
+    fn keeping(resource: &'static Resource, object: &Stored, stays_parsed: bool) -> Kept {
         let word = |field: &str| object.get(field).unwrap_or(&Value::Null).to_string();
         let mut text = format!("{{\"apiVersion\":{},\"kind\":{},", word("apiVersion"), word("kind"));
         let body = text.len();
@@ -70,7 +79,7 @@ impl Kept {
         text.push('}');
         let selectable = resource.selectable.iter();
         let fields = selectable.filter_map(|field| resource.field_value(field.label, object)).map(Into::into);
-        let value = stays_parsed(resource).then(|| Arc::clone(object));
+        let value = stays_parsed.then(|| Arc::clone(object));
         Kept(Arc::new(Inner { resource, body, fields: fields.collect(), text: text.into(), value }))
     }
 

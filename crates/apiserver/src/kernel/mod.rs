@@ -212,9 +212,13 @@ impl Kernel {
 
     /// A server without a single object.
     fn empty(settings: Settings, now: Timestamp) -> Kernel {
+        let mut store = Store::new(settings.history_limit, settings.history_bytes_max);
+        if settings.parsed {
+            store.keep_parsed();
+        }
         Kernel {
             registry: Registry::default(),
-            store: Store::new(settings.history_limit, settings.history_bytes_max),
+            store,
             chance: Chance::seeded(settings.seed),
             watch_chance: Chance::seeded(!settings.seed),
             now,

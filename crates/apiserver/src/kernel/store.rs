@@ -65,6 +65,8 @@ pub(crate) struct Store {
     /// What the texts of the history take; those of objects that are still as they were are counted as well.
     history_bytes: usize,
     history_bytes_max: usize,
+    /// How an object is kept.
+    keep: fn(&'static Resource, &Stored) -> Kept,
 }
 
 impl Store {
@@ -78,7 +80,13 @@ impl Store {
             history_limit: history_limit.max(1),
             history_bytes: 0,
             history_bytes_max,
+            keep: Kept::new,
         }
+    }
+
+    /// Objects stay parsed from now on, for whoever looks at them all the time.
+    pub(crate) fn keep_parsed(&mut self) {
+        self.keep = Kept::parsed;
     }
 
     pub(crate) fn revision(&self) -> u64 {
@@ -163,7 +171,7 @@ impl Store {
         object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         let key = key(meta_str(&object, "namespace"), meta_str(&object, "name"));
         let object = Arc::new(object);
-        let kept = Kept::new(resource, &object);
+        let kept = (self.keep)(resource, &object);
         let previous = self.objects.entry(resource.place()).or_default().insert(key.clone(), kept.clone());
         let change = if previous.is_some() { Change::Modified } else { Change::Added };
         self.record(resource, change, key, (kept, object), previous)
@@ -173,7 +181,8 @@ impl Store {
     pub(crate) fn load(&mut self, resource: &'static Resource, object: &Stored, revision: u64) {
         self.advance(revision);
         let key = key(meta_str(object, "namespace"), meta_str(object, "name"));
-        self.objects.entry(resource.place()).or_default().insert(key, Kept::new(resource, object));
+        let kept = (self.keep)(resource, object);
+        self.objects.entry(resource.place()).or_default().insert(key, kept);
     }
 
     /// Moves on to a revision that was reached before; never back.
@@ -195,7 +204,7 @@ impl Store {
         let mut last = last.unwrap_or_else(|| Value::clone(&previous.value()));
         last["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         let last = Arc::new(last);
-        let kept = Kept::new(resource, &last);
+        let kept = (self.keep)(resource, &last);
         Some(self.record(resource, Change::Deleted, key, (kept, last), Some(previous)))
     }
 
