@@ -1,5 +1,7 @@
 //! Discovery is derived from the resource table, in the plain and the aggregated form.
 
+use std::sync::OnceLock;
+
 use serde_json::{Value, json};
 
 use super::accept::aggregated_discovery;
@@ -39,7 +41,17 @@ impl Kernel {
         Ok(Some(document))
     }
 
+    /// Asked for all the time and hardly ever another: what is built in is put together once.
     fn aggregated(&self, version: &'static str, core: bool) -> Document {
+        static BUILT_IN: [OnceLock<Document>; 4] = [const { OnceLock::new() }; 4];
+        if !self.failing.is_empty() || self.registry.has_custom() {
+            return self.put_together(version, core);
+        }
+        let place = usize::from(core) + 2 * usize::from(version == "v2beta1");
+        BUILT_IN[place].get_or_init(|| self.put_together(version, core)).clone()
+    }
+
+    fn put_together(&self, version: &'static str, core: bool) -> Document {
         let mut groups: Vec<(&str, Vec<Value>)> = Vec::new();
         for (group, version) in self.registry.group_versions() {
             if group.is_empty() != core {

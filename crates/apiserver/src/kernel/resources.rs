@@ -299,6 +299,11 @@ impl Registry {
         builtin().chain(self.custom.values().flatten().copied())
     }
 
+    /// Whether there are more than those built in.
+    pub(crate) fn has_custom(&self) -> bool {
+        !self.custom.is_empty()
+    }
+
     /// The kind served at that place, if any.
     pub fn by_path(&self, group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
         self.all().find(|r| r.plural == plural && r.group == group && r.version == version)
