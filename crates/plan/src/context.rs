@@ -67,6 +67,11 @@ impl<'a> Context<'a> {
         Self { hands }
     }
 
+    /// The hands themselves, for whoever stands between a script and the world.
+    pub fn hands(&mut self) -> &mut dyn Hands {
+        self.hands
+    }
+
     /// Gathers facts from the caches as they are at this moment.
     pub fn gather<R>(&self, gather: impl FnOnce(&View<'_>) -> R) -> R {
         let (mut gather, mut facts) = (Some(gather), None);

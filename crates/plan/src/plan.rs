@@ -110,6 +110,14 @@ impl Plan {
         &self.steps
     }
 
+    /// The writes, in order, for whoever stands between a decision and what carries it out.
+    pub fn writes_mut(&mut self) -> impl Iterator<Item = &mut Write> {
+        self.steps.iter_mut().flat_map(|step| match step {
+            Step::One(write) => std::slice::from_mut(&mut **write),
+            Step::SlowStart(writes) | Step::Together(writes) => writes.as_mut_slice(),
+        })
+    }
+
     /// The events, in order.
     #[must_use]
     pub fn events(&self) -> &[EventNote] {
