@@ -12,13 +12,12 @@ const LABEL: &str = "app";
 pub fn wished(thing: &Thing, wish: &Wish) -> Value {
     let name = thing.name.as_str();
     let meta = json!({"name": name, "labels": {LABEL: name}});
-    let (api, selector) = (thing.kind.place().0, json!({"matchLabels": {LABEL: name}}));
-    let api_version = api.trim_start_matches("/apis/").trim_start_matches("/api/");
-    let object = |kind: &str, spec: Value| json!({"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec});
+    let (resource, selector) = (thing.kind.resource(), json!({"matchLabels": {LABEL: name}}));
+    let object = |spec: Value| json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": meta, "spec": spec});
     let (replicas, template) = (wish.replicas, template(name, wish));
     match thing.kind {
         Kind::Namespace => json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
-        Kind::Service => object("Service", json!({"selector": {LABEL: name}, "ports": [{"port": 80}]})),
+        Kind::Service => object(json!({"selector": {LABEL: name}, "ports": [{"port": 80}]})),
         Kind::Deployment => {
             let strategy = if wish.otherwise {
                 json!({"type": "Recreate"})
@@ -27,20 +26,17 @@ pub fn wished(thing: &Thing, wish: &Wish) -> Value {
             };
             let spec = json!({"replicas": replicas, "selector": selector, "template": template, "strategy": strategy,
                 "revisionHistoryLimit": 2});
-            object("Deployment", spec)
+            object(spec)
         }
-        Kind::ReplicaSet => {
-            object("ReplicaSet", json!({"replicas": replicas, "selector": selector, "template": template}))
+        Kind::ReplicaSet => object(json!({"replicas": replicas, "selector": selector, "template": template})),
+        Kind::ReplicationController => {
+            object(json!({"replicas": replicas, "selector": {LABEL: name}, "template": template}))
         }
-        Kind::ReplicationController => object(
-            "ReplicationController",
-            json!({"replicas": replicas, "selector": {LABEL: name}, "template": template}),
-        ),
         Kind::StatefulSet => {
             let policy = if wish.otherwise { "Parallel" } else { "OrderedReady" };
             let spec = json!({"replicas": replicas, "selector": selector, "template": template, "serviceName": name,
                 "podManagementPolicy": policy});
-            object("StatefulSet", spec)
+            object(spec)
         }
         Kind::DaemonSet => {
             let rolling = if wish.otherwise {
@@ -49,16 +45,13 @@ pub fn wished(thing: &Thing, wish: &Wish) -> Value {
                 json!({"maxUnavailable": 1})
             };
             let strategy = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
-            object(
-                "DaemonSet",
-                json!({"selector": selector, "template": template, "updateStrategy": strategy}),
-            )
+            object(json!({"selector": selector, "template": template, "updateStrategy": strategy}))
         }
         Kind::Job => {
             let mode = if wish.otherwise { "Indexed" } else { "NonIndexed" };
             let spec = json!({"completions": replicas, "parallelism": replicas.min(2), "backoffLimit": 3,
                 "completionMode": mode, "template": batch(template)});
-            object("Job", spec)
+            object(spec)
         }
     }
 }

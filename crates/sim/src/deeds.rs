@@ -1,8 +1,7 @@
 //! What happens to a cluster, as data: who does what, when.
 
-use std::fmt;
-use std::time::Duration;
-
+use keleustes_client::Propagation;
+use keleustes_objects::{self as objects, Key, Kind as _, Resource};
 use serde::{Deserialize, Serialize};
 
 /// Everything that is done to a cluster before it is left alone.
@@ -51,6 +50,15 @@ pub enum Deed {
     Stop(usize),
     /// The wall clock of a manager jumps by so many seconds.
     Skew(usize, i64),
+    /// The wall clock of the API server jumps by so many seconds.
+    Jump(i64),
+    /// A manager sleeps for so many milliseconds: nothing reaches it, and what it was about to send leaves afterwards.
+    Pause(usize, u64),
+    /// Everybody sleeps for so many milliseconds, as the guests of a machine that is suspended: all that was to happen
+    /// meanwhile is overdue at once.
+    Freeze(u64),
+    /// The connections of a manager end, and for so many milliseconds the sides do not trust each other.
+    Certificates(usize, u64),
     /// A node falls silent.
     FailNode(usize),
     /// A node speaks again.
@@ -104,6 +112,14 @@ pub struct Thing {
     pub name: String,
 }
 
+impl Thing {
+    /// Where it is.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        Key { namespace: self.namespace.as_str().into(), name: self.name.as_str().into() }
+    }
+}
+
 /// The kinds that users make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -120,18 +136,18 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The collection's path, without a namespace.
+    /// The resource behind it.
     #[must_use]
-    pub const fn place(self) -> (&'static str, &'static str) {
+    pub const fn resource(self) -> Resource {
         match self {
-            Self::Deployment => ("/apis/apps/v1", "deployments"),
-            Self::ReplicaSet => ("/apis/apps/v1", "replicasets"),
-            Self::StatefulSet => ("/apis/apps/v1", "statefulsets"),
-            Self::DaemonSet => ("/apis/apps/v1", "daemonsets"),
-            Self::Job => ("/apis/batch/v1", "jobs"),
-            Self::ReplicationController => ("/api/v1", "replicationcontrollers"),
-            Self::Service => ("/api/v1", "services"),
-            Self::Namespace => ("/api/v1", "namespaces"),
+            Self::Deployment => objects::Deployment::RESOURCE,
+            Self::ReplicaSet => objects::ReplicaSet::RESOURCE,
+            Self::StatefulSet => objects::StatefulSet::RESOURCE,
+            Self::DaemonSet => objects::DaemonSet::RESOURCE,
+            Self::Job => objects::Job::RESOURCE,
+            Self::ReplicationController => objects::ReplicationController::RESOURCE,
+            Self::Service => objects::Service::RESOURCE,
+            Self::Namespace => objects::Namespace::RESOURCE,
         }
     }
 }
@@ -173,6 +189,22 @@ pub enum Farewell {
     Foreground,
     /// It stays.
     Orphan,
+}
+
+impl From<Farewell> for Propagation {
+    fn from(farewell: Farewell) -> Self {
+        match farewell {
+            Farewell::Background => Self::Background,
+            Farewell::Foreground => Self::Foreground,
+            Farewell::Orphan => Self::Orphan,
+        }
+    }
+}
+
+/// The name of a node, by its number.
+#[must_use]
+pub fn node(number: usize) -> String {
+    format!("hollow-{number}")
 }
 
 /// Requests that go wrong for a while.
@@ -224,6 +256,10 @@ pub enum Which {
     Leases,
     /// Tokens.
     Tokens,
+    /// Watches that begin with all that is there.
+    Streams,
+    /// Pages of lists after the first.
+    Pages,
     /// Everything.
     All,
 }
@@ -250,12 +286,14 @@ pub enum Verdict {
     Stalls,
     /// Watches break in the middle.
     Cuts,
-}
-
-impl fmt::Display for Timed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The text form of a deed is its JSON: it can be read, kept and read back.
-        let deed = serde_json::to_string(&self.deed).map_err(|_| fmt::Error)?;
-        write!(f, "{:>9.3}s  {deed}", Duration::from_millis(self.at).as_secs_f64())
-    }
+    /// The history that a watch goes on from is forgotten, for this watch alone.
+    Expires,
+    /// The answer breaks off in the middle.
+    Truncated,
+    /// A page of a list holds less than was asked for.
+    SmallPages,
+    /// A list that may come from a cache comes from one that is behind.
+    Old,
+    /// There is no connection: the sides do not trust each other's certificates.
+    Untrusted,
 }

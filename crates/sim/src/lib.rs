@@ -9,6 +9,7 @@
 //! | [`deeds`] | what happens to a cluster, as data: a schedule can be printed, kept and cut down |
 //! | [`script`] | draws a schedule from a seed |
 //! | [`bodies`] | the objects that users make |
+//! | `verdicts` | what goes wrong, in the form in which whoever asked meets it |
 //! | [`wire`] | the way of one party to the API server, and what goes wrong on it |
 //! | [`process`] | one manager: start, crash, restart |
 //! | [`witness`] | sees every write that takes effect, writes it down and lets the checkers judge |
@@ -18,13 +19,17 @@
 //! | [`reasons`] | why managers write what they write, beside the writes |
 //! | [`soak`] | plays many seeds on all cores |
 //! | [`shrink`] | cuts a schedule that fails down to what it needs to fail |
-//! | [`mutants`] | takes one watch away at a time |
+//! | [`mutants`] | takes one watch or one kind of caution away at a time |
+//! | [`careless`] | a controller that forgets one kind of caution |
+//! | `open_gate` | what a mutant without a gate sends and hears |
 //! | [`panics`] | no panic of a storm goes unnoticed |
 
 pub mod bodies;
+pub mod careless;
 pub mod checks;
 pub mod deeds;
 pub mod mutants;
+mod open_gate;
 pub mod panics;
 pub mod process;
 pub mod reasons;
@@ -33,5 +38,6 @@ pub mod shrink;
 pub mod soak;
 pub mod storm;
 pub mod user;
+mod verdicts;
 pub mod wire;
 pub mod witness;

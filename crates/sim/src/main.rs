@@ -39,9 +39,12 @@ struct Cli {
     /// Play a schedule that was kept in a file, and print what happens
     #[arg(long)]
     replay: Option<std::path::PathBuf>,
-    /// Take one watch away from one controller at a time, and list what no seed notices
+    /// Take one watch or one kind of caution away from one controller at a time, and list what no seed notices
     #[arg(long)]
     mutants: bool,
+    /// Only mutants whose description contains this
+    #[arg(long, default_value = "", requires = "mutants")]
+    only_mutants: String,
     /// Keep the schedule of the seed in a file
     #[arg(long, requires = "seed")]
     save: Option<std::path::PathBuf>,
@@ -83,22 +86,23 @@ fn many(cli: &Cli) -> Soak {
 
 /// Plays every mutant until a seed notices it.
 fn survivors(cli: &Cli) -> ExitCode {
-    let (soak, crew) = (many(cli), Stage::default().crew);
-    let mutants = mutants::all(&crew);
-    let mut survive = 0;
-    for mutant in &mutants {
-        let tally = soak.run(&Stage { crew: mutant.within(&crew), transcript: false }, |_| {});
+    let (soak, stage) = (many(cli), Stage::default());
+    let mutants = mutants::all(&stage);
+    let (mut survive, mut unused) = (0, 0);
+    for mutant in mutants.iter().filter(|mutant| mutant.to_string().contains(&cli.only_mutants)) {
+        let tally = soak.run(&mutant.on(&stage), |_| {});
         match tally.failed {
             Some((seed, broken)) => {
                 println!("caught    {mutant}: seed {seed}: {}", broken.first().map_or("", String::as_str));
             }
+            None if !mutant.is_used() => unused += 1,
             None => {
                 survive += 1;
                 println!("SURVIVES  {mutant}");
             }
         }
     }
-    println!("{survive} of {} survive {} seeds", mutants.len(), cli.seeds);
+    println!("{survive} of {} survive {} seeds", mutants.len() - unused, cli.seeds);
     if survive == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

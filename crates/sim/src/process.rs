@@ -10,10 +10,10 @@ use std::time::Duration;
 use keleustes_apiserver::User;
 use keleustes_client::ClientOptions;
 use keleustes_plan::Controller;
-use keleustes_runtime::at_work::{AtWork, Roster, wait_for_api_server};
+use keleustes_runtime::at_work::{self, Roster};
 use keleustes_runtime::clock::{Chance, Clocks};
 use keleustes_runtime::house::House;
-use keleustes_runtime::leader::{self, Announcer, ElectionObserver, Finish, Locks, Term};
+use keleustes_runtime::leader::{self, Announcer, ElectionObserver, Finish, Leadership, Locks, Term};
 use keleustes_runtime::loops;
 use keleustes_runtime::metrics::Metrics;
 use parking_lot::Mutex;
@@ -36,7 +36,16 @@ const STARTED_AGAIN_AFTER_MS: std::ops::Range<u64> = 500..8_000;
 const STOPS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Makes the controllers of one process.
-pub type Crew = Arc<dyn Fn() -> Vec<Controller> + Send + Sync>;
+pub type Members = Arc<dyn Fn() -> Vec<Controller> + Send + Sync>;
+
+/// Who works in a process, and how.
+#[derive(Clone)]
+pub struct Crew {
+    /// Makes its controllers.
+    pub members: Members,
+    /// Whether they ask if they still lead before they write.
+    pub heeds_lease: bool,
+}
 
 /// What is done to a process.
 enum Command {
@@ -104,7 +113,7 @@ impl Supervisor {
             let wire =
                 Wire::new(&self.network, User::new(USER, &["system:authenticated"]), party, &self.name);
             let house = Arc::new(self.furnish(&wire));
-            let living = live(house.clone(), (self.crew)(), self.name.clone(), stop.clone());
+            let living = live(house.clone(), &self.crew, self.name.clone(), stop.clone());
             let mut living = Box::pin(living);
             let end = loop {
                 tokio::select! {
@@ -143,7 +152,7 @@ impl Supervisor {
 }
 
 /// The life of a manager, as its `main` wires it, without flags, files and sockets. Tells how it ended.
-async fn live(house: Arc<House>, members: Vec<Controller>, host: String, stop: CancellationToken) -> String {
+async fn live(house: Arc<House>, crew: &Crew, host: String, stop: CancellationToken) -> String {
     let root = house.factory.root("kube-controller-manager");
     let (clocks, metrics) = (house.clocks.clone(), house.metrics.clone());
     let (announcer, events) = Announcer::new(root, clocks, house.chance.fork(), metrics);
@@ -158,26 +167,25 @@ async fn live(house: Arc<House>, members: Vec<Controller>, host: String, stop: C
         Ok(locks) => locks,
         Err(error) => return format!("does not start: {error}"),
     };
+    let members = (crew.members)();
     for controller in &members {
         loops::prepare(controller, &house.caches);
     }
     let members = Mutex::new(members);
-    let work = |term: Term| {
+    let work = |mut term: Term| {
+        if !crew.heeds_lease {
+            term.leadership = Leadership::unelected();
+        }
         let controllers = std::mem::take(&mut *members.lock());
-        work(&house, controllers, term)
+        let roster = Roster { controllers, first: FIRST, interval: Duration::ZERO };
+        at_work::serve(&house, roster, term, STOPS_WITHIN, |_| {})
     };
     match locks.run(&stop, work).await {
         Finish::Lost(_) => "loses the lease and ends".to_owned(),
         Finish::Stopped { errors } if errors.is_empty() => "ends as it is told".to_owned(),
-        Finish::Stopped { errors } => format!("ends: {}", errors.join("; ")),
+        Finish::Stopped { errors } => {
+            let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            format!("ends: {}", errors.join("; "))
+        }
     }
-}
-
-async fn work(house: &House, controllers: Vec<Controller>, term: Term) -> Result<(), String> {
-    let Term { leadership, stop, ready, .. } = term;
-    wait_for_api_server(house, &stop).await.map_err(|error| error.to_string())?;
-    let roster = Roster { controllers, first: FIRST, interval: Duration::ZERO };
-    let at_work = AtWork::start(house, roster, &leadership, || ready.signal(), &stop).await;
-    stop.cancelled().await;
-    at_work.stop(STOPS_WITHIN).await.map_err(|error| error.to_string())
 }

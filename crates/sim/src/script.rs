@@ -25,8 +25,14 @@ pub fn drawn(seed: u64) -> Schedule {
     draw.nodes = draw.chance.usize(1..4);
     draw.managers = draw.chance.usize(1..3);
     let deeds = draw.chance.usize(6..40);
-    // Some storms are over in seconds, some take minutes.
-    let pace = [300, 1_500, 6_000, 20_000][draw.chance.usize(..4)];
+    // Most storms are over in seconds, some take minutes.
+    let pace = match draw.chance.u8(..16) {
+        ..4 => 300,
+        4..10 => 1_500,
+        10..13 => 4_000,
+        13..15 => 8_000,
+        _ => 20_000,
+    };
     let troubled = draw.chance.u8(..100) < 80;
     let mut at = FIRST_AT;
     let roles = draw.chance.u8(..100) < 20;
@@ -34,8 +40,9 @@ pub fn drawn(seed: u64) -> Schedule {
         Schedule { seed, managers: draw.managers, nodes: draw.nodes, roles, deeds: Vec::new() };
     for _ in 0..deeds {
         at += draw.chance.u64(..pace * 2);
-        let deed = if troubled && draw.chance.u8(..100) < 45 { draw.misfortune() } else { draw.wish() };
-        schedule.deeds.push(Timed { at, deed });
+        let deeds =
+            if troubled && draw.chance.u8(..100) < 45 { draw.misfortunes() } else { vec![draw.wish()] };
+        schedule.deeds.extend(deeds.into_iter().map(|deed| Timed { at, deed }));
     }
     schedule
 }
@@ -104,12 +111,39 @@ impl Draw {
         self.of(&[Farewell::Background, Farewell::Background, Farewell::Foreground, Farewell::Orphan])
     }
 
+    /// Something that goes wrong, and what has to come with it.
+    fn misfortunes(&mut self) -> Vec<Deed> {
+        if self.chance.u8(..100) >= 8 {
+            return vec![self.misfortune()];
+        }
+        let (manager, lasts) = (self.chance.usize(..self.managers), self.chance.u64(2_000..60_000));
+        let disturbed = |what, verdict| {
+            Deed::Trouble(Trouble { party: Party::Manager(manager), what, verdict, percent: 100, lasts })
+        };
+        let no_streams = disturbed(Which::Streams, Verdict::Refused(400));
+        if self.chance.bool() {
+            // Back in time: a manager that starts again lists from a cache that is behind, and stays so.
+            let behind = [disturbed(Which::Reads, Verdict::Old), disturbed(Which::Watches, Verdict::Stalls)];
+            [no_streams].into_iter().chain(behind).chain([Deed::Crash(manager)]).collect()
+        } else {
+            // Lists in pages, whose state may be forgotten between two of them.
+            let pages = disturbed(Which::Reads, Verdict::SmallPages);
+            let gone = disturbed(Which::Pages, self.of(&[Verdict::Refused(410), Verdict::Truncated]));
+            let gone = Some(gone).filter(|_| self.chance.bool());
+            [no_streams].into_iter().chain(gone).chain([pages, Deed::ExpireWatches]).collect()
+        }
+    }
+
     /// Something that goes wrong.
     fn misfortune(&mut self) -> Deed {
         let manager = self.chance.usize(..self.managers);
         let node = self.chance.usize(..self.nodes);
         match self.chance.u8(..100) {
-            ..52 => Deed::Trouble(self.trouble(manager)),
+            ..44 => Deed::Trouble(self.trouble(manager)),
+            44..46 => Deed::Jump(self.of(&[-3_600, -60, -2, 2, 60, 3_600])),
+            46..48 => Deed::Pause(manager, self.chance.u64(1_000..40_000)),
+            48..50 => Deed::Freeze(self.chance.u64(1_000..40_000)),
+            50..52 => Deed::Certificates(manager, self.chance.u64(500..20_000)),
             52..66 => Deed::Crash(manager),
             66..70 => Deed::Stop(manager),
             70..74 => Deed::Compact,
@@ -127,16 +161,22 @@ impl Draw {
             // Less than what a leader's own caution allows for: later ones may land in another's term.
             ..16 => Verdict::Late(self.chance.u64(50..3_000)),
             16..26 => Verdict::LateAnswer(self.chance.u64(50..30_000)),
-            26..42 => Verdict::Refused(self.of(&[401, 409, 409, 429, 500, 503, 504])),
-            42..52 => Verdict::RefusedAfterwards(self.of(&[500, 504])),
+            26..41 => Verdict::Refused(self.of(&[401, 409, 409, 410, 429, 500, 503, 504])),
+            41..43 => Verdict::Truncated,
+            43..52 => Verdict::RefusedAfterwards(self.of(&[500, 504])),
             52..60 => Verdict::Lost,
             60..70 => Verdict::AnswerLost,
             70..74 => Verdict::Hangs,
-            74..92 => Verdict::Stalls,
-            _ => Verdict::Cuts,
+            74..90 => Verdict::Stalls,
+            90..96 => Verdict::Cuts,
+            _ => Verdict::Expires,
         };
         let what = match verdict {
-            Verdict::Stalls | Verdict::Cuts => self.of(&[Which::Watches, Which::Pods, Which::ReplicaSets]),
+            Verdict::Truncated => self.of(&[Which::Reads, Which::Writes, Which::Pods]),
+            Verdict::Refused(410) => self.of(&[Which::Reads, Which::Watches, Which::Streams, Which::Pods]),
+            Verdict::Stalls | Verdict::Cuts | Verdict::Expires => {
+                self.of(&[Which::Watches, Which::Pods, Which::ReplicaSets])
+            }
             Verdict::Refused(409) => self.of(&[Which::Writes, Which::Statuses, Which::Creates]),
             _ => self.of(&[
                 Which::Writes,

@@ -1,17 +1,18 @@
 //! Plays one schedule: the deeds at their times, then calm, until the world is as it should be and stays so.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use keleustes_apiserver::{ApiServer, User, clock};
 use keleustes_controllers::{Settings, all};
 use keleustes_hollow::{Hollow, HollowHandle};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::checks;
-use crate::deeds::{Deed, Party, Schedule};
-use crate::process::{Crew, Process};
+use crate::deeds::{Deed, Party, Schedule, node};
+use crate::process::{Crew, Members, Process};
 use crate::user::User as Person;
 use crate::wire::{Network, Wire};
 use crate::witness::Witness;
@@ -22,10 +23,10 @@ pub const START_NANOSECONDS: i64 = 1_767_225_600_000_000_000;
 
 /// How often a calm world is looked at, and how long it may take to become as it should be: an item that failed often
 /// is tried again after a thousand seconds.
-const LOOKED_AT_EVERY: Duration = Duration::from_secs(15);
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(5);
 const CALM_WITHIN: Duration = Duration::from_secs(30 * 60);
-/// A world that is as it should be is not written to for so long.
-const STAYS_FOR: Duration = Duration::from_secs(60);
+/// A world that is as it should be is not written to for so long: longer than anything that comes round.
+const STAYS_FOR: Duration = Duration::from_secs(35);
 
 /// What came of a storm.
 #[derive(Debug)]
@@ -46,15 +47,19 @@ pub struct Report {
 #[derive(Clone)]
 pub struct Stage {
     /// The controllers of every manager.
-    pub crew: Crew,
+    pub crew: Members,
     /// Whether everything is written down.
     pub transcript: bool,
+    /// Whether managers ask if they still lead before they write. Mutants do not.
+    pub heeds_lease: bool,
+    /// A controller, by its account, that never learns which state its writes led to. None but a mutant is one.
+    pub open_gate: Option<&'static str>,
 }
 
 impl Default for Stage {
     /// All controllers that ship, and no transcript.
     fn default() -> Self {
-        Self { crew: Arc::new(|| all(&settings())), transcript: false }
+        Self { crew: Arc::new(|| all(&settings())), transcript: false, heeds_lease: true, open_gate: None }
     }
 }
 
@@ -96,6 +101,8 @@ struct World<'a> {
     processes: Vec<Process>,
     nodes: HollowHandle,
     person: Person,
+    /// By how many seconds the server's wall clock has jumped.
+    jumped: Arc<AtomicI64>,
 }
 
 impl<'a> World<'a> {
@@ -109,11 +116,11 @@ impl<'a> World<'a> {
                 .witness
                 .note(format_args!("--- {}", serde_json::to_string(&timed.deed).unwrap_or_default()));
             world.carry_out(&timed.deed).await;
-            if !world.witness.broken().is_empty() {
+            if world.witness.is_broken() {
                 break;
             }
         }
-        if world.witness.broken().is_empty() {
+        if !world.witness.is_broken() {
             world.calm().await;
         }
         for panic in panics::taken() {
@@ -137,15 +144,18 @@ impl<'a> World<'a> {
     fn new(schedule: &'a Schedule, stage: &Stage) -> Self {
         let mut chance = fastrand::Rng::with_seed(schedule.seed ^ 0x6b65_6c65_7573_7465);
         let start = Timestamp::from_nanosecond(START_NANOSECONDS.into()).unwrap_or_default();
+        let jumped = Arc::new(AtomicI64::new(0));
+        let (steady, jumps) = (clock::following_tokio(start), jumped.clone());
+        let clock = Arc::new(move || steady() + SignedDuration::from_secs(jumps.load(Ordering::Relaxed)));
         let server = ApiServer::builder()
             .seed(chance.u64(..))
-            .clock(clock::following_tokio(start))
+            .clock(clock)
             .rbac(schedule.roles)
-            .bootstrap(true)
             .request_log_limit(0)
+            .parsed(true)
             .build();
         let witness = Witness::new(checks::all(), stage.transcript);
-        let network = Network::new(server.clone(), witness.clone(), chance.fork());
+        let network = Network::new(server.clone(), witness.clone(), chance.fork(), stage.open_gate);
         let nodes = Wire::new(&network, User::admin(), Some(Party::Nodes), "nodes");
         let nodes = Hollow::builder(kube::Client::new(nodes, "default"))
             .nodes(schedule.nodes)
@@ -155,17 +165,17 @@ impl<'a> World<'a> {
             .start();
         let start = |number| {
             let (network, witness) = (network.clone(), witness.clone());
-            Process::start(number, network, witness, stage.crew.clone(), chance.fork())
+            let crew = Crew { members: stage.crew.clone(), heeds_lease: stage.heeds_lease };
+            Process::start(number, network, witness, crew, chance.fork())
         };
         let processes = (0..schedule.managers).map(start).collect();
         let person =
             Person::new(kube::Client::new(Wire::new(&network, User::admin(), None, "user"), "default"));
-        Self { schedule, server, witness, network, processes, nodes, person }
+        Self { schedule, server, witness, network, processes, nodes, person, jumped }
     }
 
     async fn carry_out(&self, deed: &Deed) {
         let process = |number: &usize| self.processes.get(*number);
-        let node = |number: &usize| format!("hollow-{number}");
         match deed {
             Deed::User(deed) => self.person.carry_out(deed).await,
             Deed::Trouble(trouble) => self.network.disturb(trouble.clone()),
@@ -176,8 +186,14 @@ impl<'a> World<'a> {
             Deed::Crash(number) => process(number).into_iter().for_each(Process::crash),
             Deed::Stop(number) => process(number).into_iter().for_each(Process::stop),
             Deed::Skew(number, seconds) => process(number).into_iter().for_each(|it| it.skew(*seconds)),
-            Deed::FailNode(number) => drop(self.nodes.fail_node(&node(number)).await),
-            Deed::RecoverNode(number) => drop(self.nodes.recover_node(&node(number)).await),
+            Deed::Jump(seconds) => drop(self.jumped.fetch_add(*seconds, Ordering::Relaxed)),
+            Deed::Pause(number, time) => self.network.put_to_sleep(*number, Duration::from_millis(*time)),
+            Deed::Freeze(time) => tokio::time::advance(Duration::from_millis(*time)).await,
+            Deed::Certificates(number, time) => {
+                self.network.change_certificates(*number, Duration::from_millis(*time));
+            }
+            Deed::FailNode(number) => drop(self.nodes.fail_node(&node(*number)).await),
+            Deed::RecoverNode(number) => drop(self.nodes.recover_node(&node(*number)).await),
         }
     }
 
@@ -186,7 +202,7 @@ impl<'a> World<'a> {
         self.witness.note("--- calm");
         self.network.calm();
         for number in 0..self.schedule.nodes {
-            let name = format!("hollow-{number}");
+            let name = node(number);
             self.nodes.recover_node(&name).await;
             self.person.make_well(&name).await;
         }
@@ -194,7 +210,7 @@ impl<'a> World<'a> {
         let calm_since = Instant::now();
         loop {
             sleep(LOOKED_AT_EVERY).await;
-            if !self.witness.broken().is_empty() {
+            if self.witness.is_broken() {
                 return;
             }
             let missing = self.witness.missing(&self.server);

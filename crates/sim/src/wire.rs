@@ -3,15 +3,14 @@
 //! It is a service under `kube::Client`, where HTTPS is otherwise. A request that has left arrives even if whoever
 //! sent it no longer waits, as it does on a real network.
 
-use std::io;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{Request, Response, Uri};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -21,12 +20,13 @@ use keleustes_client::Connection;
 use keleustes_runtime::level::Level;
 use kube::client::Body;
 use parking_lot::Mutex;
-use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 use tower::{BoxError, Service};
 
 use crate::deeds::{Party, Trouble, Verdict, Which};
-use crate::witness::{Route, Sent, Witness};
+use crate::open_gate::{with_life, without_state};
+use crate::verdicts::{broken, cut_in_the_middle, expiry, refusal, untrusted};
+use crate::witness::{Leader, Route, Sent, Witness};
 
 /// How long a request is under way when nothing is wrong; the answer as long again.
 const USUAL_MS: std::ops::Range<u64> = 1..12;
@@ -34,8 +34,12 @@ const USUAL_MS: std::ops::Range<u64> = 1..12;
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(45);
 /// Of a hundred requests that are under way when their sender dies, so many still arrive.
 const ARRIVE_PERCENT: u32 = 50;
+/// Whoever sleeps looks around so often whether it still has to.
+const SLEEPS_ON_FOR: Duration = Duration::from_secs(1);
+/// A cache of the server is behind by so many changes at most.
+const STATES_BACK: u64 = 300;
 
-type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
 /// What all ways have in common: where they lead, and what is wrong with them.
 pub struct Network {
@@ -44,20 +48,47 @@ pub struct Network {
     troubles: Mutex<Vec<(Trouble, Instant)>>,
     /// Nobody is at home before then.
     away_until: Mutex<Instant>,
+    /// By number: managers that sleep until then.
+    asleep: Mutex<BTreeMap<usize, Instant>>,
+    /// By number: managers whose watches are held back, or were lately, until then.
+    behind: Mutex<BTreeMap<usize, Instant>>,
+    /// By number: which connection of a manager is the present one.
+    connections: Mutex<BTreeMap<usize, Level<u32>>>,
     chance: Mutex<fastrand::Rng>,
+    /// The account of a mutant that never learns which state its writes led to.
+    open_gate: Option<&'static str>,
 }
 
 impl Network {
     /// A network on which all is well.
     #[must_use]
-    pub fn new(server: ApiServer, witness: Arc<Witness>, chance: fastrand::Rng) -> Arc<Self> {
-        let (troubles, away_until) = (Mutex::default(), Mutex::new(Instant::now()));
-        Arc::new(Self { server, witness, troubles, away_until, chance: Mutex::new(chance) })
+    pub fn new(
+        server: ApiServer,
+        witness: Arc<Witness>,
+        chance: fastrand::Rng,
+        open_gate: Option<&'static str>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            server,
+            witness,
+            troubles: Mutex::default(),
+            away_until: Mutex::new(Instant::now()),
+            asleep: Mutex::default(),
+            behind: Mutex::default(),
+            connections: Mutex::default(),
+            chance: Mutex::new(chance),
+            open_gate,
+        })
     }
 
     /// Disturbs a way from now on.
     pub fn disturb(&self, trouble: Trouble) {
         let until = Instant::now() + Duration::from_millis(trouble.lasts);
+        if let (Party::Manager(number), Verdict::Stalls) = (trouble.party, trouble.verdict) {
+            let mut behind = self.behind.lock();
+            let there = behind.entry(number).or_insert(until);
+            *there = until.max(*there);
+        }
         self.troubles.lock().push((trouble, until));
     }
 
@@ -65,12 +96,56 @@ impl Network {
     pub fn calm(&self) {
         self.troubles.lock().clear();
         *self.away_until.lock() = Instant::now();
+        self.asleep.lock().clear();
     }
 
     /// The server is away for a while, and all its watches are cut.
     pub fn go_away(&self, time: Duration) {
         *self.away_until.lock() = Instant::now() + time;
         self.server.cut_watches();
+    }
+
+    /// A manager sleeps: nothing leaves it and nothing reaches it for so long. What it had sent by then leaves later.
+    pub fn put_to_sleep(&self, manager: usize, time: Duration) {
+        self.asleep.lock().insert(manager, Instant::now() + time);
+    }
+
+    /// A certificate is replaced: what a manager is connected by ends, and for a while the two sides do not trust
+    /// each other.
+    pub fn change_certificates(&self, manager: usize, time: Duration) {
+        let (party, lasts) = (Party::Manager(manager), u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        self.disturb(Trouble { party, what: Which::All, verdict: Verdict::Untrusted, percent: 100, lasts });
+        self.connection(Some(party)).modify(|number| number + 1);
+    }
+
+    /// The number of the present connection of a party.
+    fn connection(&self, party: Option<Party>) -> Level<u32> {
+        let Some(Party::Manager(number)) = party else { return Level::new(0) };
+        self.connections.lock().entry(number).or_insert_with(|| Level::new(0)).clone()
+    }
+
+    /// Waits until a party is awake.
+    async fn awake(&self, party: Option<Party>) {
+        let Some(Party::Manager(number)) = party else { return };
+        loop {
+            let until = self.asleep.lock().get(&number).copied();
+            match until.filter(|until| *until > Instant::now()) {
+                // A calm that comes first ends it as well.
+                Some(until) => sleep((until - Instant::now()).min(SLEEPS_ON_FOR)).await,
+                None => return,
+            }
+        }
+    }
+
+    fn is_behind(&self, party: Option<Party>) -> bool {
+        let Some(Party::Manager(number)) = party else { return false };
+        self.behind.lock().get(&number).is_some_and(|until| Instant::now() < *until)
+    }
+
+    /// Some state of the last few hundred.
+    fn back_to(&self) -> u64 {
+        let now = self.server.resource_version();
+        self.chance.lock().u64(now.saturating_sub(STATES_BACK).max(1)..=now)
     }
 
     /// What becomes of a request of this party, and until when that is so.
@@ -98,6 +173,8 @@ pub struct Wire {
     server: ApiServer,
     party: Option<Party>,
     name: Arc<str>,
+    /// Which connection is the present one.
+    connection: Level<u32>,
     severed: Level<bool>,
 }
 
@@ -111,7 +188,8 @@ impl Wire {
         name: &str,
     ) -> Self {
         let server = network.server.acting_as(user);
-        Self { network: network.clone(), server, party, name: name.into(), severed: Level::new(false) }
+        let (network, connection) = (network.clone(), network.connection(party));
+        Self { network, server, party, name: name.into(), connection, severed: Level::new(false) }
     }
 
     /// The end of whoever sends on this way: nothing more leaves and nothing arrives any more.
@@ -138,20 +216,22 @@ impl Wire {
         let route = Route::of(&parts.method, &parts.uri);
         let request = Request::from_parts(parts, body);
         if !route.writes() {
-            return self.carry(request, route).await;
+            return self.carry(request, route, Leader::default()).await;
         }
+        let leader = Leader::now(&self.network.server);
         // A write that has left arrives, whether or not somebody still waits for the answer.
-        tokio::spawn(self.carry(request, route)).await?
+        tokio::spawn(self.carry(request, route, leader)).await?
     }
 
-    async fn carry(self, request: Request<Bytes>, route: Route) -> Result<Answer, BoxError> {
+    async fn carry(self, request: Request<Bytes>, route: Route, leader: Leader) -> Result<Answer, BoxError> {
         let network = &self.network;
-        let at_requests = |trouble: &Trouble| trouble.verdict.is_of_requests() && trouble.what.covers(&route);
+        let at_requests = |trouble: &Trouble| !trouble.verdict.is_of_watches() && trouble.what.covers(&route);
         let verdict = network.judge(self.party, at_requests).map(|(verdict, _)| verdict);
         sleep(network.usual()).await;
         match verdict {
             Some(Verdict::Late(time)) => sleep(Duration::from_millis(time)).await,
             Some(Verdict::Lost) => return Err(broken()),
+            Some(Verdict::Untrusted) => return Err(untrusted()),
             Some(Verdict::Refused(code)) => return Ok(refusal(code)),
             Some(Verdict::Hangs) => {
                 sleep(GIVEN_UP_AFTER).await;
@@ -159,14 +239,20 @@ impl Wire {
             }
             _ => {}
         }
+        network.awake(self.party).await;
         let arrives = !self.is_severed() || network.chance.lock().u32(..100) < ARRIVE_PERCENT;
         if !arrives || Instant::now() < *network.away_until.lock() {
             return Err(broken());
         }
         let lost =
             self.is_severed() || matches!(verdict, Some(Verdict::AnswerLost | Verdict::RefusedAfterwards(_)));
-        let answer = self.deliver(request, &route, lost).await;
+        let answer = match verdict.and_then(|verdict| verdict.rewritten(request.uri(), || network.back_to()))
+        {
+            Some(uri) => self.answer_otherwise(request, uri, &route).await,
+            None => self.deliver(request, &route, lost, leader).await,
+        };
         sleep(network.usual()).await;
+        network.awake(self.party).await;
         match verdict {
             Some(Verdict::LateAnswer(time)) => sleep(Duration::from_millis(time)).await,
             Some(Verdict::AnswerLost) => return Err(broken()),
@@ -176,31 +262,63 @@ impl Wire {
         if self.is_severed() {
             return Err(broken());
         }
-        let watched = route.watch.then_some(route);
-        Ok(answer.map(|body| match watched {
-            Some(route) => self.watched(route, body),
-            None => body.map_err(|never| match never {}).boxed_unsync(),
-        }))
+        if route.watch {
+            return Ok(answer.map(|body| self.watched(route, body)));
+        }
+        let (parts, body) = answer.into_parts();
+        if verdict == Some(Verdict::Truncated) {
+            let Ok(body) = body.collect().await;
+            return Ok(Response::from_parts(parts, cut_in_the_middle(&body.to_bytes())));
+        }
+        Ok(Response::from_parts(parts, body.map_err(|never| match never {}).boxed_unsync()))
+    }
+
+    /// The server answers another question, if it can: of a state that it has forgotten it knows nothing.
+    async fn answer_otherwise(
+        &self,
+        request: Request<Bytes>,
+        uri: Uri,
+        route: &Route,
+    ) -> Response<ServerBody> {
+        let mut otherwise = request.clone();
+        *otherwise.uri_mut() = uri;
+        let answer = self.deliver(otherwise, route, false, Leader::default()).await;
+        if answer.status().is_success() {
+            answer
+        } else {
+            self.deliver(request, route, false, Leader::default()).await
+        }
     }
 
     /// The server does what it is asked to, before the eyes of the witness.
-    async fn deliver(&self, request: Request<Bytes>, route: &Route, lost: bool) -> Response<ServerBody> {
-        let agent = request.headers().get(http::header::USER_AGENT);
-        let agent = agent.and_then(|agent| agent.to_str().ok()).unwrap_or_default().to_owned();
-        let sent = Sent { party: self.name.clone(), agent, route, body: request.body().clone(), lost };
-        let seen = self.network.witness.before(&self.network.server, &sent);
+    async fn deliver(
+        &self,
+        request: Request<Bytes>,
+        route: &Route,
+        lost: bool,
+        leader: Leader,
+    ) -> Response<ServerBody> {
+        let network = &self.network;
+        let agent = request.headers().get(http::header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+        let author = agent.unwrap_or_default().rsplit(['/', ':']).next().unwrap_or_default().to_owned();
+        let forgets = route.writes() && network.open_gate == Some(author.as_str());
+        let request = if forgets { with_life(request, &network.server, route) } else { request };
+        let (party, body, behind) =
+            (self.name.clone(), request.body().clone(), network.is_behind(self.party));
+        let sent = Sent { party, author, route, body, lost, leader, behind };
+        let seen = network.witness.before(&network.server, &sent);
         let mut server = self.server.clone();
         let Ok(answer) = server.call(request.map(Full::new)).await;
         if let Some(seen) = seen {
-            self.network.witness.after(&self.network.server, seen, answer.status().as_u16());
+            network.witness.after(&network.server, seen, answer.status().as_u16());
         }
-        answer
+        if forgets { without_state(answer).await } else { answer }
     }
 
     /// The body of a watch: what it tells may be late, and it may break.
     fn watched(self, route: Route, body: ServerBody) -> UnsyncBoxBody<Bytes, BoxError> {
-        let severed = self.severed.clone();
-        let watched = Watched { wire: self, route, body, severed, over: false };
+        let connection = self.connection.get();
+        let watched = Watched { wire: self, route, body, connection, over: false };
         StreamBody::new(futures::stream::unfold(watched, |mut watched| async move {
             let frame = watched.next().await?;
             Some((frame, watched))
@@ -214,7 +332,8 @@ struct Watched {
     wire: Wire,
     route: Route,
     body: ServerBody,
-    severed: Level<bool>,
+    /// Which connection of its party it is on.
+    connection: u32,
     over: bool,
 }
 
@@ -223,7 +342,7 @@ impl Watched {
         if self.over {
             return None;
         }
-        let Self { wire, route, body, severed, .. } = self;
+        let Self { wire, route, body, connection, .. } = self;
         let told = async {
             let frame = body.frame().await?;
             let of_watches =
@@ -231,14 +350,17 @@ impl Watched {
             sleep(wire.network.usual()).await;
             match wire.network.judge(wire.party, of_watches) {
                 Some((Verdict::Cuts, _)) => return Some(Err(broken())),
+                Some((Verdict::Expires, _)) => return Some(Ok(Frame::data(expiry()))),
                 Some((_, until)) => sleep_until(until).await,
                 None => {}
             }
+            wire.network.awake(wire.party).await;
             Some(frame.map_err(|never| match never {}))
         };
         let frame = tokio::select! {
             biased;
-            () = severed.wait_for(|severed| severed) => Some(Err(broken())),
+            () = wire.severed.wait_for(|severed| severed) => Some(Err(broken())),
+            () = wire.connection.wait_for(|number| number != *connection) => Some(Err(broken())),
             frame = told => frame,
         };
         self.over = !matches!(frame, Some(Ok(_)));
@@ -258,60 +380,4 @@ impl Service<Request<Body>> for Wire {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         Box::pin(self.clone().pass(request))
     }
-}
-
-impl Which {
-    fn covers(self, route: &Route) -> bool {
-        match self {
-            Self::All => true,
-            Self::Writes => route.writes(),
-            Self::Creates => route.method == http::Method::POST,
-            Self::Statuses => route.subresource == "status",
-            Self::Deletes => route.method == http::Method::DELETE,
-            Self::Reads => !route.writes() && !route.watch,
-            Self::Watches => route.watch,
-            Self::Pods => route.resource == "pods",
-            Self::ReplicaSets => route.resource == "replicasets",
-            Self::Leases => route.resource == "leases" && route.namespace == "kube-system",
-            Self::Tokens => route.subresource == "token",
-        }
-    }
-}
-
-impl Verdict {
-    /// Whether it strikes what a watch tells, and not what is asked.
-    fn is_of_watches(self) -> bool {
-        matches!(self, Self::Stalls | Self::Cuts)
-    }
-
-    fn is_of_requests(self) -> bool {
-        !self.is_of_watches()
-    }
-}
-
-fn broken() -> BoxError {
-    io::Error::from(io::ErrorKind::ConnectionReset).into()
-}
-
-/// A refusal in the server's own form.
-fn refusal(code: u16) -> Answer {
-    let reason = match code {
-        401 => "Unauthorized",
-        409 => "Conflict",
-        410 => "Expired",
-        429 => "TooManyRequests",
-        503 => "ServiceUnavailable",
-        504 => "Timeout",
-        _ => "InternalError",
-    };
-    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": "a storm is blowing", "reason": reason, "code": code});
-    let body = Full::new(Bytes::from(status.to_string())).map_err(|never| match never {}).boxed_unsync();
-    let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if matches!(code, 429 | 503) {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    response
 }

@@ -1,5 +1,6 @@
 //! Sees every write that takes effect, writes it down, and lets the checkers judge.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub struct Route {
     pub subresource: String,
     /// Whether it is a watch.
     pub watch: bool,
+    /// The query of a list or a watch.
+    pub asks: String,
 }
 
 impl Route {
@@ -58,6 +61,7 @@ impl Route {
             name: part(1),
             subresource: part(2),
             watch: uri.query().is_some_and(|query| query.contains("watch=true") || query.contains("watch=1")),
+            asks: uri.query().filter(|_| method.is_safe()).unwrap_or_default().to_owned(),
         }
     }
 
@@ -75,6 +79,12 @@ impl Route {
         } else {
             format!("{}.{}", self.resource, self.group)
         }
+    }
+
+    /// Whether it is about the lease of the managers.
+    #[must_use]
+    pub fn is_leader_lease(&self) -> bool {
+        self.resource == "leases" && self.namespace == "kube-system"
     }
 
     /// Whether it is about something that is written all the time and says nothing about the cluster.
@@ -97,14 +107,44 @@ impl fmt::Display for Route {
 pub struct Sent<'a> {
     /// Whose it is.
     pub party: Arc<str>,
-    /// How the sender calls itself.
-    pub agent: String,
+    /// The part of the party that wrote.
+    pub author: String,
     /// What it is about.
     pub route: &'a Route,
     /// Its body.
     pub body: Bytes,
     /// Whether the sender will never learn what came of it.
     pub lost: bool,
+    /// Who led when it left.
+    pub leader: Leader,
+    /// Whether watches of its sender were held back lately.
+    pub behind: bool,
+}
+
+/// Who leads: the holder of the lease, empty if there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leader(pub String);
+
+impl Leader {
+    /// Who leads now.
+    #[must_use]
+    pub fn now(server: &ApiServer) -> Self {
+        let lease = server.object("leases.coordination.k8s.io", "kube-system", "kube-controller-manager");
+        Self(lease.map_or_else(String::new, |lease| text(&lease, "/spec/holderIdentity").to_owned()))
+    }
+
+    /// Whether a manager other than this one leads. An identity is the name of the host and something that no other
+    /// process has. A lease that was given back is nobody's: what was sent before may still arrive.
+    #[must_use]
+    pub fn is_not(&self, party: &str) -> bool {
+        !self.is(party) && !self.0.is_empty()
+    }
+
+    /// Whether this manager leads.
+    #[must_use]
+    pub fn is(&self, party: &str) -> bool {
+        self.0.strip_prefix(party).is_some_and(|rest| rest.starts_with('_'))
+    }
 }
 
 /// A write, seen from both sides.
@@ -120,8 +160,10 @@ pub struct Effect {
     pub route: Route,
     /// What was sent.
     pub body: Value,
-    /// Whether the sender never learns of the answer.
+    /// Whether nobody who leads ever learns of the answer.
     pub lost: bool,
+    /// Who led when it left its sender.
+    pub leader: Leader,
     /// What the server answered.
     pub code: u16,
     /// The object before.
@@ -140,8 +182,12 @@ impl Effect {
     /// Whether a manager wrote it.
     #[must_use]
     pub fn by_manager(&self) -> bool {
-        self.party.starts_with("manager-")
+        is_manager(&self.party)
     }
+}
+
+fn is_manager(party: &str) -> bool {
+    party.starts_with("manager-")
 }
 
 /// What stands in an object, or nothing.
@@ -163,9 +209,12 @@ struct State {
     checkers: Vec<Box<dyn Checker>>,
     /// What did not hold, first things first.
     broken: Vec<String>,
-    /// Writes of managers that changed something and are no routine.
+    /// Writes of managers that changed something and are no routine, once somebody has asked for them.
     writes: Vec<String>,
+    keeps_writes: bool,
     requests: u64,
+    /// Managers that took the lease over while their caches were behind.
+    behind: BTreeSet<Arc<str>>,
 }
 
 impl Witness {
@@ -203,6 +252,12 @@ impl Witness {
         format!("{:>9.3}s  {line}", self.began.elapsed().as_secs_f64())
     }
 
+    /// Whether something did not hold.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        !self.state.lock().broken.is_empty()
+    }
+
     /// What did not hold so far.
     #[must_use]
     pub fn broken(&self) -> Vec<String> {
@@ -215,10 +270,12 @@ impl Witness {
         std::mem::take(&mut self.state.lock().lines)
     }
 
-    /// The writes of managers since this was last asked, without routine.
+    /// The writes of managers since this was last asked, without routine; none if it was never asked before.
     #[must_use]
     pub fn take_writes(&self) -> Vec<String> {
-        std::mem::take(&mut self.state.lock().writes)
+        let mut state = self.state.lock();
+        state.keeps_writes = true;
+        std::mem::take(&mut state.writes)
     }
 
     /// How many requests have reached the server.
@@ -245,32 +302,45 @@ impl Witness {
         if !route.writes() {
             return None;
         }
-        let author = sent.agent.rsplit(['/', ':']).next().unwrap_or_default().to_owned();
+        let author = sent.author.clone();
         let at = self.began.elapsed();
-        let before = looked_up(server, route, &route.name);
+        let before = looked_up(server, route);
         let (route, body) = (route.clone(), serde_json::from_slice(&sent.body).unwrap_or_default());
-        let (party, lost) = (sent.party.clone(), sent.lost);
-        Some(Effect { at, party, author, route, body, lost, code: 0, before, after: None })
+        let (party, leader) = (sent.party.clone(), sent.leader.clone());
+        if route.is_leader_lease() && !Leader::now(server).is(&party) {
+            // Whoever takes over now has not seen all that the other has done.
+            let behind = &mut self.state.lock().behind;
+            if sent.behind {
+                behind.insert(party.clone())
+            } else {
+                behind.remove(&party)
+            };
+        }
+        // Whoever is led by another by now has nobody to tell of it.
+        let lost = sent.lost
+            || (is_manager(&party) && Leader::now(server).is_not(&party))
+            || self.state.lock().behind.contains(&party);
+        Some(Effect { at, party, author, route, body, lost, leader, code: 0, before, after: None })
     }
 
     /// Looks at what became of it.
     pub(crate) fn after(&self, server: &ApiServer, mut effect: Effect, code: u16) {
         effect.code = code;
-        effect.after = looked_up(server, &effect.route, &effect.route.name);
+        effect.after = looked_up(server, &effect.route);
         let mut state = self.state.lock();
-        let line = format!("{}/{} {} {code}", effect.party, effect.author, effect.route);
+        let line = || format!("{}/{} {} {code}", effect.party, effect.author, effect.route);
         if state.keeps_lines && !(effect.route.is_routine() && effect.done()) {
-            let line = self.stamped(&line);
+            let line = self.stamped(line());
             state.lines.push(line);
         }
-        if effect.by_manager() && !effect.route.is_routine() && effect.done() {
-            let line = self.stamped(&line);
+        if state.keeps_writes && effect.by_manager() && !effect.route.is_routine() && effect.done() {
+            let line = self.stamped(line());
             state.writes.push(line);
         }
         let mut complaints = Vec::new();
         for checker in &mut state.checkers {
             if let Err(why) = checker.wrote(&effect, server) {
-                complaints.push(format!("{}: {why} [{line}]", checker.name()));
+                complaints.push(format!("{}: {why} [{}]", checker.name(), line()));
             }
         }
         drop(state);
@@ -278,8 +348,8 @@ impl Witness {
     }
 }
 
-fn looked_up(server: &ApiServer, route: &Route, name: &str) -> Option<Arc<Value>> {
+pub(crate) fn looked_up(server: &ApiServer, route: &Route) -> Option<Arc<Value>> {
     // Leases say who leads; other routine says nothing that anybody judges.
-    let wanted = !name.is_empty() && (!route.is_routine() || route.resource == "leases");
-    wanted.then(|| server.object(&route.full_resource(), &route.namespace, name)).flatten()
+    let wanted = !route.name.is_empty() && (!route.is_routine() || route.resource == "leases");
+    wanted.then(|| server.object(&route.full_resource(), &route.namespace, &route.name)).flatten()
 }

@@ -29,7 +29,7 @@ fn played(managers: usize, deeds: Vec<(u64, Deed)>, replacement: fn() -> Control
         crew.push(broken);
         crew
     });
-    play(&schedule, &Stage { crew, transcript: false })
+    play(&schedule, &Stage { crew, ..Stage::default() })
 }
 
 fn made(kind: Kind, namespace: &str, name: &str) -> Deed {

@@ -47,7 +47,7 @@ impl Body {
     }
 
     /// A body that is there already.
-    pub(crate) fn text(bytes: Bytes) -> Body {
+    pub fn text(bytes: Bytes) -> Body {
         Body::full(bytes)
     }
 

@@ -2,19 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use http::Method;
 use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
 use super::Checker;
-use super::look::{active, controller, holds, named, number, observed, pods_of, same, uid};
+use super::look::{active, count, holds, named, observed, pod_made_for, pods_of, same, status, uid};
 use crate::witness::{Effect, text};
 
 /// Counts pods by node.
 #[derive(Default)]
 pub struct DaemonSets {
     /// By uid of the owner: creates whose outcome its controller never learnt, which it may repeat.
-    unknown: BTreeMap<String, usize>,
+    unknown: BTreeMap<String, i64>,
 }
 
 /// The node that a pod of a DaemonSet is for, placed or not.
@@ -30,20 +29,12 @@ impl Checker for DaemonSets {
     }
 
     fn wrote(&mut self, effect: &Effect, server: &ApiServer) -> Result<(), String> {
-        let route = &effect.route;
-        let creates =
-            effect.by_manager() && effect.done() && route.resource == "pods" && route.method == Method::POST;
-        let Some(owner) = controller(&effect.body).filter(|_| creates) else { return Ok(()) };
-        if text(owner, "/kind") != "DaemonSet" {
-            return Ok(());
-        }
-        let owner = text(owner, "/uid");
+        let Some(owner) = pod_made_for(effect, &["DaemonSet"]) else { return Ok(()) };
         if effect.lost {
             *self.unknown.entry(owner.to_owned()).or_default() += 1;
         }
         let node = meant_for(&effect.body);
-        let there = pods_of(server, owner);
-        let there = there.iter().filter(|pod| active(pod) && meant_for(pod) == node).count();
+        let there = count(&pods_of(server, owner), |pod| active(pod) && meant_for(pod) == node);
         // A surge adds one beside the old one.
         let allowed = 2 + self.unknown.get(owner).copied().unwrap_or_default();
         if there > allowed { Err(format!("{there} pods for node {node}")) } else { Ok(()) }
@@ -56,23 +47,18 @@ impl Checker for DaemonSets {
             let pods: Vec<_> = pods_of(server, uid(set)).into_iter().filter(|pod| active(pod)).collect();
             for node in &nodes {
                 let name = text(node, "/metadata/name");
-                let here: Vec<_> = pods.iter().filter(|pod| text(pod, "/spec/nodeName") == name).collect();
-                same(
-                    set,
-                    &format!("the number of pods on {name}"),
-                    i64::try_from(here.len()).unwrap_or(0),
-                    1,
-                )?;
-                if !here.iter().all(|pod| holds(pod, "Ready")) {
+                let here = |pod: &Value| text(pod, "/spec/nodeName") == name;
+                same(set, &format!("the number of pods on {name}"), count(&pods, here), 1)?;
+                if !pods.iter().all(|pod| !here(pod) || holds(pod, "Ready")) {
                     return Err(format!("{}: its pod on {name} is not ready", named(set)));
                 }
             }
-            let wanted = i64::try_from(nodes.len()).unwrap_or(0);
-            same(set, "the number of pods", i64::try_from(pods.len()).unwrap_or(0), wanted)?;
+            let wanted = count(&nodes, |_| true);
+            same(set, "the number of pods", count(&pods, |_| true), wanted)?;
             for field in
                 ["desiredNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable"]
             {
-                same(set, field, number(set, &format!("/status/{field}")), wanted)?;
+                status(set, field, wanted)?;
             }
             Ok(())
         })

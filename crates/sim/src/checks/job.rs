@@ -6,7 +6,7 @@ use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
 use super::Checker;
-use super::look::{active, controller, holds, named, number, pods_of, same, uid};
+use super::look::{active, controller, count, holds, named, number, pods_of, status, uid};
 use crate::witness::{Effect, text};
 
 /// Counts along.
@@ -47,8 +47,8 @@ impl Checker for Jobs {
     fn calm(&self, server: &ApiServer) -> Result<(), String> {
         server.objects("jobs.batch").iter().try_for_each(|job| {
             let ended = holds(job, "Complete") || holds(job, "Failed");
-            let living = pods_of(server, uid(job)).iter().filter(|pod| active(pod)).count();
-            same(job, "status.active", number(job, "/status/active"), i64::try_from(living).unwrap_or(0))?;
+            let pods = pods_of(server, uid(job));
+            status(job, "active", count(&pods, active))?;
             let stands = job.pointer("/spec/suspend") == Some(&Value::Bool(true))
                 || number(job, "/spec/parallelism") == 0;
             if !ended && !stands {
@@ -60,7 +60,7 @@ impl Checker for Jobs {
                     return Err(format!("{} is complete without its completions", named(job)));
                 }
             }
-            let counted = pods_of(server, uid(job)).iter().all(|pod| active(pod) || !tracked(pod));
+            let counted = pods.iter().all(|pod| active(pod) || !tracked(pod));
             if counted {
                 Ok(())
             } else {

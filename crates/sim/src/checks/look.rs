@@ -1,11 +1,13 @@
 //! Looks at objects as they lie in the server.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use http::Method;
 use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
-use crate::witness::text;
+use crate::witness::{Effect, text};
 
 /// A name for messages.
 #[must_use]
@@ -39,12 +41,64 @@ pub fn controller(object: &Value) -> Option<&Value> {
     owners.iter().find(|owner| owner["controller"] == true)
 }
 
+/// The objects of a kind whose controller has this uid.
+#[must_use]
+pub fn controlled(server: &ApiServer, resource: &str, owner: &str) -> Vec<Arc<Value>> {
+    let its = |there: &Arc<Value>| controller(there).is_some_and(|its| text(its, "/uid") == owner);
+    server.objects(resource).into_iter().filter(its).collect()
+}
+
 /// The pods whose controller has this uid.
 #[must_use]
 pub fn pods_of(server: &ApiServer, owner: &str) -> Vec<Arc<Value>> {
-    let controlled =
-        |pod: &Arc<Value>| controller(pod).is_some_and(|owner_ref| text(owner_ref, "/uid") == owner);
-    server.objects("pods").into_iter().filter(controlled).collect()
+    controlled(server, "pods", owner)
+}
+
+/// If the effect is a pod that a manager made for an owner of one of these kinds: the uid of the owner.
+#[must_use]
+pub fn pod_made_for<'a>(effect: &'a Effect, kinds: &[&str]) -> Option<&'a str> {
+    let route = &effect.route;
+    let made =
+        effect.by_manager() && effect.done() && route.resource == "pods" && route.method == Method::POST;
+    let owner = controller(&effect.body).filter(|_| made)?;
+    kinds.contains(&text(owner, "/kind")).then(|| text(owner, "/uid"))
+}
+
+/// How many fit.
+pub fn count<'a>(objects: impl IntoIterator<Item = &'a Arc<Value>>, fits: impl Fn(&Value) -> bool) -> i64 {
+    let fitting = objects.into_iter().filter(|object| fits(object)).count();
+    i64::try_from(fitting).unwrap_or(i64::MAX)
+}
+
+/// Says what differs between a number of the status and what it should be, if it does.
+///
+/// # Errors
+/// As [`same`].
+pub fn status(object: &Value, field: &str, should_be: i64) -> Result<(), String> {
+    same(object, &format!("status.{field}"), number(object, &format!("/status/{field}")), should_be)
+}
+
+/// By uid: the most replicas that were asked for at any time.
+#[derive(Default)]
+pub struct Most(BTreeMap<String, i64>);
+
+impl Most {
+    /// Looks at an object.
+    pub fn see(&mut self, object: &Value) {
+        let most = self.0.entry(uid(object).to_owned()).or_default();
+        *most = (*most).max(number(object, "/spec/replicas"));
+    }
+
+    /// Looks at both sides of a write.
+    pub fn see_both(&mut self, effect: &Effect) {
+        [&effect.before, &effect.after].into_iter().flatten().for_each(|object| self.see(object));
+    }
+
+    /// What was asked for at most, of whom it is known.
+    #[must_use]
+    pub fn of(&self, uid: &str) -> Option<i64> {
+        self.0.get(uid).copied()
+    }
 }
 
 /// Whether a pod has neither ended nor been told to.

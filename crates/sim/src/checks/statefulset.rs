@@ -3,7 +3,7 @@
 use keleustes_apiserver::ApiServer;
 
 use super::Checker;
-use super::look::{active, holds, named, number, observed, pods_of, same, uid};
+use super::look::{active, count, holds, named, number, observed, pods_of, same, status, uid};
 use crate::witness::text;
 
 /// Counts ordinals.
@@ -19,7 +19,7 @@ impl Checker for StatefulSets {
             let wanted = number(set, "/spec/replicas");
             observed(set)?;
             let pods: Vec<_> = pods_of(server, uid(set)).into_iter().filter(|pod| active(pod)).collect();
-            same(set, "the number of pods", i64::try_from(pods.len()).unwrap_or(0), wanted)?;
+            same(set, "the number of pods", count(&pods, |_| true), wanted)?;
             for ordinal in 0..wanted {
                 let name = format!("{}-{ordinal}", text(set, "/metadata/name"));
                 let pod = pods.iter().find(|pod| text(pod, "/metadata/name") == name);
@@ -32,7 +32,7 @@ impl Checker for StatefulSets {
             if wanted > 0 && update != current {
                 return Err(format!("{}: still at {current} and not at {update}", named(set)));
             }
-            same(set, "status.readyReplicas", number(set, "/status/readyReplicas"), wanted)
+            status(set, "readyReplicas", wanted)
         })
     }
 }

@@ -1,0 +1,158 @@
+//! A controller that forgets one kind of caution, and is otherwise what ships.
+//!
+//! Between what a controller decides and what carries it out stands somebody who leaves out of every write what the
+//! caution consists of. That it was left out at all is counted: what no write has ever had cannot be missed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use keleustes_objects::{Discovered, Failure, Key, Resource, TypeLine, Uid};
+use keleustes_plan::{
+    Action, Applied, Behaviour, BoxFuture, Context, Controller, Edited, Fetched, Hands, Item, Listed,
+    Listing, Measurement, Next, Plan, Retry, Script, Stir, View, Write,
+};
+
+/// A kind of caution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caution {
+    /// The owner is read afresh before something is done in its name.
+    OwnerLives,
+    /// A write names the life that it is about.
+    Life,
+    /// A write names the state that it was decided on.
+    State,
+    /// A key waits until the caches have seen what was written for it.
+    Gate,
+}
+
+impl Caution {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::OwnerLives, Self::Life, Self::State, Self::Gate];
+
+    /// Leaves it out of a write; tells whether there was something to leave out.
+    fn leave_out_of(self, write: &mut Write) -> bool {
+        match (self, &mut write.action) {
+            (Self::OwnerLives, _) => write.guard.take().is_some(),
+            (Self::Gate, Action::Delete { .. }) | (Self::Life, _) => {
+                let named = !write.target.uid.is_empty();
+                write.target.uid = Uid::default();
+                named
+            }
+            (Self::State, Action::Delete { only_at, .. }) => only_at.take().is_some(),
+            (Self::State, Action::Put { body, .. }) => stateless(body),
+            (Self::State, Action::Edit(edit)) => {
+                edit.decided_on = None;
+                let change = edit.change.clone();
+                edit.change = Arc::new(move |live| {
+                    let edited = change(live);
+                    if edited == Edited::Changed {
+                        stateless(live);
+                    }
+                    edited
+                });
+                true
+            }
+            // What the answer says of the state that a write led to is left out on the way back.
+            (Self::Gate, _) => true,
+            (Self::State, _) => false,
+        }
+    }
+}
+
+/// Takes the state out of a body; tells whether it was there.
+fn stateless(body: &mut serde_json::Value) -> bool {
+    let metadata = body["metadata"].as_object_mut();
+    metadata.is_some_and(|metadata| metadata.remove("resourceVersion").is_some())
+}
+
+/// Lets all loops of a controller forget a kind of caution, and counts how often there was something to forget.
+pub fn forget(controller: &mut Controller, caution: Caution, forgotten: &Arc<AtomicU64>) {
+    for a_loop in &mut controller.loops {
+        let between = Between { caution, forgotten: forgotten.clone() };
+        a_loop.behaviour = match &a_loop.behaviour {
+            Behaviour::Decide(decide) => {
+                let decide = decide.clone();
+                Behaviour::Decide(Arc::new(move |view, item| between.without(decide(view, item))))
+            }
+            Behaviour::Script(script) => {
+                Behaviour::Script(Arc::new(Careless { script: script.clone(), between }))
+            }
+        };
+    }
+}
+
+/// Stands between a decision and what carries it out.
+#[derive(Clone)]
+struct Between {
+    caution: Caution,
+    forgotten: Arc<AtomicU64>,
+}
+
+impl Between {
+    fn without(&self, mut plan: Plan) -> Plan {
+        let forgotten = plan.writes_mut().filter_map(|write| self.caution.leave_out_of(write).then_some(1));
+        self.forgotten.fetch_add(forgotten.sum(), Ordering::Relaxed);
+        plan
+    }
+}
+
+struct Careless {
+    script: Arc<dyn Script>,
+    between: Between,
+}
+
+impl Script for Careless {
+    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+        Box::pin(async move {
+            let mut hands = CarelessHands { hands: cx.hands(), between: &self.between };
+            self.script.sync(&mut Context::new(&mut hands), item).await
+        })
+    }
+}
+
+struct CarelessHands<'a> {
+    hands: &'a mut dyn Hands,
+    between: &'a Between,
+}
+
+impl Hands for CarelessHands<'_> {
+    fn look(&self, eye: &mut dyn FnMut(&View<'_>)) {
+        self.hands.look(eye);
+    }
+
+    fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied> {
+        self.hands.apply(self.between.without(plan))
+    }
+
+    fn measure(&mut self, measurement: Measurement) {
+        self.hands.measure(measurement);
+    }
+
+    fn wake(&mut self, item: Item) {
+        self.hands.wake(item);
+    }
+
+    fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<Fetched>> {
+        self.hands.fetch(resource, keys)
+    }
+
+    fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, Fetched> {
+        self.hands.fetch_metadata(resource, key)
+    }
+
+    fn resource_of<'a>(&'a mut self, line: &'a TypeLine) -> BoxFuture<'a, Result<Option<Resource>, Failure>> {
+        self.hands.resource_of(line)
+    }
+
+    fn stir(&mut self, stir: Stir) {
+        self.hands.stir(stir);
+    }
+
+    fn list<'a>(&'a mut self, listings: &'a [Listing]) -> BoxFuture<'a, Vec<Listed>> {
+        self.hands.list(listings)
+    }
+
+    fn discover(&mut self) -> BoxFuture<'_, Result<Discovered, Failure>> {
+        self.hands.discover()
+    }
+}
