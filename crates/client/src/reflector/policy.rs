@@ -49,8 +49,6 @@ pub(super) struct Policy {
     last_seen: Version,
     /// The server no longer, or not yet, has the last seen version: ask for the newest instead.
     last_seen_unavailable: bool,
-    /// The server pages even a list that its cache could answer, so it has no cache to spare.
-    server_pages: bool,
     /// Streaming lists that ended before their end, since the last success.
     cut_streams: u32,
 }
@@ -67,8 +65,6 @@ struct Listing {
     version: String,
     limit: Option<u32>,
     continue_token: Option<String>,
-    /// More than one page was needed.
-    paged: bool,
     /// The version that the first page names; it is the list's.
     first_version: Option<Version>,
 }
@@ -89,7 +85,6 @@ impl Policy {
             step: Step::Stream,
             last_seen: Version::default(),
             last_seen_unavailable: false,
-            server_pages: false,
             cut_streams: 0,
         }
     }
@@ -134,13 +129,11 @@ impl Policy {
         };
         let version = listing.first_version.get_or_insert(version).clone();
         if let Some(token) = continue_token {
-            listing.paged = true;
             listing.continue_token = Some(token);
             // The token holds the version; the server refuses both together.
             listing.version = String::new();
             return None;
         }
-        self.server_pages |= listing.paged && self.last_seen.is_empty() && !self.last_seen_unavailable;
         let text = version.to_string();
         let ordered = !(text.is_empty() || text == "0");
         self.synced(&version, Watching { ordered });
@@ -206,7 +199,7 @@ impl Policy {
                 Duration::ZERO
             }
             Step::List(listing) if failure.reason == Reason::Gone && listing.continue_token.is_some() => {
-                let whole = Listing { paged: true, ..Listing::of(self.list_version(), None) };
+                let whole = Listing::of(self.newest_known(), None);
                 self.step = Step::List(whole);
                 Duration::ZERO
             }
@@ -234,22 +227,15 @@ impl Policy {
     }
 
     fn list(&mut self) {
-        let version = self.list_version();
-        // A cache answers "not older than" only without a limit; the newest state and the oldest
-        // acceptable one come in pages.
-        let paged = self.server_pages || version.is_empty() || version == "0";
+        let version = self.newest_known();
+        // A cache answers "not older than" only without a limit; the newest state comes in pages.
+        let paged = version.is_empty();
         self.step = Step::List(Listing::of(version, paged.then_some(PAGE_OBJECTS)));
     }
 
-    fn list_version(&self) -> String {
-        if self.last_seen.is_empty() && !self.last_seen_unavailable {
-            // For a first list any state will do that the server has at hand.
-            "0".to_owned()
-        } else {
-            self.newest_known()
-        }
-    }
-
+    /// What the next state must not be older than: nothing that was seen, and at first nothing at all, which asks for
+    /// the newest. The original's first list takes any state that the server has at hand. A process that starts again
+    /// may then go back in time, and do once more what has been done.
     fn newest_known(&self) -> String {
         if self.last_seen_unavailable { String::new() } else { self.last_seen.to_string() }
     }
@@ -257,7 +243,7 @@ impl Policy {
 
 impl Listing {
     fn of(version: String, limit: Option<u32>) -> Self {
-        Self { version, limit, continue_token: None, paged: false, first_version: None }
+        Self { version, limit, continue_token: None, first_version: None }
     }
 }
 
@@ -361,11 +347,11 @@ mod tests {
         for rejected in [failure(400), failure(422), failure(500), failure(403)] {
             let mut policy = policy();
             assert_eq!(policy.failed(now, &rejected), Duration::ZERO);
-            assert_eq!(policy.ask(), list("0", Some(500), None));
+            assert_eq!(policy.ask(), list("", Some(500), None));
         }
         let mut short = policy();
         assert_eq!(short.closed(now, Duration::from_millis(999), 0), Duration::ZERO);
-        assert_eq!(short.ask(), list("0", Some(500), None));
+        assert_eq!(short.ask(), list("", Some(500), None));
         // The next session tries the stream again.
         assert!(short.failed(now, &failure(500)) > Duration::ZERO);
         asks_stream_from(&mut short, "");
@@ -378,7 +364,7 @@ mod tests {
             asks_stream_from(&mut policy, "");
             policy.closed(Instant::now(), Duration::from_millis(5), 1);
         }
-        assert_eq!(policy.ask(), list("0", Some(500), None));
+        assert_eq!(policy.ask(), list("", Some(500), None));
     }
 
     /// Proves INF-15.
@@ -386,7 +372,7 @@ mod tests {
     fn lists_come_in_pages_only_where_that_does_not_bypass_the_servers_cache() {
         let mut first = policy();
         first.failed(Instant::now(), &failure(400));
-        assert_eq!(first.ask(), list("0", Some(500), None));
+        assert_eq!(first.ask(), list("", Some(500), None));
         assert_eq!(first.paged(Version::from("9"), None), Some(Version::from("9")));
         asks_watch_from(&mut first, "9");
 
@@ -400,7 +386,7 @@ mod tests {
         assert_eq!(without_cache.paged(Version::from("11"), None), Some(Version::from("9")));
         without_cache.failed(Instant::now(), &failure(410));
         without_cache.failed(Instant::now(), &failure(400));
-        assert_eq!(without_cache.ask(), list("9", Some(500), None));
+        assert_eq!(without_cache.ask(), list("9", None, None));
     }
 
     /// Proves INF-16.
@@ -410,7 +396,7 @@ mod tests {
         policy.failed(Instant::now(), &failure(400));
         policy.paged(Version::from("9"), Some("a".to_owned()));
         assert_eq!(policy.failed(Instant::now(), &failure(410)), Duration::ZERO);
-        assert_eq!(policy.ask(), list("0", None, None));
+        assert_eq!(policy.ask(), list("", None, None));
         assert_eq!(policy.paged(Version::from("12"), None), Some(Version::from("12")));
     }
 

@@ -52,7 +52,7 @@ impl Asked {
         self.requests.lock().iter().map(|(_, target, _)| target.clone()).collect()
     }
 
-    /// How each request asked: `stream from 7`, `list from 0 limit 500`, `watch from 9`, ...
+    /// How each request asked: `stream from 7`, `list from newest limit 500`, `watch from 9`, ...
     fn told(&self) -> Vec<String> {
         self.targets().iter().map(|target| tell(target)).collect()
     }
@@ -258,7 +258,7 @@ async fn a_server_without_streams_is_listed_in_pages_and_watched() {
     world.put("late");
     assert_eq!(names(&reflector.next().await), ["+late"]);
     let told = world.asked.told();
-    assert_eq!(told[..2], ["stream from newest", "list from 0 limit 500"]);
+    assert_eq!(told[..2], ["stream from newest", "list from newest limit 500"]);
     assert!(told[2..told.len() - 1].iter().all(|page| page == "list from newest limit 500 next page"));
     assert!(told[told.len() - 1].starts_with("watch from "));
     let watch = world.asked.targets().pop().unwrap();
@@ -281,9 +281,9 @@ async fn pages_that_expire_are_followed_by_one_whole_list() {
         script.told(),
         [
             "stream from newest",
-            "list from 0 limit 500",
+            "list from newest limit 500",
             "list from newest limit 500 next page",
-            "list from 0"
+            "list from newest"
         ]
     );
 }
@@ -323,7 +323,7 @@ async fn a_table_is_not_taken_for_a_list() {
         Answer::lines(&[event("ADDED", "a", 4), stranger, end_of_initial(5)]),
     ]);
     assert_eq!(names(&script.accounts().next().await), ["a"]);
-    assert_eq!(script.told(), ["stream from newest", "list from 0 limit 500", "stream from newest"]);
+    assert_eq!(script.told(), ["stream from newest", "list from newest limit 500", "stream from newest"]);
 }
 
 /// Proves INF-21, INF-23.
