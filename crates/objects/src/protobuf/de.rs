@@ -12,40 +12,7 @@ use super::wire::{self, Error, Records, Value};
 /// # Errors
 /// If it is not such a message. The error does not quote it.
 pub fn from_slice<'de, T: Deserialize<'de>>(bytes: &'de [u8], message: &'static Message) -> Result<T, Error> {
-    T::deserialize(Part { bytes, message })
-}
-
-/// A message that is about to be read.
-#[derive(Clone, Copy)]
-struct Part<'de> {
-    bytes: &'de [u8],
-    message: &'static Message,
-}
-
-impl<'de> Deserializer<'de> for Part<'de> {
-    type Error = Error;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_map(Fields {
-            records: Records(self.bytes),
-            message: self.message,
-            outer: None,
-            found: None,
-        })
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_some(self)
-    }
-
-    fn is_human_readable(&self) -> bool {
-        false
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct
-        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
-    }
+    T::deserialize(One { shape: Shape::Part(message), value: Value::Bytes(bytes) })
 }
 
 /// The fields of a message.
@@ -111,7 +78,7 @@ impl<'de> MapAccess<'de> for Fields<'de> {
     }
 }
 
-/// A field that stands once.
+/// A field that stands once, or one of many values of a field, or a message by itself.
 struct One<'de> {
     shape: Shape,
     value: Value<'de>,
@@ -129,7 +96,8 @@ impl<'de> Deserializer<'de> for One<'de> {
                 None => visitor.visit_unit(),
             },
             Shape::Part(message) | Shape::Parts(message) | Shape::Inline(message) => {
-                Part { bytes: wire::bytes(self.value)?, message }.deserialize_any(visitor)
+                let records = Records(wire::bytes(self.value)?);
+                visitor.visit_map(Fields { records, message, outer: None, found: None })
             }
             Shape::Text | Shape::Texts | Shape::Map => visitor.visit_borrowed_str(wire::text(self.value)?),
         }
