@@ -105,13 +105,6 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds.into()))
 }
 
-/// Says where a text stopped being what it should be. serde's own words quote the value they stumbled
-/// over, which may be a secret.
-#[must_use]
-pub(crate) fn decode_error_without_content(error: &serde_json::Error) -> String {
-    format!("{:?} error at line {} column {}", error.classify(), error.line(), error.column())
-}
-
 fn clipped(text: &str) -> String {
     let end = text.floor_char_boundary(MESSAGE_BYTES_MAX);
     text[..end].to_owned()
@@ -195,12 +188,5 @@ mod tests {
         let (answer, ()) = tokio::join!(broken.send(request), server);
         let failure = of(&answer.unwrap_err());
         assert_eq!(failure.reason, Reason::Unreachable, "{failure}");
-    }
-
-    #[test]
-    fn decoding_errors_do_not_quote() {
-        let error = serde_json::from_str::<u32>("\"hunter2\"").unwrap_err();
-        assert!(error.to_string().contains("hunter2"));
-        assert!(!decode_error_without_content(&error).contains("hunter2"));
     }
 }

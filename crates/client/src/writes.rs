@@ -7,7 +7,9 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
-use keleustes_objects::{Failure, Key, Reason, Resource, Uid, Version, escape_markup};
+use keleustes_objects::{
+    Failure, Key, Reason, Resource, Uid, Version, decode_error_without_content, escape_markup,
+};
 use kube::Client;
 use kube::client::Body;
 use serde::de::DeserializeOwned;
@@ -259,7 +261,7 @@ impl Call {
     pub async fn send_as<T: DeserializeOwned>(&self, client: &Client) -> Result<T, Failure> {
         let text = self.send_text(client).await?;
         serde_json::from_slice(&text).map_err(|error| {
-            let place = failure::decode_error_without_content(&error);
+            let place = decode_error_without_content(&error);
             unreadable(&format!("the answer to {self} cannot be read: {place}"))
         })
     }

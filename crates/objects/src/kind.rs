@@ -43,12 +43,17 @@ pub enum Undecodable {
     NoMessage,
 }
 
+/// Says where a text stopped being what it should be. serde's own words quote the value they stumbled
+/// over, which may be a secret.
+#[must_use]
+pub fn decode_error_without_content(error: &serde_json::Error) -> String {
+    format!("{:?} error at line {} column {}", error.classify(), error.line(), error.column())
+}
+
 impl fmt::Display for Undecodable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Json(error) => {
-                write!(f, "{:?} error at line {} column {}", error.classify(), error.line(), error.column())
-            }
+            Self::Json(error) => f.write_str(&decode_error_without_content(error)),
             Self::Protobuf(error) => error.fmt(f),
             Self::NoMessage => f.write_str("protobuf was not asked for"),
         }
@@ -207,5 +212,12 @@ mod tests {
             "/apis/rbac.authorization.k8s.io/v1/clusterroles/x"
         );
         assert_eq!(roles.to_string(), "clusterroles.rbac.authorization.k8s.io");
+    }
+
+    #[test]
+    fn decoding_errors_do_not_quote() {
+        let error = serde_json::from_str::<u32>("\"hunter2\"").unwrap_err();
+        assert!(error.to_string().contains("hunter2"));
+        assert!(!decode_error_without_content(&error).contains("hunter2"));
     }
 }

@@ -37,7 +37,7 @@ pub use discovered::{ApiResource, Discovered, Subresource};
 pub use failure::{Failure, Reason};
 pub use int_or_string::{IntOrString, Rounding};
 pub use key::{BadKey, Key};
-pub use kind::{Encoded, Kind, Object, Projection, Resource, Undecodable};
+pub use kind::{Encoded, Kind, Object, Projection, Resource, Undecodable, decode_error_without_content};
 pub use kinds::*;
 pub use labels::{Annotations, Labels};
 pub use meta::{Meta, MetaRest, OwnerRef, Whole, WireMeta};

@@ -1,7 +1,7 @@
 //! Reads watch events and list envelopes; one object that cannot be read spoils no other.
 
 use keleustes_objects::protobuf::{self, Envelope as Message, WatchEvent};
-use keleustes_objects::{Encoded, Failure, Resource, Undecodable, Version};
+use keleustes_objects::{Encoded, Failure, Resource, Undecodable, Version, decode_error_without_content};
 use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -252,7 +252,7 @@ struct EnvelopeMeta {
 /// Reads a list without its items: its version and, if there are more pages, where the next one starts.
 pub(super) fn envelope(text: &[u8]) -> Result<(Version, Option<String>), Failure> {
     let envelope: Envelope = serde_json::from_slice(text).map_err(|error| {
-        let place = failure::decode_error_without_content(&error);
+        let place = decode_error_without_content(&error);
         unreadable(&format!("the list cannot be read: {place}"))
     })?;
     if !envelope.kind.ends_with("List") {
