@@ -132,7 +132,10 @@ fn locks(
             .collect(),
     });
     let client = house.factory.root("leader-election");
-    Ok(Locks::elected(&client, settings, migration, &house.clocks, house.chance.fork(), observer)?)
+    let locks = Locks::elected(&client, settings, migration, &house.clocks, house.chance.fork(), observer)?;
+    let caches = house.caches.clone();
+    let note: leader::Note = Arc::new(move || caches.deeds().note(&caches));
+    Ok(locks.leaving(&note))
 }
 
 fn candidate(house: &House, options: &Options, identity: String) -> Candidate {

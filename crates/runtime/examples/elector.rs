@@ -107,7 +107,7 @@ async fn live(arguments: &Arguments) -> Result<ExitCode, Failed> {
 
 /// Says when it may write and when not, until it is told to end.
 async fn work(term: Term) -> Result<(), String> {
-    let Term { lock, leadership, stop, ready } = term;
+    let Term { lock, leadership, stop, ready, .. } = term;
     ready.signal();
     let name = match lock {
         Lock::Main => "the main lock",

@@ -15,6 +15,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::events::Recorder;
+use crate::handover;
 use crate::house::{House, IN_FLIGHT_MAX};
 use crate::leader::{Leadership, Term};
 use crate::loops::{self, Running, Surroundings};
@@ -68,8 +69,13 @@ pub async fn serve(
     stops_within: Duration,
     begins: impl FnOnce(&[Controller]),
 ) -> Result<(), Ended> {
-    let Term { leadership, stop, ready, .. } = term;
+    let Term { predecessor, leadership, stop, ready, .. } = term;
     wait_for_api_server(house, &stop).await?;
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => return Ok(()),
+        () = handover::catch_up(&house.caches, &predecessor) => {}
+    }
     begins(&roster.controllers);
     let at_work = AtWork::start(house, roster, &leadership, || ready.signal(), &stop).await;
     stop.cancelled().await;

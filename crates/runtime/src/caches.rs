@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::{Chance, Clocks};
+use crate::handover::Deeds;
 use crate::level::Level;
 use crate::metrics::{CacheMetrics, Metrics};
 use crate::monitors::{Ground, Monitors};
@@ -42,6 +43,7 @@ struct Shared {
     caches: Mutex<Vec<Arc<Cache>>>,
     monitors: Mutex<Vec<Arc<Monitors>>>,
     mapping: RestMapping,
+    deeds: Deeds,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -61,6 +63,12 @@ pub struct Cache {
     table: RwLock<Box<dyn AnyTable>>,
     /// How many whole lists the table has taken in.
     lists: Level<u64>,
+    /// How many deltas of any kind it has taken in.
+    deltas: Level<u64>,
+    /// How often somebody wanted it to be filled afresh.
+    afresh: Level<u64>,
+    /// The version of the last change to an object that a watch has told of.
+    last_event: Mutex<Option<Version>>,
     /// Held while changes are told, so that a late listener gets every object and then every change.
     listeners: Mutex<Vec<Arc<dyn Listener>>>,
     clocks: Clocks,
@@ -89,6 +97,7 @@ impl Caches {
     ) -> Self {
         Self(Arc::new(Shared {
             mapping: RestMapping::new(client.clone()),
+            deeds: Deeds::new(clocks.clone()),
             client,
             clocks,
             chance,
@@ -114,6 +123,9 @@ impl Caches {
             rank: caches.len(),
             table: RwLock::new(entry.new_table()),
             lists: Level::new(0),
+            deltas: Level::new(0),
+            afresh: Level::new(0),
+            last_event: Mutex::default(),
             listeners: Mutex::default(),
             clocks: shared.clocks.clone(),
             metrics: shared.metrics.clone(),
@@ -134,6 +146,18 @@ impl Caches {
                     == (&resource.group, &resource.version, &resource.plural)
         };
         self.0.caches.lock().iter().find(holds_all).cloned()
+    }
+
+    /// What was written by those who read them, for the next leader.
+    #[must_use]
+    pub fn deeds(&self) -> &Deeds {
+        &self.0.deeds
+    }
+
+    /// All that there are.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Cache>> {
+        self.0.caches.lock().clone()
     }
 
     /// The monitors of an observer of everything. The first who asks starts them.
@@ -209,10 +233,16 @@ impl Caches {
         let mut reflector = Reflector::new(shared.client.clone(), source, chance).observed_by(observer);
         async move {
             let mut timer = pin!(tokio::time::sleep(period.unwrap_or_default()));
+            let mut afresh = 0;
             loop {
                 let restarts_timer = tokio::select! {
                     biased;
                     () = shared.stop.cancelled() => return,
+                    () = cache.afresh.wait_for(|wanted| wanted > afresh) => {
+                        afresh = cache.afresh.get();
+                        reflector.start_over();
+                        false
+                    }
                     delta = reflector.next() => {
                         // A whole new list is as good as a resync.
                         let is_list = matches!(delta, Delta::Replace { .. });
@@ -276,6 +306,35 @@ impl Cache {
     #[must_use]
     pub fn entry(&self) -> &KindEntry {
         &self.entry
+    }
+
+    /// Its kind and part of it, as one word.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let selector = self.entry.projection().field_selector;
+        selector.map_or_else(
+            || self.entry.resource().to_string(),
+            |selector| format!("{}?{selector}", self.entry.resource()),
+        )
+    }
+
+    /// The version of the last change to an object that a watch has told of, if one has. Every cache of the same
+    /// objects is told of it sooner or later, which does not hold for versions of lists and bookmarks.
+    #[must_use]
+    pub fn last_event(&self) -> Option<Version> {
+        self.last_event.lock().clone()
+    }
+
+    /// Returns as soon as it has come at least to this version.
+    pub async fn reached(&self, version: &Version) {
+        self.deltas.wait_for(|_| !self.version().is_older_than(version)).await;
+    }
+
+    /// Forgets how far it has come and lists anew, as of now; returns when that is in the table.
+    pub async fn fill_afresh(&self) {
+        let lists = self.lists();
+        self.afresh.modify(|wanted| wanted + 1);
+        self.lists.wait_for(|now| now > lists).await;
     }
 
     /// Returns as soon as the first whole list is in the table. Never, if the caches are
@@ -371,7 +430,10 @@ impl Cache {
         };
         if is_list {
             self.lists.modify(|lists| lists + 1);
+        } else if size > 0 {
+            *self.last_event.lock() = Some(version.clone());
         }
+        self.deltas.modify(|deltas| deltas + 1);
         self.tell(&listeners, &changes);
         if let Some(counts) = &self.counts {
             let took = self.clocks.monotonic().saturating_sub(began);

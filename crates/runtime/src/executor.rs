@@ -17,7 +17,7 @@ use keleustes_plan::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::caches;
+use crate::caches::{self, Caches};
 use crate::clock::Clocks;
 use crate::gate::Gate;
 use crate::metrics::Metrics;
@@ -33,6 +33,8 @@ pub struct Executor {
     pub client: kube::Client,
     /// Where successful writes are remembered.
     pub gate: Arc<Gate>,
+    /// The caches, which keep what the next leader must know of the writes.
+    pub caches: Caches,
     /// What items have told lately, and the clock that this goes by.
     pub pace: Arc<Mutex<Pace>>,
     /// The clocks.
@@ -279,7 +281,12 @@ impl Executor {
     /// The last check before anything leaves: only a leader writes.
     async fn send(&self, call: &Call) -> Result<Answer, Failure> {
         self.check_leading()?;
-        call.send_for_answer(&self.client).await
+        let answer = call.send_for_answer(&self.client).await;
+        // Anything but a clear refusal leaves open what became of the write.
+        if answer.as_ref().is_err_and(|failure| !(400..500).contains(&failure.code)) {
+            self.caches.deeds().unsure();
+        }
+        answer
     }
 
     fn check_leading(&self) -> Result<(), Failure> {
@@ -307,6 +314,12 @@ impl Executor {
 
     fn remember(&self, item: &Item, write: &Write, answer: &Answer) -> Outcome {
         let target = &write.target;
+        if answer.is_object {
+            self.caches.deeds().wrote(&target.resource, &answer.version);
+        } else {
+            let uid = if target.uid.is_empty() { &answer.uid } else { &target.uid };
+            self.caches.deeds().deleted(&self.caches, &target.resource, &target.key, uid);
+        }
         if matches!(write.action, Action::Delete { .. }) {
             self.gate.deleted(item, &target.resource, &target.key, &target.uid);
         } else {

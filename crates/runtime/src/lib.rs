@@ -12,6 +12,7 @@ pub mod clock;
 pub mod events;
 pub mod executor;
 pub mod gate;
+pub mod handover;
 pub mod house;
 pub mod leader;
 pub mod level;

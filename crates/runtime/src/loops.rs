@@ -153,6 +153,7 @@ pub async fn start(
             grants,
             client: client.clone(),
             gate: gate.clone(),
+            caches: surroundings.caches.clone(),
             pace: pace.clone(),
             clocks: surroundings.clocks.clone(),
             leads: surroundings.leads.clone(),

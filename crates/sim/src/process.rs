@@ -164,7 +164,11 @@ async fn live(house: Arc<House>, crew: &Crew, host: String, stop: CancellationTo
     let client = house.factory.root("leader-election");
     let locks = Locks::elected(&client, settings, None, &house.clocks, house.chance.fork(), &announcer);
     let locks = match locks {
-        Ok(locks) => locks,
+        Ok(locks) => {
+            let caches = house.caches.clone();
+            let note: leader::Note = Arc::new(move || caches.deeds().note(&caches));
+            locks.leaving(&note)
+        }
         Err(error) => return format!("does not start: {error}"),
     };
     let members = (crew.members)();

@@ -90,6 +90,13 @@ impl<T> Reflector<T> {
         self.policy.last_seen()
     }
 
+    /// Gives up whatever is under way; the next delta is a [`Delta::Replace`] of the newest state.
+    pub fn start_over(&mut self) {
+        self.policy.renew();
+        self.gathered = Gathered::new();
+        self.doing = Doing::Nothing;
+    }
+
     /// The next delta. The first one is a [`Delta::Replace`]; failures are waited out.
     ///
     /// Dropping the future loses nothing: the next call goes on where this one was.

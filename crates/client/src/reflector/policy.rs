@@ -89,6 +89,13 @@ impl Policy {
         }
     }
 
+    /// Begins a new session with the newest state that there is.
+    pub(super) fn renew(&mut self) {
+        self.last_seen_unavailable = true;
+        self.cut_streams = 0;
+        self.step = Step::Stream;
+    }
+
     /// The version up to which everything has been heard.
     pub(super) fn last_seen(&self) -> &Version {
         &self.last_seen

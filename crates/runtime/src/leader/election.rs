@@ -12,6 +12,7 @@ use kube::Client;
 use super::elector::{Elector, Next, Standing};
 use super::leadership::{Leadership, SentAt};
 use super::named::{Change, Named};
+use super::predecessor::{NOTE, Predecessor};
 use super::record::LeaseRecord;
 use super::settings::{BadSettings, Settings};
 use crate::clock::Clocks;
@@ -39,7 +40,14 @@ pub struct LeaderElection {
     leadership: Leadership,
     /// Our name may be on the Lease: a write of it was begun and not refused.
     may_hold: bool,
+    /// Whoever had the Lease before our name came onto it.
+    predecessor: Predecessor,
+    /// What is to be left to the next leader.
+    leaves: Option<Note>,
 }
+
+/// What a leader that ends in order leaves to the next one.
+pub type Note = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// A process that leads. Nothing renews the Lease unless [`Leading::hold`] runs.
 pub struct Leading(LeaderElection);
@@ -81,7 +89,16 @@ impl LeaderElection {
             chance,
             observer,
             may_hold: false,
+            predecessor: Predecessor::default(),
+            leaves: None,
         })
+    }
+
+    /// Leaves a note to the next leader, written when the work under the Lease has ended.
+    #[must_use]
+    pub fn leaving(mut self, note: Note) -> Self {
+        self.leaves = Some(note);
+        self
     }
 
     /// The guard for everything that writes, and the health check; good before and after the Lease is won.
@@ -201,6 +218,8 @@ impl LeaderElection {
         }
         if self.elector.is_observed_holder() {
             self.observer.slow_path(&self.settings.lease.name);
+        } else {
+            self.predecessor = Predecessor::of(self.lease.seen());
         }
         self.write_claim().await
     }
@@ -211,6 +230,7 @@ impl LeaderElection {
             SentAt { monotonic: self.clocks.monotonic(), wall_nanoseconds: self.clocks.wall_nanoseconds() };
         let claim = self.elector.claim(self.wall());
         self.may_hold = true;
+        self.lease.annotate(NOTE, None);
         self.lease.write(claim.spec()).await.map_err(|failure| Missed(failure.to_string()))?;
         self.elector.claimed(claim, sent.monotonic, self.clocks.monotonic());
         self.leadership.renewed(sent);
@@ -249,6 +269,7 @@ impl LeaderElection {
                 transitions: record.transitions,
                 ..LeaseRecord::default()
             };
+            self.lease.annotate(NOTE, self.leaves.as_ref().and_then(|note| note()));
             match self.lease.write(freed.spec()).await {
                 Ok(()) => return Ok(true),
                 // Changed between reading and writing: look again.
@@ -270,6 +291,12 @@ impl LeaderElection {
 }
 
 impl Leading {
+    /// Whoever led before.
+    #[must_use]
+    pub fn predecessor(&self) -> &Predecessor {
+        &self.0.predecessor
+    }
+
     /// The guard for everything that writes.
     #[must_use]
     pub fn leadership(&self) -> Leadership {

@@ -8,9 +8,10 @@ use kube::Client;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::election::{ElectionObserver, Ended, LeaderElection};
+use super::election::{ElectionObserver, Ended, LeaderElection, Note};
 use super::leadership::Leadership;
 use super::migration::Migration;
+use super::predecessor::Predecessor;
 use super::settings::{BadSettings, Settings};
 use crate::clock::Clocks;
 
@@ -33,6 +34,8 @@ pub struct Locks {
 pub struct Term {
     /// The lock.
     pub lock: Lock,
+    /// Whoever held it before.
+    pub predecessor: Predecessor,
     /// The guard to ask before each write.
     pub leadership: Leadership,
     /// Cancelled when the work shall end in order.
@@ -100,6 +103,17 @@ impl Locks {
         Ok(Self { main: Some(compete(settings)?), migration })
     }
 
+    /// Leaves a note to whoever holds a lock next.
+    #[must_use]
+    pub fn leaving(self, note: &Note) -> Self {
+        Self {
+            main: self.main.map(|election| election.leaving(note.clone())),
+            migration: self
+                .migration
+                .map(|(migration, election)| (migration, election.leaving(note.clone()))),
+        }
+    }
+
     /// The lock that a controller runs under here; `None` if another program runs it.
     #[must_use]
     pub fn lock_of(&self, controller: &str) -> Option<Lock> {
@@ -156,14 +170,16 @@ where
     F: Future<Output = Result<(), E>>,
 {
     let Some(election) = election else {
-        let term = Term { lock, leadership: Leadership::unelected(), stop: stop.clone(), ready };
+        let (predecessor, leadership) = (Predecessor::Nobody, Leadership::unelected());
+        let term = Term { lock, predecessor, leadership, stop: stop.clone(), ready };
         return Ok(work(term).await.err());
     };
     let Some(leading) = election.acquire(stop.cancelled()).await else {
         lock.say_ended();
         return Ok(None);
     };
-    let term = Term { lock, leadership: leading.leadership(), stop: stop.clone(), ready };
+    let (predecessor, leadership) = (leading.predecessor().clone(), leading.leadership());
+    let term = Term { lock, predecessor, leadership, stop: stop.clone(), ready };
     let (work_ended, ended) = oneshot::channel::<()>();
     let mut work_ended = Some(work_ended);
     let mut holding = pin!(leading.hold(async {

@@ -26,7 +26,8 @@
 //!
 //! Rooms: [`record`] reads and writes what a Lease says, [`elector`] decides without IO or clock,
 //! `election` carries its decisions out, `leadership` is the guard that writers ask, `locks` keeps a
-//! process whole that lives by two locks, `named` is the way to one object on the API server.
+//! process whole that lives by two locks, `named` is the way to one object on the API server,
+//! `predecessor` what the leader before has left.
 
 mod announcer;
 mod candidate;
@@ -37,6 +38,7 @@ mod leadership;
 mod locks;
 mod migration;
 mod named;
+mod predecessor;
 pub mod record;
 mod settings;
 #[cfg(test)]
@@ -44,11 +46,12 @@ mod tests;
 
 pub use announcer::Announcer;
 pub use candidate::{Candidacy, Candidate};
-pub use election::{ElectionObserver, Ended, LeaderElection, Leading};
+pub use election::{ElectionObserver, Ended, LeaderElection, Leading, Note};
 pub use identity::{NoHostName, host_name, identity};
 pub use leadership::Leadership;
 pub use locks::{Finish, Lock, Locks, Ready, Term};
 pub use migration::Migration;
+pub use predecessor::Predecessor;
 pub use settings::{BadSettings, Settings};
 
 /// What the client of the election adds to its user agent.

@@ -76,6 +76,16 @@ impl Named {
         Ok(())
     }
 
+    /// Gives the state that was last seen an annotation, or takes it away, for the next write.
+    pub(super) fn annotate(&mut self, name: &str, value: Option<String>) {
+        let Some(seen) = &mut self.seen else { return };
+        match (value, seen["metadata"]["annotations"].as_object_mut()) {
+            (Some(value), _) => seen["metadata"]["annotations"][name] = Value::String(value),
+            (None, Some(annotations)) => drop(annotations.remove(name)),
+            (None, None) => {}
+        }
+    }
+
     /// The state that was last read, written or [taken](Self::take).
     pub(super) fn seen(&self) -> Option<&Value> {
         self.seen.as_ref()

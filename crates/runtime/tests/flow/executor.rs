@@ -43,6 +43,7 @@ fn executor(world: &World) -> Executor {
         grants: GRANTS,
         client: world.client(),
         gate: Arc::new(Gate::new(&[], None, world.surroundings.clocks.clone())),
+        caches: world.surroundings.caches.clone(),
         pace: Arc::default(),
         clocks: world.surroundings.clocks.clone(),
         leads: world.surroundings.leads.clone(),

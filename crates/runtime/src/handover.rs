@@ -1,0 +1,229 @@
+//! Nobody begins to lead on caches that know less than the leader before had done.
+//!
+//! A standby fills its caches before it leads, so that it can begin at once; but its watches may lag, and then it
+//! would make again what the one before has just made. A leader that stops in order therefore leaves a note: the
+//! version of the last event that each of its caches was told of, or of its own last write if that is newer. What one
+//! watch tells of, every other watch of the same kind tells of too, so the next leader can wait for it, and
+//! mostly need not. Where there is no note, caches are filled afresh from the newest state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use keleustes_objects::{Key, Resource, Uid, Version};
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout_at};
+
+use crate::caches::{Cache, Caches};
+use crate::clock::Clocks;
+use crate::leader::Predecessor;
+
+/// How long a cache may take to be told what another was told; then it is filled afresh.
+const TOLD_WITHIN: Duration = Duration::from_secs(2);
+/// An API server gives up on a request after a minute; whatever was on its way before is done or not.
+const UNSURE_FOR: Duration = Duration::from_secs(60);
+/// So many deletions are remembered before those are looked for that the caches have seen.
+const GONE_MANY: usize = 64;
+
+/// What this process has written, as far as it matters to the next leader.
+pub struct Deeds {
+    clocks: Clocks,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The newest state that was written of each kind.
+    newest: BTreeMap<Resource, Version>,
+    /// Objects that were gone with the answer, which tells no version.
+    gone: Vec<(Resource, Key, Uid)>,
+    /// When a write last failed in a way that leaves open whether it took effect.
+    unsure_at: Option<Duration>,
+}
+
+impl Deeds {
+    /// Nothing was done yet.
+    #[must_use]
+    pub fn new(clocks: Clocks) -> Self {
+        Self { clocks, state: Mutex::default() }
+    }
+
+    /// A write led to this state.
+    pub fn wrote(&self, resource: &Resource, version: &Version) {
+        let newest = &mut self.state.lock().newest;
+        match newest.get_mut(resource) {
+            Some(there) if version.is_older_than(there) => {}
+            Some(there) => *there = version.clone(),
+            None => drop(newest.insert(resource.clone(), version.clone())),
+        }
+    }
+
+    /// An object is gone.
+    pub fn deleted(&self, caches: &Caches, resource: &Resource, key: &Key, uid: &Uid) {
+        let gone = &mut self.state.lock().gone;
+        if gone.len() >= GONE_MANY {
+            gone.retain(|deed| is_unseen(caches, deed));
+        }
+        gone.push((resource.clone(), key.clone(), uid.clone()));
+    }
+
+    /// A write may or may not have taken effect.
+    pub fn unsure(&self) {
+        self.state.lock().unsure_at = Some(self.clocks.monotonic());
+    }
+
+    /// What to leave to the next leader when nothing is at work any more; nothing if there is no telling.
+    #[must_use]
+    pub fn note(&self, caches: &Caches) -> Option<String> {
+        let State { newest, gone, unsure_at } = &*self.state.lock();
+        let is_unsure = unsure_at.is_some_and(|at| self.clocks.monotonic() < at + UNSURE_FOR);
+        if is_unsure || gone.iter().any(|deed| is_unseen(caches, deed)) {
+            return None;
+        }
+        let version = |cache: &Arc<Cache>| {
+            let (told, written) = (cache.last_event(), newest.get(cache.entry().resource()).cloned());
+            match (told, written) {
+                (Some(told), Some(written)) if told.is_older_than(&written) => Some(written),
+                (told, written) => told.or(written),
+            }
+        };
+        let seen: BTreeMap<_, _> = caches
+            .all()
+            .iter()
+            .filter_map(|cache| Some((cache.name(), version(cache)?.to_string())))
+            .collect();
+        serde_json::to_string(&seen).ok()
+    }
+}
+
+fn is_unseen(caches: &Caches, (resource, key, uid): &(Resource, Key, Uid)) -> bool {
+    let of_kind = |cache: &&Arc<Cache>| cache.entry().resource() == resource;
+    caches.all().iter().filter(of_kind).any(|cache| !cache.has_seen_deletion(key, uid))
+}
+
+/// Returns when the caches know all that the leader before can have done.
+pub async fn catch_up(caches: &Caches, predecessor: &Predecessor) {
+    let began = Instant::now();
+    let seen: Option<BTreeMap<String, String>> = match predecessor {
+        Predecessor::Nobody => return,
+        Predecessor::Told(note) => serde_json::from_str(note).ok(),
+        Predecessor::Silent => None,
+    };
+    let is_told = seen.is_some();
+    let caches = caches.all();
+    join_all(caches.iter().map(async |cache| match &seen {
+        Some(seen) => {
+            if let Some(version) = seen.get(&cache.name()) {
+                reach(cache, &Version::from(version.as_str()), began + TOLD_WITHIN).await;
+            }
+        }
+        None => cache.fill_afresh().await,
+    }))
+    .await;
+    tracing::info!(took = ?began.elapsed(), is_told, "the caches know what the leader before has done");
+}
+
+async fn reach(cache: &Cache, version: &Version, deadline: Instant) {
+    if timeout_at(deadline, cache.reached(version)).await.is_err() {
+        tracing::warn!(cache = cache.name(), %version, "a cache lags behind the leader before and is filled afresh");
+        cache.fill_afresh().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
+    use keleustes_objects::{Kind as _, Namespace};
+    use keleustes_plan::KindEntry;
+    use serde_json::json;
+    use tower::Layer as _;
+
+    use super::*;
+    use crate::clock::Chance;
+    use crate::metrics::Metrics;
+
+    fn seed(server: &ApiServer, name: &str) {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        server.seed(namespace).unwrap();
+    }
+
+    /// The caches of one process, filled.
+    async fn caches(server: &ApiServer, faults: &Faults, clocks: &Clocks) -> (Caches, Arc<Cache>) {
+        let client = kube::Client::new(faults.layer(server.clone()), "default");
+        let caches = Caches::new(client, clocks.clone(), Chance::seeded(7), Metrics::new(), None);
+        let cache = caches.cache(&KindEntry::of::<Namespace>());
+        cache.synced().await;
+        (caches, cache)
+    }
+
+    async fn told_of(cache: &Cache, name: &str) {
+        while cache.uid(&Key::cluster(name)).is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Ends the watch after the list of so many objects, and lets none come about again.
+    fn deaf(objects: usize) -> Faults {
+        let faults = Faults::new();
+        let after_the_list = Verdict::CutStream { after_events: objects + 1, cleanly: true };
+        faults.add(Rule::new(after_the_list).target("sendInitialEvents").times(1));
+        faults.add(Rule::new(Verdict::Hang).target("?resourceVersion="));
+        faults
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_that_was_told_as_much_begins_at_once() {
+        let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
+        let (leader, led) = caches(&server, &Faults::new(), &clocks).await;
+        let (standby, _) = caches(&server, &Faults::new(), &clocks).await;
+        seed(&server, "new");
+        told_of(&led, "new").await;
+        let note = leader.deeds().note(&leader).unwrap();
+        let (began, lists) = (Instant::now(), server.requests().len());
+        catch_up(&standby, &Predecessor::Told(note)).await;
+        assert!(standby.all()[0].uid(&Key::cluster("new")).is_some());
+        assert!(began.elapsed() < Duration::from_millis(100));
+        catch_up(&standby, &Predecessor::Nobody).await;
+        assert_eq!(server.requests().len(), lists, "nothing was listed again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_that_is_behind_fills_its_caches_afresh() {
+        let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
+        let (leader, _) = caches(&server, &Faults::new(), &clocks).await;
+        for (name, noted) in [("one", true), ("two", false)] {
+            let (standby, cache) = caches(&server, &deaf(leader.all()[0].len()), &clocks).await;
+            seed(&server, name);
+            assert!(cache.uid(&Key::cluster(name)).is_none());
+            told_of(&leader.all()[0], name).await;
+            let note = leader.deeds().note(&leader).unwrap();
+            let predecessor = if noted { Predecessor::Told(note) } else { Predecessor::Silent };
+            catch_up(&standby, &predecessor).await;
+            assert!(cache.uid(&Key::cluster(name)).is_some(), "{name}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_note_knows_of_own_writes_and_is_left_out_where_they_are_in_doubt() {
+        let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
+        let (leader, cache) = caches(&server, &Faults::new(), &clocks).await;
+        let deeds = leader.deeds();
+        assert_eq!(deeds.note(&leader).unwrap(), "{}");
+        deeds.wrote(&Namespace::RESOURCE, &Version::from("1000"));
+        deeds.wrote(&Namespace::RESOURCE, &Version::from("999"));
+        assert_eq!(deeds.note(&leader).unwrap(), r#"{"namespaces":"1000"}"#);
+
+        seed(&server, "gone");
+        told_of(&cache, "gone").await;
+        let (key, uid) = (Key::cluster("gone"), cache.uid(&Key::cluster("gone")).unwrap());
+        deeds.deleted(&leader, &Namespace::RESOURCE, &key, &uid);
+        assert_eq!(deeds.note(&leader), None, "nobody has seen it go");
+        deeds.state.lock().gone.clear();
+
+        deeds.unsure();
+        assert_eq!(deeds.note(&leader), None);
+        tokio::time::advance(UNSURE_FOR).await;
+        assert!(deeds.note(&leader).is_some());
+    }
+}
