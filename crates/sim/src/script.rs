@@ -140,7 +140,7 @@ impl Draw {
         let node = self.chance.usize(..self.nodes);
         match self.chance.u8(..100) {
             ..44 => Deed::Trouble(self.trouble(manager)),
-            44..46 => Deed::Jump(self.of(&[-3_600, -60, -2, 2, 60, 3_600])),
+            44..46 => Deed::Jump(self.of(&[-300, -60, -2, 2, 60, 300])),
             46..48 => Deed::Pause(manager, self.chance.u64(1_000..40_000)),
             48..50 => Deed::Freeze(self.chance.u64(1_000..40_000)),
             50..52 => Deed::Certificates(manager, self.chance.u64(500..20_000)),
@@ -150,7 +150,7 @@ impl Draw {
             74..78 => Deed::ExpireWatches,
             78..82 => Deed::CutWatches,
             82..86 => Deed::Restart(self.chance.u64(200..15_000)),
-            86..88 => Deed::Skew(manager, self.of(&[-3_600, -60, -2, 2, 60, 3_600])),
+            86..88 => Deed::Skew(manager, self.of(&[-300, -60, -2, 2, 60, 300])),
             88..94 => Deed::FailNode(node),
             _ => Deed::RecoverNode(node),
         }

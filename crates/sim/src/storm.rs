@@ -197,6 +197,15 @@ impl<'a> World<'a> {
         }
     }
 
+    /// A node that was removed may hear of it long after, when its watch tells, and comes back only then.
+    async fn bring_nodes_back(&self) {
+        for name in (0..self.schedule.nodes).map(node) {
+            if self.server.object("nodes", "", &name).is_none() {
+                self.nodes.recover_node(&name).await;
+            }
+        }
+    }
+
     /// Nothing goes wrong any more, and nobody wants anything: the world must become what was asked for.
     async fn calm(&self) {
         self.witness.note("--- calm");
@@ -213,6 +222,7 @@ impl<'a> World<'a> {
             if self.witness.is_broken() {
                 return;
             }
+            self.bring_nodes_back().await;
             let missing = self.witness.missing(&self.server);
             if missing.is_empty() {
                 let _before = self.witness.take_writes();

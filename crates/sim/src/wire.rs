@@ -50,8 +50,6 @@ pub struct Network {
     away_until: Mutex<Instant>,
     /// By number: managers that sleep until then.
     asleep: Mutex<BTreeMap<usize, Instant>>,
-    /// By number: managers whose watches are held back, or were lately, until then.
-    behind: Mutex<BTreeMap<usize, Instant>>,
     /// By number: which connection of a manager is the present one.
     connections: Mutex<BTreeMap<usize, Level<u32>>>,
     chance: Mutex<fastrand::Rng>,
@@ -74,7 +72,6 @@ impl Network {
             troubles: Mutex::default(),
             away_until: Mutex::new(Instant::now()),
             asleep: Mutex::default(),
-            behind: Mutex::default(),
             connections: Mutex::default(),
             chance: Mutex::new(chance),
             open_gate,
@@ -84,11 +81,6 @@ impl Network {
     /// Disturbs a way from now on.
     pub fn disturb(&self, trouble: Trouble) {
         let until = Instant::now() + Duration::from_millis(trouble.lasts);
-        if let (Party::Manager(number), Verdict::Stalls) = (trouble.party, trouble.verdict) {
-            let mut behind = self.behind.lock();
-            let there = behind.entry(number).or_insert(until);
-            *there = until.max(*there);
-        }
         self.troubles.lock().push((trouble, until));
     }
 
@@ -135,11 +127,6 @@ impl Network {
                 None => return,
             }
         }
-    }
-
-    fn is_behind(&self, party: Option<Party>) -> bool {
-        let Some(Party::Manager(number)) = party else { return false };
-        self.behind.lock().get(&number).is_some_and(|until| Instant::now() < *until)
     }
 
     /// Some state of the last few hundred.
@@ -303,9 +290,8 @@ impl Wire {
         let author = agent.unwrap_or_default().rsplit(['/', ':']).next().unwrap_or_default().to_owned();
         let forgets = route.writes() && network.open_gate == Some(author.as_str());
         let request = if forgets { with_life(request, &network.server, route) } else { request };
-        let (party, body, behind) =
-            (self.name.clone(), request.body().clone(), network.is_behind(self.party));
-        let sent = Sent { party, author, route, body, lost, leader, behind };
+        let (party, body) = (self.name.clone(), request.body().clone());
+        let sent = Sent { party, author, route, body, lost, leader };
         let seen = network.witness.before(&network.server, &sent);
         let mut server = self.server.clone();
         let Ok(answer) = server.call(request.map(Full::new)).await;

@@ -1,6 +1,5 @@
 //! Sees every write that takes effect, writes it down, and lets the checkers judge.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,8 +116,6 @@ pub struct Sent<'a> {
     pub lost: bool,
     /// Who led when it left.
     pub leader: Leader,
-    /// Whether watches of its sender were held back lately.
-    pub behind: bool,
 }
 
 /// Who leads: the holder of the lease, empty if there is none.
@@ -213,8 +210,6 @@ struct State {
     writes: Vec<String>,
     keeps_writes: bool,
     requests: u64,
-    /// Managers that took the lease over while their caches were behind.
-    behind: BTreeSet<Arc<str>>,
 }
 
 impl Witness {
@@ -307,19 +302,8 @@ impl Witness {
         let before = looked_up(server, route);
         let (route, body) = (route.clone(), serde_json::from_slice(&sent.body).unwrap_or_default());
         let (party, leader) = (sent.party.clone(), sent.leader.clone());
-        if route.is_leader_lease() && !Leader::now(server).is(&party) {
-            // Whoever takes over now has not seen all that the other has done.
-            let behind = &mut self.state.lock().behind;
-            if sent.behind {
-                behind.insert(party.clone())
-            } else {
-                behind.remove(&party)
-            };
-        }
         // Whoever is led by another by now has nobody to tell of it.
-        let lost = sent.lost
-            || (is_manager(&party) && Leader::now(server).is_not(&party))
-            || self.state.lock().behind.contains(&party);
+        let lost = sent.lost || (is_manager(&party) && Leader::now(server).is_not(&party));
         Some(Effect { at, party, author, route, body, lost, leader, code: 0, before, after: None })
     }
 

@@ -32,7 +32,8 @@ pub(super) struct NodeWakes {
 }
 
 impl NodeWakes {
-    /// Wakes the DaemonSets for which a node has too many or too few pods now.
+    /// Wakes the DaemonSets for which a node has too many or too few pods now. A node that comes back to a pod
+    /// of its own concerns them, too: without it they had nothing there to count or to update.
     pub(super) fn node_changed(&self, change: &Change<Node>, view: &View<'_>, wakes: &mut Wakes) {
         let (Some(node), false) = (change.after(), change.is_resync()) else { return };
         let same = |before: &Node| before.meta.labels == node.meta.labels && before.taints == node.taints;
@@ -45,7 +46,8 @@ impl NodeWakes {
             let Eligibility { should_run, should_continue } =
                 Demands::of(set, self.compares_taints).judge(node);
             let misplaced = bound && (!should_continue || set.status.number_misscheduled > 0);
-            if (should_run && !bound) || misplaced {
+            let is_back = bound && change.before().is_none();
+            if (should_run && !bound) || is_back || misplaced {
                 wakes.wake(&set.meta.key);
             }
         }

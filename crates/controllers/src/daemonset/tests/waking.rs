@@ -147,8 +147,11 @@ fn of_a_node_only_labels_and_taints_matter() {
 /// Proves DS-14, DS-15, INF-5.
 #[test]
 fn a_node_wakes_those_for_whom_it_has_too_many_or_too_few() {
-    let changes =
-        |set: Value, pods: Vec<Value>, node: Value| bare(set, [], pods).put::<Node>(&the_loop(), node);
+    let changes = |set: Value, pods: Vec<Value>, node: Value| {
+        let mut world = bare(set, [], pods);
+        world.put::<Node>(&the_loop(), but(node.clone(), "/metadata/labels/zone", json!("before")));
+        world.put::<Node>(&the_loop(), node)
+    };
     assert_eq!(changes(set(), vec![], node("n")), ["a/agent"]);
     assert_eq!(changes(set(), vec![pod("x", "n")], node("n")), nobody());
     assert_eq!(changes(set(), vec![unbound("x", "n")], node("n")), ["a/agent"], "only bound ones count");
@@ -161,4 +164,11 @@ fn a_node_wakes_those_for_whom_it_has_too_many_or_too_few() {
     let of_earlier = but(pod("x", "n"), "/metadata/ownerReferences/0/uid", json!("u-before"));
     assert_eq!(changes(set(), vec![of_earlier], node("n")), nobody());
     assert_eq!(changes(set(), vec![of_other(pod("x", "n"))], node("n")), ["a/agent"]);
+}
+
+#[test]
+fn a_node_that_comes_back_to_a_pod_wakes_its_owner() {
+    let mut world = bare(set(), [], vec![pod("x", "n")]);
+    assert_eq!(world.put::<Node>(&the_loop(), node("n")), ["a/agent"]);
+    assert_eq!(world.put::<Node>(&the_loop(), node("m")), ["a/agent"]);
 }
