@@ -57,14 +57,18 @@ impl Checker for Deployments {
 
     fn calm(&self, server: &ApiServer) -> Result<(), String> {
         server.objects("deployments.apps").iter().try_for_each(|deployment| {
-            let wanted = number(deployment, "/spec/replicas");
+            let (wanted, all) = (number(deployment, "/spec/replicas"), total(server, uid(deployment)));
             observed(deployment)?;
-            same(deployment, "the replicas of all its sets", total(server, uid(deployment)), wanted)?;
+            if deployment.pointer("/spec/paused") == Some(&Value::Bool(true)) {
+                // It stays as it was found: without a set if it had none, or in the middle of a rollout.
+                let within = all <= wanted + SURGE;
+                return within
+                    .then_some(())
+                    .ok_or_else(|| format!("it is paused with {all} replicas, not {wanted}"));
+            }
+            same(deployment, "the replicas of all its sets", all, wanted)?;
             status(deployment, "replicas", wanted)?;
             status(deployment, "availableReplicas", wanted)?;
-            if deployment.pointer("/spec/paused") == Some(&Value::Bool(true)) {
-                return Ok(());
-            }
             status(deployment, "updatedReplicas", wanted)?;
             let sets = controlled(server, SETS, uid(deployment));
             let busy = count(&sets, |set| number(set, "/spec/replicas") > 0);
