@@ -28,6 +28,8 @@ enum Missing {
     Caution { controller: &'static str, account: &'static str, caution: Caution },
     /// Nobody asks whether it still leads before it writes.
     Lease,
+    /// Nobody learns what the leader before has done.
+    Handover,
 }
 
 impl fmt::Display for Mutant {
@@ -38,6 +40,7 @@ impl fmt::Display for Mutant {
             }
             Missing::Caution { controller, caution, .. } => write!(f, "{controller} without {caution:?}"),
             Missing::Lease => f.write_str("all without Lease"),
+            Missing::Handover => f.write_str("all without Handover"),
         }
     }
 }
@@ -45,7 +48,7 @@ impl fmt::Display for Mutant {
 /// All mutants of a stage, in the order of its controllers.
 #[must_use]
 pub fn all(stage: &Stage) -> Vec<Mutant> {
-    let mut missing = vec![Missing::Lease];
+    let mut missing = vec![Missing::Lease, Missing::Handover];
     for controller in (stage.crew)() {
         let account = controller.service_account.unwrap_or("tokens-controller");
         let controller_name = controller.name;
@@ -78,6 +81,7 @@ impl Mutant {
         let (what, left_out, crew) = (self.what.clone(), self.left_out.clone(), stage.crew.clone());
         let mut stage = stage.clone();
         stage.heeds_lease = what != Missing::Lease;
+        stage.catches_up = what != Missing::Handover;
         if let Missing::Caution { account, caution: Caution::Gate, .. } = what {
             stage.open_gate = Some(account);
         }

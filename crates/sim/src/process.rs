@@ -13,7 +13,9 @@ use keleustes_plan::Controller;
 use keleustes_runtime::at_work::{self, Roster};
 use keleustes_runtime::clock::{Chance, Clocks};
 use keleustes_runtime::house::House;
-use keleustes_runtime::leader::{self, Announcer, ElectionObserver, Finish, Leadership, Locks, Term};
+use keleustes_runtime::leader::{
+    self, Announcer, ElectionObserver, Finish, Leadership, Locks, Predecessor, Term,
+};
 use keleustes_runtime::loops;
 use keleustes_runtime::metrics::Metrics;
 use parking_lot::Mutex;
@@ -45,6 +47,8 @@ pub struct Crew {
     pub members: Members,
     /// Whether they ask if they still lead before they write.
     pub heeds_lease: bool,
+    /// Whether whoever takes over first learns what the leader before has done.
+    pub catches_up: bool,
 }
 
 /// What is done to a process.
@@ -179,6 +183,9 @@ async fn live(house: Arc<House>, crew: &Crew, host: String, stop: CancellationTo
     let work = |mut term: Term| {
         if !crew.heeds_lease {
             term.leadership = Leadership::unelected();
+        }
+        if !crew.catches_up {
+            term.predecessor = Predecessor::Nobody;
         }
         let controllers = std::mem::take(&mut *members.lock());
         let roster = Roster { controllers, first: FIRST, interval: Duration::ZERO };

@@ -52,6 +52,8 @@ pub struct Stage {
     pub transcript: bool,
     /// Whether managers ask if they still lead before they write. Mutants do not.
     pub heeds_lease: bool,
+    /// Whether whoever takes over first learns what the leader before has done. Mutants do not.
+    pub catches_up: bool,
     /// A controller, by its account, that never learns which state its writes led to. None but a mutant is one.
     pub open_gate: Option<&'static str>,
 }
@@ -59,7 +61,8 @@ pub struct Stage {
 impl Default for Stage {
     /// All controllers that ship, and no transcript.
     fn default() -> Self {
-        Self { crew: Arc::new(|| all(&settings())), transcript: false, heeds_lease: true, open_gate: None }
+        let crew: Members = Arc::new(|| all(&settings()));
+        Self { crew, transcript: false, heeds_lease: true, catches_up: true, open_gate: None }
     }
 }
 
@@ -165,7 +168,8 @@ impl<'a> World<'a> {
             .start();
         let start = |number| {
             let (network, witness) = (network.clone(), witness.clone());
-            let crew = Crew { members: stage.crew.clone(), heeds_lease: stage.heeds_lease };
+            let Stage { crew, heeds_lease, catches_up, .. } = stage.clone();
+            let crew = Crew { members: crew, heeds_lease, catches_up };
             Process::start(number, network, witness, crew, chance.fork())
         };
         let processes = (0..schedule.managers).map(start).collect();
