@@ -20,11 +20,11 @@ const COLLECTOR: &str = "garbage-collector-controller";
 
 /// Plays with one controller replaced by a broken one.
 fn played(managers: usize, deeds: Vec<(u64, Deed)>, replacement: fn() -> Controller) -> Report {
-    played_on(Stage::default(), managers, deeds, replacement)
+    played_on(&Stage::default(), managers, deeds, replacement)
 }
 
 fn played_on(
-    stage: Stage,
+    stage: &Stage,
     managers: usize,
     deeds: Vec<(u64, Deed)>,
     replacement: fn() -> Controller,
@@ -38,7 +38,7 @@ fn played_on(
         crew.push(broken);
         crew
     });
-    play(&schedule, &Stage { crew, ..stage })
+    play(&schedule, &Stage { crew, ..stage.clone() })
 }
 
 fn made(kind: Kind, namespace: &str, name: &str) -> Deed {
@@ -89,8 +89,8 @@ fn a_collector_that_trusts_a_cache_that_is_behind_is_caught() {
     };
     // Which of the two leads at first is the seed's choice.
     let broken = |catches_up: bool| {
-        let stage = || Stage { catches_up, ..Stage::default() };
-        let played = |leads| played_on(stage(), 2, takes_over(leads), hasty_collector).broken;
+        let stage = Stage { catches_up, ..Stage::default() };
+        let played = |leads| played_on(&stage, 2, takes_over(leads), hasty_collector).broken;
         let mut lines = [0, 1].into_iter().flat_map(played);
         lines.any(|line| line.contains("which ReplicaSet default/oar owns"))
     };
