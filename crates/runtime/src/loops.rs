@@ -51,7 +51,7 @@ pub struct Surroundings {
     pub in_flight_max: usize,
 }
 
-/// A controller at work. Dropping it does not stop it; [`Running::stop`] does.
+/// A controller at work. Dropped, it hears of nothing any more; [`Running::stop`] lets the work under way end.
 pub struct Running {
     /// Its name.
     pub name: &'static str,
@@ -222,18 +222,30 @@ impl Running {
 
     /// Takes up no more work, also none that is queued, and returns when the work under way has ended.
     pub async fn stop(self) {
-        for (cache, ear) in &self.ears {
-            cache.unsubscribe(ear);
-        }
-        if let Some(monitors) = &self.monitors {
-            monitors.rest();
-        }
+        self.hear_no_more();
         for a_loop in &self.loops {
             a_loop.stop.cancel();
             a_loop.queue.shut_down();
         }
         self.workers.wait().await;
         tracing::info!(controller = self.name, "stopped");
+    }
+
+    fn hear_no_more(&self) {
+        for (cache, ear) in &self.ears {
+            cache.unsubscribe(ear);
+        }
+        if let Some(monitors) = &self.monitors {
+            monitors.rest();
+        }
+    }
+}
+
+impl Drop for Running {
+    /// Caches know their listeners and loops know their caches, so one of the two must let go even where nobody
+    /// waits for the end: else neither is ever freed.
+    fn drop(&mut self) {
+        self.hear_no_more();
     }
 }
 

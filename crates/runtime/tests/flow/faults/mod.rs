@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use keleustes_apiserver::{ApiServer, Rule, Verdict, clock};
 use keleustes_plan::{BoxFuture, Controller};
+use keleustes_runtime::loops::Running;
 use tokio::time::Instant;
 
 use crate::world::{World, settle, wait};
@@ -155,7 +156,7 @@ impl Play<'_> {
     async fn to_the_end(&self) -> (u64, u64) {
         let first = self.process();
         self.arm(&first);
-        self.start(&first).await;
+        let mut running = self.start(&first).await;
         (self.case.when)(self.server.clone()).await;
         self.disturb(&first).await;
         if let Fault::Crash { .. } = self.fault {
@@ -163,9 +164,10 @@ impl Play<'_> {
             first.faults.retire_all();
             first.faults.add(Rule::new(Verdict::Hang));
             self.server.cut_watches();
-            self.start(&self.process()).await;
+            running.extend(self.start(&self.process()).await);
         }
         self.come_to_rest().await;
+        drop(running);
         let requests = self.server.requests();
         let writes = requests.iter().filter(|request| !request.method.is_safe()).count();
         let reads = requests.iter().filter(|request| !request.target.contains("watch=true")).count() - writes;
@@ -176,12 +178,14 @@ impl Play<'_> {
         World::since(self.began, self.server.clone(), None)
     }
 
-    async fn start(&self, process: &World) {
+    /// Starts all controllers; they hear of changes as long as what is returned is kept.
+    async fn start(&self, process: &World) -> Vec<Running> {
+        let mut running = Vec::new();
         for controller in (self.case.controllers)() {
-            // Dropping what runs does not stop it.
-            drop(process.start(controller).await);
+            running.push(process.start(controller).await);
         }
         settle().await;
+        running
     }
 
     /// Lays the traps that a request runs into.
