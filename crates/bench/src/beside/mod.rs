@@ -4,6 +4,7 @@ mod growth;
 mod loads;
 mod objects;
 mod plot;
+mod profile;
 mod projection;
 mod relay;
 mod report;
@@ -42,6 +43,9 @@ pub(crate) struct Wanted {
     /// Leaves the original out.
     #[arg(long)]
     without_original: bool,
+    /// Also keeps profiles of every phase: of managers for perf, of the API server for pprof. They cost time.
+    #[arg(long)]
+    profile: bool,
     /// The folder that the table, the plots and the raw figures go to.
     #[arg(long, default_value = "target/side-by-side")]
     out: PathBuf,
@@ -57,7 +61,9 @@ pub(crate) async fn measure(wanted: &Wanted) -> anyhow::Result<()> {
         for load in &loads {
             let original = (!wanted.without_original).then_some(Manager::Original);
             for manager in [Manager::Ours(ours.clone())].into_iter().chain(original) {
-                let setting = Setting { manager, percent, qps: (!wanted.defaults).then_some(wanted.qps) };
+                let qps = (!wanted.defaults).then_some(wanted.qps);
+                let profiles = wanted.profile.then(|| wanted.out.join("profiles"));
+                let setting = Setting { manager, percent, qps, profiles };
                 eprintln!("{}, {}, round {round}", load.name, setting.manager.whose());
                 let mut stage = Stage::set(setting, load.name).await?;
                 (load.play)(&mut stage).await?;

@@ -1,6 +1,7 @@
 //! One manager on a control plane of its own, and what its work is measured by.
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -13,6 +14,7 @@ use keleustes_objects::{Key, Resource};
 use keleustes_scenarios::real::{Manager, controllers_flag};
 use kube::Client;
 
+use super::profile::Profile;
 use super::relay::Relay;
 use super::report::{Figure, Measure};
 use crate::meters::Meter;
@@ -31,6 +33,8 @@ pub(super) struct Setting {
     pub(super) percent: usize,
     /// How often a second the manager may ask, if that is said at all.
     pub(super) qps: Option<u32>,
+    /// Where profiles go, if there are to be any.
+    pub(super) profiles: Option<PathBuf>,
 }
 
 /// A control plane, a manager, nodes and a stopwatch.
@@ -112,6 +116,7 @@ impl Stage {
     ) -> anyhow::Result<()> {
         let before = self.before()?;
         self.meter().forget_peak()?;
+        let profile = self.profile(name)?;
         let began = Instant::now();
         let mut parts = act(&self.client).await?;
         let took = began.elapsed().as_secs_f64();
@@ -123,6 +128,7 @@ impl Stage {
             self.note(name, Measure::NearlyAll, p99);
         }
         self.rest().await?;
+        profile.map(Profile::end).transpose()?;
         self.note_since(name, &before)
     }
 
@@ -141,9 +147,11 @@ impl Stage {
         let before = Before { manager_cpu: 0.0, ..self.before()? };
         let from = Timestamp::now();
         self.manager = self.spawn_another()?;
+        let profile = self.profile(name)?;
         let first = self.first_write(before.mark, from).await?;
         self.note(name, Measure::FirstWrite, first);
         self.rest().await?;
+        profile.map(Profile::end).transpose()?;
         self.note_since(name, &before)
     }
 
@@ -219,6 +227,13 @@ impl Stage {
 
     fn server(&self) -> anyhow::Result<Meter> {
         Ok(Meter(self.plane.api_server_pid().context("no API server runs")?))
+    }
+
+    /// Begins to write down where time goes, if that is wanted.
+    fn profile(&self, phase: &str) -> anyhow::Result<Option<Profile>> {
+        let Some(folder) = &self.setting.profiles else { return Ok(None) };
+        let name = format!("{} {phase} {}", self.load, self.setting.manager.whose());
+        Profile::begin(folder, &name, self.manager.pid(), &self.client).map(Some)
     }
 
     fn spawn_another(&mut self) -> anyhow::Result<Process> {
