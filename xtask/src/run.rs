@@ -12,6 +12,9 @@ pub(crate) struct BesideManager {
     /// Build and run with optimisations
     #[arg(long)]
     release: bool,
+    /// Build and run as it is packaged: smaller, and slower to build
+    #[arg(long, conflicts_with = "release")]
+    packaged: bool,
     /// Handed to the program unchanged
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
@@ -20,14 +23,15 @@ pub(crate) struct BesideManager {
 impl BesideManager {
     /// Builds the manager, then runs a program of a package and ends as it ends.
     pub(crate) fn run(&self, workspace: &Workspace, package: &str, program: &str) -> Result<ExitCode> {
-        let release = self.release.then_some("--release");
+        let profile =
+            if self.packaged { Some("--profile=dist") } else { self.release.then_some("--release") };
         let mut build = cargo();
-        build.args(["build", "--package", "keleustes-manager"]).args(release);
+        build.args(["build", "--package", "keleustes-manager"]).args(profile);
         let built = status(build, workspace)?;
         if !built.success() {
             bail!("the manager does not build");
         }
-        run_program(workspace, package, program, release, &self.args)
+        run_program(workspace, package, program, profile, &self.args)
     }
 }
 
@@ -61,11 +65,11 @@ fn run_program(
     workspace: &Workspace,
     package: &str,
     program: &str,
-    release: Option<&str>,
+    profile: Option<&str>,
     args: &[String],
 ) -> Result<ExitCode> {
     let mut run = cargo();
-    run.args(["run", "--quiet", "--package", package, "--bin", program]).args(release);
+    run.args(["run", "--quiet", "--package", package, "--bin", program]).args(profile);
     run.arg("--").args(args);
     let ended = status(run, workspace)?;
     Ok(if ended.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
