@@ -11,7 +11,7 @@ use keleustes_plan::Controller;
 use keleustes_runtime::at_work::{self, Roster};
 use keleustes_runtime::house::House;
 use keleustes_runtime::leader::{
-    self, Announcer, Candidacy, Candidate, ElectionObserver, Finish, Lock, Locks, Migration, Term,
+    self, Announcer, Candidacy, Candidate, ElectionObserver, Finish, Handover, Lock, Locks, Migration, Term,
 };
 use keleustes_runtime::loops;
 use keleustes_runtime::metrics::Metrics;
@@ -133,9 +133,8 @@ fn locks(
     });
     let client = house.factory.root("leader-election");
     let locks = Locks::elected(&client, settings, migration, &house.clocks, house.chance.fork(), observer)?;
-    let caches = house.caches.clone();
-    let note: leader::Note = Arc::new(move || caches.deeds().note(&caches));
-    Ok(locks.leaving(&note))
+    let handover: Arc<dyn Handover> = Arc::new(house.caches.clone());
+    Ok(locks.handing_over(&handover))
 }
 
 fn candidate(house: &House, options: &Options, identity: String) -> Candidate {

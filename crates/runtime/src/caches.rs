@@ -67,6 +67,8 @@ pub struct Cache {
     deltas: Level<u64>,
     /// How often somebody wanted it to be filled afresh.
     afresh: Level<u64>,
+    /// When that was last wanted, and how many lists it had taken in by then.
+    wanted_afresh: Mutex<Option<(Duration, u64)>>,
     /// The version of the last change to an object that a watch has told of.
     last_event: Mutex<Option<Version>>,
     /// Held while changes are told, so that a late listener gets every object and then every change.
@@ -125,6 +127,7 @@ impl Caches {
             lists: Level::new(0),
             deltas: Level::new(0),
             afresh: Level::new(0),
+            wanted_afresh: Mutex::default(),
             last_event: Mutex::default(),
             listeners: Mutex::default(),
             clocks: shared.clocks.clone(),
@@ -330,10 +333,23 @@ impl Cache {
         self.deltas.wait_for(|_| !self.version().is_older_than(version)).await;
     }
 
-    /// Forgets how far it has come and lists anew, as of now; returns when that is in the table.
-    pub async fn fill_afresh(&self) {
-        let lists = self.lists();
+    /// Forgets how far it has come and lists anew, as of now. What is in the table stays there until then.
+    pub fn want_afresh(&self) {
+        *self.wanted_afresh.lock() = Some((self.clocks.monotonic(), self.lists()));
         self.afresh.modify(|wanted| wanted + 1);
+    }
+
+    /// Returns when a list is in the table that was begun at this moment of the monotonic clock or later; or now,
+    /// if none is named. One that is under way or done will do.
+    pub async fn filled_since(&self, moment: Option<Duration>) {
+        let wanted = *self.wanted_afresh.lock();
+        let lists = match (wanted, moment) {
+            (Some((wanted_at, lists)), Some(moment)) if wanted_at >= moment => lists,
+            _ => {
+                self.want_afresh();
+                self.lists()
+            }
+        };
         self.lists.wait_for(|now| now > lists).await;
     }
 

@@ -4,7 +4,8 @@
 //! would make again what the one before has just made. A leader that stops in order therefore leaves a note: the
 //! version of the last event that each of its caches was told of, or of its own last write if that is newer. What one
 //! watch tells of, every other watch of the same kind tells of too, so the next leader can wait for it, and
-//! mostly need not. Where there is no note, caches are filled afresh from the newest state.
+//! mostly need not. Where there is no note, caches are filled afresh from the newest state; a standby that sees the
+//! lease run out begins with that as soon as the leader can have no more to say, so that it has mostly ended by then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::caches::{Cache, Caches};
 use crate::clock::Clocks;
-use crate::leader::Predecessor;
+use crate::leader::{Handover, Predecessor};
 
 /// How long a cache may take to be told what another was told; then it is filled afresh.
 const TOLD_WITHIN: Duration = Duration::from_secs(2);
@@ -102,13 +103,28 @@ fn is_unseen(caches: &Caches, (resource, key, uid): &(Resource, Key, Uid)) -> bo
     caches.all().iter().filter(of_kind).any(|cache| !cache.has_seen_deletion(key, uid))
 }
 
+impl Handover for Caches {
+    fn note(&self) -> Option<String> {
+        self.deeds().note(self)
+    }
+
+    fn prepare(&self) {
+        tracing::info!("the leader has fallen silent; the caches are filled afresh");
+        self.all().iter().for_each(|cache| cache.want_afresh());
+    }
+}
+
 /// Returns when the caches know all that the leader before can have done.
 pub async fn catch_up(caches: &Caches, predecessor: &Predecessor) {
     let began = Instant::now();
     let seen: Option<BTreeMap<String, String>> = match predecessor {
         Predecessor::Nobody => return,
         Predecessor::Told(note) => serde_json::from_str(note).ok(),
-        Predecessor::Silent => None,
+        Predecessor::Silent(_) => None,
+    };
+    let silent_from = match predecessor {
+        Predecessor::Silent(moment) => *moment,
+        Predecessor::Told(_) | Predecessor::Nobody => None,
     };
     let is_told = seen.is_some();
     let caches = caches.all();
@@ -118,7 +134,7 @@ pub async fn catch_up(caches: &Caches, predecessor: &Predecessor) {
                 reach(cache, &Version::from(version.as_str()), began + TOLD_WITHIN).await;
             }
         }
-        None => cache.fill_afresh().await,
+        None => cache.filled_since(silent_from).await,
     }))
     .await;
     tracing::info!(took = ?began.elapsed(), is_told, "the caches know what the leader before has done");
@@ -127,7 +143,7 @@ pub async fn catch_up(caches: &Caches, predecessor: &Predecessor) {
 async fn reach(cache: &Cache, version: &Version, deadline: Instant) {
     if timeout_at(deadline, cache.reached(version)).await.is_err() {
         tracing::warn!(cache = cache.name(), %version, "a cache lags behind the leader before and is filled afresh");
-        cache.fill_afresh().await;
+        cache.filled_since(None).await;
     }
 }
 
@@ -198,10 +214,28 @@ mod tests {
             assert!(cache.uid(&Key::cluster(name)).is_none());
             told_of(&leader.all()[0], name).await;
             let note = leader.deeds().note(&leader).unwrap();
-            let predecessor = if noted { Predecessor::Told(note) } else { Predecessor::Silent };
+            let predecessor = if noted { Predecessor::Told(note) } else { Predecessor::Silent(None) };
             catch_up(&standby, &predecessor).await;
             assert!(cache.uid(&Key::cluster(name)).is_some(), "{name}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_that_was_filled_since_the_leader_fell_silent_begins_at_once() {
+        let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
+        let (standby, cache) = caches(&server, &deaf(ApiServer::default().snapshot().len()), &clocks).await;
+        tokio::time::advance(Duration::from_secs(13)).await;
+        let silent_from = Some(clocks.monotonic());
+        seed(&server, "last");
+        standby.prepare();
+        told_of(&cache, "last").await;
+        let asked = server.requests().len();
+        catch_up(&standby, &Predecessor::Silent(silent_from)).await;
+        assert_eq!(server.requests().len(), asked, "nothing was listed again");
+
+        tokio::time::advance(Duration::from_secs(60)).await;
+        catch_up(&standby, &Predecessor::Silent(Some(clocks.monotonic()))).await;
+        assert!(server.requests().len() > asked, "that was another silence");
     }
 
     #[tokio::test(start_paused = true)]

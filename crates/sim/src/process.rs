@@ -14,7 +14,7 @@ use keleustes_runtime::at_work::{self, Roster};
 use keleustes_runtime::clock::{Chance, Clocks};
 use keleustes_runtime::house::House;
 use keleustes_runtime::leader::{
-    self, Announcer, ElectionObserver, Finish, Leadership, Locks, Predecessor, Term,
+    self, Announcer, ElectionObserver, Finish, Handover, Leadership, Locks, Predecessor, Term,
 };
 use keleustes_runtime::loops;
 use keleustes_runtime::metrics::Metrics;
@@ -169,9 +169,8 @@ async fn live(house: Arc<House>, crew: &Crew, host: String, stop: CancellationTo
     let locks = Locks::elected(&client, settings, None, &house.clocks, house.chance.fork(), &announcer);
     let locks = match locks {
         Ok(locks) => {
-            let caches = house.caches.clone();
-            let note: leader::Note = Arc::new(move || caches.deeds().note(&caches));
-            locks.leaving(&note)
+            let handover: Arc<dyn Handover> = Arc::new(house.caches.clone());
+            locks.handing_over(&handover)
         }
         Err(error) => return format!("does not start: {error}"),
     };

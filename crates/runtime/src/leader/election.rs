@@ -9,10 +9,10 @@ use keleustes_objects::{Failure, Reason, Resource};
 use keleustes_plan::EventNote;
 use kube::Client;
 
-use super::elector::{Elector, Next, Standing};
+use super::elector::{Elector, Moment, Next, Standing};
 use super::leadership::{Leadership, SentAt};
 use super::named::{Change, Named};
-use super::predecessor::{NOTE, Predecessor};
+use super::predecessor::{Handover, NOTE, Predecessor};
 use super::record::LeaseRecord;
 use super::settings::{BadSettings, Settings};
 use crate::clock::Clocks;
@@ -42,12 +42,11 @@ pub struct LeaderElection {
     may_hold: bool,
     /// Whoever had the Lease before our name came onto it.
     predecessor: Predecessor,
-    /// What is to be left to the next leader.
-    leaves: Option<Note>,
+    /// What passes from one leader to the next.
+    handover: Option<Arc<dyn Handover>>,
+    /// The silence that was last prepared for.
+    prepared: Option<Moment>,
 }
-
-/// What a leader that ends in order leaves to the next one.
-pub type Note = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// A process that leads. Nothing renews the Lease unless [`Leading::hold`] runs.
 pub struct Leading(LeaderElection);
@@ -90,14 +89,16 @@ impl LeaderElection {
             observer,
             may_hold: false,
             predecessor: Predecessor::default(),
-            leaves: None,
+            handover: None,
+            prepared: None,
         })
     }
 
-    /// Leaves a note to the next leader, written when the work under the Lease has ended.
+    /// Leaves a note to the next leader, written when the work under the Lease has ended, and prepares to take over
+    /// from one that will leave none.
     #[must_use]
-    pub fn leaving(mut self, note: Note) -> Self {
-        self.leaves = Some(note);
+    pub fn handing_over(mut self, handover: Arc<dyn Handover>) -> Self {
+        self.handover = Some(handover);
         self
     }
 
@@ -140,7 +141,9 @@ impl LeaderElection {
                     continue;
                 }
                 Next::WaitUntil(moment) => {
-                    let until = self.clocks.instant(moment);
+                    self.prepare();
+                    let silent_from = self.elector.silent_from().filter(|from| self.prepared != Some(*from));
+                    let until = self.clocks.instant(silent_from.map_or(moment, |from| from.min(moment)));
                     tokio::select! {
                         biased;
                         () = &mut stop => break,
@@ -161,6 +164,15 @@ impl LeaderElection {
             self.release().await;
         }
         None
+    }
+
+    /// Prepares to take over, once for each silence of whoever leads.
+    fn prepare(&mut self) {
+        let silent_from = self.elector.silent_from().filter(|from| *from <= self.clocks.monotonic());
+        if silent_from.is_some() && silent_from != self.prepared {
+            self.prepared = silent_from;
+            self.handover.iter().for_each(|handover| handover.prepare());
+        }
     }
 
     fn lead(self) -> Leading {
@@ -219,7 +231,7 @@ impl LeaderElection {
         if self.elector.is_observed_holder() {
             self.observer.slow_path(&self.settings.lease.name);
         } else {
-            self.predecessor = Predecessor::of(self.lease.seen());
+            self.predecessor = Predecessor::of(self.lease.seen(), self.elector.silent_from());
         }
         self.write_claim().await
     }
@@ -269,7 +281,7 @@ impl LeaderElection {
                 transitions: record.transitions,
                 ..LeaseRecord::default()
             };
-            self.lease.annotate(NOTE, self.leaves.as_ref().and_then(|note| note()));
+            self.lease.annotate(NOTE, self.handover.as_ref().and_then(|handover| handover.note()));
             match self.lease.write(freed.spec()).await {
                 Ok(()) => return Ok(true),
                 // Changed between reading and writing: look again.

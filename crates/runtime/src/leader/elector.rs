@@ -251,6 +251,18 @@ impl Elector {
         self.phase = Phase::Seeking { try_at: now, wake_at: now };
     }
 
+    /// From when on another's lease says that its holder writes nothing any more, unless it is renewed. That is
+    /// before it can be taken, and nothing can be said of a holder that was set up in another way.
+    #[must_use]
+    pub fn silent_from(&self) -> Option<Moment> {
+        let Observed { record, at } = self.observed.as_ref()?;
+        let is_others = !record.holder.is_empty() && record.holder != self.settings.identity;
+        let is_alike =
+            !self.settings.coordinated && record.duration_seconds == self.settings.stored_seconds();
+        let silent_from = *at + self.settings.heard_of_for();
+        (is_others && is_alike && Some(silent_from) < self.expires_at()).then_some(silent_from)
+    }
+
     fn expires_at(&self) -> Option<Moment> {
         let Observed { record, at } = self.observed.as_ref()?;
         Some(*at + Duration::from_secs(record.duration_seconds.unsigned_abs()))
@@ -330,6 +342,26 @@ mod tests {
         record.renewed_at = Some(wall(-99_999));
         elector.observe(record, at(30.0));
         assert_eq!(elector.standing(at(31.0)), Standing::HeldByOther { expires_at: at(60.0) });
+    }
+
+    #[test]
+    fn a_holder_that_is_set_up_alike_is_silent_before_its_lease_can_be_taken() {
+        let mut elector = elector();
+        assert_eq!(elector.silent_from(), None);
+        elector.observe(held_by("other", 0), at(1.0));
+        assert_eq!(elector.silent_from(), Some(at(14.0)));
+        elector.observe(held_by("other", 2), at(3.0));
+        assert_eq!(elector.silent_from(), Some(at(16.0)), "it has renewed");
+        let unalike = LeaseRecord { duration_seconds: 30, ..held_by("other", 3) };
+        for record in [held_by("me", 3), held_by("", 3), unalike] {
+            elector.observe(record.clone(), at(4.0));
+            assert_eq!(elector.silent_from(), None, "{record:?}");
+        }
+        // A leader may write for nearly as long as its lease is good: there is no time before.
+        let settings = Settings { renew_deadline: Duration::from_secs(13), ..Settings::new("me".to_owned()) };
+        let mut elector = Elector::new(settings, at(0.0));
+        elector.observe(held_by("other", 0), at(1.0));
+        assert_eq!(elector.silent_from(), None);
     }
 
     /// Proves LE-15, LE-28.

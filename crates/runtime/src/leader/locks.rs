@@ -8,10 +8,10 @@ use kube::Client;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::election::{ElectionObserver, Ended, LeaderElection, Note};
+use super::election::{ElectionObserver, Ended, LeaderElection};
 use super::leadership::Leadership;
 use super::migration::Migration;
-use super::predecessor::Predecessor;
+use super::predecessor::{Handover, Predecessor};
 use super::settings::{BadSettings, Settings};
 use crate::clock::Clocks;
 
@@ -103,14 +103,13 @@ impl Locks {
         Ok(Self { main: Some(compete(settings)?), migration })
     }
 
-    /// Leaves a note to whoever holds a lock next.
+    /// Lets knowledge pass from one holder of a lock to the next.
     #[must_use]
-    pub fn leaving(self, note: &Note) -> Self {
+    pub fn handing_over(self, handover: &Arc<dyn Handover>) -> Self {
+        let with = |election: LeaderElection| election.handing_over(handover.clone());
         Self {
-            main: self.main.map(|election| election.leaving(note.clone())),
-            migration: self
-                .migration
-                .map(|(migration, election)| (migration, election.leaving(note.clone()))),
+            main: self.main.map(with),
+            migration: self.migration.map(|(migration, election)| (migration, with(election))),
         }
     }
 

@@ -46,12 +46,12 @@ mod tests;
 
 pub use announcer::Announcer;
 pub use candidate::{Candidacy, Candidate};
-pub use election::{ElectionObserver, Ended, LeaderElection, Leading, Note};
+pub use election::{ElectionObserver, Ended, LeaderElection, Leading};
 pub use identity::{NoHostName, host_name, identity};
 pub use leadership::Leadership;
 pub use locks::{Finish, Lock, Locks, Ready, Term};
 pub use migration::Migration;
-pub use predecessor::Predecessor;
+pub use predecessor::{Handover, Predecessor};
 pub use settings::{BadSettings, Settings};
 
 /// What the client of the election adds to its user agent.

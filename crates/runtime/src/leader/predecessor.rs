@@ -2,46 +2,66 @@
 
 use serde_json::Value;
 
+use super::elector::Moment;
+
 /// Where the note stands. The original keeps annotations of the Lease as they are, so it is taken away by whoever
 /// takes the Lease, or it would be read again after another's term.
 pub(super) const NOTE: &str = "keleustes.io/handover";
 
 /// The leader before this one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Predecessor {
     /// There was none: there was no Lease.
     Nobody,
     /// It gave the Lease back and left this note.
     Told(String),
-    /// It let the Lease run out, or gave it back without a word. What it did last is not known.
-    #[default]
-    Silent,
+    /// It let the Lease run out, or gave it back without a word. What it did last is not known, but if there is a
+    /// moment here, it was done before.
+    Silent(Option<Moment>),
+}
+
+impl Default for Predecessor {
+    fn default() -> Self {
+        Self::Silent(None)
+    }
+}
+
+/// What passes from one leader to the next.
+pub trait Handover: Send + Sync {
+    /// What a leader that ends in order leaves to the next one; nothing if there is no telling.
+    fn note(&self) -> Option<String>;
+    /// The leader has done all it did, unless it is heard of again: whoever stands by learns what that was.
+    fn prepare(&self);
 }
 
 impl Predecessor {
     /// Whoever had the Lease that is about to be taken.
-    pub(super) fn of(lease: Option<&Value>) -> Self {
+    pub(super) fn of(lease: Option<&Value>, silent_from: Option<Moment>) -> Self {
         let Some(lease) = lease else { return Self::Nobody };
         let is_free = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().is_empty();
         match lease["metadata"]["annotations"][NOTE].as_str() {
             Some(note) if is_free => Self::Told(note.to_owned()),
-            _ => Self::Silent,
+            _ => Self::Silent(silent_from),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;
 
     #[test]
     fn a_note_counts_only_on_a_lease_that_was_given_back() {
-        assert_eq!(Predecessor::of(None), Predecessor::Nobody);
         let lease = |holder: &str, annotations: Value| json!({"metadata": {"annotations": annotations}, "spec": {"holderIdentity": holder}});
-        assert_eq!(Predecessor::of(Some(&lease("", json!({NOTE: "x"})))), Predecessor::Told("x".to_owned()));
-        assert_eq!(Predecessor::of(Some(&lease("other", json!({NOTE: "x"})))), Predecessor::Silent);
-        assert_eq!(Predecessor::of(Some(&lease("", Value::Null))), Predecessor::Silent);
+        let since = Some(Duration::from_secs(7));
+        let of = |lease: Value| Predecessor::of(Some(&lease), since);
+        assert_eq!(Predecessor::of(None, None), Predecessor::Nobody);
+        assert_eq!(of(lease("", json!({NOTE: "x"}))), Predecessor::Told("x".to_owned()));
+        assert_eq!(of(lease("other", json!({NOTE: "x"}))), Predecessor::Silent(since));
+        assert_eq!(of(lease("", Value::Null)), Predecessor::Silent(since));
     }
 }

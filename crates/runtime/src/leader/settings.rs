@@ -81,6 +81,14 @@ impl Settings {
         self.renew_deadline.min(self.good_for_others())
     }
 
+    /// How long after a renewal was seen whoever sent it may still write, if it was set up like this process: it waits
+    /// for a period, tries for as long as its deadline lets it, and others may have counted from a renewal within
+    /// the same second.
+    #[must_use]
+    pub fn heard_of_for(&self) -> Duration {
+        self.retry_period + self.renew_deadline + Duration::from_secs(1)
+    }
+
     /// How long one request may take: a round of renewal must have room for two.
     #[must_use]
     pub fn request_timeout(&self) -> Duration {

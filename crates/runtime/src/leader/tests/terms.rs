@@ -217,6 +217,38 @@ async fn a_dead_leader_is_succeeded_when_its_lease_runs_out_whatever_the_clocks_
     }
 }
 
+/// Notes when it was told to prepare.
+#[derive(Default)]
+struct Preparing(Mutex<Vec<Instant>>);
+
+impl Handover for Preparing {
+    fn note(&self) -> Option<String> {
+        None
+    }
+    fn prepare(&self) {
+        self.0.lock().push(Instant::now());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_prepares_once_when_the_leader_is_silent_for_too_long_to_write() {
+    let (server, preparing) = (server(), Arc::new(Preparing::default()));
+    let dead = contestant(&server, "dead", 0).lead().await;
+    let mut standby = contestant(&server, "heir", 0);
+    standby.election = standby.election.handing_over(preparing.clone());
+    let heir = tokio::spawn(standby.election.acquire(never()));
+    sleep(Duration::from_secs(61)).await;
+    assert!(preparing.0.lock().is_empty());
+    dead.ended.abort();
+    let renewed_at = Instant::now() - Duration::from_secs(1);
+    let leading = heir.await.unwrap().unwrap();
+    let prepared = preparing.0.lock().clone();
+    assert_eq!(prepared.len(), 1);
+    let waited = prepared[0] - renewed_at;
+    assert!((13_000..13_050).contains(&waited.as_millis()), "{waited:?}");
+    assert!(matches!(leading.predecessor(), Predecessor::Silent(Some(_))));
+}
+
 /// Proves LE-40, LE-43.
 #[tokio::test(start_paused = true)]
 async fn a_released_lease_is_taken_at_once() {
