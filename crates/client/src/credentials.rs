@@ -18,8 +18,8 @@ use tower::Layer as _;
 
 use crate::connect::{Connection, user_agent};
 use crate::layers::{
-    Around, BearerToken, InFlight, Observe, Rate, RequestObserver, Retry, Throttle, Token, TokenSource,
-    Transport, UserAgent,
+    Around, BearerToken, InFlight, MayWrite, Observe, Permit, Rate, RequestObserver, Retry, Throttle, Token,
+    TokenSource, Transport, UserAgent,
 };
 use crate::writes::{Call, unreadable};
 
@@ -55,6 +55,8 @@ pub struct ClientOptions {
 pub struct ClientFactory {
     connection: Connection,
     options: ClientOptions,
+    /// Asked before each change that is not about credentials, if anybody is.
+    may_write: Option<MayWrite>,
     /// Controllers may share an account, and then they share its token.
     tokens: Arc<Mutex<BTreeMap<String, Arc<ServiceAccountTokens>>>>,
 }
@@ -63,7 +65,7 @@ impl ClientFactory {
     /// Clients that go this way.
     #[must_use]
     pub fn new(connection: Connection, options: ClientOptions) -> Self {
-        Self { connection, options, tokens: Arc::default() }
+        Self { connection, options, may_write: None, tokens: Arc::default() }
     }
 
     /// The way that clients go.
@@ -83,10 +85,24 @@ impl ClientFactory {
         hurrying
     }
 
+    /// Makes clients that ask, right before a change leaves, whether it may still be made.
+    #[must_use]
+    pub fn asking(&self, may_write: MayWrite) -> Self {
+        Self { may_write: Some(may_write), ..self.clone() }
+    }
+
     /// A client that speaks as the manager itself, for a component of it.
     #[must_use]
     pub fn root(&self, component: &str) -> Client {
-        self.client(self.connection.with_credentials(), component)
+        self.client(self.permitted(self.connection.with_credentials()), component)
+    }
+
+    /// A way whose changes leave only while they may be made.
+    fn permitted(&self, way: Transport) -> Transport {
+        match &self.may_write {
+            Some(may_write) => Transport::new(Around::new(Permit::new(may_write.clone())).layer(way)),
+            None => way,
+        }
     }
 
     /// A client that speaks as a controller's service account, or as the manager itself if controllers
@@ -96,11 +112,13 @@ impl ClientFactory {
         if !self.options.use_service_account_credentials {
             return self.root(service_account);
         }
-        let new = || ServiceAccountTokens::new(self.root("kube-controller-manager"), service_account);
+        // Who reads needs a token as well.
+        let root = || self.client(self.connection.with_credentials(), "kube-controller-manager");
+        let new = || ServiceAccountTokens::new(root(), service_account);
         let mut known = self.tokens.lock();
         let tokens = known.entry(service_account.to_owned()).or_insert_with(|| Arc::new(new()));
         let source: Arc<dyn TokenSource> = tokens.clone();
-        let way = Around::new(BearerToken::new(source)).layer(self.connection.anonymous());
+        let way = Around::new(BearerToken::new(source)).layer(self.permitted(self.connection.anonymous()));
         let user = format!("system:serviceaccount:{NAMESPACE}:{service_account}");
         self.client(Transport::new(way), &user)
     }

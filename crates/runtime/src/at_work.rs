@@ -196,6 +196,7 @@ async fn start_one(
     stop: &CancellationToken,
 ) -> Running {
     let factory = house.factory.hurrying(controller.haste.rate, controller.haste.burst);
+    let factory = factory.asking(surroundings.leads.clone());
     let client = match controller.service_account {
         Some(account) => factory.for_controller(account),
         None => factory.root("tokens-controller"),

@@ -7,6 +7,7 @@
 mod bearer_token;
 mod in_flight;
 mod observe;
+mod permit;
 mod retry;
 mod throttle;
 mod user_agent;
@@ -26,6 +27,7 @@ use tower::{BoxError, Layer, Service, ServiceExt as _};
 pub use bearer_token::{BearerToken, Token, TokenSource};
 pub use in_flight::InFlight;
 pub use observe::{Observe, ObservedRequest, RequestObserver};
+pub use permit::{MayWrite, Permit};
 pub use retry::Retry;
 pub use throttle::{Rate, Throttle};
 pub use user_agent::UserAgent;

@@ -223,3 +223,22 @@ async fn the_user_agent_is_told() {
     service.oneshot(post("/x")).await.unwrap();
     assert_eq!(server.asked.lock()[0].2[USER_AGENT], "kcm/v1 (linux)");
 }
+
+/// A change that the server wanted to have later is not sent again by whoever may not make it any more.
+#[tokio::test(start_paused = true)]
+async fn what_may_not_be_written_any_more_does_not_leave() {
+    let server = Server::answering(&[(429, Some("5"))]);
+    let until = Instant::now() + Duration::from_secs(3);
+    let permitted =
+        Around::new(Permit::new(Arc::new(move || Instant::now() < until))).layer(server.transport());
+    let way = Around::new(Retry::new("host".to_owned(), None)).layer(permitted);
+    let send = |method: Method| {
+        let request = Request::builder().method(method).uri("/").body(Body::empty()).unwrap();
+        way.clone().oneshot(request)
+    };
+    assert!(send(Method::POST).await.is_err());
+    assert!(send(Method::DELETE).await.is_err());
+    assert_eq!(send(Method::GET).await.unwrap().status(), 200);
+    let methods: Vec<_> = server.asked.lock().iter().map(|(_, method, ..)| method.clone()).collect();
+    assert_eq!(methods, [Method::POST, Method::GET]);
+}
