@@ -55,7 +55,6 @@ impl NodeWakes {
 }
 
 fn is_of(pod: &Pod, set: &DaemonSet) -> bool {
-    pod.meta.key.namespace == set.meta.key.namespace
-        && (pod.meta.controller())
-            .is_some_and(|owner| owner.kind == "DaemonSet" && owner.name == set.meta.key.name)
+    // By uid: the pod of a set that had the name before goes, and its end wakes nobody.
+    pod.meta.controller().is_some_and(|owner| owner.uid == set.meta.uid)
 }
