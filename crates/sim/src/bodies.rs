@@ -17,7 +17,13 @@ pub fn wished(thing: &Thing, wish: &Wish) -> Value {
     let (replicas, template) = (wish.replicas, template(name, wish));
     match thing.kind {
         Kind::Namespace => json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
-        Kind::Service => object(json!({"selector": {LABEL: name}, "ports": [{"port": 80}]})),
+        Kind::Service => {
+            let mut service = object(json!({"selector": {LABEL: name}, "ports": [{"port": 80}]}));
+            if wish.otherwise {
+                service["metadata"]["annotations"] = json!({"service.kubernetes.io/topology-mode": "Auto"});
+            }
+            service
+        }
         Kind::Deployment => {
             let strategy = if wish.otherwise {
                 json!({"type": "Recreate"})
@@ -91,12 +97,62 @@ pub fn rolled(flavour: u32) -> Value {
     }}})
 }
 
-/// A pod that nobody asked for.
+/// A pod that nobody asked for; on a node without anybody having placed it there, if one is given.
 #[must_use]
-pub fn stray(name: &str, flavour: u64) -> Value {
+pub fn stray(name: &str, number: u64, node: Option<&str>) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": format!("stray-{name}-{flavour}"), "labels": {LABEL: name}},
-        "spec": {"containers": [{"name": "main", "image": "any:0"}], "terminationGracePeriodSeconds": 5}})
+        "metadata": {"name": format!("stray-{name}-{number}"), "labels": {LABEL: name}},
+        "spec": {"containers": [{"name": "main", "image": "any:0"}], "terminationGracePeriodSeconds": 5,
+            "nodeName": node}})
+}
+
+/// The change that lets a Service select the pods of this name, on this port.
+#[must_use]
+pub fn reselected(name: &str, port: u16) -> Value {
+    json!({"spec": {"selector": {LABEL: name}, "ports": [{"port": port}]}})
+}
+
+/// An account.
+#[must_use]
+pub fn account(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}})
+}
+
+/// The name of the Secret that asks for a token of an account.
+#[must_use]
+pub fn token_name(account: &str) -> String {
+    format!("{account}-token")
+}
+
+/// A Secret that asks for a token of an account.
+#[must_use]
+pub fn token(account: &str) -> Value {
+    let annotations = json!({"kubernetes.io/service-account.name": account});
+    json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": token_name(account), "annotations": annotations}})
+}
+
+/// The role that is the sum of others.
+pub const WHOLE_ROLE: &str = "fleet";
+/// The label of the others.
+const PART_OF: &str = "part-of";
+
+/// That role, with rules that nobody gave it.
+#[must_use]
+pub fn whole_role() -> Value {
+    let mut role = part_role(WHOLE_ROLE, 9);
+    role["metadata"] = json!({"name": WHOLE_ROLE});
+    role["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {PART_OF: WHOLE_ROLE}}]});
+    role
+}
+
+/// A role that is part of it.
+#[must_use]
+pub fn part_role(name: &str, allows: u8) -> Value {
+    let resource = format!("things{allows}");
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": {PART_OF: WHOLE_ROLE}},
+        "rules": [{"apiGroups": ["example.com"], "resources": [resource], "verbs": ["get"]}]})
 }
 
 /// A config map with these owners, each a name and a uid.

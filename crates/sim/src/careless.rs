@@ -11,6 +11,7 @@ use keleustes_plan::{
     Action, Applied, Behaviour, BoxFuture, Context, Controller, Edited, Fetched, Hands, Item, Listed,
     Listing, Measurement, Next, Plan, Retry, Script, Stir, View, Write,
 };
+use serde_json::Value;
 
 /// A kind of caution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +34,18 @@ impl Caution {
     fn leave_out_of(self, write: &mut Write) -> bool {
         match (self, &mut write.action) {
             (Self::OwnerLives, _) => write.guard.take().is_some(),
+            // Fields are stated, whatever lives there.
+            (Self::Life, Action::Apply { .. }) => false,
             (Self::Gate, Action::Delete { .. }) | (Self::Life, _) => {
+                if let Action::Put { body, .. } = &mut write.action {
+                    without(body, "uid");
+                }
                 let named = !write.target.uid.is_empty();
                 write.target.uid = Uid::default();
                 named
             }
             (Self::State, Action::Delete { only_at, .. }) => only_at.take().is_some(),
-            (Self::State, Action::Put { body, .. }) => stateless(body),
+            (Self::State, Action::Put { body, .. } | Action::Patch { body, .. }) => stateless(body),
             (Self::State, Action::Edit(edit)) => {
                 edit.decided_on = None;
                 let change = edit.change.clone();
@@ -60,9 +66,14 @@ impl Caution {
 }
 
 /// Takes the state out of a body; tells whether it was there.
-fn stateless(body: &mut serde_json::Value) -> bool {
-    let metadata = body["metadata"].as_object_mut();
-    metadata.is_some_and(|metadata| metadata.remove("resourceVersion").is_some())
+fn stateless(body: &mut Value) -> bool {
+    without(body, "resourceVersion")
+}
+
+/// Takes a field out of the metadata of a body; tells whether it was there.
+fn without(body: &mut Value, field: &str) -> bool {
+    let metadata = body.get_mut("metadata").and_then(Value::as_object_mut);
+    metadata.is_some_and(|metadata| metadata.remove(field).is_some())
 }
 
 /// Lets all loops of a controller forget a kind of caution, and counts how often there was something to forget.

@@ -99,6 +99,68 @@ pub enum UserDeed {
     Spoil(String),
     /// Puts something else in the place of the CA that every namespace is given.
     Forge(String),
+    /// Deletes an object and makes another under its name at once.
+    Recreate(Thing, Farewell, Wish),
+    /// Takes the owner off an object, whichever of its kind that number falls on.
+    Disown(Child, String, usize),
+    /// Makes an account, and a Secret that asks for a token of it; the Secret comes first if that is said.
+    AskToken(String, String, bool),
+    /// Does something to the Secret of an account's token.
+    SpoilToken(String, String, TokenHarm),
+    /// Deletes an account, and makes another under its name at once if that is said.
+    DropAccount(String, String, bool),
+    /// Does something to one of the slices of a namespace, whichever that number falls on.
+    SpoilSlice(String, usize, SliceHarm),
+    /// Lets a Service select the pods of this name, on this port.
+    Reselect(Thing, String, u16),
+    /// Puts a node into a zone.
+    Move(usize, u8),
+    /// Drives everything off a node that does not tolerate it, or lets it come back.
+    Taint(usize, bool),
+    /// Deletes one of the revisions of a namespace, whichever that number falls on.
+    DeleteRevision(String, usize),
+    /// Makes the role that is the sum of others, or undoes what was made of it.
+    Role,
+    /// Lets a role that is part of another allow this, or deletes it if it is to allow nothing.
+    RolePart(String, Option<u8>),
+}
+
+/// A kind whose objects are made by controllers and owned by what users make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the kinds of the API under their own names")]
+pub enum Child {
+    Pod,
+    ReplicaSet,
+    ControllerRevision,
+}
+
+/// What is done to the Secret of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TokenHarm {
+    /// The token is taken out.
+    Empty,
+    /// Another CA is put in.
+    Forge,
+    /// It is deleted.
+    Delete,
+    /// It is deleted, and another made in its place.
+    Recreate,
+}
+
+/// What is done to a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SliceHarm {
+    /// Its endpoints are taken out.
+    Empty,
+    /// Somebody else is put in.
+    Forge,
+    /// It is deleted.
+    Delete,
+    /// It is said to be nobody's.
+    Disclaim,
 }
 
 /// An object that users make.
@@ -252,6 +314,8 @@ pub enum Which {
     Pods,
     /// Everything about ReplicaSets.
     ReplicaSets,
+    /// Everything about EndpointSlices.
+    EndpointSlices,
     /// Everything about leases of leader election.
     Leases,
     /// Tokens.
@@ -292,7 +356,8 @@ pub enum Verdict {
     Truncated,
     /// A page of a list holds less than was asked for.
     SmallPages,
-    /// A list that may come from a cache comes from one that is behind.
+    /// A cache of the server is behind: a list that may be old is, and a watch from a state that the cache has not
+    /// come to is refused.
     Old,
     /// There is no connection: the sides do not trust each other's certificates.
     Untrusted,

@@ -7,7 +7,8 @@
 //! | room | keeps |
 //! | --- | --- |
 //! | [`deeds`] | what happens to a cluster, as data: a schedule can be printed, kept and cut down |
-//! | [`script`] | draws a schedule from a seed |
+//! | [`script`] | draws a schedule from a seed: what users do |
+//! | `misfortunes` | and what goes wrong meanwhile |
 //! | [`bodies`] | the objects that users make |
 //! | `verdicts` | what goes wrong, in the form in which whoever asked meets it |
 //! | [`wire`] | the way of one party to the API server, and what goes wrong on it |
@@ -15,6 +16,7 @@
 //! | [`witness`] | sees every write that takes effect, writes it down and lets the checkers judge |
 //! | [`checks`] | what must hold: always, and once the world is calm |
 //! | [`user`] | does what users do |
+//! | `meddling` | what they do to objects that controllers make |
 //! | [`storm`] | plays one schedule |
 //! | [`reasons`] | why managers write what they write, beside the writes |
 //! | [`soak`] | plays many seeds on all cores |
@@ -28,6 +30,8 @@ pub mod bodies;
 pub mod careless;
 pub mod checks;
 pub mod deeds;
+mod meddling;
+mod misfortunes;
 pub mod mutants;
 mod open_gate;
 pub mod panics;

@@ -55,6 +55,7 @@ pub struct Crew {
 enum Command {
     Crash,
     Stop,
+    Doze(Duration),
 }
 
 /// A manager and its supervisor.
@@ -93,6 +94,12 @@ impl Process {
         let _ = self.commands.send(Command::Stop);
     }
 
+    /// Lets the thread that watches over the lease sleep for so long, longer than the others: of the threads of a
+    /// process that is woken, any may be the first.
+    pub fn doze(&self, time: Duration) {
+        let _ = self.commands.send(Command::Doze(time));
+    }
+
     /// Lets its wall clock jump.
     pub fn skew(&self, seconds: i64) {
         self.skew.fetch_add(seconds, Ordering::Relaxed);
@@ -124,6 +131,7 @@ impl Supervisor {
                     biased;
                     command = told.recv() => match command {
                         Some(Command::Stop) => stop.cancel(),
+                        Some(Command::Doze(time)) => sleep(time).await,
                         Some(Command::Crash) => break "crashes".to_owned(),
                         None => return,
                     },

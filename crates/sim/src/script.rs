@@ -1,7 +1,7 @@
-//! Draws a schedule from a seed: what users do, and what goes wrong meanwhile.
+//! Draws a schedule from a seed: what users do, and when. What goes wrong meanwhile is drawn next door.
 
 use crate::deeds::{
-    Deed, Farewell, Kind, Party, Pods, Schedule, Thing, Timed, Trouble, UserDeed, Verdict, Which, Wish,
+    Child, Deed, Farewell, Kind, Pods, Schedule, SliceHarm, Thing, Timed, TokenHarm, UserDeed, Wish,
 };
 
 /// The namespaces that users work in; the first is always there.
@@ -21,9 +21,10 @@ const FIRST_AT: u64 = 2_000;
 /// The schedule that grows from a seed.
 #[must_use]
 pub fn drawn(seed: u64) -> Schedule {
-    let mut draw = Draw { chance: fastrand::Rng::with_seed(seed), made: Vec::new(), nodes: 0, managers: 0 };
-    draw.nodes = draw.chance.usize(1..4);
-    draw.managers = draw.chance.usize(1..3);
+    let mut chance = fastrand::Rng::with_seed(seed);
+    let (nodes, managers) = (chance.usize(1..4), chance.usize(1..3));
+    let theme = THEMES[chance.usize(..THEMES.len())];
+    let mut draw = Draw { chance, made: Vec::new(), accounts: Vec::new(), nodes, managers, theme };
     let deeds = draw.chance.usize(6..40);
     // Most storms are over in seconds, some take minutes.
     let pace = match draw.chance.u8(..16) {
@@ -36,164 +37,243 @@ pub fn drawn(seed: u64) -> Schedule {
     let troubled = draw.chance.u8(..100) < 80;
     let mut at = FIRST_AT;
     let roles = draw.chance.u8(..100) < 20;
-    let mut schedule =
-        Schedule { seed, managers: draw.managers, nodes: draw.nodes, roles, deeds: Vec::new() };
+    let mut schedule = Schedule { seed, managers, nodes, roles, deeds: Vec::new() };
     for _ in 0..deeds {
         at += draw.chance.u64(..pace * 2);
         let deeds =
-            if troubled && draw.chance.u8(..100) < 45 { draw.misfortunes() } else { vec![draw.wish()] };
-        schedule.deeds.extend(deeds.into_iter().map(|deed| Timed { at, deed }));
+            if troubled && draw.chance.u8(..100) < 45 { draw.misfortunes() } else { vec![(0, draw.wish())] };
+        schedule.deeds.extend(deeds.into_iter().map(|(later, deed)| Timed { at: at + later, deed }));
     }
+    // The last word is about what users care about most.
+    for _ in 0..if theme == Theme::Everything { 0 } else { 2 } {
+        at += draw.chance.u64(..5_000);
+        schedule.deeds.push(Timed { at, deed: Deed::User(draw.about(theme)) });
+    }
+    // What takes some time overlaps with what comes after it.
+    schedule.deeds.sort_by_key(|timed| timed.at);
     schedule
 }
 
-struct Draw {
-    chance: fastrand::Rng,
+/// What users of a storm care about most.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Theme {
+    Everything,
+    Services,
+    Accounts,
+    Nodes,
+    Owners,
+}
+
+const THEMES: [Theme; 8] = [
+    Theme::Everything,
+    Theme::Everything,
+    Theme::Everything,
+    Theme::Services,
+    Theme::Accounts,
+    Theme::Nodes,
+    Theme::Owners,
+    Theme::Owners,
+];
+
+pub(crate) struct Draw {
+    pub(crate) chance: fastrand::Rng,
     made: Vec<Thing>,
-    nodes: usize,
-    managers: usize,
+    /// The accounts that tokens were asked of.
+    accounts: Vec<(String, String)>,
+    pub(crate) nodes: usize,
+    pub(crate) managers: usize,
+    theme: Theme,
 }
 
 impl Draw {
-    fn of<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn of<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.chance.usize(..from.len())]
     }
 
+    /// A namespace, mostly one that was made.
     fn namespace(&mut self) -> String {
-        self.of(&NAMESPACES).to_owned()
+        let made = self.made.iter().filter(|thing| thing.kind == Kind::Namespace);
+        let there: Vec<_> = made.map(|thing| thing.name.clone()).chain([NAMESPACES[0].to_owned()]).collect();
+        match self.chance.u8(..100) {
+            ..25 => self.of(&NAMESPACES).to_owned(),
+            _ => there[self.chance.usize(..there.len())].clone(),
+        }
+    }
+
+    /// An account, mostly one that somebody has asked for a token of.
+    fn account(&mut self) -> (String, String) {
+        let known = self.chance.u8(..100) < 80 && !self.accounts.is_empty();
+        if known {
+            self.accounts[self.chance.usize(..self.accounts.len())].clone()
+        } else {
+            (self.namespace(), self.name())
+        }
     }
 
     fn name(&mut self) -> String {
         self.of(&NAMES).to_owned()
     }
 
-    /// Something that a user does.
-    fn wish(&mut self) -> Deed {
-        let roll = self.chance.u8(..100);
-        let made = (!self.made.is_empty()).then(|| self.made[self.chance.usize(..self.made.len())].clone());
-        Deed::User(match (roll, made) {
-            (..30, _) | (30..72, None) => self.creation(),
-            (30..42, Some(thing)) => UserDeed::Scale(thing, self.chance.u32(..5)),
-            (42..54, Some(thing)) => UserDeed::Roll(thing, self.chance.u32(..4)),
-            (54..58, Some(thing)) => UserDeed::Hold(thing, self.chance.bool()),
-            (58..72, Some(thing)) => UserDeed::Delete(thing, self.farewell()),
-            (72..79, _) => UserDeed::DeletePod(self.namespace(), self.chance.usize(..20)),
-            (79..84, _) => UserDeed::Relabel(self.namespace(), self.chance.usize(..20)),
-            (84..88, _) => UserDeed::Stray(self.namespace(), self.name()),
-            (88..90, _) => UserDeed::Orphan(self.namespace(), self.name()),
-            (90..92, _) => UserDeed::Circle(self.namespace(), self.name()),
-            (92..94, _) => UserDeed::Held(self.namespace(), self.name()),
-            (94..96, _) => UserDeed::RemoveNode(self.chance.usize(..self.nodes)),
-            (96..98, _) => UserDeed::Cordon(self.chance.usize(..self.nodes), self.chance.bool()),
-            (98, _) => UserDeed::Forge(self.namespace()),
-            _ => UserDeed::Spoil(self.namespace()),
-        })
+    /// Something that was made, if anything was.
+    fn made(&mut self) -> Option<Thing> {
+        (!self.made.is_empty()).then(|| self.made[self.chance.usize(..self.made.len())].clone())
     }
 
-    fn creation(&mut self) -> UserDeed {
+    /// Something that a user does.
+    pub(crate) fn wish(&mut self) -> Deed {
+        let themed = self.theme != Theme::Everything && self.chance.u8(..100) < 40;
+        let theme = if themed {
+            self.theme
+        } else {
+            match self.chance.u8(..100) {
+                ..78 => Theme::Everything,
+                78..84 => Theme::Services,
+                84..89 => Theme::Accounts,
+                89..94 => Theme::Nodes,
+                _ => Theme::Owners,
+            }
+        };
+        Deed::User(self.about(theme))
+    }
+
+    fn about(&mut self, theme: Theme) -> UserDeed {
+        match theme {
+            Theme::Everything => self.plain(),
+            Theme::Services => self.about_services(),
+            Theme::Accounts => self.about_accounts(),
+            Theme::Nodes => self.about_nodes(),
+            Theme::Owners => self.about_owners(),
+        }
+    }
+
+    /// What is done to workloads every day, and some harm.
+    fn plain(&mut self) -> UserDeed {
+        let made = self.made();
+        match (self.chance.u8(..100), made) {
+            (..36, _) | (36..84, None) => self.creation(),
+            (36..48, Some(thing)) => UserDeed::Scale(thing, self.chance.u32(..5)),
+            (48..60, Some(thing)) => UserDeed::Roll(thing, self.chance.u32(..4)),
+            (60..65, Some(thing)) => UserDeed::Hold(thing, self.chance.bool()),
+            (65..78, Some(thing)) => UserDeed::Delete(thing, self.farewell()),
+            (78..84, Some(thing)) => self.recreation(thing),
+            (84..91, _) => UserDeed::DeletePod(self.namespace(), self.chance.usize(..20)),
+            (91..94, _) => UserDeed::Orphan(self.namespace(), self.name()),
+            (94..97, _) => UserDeed::Circle(self.namespace(), self.name()),
+            _ => UserDeed::Held(self.namespace(), self.name()),
+        }
+    }
+
+    fn about_services(&mut self) -> UserDeed {
+        let service = self.made.iter().rfind(|thing| thing.kind == Kind::Service).cloned();
+        match (self.chance.u8(..100), service) {
+            (..45, _) | (_, None) => {
+                // Most are for pods that are there.
+                let like = self.made().filter(|_| self.chance.u8(..100) < 75);
+                let (namespace, name) = like
+                    .filter(|like| like.kind != Kind::Namespace)
+                    .map_or_else(|| (self.namespace(), self.name()), |like| (like.namespace, like.name));
+                let thing = Thing { kind: Kind::Service, namespace, name };
+                self.made.push(thing.clone());
+                let wish = Wish { otherwise: self.chance.bool(), ..self.wish_for(Kind::Service) };
+                UserDeed::Create(thing, wish)
+            }
+            (45..65, Some(service)) => {
+                let harm =
+                    self.of(&[SliceHarm::Empty, SliceHarm::Forge, SliceHarm::Delete, SliceHarm::Disclaim]);
+                UserDeed::SpoilSlice(service.namespace, self.chance.usize(..5), harm)
+            }
+            (65..80, Some(service)) => {
+                let (name, port) = (self.name(), self.of(&[80, 81, 82]));
+                UserDeed::Reselect(service, name, port)
+            }
+            _ => UserDeed::Move(self.chance.usize(..self.nodes), self.chance.u8(..3)),
+        }
+    }
+
+    fn about_accounts(&mut self) -> UserDeed {
+        match self.chance.u8(..100) {
+            ..25 => {
+                let (namespace, name) = (self.namespace(), self.name());
+                self.accounts.push((namespace.clone(), name.clone()));
+                UserDeed::AskToken(namespace, name, self.chance.u8(..100) < 20)
+            }
+            25..45 => {
+                let harm =
+                    self.of(&[TokenHarm::Empty, TokenHarm::Forge, TokenHarm::Delete, TokenHarm::Recreate]);
+                let (namespace, name) = self.account();
+                UserDeed::SpoilToken(namespace, name, harm)
+            }
+            45..60 => {
+                let (namespace, name) = self.account();
+                UserDeed::DropAccount(namespace, name, self.chance.bool())
+            }
+            60..68 => UserDeed::Role,
+            68..84 => {
+                let allows = Some(self.chance.u8(..4)).filter(|_| self.chance.u8(..100) < 75);
+                UserDeed::RolePart(self.name(), allows)
+            }
+            84..90 => UserDeed::Forge(self.namespace()),
+            _ => UserDeed::Spoil(self.namespace()),
+        }
+    }
+
+    fn about_nodes(&mut self) -> UserDeed {
+        let node = self.chance.usize(..self.nodes);
+        match self.chance.u8(..100) {
+            ..25 => UserDeed::RemoveNode(node),
+            25..45 => UserDeed::Cordon(node, self.chance.bool()),
+            45..70 => UserDeed::Taint(node, self.chance.u8(..100) < 65),
+            70..85 => UserDeed::Move(node, self.chance.u8(..3)),
+            _ => UserDeed::Stray(self.namespace(), self.name()),
+        }
+    }
+
+    fn about_owners(&mut self) -> UserDeed {
+        let made = self.made();
+        match (self.chance.u8(..100), made) {
+            (..25, Some(thing)) => self.recreation(thing),
+            (25..32, Some(thing)) => UserDeed::Delete(thing, Farewell::Orphan),
+            (..60, _) => {
+                let child = self.of(&[Child::Pod, Child::Pod, Child::ReplicaSet, Child::ControllerRevision]);
+                UserDeed::Disown(child, self.namespace(), self.chance.usize(..20))
+            }
+            (60..75, _) => UserDeed::Relabel(self.namespace(), self.chance.usize(..20)),
+            (75..87, _) => UserDeed::Stray(self.namespace(), self.name()),
+            _ => UserDeed::DeleteRevision(self.namespace(), self.chance.usize(..10)),
+        }
+    }
+
+    fn recreation(&mut self, thing: Thing) -> UserDeed {
+        let (farewell, wish) = (self.farewell(), self.wish_for(thing.kind));
+        UserDeed::Recreate(thing, farewell, wish)
+    }
+
+    pub(crate) fn creation(&mut self) -> UserDeed {
         let roll = self.chance.u8(..100);
         let thing = if roll < 12 {
             let name = self.of(&NAMESPACES[1..]).to_owned();
             Thing { kind: Kind::Namespace, namespace: String::new(), name }
         } else {
-            let kind = if roll < 22 { Kind::Service } else { self.of(&WORKLOADS) };
+            let kind = if roll < 20 { Kind::Service } else { self.of(&WORKLOADS) };
             Thing { kind, namespace: self.namespace(), name: self.name() }
         };
-        let pods = self.of(&[Pods::Well, Pods::Well, Pods::Well, Pods::Slow, Pods::Shaky, Pods::Failing]);
-        let pods = if thing.kind != Kind::Job && pods == Pods::Failing { Pods::Well } else { pods };
-        let (replicas, flavour) = (self.chance.u32(..4), self.chance.u32(..4));
-        let wish = Wish { replicas, flavour, pods, otherwise: self.chance.u8(..100) < 30 };
+        self.wished(thing)
+    }
+
+    fn wished(&mut self, thing: Thing) -> UserDeed {
+        let wish = self.wish_for(thing.kind);
         self.made.push(thing.clone());
         UserDeed::Create(thing, wish)
     }
 
+    fn wish_for(&mut self, kind: Kind) -> Wish {
+        let pods = self.of(&[Pods::Well, Pods::Well, Pods::Well, Pods::Slow, Pods::Shaky, Pods::Failing]);
+        let pods = if kind != Kind::Job && pods == Pods::Failing { Pods::Well } else { pods };
+        let (replicas, flavour) = (self.chance.u32(..4), self.chance.u32(..4));
+        Wish { replicas, flavour, pods, otherwise: self.chance.u8(..100) < 30 }
+    }
+
     fn farewell(&mut self) -> Farewell {
         self.of(&[Farewell::Background, Farewell::Background, Farewell::Foreground, Farewell::Orphan])
-    }
-
-    /// Something that goes wrong, and what has to come with it.
-    fn misfortunes(&mut self) -> Vec<Deed> {
-        if self.chance.u8(..100) >= 8 {
-            return vec![self.misfortune()];
-        }
-        let (manager, lasts) = (self.chance.usize(..self.managers), self.chance.u64(2_000..60_000));
-        let disturbed = |what, verdict| {
-            Deed::Trouble(Trouble { party: Party::Manager(manager), what, verdict, percent: 100, lasts })
-        };
-        let no_streams = disturbed(Which::Streams, Verdict::Refused(400));
-        if self.chance.bool() {
-            // Back in time: a manager that starts again lists from a cache that is behind, and stays so.
-            let behind = [disturbed(Which::Reads, Verdict::Old), disturbed(Which::Watches, Verdict::Stalls)];
-            [no_streams].into_iter().chain(behind).chain([Deed::Crash(manager)]).collect()
-        } else {
-            // Lists in pages, whose state may be forgotten between two of them.
-            let pages = disturbed(Which::Reads, Verdict::SmallPages);
-            let gone = disturbed(Which::Pages, self.of(&[Verdict::Refused(410), Verdict::Truncated]));
-            let gone = Some(gone).filter(|_| self.chance.bool());
-            [no_streams].into_iter().chain(gone).chain([pages, Deed::ExpireWatches]).collect()
-        }
-    }
-
-    /// Something that goes wrong.
-    fn misfortune(&mut self) -> Deed {
-        let manager = self.chance.usize(..self.managers);
-        let node = self.chance.usize(..self.nodes);
-        match self.chance.u8(..100) {
-            ..44 => Deed::Trouble(self.trouble(manager)),
-            44..46 => Deed::Jump(self.of(&[-300, -60, -2, 2, 60, 300])),
-            46..48 => Deed::Pause(manager, self.chance.u64(1_000..40_000)),
-            48..50 => Deed::Freeze(self.chance.u64(1_000..40_000)),
-            50..52 => Deed::Certificates(manager, self.chance.u64(500..20_000)),
-            52..66 => Deed::Crash(manager),
-            66..70 => Deed::Stop(manager),
-            70..74 => Deed::Compact,
-            74..78 => Deed::ExpireWatches,
-            78..82 => Deed::CutWatches,
-            82..86 => Deed::Restart(self.chance.u64(200..15_000)),
-            86..88 => Deed::Skew(manager, self.of(&[-300, -60, -2, 2, 60, 300])),
-            88..94 => Deed::FailNode(node),
-            _ => Deed::RecoverNode(node),
-        }
-    }
-
-    fn trouble(&mut self, manager: usize) -> Trouble {
-        let verdict = match self.chance.u8(..100) {
-            // Less than what a leader's own caution allows for: later ones may land in another's term.
-            ..16 => Verdict::Late(self.chance.u64(50..3_000)),
-            16..26 => Verdict::LateAnswer(self.chance.u64(50..30_000)),
-            26..41 => Verdict::Refused(self.of(&[401, 409, 409, 410, 429, 500, 503, 504])),
-            41..43 => Verdict::Truncated,
-            43..52 => Verdict::RefusedAfterwards(self.of(&[500, 504])),
-            52..60 => Verdict::Lost,
-            60..70 => Verdict::AnswerLost,
-            70..74 => Verdict::Hangs,
-            74..90 => Verdict::Stalls,
-            90..96 => Verdict::Cuts,
-            _ => Verdict::Expires,
-        };
-        let what = match verdict {
-            Verdict::Truncated => self.of(&[Which::Reads, Which::Writes, Which::Pods]),
-            Verdict::Refused(410) => self.of(&[Which::Reads, Which::Watches, Which::Streams, Which::Pods]),
-            Verdict::Stalls | Verdict::Cuts | Verdict::Expires => {
-                self.of(&[Which::Watches, Which::Pods, Which::ReplicaSets])
-            }
-            Verdict::Refused(409) => self.of(&[Which::Writes, Which::Statuses, Which::Creates]),
-            _ => self.of(&[
-                Which::Writes,
-                Which::Creates,
-                Which::Statuses,
-                Which::Deletes,
-                Which::Reads,
-                Which::Watches,
-                Which::Pods,
-                Which::Leases,
-                Which::Tokens,
-                Which::All,
-            ]),
-        };
-        let nodes = self.chance.u8(..100) < 8;
-        let party = if nodes { Party::Nodes } else { Party::Manager(manager) };
-        let percent = self.of(&[10, 30, 60, 100]);
-        Trouble { party, what, verdict, percent, lasts: self.chance.u64(500..90_000) }
     }
 }

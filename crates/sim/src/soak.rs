@@ -1,5 +1,6 @@
 //! Many seeds on all cores, until one fails.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ pub struct Tally {
     pub simulated: Duration,
     /// How many requests reached a server.
     pub requests: u64,
-    /// The first seed that failed, and what did not hold.
-    pub failed: Option<(u64, Vec<String>)>,
+    /// The seeds that failed, and what did not hold, in order.
+    pub failed: BTreeMap<u64, Vec<String>>,
 }
 
 /// Seeds to play, and how.
@@ -31,6 +32,8 @@ pub struct Soak {
     pub threads: usize,
     /// Whether each is played twice, to compare.
     pub twice: bool,
+    /// Whether all are played, although one has failed.
+    pub all: bool,
 }
 
 impl Soak {
@@ -42,7 +45,7 @@ impl Soak {
                 scope.spawn(|| {
                     loop {
                         let seed = next.fetch_add(1, Ordering::Relaxed);
-                        if seed >= self.first + self.seeds || tally.lock().failed.is_some() {
+                        if seed >= self.first + self.seeds || (!self.all && !tally.lock().failed.is_empty()) {
                             return;
                         }
                         let report = self.one(seed, stage);
@@ -50,9 +53,8 @@ impl Soak {
                         tally.storms += 1;
                         tally.simulated += report.simulated;
                         tally.requests += report.requests;
-                        if !report.broken.is_empty() && tally.failed.as_ref().is_none_or(|(at, _)| seed < *at)
-                        {
-                            tally.failed = Some((seed, report.broken));
+                        if !report.broken.is_empty() {
+                            tally.failed.insert(seed, report.broken);
                         }
                         heard(&tally);
                     }

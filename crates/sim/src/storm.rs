@@ -1,5 +1,6 @@
 //! Plays one schedule: the deeds at their times, then calm, until the world is as it should be and stays so.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use keleustes_hollow::{Hollow, HollowHandle};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::checks;
-use crate::deeds::{Deed, Party, Schedule, node};
+use crate::deeds::{Deed, Party, Schedule, Timed, UserDeed, node};
 use crate::process::{Crew, Members, Process};
 use crate::user::User as Person;
 use crate::wire::{Network, Wire};
@@ -27,6 +28,12 @@ const LOOKED_AT_EVERY: Duration = Duration::from_secs(5);
 const CALM_WITHIN: Duration = Duration::from_secs(30 * 60);
 /// A world that is as it should be is not written to for so long: longer than anything that comes round.
 const STAYS_FOR: Duration = Duration::from_secs(35);
+
+/// By so many milliseconds one thread of a process wakes later than another.
+const DOZES_AT_MOST_MS: u64 = 40;
+
+/// How many zones the nodes are in, until users move them.
+const ZONES: usize = 2;
 
 /// What came of a storm.
 #[derive(Debug)]
@@ -162,6 +169,7 @@ impl<'a> World<'a> {
         let nodes = Wire::new(&network, User::admin(), Some(Party::Nodes), "nodes");
         let nodes = Hollow::builder(kube::Client::new(nodes, "default"))
             .nodes(schedule.nodes)
+            .zones(ZONES)
             .seed(chance.u64(..))
             .scheduler(true)
             .wall_time(start)
@@ -192,13 +200,21 @@ impl<'a> World<'a> {
             Deed::Skew(number, seconds) => process(number).into_iter().for_each(|it| it.skew(*seconds)),
             Deed::Jump(seconds) => drop(self.jumped.fetch_add(*seconds, Ordering::Relaxed)),
             Deed::Pause(number, time) => self.network.put_to_sleep(*number, Duration::from_millis(*time)),
-            Deed::Freeze(time) => tokio::time::advance(Duration::from_millis(*time)).await,
+            Deed::Freeze(time) => self.freeze(*time).await,
             Deed::Certificates(number, time) => {
                 self.network.change_certificates(*number, Duration::from_millis(*time));
             }
             Deed::FailNode(number) => drop(self.nodes.fail_node(&node(*number)).await),
             Deed::RecoverNode(number) => drop(self.nodes.recover_node(&node(*number)).await),
         }
+    }
+
+    /// Everybody sleeps. The threads of a manager do not wake all at once.
+    async fn freeze(&self, time: u64) {
+        let dozes = Duration::from_millis(time + time % DOZES_AT_MOST_MS);
+        self.processes.iter().for_each(|process| process.doze(dozes));
+        tokio::task::yield_now().await;
+        tokio::time::advance(Duration::from_millis(time)).await;
     }
 
     /// A node that was removed may hear of it long after, when its watch tells, and comes back only then.
@@ -214,31 +230,89 @@ impl<'a> World<'a> {
     async fn calm(&self) {
         self.witness.note("--- calm");
         self.network.calm();
+        let is_away = |number: usize| {
+            let away = |deed: &Deed| match deed {
+                Deed::FailNode(there) | Deed::User(UserDeed::RemoveNode(there)) => *there == number,
+                _ => false,
+            };
+            self.schedule.deeds.iter().any(|timed| away(&timed.deed))
+        };
+        // What was not touched is left alone: news of nodes wake many who may have been asleep.
         for number in 0..self.schedule.nodes {
-            let name = node(number);
-            self.nodes.recover_node(&name).await;
-            self.person.make_well(&name).await;
+            if is_away(number) {
+                self.nodes.recover_node(&node(number)).await;
+            }
+            self.person.make_well(&node(number)).await;
         }
         self.person.let_go().await;
+        self.become_quiet(true, || self.witness.missing(&self.server)).await;
+        if !self.witness.is_broken() {
+            self.try_zones().await;
+            self.try_nodes().await;
+        }
+    }
+
+    /// In a world that is calm, all nodes come into one zone, if users have moved any before.
+    async fn try_zones(&self) {
+        let moves = |timed: &Timed| matches!(timed.deed, Deed::User(UserDeed::Move(..)));
+        if self.schedule.deeds.iter().any(moves) {
+            for number in 0..self.schedule.nodes {
+                self.person.carry_out(&UserDeed::Move(number, 0)).await;
+            }
+            self.witness.note("--- in one zone");
+            self.become_quiet(true, || self.witness.missing(&self.server)).await;
+        }
+    }
+
+    /// In a world that is calm, a node that was silent in the storm falls silent again, and users drive all off one
+    /// from which they did so before, and put one more pod there.
+    async fn try_nodes(&self) {
+        let (mut silent, mut tried) = (BTreeSet::new(), false);
+        for timed in &self.schedule.deeds {
+            match &timed.deed {
+                Deed::FailNode(number) if silent.is_empty() => {
+                    silent.insert(node(*number));
+                    self.nodes.fail_node(&node(*number)).await;
+                }
+                Deed::User(UserDeed::Taint(number, true)) if !tried => {
+                    tried = true;
+                    self.person.drive_off(&node(*number)).await;
+                }
+                _ => {}
+            }
+        }
+        if tried || !silent.is_empty() {
+            self.witness.note("--- with nodes that pods have to leave");
+            self.become_quiet(false, || self.witness.missing_of_silence(&self.server, &silent)).await;
+        }
+    }
+
+    /// Waits until nothing is missing; with everybody well, nothing may be written afterwards either.
+    async fn become_quiet(&self, all_well: bool, missing: impl Fn() -> Vec<String>) {
         let calm_since = Instant::now();
         loop {
             sleep(LOOKED_AT_EVERY).await;
             if self.witness.is_broken() {
                 return;
             }
-            self.bring_nodes_back().await;
-            let missing = self.witness.missing(&self.server);
-            if missing.is_empty() {
+            if all_well {
+                self.bring_nodes_back().await;
+            }
+            let lacks = missing();
+            if lacks.is_empty() {
+                if !all_well {
+                    return;
+                }
                 let _before = self.witness.take_writes();
                 sleep(STAYS_FOR).await;
-                if self.witness.take_writes().is_empty() && self.witness.missing(&self.server).is_empty() {
+                if self.witness.take_writes().is_empty() && missing().is_empty() {
                     return;
                 }
             }
             if calm_since.elapsed() > CALM_WITHIN {
                 let writes = self.witness.take_writes();
-                missing.iter().for_each(|why| self.witness.complain(why));
-                if missing.is_empty() {
+                lacks.iter().for_each(|why| self.witness.complain(why));
+                if lacks.is_empty() {
                     let last = writes.iter().rev().take(5).cloned().collect::<Vec<_>>();
                     self.witness.complain(format_args!("still written to: {}", last.join(" | ")));
                 }

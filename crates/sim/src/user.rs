@@ -37,6 +37,11 @@ impl User {
         match deed {
             UserDeed::Create(thing, wish) => {
                 self.create(&thing.kind.resource(), &thing.namespace, &bodies::wished(thing, wish)).await;
+                // People label namespaces when they have made them, while what belongs there is still being made.
+                for label in (0..2).filter(|_| thing.kind == Kind::Namespace) {
+                    let labels = json!({"metadata": {"labels": {format!("label-{label}"): "there"}}});
+                    self.merge(&thing.kind.resource(), &thing.key(), labels).await;
+                }
             }
             UserDeed::Scale(thing, replicas) => {
                 let field = if thing.kind == Kind::Job { "parallelism" } else { "replicas" };
@@ -54,13 +59,19 @@ impl User {
                 let deletion = Deletion { propagation: Some((*farewell).into()), ..Deletion::default() };
                 self.send(&Call::delete(&thing.kind.resource(), &thing.key(), &deletion)).await;
             }
+            UserDeed::Recreate(thing, farewell, wish) => {
+                let deletion = Deletion { propagation: Some((*farewell).into()), ..Deletion::default() };
+                let resource = thing.kind.resource();
+                self.send(&Call::delete(&resource, &thing.key(), &deletion)).await;
+                self.create(&resource, &thing.namespace, &bodies::wished(thing, wish)).await;
+            }
             UserDeed::DeletePod(namespace, number) => {
-                if let Some(pod) = self.pod(namespace, *number).await {
+                if let Some(pod) = self.one_of(&PODS, namespace, *number).await {
                     self.delete(&PODS, &key(&pod)).await;
                 }
             }
             UserDeed::Relabel(namespace, number) => {
-                if let Some(pod) = self.pod(namespace, *number).await {
+                if let Some(pod) = self.one_of(&PODS, namespace, *number).await {
                     let name = text(&pod, "/metadata/labels/was").to_owned();
                     let labels = match name.as_str() {
                         "" => json!({"was": text(&pod, "/metadata/labels/app"), "app": "nobody"}),
@@ -78,7 +89,9 @@ impl User {
         let number = self.number();
         match deed {
             UserDeed::Stray(namespace, name) => {
-                self.create(&PODS, namespace, &bodies::stray(name, number)).await;
+                // Every other one is on a node that nobody chose for it.
+                let node = (number % 2 == 1).then(|| node(0));
+                self.create(&PODS, namespace, &bodies::stray(name, number, node.as_deref())).await;
             }
             UserDeed::Orphan(namespace, name) => {
                 let map = bodies::owned(&format!("orphan-{name}-{number}"), &[("nobody", "no-such-uid")]);
@@ -111,13 +124,24 @@ impl User {
                 let account = Key::namespaced(namespace.as_str(), "default");
                 self.delete(&ServiceAccount::RESOURCE, &account).await;
             }
-            _ => {}
+            _ => self.meddle(deed).await,
         }
     }
 
-    /// Takes back what keeps a node from being used.
+    /// Drives everything off a node, and puts a pod there afterwards.
+    pub async fn drive_off(&self, node: &str) {
+        self.set_taint(&Key::cluster(node), true).await;
+        self.create(&PODS, NAMESPACES[0], &bodies::stray("nobody", self.number(), Some(node))).await;
+    }
+
+    /// Takes back what keeps a node from being used, if anything does.
     pub async fn make_well(&self, node: &str) {
-        self.merge(&Node::RESOURCE, &Key::cluster(node), json!({"spec": {"unschedulable": null}})).await;
+        let node = Key::cluster(node);
+        let found = self.send(&Call::get(&Node::RESOURCE, &node)).await;
+        if found["spec"]["unschedulable"] == true {
+            self.merge(&Node::RESOURCE, &node, json!({"spec": {"unschedulable": null}})).await;
+        }
+        self.set_taint(&node, false).await;
     }
 
     /// Takes back what keeps objects from going, and pods that stand in the way under a name that is wanted: a
@@ -143,36 +167,37 @@ impl User {
         *made
     }
 
-    async fn pod(&self, namespace: &str, number: usize) -> Option<Value> {
-        let mut pods = self.list(&PODS, namespace).await;
-        (!pods.is_empty()).then(|| pods.swap_remove(number % pods.len()))
+    /// Whichever object of a namespace that number falls on.
+    pub(crate) async fn one_of(&self, resource: &Resource, namespace: &str, number: usize) -> Option<Value> {
+        let mut there = self.list(resource, namespace).await;
+        (!there.is_empty()).then(|| there.swap_remove(number % there.len()))
     }
 
-    async fn list(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
+    pub(crate) async fn list(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
         match self.send(&Call::list(resource, namespace)).await["items"].take() {
             Value::Array(items) => items,
             _ => Vec::new(),
         }
     }
 
-    async fn create(&self, resource: &Resource, namespace: &str, object: &Value) -> Value {
+    pub(crate) async fn create(&self, resource: &Resource, namespace: &str, object: &Value) -> Value {
         self.send(&Call::create(resource, namespace, object)).await
     }
 
-    async fn merge(&self, resource: &Resource, key: &Key, change: Value) {
+    pub(crate) async fn merge(&self, resource: &Resource, key: &Key, change: Value) {
         self.send(&Call::patch(resource, key, Patch::Merge, &change)).await;
     }
 
-    async fn delete(&self, resource: &Resource, key: &Key) {
+    pub(crate) async fn delete(&self, resource: &Resource, key: &Key) {
         self.send(&Call::delete(resource, key, &Deletion::default())).await;
     }
 
     /// Sends a request; whatever is refused comes back as null.
-    async fn send(&self, call: &Call) -> Value {
+    pub(crate) async fn send(&self, call: &Call) -> Value {
         call.send(&self.client).await.unwrap_or_default()
     }
 }
 
-fn key(object: &Value) -> Key {
+pub(crate) fn key(object: &Value) -> Key {
     Key::namespaced(text(object, "/metadata/namespace"), text(object, "/metadata/name"))
 }

@@ -27,6 +27,7 @@ impl Which {
             Self::Watches => route.watch,
             Self::Pods => route.resource == "pods",
             Self::ReplicaSets => route.resource == "replicasets",
+            Self::EndpointSlices => route.resource == "endpointslices",
             Self::Leases => route.is_leader_lease(),
             Self::Tokens => route.subresource == "token",
             Self::Streams => route.watch && route.asks.contains("sendInitialEvents=true"),
@@ -41,25 +42,44 @@ impl Verdict {
         matches!(self, Self::Stalls | Self::Cuts | Self::Expires)
     }
 
+    /// Whether whoever asked never learns what came of it.
+    pub(crate) fn keeps_the_answer(self) -> bool {
+        matches!(self, Self::AnswerLost | Self::RefusedAfterwards(_) | Self::Truncated)
+    }
+
     /// The request as the server reads it: what the client asked for, or what a server in trouble makes of it.
     ///
-    /// A state to go back to is one of the last few hundred, if the client lets the server choose.
+    /// A list that names no state gets the newest. One that may be of any state, or of any after one that it names,
+    /// may be of the state to go back to.
     pub(crate) fn rewritten(self, uri: &Uri, back_to: impl FnOnce() -> u64) -> Option<Uri> {
         let query = uri.query().unwrap_or_default();
-        let (is_first_list, any_state) =
-            (query.contains("limit=") && !query.contains("continue="), query.contains("resourceVersion=0"));
         let query = match self {
             Self::SmallPages if query.contains("limit=") => {
                 replaced(query, "limit", &PAGE_OBJECTS.to_string())
             }
-            Self::Old if is_first_list && any_state => {
-                let exact = format!("{}&resourceVersionMatch=Exact", back_to());
+            Self::Old if !query.contains("continue=") && !query.contains("watch=") => {
+                // With a limit, a state is meant exactly; without one, it is the oldest that will do.
+                let oldest = state(query).filter(|state| *state == 0 || !query.contains("limit="))?;
+                let exact = format!("{}&resourceVersionMatch=Exact", back_to().max(oldest));
                 replaced(query, "resourceVersion", &exact)
             }
             _ => return None,
         };
         format!("{}?{query}", uri.path()).parse().ok()
     }
+
+    /// Whether a watch asks for what comes after a state that the server's cache has not come to.
+    pub(crate) fn is_behind(self, uri: &Uri, back_to: impl FnOnce() -> u64) -> bool {
+        let query = uri.query().unwrap_or_default();
+        self == Self::Old
+            && query.contains("watch=")
+            && state(query).is_some_and(|wanted| wanted > 0 && wanted > back_to())
+    }
+}
+
+/// The state that a query names.
+fn state(query: &str) -> Option<u64> {
+    query.split('&').find_map(|part| part.strip_prefix("resourceVersion=")?.parse().ok())
 }
 
 /// So many objects come in one page of a server that gives less than is asked for.
@@ -94,10 +114,21 @@ pub(crate) fn cut_in_the_middle(body: &Bytes) -> UnsyncBoxBody<Bytes, BoxError> 
     StreamBody::new(futures::stream::iter([Ok(Frame::data(half)), Err(broken())])).boxed_unsync()
 }
 
+/// What a server answers whose cache has not come to a state within the time that it waits for it.
+pub(crate) fn behind() -> Answer {
+    let mut failure = failure(504);
+    failure["details"] = json!({"causes": [{"reason": "ResourceVersionTooLarge",
+        "message": "Too large resource version"}], "retryAfterSeconds": 1});
+    refused_with(504, &failure)
+}
+
 /// A refusal in the server's own form.
 pub(crate) fn refusal(code: u16) -> Answer {
-    let body =
-        Full::new(Bytes::from(failure(code).to_string())).map_err(|never| match never {}).boxed_unsync();
+    refused_with(code, &failure(code))
+}
+
+fn refused_with(code: u16, failure: &Value) -> Answer {
+    let body = Full::new(Bytes::from(failure.to_string())).map_err(|never| match never {}).boxed_unsync();
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -137,6 +168,19 @@ mod tests {
         assert_eq!(old("limit=500"), None);
         assert_eq!(old("resourceVersion=12&limit=500"), None);
         assert_eq!(old("resourceVersion=12&watch=true"), None);
+        let at_least = |oldest: &str| old(&format!("resourceVersion={oldest}"));
+        assert_eq!(at_least("3"), Some("/api/v1/pods?resourceVersion=7&resourceVersionMatch=Exact".into()));
+        assert_eq!(at_least("9"), Some("/api/v1/pods?resourceVersion=9&resourceVersionMatch=Exact".into()));
+    }
+
+    #[test]
+    fn watches_from_a_state_that_is_not_known_yet_are_refused() {
+        let behind =
+            |query: &str| Verdict::Old.is_behind(&format!("/api/v1/pods?{query}").parse().unwrap(), || 7);
+        assert!(behind("resourceVersion=8&watch=true"));
+        assert!(!behind("resourceVersion=7&watch=true"));
+        assert!(!behind("sendInitialEvents=true&watch=true"));
+        assert!(!behind("resourceVersion=8"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -25,8 +26,8 @@ use tower::{BoxError, Service};
 
 use crate::deeds::{Party, Trouble, Verdict, Which};
 use crate::open_gate::{with_life, without_state};
-use crate::verdicts::{broken, cut_in_the_middle, expiry, refusal, untrusted};
-use crate::witness::{Leader, Route, Sent, Witness};
+use crate::verdicts::{behind, broken, cut_in_the_middle, expiry, refusal, untrusted};
+use crate::witness::{Departure, Leader, Route, Sent, Witness};
 
 /// How long a request is under way when nothing is wrong; the answer as long again.
 const USUAL_MS: std::ops::Range<u64> = 1..12;
@@ -55,6 +56,8 @@ pub struct Network {
     chance: Mutex<fastrand::Rng>,
     /// The account of a mutant that never learns which state its writes led to.
     open_gate: Option<&'static str>,
+    /// How many ways there have been so far.
+    ways: AtomicU32,
 }
 
 impl Network {
@@ -75,6 +78,7 @@ impl Network {
             connections: Mutex::default(),
             chance: Mutex::new(chance),
             open_gate,
+            ways: AtomicU32::new(0),
         })
     }
 
@@ -135,6 +139,11 @@ impl Network {
         self.chance.lock().u64(now.saturating_sub(STATES_BACK).max(1)..=now)
     }
 
+    /// How things are when a write leaves.
+    fn departure(&self) -> Departure {
+        Departure { at: self.witness.began().elapsed(), leader: Leader::now(&self.server) }
+    }
+
     /// What becomes of a request of this party, and until when that is so.
     fn judge(&self, party: Option<Party>, fits: impl Fn(&Trouble) -> bool) -> Option<(Verdict, Instant)> {
         let now = Instant::now();
@@ -160,6 +169,8 @@ pub struct Wire {
     server: ApiServer,
     party: Option<Party>,
     name: Arc<str>,
+    /// Tells the lives of a party from each other.
+    life: u32,
     /// Which connection is the present one.
     connection: Level<u32>,
     severed: Level<bool>,
@@ -176,7 +187,8 @@ impl Wire {
     ) -> Self {
         let server = network.server.acting_as(user);
         let (network, connection) = (network.clone(), network.connection(party));
-        Self { network, server, party, name: name.into(), connection, severed: Level::new(false) }
+        let life = network.ways.fetch_add(1, Ordering::Relaxed);
+        Self { network, server, party, name: name.into(), life, connection, severed: Level::new(false) }
     }
 
     /// The end of whoever sends on this way: nothing more leaves and nothing arrives any more.
@@ -203,14 +215,19 @@ impl Wire {
         let route = Route::of(&parts.method, &parts.uri);
         let request = Request::from_parts(parts, body);
         if !route.writes() {
-            return self.carry(request, route, Leader::default()).await;
+            return self.carry(request, route, Departure::default()).await;
         }
-        let leader = Leader::now(&self.network.server);
+        let departure = self.network.departure();
         // A write that has left arrives, whether or not somebody still waits for the answer.
-        tokio::spawn(self.carry(request, route, leader)).await?
+        tokio::spawn(self.carry(request, route, departure)).await?
     }
 
-    async fn carry(self, request: Request<Bytes>, route: Route, leader: Leader) -> Result<Answer, BoxError> {
+    async fn carry(
+        self,
+        request: Request<Bytes>,
+        route: Route,
+        departure: Departure,
+    ) -> Result<Answer, BoxError> {
         let network = &self.network;
         let at_requests = |trouble: &Trouble| !trouble.verdict.is_of_watches() && trouble.what.covers(&route);
         let verdict = network.judge(self.party, at_requests).map(|(verdict, _)| verdict);
@@ -231,12 +248,14 @@ impl Wire {
         if !arrives || Instant::now() < *network.away_until.lock() {
             return Err(broken());
         }
-        let lost =
-            self.is_severed() || matches!(verdict, Some(Verdict::AnswerLost | Verdict::RefusedAfterwards(_)));
+        if verdict.is_some_and(|verdict| verdict.is_behind(request.uri(), || network.back_to())) {
+            return Ok(behind());
+        }
+        let lost = self.is_severed() || verdict.is_some_and(Verdict::keeps_the_answer);
         let answer = match verdict.and_then(|verdict| verdict.rewritten(request.uri(), || network.back_to()))
         {
             Some(uri) => self.answer_otherwise(request, uri, &route).await,
-            None => self.deliver(request, &route, lost, leader).await,
+            None => self.deliver(request, &route, lost, departure).await,
         };
         sleep(network.usual()).await;
         network.awake(self.party).await;
@@ -269,11 +288,11 @@ impl Wire {
     ) -> Response<ServerBody> {
         let mut otherwise = request.clone();
         *otherwise.uri_mut() = uri;
-        let answer = self.deliver(otherwise, route, false, Leader::default()).await;
+        let answer = self.deliver(otherwise, route, false, Departure::default()).await;
         if answer.status().is_success() {
             answer
         } else {
-            self.deliver(request, route, false, Leader::default()).await
+            self.deliver(request, route, false, Departure::default()).await
         }
     }
 
@@ -283,20 +302,21 @@ impl Wire {
         request: Request<Bytes>,
         route: &Route,
         lost: bool,
-        leader: Leader,
+        departure: Departure,
     ) -> Response<ServerBody> {
         let network = &self.network;
         let agent = request.headers().get(http::header::USER_AGENT).and_then(|agent| agent.to_str().ok());
         let author = agent.unwrap_or_default().rsplit(['/', ':']).next().unwrap_or_default().to_owned();
         let forgets = route.writes() && network.open_gate == Some(author.as_str());
         let request = if forgets { with_life(request, &network.server, route) } else { request };
-        let (party, body) = (self.name.clone(), request.body().clone());
-        let sent = Sent { party, author, route, body, lost, leader };
+        let (party, life, body) = (self.name.clone(), self.life, request.body().clone());
+        let sent = Sent { party, life, author, route, body, lost, departure };
         let seen = network.witness.before(&network.server, &sent);
         let mut server = self.server.clone();
         let Ok(answer) = server.call(request.map(Full::new)).await;
-        if let Some(seen) = seen {
-            network.witness.after(&network.server, seen, answer.status().as_u16());
+        match seen {
+            Some(seen) => network.witness.after(&network.server, seen, answer.status().as_u16()),
+            None => network.witness.looked(&network.server, &sent),
         }
         if forgets { without_state(answer).await } else { answer }
     }

@@ -1,5 +1,6 @@
 //! Sees every write that takes effect, writes it down, and lets the checkers judge.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,6 +107,8 @@ impl fmt::Display for Route {
 pub struct Sent<'a> {
     /// Whose it is.
     pub party: Arc<str>,
+    /// Which life of the party.
+    pub life: u32,
     /// The part of the party that wrote.
     pub author: String,
     /// What it is about.
@@ -114,7 +117,16 @@ pub struct Sent<'a> {
     pub body: Bytes,
     /// Whether the sender will never learn what came of it.
     pub lost: bool,
-    /// Who led when it left.
+    /// How things were when it left.
+    pub departure: Departure,
+}
+
+/// How things are when a write leaves its sender.
+#[derive(Clone, Debug, Default)]
+pub struct Departure {
+    /// Since the world began.
+    pub at: Duration,
+    /// Who leads.
     pub leader: Leader,
 }
 
@@ -151,6 +163,8 @@ pub struct Effect {
     pub at: Duration,
     /// Whose it is: a manager by its name, `nodes`, or `user`.
     pub party: Arc<str>,
+    /// Which life of the party: a manager that is started again has another.
+    pub life: u32,
     /// The part of the party that wrote; for a manager the controller's account or the component.
     pub author: String,
     /// What it was about.
@@ -159,8 +173,8 @@ pub struct Effect {
     pub body: Value,
     /// Whether nobody who leads ever learns of the answer.
     pub lost: bool,
-    /// Who led when it left its sender.
-    pub leader: Leader,
+    /// How things were when it left its sender.
+    pub departure: Departure,
     /// What the server answered.
     pub code: u16,
     /// The object before.
@@ -181,6 +195,18 @@ impl Effect {
     pub fn by_manager(&self) -> bool {
         is_manager(&self.party)
     }
+}
+
+/// A fresh look of a manager at one object.
+pub struct Look<'a> {
+    /// Since the world began.
+    pub at: Duration,
+    /// Which life of the manager.
+    pub life: u32,
+    /// The part of it that asked.
+    pub author: &'a str,
+    /// What is there.
+    pub found: &'a Value,
 }
 
 fn is_manager(party: &str) -> bool {
@@ -301,10 +327,32 @@ impl Witness {
         let at = self.began.elapsed();
         let before = looked_up(server, route);
         let (route, body) = (route.clone(), serde_json::from_slice(&sent.body).unwrap_or_default());
-        let (party, leader) = (sent.party.clone(), sent.leader.clone());
+        let (party, life, departure) = (sent.party.clone(), sent.life, sent.departure.clone());
         // Whoever is led by another by now has nobody to tell of it.
         let lost = sent.lost || (is_manager(&party) && Leader::now(server).is_not(&party));
-        Some(Effect { at, party, author, route, body, lost, leader, code: 0, before, after: None })
+        Some(Effect { at, party, life, author, route, body, lost, departure, code: 0, before, after: None })
+    }
+
+    /// Lets the checkers see what a manager finds that looks at one object.
+    pub(crate) fn looked(&self, server: &ApiServer, sent: &Sent<'_>) {
+        if sent.route.watch || !is_manager(&sent.party) {
+            return;
+        }
+        let Some(found) = looked_up(server, sent.route) else { return };
+        let at = self.began.elapsed();
+        let look = Look { at, life: sent.life, author: &sent.author, found: &found };
+        self.state.lock().checkers.iter_mut().for_each(|checker| checker.looked(&look));
+    }
+
+    /// What the checkers miss in a world where nothing is wrong but that these nodes are silent.
+    #[must_use]
+    pub fn missing_of_silence(&self, server: &ApiServer, nodes: &BTreeSet<String>) -> Vec<String> {
+        let state = self.state.lock();
+        let missing = state.checkers.iter().filter_map(|checker| {
+            let why = checker.silent(server, nodes).err()?;
+            Some(format!("{}: {why}", checker.name()))
+        });
+        missing.collect()
     }
 
     /// Looks at what became of it.

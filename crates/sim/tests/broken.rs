@@ -6,13 +6,14 @@ use std::sync::Arc;
 use keleustes_controllers::all;
 use keleustes_objects::{Key, Namespace, Pod, Reason, ReplicaSet, RootCaConfigMap};
 use keleustes_plan::{
-    Action, BoxFuture, Context, Controller, Grant, Item, Loop, Next, Plan, Retry, Script, View, Write,
+    Action, BoxFuture, Context, Controller, Grant, Item, Loop, Next, Outcome, Plan, Retry, Script, View,
+    Write,
 };
 use keleustes_sim::deeds::{
     Deed, Kind, Party, Pods, Schedule, Thing, Timed, Trouble, UserDeed, Verdict, Which, Wish,
 };
 use keleustes_sim::storm::{Report, Stage, play, settings};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const MAP: &str = "kube-root-ca.crt";
 const PUBLISHER: &str = "root-ca-certificate-publisher-controller";
@@ -151,15 +152,20 @@ impl Script for InTwoSteps {
             if cx.gather(|view| view.get::<RootCaConfigMap>(&key).is_some()) {
                 return Ok(Next::Done);
             }
-            cx.apply(Plan::of(creation(item, None))).await.all_done()?;
-            cx.apply(Plan::of(filled(key))).await.all_done()?;
+            let made = cx.apply(Plan::of(creation(item, None))).await;
+            let Some(Outcome::Done { version, uid, .. }) = made.outcomes.first().cloned() else {
+                return made.all_done().map(|()| Next::Done);
+            };
+            let metadata =
+                json!({"name": MAP, "namespace": key.namespace, "uid": uid, "resourceVersion": version});
+            cx.apply(Plan::of(filled(key, &metadata))).await.all_done()?;
             Ok(Next::Done)
         })
     }
 }
 
-fn filled(key: Key) -> Write {
-    let body = json!({"metadata": {"name": MAP, "namespace": key.namespace}, "data": {"ca.crt": "the CA"}});
+fn filled(key: Key, metadata: &Value) -> Write {
+    let body = json!({"metadata": metadata, "data": {"ca.crt": "the CA"}});
     let mut write = Write::create::<RootCaConfigMap>(key, json!({})).because("it is empty");
     write.action = Action::Put { body, subresource: "", conflict_tries: 1 };
     write

@@ -6,7 +6,9 @@ use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
 use super::Checker;
-use super::look::{active, count, holds, named, observed, pod_made_for, pods_of, same, status, uid};
+use super::look::{
+    active, controlled, count, holds, named, number, observed, pod_made_for, pods_of, same, status, uid,
+};
 use crate::witness::{Effect, text};
 
 /// Counts pods by node.
@@ -36,7 +38,10 @@ impl Checker for DaemonSets {
         let node = meant_for(&effect.body);
         let there = count(&pods_of(server, owner), |pod| active(pod) && meant_for(pod) == node);
         // A surge adds one beside the old one.
-        let allowed = 2 + self.unknown.get(owner).copied().unwrap_or_default();
+        let sets = server.objects("daemonsets.apps");
+        let surge = "/spec/updateStrategy/rollingUpdate/maxSurge";
+        let surge = sets.iter().find(|set| uid(set) == owner).map_or(1, |set| number(set, surge));
+        let allowed = 1 + surge + self.unknown.get(owner).copied().unwrap_or_default();
         if there > allowed { Err(format!("{there} pods for node {node}")) } else { Ok(()) }
     }
 
@@ -55,6 +60,10 @@ impl Checker for DaemonSets {
             }
             let wanted = count(&nodes, |_| true);
             same(set, "the number of pods", count(&pods, |_| true), wanted)?;
+            // Not one for each hash: a pod may have that of a revision which went with a set of the same name.
+            if wanted > 0 && controlled(server, "controllerrevisions.apps", uid(set)).is_empty() {
+                return Err(format!("{}: it has no revision", named(set)));
+            }
             for field in
                 ["desiredNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable"]
             {

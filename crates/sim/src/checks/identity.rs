@@ -1,4 +1,4 @@
-//! Every delete of one object by a controller names the life it means.
+//! Every change to one object by a controller names the life it means.
 
 use http::Method;
 use keleustes_apiserver::ApiServer;
@@ -6,7 +6,7 @@ use keleustes_apiserver::ApiServer;
 use super::Checker;
 use crate::witness::{Effect, text};
 
-/// Looks at what deletes say.
+/// Looks at what writes say.
 pub struct Identity;
 
 impl Checker for Identity {
@@ -16,13 +16,18 @@ impl Checker for Identity {
 
     fn wrote(&mut self, effect: &Effect, _: &ApiServer) -> Result<(), String> {
         let route = &effect.route;
-        let deletes = effect.by_manager() && route.method == Method::DELETE && !route.name.is_empty();
-        // The content of a namespace that goes is deleted by name, whatever lives there.
-        if !deletes || effect.author == "namespace-controller" {
+        // What is applied states fields, whatever lives there; the original names no uid then either.
+        let applies = effect.author == "clusterrole-aggregation-controller";
+        if !effect.by_manager() || route.name.is_empty() || route.is_routine() || applies {
             return Ok(());
         }
-        if text(&effect.body, "/preconditions/uid").is_empty() {
-            return Err("a delete names no uid".to_owned());
+        let named = match route.method {
+            Method::DELETE => "/preconditions/uid",
+            Method::PATCH | Method::PUT => "/metadata/uid",
+            _ => return Ok(()),
+        };
+        if text(&effect.body, named).is_empty() {
+            return Err(format!("a {} names no uid", route.method));
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Nobody deletes what is not its own, and nobody takes what has an owner.
 
+use std::collections::BTreeSet;
+
 use http::Method;
 use keleustes_apiserver::ApiServer;
 
@@ -8,7 +10,11 @@ use super::look::{controller, named, uid};
 use crate::witness::{Effect, text};
 
 /// Compares owners before and after.
-pub struct Ownership;
+#[derive(Default)]
+pub struct Ownership {
+    /// The uids of what users took from its owner, who may not have heard of it.
+    disowned: BTreeSet<String>,
+}
 
 /// The kind whose objects a controller may delete the children of.
 fn owner_kind(author: &str) -> Option<&'static str> {
@@ -29,14 +35,18 @@ impl Checker for Ownership {
     }
 
     fn wrote(&mut self, effect: &Effect, _: &ApiServer) -> Result<(), String> {
-        if !effect.by_manager() || !effect.done() {
+        let Some(before) = effect.before.as_ref().filter(|_| effect.done()) else { return Ok(()) };
+        let owner = controller(before);
+        if !effect.by_manager() {
+            if owner.is_some() && effect.after.as_ref().is_some_and(|after| controller(after).is_none()) {
+                self.disowned.insert(uid(before).to_owned());
+            }
             return Ok(());
         }
-        let Some(before) = &effect.before else { return Ok(()) };
-        let owner = controller(before);
         if let Some(kind) = owner_kind(&effect.author)
             && effect.route.method == Method::DELETE
             && owner.is_none_or(|owner| owner["kind"] != kind)
+            && !self.disowned.contains(uid(before))
         {
             return Err(format!("deleted {}, which is not of a {kind}", named(before)));
         }
