@@ -176,6 +176,8 @@ async fn live(house: Arc<House>, crew: &Crew, host: String, stop: CancellationTo
     let client = house.factory.root("leader-election");
     let locks = Locks::elected(&client, settings, None, &house.clocks, house.chance.fork(), &announcer);
     let locks = match locks {
+        // A mutant that learns nothing of the leader before does not prepare for its end either.
+        Ok(locks) if !crew.catches_up => locks,
         Ok(locks) => {
             let handover: Arc<dyn Handover> = Arc::new(house.caches.clone());
             locks.handing_over(&handover)
