@@ -12,6 +12,9 @@ use super::places::{live, locate, retry};
 use super::references::{Change, without_finalizer};
 use super::{CHECKS, Graph, Ripple, VIRTUAL, item_of};
 
+/// How often in a row something else may change between a look at an object and its deletion; then it waits its turn.
+const CONFLICTS_MAX: usize = 5;
+
 /// Works on objects that may have to go.
 pub(super) struct Check {
     pub(super) memory: Memory<Graph>,
@@ -190,8 +193,9 @@ fn policy_of(meta: &Meta) -> Propagation {
     }
 }
 
-/// Deletes an object in the state that was judged. If only something else than its owners has changed
-/// since, that does not matter: what is changed all the time must not escape for ever.
+/// Deletes an object in the state that was judged. If only something else than its owners has changed since, it is tried
+/// again in the state of now: what is changed all the time must not escape for ever, and what was set free in the last
+/// moment must.
 async fn delete(
     cx: &mut Context<'_>,
     place: &Target,
@@ -206,11 +210,18 @@ async fn delete(
     }
     let write =
         Write::delete_at(place.clone()).propagating(policy).on_failure(OnFailure::Tell).because(because);
-    let first = send(cx, write.clone().only_at(&meta.version)).await;
-    let Err((Reason::Conflict, conflict)) = first else { return concluded(first) };
-    let Some(now) = live_or_other(cx, place).await? else { return Ok(Deleted::Absent) };
-    let may_go = now.uid == place.uid && now.version != meta.version && now.owners == meta.owners;
-    if may_go { concluded(send(cx, write).await) } else { Err(conflict) }
+    let mut version = meta.version.clone();
+    for tries_left in (0..CONFLICTS_MAX).rev() {
+        let sent = send(cx, write.clone().only_at(&version)).await;
+        let Err((Reason::Conflict, conflict)) = sent else { return concluded(sent) };
+        let Some(now) = live_or_other(cx, place).await? else { return Ok(Deleted::Absent) };
+        let may_go = now.uid == place.uid && now.version != version && now.owners == meta.owners;
+        if !may_go || tries_left == 0 {
+            return Err(conflict);
+        }
+        version = now.version;
+    }
+    unreachable!("the last try returns")
 }
 
 /// What the API has at a place, whichever life it is.

@@ -502,8 +502,11 @@ fn a_conflict_is_looked_into_before_the_object_is_deleted_after_all() {
     };
     let moved = pod().with("/metadata/resourceVersion", json!("8"));
     let transcript = after(Some(moved.clone()));
-    let deleted = "delete pods ns/pod because its owners are gone (Background)\n";
-    assert!(transcript.ends_with(&format!("{refused}{deleted}")), "{transcript}");
+    let deleted = "delete pods ns/pod because its owners are gone (Background) at 8\n";
+    assert!(
+        transcript.ends_with(&format!("{refused}{deleted}")),
+        "in the state that was looked at: {transcript}"
+    );
     let adopted = after(Some(moved.clone().owned(&SETS, "new")));
     assert!(adopted.ends_with(&format!("{refused}{again}")), "{adopted}");
     let another = after(Some(moved.with("/metadata/uid", json!("another"))));
