@@ -6,7 +6,9 @@ use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
 use super::Checker;
-use super::look::{active, controller, count, holds, named, number, pod_made_for, pods_of, status, uid};
+use super::look::{
+    active, controller, count, disowned, holds, named, number, pod_made_for, pods_of, status, uid,
+};
 use crate::witness::{Effect, text};
 
 /// Where a pod says which of an indexed Job it is.
@@ -19,6 +21,8 @@ pub struct Jobs {
     succeeded: BTreeMap<String, BTreeSet<(String, String)>>,
     /// By uid of the Job: creates whose outcome its controller never learnt, which it may repeat.
     unknown: BTreeMap<String, i64>,
+    /// By uid: how often users took a pod. One that is adopted again is counted again; the original does the same.
+    taken: BTreeMap<String, i64>,
     /// By uid: the most pods that were to run at once at any time.
     most: BTreeMap<String, i64>,
 }
@@ -35,6 +39,9 @@ impl Checker for Jobs {
         if effect.route.resource == "jobs" {
             [&effect.before, &effect.after].into_iter().flatten().for_each(|job| self.see(job));
         }
+        if let Some(owner) = effect.before.as_deref().and_then(controller).filter(|_| disowned(effect)) {
+            *self.taken.entry(text(owner, "/uid").to_owned()).or_default() += 1;
+        }
         let Some(after) = &effect.after else { return Ok(()) };
         match effect.route.resource.as_str() {
             "pods" if text(after, "/status/phase") == "Succeeded" => {
@@ -45,7 +52,8 @@ impl Checker for Jobs {
                 Ok(())
             }
             "jobs" => {
-                let (told, seen) = (number(after, "/status/succeeded"), self.seen(after));
+                let taken = self.taken.get(uid(after)).copied().unwrap_or_default();
+                let (told, seen) = (number(after, "/status/succeeded"), self.seen(after) + taken);
                 if told > seen {
                     Err(format!("{told} succeeded pods were told, {seen} were seen"))
                 } else {

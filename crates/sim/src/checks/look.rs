@@ -54,6 +54,13 @@ pub fn pods_of(server: &ApiServer, owner: &str) -> Vec<Arc<Value>> {
     controlled(server, "pods", owner)
 }
 
+/// Whether a user took an object from its owner.
+#[must_use]
+pub fn disowned(effect: &Effect) -> bool {
+    let (Some(before), Some(after)) = (&effect.before, &effect.after) else { return false };
+    !effect.by_manager() && effect.done() && controller(before).is_some() && controller(after).is_none()
+}
+
 /// If the effect is a pod that a manager made for an owner of one of these kinds: the uid of the owner.
 #[must_use]
 pub fn pod_made_for<'a>(effect: &'a Effect, kinds: &[&str]) -> Option<&'a str> {

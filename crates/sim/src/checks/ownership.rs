@@ -6,7 +6,7 @@ use http::Method;
 use keleustes_apiserver::ApiServer;
 
 use super::Checker;
-use super::look::{controller, named, uid};
+use super::look::{controller, disowned, named, uid};
 use crate::witness::{Effect, text};
 
 /// Compares owners before and after.
@@ -38,7 +38,7 @@ impl Checker for Ownership {
         let Some(before) = effect.before.as_ref().filter(|_| effect.done()) else { return Ok(()) };
         let owner = controller(before);
         if !effect.by_manager() {
-            if owner.is_some() && effect.after.as_ref().is_some_and(|after| controller(after).is_none()) {
+            if disowned(effect) {
                 self.disowned.insert(uid(before).to_owned());
             }
             return Ok(());
