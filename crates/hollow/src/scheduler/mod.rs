@@ -63,6 +63,7 @@ pub(crate) struct Scheduler {
 
 #[derive(Debug)]
 struct Placed {
+    uid: Uid,
     node: Word,
     template: TemplateRef,
     labels: Labels,
@@ -123,6 +124,7 @@ impl Scheduler {
         } else if !pod.node.is_empty() {
             self.stop_waiting(key);
             let placed = Placed {
+                uid: pod.meta.uid.clone(),
                 node: pod.node.clone(),
                 template: pod.template.clone(),
                 labels: pod.meta.labels.clone(),
@@ -173,8 +175,8 @@ impl Scheduler {
             match &node {
                 Ok(node) => {
                     self.choosy.remove(&key);
-                    let Waiting { template, labels, terms, .. } = pod;
-                    self.place(&key, Placed { node: node.clone(), template, labels, terms });
+                    let Waiting { uid, template, labels, terms, .. } = pod;
+                    self.place(&key, Placed { uid, node: node.clone(), template, labels, terms });
                 }
                 Err(_) => {
                     let wait = RETRY_FIRST.saturating_mul(1 << pod.attempts.min(5)).min(RETRY_LONGEST);
@@ -233,9 +235,12 @@ impl Scheduler {
         {
             return;
         }
-        // The watch may still show a pod as unbound that was given a node a moment ago.
-        if self.placed.contains_key(key) {
-            return;
+        match self.placed.get(key) {
+            // The watch may still show a pod as unbound that was given a node a moment ago.
+            Some(placed) if placed.uid == pod.meta.uid => return,
+            // It may also have been silent while one pod went and another came in its name.
+            Some(_) => self.displace(key),
+            None => {}
         }
         self.stop_waiting(key);
         self.arrivals += 1;
@@ -270,7 +275,7 @@ impl Scheduler {
             && known.node == placed.node
             && known.template == placed.template
         {
-            known.labels = placed.labels;
+            (known.uid, known.labels) = (placed.uid, placed.labels);
             return;
         }
         self.displace(key);

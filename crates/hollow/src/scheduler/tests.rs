@@ -188,6 +188,15 @@ fn some_pods_are_not_its_business() {
 }
 
 #[test]
+fn a_pod_that_takes_the_name_of_a_placed_one_gets_a_node_too() {
+    let mut scheduler = world(&[node("a-1", &json!({}))], &[pod("p", &on("a-1"))]);
+    scheduler.observe_pod(&pod("p", &json!({"metadata": {"uid": "another"}})));
+    assert_eq!(place(&mut scheduler), "a-1");
+    scheduler.observe_pod(&pod("p", &json!({"metadata": {"uid": "another"}})));
+    assert_eq!(scheduler.decide(NOW), [], "it has one, though the watch does not tell yet");
+}
+
+#[test]
 fn a_decision_takes_room_before_the_watch_tells() {
     let nodes = [node("a-1", &json!({}))];
     let pods = [pod("p", &asking("cpu", "3")), pod("q", &asking("cpu", "3"))];
