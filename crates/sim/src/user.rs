@@ -9,12 +9,15 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::bodies;
+use crate::checks::look::controller;
 use crate::deeds::{Kind, UserDeed, node};
 use crate::script::NAMESPACES;
 use crate::witness::text;
 
 /// A finalizer that nobody in the cluster knows.
 const FOREIGN: &str = "example.com/hold";
+/// The finalizer of pods that a Job has not counted yet.
+const TRACKED: &str = "batch.kubernetes.io/job-tracking";
 const PODS: Resource = Pod::RESOURCE;
 const MAPS: Resource = RootCaConfigMap::RESOURCE;
 
@@ -151,6 +154,12 @@ impl User {
             for pod in self.list(&PODS, namespace).await {
                 if !text(&pod, "/metadata/labels/was").is_empty() {
                     self.delete(&PODS, &key(&pod)).await;
+                }
+                // A pod that was taken from its Job and adopted by somebody else: no Job will let it go.
+                let is_anothers = controller(&pod).is_some_and(|owner| owner["kind"] != "Job");
+                if is_anothers && pod.pointer("/metadata/finalizers/0").is_some_and(|first| first == TRACKED)
+                {
+                    self.merge(&PODS, &key(&pod), json!({"metadata": {"finalizers": null}})).await;
                 }
             }
             for map in self.list(&MAPS, namespace).await {

@@ -1,21 +1,15 @@
 //! The garbage collector deletes only what nobody living owns, and in the end nothing is left of what nobody owns.
 
-use std::collections::BTreeSet;
-
 use http::Method;
 use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
 use super::Checker;
-use super::look::{disowned, going, named, uid};
+use super::look::{going, named, uid};
 use crate::witness::{Effect, text};
 
 /// Looks for owners.
-#[derive(Default)]
-pub struct Garbage {
-    /// The uids of what users took from its owner, which nobody may have heard of yet.
-    disowned: BTreeSet<String>,
-}
+pub struct Garbage;
 
 impl Checker for Garbage {
     fn name(&self) -> &'static str {
@@ -23,15 +17,12 @@ impl Checker for Garbage {
     }
 
     fn wrote(&mut self, effect: &Effect, server: &ApiServer) -> Result<(), String> {
-        if let Some(before) = effect.before.as_ref().filter(|_| disowned(effect)) {
-            self.disowned.insert(uid(before).to_owned());
-        }
         let deletes = effect.by_manager()
             && effect.done()
             && effect.author == "generic-garbage-collector"
             && effect.route.method == Method::DELETE;
         let Some(before) = effect.before.as_ref().filter(|_| deletes) else { return Ok(()) };
-        if going(before) || self.disowned.contains(uid(before)) {
+        if going(before) {
             return Ok(());
         }
         let owners = before.pointer("/metadata/ownerReferences").and_then(Value::as_array);
@@ -48,7 +39,7 @@ impl Checker for Garbage {
 
     fn calm(&self, server: &ApiServer) -> Result<(), String> {
         let everything = server.snapshot();
-        let uids: BTreeSet<_> = everything.iter().map(|there| uid(there)).collect();
+        let uids: std::collections::BTreeSet<_> = everything.iter().map(|there| uid(there)).collect();
         for object in &everything {
             let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
             let Some(owners) = owners.filter(|owners| !owners.is_empty()) else { continue };

@@ -76,7 +76,7 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(adoption::Adoption::default()),
         Box::new(pace::Pace::default()),
         Box::new(ownership::Ownership::default()),
-        Box::new(garbage::Garbage::default()),
+        Box::new(garbage::Garbage),
         Box::new(replicas::Replicas::default()),
         Box::new(deployment::Deployments::default()),
         Box::new(statefulset::StatefulSets),
