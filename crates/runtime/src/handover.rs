@@ -117,14 +117,10 @@ impl Handover for Caches {
 /// Returns when the caches know all that the leader before can have done.
 pub async fn catch_up(caches: &Caches, predecessor: &Predecessor) {
     let began = Instant::now();
-    let seen: Option<BTreeMap<String, String>> = match predecessor {
+    let (seen, silent_from): (Option<BTreeMap<String, String>>, _) = match predecessor {
         Predecessor::Nobody => return,
-        Predecessor::Told(note) => serde_json::from_str(note).ok(),
-        Predecessor::Silent(_) => None,
-    };
-    let silent_from = match predecessor {
-        Predecessor::Silent(moment) => *moment,
-        Predecessor::Told(_) | Predecessor::Nobody => None,
+        Predecessor::Told(note) => (serde_json::from_str(note).ok(), None),
+        Predecessor::Silent(moment) => (None, *moment),
     };
     let is_told = seen.is_some();
     let caches = caches.all();

@@ -72,7 +72,6 @@ struct RunningLoop {
     pace: Arc<Mutex<Pace>>,
     executor: Executor,
     outbox: Arc<Outbox>,
-    caches: Caches,
     metrics: Metrics,
     clocks: Clocks,
     stop: CancellationToken,
@@ -172,7 +171,6 @@ pub async fn start(
             pace,
             executor,
             outbox: outbox.clone(),
-            caches: surroundings.caches.clone(),
             metrics: surroundings.metrics.clone(),
             clocks: surroundings.clocks.clone(),
             stop: CancellationToken::new(),
@@ -442,7 +440,7 @@ impl Hands for RealHands<'_> {
     }
 
     fn resource_of<'a>(&'a mut self, line: &'a TypeLine) -> BoxFuture<'a, Result<Option<Resource>, Failure>> {
-        let mapping = self.a_loop.caches.mapping();
+        let mapping = self.a_loop.executor.caches.mapping();
         Box::pin(async move {
             let found = mapping.resource_of(line.group(), Some(line.version()), line.kind()).await?;
             Ok(found.map(|found| found.resource))

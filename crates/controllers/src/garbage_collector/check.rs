@@ -210,18 +210,17 @@ async fn delete(
     }
     let write =
         Write::delete_at(place.clone()).propagating(policy).on_failure(OnFailure::Tell).because(because);
-    let mut version = meta.version.clone();
-    for tries_left in (0..CONFLICTS_MAX).rev() {
+    let (mut version, mut tries) = (meta.version.clone(), 1);
+    loop {
         let sent = send(cx, write.clone().only_at(&version)).await;
         let Err((Reason::Conflict, conflict)) = sent else { return concluded(sent) };
         let Some(now) = live_or_other(cx, place).await? else { return Ok(Deleted::Absent) };
         let may_go = now.uid == place.uid && now.version != version && now.owners == meta.owners;
-        if !may_go || tries_left == 0 {
+        if !may_go || tries == CONFLICTS_MAX {
             return Err(conflict);
         }
-        version = now.version;
+        (version, tries) = (now.version, tries + 1);
     }
-    unreachable!("the last try returns")
 }
 
 /// What the API has at a place, whichever life it is.
