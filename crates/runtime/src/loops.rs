@@ -220,18 +220,18 @@ impl Running {
 
     /// Takes up no more work, also none that is queued, and returns when the work under way has ended.
     pub async fn stop(self) {
-        self.hear_no_more();
-        for a_loop in &self.loops {
-            a_loop.stop.cancel();
-            a_loop.queue.shut_down();
-        }
+        self.take_up_no_more();
         self.workers.wait().await;
         tracing::info!(controller = self.name, "stopped");
     }
 
-    fn hear_no_more(&self) {
+    fn take_up_no_more(&self) {
         for (cache, ear) in &self.ears {
             cache.unsubscribe(ear);
+        }
+        for a_loop in &self.loops {
+            a_loop.stop.cancel();
+            a_loop.queue.shut_down();
         }
         if let Some(monitors) = &self.monitors {
             monitors.rest();
@@ -240,10 +240,10 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Caches know their listeners and loops know their caches, so one of the two must let go even where nobody
-    /// waits for the end: else neither is ever freed.
+    /// Nobody works on where nobody waits for the end. Caches know their listeners and loops know their caches, so
+    /// one of the two must let go, or neither is ever freed.
     fn drop(&mut self) {
-        self.hear_no_more();
+        self.take_up_no_more();
     }
 }
 
