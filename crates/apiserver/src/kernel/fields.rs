@@ -161,9 +161,7 @@ impl Difference {
 
     fn compare_maps(&mut self, node: Node, old: Option<&Value>, new: Option<&Value>, path: &mut Path) {
         let empty = Map::new();
-        let map = |value: Option<&'_ Value>| value.and_then(Value::as_object).cloned();
-        let (old, new) = (map(old), map(new));
-        let (old, new) = (old.as_ref().unwrap_or(&empty), new.as_ref().unwrap_or(&empty));
+        let [old, new] = [old, new].map(|value| value.and_then(Value::as_object).unwrap_or(&empty));
         let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
         for name in names {
             path.push(format!("f:{name}"));

@@ -23,10 +23,17 @@ pub(crate) enum Form {
     Stored,
 }
 
+/// A step on the way to a value.
+enum Step {
+    Field(&'static str),
+    Key(String),
+    Item(usize),
+}
+
 /// What a reading finds on its way.
 struct Reading {
-    /// The way from the top, with the places in lists and the keys of maps.
-    path: Vec<String>,
+    /// The way from the top, with the places in lists and the keys of maps. It is put into words only when it is told.
+    path: Vec<Step>,
     /// The structs on the way, and the field of each.
     fields: Vec<(&'static Struct, &'static str)>,
     /// Fields nobody knows; they are left out.
@@ -127,7 +134,7 @@ impl Reading {
             if value.is_none() && self.form == Form::Applied {
                 continue;
             }
-            self.path.push(format!(".{name}"));
+            self.path.push(Step::Field(name));
             self.fields.push((kind, *name));
             let value = self.value(&field.shape, value.unwrap_or(Value::Null))?;
             self.fields.pop();
@@ -139,13 +146,21 @@ impl Reading {
         if kind.open {
             object.append(&mut given);
         } else {
-            let place = self.path.concat();
-            let unknown = given.into_iter().filter(|(_, value)| !value.is_null());
-            self.unknown.extend(
-                unknown.map(|(name, _)| format!("{place}.{name}").trim_start_matches('.').to_owned()),
-            );
+            for (name, _) in given.into_iter().filter(|(_, value)| !value.is_null()) {
+                self.unknown.push(format!("{}.{name}", self.place()).trim_start_matches('.').to_owned());
+            }
         }
         Ok(Value::Object(object))
+    }
+
+    /// Where the value stands that is being read.
+    fn place(&self) -> String {
+        let in_words = |step: &Step| match step {
+            Step::Field(name) => format!(".{name}"),
+            Step::Key(key) => format!(".{key}"),
+            Step::Item(at) => format!("[{at}]"),
+        };
+        self.path.iter().map(in_words).collect()
     }
 
     /// The value as it is written, or `None` if the field is left out.
@@ -196,7 +211,7 @@ impl Reading {
         };
         let mut decoded = Vec::with_capacity(list.len());
         for (at, item) in list.into_iter().enumerate() {
-            self.path.push(format!("[{at}]"));
+            self.path.push(Step::Item(at));
             let item = self.value(items, item)?;
             decoded.push(if item.is_null() { zero(items) } else { item });
             self.path.pop();
@@ -212,7 +227,7 @@ impl Reading {
         };
         let mut decoded = Map::new();
         for (key, value) in map {
-            self.path.push(format!(".{key}"));
+            self.path.push(Step::Key(key.clone()));
             let value = self.value(values, value)?;
             decoded.insert(key, if value.is_null() { zero(values) } else { value });
             self.path.pop();
