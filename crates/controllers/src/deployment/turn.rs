@@ -81,6 +81,11 @@ impl Turns {
             return Ok(Next::Done);
         };
         let sets = claimed.settle(cx).await?;
+        if sets.iter().any(|set| set.meta.controller().is_none()) {
+            // One that was just adopted may have another size by now than the cache told; it wakes us when it is there
+            // as it was adopted.
+            return Ok(Next::Done);
+        }
         let mut facts = cx.gather(|view| Facts::gather(view, deployment, sets));
         let path = Path::of(&facts)?;
         let mut draft = Draft::of(&facts);

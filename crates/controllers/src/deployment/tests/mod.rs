@@ -227,6 +227,8 @@ fn replica_sets_are_claimed_before_anything_else() {
     const RELEASE: &str = "patch replicasets.apps a/old because it does not match the selector any more";
     let orphan = || but(old(0, 0), "/metadata/ownerReferences", json!([]));
     check(world(complete(3), [orphan(), new(3, 3)]), &format!("{ADOPT}\n"));
+    // Its size may be another by now, so nothing is made beside it before it is seen.
+    check(world(deployment(3), [orphan()]), &format!("{ADOPT}\n"));
     let raced = world(deployment(3), [orphan()]);
     let raced = raced.refusing::<ReplicaSet>("patch", &Key::namespaced("a", "old"), refused(Reason::Invalid));
     check(raced, &format!("{ADOPT} FAILED: refused\nretry: refused\n"));
