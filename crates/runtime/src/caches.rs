@@ -67,10 +67,14 @@ pub struct Cache {
     deltas: Level<u64>,
     /// How often somebody wanted it to be filled afresh.
     afresh: Level<u64>,
-    /// When that was last wanted, and how many lists it had taken in by then.
+    /// How often that was wanted when the list was begun that was last taken in.
+    filled: Level<u64>,
+    /// When that was last wanted, and how often by then.
     wanted_afresh: Mutex<Option<(Duration, u64)>>,
     /// The version of the last change to an object that a watch has told of.
     last_event: Mutex<Option<Version>>,
+    /// The version of the last list.
+    last_list: Mutex<Option<Version>>,
     /// Held while changes are told, so that a late listener gets every object and then every change.
     listeners: Mutex<Vec<Arc<dyn Listener>>>,
     clocks: Clocks,
@@ -127,8 +131,10 @@ impl Caches {
             lists: Level::new(0),
             deltas: Level::new(0),
             afresh: Level::new(0),
+            filled: Level::new(0),
             wanted_afresh: Mutex::default(),
             last_event: Mutex::default(),
+            last_list: Mutex::default(),
             listeners: Mutex::default(),
             clocks: shared.clocks.clone(),
             metrics: shared.metrics.clone(),
@@ -250,6 +256,9 @@ impl Caches {
                         // A whole new list is as good as a resync.
                         let is_list = matches!(delta, Delta::Replace { .. });
                         cache.contain("cache", || cache.take_in(delta));
+                        if is_list {
+                            cache.filled.modify(|_| afresh);
+                        }
                         is_list
                     }
                     () = &mut timer, if period.is_some() => {
@@ -328,29 +337,42 @@ impl Cache {
         self.last_event.lock().clone()
     }
 
-    /// Returns as soon as it has come at least to this version.
-    pub async fn reached(&self, version: &Version) {
-        self.deltas.wait_for(|_| !self.version().is_older_than(version)).await;
+    /// The version of the last list that it has taken in, if it has any.
+    #[must_use]
+    pub fn last_list(&self) -> Option<Version> {
+        self.last_list.lock().clone()
     }
 
-    /// Forgets how far it has come and lists anew, as of now. What is in the table stays there until then.
-    pub fn want_afresh(&self) {
-        *self.wanted_afresh.lock() = Some((self.clocks.monotonic(), self.lists()));
+    /// Whether it has come at least to this version. One that was never filled has come nowhere.
+    #[must_use]
+    pub fn has_reached(&self, version: &Version) -> bool {
+        self.lists() > 0 && !self.version().is_older_than(version)
+    }
+
+    /// Returns as soon as it has come at least to this version.
+    pub async fn reached(&self, version: &Version) {
+        self.deltas.wait_for(|_| self.has_reached(version)).await;
+    }
+
+    /// Forgets how far it has come and lists anew, as of now. What is in the table stays there until then. Tells what
+    /// `filled` comes to with that list.
+    pub fn want_afresh(&self) -> u64 {
+        let mut wanted_afresh = self.wanted_afresh.lock();
         self.afresh.modify(|wanted| wanted + 1);
+        let wanted = self.afresh.get();
+        *wanted_afresh = Some((self.clocks.monotonic(), wanted));
+        wanted
     }
 
     /// Returns when a list is in the table that was begun at this moment of the monotonic clock or later; or now,
     /// if none is named. One that is under way or done will do.
     pub async fn filled_since(&self, moment: Option<Duration>) {
-        let wanted = *self.wanted_afresh.lock();
-        let lists = match (wanted, moment) {
-            (Some((wanted_at, lists)), Some(moment)) if wanted_at >= moment => lists,
-            _ => {
-                self.want_afresh();
-                self.lists()
-            }
+        let last = *self.wanted_afresh.lock();
+        let wanted = match (last, moment) {
+            (Some((wanted_at, wanted)), Some(moment)) if wanted_at >= moment => wanted,
+            _ => self.want_afresh(),
         };
-        self.lists.wait_for(|now| now > lists).await;
+        self.filled.wait_for(|filled| filled >= wanted).await;
     }
 
     /// Returns as soon as the first whole list is in the table. Never, if the caches are
@@ -445,6 +467,7 @@ impl Cache {
             (changes, table.version().clone())
         };
         if is_list {
+            *self.last_list.lock() = Some(version.clone());
             self.lists.modify(|lists| lists + 1);
         } else if size > 0 {
             *self.last_event.lock() = Some(version.clone());

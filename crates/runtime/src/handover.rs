@@ -4,7 +4,10 @@
 //! would make again what the one before has just made. A leader that stops in order therefore leaves a note: the
 //! version of the last event that each of its caches was told of, or of its own last write if that is newer. What one
 //! watch tells of, every other watch of the same kind tells of too, so the next leader can wait for it, and
-//! mostly need not. Where there is no note, caches are filled afresh from the newest state; a standby that sees the
+//! mostly need not. The version of a list is another matter: if nothing of the kind has happened since, nobody is told
+//! of it for a while, so whoever is behind it does not wait but fills the cache afresh.
+//!
+//! Where there is no note, all caches are filled afresh from the newest state; a standby that sees the
 //! lease run out begins with that as soon as the leader can have no more to say, so that it has mostly ended by then.
 
 use std::collections::BTreeMap;
@@ -14,6 +17,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use keleustes_objects::{Key, Resource, Uid, Version};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
 use crate::caches::{Cache, Caches};
@@ -26,6 +30,17 @@ const TOLD_WITHIN: Duration = Duration::from_secs(2);
 const UNSURE_FOR: Duration = Duration::from_secs(60);
 /// So many deletions are remembered before those are looked for that the caches have seen.
 const GONE_MANY: usize = 64;
+
+/// How far a cache of the leader before had come.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
+    /// The last event or write, of which every watch tells.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    told: String,
+    /// The last list.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    listed: String,
+}
 
 /// What this process has written, as far as it matters to the next leader.
 pub struct Deeds {
@@ -82,18 +97,16 @@ impl Deeds {
         if is_unsure || gone.iter().any(|deed| is_unseen(caches, deed)) {
             return None;
         }
-        let version = |cache: &Arc<Cache>| {
-            let (told, written) = (cache.last_event(), newest.get(cache.entry().resource()).cloned());
-            match (told, written) {
-                (Some(told), Some(written)) if told.is_older_than(&written) => Some(written),
-                (told, written) => told.or(written),
-            }
+        let seen = |cache: &Arc<Cache>| {
+            let (event, written) = (cache.last_event(), newest.get(cache.entry().resource()).cloned());
+            let told = match (event, written) {
+                (Some(event), Some(written)) if event.is_older_than(&written) => Some(written),
+                (event, written) => event.or(written),
+            };
+            let text = |version: Option<Version>| version.map_or_else(String::new, |there| there.to_string());
+            (cache.name(), Seen { told: text(told), listed: text(cache.last_list()) })
         };
-        let seen: BTreeMap<_, _> = caches
-            .all()
-            .iter()
-            .filter_map(|cache| Some((cache.name(), version(cache)?.to_string())))
-            .collect();
+        let seen: BTreeMap<_, _> = caches.all().iter().map(seen).collect();
         serde_json::to_string(&seen).ok()
     }
 }
@@ -110,14 +123,16 @@ impl Handover for Caches {
 
     fn prepare(&self) {
         tracing::info!("the leader has fallen silent; the caches are filled afresh");
-        self.all().iter().for_each(|cache| cache.want_afresh());
+        for cache in self.all() {
+            cache.want_afresh();
+        }
     }
 }
 
 /// Returns when the caches know all that the leader before can have done.
 pub async fn catch_up(caches: &Caches, predecessor: &Predecessor) {
     let began = Instant::now();
-    let (seen, silent_from): (Option<BTreeMap<String, String>>, _) = match predecessor {
+    let (seen, silent_from): (Option<BTreeMap<String, Seen>>, _) = match predecessor {
         Predecessor::Nobody => return,
         Predecessor::Told(note) => (serde_json::from_str(note).ok(), None),
         Predecessor::Silent(moment) => (None, *moment),
@@ -126,8 +141,8 @@ pub async fn catch_up(caches: &Caches, predecessor: &Predecessor) {
     let caches = caches.all();
     join_all(caches.iter().map(async |cache| match &seen {
         Some(seen) => {
-            if let Some(version) = seen.get(&cache.name()) {
-                reach(cache, &Version::from(version.as_str()), began + TOLD_WITHIN).await;
+            if let Some(seen) = seen.get(&cache.name()) {
+                reach(cache, seen, began + TOLD_WITHIN).await;
             }
         }
         None => cache.filled_since(silent_from).await,
@@ -136,9 +151,15 @@ pub async fn catch_up(caches: &Caches, predecessor: &Predecessor) {
     tracing::info!(took = ?began.elapsed(), is_told, "the caches know what the leader before has done");
 }
 
-async fn reach(cache: &Cache, version: &Version, deadline: Instant) {
-    if timeout_at(deadline, cache.reached(version)).await.is_err() {
-        tracing::warn!(cache = cache.name(), %version, "a cache lags behind the leader before and is filled afresh");
+async fn reach(cache: &Cache, seen: &Seen, deadline: Instant) {
+    let (told, listed) = (Version::from(seen.told.as_str()), Version::from(seen.listed.as_str()));
+    let is_told = seen.told.is_empty() || timeout_at(deadline, cache.reached(&told)).await.is_ok();
+    if !is_told || !(seen.listed.is_empty() || cache.has_reached(&listed)) {
+        tracing::info!(
+            cache = cache.name(),
+            ?seen,
+            "a cache lags behind the leader before and is filled afresh"
+        );
         cache.filled_since(None).await;
     }
 }
@@ -201,6 +222,37 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_standby_that_was_never_filled_knows_nothing() {
+        let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
+        let (leader, led) = caches(&server, &Faults::new(), &clocks).await;
+        // Its first list does not come.
+        let faults = Faults::new();
+        faults.add(Rule::new(Verdict::Hang).target("sendInitialEvents").times(1));
+        let client = kube::Client::new(faults.layer(server.clone()), "default");
+        let standby = Caches::new(client, clocks.clone(), Chance::seeded(7), Metrics::new(), None);
+        let cache = standby.cache(&KindEntry::of::<Namespace>());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(cache.lists(), 0);
+        seed(&server, "new");
+        told_of(&led, "new").await;
+        catch_up(&standby, &Predecessor::Told(leader.deeds().note(&leader).unwrap())).await;
+        assert!(cache.uid(&Key::cluster("new")).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_that_is_behind_a_list_does_not_wait_to_be_told() {
+        let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
+        let (standby, cache) = caches(&server, &deaf(ApiServer::default().snapshot().len()), &clocks).await;
+        seed(&server, "new");
+        let (leader, led) = caches(&server, &Faults::new(), &clocks).await;
+        assert_eq!(led.last_event(), None, "it has only listed it");
+        let began = Instant::now();
+        catch_up(&standby, &Predecessor::Told(leader.deeds().note(&leader).unwrap())).await;
+        assert!(cache.uid(&Key::cluster("new")).is_some());
+        assert!(began.elapsed() < Duration::from_millis(100));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_standby_that_is_behind_fills_its_caches_afresh() {
         let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
         let (leader, _) = caches(&server, &Faults::new(), &clocks).await;
@@ -239,10 +291,15 @@ mod tests {
         let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
         let (leader, cache) = caches(&server, &Faults::new(), &clocks).await;
         let deeds = leader.deeds();
-        assert_eq!(deeds.note(&leader).unwrap(), "{}");
+        let noted = |told: &str| {
+            let listed = cache.last_list().unwrap().to_string();
+            let seen = BTreeMap::from([("namespaces", Seen { told: told.to_owned(), listed })]);
+            serde_json::to_string(&seen).unwrap()
+        };
+        assert_eq!(deeds.note(&leader).unwrap(), noted(""));
         deeds.wrote(&Namespace::RESOURCE, &Version::from("1000"));
         deeds.wrote(&Namespace::RESOURCE, &Version::from("999"));
-        assert_eq!(deeds.note(&leader).unwrap(), r#"{"namespaces":"1000"}"#);
+        assert_eq!(deeds.note(&leader).unwrap(), noted("1000"));
 
         seed(&server, "gone");
         told_of(&cache, "gone").await;

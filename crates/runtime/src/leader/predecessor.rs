@@ -11,7 +11,7 @@ pub(super) const NOTE: &str = "keleustes.io/handover";
 /// The leader before this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Predecessor {
-    /// There was none: there was no Lease.
+    /// There is no Lease to have.
     Nobody,
     /// It gave the Lease back and left this note.
     Told(String),
@@ -37,7 +37,8 @@ pub trait Handover: Send + Sync {
 impl Predecessor {
     /// Whoever had the Lease that is about to be taken.
     pub(super) fn of(lease: Option<&Value>, silent_from: Option<Moment>) -> Self {
-        let Some(lease) = lease else { return Self::Nobody };
+        // Somebody may have deleted it to be rid of a leader.
+        let Some(lease) = lease else { return Self::Silent(None) };
         let is_free = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().is_empty();
         match lease["metadata"]["annotations"][NOTE].as_str() {
             Some(note) if is_free => Self::Told(note.to_owned()),
@@ -59,7 +60,7 @@ mod tests {
         let lease = |holder: &str, annotations: Value| json!({"metadata": {"annotations": annotations}, "spec": {"holderIdentity": holder}});
         let since = Some(Duration::from_secs(7));
         let of = |lease: Value| Predecessor::of(Some(&lease), since);
-        assert_eq!(Predecessor::of(None, None), Predecessor::Nobody);
+        assert_eq!(Predecessor::of(None, since), Predecessor::Silent(None));
         assert_eq!(of(lease("", json!({NOTE: "x"}))), Predecessor::Told("x".to_owned()));
         assert_eq!(of(lease("other", json!({NOTE: "x"}))), Predecessor::Silent(since));
         assert_eq!(of(lease("", Value::Null)), Predecessor::Silent(since));
