@@ -81,13 +81,15 @@ impl OwnWrites {
         if again { Err(format!("made {name} a second time")) } else { Ok(()) }
     }
 
-    /// Nobody deletes what it has deleted already.
+    /// Nobody deletes what it has deleted already. What nobody owned by then may be met again by whoever takes the name
+    /// of the last owner: a gate does not hold what was done for another life.
     fn deleted(&mut self, effect: &Effect) -> Result<(), String> {
         let uid = text(&effect.body, "/preconditions/uid");
         if uid.is_empty() {
             return Ok(());
         }
-        let learns = effect.done() && !effect.lost;
+        let owned = effect.before.as_ref().is_some_and(|before| controller(before).is_some());
+        let learns = effect.done() && !effect.lost && owned;
         let known = self.known(effect, uid);
         if known.is_deleted {
             return Err("deleted it a second time".to_owned());
