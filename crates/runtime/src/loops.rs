@@ -2,7 +2,7 @@
 //! decides what follows.
 
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,8 +66,8 @@ struct RunningLoop {
     what: Loop,
     window: Window,
     queue: Queue,
-    /// Items whose last try met a server in trouble. Kept only where items can be given up.
-    held_up: Mutex<BTreeSet<Item>>,
+    /// How many of an item's failures were those of a server in trouble. Kept only where items can be given up.
+    held_up: Mutex<BTreeMap<Item, u32>>,
     gate: Arc<Gate>,
     pace: Arc<Mutex<Pace>>,
     executor: Executor,
@@ -390,14 +390,14 @@ impl RunningLoop {
     /// was asked for before an outage comes about after it, however long that lasts.
     fn is_hopeless(&self, item: &Item, retry: &Retry) -> bool {
         let Some(max) = self.what.retries_max else { return false };
+        let mut held_up = self.held_up.lock();
         if retry.outage {
-            self.held_up.lock().insert(item.clone());
+            *held_up.entry(item.clone()).or_default() += 1;
             return false;
         }
-        if self.held_up.lock().remove(item) {
-            self.queue.forget(item);
-        }
-        self.queue.failures(item) >= max
+        // They still make the waits longer: who meets now the one and now the other must not try all the time.
+        let outages = held_up.get(item).copied().unwrap_or_default();
+        self.queue.failures(item).saturating_sub(outages) >= max
     }
 
     fn forget(&self, item: &Item) {

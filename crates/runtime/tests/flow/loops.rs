@@ -177,6 +177,35 @@ async fn an_outage_uses_up_no_retries() {
     running.stop().await;
 }
 
+/// An item that meets now an outage and now a refusal still waits longer from try to try.
+#[tokio::test(start_paused = true)]
+async fn outages_between_failures_do_not_make_waits_short_again() {
+    let world = World::new();
+    world.put("a/x", "red");
+    let diary = Diary::new();
+    let notes = diary.clone();
+    let a_loop = on_config_maps(move |_, item| {
+        let turn = notes.note(item);
+        Box::pin(async move {
+            let outage = Failure::transport(Reason::ConnectionRefused, "nobody there");
+            Err(if turn.is_multiple_of(2) {
+                Retry::after(&outage, "an outage")
+            } else {
+                Retry::because("its own fault")
+            })
+        })
+    });
+    let running = world.start(controller(a_loop.retries_at_most(3))).await;
+    wait(Duration::from_secs(3600)).await;
+    let times = diary.times("a/x");
+    let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    for (gap, wanted) in gaps.iter().zip([5, 10, 20, 40, 80, 160]) {
+        assert!((wanted..=wanted + 2).contains(gap), "{gaps:?}");
+    }
+    assert_eq!(gaps.len(), 6, "three outages, the first try and three more");
+    running.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_revisit_comes_at_its_time_and_success_forgets_failures() {
     let world = World::new();
