@@ -1,6 +1,7 @@
 //! The commands of the workshop: `cargo xtask COMMAND`.
 
 mod control_plane;
+mod package;
 mod run;
 
 use std::process::ExitCode;
@@ -48,6 +49,8 @@ enum Command {
     Storm(run::Alone),
     /// Measure the manager on a real control plane (needs Go)
     Bench(run::BesideManager),
+    /// Build the program as it is packaged: linked statically, without the playground (needs the musl target)
+    Package,
 }
 
 fn main() -> ExitCode {
@@ -72,6 +75,7 @@ fn run_command(command: Command) -> Result<ExitCode> {
         Command::Judge(program) => program.run(&workspace, "keleustes-judge", "judge"),
         Command::Storm(program) => program.run_optimised(&workspace, "keleustes-sim", "storm"),
         Command::Bench(program) => program.run(&workspace, "keleustes-bench", "bench"),
+        Command::Package => package::run(&workspace),
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::process::{Command, ExitCode, ExitStatus};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use xtask::workspace::{Workspace, cargo};
+
+use crate::package;
 
 /// A program that is run against a freshly built manager.
 #[derive(Args)]
@@ -12,7 +14,7 @@ pub(crate) struct BesideManager {
     /// Build and run with optimisations
     #[arg(long)]
     release: bool,
-    /// Build and run as it is packaged: smaller, and slower to build
+    /// Take the manager as it is packaged, which builds more slowly, and the rest with optimisations
     #[arg(long, conflicts_with = "release")]
     packaged: bool,
     /// Handed to the program unchanged
@@ -23,15 +25,17 @@ pub(crate) struct BesideManager {
 impl BesideManager {
     /// Builds the manager, then runs a program of a package and ends as it ends.
     pub(crate) fn run(&self, workspace: &Workspace, package: &str, program: &str) -> Result<ExitCode> {
-        let profile =
-            if self.packaged { Some("--profile=dist") } else { self.release.then_some("--release") };
+        if self.packaged {
+            let manager = package::build(workspace)?;
+            let mut run = run_of(package, program, Some("--release"), &self.args);
+            run.env("KELEUSTES_MANAGER", manager);
+            return ended(run, workspace);
+        }
+        let profile = self.release.then_some("--release");
         let mut build = cargo();
         build.args(["build", "--package", "keleustes-manager"]).args(profile);
-        let built = status(build, workspace)?;
-        if !built.success() {
-            bail!("the manager does not build");
-        }
-        run_program(workspace, package, program, profile, &self.args)
+        ensure!(status(build, workspace)?.success(), "the manager does not build");
+        ended(run_of(package, program, profile, &self.args), workspace)
     }
 }
 
@@ -47,7 +51,7 @@ pub(crate) struct Alone {
 impl Alone {
     /// Runs a program of a package and ends as it ends.
     pub(crate) fn run(&self, workspace: &Workspace, package: &str, program: &str) -> Result<ExitCode> {
-        run_program(workspace, package, program, None, &self.args)
+        ended(run_of(package, program, None, &self.args), workspace)
     }
 
     /// The same with optimisations, for what computes all the time.
@@ -57,24 +61,23 @@ impl Alone {
         package: &str,
         program: &str,
     ) -> Result<ExitCode> {
-        run_program(workspace, package, program, Some("--release"), &self.args)
+        ended(run_of(package, program, Some("--release"), &self.args), workspace)
     }
 }
 
-fn run_program(
-    workspace: &Workspace,
-    package: &str,
-    program: &str,
-    profile: Option<&str>,
-    args: &[String],
-) -> Result<ExitCode> {
+fn run_of(package: &str, program: &str, profile: Option<&str>, args: &[String]) -> Command {
     let mut run = cargo();
     run.args(["run", "--quiet", "--package", package, "--bin", program]).args(profile);
     run.arg("--").args(args);
+    run
+}
+
+fn ended(run: Command, workspace: &Workspace) -> Result<ExitCode> {
     let ended = status(run, workspace)?;
     Ok(if ended.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn status(mut command: Command, workspace: &Workspace) -> Result<ExitStatus> {
+/// Runs something at the top of the repository.
+pub(crate) fn status(mut command: Command, workspace: &Workspace) -> Result<ExitStatus> {
     command.current_dir(workspace.root()).status().context("starting cargo")
 }

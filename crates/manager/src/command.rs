@@ -70,7 +70,15 @@ fn beside(args: &[OsString], known: &Known<'_>) -> Option<ExitCode> {
         _ => None,
     };
     match words[..] {
+        #[cfg(feature = "playground")]
         ["playground", ref wishes @ ..] => Some(crate::playground::run(wishes)),
+        #[cfg(not(feature = "playground"))]
+        ["playground", ..] => {
+            eprintln!(
+                "Error: this program was packaged without the playground; `cargo run -- playground` has it"
+            );
+            Some(ExitCode::FAILURE)
+        }
         ["completion", name] => {
             let Some(shell) = shell(name) else {
                 eprintln!("Error: there is no completion for {name:?}; there is for bash, zsh and fish");

@@ -5,6 +5,7 @@ mod files;
 mod house;
 mod life;
 mod logging;
+#[cfg(feature = "playground")]
 mod playground;
 mod serving;
 mod team;

@@ -324,12 +324,16 @@ impl Plane for Real {
     }
 }
 
-/// Where the manager is that was built together with this program.
+/// Where the manager is that was built together with this program, or the one that `KELEUSTES_MANAGER` names.
 ///
 /// # Errors
 /// If this program does not know where it is itself.
 pub fn built_manager() -> anyhow::Result<PathBuf> {
-    let manager = std::env::current_exe()?.with_file_name("kube-controller-manager");
+    let named = std::env::var_os("KELEUSTES_MANAGER").map(PathBuf::from);
+    let manager = match named {
+        Some(manager) => manager,
+        None => std::env::current_exe()?.with_file_name("kube-controller-manager"),
+    };
     if !manager.exists() {
         bail!("{} is not there; build it with: cargo build -p keleustes-manager", manager.display());
     }
