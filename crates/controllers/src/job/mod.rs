@@ -107,3 +107,9 @@ fn is_foreign(job: &Job) -> bool {
 fn is_tracked(pod: &Pod) -> bool {
     pod.meta.finalizers.iter().any(|finalizer| *finalizer == *TRACKING)
 }
+
+/// Whether a pod of the turn holds the finalizer, as far as the cache tells: one that was just adopted has got it with
+/// its owner.
+fn is_held(pod: &Pod) -> bool {
+    is_tracked(pod) || pod.meta.controller().is_none()
+}

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::backoff::{self, PAUSE_MIN, finished_at};
 use super::view::{JobView, Member, counted_failures, failures_of, ignored_failures};
-use super::{COMPLETION_INDEX, TRACKING, is_tracked, tracking};
+use super::{COMPLETION_INDEX, TRACKING, is_held, tracking};
 use crate::workloads::pod_creation::pod_from;
 use crate::workloads::pod_ranking::phase_rank;
 use crate::workloads::pod_writes;
@@ -245,7 +245,7 @@ fn add_index_variable(template: &mut Map<String, Value>) {
 /// Takes the finalizers off pods that are to go without being counted; those that hold none need nothing.
 pub(super) fn release(pods: &[Arc<Pod>]) -> Plan {
     let mut plan = Plan::none();
-    let held = pods.iter().filter(|pod| is_tracked(pod));
+    let held = pods.iter().filter(|pod| is_held(pod));
     plan.push_together(held.map(|pod| tracking::release(pod, "it is not to be counted")).collect());
     plan
 }

@@ -152,8 +152,7 @@ impl Turns {
         let applied = cx.apply(pods::release(pods)).await;
         let mut outcomes = applied.outcomes.into_iter();
         let is_free = |pod: &&Arc<Pod>| {
-            !super::is_tracked(pod)
-                || !matches!(outcomes.next(), Some(Outcome::Failed(_) | Outcome::NotTried))
+            !super::is_held(pod) || !matches!(outcomes.next(), Some(Outcome::Failed(_) | Outcome::NotTried))
         };
         let pods: Vec<_> = pods.iter().filter(is_free).cloned().collect();
         self.remember_released(facts, &pods);

@@ -10,7 +10,7 @@ use super::backoff::{Record, finished_at};
 use super::failure_policy::{Judgement, judge};
 use super::indexes::Indexes;
 use super::memory::Remembered;
-use super::{TRACKING, is_foreign, is_tracked};
+use super::{TRACKING, is_foreign, is_held, is_tracked};
 use crate::workloads::claims::{Claimed, claim_if};
 use crate::workloads::owners::{managed_by, orphans};
 
@@ -111,13 +111,13 @@ impl Claims {
     ) -> Result<JobView, Retry> {
         let Self { job, pods, now } = self;
         let (pods, meta) = (pods.settle(cx).await?, &job.meta);
-        let shown: BTreeSet<Uid> =
-            pods.iter().filter(|pod| is_tracked(pod)).map(|pod| pod.meta.uid.clone()).collect();
+        // Who was just adopted has got it anew.
+        let shows = |pod: &&Arc<Pod>| is_tracked(pod) && pod.meta.controller().is_some();
+        let shown: BTreeSet<Uid> = pods.iter().filter(shows).map(|pod| pod.meta.uid.clone()).collect();
         let released = memory.with(|memory| memory.released(&meta.key, &shown));
         let member = |pod: Arc<Pod>| {
-            // An adopted pod gets the finalizer with its owner.
-            let tracked = is_tracked(&pod) || pod.meta.controller().is_none();
-            Member { held: tracked && !released.contains(&pod.meta.uid), index: index_of(&pod), pod }
+            let held = is_held(&pod) && !released.contains(&pod.meta.uid);
+            Member { held, index: index_of(&pod), pod }
         };
         let members = pods.into_iter().map(member).collect();
         let before = memory.with(|memory| memory.backoff(&meta.key, &meta.uid));

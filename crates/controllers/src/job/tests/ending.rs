@@ -411,6 +411,9 @@ fn pods_are_adopted_and_let_go_with_their_finalizer() {
     );
     assert_eq!(turn.released(), ["lost", "new", "new"]);
     assert_eq!((&turn.status()["succeeded"], &turn.status()["failed"]), (&json!(1), &json!(0)));
+    // One that is adopted and not wanted goes without being counted, and without the finalizer that it has just got.
+    let surplus = Stage::of(wish()).pods([pod("extra", "Running", &free)]).turn();
+    assert_eq!((surplus.released(), surplus.deleted()), (vec!["extra", "extra"], vec!["extra"]));
     for (name, reason) in [("new", Reason::Forbidden), ("lost", Reason::Forbidden)] {
         let turn = Stage::of(wish()).pods(pods()).refusing("patch", name, reason).turn();
         assert!(turn.is_retried() && turn.statuses().is_empty(), "{}", turn.0);
