@@ -54,8 +54,8 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether the server is in trouble, or does not know us at the moment: nothing is said of the
-    /// object, and the same request may well succeed later.
+    /// Whether the server is in trouble, does not know us at the moment or does not keep what was asked for: nothing
+    /// is said of the object, and the same request may well succeed later.
     #[must_use]
     pub fn is_outage(self) -> bool {
         matches!(
@@ -65,6 +65,7 @@ impl Reason {
                 | Self::ConnectionRefused
                 | Self::Unreachable
                 | Self::Unauthorized
+                | Self::Gone
         )
     }
 }
@@ -155,6 +156,14 @@ mod tests {
         assert_eq!(reason(410, "Expired", "", &[]), Reason::Gone);
         assert_eq!(reason(503, "", "", &[]), Reason::Unavailable);
         assert_eq!(reason(418, "", "", &[]), Reason::Other);
+    }
+
+    #[test]
+    fn an_outage_says_nothing_of_the_object() {
+        for (code, outage) in [(401, true), (410, true), (429, true), (503, true), (404, false), (409, false)]
+        {
+            assert_eq!(reason(code, "", "", &[]).is_outage(), outage, "{code}");
+        }
     }
 
     /// Proves INF-18.
