@@ -3,8 +3,8 @@
 //! This is what stands in for counted expectations. A controller that has just created three pods
 //! would, on a cache that has seen only two of them, create a third again. So the version of every
 //! successful write (or the uid of a deleted object) is remembered under the item's key, and the
-//! key is not looked at again before each cache concerned has come at least that far. A refusal that
-//! tells of an object the cache does not show is remembered in the same way. Bookmarks move
+//! key is not looked at again before each cache concerned has come at least that far. A refusal or a fresh
+//! read that tells of an object the cache does not show is remembered in the same way. Bookmarks move
 //! caches forward even when nothing happens to a kind, so no key waits longer than a bookmark takes;
 //! and should a cache never get there, a key is let through after [`HELD_MAX`].
 
@@ -122,6 +122,15 @@ impl Gate {
             let sight = Sight::Presence(object.clone(), self.caches[cache].lists());
             record.wants.push(Want { cache, sight });
         });
+    }
+
+    /// Remembers a fresh read that found an object, if a cache does not show it: should it go before a list would show
+    /// it, nothing else would tell.
+    pub fn read(&self, item: &Item, resource: &Resource, object: &Key) {
+        let of_kind = |cache: &&Arc<Cache>| cache.entry().resource() == resource;
+        if self.caches.iter().filter(of_kind).any(|cache| cache.uid(object).is_none()) {
+            self.met(item, resource, object);
+        }
     }
 
     fn remember(&self, item: &Item, resource: &Resource, remember: impl Fn(&mut Record, usize)) {
@@ -253,5 +262,26 @@ mod tests {
             gate.wrote(&item, &Namespace::RESOURCE, &Version::from("1000000"));
         }
         assert!(gate.state.lock().records.len() >= 1000, "what is still waited for stays");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_read_and_is_not_shown_is_looked_at_again_after_the_next_list() {
+        let server = ApiServer::default();
+        let clocks = Clocks::new(|| 0);
+        let client = kube::Client::new(server.clone(), "default");
+        let caches = Caches::new(client, clocks.clone(), Chance::seeded(7), Metrics::new(), None);
+        let cache = caches.cache(&KindEntry::of::<Namespace>());
+        cache.synced().await;
+        let gate = Gate::new(std::slice::from_ref(&cache), None, clocks);
+        let item = Item::from(Key::cluster("item"));
+        assert!(gate.release().is_empty());
+
+        gate.read(&item, &Namespace::RESOURCE, &Key::cluster("default"));
+        assert_eq!(gate.passage(&item), Passage::Free, "the cache shows it");
+        gate.read(&item, &Namespace::RESOURCE, &Key::cluster("gone-by-then"));
+        assert!(matches!(gate.passage(&item), Passage::HeldFor(_)));
+        cache.filled_since(None).await;
+        assert_eq!(gate.release(), std::slice::from_ref(&item));
+        assert_eq!(gate.passage(&item), Passage::Free);
     }
 }

@@ -432,7 +432,13 @@ impl Hands for RealHands<'_> {
     }
 
     fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<Fetched>> {
-        Box::pin(self.a_loop.executor.fetch_all(resource, keys))
+        Box::pin(async move {
+            let answers = self.a_loop.executor.fetch_all(resource, keys).await;
+            for (key, _) in keys.iter().zip(&answers).filter(|(_, answer)| matches!(answer, Ok(Some(_)))) {
+                self.a_loop.gate.read(self.item, resource, key);
+            }
+            answers
+        })
     }
 
     fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, Fetched> {
