@@ -104,6 +104,11 @@ impl Process {
     pub fn skew(&self, seconds: i64) {
         self.skew.fetch_add(seconds, Ordering::Relaxed);
     }
+
+    /// Sets its wall clock right.
+    pub fn set_clock_right(&self) {
+        self.skew.store(0, Ordering::Relaxed);
+    }
 }
 
 struct Supervisor {

@@ -230,6 +230,8 @@ impl<'a> World<'a> {
     async fn calm(&self) {
         self.witness.note("--- calm");
         self.network.calm();
+        // A Job waits for as long as its pods ended in what is the future to it, again and again.
+        self.processes.iter().for_each(Process::set_clock_right);
         let is_away = |number: usize| {
             let away = |deed: &Deed| match deed {
                 Deed::FailNode(there) | Deed::User(UserDeed::RemoveNode(there)) => *there == number,

@@ -7,7 +7,7 @@ use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
 use super::Checker;
-use super::look::{controller, uid};
+use super::look::{controller, going, uid};
 use crate::witness::{Effect, text};
 
 /// Remembers what every process was told of its writes.
@@ -88,8 +88,9 @@ impl OwnWrites {
         if uid.is_empty() {
             return Ok(());
         }
-        let owned = effect.before.as_ref().is_some_and(|before| controller(before).is_some());
-        let learns = effect.done() && !effect.lost && owned;
+        // Nor does a gate wait where it cannot see a difference: what was on its way out already is so still.
+        let tells = |before: &Value| controller(before).is_some() && !going(before);
+        let learns = effect.done() && !effect.lost && effect.before.as_deref().is_some_and(tells);
         let known = self.known(effect, uid);
         if known.is_deleted {
             return Err("deleted it a second time".to_owned());

@@ -6,6 +6,7 @@ use std::time::Duration;
 use keleustes_apiserver::ApiServer;
 
 use super::Checker;
+use super::look::uid;
 use crate::witness::Effect;
 
 /// So many writes of one controller about one object within this time are too many.
@@ -15,7 +16,8 @@ const WITHIN: Duration = Duration::from_secs(10);
 /// Counts.
 #[derive(Default)]
 pub struct Pace {
-    recent: BTreeMap<(String, String), VecDeque<Duration>>,
+    /// By author, name and life: a scheduler that does not hear of a taint puts one pod after the other onto its node.
+    recent: BTreeMap<(String, String, String), VecDeque<Duration>>,
 }
 
 impl Checker for Pace {
@@ -27,7 +29,8 @@ impl Checker for Pace {
         if !effect.by_manager() || effect.route.name.is_empty() {
             return Ok(());
         }
-        let recent = self.recent.entry((effect.author.clone(), effect.route.to_string())).or_default();
+        let life = effect.before.as_deref().map_or_else(String::new, |before| uid(before).to_owned());
+        let recent = self.recent.entry((effect.author.clone(), effect.route.to_string(), life)).or_default();
         recent.push_back(effect.at);
         while recent.front().is_some_and(|first| effect.at - *first > WITHIN) {
             recent.pop_front();
