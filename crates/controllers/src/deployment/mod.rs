@@ -73,7 +73,7 @@ pub fn controller(settings: &Settings) -> Controller {
         .may_write(&[
             Grant { group: "apps", resource: "deployments", verbs: &["get", "update"] },
             Grant { group: "apps", resource: "deployments/status", verbs: &["update"] },
-            Grant { group: "apps", resource: "replicasets", verbs: &["create", "delete", "patch"] },
+            Grant { group: "apps", resource: "replicasets", verbs: &["create", "delete", "get", "patch"] },
         ])
         .runs(
             Loop::scripted("deployment", turn::Turns { settings: settings.clone() })

@@ -173,8 +173,8 @@ impl Turns {
         }
     }
 
-    /// The name is taken. If by the ReplicaSet that is wanted, the cache was behind; if by another, the
-    /// next name is tried.
+    /// The name is taken. If by the ReplicaSet that is wanted, an answer was lost or the cache is behind; if by another,
+    /// the next name is tried. The server is asked: a cache may still show who had the name before.
     async fn resolve_collision(
         &self,
         cx: &mut Context<'_>,
@@ -183,13 +183,12 @@ impl Turns {
         failure: &Failure,
     ) -> Result<Option<Arc<ReplicaSet>>, Retry> {
         let deployment = &facts.deployment;
-        let there = cx.gather(|view| view.get::<ReplicaSet>(&creation.key).cloned());
-        let Some(there) = there else {
-            return Err(Retry::because(format!("{}: not in the cache yet", failure.message)));
+        let Some(there) = cx.fetch::<ReplicaSet>(&creation.key).await? else {
+            return Err(Retry::because(format!("{}: and is gone again", failure.message)));
         };
         let ours = there.meta.controller().is_some_and(|owner| owner.uid == deployment.meta.uid);
         if ours && Meaning::of(&deployment.spec.template).is_that_of(&there.spec.template) {
-            return Ok(Some(there));
+            return Ok(Some(Arc::new(there)));
         }
         let mut status = deployment.status.clone();
         status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));

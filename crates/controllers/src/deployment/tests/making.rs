@@ -103,13 +103,16 @@ fn it_begins_as_large_as_there_is_room_for() {
 #[test]
 fn a_name_that_is_taken_by_the_one_that_is_wanted_is_no_collision() {
     let name = next_name(None);
-    // It is ours and has the template; only its labels were changed, so it is let go first.
-    let there = but(set(&name, "v2", 3, 3), "/metadata/labels", json!({"app": "none"}));
-    let transcript = turn(refusing(deployment(3), [there], Reason::AlreadyExists));
-    assert!(!transcript.contains("event") && transcript.ends_with(STATUS), "{transcript}");
-    // The cache has not seen it yet.
-    let transcript = turn(refusing(deployment(3), [], Reason::AlreadyExists));
-    assert!(transcript.ends_with("retry: refused: not in the cache yet\n"), "{transcript}");
+    let ours = || set(&name, "v2", 3, 3);
+    let taken = || refusing(deployment(3), [], Reason::AlreadyExists);
+    // An answer was lost: the cache has not seen it yet, or still shows who had the name before.
+    let former = but(ours(), "/metadata/ownerReferences/0/uid", json!("u-former"));
+    for world in [taken(), taken().cached::<ReplicaSet>(former)] {
+        let transcript = turn(world.live::<ReplicaSet>(ours()));
+        assert!(!transcript.contains("event") && transcript.ends_with(STATUS), "{transcript}");
+    }
+    let transcript = turn(taken());
+    assert!(transcript.ends_with("retry: refused: and is gone again\n"), "{transcript}");
 }
 
 /// Proves DEP-38, DEP-111, REV-58.

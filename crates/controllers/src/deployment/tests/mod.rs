@@ -187,7 +187,7 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
         [
             ("deployments", &["get", "update"][..]),
             ("deployments/status", &["update"]),
-            ("replicasets", &["create", "delete", "patch"]),
+            ("replicasets", &["create", "delete", "get", "patch"]),
         ]
     );
     let a_loop = the_loop();
