@@ -57,8 +57,14 @@ pub fn pods_of(server: &ApiServer, owner: &str) -> Vec<Arc<Value>> {
 /// Whether a user took an object from its owner.
 #[must_use]
 pub fn disowned(effect: &Effect) -> bool {
+    !effect.by_manager() && freed(effect)
+}
+
+/// Whether an object has no owner any more.
+#[must_use]
+pub fn freed(effect: &Effect) -> bool {
     let (Some(before), Some(after)) = (&effect.before, &effect.after) else { return false };
-    !effect.by_manager() && effect.done() && controller(before).is_some() && controller(after).is_none()
+    effect.done() && controller(before).is_some() && controller(after).is_none()
 }
 
 /// If the effect is a pod that a manager made for an owner of one of these kinds: the uid of the owner.

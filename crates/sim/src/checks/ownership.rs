@@ -6,13 +6,13 @@ use http::Method;
 use keleustes_apiserver::ApiServer;
 
 use super::Checker;
-use super::look::{controller, disowned, named, uid};
+use super::look::{controller, freed, named, uid};
 use crate::witness::{Effect, text};
 
 /// Compares owners before and after.
 #[derive(Default)]
 pub struct Ownership {
-    /// The uids of what users took from its owner, who may not have heard of it.
+    /// The uids of what users took from its owner, or had set free, who may not have heard of it.
     disowned: BTreeSet<String>,
 }
 
@@ -37,10 +37,11 @@ impl Checker for Ownership {
     fn wrote(&mut self, effect: &Effect, _: &ApiServer) -> Result<(), String> {
         let Some(before) = effect.before.as_ref().filter(|_| effect.done()) else { return Ok(()) };
         let owner = controller(before);
+        if (!effect.by_manager() || effect.author == "generic-garbage-collector") && freed(effect) {
+            self.disowned.insert(uid(before).to_owned());
+            return Ok(());
+        }
         if !effect.by_manager() {
-            if disowned(effect) {
-                self.disowned.insert(uid(before).to_owned());
-            }
             return Ok(());
         }
         if let Some(kind) = owner_kind(&effect.author)
