@@ -157,53 +157,43 @@ async fn a_failing_item_is_dropped_after_its_retries_until_something_changes() {
     running.stop().await;
 }
 
-/// The original gives up in an outage that lasts longer than the retries do, and nothing tells it later.
-#[tokio::test(start_paused = true)]
-async fn an_outage_uses_up_no_retries() {
+/// When an item was tried that may fail three times more by its own fault, and of whose turns some meet an outage.
+async fn tries_in(meets_outage: fn(usize) -> bool) -> Vec<u128> {
     let world = World::new();
     world.put("a/x", "red");
     let diary = Diary::new();
     let notes = diary.clone();
     let a_loop = on_config_maps(move |_, item| {
-        let turn = notes.note(item);
-        Box::pin(async move {
-            let outage = Failure::transport(Reason::ConnectionRefused, "nobody there");
-            Err(if turn <= 10 { Retry::after(&outage, "an outage") } else { Retry::because("its own fault") })
-        })
+        let outage = Failure::transport(Reason::ConnectionRefused, "nobody there");
+        let retry = if meets_outage(notes.note(item)) {
+            Retry::after(&outage, "an outage")
+        } else {
+            Retry::because("its own fault")
+        };
+        Box::pin(async { Err(retry) })
     });
     let running = world.start(controller(a_loop.retries_at_most(3))).await;
     wait(Duration::from_secs(3600)).await;
-    assert_eq!(diary.times("a/x").len(), 14, "ten in the outage, the first after it and three more");
     running.stop().await;
+    diary.times("a/x")
+}
+
+/// The original gives up in an outage that lasts longer than the retries do, and nothing tells it later.
+#[tokio::test(start_paused = true)]
+async fn an_outage_uses_up_no_retries() {
+    let tries = tries_in(|turn| turn <= 10).await;
+    assert_eq!(tries.len(), 14, "ten in the outage, the first after it and three more");
 }
 
 /// An item that meets now an outage and now a refusal still waits longer from try to try.
 #[tokio::test(start_paused = true)]
 async fn outages_between_failures_do_not_make_waits_short_again() {
-    let world = World::new();
-    world.put("a/x", "red");
-    let diary = Diary::new();
-    let notes = diary.clone();
-    let a_loop = on_config_maps(move |_, item| {
-        let turn = notes.note(item);
-        Box::pin(async move {
-            let outage = Failure::transport(Reason::ConnectionRefused, "nobody there");
-            Err(if turn.is_multiple_of(2) {
-                Retry::after(&outage, "an outage")
-            } else {
-                Retry::because("its own fault")
-            })
-        })
-    });
-    let running = world.start(controller(a_loop.retries_at_most(3))).await;
-    wait(Duration::from_secs(3600)).await;
-    let times = diary.times("a/x");
-    let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let tries = tries_in(|turn| turn.is_multiple_of(2)).await;
+    let gaps: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
     for (gap, wanted) in gaps.iter().zip([5, 10, 20, 40, 80, 160]) {
         assert!((wanted..=wanted + 2).contains(gap), "{gaps:?}");
     }
     assert_eq!(gaps.len(), 6, "three outages, the first try and three more");
-    running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
