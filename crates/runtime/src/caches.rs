@@ -257,7 +257,7 @@ impl Caches {
                         let is_list = matches!(delta, Delta::Replace { .. });
                         cache.contain("cache", || cache.take_in(delta));
                         if is_list {
-                            cache.filled.modify(|_| afresh);
+                            cache.filled.set(afresh);
                         }
                         is_list
                     }

@@ -69,13 +69,12 @@ impl Checker for DaemonSets {
             same(set, "the number of pods", count(&pods, |_| true), wanted)?;
             // Not one for each hash: a pod may have that of a revision which went with a set of the same name, or is
             // that of a StatefulSet of the same name and template.
-            let revisions = server.objects("controllerrevisions.apps");
-            let there = revisions.iter().map(|there| {
-                (text(there, "/metadata/namespace").to_owned(), text(there, "/metadata/name").to_owned())
-            });
             let (namespace, name) = (text(set, "/metadata/namespace"), text(set, "/metadata/name"));
-            let borrowed = (there.chain(self.collected.iter().cloned()))
-                .any(|(place, revision)| place == namespace && revision.starts_with(&format!("{name}-")));
+            let fits =
+                |place: &str, revision: &str| place == namespace && revision.starts_with(&format!("{name}-"));
+            let borrowed = (self.collected.iter()).any(|(place, revision)| fits(place, revision))
+                || (server.objects("controllerrevisions.apps").iter())
+                    .any(|there| fits(text(there, "/metadata/namespace"), text(there, "/metadata/name")));
             if wanted > 0 && !borrowed && controlled(server, "controllerrevisions.apps", uid(set)).is_empty()
             {
                 return Err(format!("{}: it has no revision", named(set)));

@@ -12,11 +12,8 @@ pub struct StatefulSets;
 
 /// Whether the pod with one of its names is somebody else's.
 fn has_another(server: &ApiServer, set: &Value, ordinal: i64) -> bool {
-    let (namespace, name) = (text(set, "/metadata/namespace"), pod_name(set, ordinal));
-    let named =
-        |pod: &Value| text(pod, "/metadata/namespace") == namespace && text(pod, "/metadata/name") == name;
-    let other = |pod: &Value| controller(pod).is_some_and(|owner| text(owner, "/uid") != uid(set));
-    server.objects("pods").iter().any(|pod| named(pod) && other(pod))
+    let pod = server.object("pods", text(set, "/metadata/namespace"), &pod_name(set, ordinal));
+    pod.is_some_and(|pod| controller(&pod).is_some_and(|owner| text(owner, "/uid") != uid(set)))
 }
 
 fn pod_name(set: &Value, ordinal: i64) -> String {
