@@ -51,20 +51,21 @@ pub(crate) async fn live(options: &Options, verbosity: &Verbosity) -> anyhow::Re
     let team = Team::choose(options, &files::settings(options, &connection)?);
     let house = house::furnish(options, connection, metrics);
 
-    // Caches fill before the lease is won: a standby is ready to work the moment it may. They begin before
-    // everything else that takes time, such as finding primes for a certificate to serve with.
-    for controller in &team.members {
-        loops::prepare(controller, &house.caches);
-    }
-
     let root = house.factory.root("kube-controller-manager");
     let (announcer, events) =
         Announcer::new(root, house.clocks.clone(), house.chance.fork(), house.metrics.clone());
     let events = tokio::spawn(events.run(CancellationToken::new()));
     let identity = leader::identity(&leader::host_name()?, &mut house.chance.fork());
     let announcer: Arc<dyn ElectionObserver> = Arc::new(announcer);
-    let locks = locks(&house, options, &identity, &announcer)?;
+    let mut locks = locks(&house, options, &identity, &announcer)?;
     drop(announcer);
+
+    // Caches fill before the lease is won: a standby is ready to work the moment it may. They begin before
+    // everything else that takes time, such as finding primes for a certificate to serve with.
+    locks.look().await;
+    for controller in &team.members {
+        loops::prepare(controller, &house.caches);
+    }
 
     let health = HealthChecks::new();
     health.add("leaderElection", locks.health());

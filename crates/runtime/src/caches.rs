@@ -65,12 +65,12 @@ pub struct Cache {
     lists: Level<u64>,
     /// How many deltas of any kind it has taken in.
     deltas: Level<u64>,
-    /// How often somebody wanted it to be filled afresh.
+    /// How often somebody wanted it to be filled afresh, the first time included.
     afresh: Level<u64>,
     /// How often that was wanted when the list was begun that was last taken in.
     filled: Level<u64>,
     /// When that was last wanted, and how often by then.
-    wanted_afresh: Mutex<Option<(Duration, u64)>>,
+    wanted_afresh: Mutex<(Duration, u64)>,
     /// The version of the last change to an object that a watch has told of.
     last_event: Mutex<Option<Version>>,
     /// The version of the last list.
@@ -130,9 +130,9 @@ impl Caches {
             table: RwLock::new(entry.new_table()),
             lists: Level::new(0),
             deltas: Level::new(0),
-            afresh: Level::new(0),
+            afresh: Level::new(1),
             filled: Level::new(0),
-            wanted_afresh: Mutex::default(),
+            wanted_afresh: Mutex::new((shared.clocks.monotonic(), 1)),
             last_event: Mutex::default(),
             last_list: Mutex::default(),
             listeners: Mutex::default(),
@@ -242,7 +242,7 @@ impl Caches {
         let mut reflector = Reflector::new(shared.client.clone(), source, chance).observed_by(observer);
         async move {
             let mut timer = pin!(tokio::time::sleep(period.unwrap_or_default()));
-            let mut afresh = 0;
+            let mut afresh = 1;
             loop {
                 let restarts_timer = tokio::select! {
                     biased;
@@ -360,18 +360,16 @@ impl Cache {
         let mut wanted_afresh = self.wanted_afresh.lock();
         self.afresh.modify(|wanted| wanted + 1);
         let wanted = self.afresh.get();
-        *wanted_afresh = Some((self.clocks.monotonic(), wanted));
+        *wanted_afresh = (self.clocks.monotonic(), wanted);
         wanted
     }
 
     /// Returns when a list is in the table that was begun at this moment of the monotonic clock or later; or now,
     /// if none is named. One that is under way or done will do.
     pub async fn filled_since(&self, moment: Option<Duration>) {
-        let last = *self.wanted_afresh.lock();
-        let wanted = match (last, moment) {
-            (Some((wanted_at, wanted)), Some(moment)) if wanted_at >= moment => wanted,
-            _ => self.want_afresh(),
-        };
+        let (wanted_at, last) = *self.wanted_afresh.lock();
+        let is_recent = moment.is_some_and(|moment| wanted_at >= moment);
+        let wanted = if is_recent { last } else { self.want_afresh() };
         self.filled.wait_for(|filled| filled >= wanted).await;
     }
 

@@ -218,6 +218,8 @@ mod tests {
         assert!(standby.all()[0].uid(&Key::cluster("new")).is_some());
         assert!(began.elapsed() < Duration::from_millis(100));
         catch_up(&standby, &Predecessor::Nobody).await;
+        let silent_from = Predecessor::Silent(Some(Duration::ZERO));
+        catch_up(&standby, &silent_from).await;
         assert_eq!(server.requests().len(), lists, "nothing was listed again");
     }
 

@@ -180,7 +180,7 @@ async fn live(house: Arc<House>, crew: &Crew, host: String, stop: CancellationTo
     settings.release_on_stop = true;
     let client = house.factory.root("leader-election");
     let locks = Locks::elected(&client, settings, None, &house.clocks, house.chance.fork(), &announcer);
-    let locks = match locks {
+    let mut locks = match locks {
         // A mutant that learns nothing of the leader before does not prepare for its end either.
         Ok(locks) if !crew.catches_up => locks,
         Ok(locks) => {
@@ -189,6 +189,7 @@ async fn live(house: Arc<House>, crew: &Crew, host: String, stop: CancellationTo
         }
         Err(error) => return format!("does not start: {error}"),
     };
+    locks.look().await;
     let members = (crew.members)();
     for controller in &members {
         loops::prepare(controller, &house.caches);

@@ -108,6 +108,14 @@ impl LeaderElection {
         self.leadership.clone()
     }
 
+    /// Looks at the Lease once, without trying for it. If nobody has it then nor when it is tried for, whoever had it
+    /// before had fallen silent by now. Not being able to look is no matter.
+    pub async fn look(&mut self) {
+        if let Err(Missed(reason)) = self.read().await {
+            tracing::debug!(lock = %self.settings.lease, %reason, "the lease was not looked at");
+        }
+    }
+
     /// Only looks at the Lease, without trying for it, until `until` resolves. One that has not changed for its
     /// whole duration by then can be taken with the first try.
     pub async fn look_on(&mut self, until: impl Future<Output = ()>) {
@@ -211,13 +219,7 @@ impl LeaderElection {
         if self.elector.may_renew_unseen(self.clocks.monotonic()) && self.write_claim().await.is_ok() {
             return Ok(());
         }
-        match self.lease.read().await {
-            Ok(lease) => self.elector.observe(LeaseRecord::of(lease), self.clocks.monotonic()),
-            Err(failure) if failure.reason == Reason::NotFound => {
-                self.elector.observe_absence(self.clocks.monotonic());
-            }
-            Err(failure) => return Err(Missed(failure.to_string())),
-        }
+        self.read().await?;
         match self.elector.standing(self.clocks.monotonic()) {
             Standing::Open => {}
             Standing::HeldByOther { .. } => return Err(Missed("held by another".to_owned())),
@@ -234,6 +236,17 @@ impl LeaderElection {
             self.predecessor = Predecessor::of(self.lease.seen(), self.elector.silent_from());
         }
         self.write_claim().await
+    }
+
+    async fn read(&mut self) -> Result<(), Missed> {
+        match self.lease.read().await {
+            Ok(lease) => self.elector.observe(LeaseRecord::of(lease), self.clocks.monotonic()),
+            Err(failure) if failure.reason == Reason::NotFound => {
+                self.elector.observe_absence(self.clocks.monotonic());
+            }
+            Err(failure) => return Err(Missed(failure.to_string())),
+        }
+        Ok(())
     }
 
     async fn write_claim(&mut self) -> Result<(), Missed> {

@@ -45,6 +45,8 @@ pub enum Standing {
 pub struct Elector {
     settings: Settings,
     observed: Option<Observed>,
+    /// Since when it has been seen that nobody holds the lease.
+    free_since: Option<Moment>,
     phase: Phase,
 }
 
@@ -77,7 +79,12 @@ impl Elector {
     /// A process that has seen nothing yet and tries at once.
     #[must_use]
     pub fn new(settings: Settings, now: Moment) -> Self {
-        Self { settings, observed: None, phase: Phase::Seeking { try_at: now, wake_at: now } }
+        Self {
+            settings,
+            observed: None,
+            free_since: None,
+            phase: Phase::Seeking { try_at: now, wake_at: now },
+        }
     }
 
     /// What to do next.
@@ -106,6 +113,7 @@ impl Elector {
         if self.observed.as_ref().is_some_and(|observed| observed.record.is_same_as(&record)) {
             return;
         }
+        self.free_since = record.holder.is_empty().then_some(now);
         self.observed = Some(Observed { record, at: now });
         let standing = self.standing(now);
         if let Phase::Seeking { try_at, wake_at } = &mut self.phase {
@@ -119,7 +127,9 @@ impl Elector {
 
     /// There is no lease.
     pub fn observe_absence(&mut self, now: Moment) {
-        self.observed = None;
+        if self.observed.take().is_some() || self.free_since.is_none() {
+            self.free_since = Some(now);
+        }
         if let Phase::Seeking { wake_at, .. } = &mut self.phase
             && !self.settings.coordinated
         {
@@ -221,6 +231,7 @@ impl Elector {
             lost_at: (try_at + self.settings.renew_deadline).min(sent_at + good_for_others),
         };
         self.observed = Some(Observed { record: claim, at: now });
+        self.free_since = None;
     }
 
     /// A try began now; the next one in the same round is counted from here.
@@ -251,10 +262,14 @@ impl Elector {
         self.phase = Phase::Seeking { try_at: now, wake_at: now };
     }
 
-    /// From when on another's lease says that its holder writes nothing any more, unless it is renewed. That is
-    /// before it can be taken, and nothing can be said of a holder that was set up in another way.
+    /// Since when nobody has been seen to hold the lease, or else from when on another's lease says that its holder
+    /// writes nothing any more, unless it is renewed. That is before it can be taken, and nothing can be said of a
+    /// holder that was set up in another way.
     #[must_use]
     pub fn silent_from(&self) -> Option<Moment> {
+        if self.free_since.is_some() {
+            return self.free_since;
+        }
         let Observed { record, at } = self.observed.as_ref()?;
         let is_others = !record.holder.is_empty() && record.holder != self.settings.identity;
         let is_alike =
@@ -326,6 +341,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn whoever_had_a_lease_that_is_free_is_silent_since_that_was_first_seen() {
+        let mut elector = elector();
+        assert_eq!(elector.silent_from(), None);
+        elector.observe_absence(at(1.0));
+        elector.observe_absence(at(2.0));
+        assert_eq!(elector.silent_from(), Some(at(1.0)));
+        elector.observe(held_by("other", 0), at(3.0));
+        assert_eq!(elector.silent_from(), Some(at(3.0) + Settings::new(String::new()).heard_of_for()));
+        elector.observe(held_by("", 4), at(4.0));
+        elector.observe(held_by("", 4), at(5.0));
+        assert_eq!(elector.silent_from(), Some(at(4.0)));
+        elector.observe_absence(at(6.0));
+        assert_eq!(elector.silent_from(), Some(at(6.0)));
+        let claim = elector.claim(wall(7));
+        elector.claimed(claim, at(7.0), at(7.0));
+        assert_eq!(elector.silent_from(), None);
+    }
+
     /// Proves LE-22, LE-24, LE-26, LE-27, LE-28.
     #[test]
     fn a_held_lease_is_left_alone_until_it_was_seen_unchanged_for_its_own_duration() {
@@ -353,7 +387,7 @@ mod tests {
         elector.observe(held_by("other", 2), at(3.0));
         assert_eq!(elector.silent_from(), Some(at(16.0)), "it has renewed");
         let unalike = LeaseRecord { duration_seconds: 30, ..held_by("other", 3) };
-        for record in [held_by("me", 3), held_by("", 3), unalike] {
+        for record in [held_by("me", 3), unalike] {
             elector.observe(record.clone(), at(4.0));
             assert_eq!(elector.silent_from(), None, "{record:?}");
         }

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future;
 use kube::Client;
@@ -60,6 +61,9 @@ pub enum Finish<E> {
     },
 }
 
+/// Nobody waits longer than this for a first look at the locks.
+const LOOKED_WITHIN: Duration = Duration::from_millis(500);
+
 /// The lock that was lost.
 struct Lost(Lock);
 
@@ -111,6 +115,15 @@ impl Locks {
             main: self.main.map(with),
             migration: self.migration.map(|(migration, election)| (migration, with(election))),
         }
+    }
+
+    /// Looks at the locks before anything else begins, but not for long: what a process lists after that is not older than
+    /// the silence of whoever led before, if there is one.
+    pub async fn look(&mut self) {
+        let elections = self.main.iter_mut().chain(self.migration.iter_mut().map(|(_, election)| election));
+        let looks = future::join_all(elections.map(LeaderElection::look));
+        // Whoever does not answer now may do so later.
+        let _ = tokio::time::timeout(LOOKED_WITHIN, looks).await;
     }
 
     /// The lock that a controller runs under here; `None` if another program runs it.

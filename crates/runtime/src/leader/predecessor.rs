@@ -38,7 +38,7 @@ impl Predecessor {
     /// Whoever had the Lease that is about to be taken.
     pub(super) fn of(lease: Option<&Value>, silent_from: Option<Moment>) -> Self {
         // Somebody may have deleted it to be rid of a leader.
-        let Some(lease) = lease else { return Self::Silent(None) };
+        let Some(lease) = lease else { return Self::Silent(silent_from) };
         let is_free = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().is_empty();
         match lease["metadata"]["annotations"][NOTE].as_str() {
             Some(note) if is_free => Self::Told(note.to_owned()),
@@ -60,7 +60,7 @@ mod tests {
         let lease = |holder: &str, annotations: Value| json!({"metadata": {"annotations": annotations}, "spec": {"holderIdentity": holder}});
         let since = Some(Duration::from_secs(7));
         let of = |lease: Value| Predecessor::of(Some(&lease), since);
-        assert_eq!(Predecessor::of(None, since), Predecessor::Silent(None));
+        assert_eq!(Predecessor::of(None, since), Predecessor::Silent(since));
         assert_eq!(of(lease("", json!({NOTE: "x"}))), Predecessor::Told("x".to_owned()));
         assert_eq!(of(lease("other", json!({NOTE: "x"}))), Predecessor::Silent(since));
         assert_eq!(of(lease("", Value::Null)), Predecessor::Silent(since));
