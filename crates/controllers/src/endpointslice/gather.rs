@@ -36,6 +36,14 @@ pub(super) struct Backend {
 /// Where a node says which zone it is in.
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
+impl Facts {
+    /// The nodes that selected pods are on and that are not there.
+    pub(super) fn missing_nodes(&self) -> impl Iterator<Item = &Word> {
+        let astray = self.backends.iter().filter(|backend| backend.zone.is_none());
+        astray.map(|backend| &backend.pod.node_name).filter(|node| !node.is_empty())
+    }
+}
+
 impl Gathered {
     pub(super) fn gather(view: &View<'_>, key: &Key) -> Self {
         let Some(service) = view.get::<Service>(key) else { return Self::Gone };

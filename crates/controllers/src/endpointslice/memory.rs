@@ -1,6 +1,6 @@
 //! What is remembered of Services between their turns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use keleustes_objects::{EndpointSlice, Key, Service, Time, Uid, Version, Word};
@@ -37,6 +37,8 @@ struct Known {
     /// The `trafficDistribution` that it is counted under; empty if it is not.
     distribution: Word,
     hints: Option<Box<Hinted>>,
+    /// The nodes that its pods are on and that were not there in its last turn.
+    missing_nodes: BTreeSet<Word>,
 }
 
 /// Hints in proportion to CPUs, which few Services have.
@@ -133,6 +135,16 @@ impl Recall {
                 !is_later
             }
         }
+    }
+
+    /// Notes the nodes of a Service's pods that are not there.
+    pub(super) fn misses<'n>(&mut self, service: &Key, nodes: impl Iterator<Item = &'n Word>) {
+        self.known(service).missing_nodes = nodes.cloned().collect();
+    }
+
+    /// The Services that miss a node.
+    pub(super) fn missing(&self, node: &str) -> impl Iterator<Item = &Key> {
+        self.services.iter().filter(|(_, known)| known.missing_nodes.contains(node)).map(|(key, _)| key)
     }
 
     /// The zones of the cluster, if somebody has looked at them.

@@ -81,7 +81,7 @@ pub fn controller(settings: &Settings) -> Controller {
 fn the_loop(settings: &Settings) -> Loop {
     let memory = Memory::<Recall>::default();
     let ears = Ears::new(settings, &memory);
-    let (services, pods, slices) = (ears.clone(), ears.clone(), ears);
+    let (services, pods, slices, nodes) = (ears.clone(), ears.clone(), ears.clone(), ears);
     Loop::scripted("endpoint_slice", Turns::new(settings, memory))
         .workers(settings.workers)
         .retries_at_most(RETRIES_MAX)
@@ -90,7 +90,7 @@ fn the_loop(settings: &Settings) -> Loop {
         .woken_by::<Service>(move |change, _, wakes| services.service_changed(change, wakes))
         .woken_by::<Pod>(move |change, view, wakes| pods.pod_changed(change, view, wakes))
         .woken_by::<EndpointSlice>(move |change, _, wakes| slices.slice_changed(change, wakes))
-        .woken_by::<Node>(wake::node_changed)
+        .woken_by::<Node>(move |change, _, wakes| nodes.node_changed(change, wakes))
         .reads_by(BY_SERVICE)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use keleustes_objects::{EndpointSlice, Key, Kind as _, Node, Reason, Service, Time, Uid};
 use keleustes_plan::{
     Applied, BoxFuture, Context, EventNote, Involved, Item, Memory, Next, OnFailure, Outcome, Plan, Retry,
-    Script,
+    Script, View,
 };
 
 use super::drafts::{Drafting, Operation, Sent, delete_stranger};
@@ -78,7 +78,7 @@ impl Turns {
     }
 
     async fn service_turn(&self, cx: &mut Context<'_>, key: &Key) -> Result<(), Retry> {
-        let facts = match cx.gather(|view| Gathered::gather(view, key)) {
+        let facts = match cx.gather(|view| self.gather(view, key)) {
             Gathered::Gone => {
                 self.memory.with(|recall| recall.forget(key));
                 self.take_stock(cx);
@@ -100,6 +100,15 @@ impl Turns {
         }
         self.delete_strangers(cx, &facts, &families, &mut troubles).await;
         troubles.tell(cx, &facts.service).await
+    }
+
+    /// Takes what there is from the caches, and notes what is not before a cache moves on.
+    fn gather(&self, view: &View<'_>, key: &Key) -> Gathered {
+        let gathered = Gathered::gather(view, key);
+        if let Gathered::Ours(facts) = &gathered {
+            self.memory.with(|recall| recall.misses(key, facts.missing_nodes()));
+        }
+        gathered
     }
 
     async fn family_turn(

@@ -12,23 +12,11 @@ use super::{Settings, labels, zones_key};
 /// How long a Service waits after somebody else changed one of its slices.
 const AFTER_SLICES: Duration = Duration::from_secs(1);
 
-/// Hears of services, pods and slices.
+/// Hears of services, pods, slices and nodes.
 #[derive(Clone)]
 pub(super) struct Ears {
     memory: Memory<Recall>,
     batch_period: Duration,
-}
-
-/// A node concerns the zones of the cluster when it comes, goes, falls ill, recovers or moves. What it has of
-/// CPUs is looked at on such an occasion only.
-pub(super) fn node_changed(change: &Change<Node>, _: &View<'_>, wakes: &mut Wakes) {
-    let concerns = match (change.before(), change.after()) {
-        (Some(old), Some(new)) => old.is_ready() != new.is_ready() || zone_of(old) != zone_of(new),
-        _ => true,
-    };
-    if concerns {
-        wakes.wake(zones_key());
-    }
 }
 
 impl Ears {
@@ -56,6 +44,24 @@ impl Ears {
                 recall.gathers_for(key, now)
             });
             wakes.wake_after(key, delay.max(self.batch_period));
+        }
+    }
+
+    /// A node concerns the zones of the cluster when it comes, goes, falls ill, recovers or moves. What it has of
+    /// CPUs is looked at on such an occasion only. One that comes concerns the Services that miss it, too: they may
+    /// have given up on it.
+    pub(super) fn node_changed(&self, change: &Change<Node>, wakes: &mut Wakes) {
+        let concerns = match (change.before(), change.after()) {
+            (Some(old), Some(new)) => old.is_ready() != new.is_ready() || zone_of(old) != zone_of(new),
+            (None, Some(new)) => {
+                let name = &new.meta.key.name;
+                self.memory.with(|recall| recall.missing(name).for_each(|service| wakes.wake(service)));
+                true
+            }
+            _ => true,
+        };
+        if concerns {
+            wakes.wake(zones_key());
         }
     }
 

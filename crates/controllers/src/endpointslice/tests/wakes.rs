@@ -188,6 +188,18 @@ fn nodes_concern_the_zones_when_they_come_go_change_health_or_move() {
     assert!(wakes(Change::resync(object(node("n1", "z1")))).is_empty());
 }
 
+#[test]
+fn a_node_that_comes_wakes_the_services_that_miss_it() {
+    let mut stage = stage(Duration::ZERO);
+    stage.pods(0..2).no_node("n1");
+    assert!(stage.sync().retry.is_some(), "its pods are left out");
+    assert_eq!(stage.wakes::<Node>(added(node("n2", "z1"))), at_once(&["zones"]));
+    assert_eq!(stage.wakes::<Node>(added(node("n1", "z1"))), at_once(&["a/web", "zones"]));
+    stage.node(node("n1", "z1")).let_pass(Duration::from_secs(1));
+    assert!(stage.sync().retry.is_none());
+    assert_eq!(stage.wakes::<Node>(added(node("n1", "z1"))), at_once(&["zones"]), "nobody misses it now");
+}
+
 /// Proves EPS-7.
 #[test]
 fn changes_of_pods_gather_for_a_moment_after_a_write() {
