@@ -1,6 +1,6 @@
 //! Nobody acts on a cache that has not seen the actor's own writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use http::Method;
 use keleustes_apiserver::ApiServer;
@@ -17,6 +17,8 @@ pub struct OwnWrites {
     objects: BTreeMap<(u32, String, String), Known>,
     /// By process, controller and place: the uid of what it made there.
     made: BTreeMap<(u32, String, String), String>,
+    /// The namespaces that somebody has deleted.
+    deleted_namespaces: BTreeSet<String>,
 }
 
 /// What a controller knows of an object from the answers to its own writes.
@@ -37,6 +39,9 @@ impl Checker for OwnWrites {
     }
 
     fn wrote(&mut self, effect: &Effect, server: &ApiServer) -> Result<(), String> {
+        if effect.done() && effect.route.method == Method::DELETE && effect.route.resource == "namespaces" {
+            self.deleted_namespaces.insert(effect.route.name.clone());
+        }
         let acts = effect.by_manager()
             && !effect.route.is_routine()
             && !WITHOUT_GATE.contains(&effect.author.as_str());
@@ -60,7 +65,8 @@ impl OwnWrites {
         self.objects.entry((effect.life, effect.author.clone(), uid.to_owned())).or_default()
     }
 
-    /// Nobody makes what it has made already, in the same name.
+    /// Nobody makes what it has made already, in the same name. What belongs to nobody but a namespace may be made again
+    /// for whichever namespace takes that name: a gate does not hold what was done for another life.
     fn made(&mut self, effect: &Effect, server: &ApiServer) -> Result<(), String> {
         let (route, name) = (&effect.route, text(&effect.body, "/metadata/name"));
         if name.is_empty() || !route.subresource.is_empty() {
@@ -75,7 +81,10 @@ impl OwnWrites {
             return Ok(());
         }
         let owner = |object: &Value| controller(object).map(|owner| text(owner, "/uid").to_owned());
+        let for_another_life =
+            controller(&effect.body).is_none() && self.deleted_namespaces.contains(&route.namespace);
         let again = effect.code == 409
+            && !for_another_life
             && self.made.get(&place).is_some_and(|made| *made == uid(&there))
             && owner(&there) == owner(&effect.body);
         if again { Err(format!("made {name} a second time")) } else { Ok(()) }
