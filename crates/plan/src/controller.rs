@@ -101,6 +101,8 @@ pub struct Loop {
     pub watches: Vec<Watch>,
     /// All kinds that decisions look at, the watched ones among them.
     pub reads: Vec<KindEntry>,
+    /// Those of them that it may begin without; see [`View::known`].
+    pub late: Vec<KindEntry>,
     /// Indexes that decisions use.
     pub indexes: Vec<DeclaredIndex>,
     /// How often everything it watches is shown to it again, beside what the caches do for all.
@@ -294,6 +296,7 @@ impl Loop {
             limiter: Limiter::DEFAULT,
             watches: Vec::new(),
             reads: Vec::new(),
+            late: Vec::new(),
             indexes: Vec::new(),
             resync_period: None,
             first_items: Vec::new(),
@@ -337,6 +340,14 @@ impl Loop {
             self.reads.push(entry);
         }
         self
+    }
+
+    /// Begins before a kind is known that few of its decisions look at. They ask with [`View::known`], and those that
+    /// need it come again later.
+    #[must_use]
+    pub fn begins_without<T: Kind>(mut self) -> Self {
+        self.late.push(KindEntry::of::<T>());
+        self.reads::<T>()
     }
 
     /// Lets decisions use an index.

@@ -38,15 +38,19 @@ impl<'a> View<'a> {
     /// All objects of a kind.
     ///
     /// # Panics
-    /// If the controller did not declare that it reads this kind. What it would see without a
-    /// declaration could be empty or stale, and a decision on that is worse than none.
+    /// If the controller did not declare that it reads this kind, or declared that it may begin without it and it is not
+    /// known yet. What it would see could be empty or stale, and a decision on that is worse than none.
     #[must_use]
     pub fn table<T: Kind>(&self) -> &'a Table<T> {
+        self.known().unwrap_or_else(|| panic!("{} is read without being declared", T::RESOURCE))
+    }
+
+    /// All objects of a kind that the loop may begin without; nothing until they are known.
+    #[must_use]
+    pub fn known<T: Kind>(&self) -> Option<&'a Table<T>> {
         let wanted = KindEntry::of::<T>();
-        let found = self.tables.iter().find(|(entry, _)| *entry == wanted);
-        found
-            .and_then(|(_, table)| table.as_any().downcast_ref())
-            .unwrap_or_else(|| panic!("{} is read without being declared", wanted.resource()))
+        let (_, table) = self.tables.iter().find(|(entry, _)| *entry == wanted)?;
+        table.as_any().downcast_ref()
     }
 
     /// One object.

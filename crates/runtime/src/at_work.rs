@@ -15,7 +15,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::events::Recorder;
-use crate::handover;
+use crate::handover::Legacy;
 use crate::house::{House, IN_FLIGHT_MAX};
 use crate::leader::{Leadership, Term};
 use crate::loops::{self, Running, Surroundings};
@@ -70,14 +70,11 @@ pub async fn serve(
     begins: impl FnOnce(&[Controller]),
 ) -> Result<(), Ended> {
     let Term { predecessor, leadership, stop, ready, .. } = term;
+    let legacy = Legacy::of(&predecessor, &house.clocks);
     wait_for_api_server(house, &stop).await?;
-    tokio::select! {
-        biased;
-        () = stop.cancelled() => return Ok(()),
-        () = handover::catch_up(&house.caches, &predecessor) => {}
-    }
     begins(&roster.controllers);
-    let at_work = AtWork::start(house, roster, &leadership, || ready.signal(), &stop).await;
+    let surroundings = surroundings(house, &leadership, legacy);
+    let at_work = AtWork::start(house, roster, &surroundings, || ready.signal(), &stop).await;
     stop.cancelled().await;
     Ok(at_work.stop(stops_within).await?)
 }
@@ -93,16 +90,15 @@ impl AtWork {
     pub async fn start(
         house: &House,
         roster: Roster,
-        leadership: &Leadership,
+        surroundings: &Surroundings,
         first_runs: impl FnOnce(),
         stop: &CancellationToken,
     ) -> Self {
         let Roster { mut controllers, first, interval } = roster;
         let mut running = Vec::new();
-        let surroundings = surroundings(house, leadership);
         let start_all = async {
             if let Some(at) = controllers.iter().position(|controller| controller.name == first) {
-                running.push(start_one(house, &surroundings, controllers.remove(at), stop).await);
+                running.push(start_one(house, surroundings, controllers.remove(at), stop).await);
             }
             first_runs();
             let mut chance = house.chance.fork();
@@ -110,7 +106,6 @@ impl AtWork {
                 .into_iter()
                 .map(|controller| {
                     let delay = interval.mul_f64(1.0 + chance.f64());
-                    let surroundings = &surroundings;
                     async move {
                         tokio::time::sleep(delay).await;
                         start_one(house, surroundings, controller, stop).await
@@ -177,7 +172,9 @@ async fn ended_within<F: Future<Output = ()>>(
     }
 }
 
-fn surroundings(house: &House, leadership: &Leadership) -> Surroundings {
+/// What loops need of a house, while this process leads and after whoever did so before.
+#[must_use]
+pub fn surroundings(house: &House, leadership: &Leadership, legacy: Legacy) -> Surroundings {
     let leadership = leadership.clone();
     Surroundings {
         caches: house.caches.clone(),
@@ -186,6 +183,7 @@ fn surroundings(house: &House, leadership: &Leadership) -> Surroundings {
         metrics: house.metrics.clone(),
         leads: Arc::new(move || leadership.still_held()),
         in_flight_max: IN_FLIGHT_MAX,
+        legacy: Arc::new(legacy),
     }
 }
 

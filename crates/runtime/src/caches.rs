@@ -11,6 +11,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keleustes_client::{Delta, Reflector, ReflectorObserver, RestMapping, Source};
@@ -87,6 +88,9 @@ pub struct Cache {
 pub struct Window {
     /// By rank: two who wait for each other's tables would wait for ever.
     caches: Vec<Arc<Cache>>,
+    /// Kinds that are not shown until they are known to hold all that they must.
+    late: Vec<KindEntry>,
+    shows_late: Arc<AtomicBool>,
     clocks: Clocks,
 }
 
@@ -203,7 +207,7 @@ impl Caches {
         let mut caches: Vec<_> = entries.iter().map(|entry| self.cache(entry)).collect();
         caches.sort_by_key(|cache| cache.rank);
         caches.dedup_by_key(|cache| cache.rank);
-        Window { caches, clocks: self.0.clocks.clone() }
+        Window { caches, late: Vec::new(), shows_late: Arc::default(), clocks: self.0.clocks.clone() }
     }
 
     /// Adds indexes to the caches they are of. An index that is there stays as it is.
@@ -281,18 +285,31 @@ impl Window {
         &self.caches
     }
 
-    /// Returns as soon as all of them have got their first whole list.
-    pub async fn synced(&self) {
-        for cache in &self.caches {
-            cache.synced().await;
-        }
+    /// The same window, with some kinds hidden until [`Window::show_late`].
+    #[must_use]
+    pub fn hiding(mut self, late: &[KindEntry]) -> Self {
+        late.clone_into(&mut self.late);
+        self
+    }
+
+    /// The caches that are shown from the beginning, or those that are not.
+    #[must_use]
+    pub fn part(&self, is_late: bool) -> Vec<Arc<Cache>> {
+        self.caches.iter().filter(|cache| self.late.contains(&cache.entry) == is_late).cloned().collect()
+    }
+
+    /// Shows what was hidden.
+    pub fn show_late(&self) {
+        self.shows_late.store(true, Ordering::Release);
     }
 
     /// Shows them, all held still. The eye must not look again while it looks.
     pub fn look(&self, eye: &mut dyn FnMut(&View<'_>)) {
         let guards: Vec<RwLockReadGuard<'_, Box<dyn AnyTable>>> =
             self.caches.iter().map(|cache| cache.table.read()).collect();
+        let shows_late = self.shows_late.load(Ordering::Acquire);
         let tables = self.caches.iter().zip(&guards).map(|(cache, guard)| (cache.entry.clone(), &***guard));
+        let tables = tables.filter(|(entry, _)| shows_late || !self.late.contains(entry));
         eye(&View::new(tables.collect(), self.clocks.now()));
     }
 }
@@ -364,12 +381,11 @@ impl Cache {
         wanted
     }
 
-    /// Returns when a list is in the table that was begun at this moment of the monotonic clock or later; or now,
-    /// if none is named. One that is under way or done will do.
-    pub async fn filled_since(&self, moment: Option<Duration>) {
+    /// Returns when a list is in the table that was begun at this moment of the monotonic clock or later. One that is
+    /// under way or done will do.
+    pub async fn filled_since(&self, moment: Duration) {
         let (wanted_at, last) = *self.wanted_afresh.lock();
-        let is_recent = moment.is_some_and(|moment| wanted_at >= moment);
-        let wanted = if is_recent { last } else { self.want_afresh() };
+        let wanted = if wanted_at >= moment { last } else { self.want_afresh() };
         self.filled.wait_for(|filled| filled >= wanted).await;
     }
 

@@ -280,7 +280,8 @@ mod tests {
         assert_eq!(gate.passage(&item), Passage::Free, "the cache shows it");
         gate.read(&item, &Namespace::RESOURCE, &Key::cluster("gone-by-then"));
         assert!(matches!(gate.passage(&item), Passage::HeldFor(_)));
-        cache.filled_since(None).await;
+        tokio::time::advance(Duration::from_secs(1)).await;
+        cache.filled_since(gate.clocks.monotonic()).await;
         assert_eq!(gate.release(), std::slice::from_ref(&item));
         assert_eq!(gate.passage(&item), Passage::Free);
     }

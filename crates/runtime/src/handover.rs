@@ -33,7 +33,7 @@ const GONE_MANY: usize = 64;
 
 /// How far a cache of the leader before had come.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Seen {
+pub struct Seen {
     /// The last event or write, of which every watch tells.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     told: String,
@@ -129,38 +129,70 @@ impl Handover for Caches {
     }
 }
 
-/// Returns when the caches know all that the leader before can have done.
-pub async fn catch_up(caches: &Caches, predecessor: &Predecessor) {
-    let began = Instant::now();
-    let (seen, silent_from): (Option<BTreeMap<String, Seen>>, _) = match predecessor {
-        Predecessor::Nobody => return,
-        Predecessor::Told(note) => (serde_json::from_str(note).ok(), None),
-        Predecessor::Silent(moment) => (None, *moment),
-    };
-    let is_told = seen.is_some();
-    let caches = caches.all();
-    join_all(caches.iter().map(async |cache| match &seen {
-        Some(seen) => {
-            if let Some(seen) = seen.get(&cache.name()) {
-                reach(cache, seen, began + TOLD_WITHIN).await;
-            }
-        }
-        None => cache.filled_since(silent_from).await,
-    }))
-    .await;
-    tracing::info!(took = ?began.elapsed(), is_told, "the caches know what the leader before has done");
+/// What caches must know before anybody acts on them.
+pub enum Legacy {
+    /// There was no leader before.
+    None,
+    /// It told how far its caches had come.
+    Told {
+        /// By the names of caches.
+        seen: BTreeMap<String, Seen>,
+        /// Until when a cache may come that far by itself.
+        deadline: Instant,
+        /// A list that was begun after this moment of the monotonic clock will do in any case.
+        lists_from: Duration,
+    },
+    /// It told nothing. Whatever it did shows in lists that were begun after this moment.
+    Untold {
+        /// Of the monotonic clock.
+        lists_from: Duration,
+    },
 }
 
-async fn reach(cache: &Cache, seen: &Seen, deadline: Instant) {
-    let (told, listed) = (Version::from(seen.told.as_str()), Version::from(seen.listed.as_str()));
-    let is_told = seen.told.is_empty() || timeout_at(deadline, cache.reached(&told)).await.is_ok();
-    if !is_told || !(seen.listed.is_empty() || cache.has_reached(&listed)) {
-        tracing::info!(
-            cache = cache.name(),
-            ?seen,
-            "a cache lags behind the leader before and is filled afresh"
-        );
-        cache.filled_since(None).await;
+impl Legacy {
+    /// What a leader before this moment has left.
+    #[must_use]
+    pub fn of(predecessor: &Predecessor, clocks: &Clocks) -> Self {
+        let now = clocks.monotonic();
+        match predecessor {
+            Predecessor::Nobody => Self::None,
+            Predecessor::Told(note) => {
+                serde_json::from_str(note).map_or(Self::Untold { lists_from: now }, |seen| Self::Told {
+                    seen,
+                    deadline: Instant::now() + TOLD_WITHIN,
+                    lists_from: now,
+                })
+            }
+            Predecessor::Silent(moment) => Self::Untold { lists_from: moment.unwrap_or(now) },
+        }
+    }
+
+    /// Returns when these caches know all that the leader before can have done.
+    pub async fn reaches(&self, caches: &[Arc<Cache>]) {
+        join_all(caches.iter().map(|cache| self.reaches_one(cache))).await;
+    }
+
+    async fn reaches_one(&self, cache: &Cache) {
+        match self {
+            Self::None => {}
+            Self::Untold { lists_from } => cache.filled_since(*lists_from).await,
+            Self::Told { seen, deadline, lists_from } => {
+                let Some(seen) = seen.get(&cache.name()) else { return };
+                if !seen.is_shown_by(cache, *deadline).await {
+                    tracing::info!(cache = cache.name(), ?seen, "behind the leader before, filled afresh");
+                    cache.filled_since(*lists_from).await;
+                }
+            }
+        }
+    }
+}
+
+impl Seen {
+    /// Whether a cache has come as far, or does so in time.
+    async fn is_shown_by(&self, cache: &Cache, deadline: Instant) -> bool {
+        let (told, listed) = (Version::from(self.told.as_str()), Version::from(self.listed.as_str()));
+        let is_told = self.told.is_empty() || timeout_at(deadline, cache.reached(&told)).await.is_ok();
+        is_told && (self.listed.is_empty() || cache.has_reached(&listed))
     }
 }
 
@@ -175,6 +207,10 @@ mod tests {
     use super::*;
     use crate::clock::Chance;
     use crate::metrics::Metrics;
+
+    async fn catch_up(caches: &Caches, predecessor: &Predecessor, clocks: &Clocks) {
+        Legacy::of(predecessor, clocks).reaches(&caches.all()).await;
+    }
 
     fn seed(server: &ApiServer, name: &str) {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
@@ -214,12 +250,12 @@ mod tests {
         told_of(&led, "new").await;
         let note = leader.deeds().note(&leader).unwrap();
         let (began, lists) = (Instant::now(), server.requests().len());
-        catch_up(&standby, &Predecessor::Told(note)).await;
+        catch_up(&standby, &Predecessor::Told(note), &clocks).await;
         assert!(standby.all()[0].uid(&Key::cluster("new")).is_some());
         assert!(began.elapsed() < Duration::from_millis(100));
-        catch_up(&standby, &Predecessor::Nobody).await;
+        catch_up(&standby, &Predecessor::Nobody, &clocks).await;
         let silent_from = Predecessor::Silent(Some(Duration::ZERO));
-        catch_up(&standby, &silent_from).await;
+        catch_up(&standby, &silent_from, &clocks).await;
         assert_eq!(server.requests().len(), lists, "nothing was listed again");
     }
 
@@ -237,7 +273,7 @@ mod tests {
         assert_eq!(cache.lists(), 0);
         seed(&server, "new");
         told_of(&led, "new").await;
-        catch_up(&standby, &Predecessor::Told(leader.deeds().note(&leader).unwrap())).await;
+        catch_up(&standby, &Predecessor::Told(leader.deeds().note(&leader).unwrap()), &clocks).await;
         assert!(cache.uid(&Key::cluster("new")).is_some());
     }
 
@@ -248,8 +284,9 @@ mod tests {
         seed(&server, "new");
         let (leader, led) = caches(&server, &Faults::new(), &clocks).await;
         assert_eq!(led.last_event(), None, "it has only listed it");
+        tokio::time::advance(Duration::from_secs(1)).await;
         let began = Instant::now();
-        catch_up(&standby, &Predecessor::Told(leader.deeds().note(&leader).unwrap())).await;
+        catch_up(&standby, &Predecessor::Told(leader.deeds().note(&leader).unwrap()), &clocks).await;
         assert!(cache.uid(&Key::cluster("new")).is_some());
         assert!(began.elapsed() < Duration::from_millis(100));
     }
@@ -265,9 +302,24 @@ mod tests {
             told_of(&leader.all()[0], name).await;
             let note = leader.deeds().note(&leader).unwrap();
             let predecessor = if noted { Predecessor::Told(note) } else { Predecessor::Silent(None) };
-            catch_up(&standby, &predecessor).await;
+            catch_up(&standby, &predecessor, &clocks).await;
             assert!(cache.uid(&Key::cluster(name)).is_some(), "{name}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_many_wait_for_a_cache_it_is_filled_afresh_once() {
+        let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
+        let (standby, cache) = caches(&server, &deaf(ApiServer::default().snapshot().len()), &clocks).await;
+        seed(&server, "new");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let (asked, legacy) = (server.requests().len(), Legacy::of(&Predecessor::Silent(None), &clocks));
+        let all = standby.all();
+        tokio::join!(legacy.reaches(&all), legacy.reaches(&all));
+        assert!(cache.uid(&Key::cluster("new")).is_some());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        legacy.reaches(&all).await;
+        assert_eq!(server.requests().len(), asked + 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -280,11 +332,11 @@ mod tests {
         standby.prepare();
         told_of(&cache, "last").await;
         let asked = server.requests().len();
-        catch_up(&standby, &Predecessor::Silent(silent_from)).await;
+        catch_up(&standby, &Predecessor::Silent(silent_from), &clocks).await;
         assert_eq!(server.requests().len(), asked, "nothing was listed again");
 
         tokio::time::advance(Duration::from_secs(60)).await;
-        catch_up(&standby, &Predecessor::Silent(Some(clocks.monotonic()))).await;
+        catch_up(&standby, &Predecessor::Silent(Some(clocks.monotonic())), &clocks).await;
         assert!(server.requests().len() > asked, "that was another silence");
     }
 

@@ -21,6 +21,7 @@ use crate::caches::{Cache, Caches, Listener, RESYNC_PERIOD_MIN, Window};
 use crate::clock::{Chance, Clocks};
 use crate::executor::Executor;
 use crate::gate::{Gate, Passage};
+use crate::handover::Legacy;
 use crate::metrics::Metrics;
 use crate::monitors::{Monitors, Sink};
 use crate::pace::Pace;
@@ -49,6 +50,8 @@ pub struct Surroundings {
     pub leads: Arc<dyn Fn() -> bool + Send + Sync>,
     /// How many writes of one plan may be under way at once.
     pub in_flight_max: usize,
+    /// What caches must know of the leader before.
+    pub legacy: Arc<Legacy>,
 }
 
 /// A controller at work. Dropped, it hears of nothing any more; [`Running::stop`] lets the work under way end.
@@ -118,9 +121,7 @@ pub async fn start(
     record: Arc<dyn Fn(EventNote) + Send + Sync>,
 ) -> Running {
     prepare(&controller, &surroundings.caches);
-    for a_loop in &controller.loops {
-        surroundings.caches.window(&a_loop.reads).synced().await;
-    }
+    known(&needed(&controller, &surroundings.caches), &surroundings.legacy).await;
     let monitors = observed(&controller, &surroundings.caches).await;
     let (name, grants) = (controller.name, controller.grants);
     controller.metrics.iter().for_each(|metric| surroundings.metrics.declare(metric));
@@ -142,7 +143,7 @@ pub async fn start(
         running.monitors = Some(monitors);
     }
     for (what, (_, queue)) in controller.loops.into_iter().zip(&outbox.queues) {
-        let window = surroundings.caches.window(&what.reads);
+        let window = surroundings.caches.window(&what.reads).hiding(&what.late);
         // By convention, items are named after objects of the first kind that wakes them.
         let owners = what.watches.first().map(|watch| surroundings.caches.cache(&watch.kind));
         let gate = Arc::new(Gate::new(window.caches(), owners, surroundings.clocks.clone()));
@@ -175,10 +176,28 @@ pub async fn start(
             clocks: surroundings.clocks.clone(),
             stop: CancellationToken::new(),
         });
+        running.learn_late(&surroundings.legacy);
     }
     running.workers.close();
     tracing::info!(controller = name, "started");
     running
+}
+
+/// The caches without which a controller does not begin. Whoever observes everything may hear of it from any.
+fn needed(controller: &Controller, caches: &Caches) -> Vec<Arc<Cache>> {
+    if controller.observer.is_some() {
+        return caches.all();
+    }
+    let window = |a_loop: &Loop| caches.window(&a_loop.reads).hiding(&a_loop.late);
+    controller.loops.iter().flat_map(|a_loop| window(a_loop).part(false)).collect()
+}
+
+/// Returns when caches are filled and know all that the leader before can have done.
+async fn known(caches: &[Arc<Cache>], legacy: &Legacy) {
+    legacy.reaches(caches).await;
+    for cache in caches {
+        cache.synced().await;
+    }
 }
 
 /// The monitors of a controller that observes, once all there is has been listed.
@@ -216,6 +235,22 @@ impl Running {
             self.workers.spawn(a_loop.clone().work());
         }
         self.loops.push(a_loop);
+    }
+
+    /// Shows the last loop what it begins without as soon as that is known.
+    fn learn_late(&self, legacy: &Arc<Legacy>) {
+        let Some(a_loop) = self.loops.last().cloned().filter(|there| !there.what.late.is_empty()) else {
+            return;
+        };
+        let legacy = legacy.clone();
+        self.workers.spawn(async move {
+            let late = a_loop.window.part(true);
+            tokio::select! {
+                biased;
+                () = a_loop.stop.cancelled() => {}
+                () = known(&late, &legacy) => a_loop.window.show_late(),
+            }
+        });
     }
 
     /// Takes up no more work, also none that is queued, and returns when the work under way has ended.

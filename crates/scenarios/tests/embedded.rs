@@ -6,8 +6,9 @@ use std::time::Duration;
 use keleustes_apiserver::{ApiServer, clock};
 use keleustes_client::{ClientOptions, Connection};
 use keleustes_controllers::{Settings, all, root_ca_certificate_publisher, serviceaccount_token};
-use keleustes_runtime::at_work::{AtWork, Roster};
+use keleustes_runtime::at_work::{AtWork, Roster, surroundings};
 use keleustes_runtime::clock::{Chance, Clocks};
+use keleustes_runtime::handover::Legacy;
 use keleustes_runtime::house::House;
 use keleustes_runtime::leader::Leadership;
 use keleustes_runtime::metrics::Metrics;
@@ -41,7 +42,8 @@ async fn start_controllers(server: &ApiServer) -> AtWork {
     let first = "serviceaccount-token-controller";
     let roster = Roster { controllers: all(&settings), first, interval: Duration::ZERO };
     let stop = CancellationToken::new();
-    AtWork::start(&house, roster, &Leadership::unelected(), || {}, &stop).await
+    let surroundings = surroundings(&house, &Leadership::unelected(), Legacy::None);
+    AtWork::start(&house, roster, &surroundings, || {}, &stop).await
 }
 
 #[tokio::test(start_paused = true)]

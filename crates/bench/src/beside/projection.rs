@@ -9,7 +9,8 @@ use super::report::{Figure, Measure, ORIGINAL, OURS};
 /// What grows, and how far beyond anything that fits on one machine.
 const AXES: [(&str, f64); 3] = [("pods", 150_000.0), ("nodes", 5_000.0), ("objects", 500_000.0)];
 
-const MEASURES: [Measure; 4] = [Measure::Resident, Measure::Peak, Measure::ManagerCpu, Measure::FirstWrite];
+const MEASURES: [Measure; 5] =
+    [Measure::Resident, Measure::Peak, Measure::ManagerCpu, Measure::FirstWrite, Measure::FirstPod];
 
 /// A straight line through points, as near to them as can be.
 struct Fit {

@@ -27,6 +27,8 @@ pub(super) enum Measure {
     NearlyAll,
     /// The time until the first write that does something for users.
     FirstWrite,
+    /// The time until the first pod was made.
+    FirstPod,
     /// Processor time of the manager.
     ManagerCpu,
     /// Processor time of the API server.
@@ -77,6 +79,7 @@ impl Measure {
             Self::Half => "time until half are done",
             Self::NearlyAll => "time until 99 % are done",
             Self::FirstWrite => "time until the first useful write",
+            Self::FirstPod => "time until the first pod is made",
             Self::ManagerCpu => "processor time of the manager",
             Self::ServerCpu => "processor time of the API server",
             Self::Writes => "writes",
@@ -101,6 +104,7 @@ impl Measure {
             Self::Resident => "memory",
             Self::Peak => "peak",
             Self::ManagerCpu => "processor",
+            Self::FirstPod => "pod",
             _ => "start",
         }
     }
@@ -202,7 +206,11 @@ impl Report {
             ("memory.svg", "Resident memory", [Measure::Resident, Measure::Peak].as_slice()),
             ("processor.svg", "Processor time", &[Measure::ManagerCpu, Measure::ServerCpu]),
             ("requests.svg", "Requests", &[Measure::Writes, Measure::Received]),
-            ("time.svg", "Time", &[Measure::Seconds, Measure::NearlyAll, Measure::FirstWrite]),
+            (
+                "time.svg",
+                "Time",
+                &[Measure::Seconds, Measure::NearlyAll, Measure::FirstWrite, Measure::FirstPod],
+            ),
         ] {
             let wanted =
                 |row: &Row<'_>| !row.first.load.starts_with(PREFIX) && measures.contains(&row.first.measure);

@@ -151,6 +151,15 @@ impl Stage {
         let first = self.first_write(before.mark, from).await?;
         self.note(name, Measure::FirstWrite, first);
         self.rest().await?;
+        let makes_pod = |entry: &AuditEntry| {
+            entry.verb == "create"
+                && entry.object.as_ref().is_some_and(|object| {
+                    (object.resource.as_str(), object.subresource.as_str()) == ("pods", "")
+                })
+        };
+        if let Some(made) = self.first(before.mark, from, makes_pod)? {
+            self.note(name, Measure::FirstPod, made);
+        }
         profile.map(Profile::end).transpose()?;
         self.note_since(name, &before)
     }
@@ -253,15 +262,26 @@ impl Stage {
         Ok(entries)
     }
 
+    /// How many seconds after a moment a manager first asked for something of a sort, if it did.
+    fn first(
+        &self,
+        since: AuditMark,
+        from: Timestamp,
+        is_it: impl Fn(&AuditEntry) -> bool,
+    ) -> anyhow::Result<Option<f64>> {
+        let entries = self.requests(since)?.into_iter().filter(is_it);
+        let times = entries.filter_map(|entry| entry.received_at.parse::<Timestamp>().ok());
+        let first = times.filter(|time| *time >= from).min();
+        first.map(|first| Ok(Duration::try_from(first.duration_since(from))?.as_secs_f64())).transpose()
+    }
+
     /// How many seconds after a moment a manager first wrote something other than its lease.
     async fn first_write(&self, since: AuditMark, from: Timestamp) -> anyhow::Result<f64> {
         let began = Instant::now();
         loop {
-            let useful = |entry: &AuditEntry| entry.is_write() && !entry.is_routine();
-            let times = self.requests(since)?.into_iter().filter(useful);
-            let times = times.filter_map(|entry| entry.received_at.parse::<Timestamp>().ok());
-            if let Some(first) = times.filter(|time| *time >= from).min() {
-                return Ok(Duration::try_from(first.duration_since(from))?.as_secs_f64());
+            let is_useful = |entry: &AuditEntry| entry.is_write() && !entry.is_routine();
+            if let Some(first) = self.first(since, from, is_useful)? {
+                return Ok(first);
             }
             if began.elapsed() > PATIENCE {
                 bail!("the manager writes nothing");

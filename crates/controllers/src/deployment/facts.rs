@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keleustes_objects::{Annotations, Deployment, Pod, ReplicaSet, Time, Whole as _};
-use keleustes_plan::{Item, View};
+use keleustes_plan::{Item, Table, View};
 
 use super::annotations;
 use super::bounds::Bounds;
@@ -22,8 +22,10 @@ pub(super) struct Facts {
     pub(super) newest: Option<Arc<ReplicaSet>>,
     /// All others, oldest first.
     pub(super) old: Vec<Arc<ReplicaSet>>,
-    /// Whether a pod of an old ReplicaSet has not ended yet.
+    /// Whether a pod of an old ReplicaSet has not ended yet, as far as is known.
     pub(super) old_pods_run: bool,
+    /// Whether that matters and is not known yet.
+    pub(super) waits_for_pods: bool,
     pub(super) now: Time,
 }
 
@@ -46,10 +48,14 @@ impl Facts {
         let meaning = Meaning::of(&deployment.spec.template);
         let same = |set: &Arc<ReplicaSet>| meaning.is_that_of(&set.spec.template);
         let newest = old.iter().position(same).map(|at| old.remove(at));
-        let pods = view.table::<Pod>();
-        let running = |set: &Arc<ReplicaSet>| managed_by(pods, &set.meta.uid).any(|pod| !pod.is_terminal());
-        let old_pods_run = deployment.spec.strategy.r#type == RECREATE && old.iter().any(running);
-        Self { deployment, newest, old, old_pods_run, now: view.now().wall }
+        let recreates = deployment.spec.strategy.r#type == RECREATE;
+        let pods = view.known::<Pod>();
+        let runs = |pods: &Table<Pod>, set: &ReplicaSet| {
+            managed_by(pods, &set.meta.uid).any(|pod| !pod.is_terminal())
+        };
+        let old_pods_run = recreates && pods.is_none_or(|pods| old.iter().any(|set| runs(pods, set)));
+        let waits_for_pods = recreates && pods.is_none();
+        Self { deployment, newest, old, old_pods_run, waits_for_pods, now: view.now().wall }
     }
 
     /// All ReplicaSets, the old ones first.

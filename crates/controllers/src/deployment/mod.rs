@@ -82,6 +82,8 @@ pub fn controller(settings: &Settings) -> Controller {
                 .woken_by::<Pod>(wakes::pod_changed)
                 .reads_by(by_manager::<ReplicaSet>())
                 .reads_by(by_manager::<Pod>())
+                // Pods matter to those only that recreate them. There are many, and reading them takes a while.
+                .begins_without::<Pod>()
                 .workers(settings.workers)
                 .retries_at_most(RETRIES_MAX),
         )

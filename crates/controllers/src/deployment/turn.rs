@@ -1,6 +1,7 @@
 //! One turn of one Deployment.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use keleustes_objects::{Deployment, Failure, Reason, ReplicaSet, Uid, Version};
 use keleustes_plan::{
@@ -14,6 +15,9 @@ use super::sizes::{Moves, old_pods_may_run, resized};
 use super::status::{Draft, is_complete};
 use super::{Settings, cleanup, rollback};
 use crate::workloads::templates::Meaning;
+
+/// How soon to look again where pods matter and are not known yet.
+const PODS_WITHIN: Duration = Duration::from_millis(100);
 
 /// Works on Deployments.
 pub(super) struct Turns {
@@ -139,6 +143,7 @@ impl Turns {
         let again = again.filter(|_| write.is_none());
         write.into_iter().for_each(|write| plan.push(write));
         cx.apply(plan).await.all_done()?;
+        let again = if facts.waits_for_pods { Some(PODS_WITHIN) } else { again };
         Ok(again.map_or(Next::Done, Next::Revisit))
     }
 

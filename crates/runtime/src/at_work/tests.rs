@@ -25,17 +25,22 @@ fn idle(names: &[&'static str], interval: Duration) -> Roster {
     Roster { controllers: names.iter().map(|name| Controller::new(name)).collect(), first: FIRST, interval }
 }
 
+/// Nobody led before, and nobody else wants to.
+fn alone(house: &House) -> Surroundings {
+    surroundings(house, &Leadership::unelected(), Legacy::None)
+}
+
 /// Proves RUN-58, RUN-124, OPT-115.
 #[tokio::test(start_paused = true)]
 async fn each_starts_after_a_delay_of_its_own_and_all_wait_at_once() {
     let house = house();
-    let (leadership, stop) = (Leadership::unelected(), CancellationToken::new());
+    let (surroundings, stop) = (alone(&house), CancellationToken::new());
     let began = Instant::now();
     let mut first_after = None;
     let interval = Duration::from_secs(10);
     let team = idle(&["a", FIRST, "b", "c", "d"], interval);
     let noted = || first_after = Some(began.elapsed());
-    let at_work = AtWork::start(&house, team, &leadership, noted, &stop).await;
+    let at_work = AtWork::start(&house, team, &surroundings, noted, &stop).await;
     let took = began.elapsed();
     assert_eq!(at_work.running[0].name, FIRST);
     assert_eq!(at_work.running.len(), 5);
@@ -43,7 +48,7 @@ async fn each_starts_after_a_delay_of_its_own_and_all_wait_at_once() {
     assert!((interval..interval * 2).contains(&took), "{took:?}");
 
     let began = Instant::now();
-    AtWork::start(&house, idle(&["a", "b"], Duration::ZERO), &leadership, || {}, &stop).await;
+    AtWork::start(&house, idle(&["a", "b"], Duration::ZERO), &surroundings, || {}, &stop).await;
     assert!(began.elapsed() < Duration::from_millis(5), "by default nobody waits");
 }
 
@@ -51,7 +56,7 @@ async fn each_starts_after_a_delay_of_its_own_and_all_wait_at_once() {
 async fn a_stop_in_the_middle_forgets_nobody_who_has_started() {
     let house = house();
     let stop = CancellationToken::new();
-    let leadership = Leadership::unelected();
+    let surroundings = alone(&house);
     let begun = Arc::new(Mutex::new(0));
     let mut team = idle(&["a", "b", "c", "d", "e", "f"], Duration::from_secs(10));
     for controller in &mut team.controllers {
@@ -62,7 +67,7 @@ async fn a_stop_in_the_middle_forgets_nobody_who_has_started() {
         };
         controller.loops.push(Loop::deciding("counting", count).starting_with(Key::cluster("once")));
     }
-    let starting = AtWork::start(&house, team, &leadership, || {}, &stop);
+    let starting = AtWork::start(&house, team, &surroundings, || {}, &stop);
     let stopping = async {
         tokio::time::sleep(Duration::from_secs(15)).await;
         stop.cancel();

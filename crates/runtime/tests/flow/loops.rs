@@ -52,6 +52,36 @@ impl Diary {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_loop_begins_without_what_few_decisions_need() {
+    let world = World::new();
+    let slowly = Verdict::DelayThen(Duration::from_secs(5), Box::new(Verdict::Pass));
+    world.faults.add(Rule::new(slowly).target("/configmaps?").times(1));
+    world.put("default/there", "red");
+    let knew = Arc::new(Mutex::new(Vec::new()));
+    let note = knew.clone();
+    let decide = move |view: &View<'_>, _: &Item| {
+        let maps = view.known::<ConfigMap>().map(|maps| maps.all().count());
+        note.lock().push(maps);
+        let mut plan = Plan::none();
+        if maps.is_none() {
+            plan.revisit_after(Duration::from_secs(1));
+        }
+        plan
+    };
+    let a_loop = Loop::deciding("test", decide)
+        .woken_by::<Namespace>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+        .begins_without::<ConfigMap>();
+    let began = Instant::now();
+    let running = world.start(controller(a_loop)).await;
+    assert!(began.elapsed() < Duration::from_secs(1));
+    wait(Duration::from_secs(10)).await;
+    let knew = knew.lock().clone();
+    assert_eq!(knew.first(), Some(&None), "not known is not the same as none");
+    assert_eq!(knew.last(), Some(&Some(1)));
+    running.stop().await;
+}
+
 /// Proves RUN-80.
 #[tokio::test(start_paused = true)]
 async fn a_panic_ends_one_turn_of_one_item_and_is_tried_again() {

@@ -17,6 +17,7 @@ use keleustes_plan::{
 };
 use keleustes_runtime::caches::{Cache, Caches, Listener};
 use keleustes_runtime::clock::{Chance, Clocks};
+use keleustes_runtime::handover::Legacy;
 use keleustes_runtime::loops::{self, Running, Surroundings};
 use keleustes_runtime::metrics::Metrics;
 use parking_lot::Mutex;
@@ -80,6 +81,7 @@ impl World {
                 move || leads.load(Ordering::Relaxed)
             }),
             in_flight_max: 4,
+            legacy: Arc::new(Legacy::None),
         };
         Self { server, faults, tap, metrics, caches, leads, events: Arc::default(), surroundings }
     }

@@ -56,6 +56,24 @@ fn a_step_that_fails_is_tried_again() {
     );
 }
 
+#[test]
+fn where_all_old_pods_must_go_first_they_are_waited_for_to_be_known() {
+    // What the loop begins without is not among the tables.
+    let mut begun = the_loop();
+    begun.reads.retain(|kind| !begun.late.contains(kind));
+    let without_pods = |deployment: Value, sets: &[Value]| {
+        let world = World::of(&begun).with::<Deployment>(deployment);
+        let mut world = sets.iter().cloned().fold(world, World::with::<ReplicaSet>);
+        world.outline(&the_loop(), web())
+    };
+    assert_eq!(
+        without_pods(recreating(deployment(3)), &[old(0, 0)]),
+        format!("{STATUS}revisit after 100ms\n")
+    );
+    let rolled = without_pods(deployment(3), &[old(3, 3), new(1, 1)]);
+    assert!(rolled.starts_with("patch replicasets.apps a/old"), "{rolled}");
+}
+
 /// Proves DEP-63, DEP-64, DEP-65.
 #[test]
 fn all_old_pods_go_before_new_ones_come() {
