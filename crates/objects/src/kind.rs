@@ -5,14 +5,19 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
-use crate::protobuf::{self, Message};
+use crate::protobuf::{self, Message, NotWhole, Whole};
 use crate::{Key, Meta};
 
 /// An object as a cache keeps it.
 pub trait Object: DeserializeOwned + Send + Sync + 'static {
-    /// Where its fields stand in protobuf, if it may be asked for so. A kind that keeps parts of the JSON as
-    /// they came, in order to write them back, may not.
+    /// Where the fields stand in protobuf that are read, if it may be asked for so.
     const MESSAGE: Option<&'static Message> = None;
+
+    /// The same for a kind that keeps parts as they came, in order to write them back, and must lose nothing.
+    const WHOLE: Option<&'static Whole> = None;
+
+    /// Whether it may be asked for in protobuf.
+    const SPEAKS_PROTOBUF: bool = Self::MESSAGE.is_some() || Self::WHOLE.is_some();
 
     /// The metadata that every object has.
     fn meta(&self) -> &Meta;
@@ -39,6 +44,8 @@ pub enum Undecodable {
     Json(serde_json::Error),
     /// It is no such message.
     Protobuf(protobuf::Error),
+    /// As a message it has a field that would be lost; as JSON it can be read.
+    OnlyAsJson,
     /// It came as a message and the kind knows of none.
     NoMessage,
 }
@@ -55,6 +62,7 @@ impl fmt::Display for Undecodable {
         match self {
             Self::Json(error) => f.write_str(&decode_error_without_content(error)),
             Self::Protobuf(error) => error.fmt(f),
+            Self::OnlyAsJson => f.write_str("it has a field that is known in JSON only"),
             Self::NoMessage => f.write_str("protobuf was not asked for"),
         }
     }
@@ -68,12 +76,20 @@ impl Encoded<'_> {
     /// # Errors
     /// If it is not one of that type.
     pub fn read<T: Object>(self) -> Result<T, Undecodable> {
-        match (self, T::MESSAGE) {
-            (Self::Json(text), _) => serde_json::from_str(text).map_err(Undecodable::Json),
-            (Self::Protobuf(bytes), Some(message)) => {
-                protobuf::from_slice(bytes, message).map_err(Undecodable::Protobuf)
+        let bytes = match self {
+            Self::Json(text) => return serde_json::from_str(text).map_err(Undecodable::Json),
+            Self::Protobuf(bytes) => bytes,
+        };
+        match (T::MESSAGE, T::WHOLE) {
+            (Some(message), _) => protobuf::from_slice(bytes, message).map_err(Undecodable::Protobuf),
+            (None, Some(whole)) => {
+                let json = protobuf::to_json(bytes, whole).map_err(|error| match error {
+                    NotWhole::Malformed(error) => Undecodable::Protobuf(error),
+                    NotWhole::Stranger => Undecodable::OnlyAsJson,
+                })?;
+                serde_json::from_str(&json).map_err(Undecodable::Json)
             }
-            (Self::Protobuf(_), None) => Err(Undecodable::NoMessage),
+            (None, None) => Err(Undecodable::NoMessage),
         }
     }
 }

@@ -191,7 +191,7 @@ impl KindEntry {
             type_id: TypeId::of::<T>(),
             resource,
             projection,
-            speaks_protobuf: T::MESSAGE.is_some(),
+            speaks_protobuf: T::SPEAKS_PROTOBUF,
             decode: |object| Ok(Arc::new(object.read::<T>()?)),
             table: || Box::new(Table::<T>::default()),
         }

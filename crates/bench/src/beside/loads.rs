@@ -310,7 +310,8 @@ async fn fill(client: &Client, kind: &Resource, namespace: &str, objects: usize)
     let named = |n: usize| json!({"metadata": {"name": custom_key(namespace, n).name}});
     let owners = (0..objects).step_by(10).map(|n| (namespace.to_owned(), named(n)));
     create_all(client, kind, owners).await?;
-    let uids: std::collections::BTreeMap<_, _> = list(client, kind, namespace)
+    // Not from the server's cache, which may not have the last of them yet.
+    let uids: std::collections::BTreeMap<_, _> = items(client, &Call::list(kind, namespace))
         .await?
         .into_iter()
         .map(|owner| (owner["metadata"]["name"].clone().to_string(), owner["metadata"]["uid"].clone()))

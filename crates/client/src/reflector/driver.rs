@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use http::Response;
 use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt as _;
-use keleustes_objects::{Encoded, Failure, Key, Meta, Reason, Version};
+use keleustes_objects::{Encoded, Failure, Key, Meta, Reason, Undecodable, Version};
 use kube::Client;
 use kube::client::Body;
 use tokio::time::{Instant, Sleep, timeout_at};
@@ -210,7 +210,13 @@ impl<T> Reflector<T> {
 
     fn hear_object(&mut self, event: EventType, sent: Sent<'_>, piece: Piece<'_>) -> Option<Delta<T>> {
         let object = if self.expected.fits(sent) {
-            decode::object(self.told.source.decode, sent, piece).map_err(|error| error.to_string())
+            match decode::object(self.told.source.decode, sent, piece) {
+                Err(Undecodable::OnlyAsJson) => {
+                    self.speak_json();
+                    return None;
+                }
+                object => object.map_err(|error| error.to_string()),
+            }
         } else {
             Err("it is of another type".to_owned())
         };
@@ -235,6 +241,13 @@ impl<T> Reflector<T> {
             EventType::Deleted => Delta::Delete(object),
             _ => Delta::Apply(object),
         })
+    }
+
+    /// The server knows fields that are not known here, and JSON loses none.
+    fn speak_json(&mut self) {
+        tracing::info!(resource = %self.told.source.resource, "the server is of another version; asking for JSON");
+        self.told.source.speaks_protobuf = false;
+        self.start_over();
     }
 
     fn end_page(&mut self) -> Option<Delta<T>> {

@@ -94,7 +94,7 @@ impl<T: Object> Source<T> {
             resource,
             projection,
             namespace: String::new(),
-            speaks_protobuf: T::MESSAGE.is_some(),
+            speaks_protobuf: T::SPEAKS_PROTOBUF,
             decode: |object| object.read(),
             meta: T::meta,
         }

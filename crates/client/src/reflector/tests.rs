@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request, Response};
 use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
-use keleustes_objects::{Kind, Object, Partial, Resource, ServiceAccount, TokenSecret, Version};
+use keleustes_objects::{Kind, Object, Partial, ReplicaSet, Resource, ServiceAccount, TokenSecret, Version};
 use keleustes_overheard::Log;
 use kube::Client;
 use kube::client::Body;
@@ -695,4 +695,42 @@ fn end_of_initial(version: u64) -> Value {
     let annotations = json!({"k8s.io/initial-events-end": "true"});
     let metadata = json!({"resourceVersion": version.to_string(), "annotations": annotations});
     json!({"type": "BOOKMARK", "object": {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": metadata}})
+}
+
+/// A server of a later version has fields that cannot be told from their numbers alone.
+#[tokio::test(start_paused = true)]
+async fn where_protobuf_would_lose_a_field_json_is_asked_for() {
+    fn record(field: u8, content: &[u8]) -> Vec<u8> {
+        [&[field << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
+    }
+    let type_line = [record(1, b"apps/v1"), record(2, b"ReplicaSet")].concat();
+    let object = [record(1, &record(1, b"web")), record(15, b"new")].concat();
+    let envelope = [b"k8s\0".to_vec(), record(1, &type_line), record(2, &object)].concat();
+    let event = [record(1, b"ADDED"), record(2, &record(1, &envelope))].concat();
+    let frame = [u32::try_from(event.len()).unwrap().to_be_bytes().as_slice(), &event].concat();
+    let lines = concat!(
+        r#"{"type":"ADDED","object":{"kind":"ReplicaSet","apiVersion":"apps/v1","metadata":{"name":"web"},"new":1}}"#,
+        "\n",
+        r#"{"type":"BOOKMARK","object":{"kind":"ReplicaSet","apiVersion":"apps/v1","metadata":{"resourceVersion":"9","#,
+        r#""annotations":{"k8s.io/initial-events-end":"true"}}}}"#,
+        "\n",
+    );
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let noted = asked.clone();
+    let server = tower::service_fn(move |request: Request<Body>| {
+        let accept = request.headers()[ACCEPT].to_str().unwrap().to_owned();
+        let (media_type, body) = if accept.contains("protobuf") {
+            ("application/vnd.kubernetes.protobuf;stream=watch", frame.clone())
+        } else {
+            ("application/json", lines.as_bytes().to_vec())
+        };
+        noted.lock().push(accept);
+        let response = Response::builder().header(CONTENT_TYPE, media_type);
+        std::future::ready(Ok::<_, std::convert::Infallible>(response.body(Body::from(body)).unwrap()))
+    });
+    let client = Client::new(server, "default");
+    let mut reflector = Reflector::new(client, Source::<ReplicaSet>::of_kind(), fastrand::Rng::with_seed(1));
+    let Delta::Replace { objects, unreadable, .. } = reflector.next().await else { panic!("no list") };
+    assert_eq!((objects.len(), unreadable.len()), (1, 0));
+    assert_eq!(*asked.lock(), ["application/vnd.kubernetes.protobuf,application/json", "application/json"]);
 }

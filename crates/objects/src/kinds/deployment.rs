@@ -9,7 +9,8 @@ use crate::{Condition, IntOrString, LabelSelector, Resource, Template, Unknown, 
 whole_kind! {
     /// A deployment.
     Deployment, DeploymentSpec, DeploymentStatus,
-    Resource::namespaced("apps", "v1", "deployments", "Deployment")
+    Resource::namespaced("apps", "v1", "deployments", "Deployment"),
+    &crate::protobuf::DEPLOYMENT
 }
 
 /// What is wanted of a deployment.

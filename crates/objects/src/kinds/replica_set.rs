@@ -9,7 +9,8 @@ use crate::{Condition, LabelSelector, Resource, Template, Unknown};
 whole_kind! {
     /// A replica set.
     ReplicaSet, ReplicaSetSpec, ReplicaSetStatus,
-    Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet")
+    Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet"),
+    &crate::protobuf::REPLICA_SET
 }
 
 /// What is wanted of a replica set.

@@ -18,8 +18,10 @@ pub(super) struct WireWhole<S, T> {
 
 /// Says that a kind keeps all metadata, in its fields `meta` and `rest`.
 macro_rules! keeps_whole_meta {
-    ($name:ident) => {
+    ($name:ident $(, $whole:expr)?) => {
         impl crate::Object for $name {
+            $(const WHOLE: Option<&'static crate::protobuf::Whole> = Some($whole);)?
+
             fn meta(&self) -> &crate::Meta {
                 &self.meta
             }
@@ -33,9 +35,9 @@ macro_rules! keeps_whole_meta {
     };
 }
 
-/// Declares such a kind from its name, its wish, its status and its resource.
+/// Declares such a kind from its name, its wish, its status, its resource, and its message if that is known.
 macro_rules! whole_kind {
-    ($(#[$doc:meta])* $name:ident, $spec:ident, $status:ident, $resource:expr) => {
+    ($(#[$doc:meta])* $name:ident, $spec:ident, $status:ident, $resource:expr $(, $whole:expr)?) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
         #[serde(from = "Wire")]
@@ -52,7 +54,7 @@ macro_rules! whole_kind {
 
         type Wire = crate::kinds::whole::WireWhole<$spec, $status>;
 
-        crate::kinds::whole::keeps_whole_meta!($name);
+        crate::kinds::whole::keeps_whole_meta!($name $(, $whole)?);
 
         impl crate::Kind for $name {
             const RESOURCE: crate::Resource = $resource;

@@ -11,6 +11,7 @@ mod envelope;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod whole;
 mod wire;
 
 pub use de::from_slice;
@@ -18,5 +19,8 @@ pub use envelope::{Envelope, WatchEvent};
 pub use schema::{Message, Shape};
 pub use wire::Error;
 
+pub use whole::{NotWhole, Whole, to_json};
+
 pub(crate) use schema::{LEASE, POD};
 pub use schema::{PARTIAL, STATUS};
+pub(crate) use whole::{DEPLOYMENT, REPLICA_SET};

@@ -1,0 +1,129 @@
+//! Messages and the JSON that stands for them.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{Encoded, Object as _, ReplicaSet, Undecodable};
+
+/// Numbers as they stand on the wire: seven bits in a byte, the lowest first.
+fn varints<const N: usize>(numbers: [usize; N]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for mut rest in numbers {
+        while rest >= 0x80 {
+            bytes.push(u8::try_from(rest & 0x7f).unwrap() | 0x80);
+            rest >>= 7;
+        }
+        bytes.push(u8::try_from(rest).unwrap());
+    }
+    bytes
+}
+
+fn number(field: usize, value: usize) -> Vec<u8> {
+    varints([field << 3, value])
+}
+
+fn part(field: usize, parts: &[&[u8]]) -> Vec<u8> {
+    let content = parts.concat();
+    [varints([field << 3 | 2, content.len()]), content].concat()
+}
+
+fn text(field: usize, text: &str) -> Vec<u8> {
+    part(field, &[text.as_bytes()])
+}
+
+/// A ReplicaSet as a server writes it: what is not set is there and empty.
+fn replica_set() -> Vec<u8> {
+    let labels = part(11, &[&text(1, "app"), &text(2, "web \"x\"\n")]);
+    let created = part(8, &[&number(1, 61), &number(2, 0)]);
+    let meta =
+        part(1, &[&text(1, "web"), &text(2, ""), &text(3, "a"), &created, &labels, &text(17, "anything")]);
+    let limit = part(1, &[&text(1, "cpu"), &part(2, &[&text(1, "100m")])]);
+    let port = part(2, &[&number(1, 1), &number(2, 0), &text(3, "http")]);
+    let probe = part(10, &[&part(1, &[&part(2, &[&text(1, "/"), &port])]), &number(2, 0)]);
+    // Neither privileged nor said to be so: the one is a pointer, the other is not.
+    let context = part(15, &[&number(2, 0)]);
+    let context = [context, number(16, 0)].concat();
+    let container = part(
+        2,
+        &[&text(1, "c"), &text(2, ""), &text(3, "x"), &text(3, "y"), &part(8, &[&limit]), &probe, &context],
+    );
+    let volume = part(1, &[&text(1, "v"), &part(2, &[&part(19, &[&part(1, &[&text(1, "settings")])])])]);
+    let pod = part(2, &[&volume, &container, &number(4, 30), &number(11, 0)]);
+    let template = part(3, &[&part(1, &[]), &pod]);
+    let selector = part(2, &[&part(1, &[&text(1, "app"), &text(2, "web")])]);
+    [meta, part(2, &[&number(1, 0), &selector, &template]), part(3, &[&number(1, 0)])].concat()
+}
+
+#[test]
+fn a_message_is_written_down_as_the_server_writes_its_json() {
+    let written = to_json(&replica_set(), &REPLICA_SET).unwrap();
+    let probe = json!({"httpGet": {"path": "/", "port": "http"}});
+    let container = json!({
+        "name": "c", "command": ["x", "y"], "resources": {"limits": {"cpu": "100m"}}, "livenessProbe": probe,
+        "securityContext": {"privileged": false},
+    });
+    let spec = json!({
+        "volumes": [{"name": "v", "configMap": {"name": "settings"}}], "containers": [container],
+        "terminationGracePeriodSeconds": 30,
+    });
+    let wanted = json!({
+        "metadata": {
+            "name": "web", "namespace": "a", "creationTimestamp": "1970-01-01T00:01:01Z",
+            "labels": {"app": "web \"x\"\n"},
+        },
+        "spec": {
+            "replicas": 0, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {}, "spec": spec},
+        },
+        "status": {"replicas": 0},
+    });
+    assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), wanted);
+    let set: ReplicaSet = Encoded::Protobuf(&replica_set()).read().unwrap();
+    assert_eq!((set.key().to_string().as_str(), set.spec.replicas), ("a/web", 0));
+    assert_eq!(set.spec.template.json()["spec"], wanted["spec"]["template"]["spec"]);
+}
+
+#[test]
+fn a_field_that_would_be_lost_is_asked_for_as_json() {
+    let at_the_top = [replica_set(), text(99, "new")].concat();
+    let deep_inside = part(2, &[&part(3, &[&part(2, &[&text(99, "new")])])]);
+    for message in [at_the_top, deep_inside] {
+        assert_eq!(to_json(&message, &REPLICA_SET), Err(NotWhole::Stranger));
+        assert!(matches!(Encoded::Protobuf(&message).read::<ReplicaSet>(), Err(Undecodable::OnlyAsJson)));
+    }
+}
+
+#[test]
+fn half_a_message_is_an_error() {
+    let message = replica_set();
+    let half = to_json(&message[..message.len() / 2], &REPLICA_SET);
+    assert!(matches!(half, Err(NotWhole::Malformed(_))), "{half:?}");
+    assert!(matches!(to_json(&number(1, 7), &REPLICA_SET), Err(NotWhole::Malformed(_))));
+}
+
+/// No two fields of a message have one number or one name, whatever stands in the place of others included.
+#[test]
+fn every_field_is_there_once() {
+    fn names(message: &'static Whole, seen: &mut Vec<&'static str>) {
+        let mut numbers: Vec<_> = message.0.iter().map(|(number, ..)| number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), message.0.len(), "{message:?}");
+        for (_, name, field) in message.0 {
+            match field {
+                Field::Inline(inner) => names(inner, seen),
+                Field::Part(inner) | Field::Parts(inner) => {
+                    seen.push(name);
+                    names(inner, &mut Vec::new());
+                }
+                _ => seen.push(name),
+            }
+        }
+        let all = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), all, "{message:?}");
+    }
+    names(&REPLICA_SET, &mut Vec::new());
+    names(&DEPLOYMENT, &mut Vec::new());
+}

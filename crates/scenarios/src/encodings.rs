@@ -1,0 +1,106 @@
+//! What is read as protobuf is what the server would have sent as JSON.
+
+use anyhow::{Context as _, ensure};
+use http::header::ACCEPT;
+use k8s_openapi::api::apps::v1::Deployment;
+use keleustes_objects::{Object as _, protobuf};
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use crate::World;
+
+/// A template with a field of every shape: pointers to nothing and to zero, amounts, ports by number and by name, times,
+/// parts in the place of their fields, and texts that JSON has to escape.
+fn template() -> Value {
+    let env = json!([
+        {"name": "EMPTY"},
+        {"name": "QUOTED", "value": "\"a\"\n<b> \u{2028} ü"},
+        {"name": "FROM", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k", "optional": false}}},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}},
+    ]);
+    let context = json!({
+        "privileged": false, "runAsUser": 0, "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+        "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
+    });
+    let container = json!({
+        "name": "c", "image": "registry.example/web:1", "args": ["", "x"], "env": env, "securityContext": context,
+        "envFrom": [{"prefix": "P_", "secretRef": {"name": "s"}}],
+        "ports": [{"containerPort": 80, "name": "http"}, {"containerPort": 53, "protocol": "UDP"}],
+        "resources": {"limits": {"cpu": "1", "memory": "128Mi"}, "requests": {"cpu": "0.1"}},
+        "livenessProbe": {"httpGet": {"path": "/", "port": "http"}, "initialDelaySeconds": 3},
+        "readinessProbe": {"tcpSocket": {"port": 80}},
+        "startupProbe": {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": 1},
+        "lifecycle": {"preStop": {"sleep": {"seconds": 0}}},
+        "volumeMounts": [{"name": "a", "mountPath": "/a", "readOnly": true}],
+    });
+    let expression = json!({"key": "zone", "operator": "In", "values": ["a", "b"]});
+    let volumes = json!([
+        {"name": "a", "configMap": {"name": "c", "defaultMode": 0, "items": [{"key": "k", "path": "p"}]}},
+        {"name": "b", "emptyDir": {"sizeLimit": "1Gi"}},
+        {"name": "d", "projected": {"sources": [
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
+            {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+        ]}},
+        {"name": "e", "ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}}},
+        {"name": "f", "hostPath": {"path": "/f", "type": ""}},
+    ]);
+    json!({
+        "metadata": {"labels": {"app": "web"}, "annotations": {"note": "\\ \"quoted\" \t"}},
+        "spec": {
+            "containers": [container], "volumes": volumes, "hostNetwork": false, "enableServiceLinks": false,
+            "initContainers": [{"name": "i", "image": "registry.example/i:1", "restartPolicy": "Always"}],
+            "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false,
+            "securityContext": {"fsGroup": 0, "supplementalGroups": [1, 2], "sysctls": [{"name": "a", "value": "1"}]},
+            "affinity": {
+                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+                    {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
+                "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm":
+                    {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}}]},
+            },
+            "tolerations": [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}],
+            "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {"app": "web"}}}],
+            "hostAliases": [{"ip": "127.0.0.1", "hostnames": ["a", "b"]}],
+            "dnsConfig": {"options": [{"name": "ndots", "value": "1"}], "searches": ["example"]},
+            "readinessGates": [{"conditionType": "example.com/ready"}],
+        },
+    })
+}
+
+pub(crate) async fn a_deployment_is_the_same_in_both_encodings(world: &World) -> anyhow::Result<()> {
+    let namespace = world.namespace("encodings").await?;
+    let deployments = world.api::<Deployment>(&namespace);
+    let strategy =
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "50%"}});
+    let spec = json!({
+        "replicas": 0, "selector": {"matchLabels": {"app": "web"}}, "strategy": strategy, "template": template(),
+    });
+    world.create(&deployments, json!({"metadata": {"name": "web"}, "spec": spec})).await?;
+    world
+        .eventually("a status", async || {
+            let status = deployments.get("web").await?.status;
+            Ok(status.is_some_and(|status| status.conditions.is_some()).then_some(()))
+        })
+        .await?;
+    world.settle().await;
+
+    let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/web");
+    let read = async |accept: &str| {
+        let request = http::Request::get(&path).header(ACCEPT, accept).body(Body::empty())?;
+        anyhow::Ok(world.admin.send(request).await?.into_body().collect_bytes().await?)
+    };
+    let mut wanted: Value = serde_json::from_slice(&read("application/json").await?)?;
+    for field in ["kind", "apiVersion"] {
+        wanted.as_object_mut().and_then(|object| object.remove(field));
+    }
+    wanted["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields"));
+    let bytes = read("application/vnd.kubernetes.protobuf").await?;
+    let message = keleustes_objects::Deployment::WHOLE.context("deployments are read whole")?;
+    let written = protobuf::to_json(protobuf::Envelope::open(&bytes)?.object, message);
+    let written = written.map_err(|error| anyhow::anyhow!("{error:?}"))?;
+    let written: Value = serde_json::from_str(&written)?;
+    ensure!(written == wanted, "as protobuf:\n{written:#}\nas JSON:\n{wanted:#}");
+    Ok(())
+}
