@@ -3,6 +3,7 @@
 //! There are two ways: one with the credentials that were found, and one without any, for clients that
 //! bring a token of their own. A client certificate on the same connection would win over the token.
 
+mod lanes;
 mod observer;
 mod plugin;
 mod proxy;

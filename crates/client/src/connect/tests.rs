@@ -212,12 +212,19 @@ impl Server {
                 if shown == Some("Bearer refused") {
                     *response.status_mut() = StatusCode::UNAUTHORIZED;
                 }
-                async { Ok::<_, std::convert::Infallible>(response) }
+                let hangs = request.uri().path() == "/for-ever";
+                async move {
+                    if hangs {
+                        std::future::pending::<()>().await;
+                    }
+                    Ok::<_, std::convert::Infallible>(response)
+                }
             });
             tokio::spawn(async move {
-                let _ = auto::Builder::new(TokioExecutor::new())
-                    .serve_connection(TokioIo::new(stream), service)
-                    .await;
+                let mut builder = auto::Builder::new(TokioExecutor::new());
+                // As API servers have it.
+                builder.http2().max_concurrent_streams(100);
+                let _ = builder.serve_connection(TokioIo::new(stream), service).await;
             });
         }
     }
@@ -257,6 +264,28 @@ async fn the_manager_shows_its_certificate_and_controllers_do_not() {
     assert_eq!(two["peer"], one["peer"], "clients share a connection");
     let anonymous = kube::Client::new(connection.anonymous(), "default");
     assert_eq!(call.send(&anonymous).await.unwrap()["certified"], false);
+}
+
+/// A cluster with many kinds has more watches than a server takes on one connection.
+#[tokio::test]
+async fn however_many_requests_never_end_there_is_room_for_one_more() {
+    let server = Server::start().await;
+    let cluster = [("server", &*server.url()), ("certificate-authority-data", &*base64(&server.ca.pem()))];
+    let connection = Files::new().open(&kubeconfig(&cluster, &[])).unwrap();
+    let factory = ClientFactory::new(connection, ClientOptions::default());
+    let client = factory.root("a");
+    let watches: Vec<_> = (0..250)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { Call::raw(http::Method::GET, "/for-ever").send(&client).await })
+        })
+        .collect();
+    // All of them are under way.
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    let call = Call::raw(http::Method::GET, "/version");
+    let answer = tokio::time::timeout(std::time::Duration::from_secs(10), call.send(&client)).await;
+    assert_eq!(answer.expect("an answer in time").unwrap()["version"], "HTTP/2.0");
+    watches.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 /// Proves RCA-2.

@@ -1,4 +1,5 @@
-//! One transport of HTTP: many requests share a connection where the server speaks HTTP/2, as API servers do.
+//! One transport of HTTP: many requests share a connection where the server speaks HTTP/2, as API servers do, and more
+//! connections are opened for more.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,6 +19,7 @@ use kube::client::{Body, ConfigExt as _, RustlsTlsError};
 use tokio::net::TcpStream;
 use tower::{BoxError, Service, ServiceBuilder};
 
+use super::lanes::Lanes;
 use super::observer::Told;
 use crate::layers::{Transport, transport};
 
@@ -58,23 +60,23 @@ impl Route {
         }
         let mut connector = TimeoutConnector::new(builder.enable_all_versions().wrap_connector(dial));
         connector.set_connect_timeout(Some(CONNECT_WITHIN));
-        let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
+        let mut builder = HttpClient::builder(TokioExecutor::new());
+        builder
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .http2_keep_alive_interval(SIGN_OF_LIFE_AFTER)
             .http2_keep_alive_timeout(SIGN_OF_LIFE_WITHIN)
             .http2_keep_alive_while_idle(true)
             .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .build(connector);
+            .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+        let lanes = Lanes::new(move || builder.build::<_, Body>(connector.clone()));
         let open = Arc::new(Open::new(&self.told));
         let service = ServiceBuilder::new()
             .map_request(move |request| open.pass(request))
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer()?)
             .layer(config.extra_headers_layer()?)
-            .map_err(BoxError::from)
-            .service(http);
+            .service(lanes);
         Ok(transport(service))
     }
 }
