@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
-use crate::{Condition, Conditions, Kind, Meta, Object, Quantity, Resource, Taint, WireMeta};
+use crate::{Condition, Conditions, Kind, Meta, Object, Quantity, Resource, Taint, WireMeta, protobuf};
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -38,6 +38,8 @@ impl Node {
 }
 
 impl Object for Node {
+    const WHOLE: Option<&'static protobuf::Whole> = Some(&protobuf::NODE);
+
     fn meta(&self) -> &Meta {
         &self.meta
     }

@@ -1,7 +1,7 @@
 //! Writes whole messages down as the JSON that the server would have sent instead.
 //!
 //! Kinds that are written back, or whose parts are carried on, must not lose a field. So here every field of a message
-//! is known, and one that is not is no object to be read over but an error: whoever meets it asks for JSON. Reading
+//! is known, even if it is skipped, and one that is not is not passed over but an error: whoever meets it asks for JSON. Reading
 //! protobuf costs an API server a tenth of what JSON costs it, which is why this is worth its while.
 
 #[rustfmt::skip] // A table.
@@ -10,7 +10,7 @@ mod schema;
 use super::wire::{self, Error, Records, Value};
 use crate::Time;
 
-pub(crate) use schema::{DEPLOYMENT, REPLICA_SET};
+pub(crate) use schema::{DEPLOYMENT, NODE, REPLICA_SET};
 
 /// All fields of a message: the number of each, its name in JSON, and what it is.
 #[derive(Debug)]

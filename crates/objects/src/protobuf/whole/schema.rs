@@ -549,3 +549,29 @@ static DEPLOYMENT_STATUS: Whole = Whole(&[
 pub(crate) static DEPLOYMENT: Whole = Whole(&[
     (1, "metadata", Part(&OBJECT_META)), (2, "spec", Part(&DEPLOYMENT_SPEC)), (3, "status", Part(&DEPLOYMENT_STATUS)),
 ]);
+
+static TAINT: Whole = Whole(&[(1, "key", TextSet), (2, "value", Text), (3, "effect", TextSet), (4, "timeAdded", Time)]);
+
+/// Of a node only what is read, and its conditions, which are written back.
+static NODE_SPEC: Whole = Whole(&[
+    (1, "podCIDR", Skipped), (2, "externalID", Skipped), (3, "providerID", Skipped), (4, "unschedulable", Bool),
+    (5, "taints", Parts(&TAINT)), (6, "configSource", Skipped), (7, "podCIDRs", Skipped),
+    (8, "podPreemptionPolicy", Skipped),
+]);
+
+static NODE_CONDITION: Whole = Whole(&[
+    (1, "type", TextSet), (2, "status", TextSet), (3, "lastHeartbeatTime", Time), (4, "lastTransitionTime", Time),
+    (5, "reason", Text), (6, "message", Text),
+]);
+
+static NODE_STATUS: Whole = Whole(&[
+    (1, "capacity", Skipped), (2, "allocatable", Quantities), (3, "phase", Skipped),
+    (4, "conditions", Parts(&NODE_CONDITION)), (5, "addresses", Skipped), (6, "daemonEndpoints", Skipped),
+    (7, "nodeInfo", Skipped), (8, "images", Skipped), (9, "volumesInUse", Skipped), (10, "volumesAttached", Skipped),
+    (11, "config", Skipped), (12, "runtimeHandlers", Skipped), (13, "features", Skipped),
+    (14, "declaredFeatures", Skipped),
+]);
+
+pub(crate) static NODE: Whole = Whole(&[
+    (1, "metadata", Part(&OBJECT_META)), (2, "spec", Part(&NODE_SPEC)), (3, "status", Part(&NODE_STATUS)),
+]);

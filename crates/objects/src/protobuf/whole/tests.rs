@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{Encoded, Object as _, ReplicaSet, Undecodable};
+use crate::{Encoded, Node, Object as _, ReplicaSet, Undecodable};
 
 /// Numbers as they stand on the wire: seven bits in a byte, the lowest first.
 fn varints<const N: usize>(numbers: [usize; N]) -> Vec<u8> {
@@ -101,6 +101,33 @@ fn half_a_message_is_an_error() {
     assert!(matches!(to_json(&number(1, 7), &REPLICA_SET), Err(NotWhole::Malformed(_))));
 }
 
+#[test]
+fn of_a_node_conditions_are_kept_and_much_is_skipped() {
+    let taint =
+        part(5, &[&text(1, "full"), &text(2, ""), &text(3, "NoExecute"), &part(4, &[&number(1, 61)])]);
+    let spec = part(
+        2,
+        &[&text(1, "10.0.0.0/24"), &text(3, ""), &number(4, 1), &taint, &text(7, "x"), &text(7, "y")],
+    );
+    let cpu = part(2, &[&text(1, "cpu"), &part(2, &[&text(1, "1500m")])]);
+    let ready = part(
+        4,
+        &[&text(1, "Ready"), &text(2, "True"), &part(3, &[&number(1, 62)]), &part(4, &[]), &text(5, "")],
+    );
+    let image = part(8, &[&text(1, "registry.example/web")]);
+    let status = part(3, &[&cpu, &text(3, ""), &ready, &image, &image]);
+    let node: Node = Encoded::Protobuf(&[part(1, &[&text(1, "n")]), spec, status].concat()).read().unwrap();
+    let json = json!({
+        "metadata": {"name": "n"},
+        "spec": {"unschedulable": true,
+            "taints": [{"key": "full", "effect": "NoExecute", "timeAdded": "1970-01-01T00:01:01Z"}]},
+        "status": {"allocatable": {"cpu": "1500m"},
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "1970-01-01T00:01:02Z"}]},
+    });
+    assert_eq!(node, serde_json::from_value(json).unwrap());
+    assert_eq!(node.allocatable_cpu_milli, 1500);
+}
+
 /// No two fields of a message have one number or one name, whatever stands in the place of others included.
 #[test]
 fn every_field_is_there_once() {
@@ -126,4 +153,5 @@ fn every_field_is_there_once() {
     }
     names(&REPLICA_SET, &mut Vec::new());
     names(&DEPLOYMENT, &mut Vec::new());
+    names(&NODE, &mut Vec::new());
 }
