@@ -377,21 +377,8 @@ static CONTAINER: Whole = Whole(&[
     (24, "restartPolicy", TextSet), (25, "restartPolicyRules", Parts(&CONTAINER_RESTART_RULE)),
 ]);
 
-static EPHEMERAL_CONTAINER_COMMON: Whole = Whole(&[
-    (1, "name", TextSet), (2, "image", Text), (3, "command", Texts), (4, "args", Texts), (5, "workingDir", Text),
-    (6, "ports", Parts(&CONTAINER_PORT)), (7, "env", Parts(&ENV_VAR)), (8, "resources", Part(&RESOURCE_REQUIREMENTS)),
-    (9, "volumeMounts", Parts(&VOLUME_MOUNT)), (10, "livenessProbe", Part(&PROBE)),
-    (11, "readinessProbe", Part(&PROBE)), (12, "lifecycle", Part(&LIFECYCLE)), (13, "terminationMessagePath", Text),
-    (14, "imagePullPolicy", Text), (15, "securityContext", Part(&SECURITY_CONTEXT)), (16, "stdin", Bool),
-    (17, "stdinOnce", Bool), (18, "tty", Bool), (19, "envFrom", Parts(&ENV_FROM_SOURCE)),
-    (20, "terminationMessagePolicy", Text), (21, "volumeDevices", Parts(&VOLUME_DEVICE)),
-    (22, "startupProbe", Part(&PROBE)), (23, "resizePolicy", Parts(&CONTAINER_RESIZE_POLICY)),
-    (24, "restartPolicy", TextSet), (25, "restartPolicyRules", Parts(&CONTAINER_RESTART_RULE)),
-]);
-
-static EPHEMERAL_CONTAINER: Whole = Whole(&[
-    (1, "", Inline(&EPHEMERAL_CONTAINER_COMMON)), (2, "targetContainerName", Text),
-]);
+/// It has the fields of any container, under the same numbers.
+static EPHEMERAL_CONTAINER: Whole = Whole(&[(1, "", Inline(&CONTAINER)), (2, "targetContainerName", Text)]);
 
 static SYSCTL: Whole = Whole(&[(1, "name", TextSet), (2, "value", TextSet)]);
 
