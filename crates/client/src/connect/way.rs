@@ -21,7 +21,7 @@ use tower::{BoxError, Service, ServiceBuilder};
 
 use super::lanes::Lanes;
 use super::observer::Told;
-use crate::layers::{Transport, transport};
+use crate::layers::Transport;
 
 /// From the first packet to the end of the handshake. Shorter than a lease's renewal, so that a server
 /// that is gone costs one try of several.
@@ -77,7 +77,8 @@ impl Route {
             .option_layer(config.auth_layer()?)
             .layer(config.extra_headers_layer()?)
             .service(lanes);
-        Ok(transport(service))
+        // Answers come out of the lanes in the shape that a transport has.
+        Ok(Transport::new(service))
     }
 }
 
