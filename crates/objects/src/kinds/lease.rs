@@ -1,16 +1,16 @@
-//! The leases by which kubelets show that they live.
+//! Leases, among them those by which kubelets show that they live.
 
 use serde::Deserialize;
 
 use crate::meta::null_is_default;
 use crate::protobuf::{self, Message};
-use crate::{Kind, Meta, MicroTime, Object, Projection, Resource, Text, WireMeta};
+use crate::{Kind, Meta, MicroTime, Object, Resource, Text, WireMeta};
 
 /// The namespace of the leases that kubelets renew.
 pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// A lease in [`NODE_LEASE_NAMESPACE`], named as its node. Other leases never reach this cache: the
-/// server holds them back.
+/// A lease. Those of nodes are in [`NODE_LEASE_NAMESPACE`] and named as their nodes. Others are cached too: they are few,
+/// and whoever hears of all objects then need not have thousands of heartbeats sent a second time.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct Lease {
@@ -34,7 +34,6 @@ impl Object for Lease {
 
 impl Kind for Lease {
     const RESOURCE: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
-    const PROJECTION: Projection = Projection::selected("metadata.namespace=kube-node-lease");
 }
 
 #[derive(Deserialize)]

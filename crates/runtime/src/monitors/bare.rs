@@ -1,5 +1,6 @@
 //! What an observer of everything needs of an object; labels and annotations are not even allocated.
 
+use keleustes_objects::protobuf::{self, Message};
 use keleustes_objects::{Key, Meta, Object, OwnerRef, SharedList, Text, Time, Uid, Version, Word};
 use serde::Deserialize;
 
@@ -9,6 +10,8 @@ use serde::Deserialize;
 pub(super) struct Bare(Meta);
 
 impl Object for Bare {
+    const MESSAGE: Option<&'static Message> = Some(&protobuf::PARTIAL);
+
     fn meta(&self) -> &Meta {
         &self.0
     }
@@ -43,5 +46,32 @@ impl From<Wire> for Bare {
             finalizers: wire.finalizers,
             ..Meta::default()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keleustes_objects::Encoded;
+
+    use super::*;
+
+    fn record(field: u8, content: &[u8]) -> Vec<u8> {
+        [&[field << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
+    }
+
+    #[test]
+    fn metadata_is_the_same_in_either_form() {
+        const { assert!(Bare::SPEAKS_PROTOBUF, "there is hardly a watch that hears more") };
+        let owner = [record(1, b"Wish"), record(3, b"o"), record(4, b"u2"), record(5, b"a/v1")].concat();
+        let fields: [(u8, &[u8]); 6] =
+            [(1, b"b"), (3, b"a"), (5, b"u1"), (6, b"4"), (13, &owner), (14, b"orphan")];
+        let metadata: Vec<u8> = fields.iter().flat_map(|(field, content)| record(*field, content)).collect();
+        let message = record(1, &metadata);
+        let json = r#"{"metadata": {"name": "b", "namespace": "a", "uid": "u1", "resourceVersion": "4",
+            "ownerReferences": [{"apiVersion": "a/v1", "kind": "Wish", "name": "o", "uid": "u2"}],
+            "finalizers": ["orphan"]}}"#;
+        let read: Bare = Encoded::Protobuf(&message).read().unwrap();
+        assert_eq!(read.0, Encoded::Json(json).read::<Bare>().unwrap().0);
+        assert_eq!((read.0.owners.len(), read.0.finalizers.len()), (1, 1));
     }
 }
