@@ -169,9 +169,13 @@ impl Graph {
         blocking.map(Slot::node).collect()
     }
 
-    /// Whether an owner is known not to exist.
+    /// Whether an owner is known not to exist. A slot of an owner that is gone knows it as well as the memory of such
+    /// owners does, and for as long as somebody refers to it: thousands of owners that go at once would push each other
+    /// out of that memory, and the API be asked about each of them once more for each of their dependents.
     pub(crate) fn is_known_absent(&mut self, identity: &Identity) -> bool {
-        self.absent.has(identity)
+        let slot = self.slots.find(&identity.uid).map(|at| &self.slots[at]);
+        let has_gone = slot.is_some_and(|slot| slot.is_absent() && slot.identity() == *identity);
+        has_gone || self.absent.has(identity)
     }
 
     /// Remembers that an owner does not exist.
@@ -238,7 +242,12 @@ impl Graph {
             self.absent.add(identity);
         }
         self.check_all(dependents.into_iter().filter(|dependent| *dependent != at), ripple);
-        self.slots[at].marks = Marks { sight: Sight::Absent, ..Marks::default() };
+        let slot = &mut self.slots[at];
+        slot.marks = Marks { sight: Sight::Absent, ..Marks::default() };
+        // From now on it stands for what is known to be gone, not for what somebody may have guessed since.
+        if slot.identity() != *identity {
+            (slot.line, slot.key) = (identity.line.clone(), identity.key.clone());
+        }
         for reference in owners.as_slice() {
             let owner = &self.slots[reference.owner];
             if !owner.is_absent() && owner.marks.deleting_dependents {

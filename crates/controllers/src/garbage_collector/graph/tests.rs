@@ -1,5 +1,6 @@
 //! What each change to the graph sets in motion.
 
+use keleustes_objects::{Key, Uid};
 use proptest::prelude::*;
 
 use super::story::{Seen, Story, object};
@@ -165,6 +166,51 @@ fn what_goes_wakes_its_dependents_and_the_owners_that_wait_for_it() {
     story.lost(&lonely);
     let gone = super::Identity { line: lonely.line.clone(), key: lonely.meta().key, uid: lonely.meta().uid };
     assert!(!story.graph.is_known_absent(&gone), "nobody will ask for it");
+}
+
+#[test]
+fn however_many_owners_go_at_once_none_is_asked_for_while_somebody_refers_to_it() {
+    let mut story = Story::default();
+    let name = |n: usize| format!("set-{n}");
+    let gone = |n: usize| {
+        let object = object(REPLICA_SET, &format!("ns/{}", name(n)), &name(n));
+        super::Identity { line: object.line.clone(), key: object.meta().key, uid: object.meta().uid }
+    };
+    for n in 0..600 {
+        story.saw(&object(REPLICA_SET, &format!("ns/{}", name(n)), &name(n)));
+        story.saw(&pod(&format!("ns/pod-{n}"), &format!("pod-{n}")).owned(REPLICA_SET, &name(n), &name(n)));
+    }
+    for n in 0..600 {
+        story.lost(&object(REPLICA_SET, &format!("ns/{}", name(n)), &name(n)));
+    }
+    assert!((0..600).all(|n| story.graph.is_known_absent(&gone(n))));
+    let elsewhere = super::Identity { key: Key::namespaced("else", &*name(0)), ..gone(0) };
+    assert!(!story.graph.is_known_absent(&elsewhere), "only what was seen to go is known to be gone");
+
+    // What is seen again, of a server whose past was restored, is there; nobody remembers otherwise.
+    story.saw(&object(REPLICA_SET, "ns/set-0", "set-0"));
+    assert!(!story.graph.is_known_absent(&gone(0)));
+}
+
+/// What is at one place gone may be at another: of the last place that somebody guessed nothing is known.
+#[test]
+fn only_the_place_that_was_asked_about_is_known_to_be_empty() {
+    let mut story = Story::default();
+    story.saw(&pod("ns/a", "a").owned(REPLICA_SET, "set", "set"));
+    let doubter = pod("else/b", "b").owned(REPLICA_SET, "set", "set");
+    story.saw(&doubter);
+    // The node moves on to the other place; then nobody says any more that it is there.
+    story.absent(REPLICA_SET, "ns/set", "set");
+    story.lost(&doubter);
+    story.absent(REPLICA_SET, "ns/set", "set");
+    assert_eq!(story.node("set"), "none");
+    let at = |namespace: &str| super::Identity {
+        line: object(REPLICA_SET, "ns/set", "set").line,
+        key: Key::namespaced(namespace, "set"),
+        uid: Uid::from("set"),
+    };
+    assert!(story.graph.is_known_absent(&at("ns")));
+    assert!(!story.graph.is_known_absent(&at("else")));
 }
 
 /// Proves GC-142.
