@@ -46,6 +46,8 @@ pub(super) struct Stage {
     plane: ControlPlane,
     relay: Relay,
     hollow: Option<HollowHandle>,
+    /// How many nodes it plays.
+    nodes: usize,
     manager: Process,
     managers: usize,
     figures: Vec<Figure>,
@@ -68,8 +70,18 @@ impl Stage {
         let relay = Relay::to(plane.api_server_port()).await?;
         let manager = spawn(&plane, &relay, &setting, 0)?;
         let figures = Vec::new();
-        let mut stage =
-            Self { client, setting, load, plane, relay, hollow: None, manager, managers: 1, figures };
+        let mut stage = Self {
+            client,
+            setting,
+            load,
+            plane,
+            relay,
+            hollow: None,
+            nodes: 0,
+            manager,
+            managers: 1,
+            figures,
+        };
         stage.rest().await?;
         Ok(stage)
     }
@@ -96,6 +108,7 @@ impl Stage {
         let client = ClientFactory::new(connection, ClientOptions::default()).root("hollow");
         let builder = Hollow::builder(client).nodes(nodes).zones(3).scheduler(true);
         let builder = builder.capacity("1000", "4000Gi", pods_each);
+        self.nodes = nodes;
         self.hollow = Some(builder.batch_run_for(Some(Duration::from_secs(1))).start());
         Ok(())
     }
@@ -173,7 +186,7 @@ impl Stage {
         work: impl AsyncFnOnce(&Client) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut standby = self.spawn_another()?;
-        settled(&mut standby).await?;
+        settled(&mut standby, self.at_rest()).await?;
         let from = Timestamp::now();
         end(&mut self.manager)?;
         self.manager.wait_exit(Duration::from_secs(60))?;
@@ -250,9 +263,18 @@ impl Stage {
         spawn(&self.plane, &self.relay, &self.setting, self.managers)
     }
 
+    /// How many seconds of processor a manager may use in two seconds and still be at rest. Every node says each ten
+    /// seconds that it is alive, which no waiting ends; a heartbeat, with the looks at the node between two of them, costs
+    /// neither manager more than a third of a millisecond.
+    fn at_rest(&self) -> f64 {
+        const OF_A_NODE: f64 = 0.000_3 / 5.0;
+        0.1 + self.nodes as f64 * OF_A_NODE
+    }
+
     async fn rest(&mut self) -> anyhow::Result<()> {
         tokio::time::sleep(LOG_LAG).await;
-        settled(&mut self.manager).await
+        let at_rest = self.at_rest();
+        settled(&mut self.manager, at_rest).await
     }
 
     /// What managers and their service accounts asked for since then, in order.
@@ -300,8 +322,8 @@ fn spawn(plane: &ControlPlane, relay: &Relay, setting: &Setting, nth: usize) -> 
     setting.manager.start(plane, &format!("manager-{nth}"), &flags)
 }
 
-/// Waits until a manager has used next to no processor for two seconds, and for at most two minutes.
-async fn settled(manager: &mut Process) -> anyhow::Result<()> {
+/// Waits until a manager has used no more processor for two seconds than one at rest does, and for at most two minutes.
+async fn settled(manager: &mut Process, at_rest: f64) -> anyhow::Result<()> {
     let meter = Meter(manager.pid());
     let mut before = f64::NEG_INFINITY;
     for _ in 0..60 {
@@ -309,7 +331,7 @@ async fn settled(manager: &mut Process) -> anyhow::Result<()> {
             bail!("the manager has ended:\n{}", manager.log_tail());
         }
         let now = meter.cpu()?;
-        if now - before < 0.1 {
+        if now - before < at_rest {
             break;
         }
         before = now;
