@@ -32,9 +32,10 @@ const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(2);
 /// # Errors
 /// What kept it from starting, or made it end before its time.
 pub(crate) fn run(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()> {
-    // Two threads are plenty: one item's work is microseconds of deciding and milliseconds of waiting.
+    // One thread works, besides this one, which looks after the lease. One item's work is microseconds of deciding and
+    // milliseconds of waiting; handing it to another thread costs more than doing it.
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(1)
         .enable_all()
         .build()
         .context("starting the async runtime")?
