@@ -40,9 +40,12 @@ pub(super) const LOADS: &[Load] = &[
 /// How many pods a hollow node takes.
 pub(super) const PODS_A_NODE: usize = 250;
 
-/// Nothing at all.
+/// Nothing at all. An API server has things of its own to do for a while after it was started, which would count against
+/// the manager that is ready sooner.
 async fn idle(stage: &mut Stage) -> anyhow::Result<()> {
+    const SERVER_SETTLES_WITHIN: Duration = Duration::from_secs(60);
     stage.note_program()?;
+    tokio::time::sleep(SERVER_SETTLES_WITHIN).await;
     stage
         .phase("half a minute", async |_| {
             tokio::time::sleep(Duration::from_secs(30)).await;
