@@ -73,9 +73,10 @@ pub(super) fn pod_changed(
 
 fn wake_for_pod(change: &Change<Pod>, view: &View<'_>, wakes: &mut Wakes) {
     let pod = &**change.either();
-    let going = change.is_deletion() || pod.is_terminating();
-    let before = change.before().filter(|_| !going);
+    let (going, before) = (change.is_deletion() || pod.is_terminating(), change.before());
     let owner_changed = before.is_some_and(|before| before.meta.controller() != pod.meta.controller());
+    // The original overlooks this for a pod on its way out. A Job whose other pods have ended waits for that one, and
+    // nothing else would tell it that it need not any more.
     if let Some(before) = before.filter(|_| owner_changed) {
         wake_owner(before, view, wakes);
     }

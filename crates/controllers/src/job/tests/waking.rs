@@ -165,6 +165,8 @@ fn a_pod_wakes_its_job_a_second_later() {
     for change in [added::<Pod>(&going), updated::<Pod>(&running, &going), deleted::<Pod>(&running)] {
         assert_eq!((jobs(&change), orphans(&change)), (the_job(1), nobody()));
     }
+    let taken = with(&going, &json!({"metadata": {"ownerReferences": []}}));
+    assert_eq!(jobs(&updated::<Pod>(&going, &taken)), the_job(1), "it need not wait for it any more");
     let resync: AnyChange = Change::resync(read::<Pod>(&running)).into();
     assert_eq!((jobs(&resync), orphans(&resync)), (nobody(), nobody()));
     // Of a Job that is gone or over nobody is left to count it.
