@@ -1,6 +1,6 @@
 //! What each change to the graph sets in motion.
 
-use keleustes_objects::{Key, Uid};
+use keleustes_objects::Key;
 use proptest::prelude::*;
 
 use super::story::{Seen, Story, object};
@@ -16,6 +16,10 @@ fn pod(key: &str, uid: &str) -> Seen {
 
 fn set(uid: &str) -> Seen {
     object(REPLICA_SET, "ns/set", uid)
+}
+
+fn identity(seen: &Seen) -> super::Identity {
+    super::Identity { line: seen.line.clone(), key: seen.meta().key, uid: seen.meta().uid }
 }
 
 fn nothing() -> Vec<String> {
@@ -157,38 +161,34 @@ fn what_goes_wakes_its_dependents_and_the_owners_that_wait_for_it() {
     assert_eq!(story.lost(&owned), ["check a", "check b", "check web"]);
     assert_eq!(story.node("set"), "none");
     assert!(story.node("web").ends_with("deletingDependents"), "{}", story.node("web"));
-    let gone = super::Identity { line: owned.line.clone(), key: owned.meta().key, uid: owned.meta().uid };
-    assert!(story.graph.is_known_absent(&gone), "nobody has to ask the API whether it is there");
+    assert!(story.graph.is_known_absent(&identity(&owned)), "nobody has to ask the API whether it is there");
     assert_eq!(story.lost(&owned), nothing(), "what is not known cannot go");
 
     let lonely = pod("ns/lonely", "lonely");
     story.saw(&lonely);
     story.lost(&lonely);
-    let gone = super::Identity { line: lonely.line.clone(), key: lonely.meta().key, uid: lonely.meta().uid };
-    assert!(!story.graph.is_known_absent(&gone), "nobody will ask for it");
+    assert!(!story.graph.is_known_absent(&identity(&lonely)), "nobody will ask for it");
 }
 
 #[test]
 fn however_many_owners_go_at_once_none_is_asked_for_while_somebody_refers_to_it() {
     let mut story = Story::default();
     let name = |n: usize| format!("set-{n}");
-    let gone = |n: usize| {
-        let object = object(REPLICA_SET, &format!("ns/{}", name(n)), &name(n));
-        super::Identity { line: object.line.clone(), key: object.meta().key, uid: object.meta().uid }
-    };
+    let owner = |n: usize| object(REPLICA_SET, &format!("ns/{}", name(n)), &name(n));
+    let gone = |n: usize| identity(&owner(n));
     for n in 0..600 {
-        story.saw(&object(REPLICA_SET, &format!("ns/{}", name(n)), &name(n)));
+        story.saw(&owner(n));
         story.saw(&pod(&format!("ns/pod-{n}"), &format!("pod-{n}")).owned(REPLICA_SET, &name(n), &name(n)));
     }
     for n in 0..600 {
-        story.lost(&object(REPLICA_SET, &format!("ns/{}", name(n)), &name(n)));
+        story.lost(&owner(n));
     }
     assert!((0..600).all(|n| story.graph.is_known_absent(&gone(n))));
     let elsewhere = super::Identity { key: Key::namespaced("else", &*name(0)), ..gone(0) };
     assert!(!story.graph.is_known_absent(&elsewhere), "only what was seen to go is known to be gone");
 
     // What is seen again, of a server whose past was restored, is there; nobody remembers otherwise.
-    story.saw(&object(REPLICA_SET, "ns/set-0", "set-0"));
+    story.saw(&owner(0));
     assert!(!story.graph.is_known_absent(&gone(0)));
 }
 
@@ -204,11 +204,7 @@ fn only_the_place_that_was_asked_about_is_known_to_be_empty() {
     story.lost(&doubter);
     story.absent(REPLICA_SET, "ns/set", "set");
     assert_eq!(story.node("set"), "none");
-    let at = |namespace: &str| super::Identity {
-        line: object(REPLICA_SET, "ns/set", "set").line,
-        key: Key::namespaced(namespace, "set"),
-        uid: Uid::from("set"),
-    };
+    let at = |namespace: &str| identity(&object(REPLICA_SET, &format!("{namespace}/set"), "set"));
     assert!(story.graph.is_known_absent(&at("ns")));
     assert!(!story.graph.is_known_absent(&at("else")));
 }
