@@ -59,6 +59,13 @@ pub struct Correlated {
     counted_as: CountKey,
 }
 
+impl Correlated {
+    /// What it shares its count with.
+    pub(super) fn counted_as(&self) -> &CountKey {
+        &self.counted_as
+    }
+}
+
 /// Decides which events reach the API, and under which name and count.
 pub struct Correlator {
     groups: LruCache<GroupKey, Group>,
@@ -201,15 +208,15 @@ struct BucketKey(Box<str>);
 
 /// All that is said about one object for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct GroupKey(Box<str>);
+pub(super) struct GroupKey(Box<str>);
 
 /// One thing said about one object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct SingleKey(Box<str>);
+pub(super) struct SingleKey(Box<str>);
 
 /// What shares a count.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum CountKey {
+pub(super) enum CountKey {
     Single(SingleKey),
     Combined(GroupKey),
 }

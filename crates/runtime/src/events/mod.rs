@@ -3,7 +3,7 @@
 //! One pipeline per component: a [`Recorder`] takes notes and never waits, an [`EventWriter`] turns them
 //! into requests, one after the other. Between them the [`Correlator`] keeps a chatty object from
 //! flooding the API: repeats raise a count, many similar messages become one, and what is still too much
-//! is left out.
+//! is left out. Of repeats that follow each other closely only the last is written.
 //!
 //! kube's own recorder (`kube::runtime::events`) was looked at: it writes events.k8s.io/v1 with series,
 //! where the original writes core/v1 with counts, and it neither combines nor filters.
@@ -11,6 +11,7 @@
 mod component;
 mod correlate;
 mod event;
+mod gathering;
 mod recorder;
 
 pub use component::MANAGER_COMPONENT;

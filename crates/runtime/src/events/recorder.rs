@@ -1,4 +1,5 @@
-//! Notes go in without waiting and reach the API in order, or the log says what became of them.
+//! Notes go in without waiting and reach the API in order, or the log says what became of them. Only repetitions may
+//! come a little later (see [`Gathering`]).
 
 use std::time::Duration;
 
@@ -9,12 +10,14 @@ use keleustes_plan::{Controller, EventNote};
 use kube::Client;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Level;
 
 use super::component::log_level;
 use super::correlate::{Correlated, Correlator, Moment, Verdict};
 use super::event::{EVENTS, Event, Names, Stored, WallNanos};
+use super::gathering::Gathering;
 use crate::clock::Clocks;
 
 /// How many notes may wait. A controller that says more than the API takes loses the newest.
@@ -60,6 +63,7 @@ impl Recorder {
             names: Names::new(chance.fork()),
             chance,
             correlator: Correlator::new(),
+            gathering: Gathering::new(),
         };
         (recorder, writer)
     }
@@ -129,6 +133,7 @@ pub struct EventWriter {
     names: Names,
     chance: Rng,
     correlator: Correlator,
+    gathering: Gathering,
 }
 
 impl EventWriter {
@@ -136,9 +141,22 @@ impl EventWriter {
     /// told to stop is lost: events are no reason to stay.
     pub async fn run(mut self, stop: CancellationToken) {
         let writing = async {
-            while let Some(Noted { note, at }) = self.noted.recv().await {
-                self.take(note, at).await;
+            loop {
+                if self.is_next_due() {
+                    self.write_next().await;
+                    continue;
+                }
+                let due_at = self.gathering.due_at().map(|due_at| self.clocks.instant(due_at));
+                tokio::select! {
+                    biased;
+                    noted = self.noted.recv() => match noted {
+                        Some(Noted { note, at }) => self.take(note, at).await,
+                        None => break,
+                    },
+                    () = sleep_until(due_at) => {}
+                }
             }
+            while self.write_next().await {}
         };
         tokio::select! {
             biased;
@@ -151,9 +169,24 @@ impl EventWriter {
         let event = Event::new(note, self.component, at, &mut self.names);
         let now =
             Moment { wall: WallNanos(self.clocks.wall_nanoseconds()), monotonic: self.clocks.monotonic() };
-        if let Verdict::Write(correlated) = self.correlator.correlate(event, now, &mut self.names) {
-            self.write(*correlated).await;
+        match self.correlator.correlate(event, now, &mut self.names) {
+            Verdict::Write(repetition) if repetition.event.count() > 1 => {
+                self.gathering.add(*repetition, now.monotonic);
+            }
+            Verdict::Write(first) => self.write(*first).await,
+            Verdict::Skip => {}
         }
+    }
+
+    fn is_next_due(&self) -> bool {
+        self.gathering.due_at().is_some_and(|due_at| due_at <= self.clocks.monotonic())
+    }
+
+    /// Writes the repetition that has waited longest; false if none does.
+    async fn write_next(&mut self) -> bool {
+        let Some(repetition) = self.gathering.next() else { return false };
+        self.write(repetition).await;
+        true
     }
 
     /// Tries until an answer comes, and gives up after some minutes. Later events wait meanwhile: order
@@ -195,6 +228,14 @@ impl EventWriter {
         }
         let create = Call::create(&EVENTS, &key.namespace, event);
         create.send_as(&self.client).await
+    }
+}
+
+/// Sleeps until a moment, or for ever if there is none.
+async fn sleep_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -173,6 +173,46 @@ async fn the_first_is_posted_and_repetitions_are_patched() {
     assert_eq!(stored["firstTimestamp"], "2026-11-15T09:00:01Z");
 }
 
+/// When each request was sent, in seconds, and the count that it told of.
+fn counts(api: &Api, began: Instant) -> Vec<(u64, u64)> {
+    let told = |asked: Asked| ((asked.at - began).as_secs(), asked.body["count"].as_u64().unwrap());
+    api.asked().into_iter().map(told).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_repetitions_within_a_second_only_the_last_is_written() {
+    let api = Api::new();
+    let (pipeline, began) = (pipeline(&api), Instant::now());
+    for _ in 0..10 {
+        pipeline.warns("no");
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    assert_eq!(counts(&api, began), [(0, 1), (1, 5), (2, 9)], "a row of them does not wait for its end");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(counts(&api, began)[3..], [(3, 10)]);
+    assert_eq!(api.stored(), [(10, "no".to_owned())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_new_does_not_wait_for_repetitions_nor_they_for_it() {
+    let api = Api::new();
+    let (pipeline, began) = (pipeline(&api), Instant::now());
+    let note = |object: usize| {
+        let object = Involved { name: format!("pod-{object}"), ..pod() };
+        EventNote::warning(object, "Failed", "no")
+    };
+    pipeline.recorder.record(note(0));
+    pipeline.recorder.record(note(0));
+    for object in 1..=30 {
+        pipeline.recorder.record(note(object));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let repetition = api.asked().iter().position(|asked| asked.method == Method::PATCH).unwrap();
+    assert_eq!(counts(&api, began)[repetition], (1, 2));
+    assert!((10..=12).contains(&repetition), "{repetition}");
+    assert_eq!(api.asked().len(), 32);
+}
+
 /// Proves EVT-45, EVT-80.
 #[tokio::test(start_paused = true)]
 async fn an_event_that_the_api_has_forgotten_is_made_anew() {
@@ -183,7 +223,7 @@ async fn an_event_that_the_api_has_forgotten_is_made_anew() {
     let name = api.asked()[0].body["metadata"]["name"].as_str().unwrap().to_owned();
     assert!(api.server.remove("events", "shop", &name));
     pipeline.warns("no");
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
     pipeline.warns("no");
     pipeline.finish().await;
 
@@ -194,7 +234,7 @@ async fn an_event_that_the_api_has_forgotten_is_made_anew() {
     assert_eq!(asked[2].path, COLLECTION);
     assert_eq!(again["metadata"], first["metadata"], "the old name, and no resourceVersion");
     assert_eq!(again["firstTimestamp"], first["firstTimestamp"]);
-    assert_eq!(again["lastTimestamp"], "2026-11-15T11:00:01Z");
+    assert_eq!(again["lastTimestamp"], "2026-11-15T11:00:01Z", "when it happened, not when it was told");
     assert_eq!(again["count"], 2);
     assert_eq!(asked[3].body["count"], 3);
     assert_eq!(api.stored(), [(3, "no".to_owned())]);
@@ -416,7 +456,7 @@ async fn every_event_is_logged_even_if_it_is_not_written() {
         pipeline.warns("no");
     }
     pipeline.finish().await;
-    assert_eq!(api.asked().len(), 25, "the filter skips the rest");
+    assert_eq!(api.stored(), [(25, "no".to_owned())], "the filter skips the rest");
     let lines = log.lines(&["Event occurred"]);
     assert_eq!(lines.len(), 30);
     for part in
