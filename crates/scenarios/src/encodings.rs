@@ -3,7 +3,8 @@
 use anyhow::{Context as _, ensure};
 use http::header::ACCEPT;
 use k8s_openapi::api::apps::v1::Deployment;
-use keleustes_objects::{Object as _, protobuf};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use keleustes_objects::{Key, Kind, protobuf};
 use kube::client::Body;
 use serde_json::{Value, json};
 
@@ -86,7 +87,34 @@ pub(crate) async fn a_deployment_is_the_same_in_both_encodings(world: &World) ->
         .await?;
     world.settle().await;
 
-    let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/web");
+    same_in_both_encodings::<keleustes_objects::Deployment>(world, &namespace, "web").await
+}
+
+pub(crate) async fn an_endpoint_slice_is_the_same_in_both_encodings(world: &World) -> anyhow::Result<()> {
+    let namespace = world.namespace("encodings").await?;
+    let endpoints = json!([
+        {"addresses": ["10.0.0.7"], "conditions": {"ready": true, "serving": true, "terminating": false},
+         "nodeName": "n1", "zone": "a", "hints": {"forZones": [{"name": "a"}], "forNodes": [{"name": "n1"}]},
+         "targetRef": {"kind": "Pod", "namespace": "a", "name": "p", "uid": "5f0e0a5e-7a52-4d6c-9a6b-0123456789ab"}},
+        {"addresses": ["10.0.0.9"], "hostname": "h", "deprecatedTopology": {"rack": "\"7\""},
+         "targetRef": {"kind": "Node", "name": "n", "apiVersion": "v1", "resourceVersion": "7", "fieldPath": "f"}},
+        {"addresses": ["10.0.0.8"], "conditions": {"ready": false}},
+    ]);
+    let ports = json!([
+        {"name": "", "protocol": "TCP", "port": 80},
+        {"name": "http", "protocol": "TCP", "appProtocol": "http"},
+    ]);
+    let slice = json!({
+        "metadata": {"name": "web", "labels": {"app": "web"}, "annotations": {"note": "\\ \"quoted\" \t"}},
+        "addressType": "IPv4", "endpoints": endpoints, "ports": ports,
+    });
+    world.create(&world.api::<EndpointSlice>(&namespace), slice).await?;
+    world.settle().await;
+    same_in_both_encodings::<keleustes_objects::EndpointSlice>(world, &namespace, "web").await
+}
+
+async fn same_in_both_encodings<K: Kind>(world: &World, namespace: &str, name: &str) -> anyhow::Result<()> {
+    let path = K::RESOURCE.object_path(&Key::namespaced(namespace, name));
     let read = async |accept: &str| {
         let request = http::Request::get(&path).header(ACCEPT, accept).body(Body::empty())?;
         anyhow::Ok(world.admin.send(request).await?.into_body().collect_bytes().await?)
@@ -97,7 +125,7 @@ pub(crate) async fn a_deployment_is_the_same_in_both_encodings(world: &World) ->
     }
     wanted["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields"));
     let bytes = read("application/vnd.kubernetes.protobuf").await?;
-    let message = keleustes_objects::Deployment::WHOLE.context("deployments are read whole")?;
+    let message = K::WHOLE.with_context(|| format!("{} are not read whole", K::RESOURCE))?;
     let written = protobuf::to_json(protobuf::Envelope::open(&bytes)?.object, message);
     let written = written.map_err(|error| anyhow::anyhow!("{error:?}"))?;
     let written: Value = serde_json::from_str(&written)?;

@@ -80,6 +80,7 @@ pub const ALL: &[Scenario] = scenarios! {
     Anywhere roles::aggregated_roles_fill_and_follow;
     Real roles::built_in_roles_take_up_new_parts;
     Real encodings::a_deployment_is_the_same_in_both_encodings;
+    Real encodings::an_endpoint_slice_is_the_same_in_both_encodings;
     Anywhere root_ca::every_namespace_has_the_ca_and_gets_it_back;
     Anywhere namespaces::a_namespace_goes_with_all_that_is_in_it;
     Anywhere namespaces::finalizers_hold_a_namespace_and_are_told;

@@ -170,7 +170,7 @@ pub struct EndpointPort {
     pub app_protocol: Option<Word>,
 }
 
-keeps_whole_meta!(EndpointSlice);
+keeps_whole_meta!(EndpointSlice, &crate::protobuf::ENDPOINT_SLICE);
 
 impl Kind for EndpointSlice {
     const RESOURCE: Resource =

@@ -23,4 +23,4 @@ pub use whole::{NotWhole, Whole, to_json};
 
 pub(crate) use schema::{LEASE, POD};
 pub use schema::{PARTIAL, STATUS};
-pub(crate) use whole::{DEPLOYMENT, NODE, REPLICA_SET};
+pub(crate) use whole::{DEPLOYMENT, ENDPOINT_SLICE, NODE, REPLICA_SET};

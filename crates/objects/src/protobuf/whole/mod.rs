@@ -10,7 +10,7 @@ mod schema;
 use super::wire::{self, Error, Records, Value};
 use crate::Time;
 
-pub(crate) use schema::{DEPLOYMENT, NODE, REPLICA_SET};
+pub(crate) use schema::{DEPLOYMENT, ENDPOINT_SLICE, NODE, REPLICA_SET};
 
 /// All fields of a message: the number of each, its name in JSON, and what it is.
 #[derive(Debug)]

@@ -562,3 +562,33 @@ static NODE_STATUS: Whole = Whole(&[
 pub(crate) static NODE: Whole = Whole(&[
     (1, "metadata", Part(&OBJECT_META)), (2, "spec", Part(&NODE_SPEC)), (3, "status", Part(&NODE_STATUS)),
 ]);
+
+static OBJECT_REFERENCE: Whole = Whole(&[
+    (1, "kind", Text), (2, "namespace", Text), (3, "name", Text), (4, "uid", Text), (5, "apiVersion", Text),
+    (6, "resourceVersion", Text), (7, "fieldPath", Text),
+]);
+
+static ENDPOINT_CONDITIONS: Whole = Whole(&[
+    (1, "ready", BoolSet), (2, "serving", BoolSet), (3, "terminating", BoolSet),
+]);
+
+/// A zone or a node.
+static NAMED: Whole = Whole(&[(1, "name", TextSet)]);
+
+static ENDPOINT_HINTS: Whole = Whole(&[(1, "forZones", Parts(&NAMED)), (2, "forNodes", Parts(&NAMED))]);
+
+static ENDPOINT: Whole = Whole(&[
+    (1, "addresses", Texts), (2, "conditions", Part(&ENDPOINT_CONDITIONS)), (3, "hostname", TextSet),
+    (4, "targetRef", Part(&OBJECT_REFERENCE)), (5, "deprecatedTopology", Map), (6, "nodeName", TextSet),
+    (7, "zone", TextSet), (8, "hints", Part(&ENDPOINT_HINTS)),
+]);
+
+static ENDPOINT_PORT: Whole = Whole(&[
+    (1, "name", TextSet), (2, "protocol", TextSet), (3, "port", IntSet), (4, "appProtocol", TextSet),
+]);
+
+/// `discovery.k8s.io/v1` EndpointSlice.
+pub(crate) static ENDPOINT_SLICE: Whole = Whole(&[
+    (1, "metadata", Part(&OBJECT_META)), (2, "endpoints", Parts(&ENDPOINT)), (3, "ports", Parts(&ENDPOINT_PORT)),
+    (4, "addressType", TextSet),
+]);

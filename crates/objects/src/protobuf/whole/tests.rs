@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{Encoded, Node, Object as _, ReplicaSet, Undecodable};
+use crate::{Encoded, EndpointSlice, Node, Object as _, ReplicaSet, Undecodable};
 
 /// Numbers as they stand on the wire: seven bits in a byte, the lowest first.
 fn varints<const N: usize>(numbers: [usize; N]) -> Vec<u8> {
@@ -154,4 +154,29 @@ fn every_field_is_there_once() {
     names(&REPLICA_SET, &mut Vec::new());
     names(&DEPLOYMENT, &mut Vec::new());
     names(&NODE, &mut Vec::new());
+}
+
+#[test]
+fn of_an_endpoint_slice_nothing_is_lost() {
+    let target = part(4, &[&text(1, "Pod"), &text(2, "a"), &text(3, "p"), &text(4, "u"), &text(5, "")]);
+    let hints = part(8, &[&part(1, &[&text(1, "z")])]);
+    let pod = part(
+        2,
+        &[&text(1, "10.0.0.7"), &part(2, &[&number(1, 1), &number(3, 0)]), &target, &text(6, "n"), &hints],
+    );
+    let bare = part(2, &[&text(1, "10.0.0.8"), &part(2, &[])]);
+    let port = part(3, &[&text(1, ""), &text(2, "TCP"), &number(3, 80)]);
+    let message = [part(1, &[&text(1, "web-1"), &text(3, "a")]), pod, bare, port, text(4, "IPv4")].concat();
+    let json = json!({
+        "metadata": {"name": "web-1", "namespace": "a"}, "addressType": "IPv4",
+        "endpoints": [
+            {"addresses": ["10.0.0.7"], "conditions": {"ready": true, "terminating": false}, "nodeName": "n",
+             "targetRef": {"kind": "Pod", "namespace": "a", "name": "p", "uid": "u"}, "hints": {"forZones": [{"name": "z"}]}},
+            {"addresses": ["10.0.0.8"], "conditions": {}},
+        ],
+        "ports": [{"name": "", "protocol": "TCP", "port": 80}],
+    });
+    assert_eq!(serde_json::from_str::<Value>(&to_json(&message, &ENDPOINT_SLICE).unwrap()).unwrap(), json);
+    let read: EndpointSlice = Encoded::Protobuf(&message).read().unwrap();
+    assert_eq!(read, serde_json::from_value(json).unwrap());
 }
