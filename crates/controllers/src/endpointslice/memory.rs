@@ -31,6 +31,8 @@ struct Known {
     pods_changed_at: Option<Time>,
     /// Until when changes of its pods are gathered because it has just been written.
     gathers_until: Duration,
+    /// For how long that is.
+    gathering: Duration,
     /// What was written for it and has not been seen to arrive in the cache.
     written: Vec<(Uid, Written)>,
     totals: Totals,
@@ -96,10 +98,25 @@ impl Recall {
         [pods_changed_at, service.meta.created_at.filter(|_| is_newer)].into_iter().flatten().min()
     }
 
-    /// Lets changes of a Service's pods gather until a moment.
-    pub(super) fn gather_until(&mut self, service: &Key, until: Duration) {
+    /// Lets changes of a Service's pods gather from now on, for so long. If there was hardly a pause since they
+    /// last gathered they do so for twice as long as then, up to a bound.
+    pub(super) fn begin_to_gather(
+        &mut self,
+        service: &Key,
+        now: Duration,
+        at_first: Duration,
+        at_most: Duration,
+    ) {
         let known = self.known(service);
-        known.gathers_until = known.gathers_until.max(until);
+        let (until, before) = (known.gathers_until, known.gathering);
+        let at_least = match now {
+            // Two writes of one turn.
+            now if now < until => before,
+            now if now < until + before => (2 * before).min(at_most),
+            _ => Duration::ZERO,
+        };
+        known.gathering = at_first.max(at_least);
+        known.gathers_until = now + known.gathering;
     }
 
     /// Lets a Service have its next turn at once.

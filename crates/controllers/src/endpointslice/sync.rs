@@ -20,8 +20,11 @@ use super::{Settings, metrics, topology, zones_key};
 /// cluster, and pods of a large Service change faster than one write after the other can tell of it; the first
 /// change after a quiet time is told at once.
 const GATHERING_A_SLICE: Duration = Duration::from_millis(100);
-/// However many slices a turn writes, nobody waits longer than this to be listed.
+/// How long they gather at first, however many slices a turn writes.
 const GATHERING_MAX: Duration = Duration::from_millis(500);
+/// How long they gather at most while there is no end to them. More often than once a second kube-proxy does not look
+/// by default.
+const GATHERING_IN_A_ROW_MAX: Duration = Duration::from_secs(1);
 
 /// Works on Services, and on the zones of the cluster.
 pub(super) struct Turns {
@@ -196,8 +199,9 @@ impl Turns {
 
     fn begin_to_gather(&self, cx: &Context<'_>, service: &Key, slices: usize) {
         let now = cx.gather(|view| view.now().monotonic);
-        let gathering = GATHERING_A_SLICE.saturating_mul(u32::try_from(slices).unwrap_or(u32::MAX));
-        self.memory.with(|recall| recall.gather_until(service, now + gathering.min(GATHERING_MAX)));
+        let at_first =
+            GATHERING_A_SLICE.saturating_mul(u32::try_from(slices).unwrap_or(u32::MAX)).min(GATHERING_MAX);
+        self.memory.with(|recall| recall.begin_to_gather(service, now, at_first, GATHERING_IN_A_ROW_MAX));
     }
 
     async fn send(&self, cx: &mut Context<'_>, service: &Key, sent: Sent) -> Result<(), Refused> {

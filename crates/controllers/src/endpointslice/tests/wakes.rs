@@ -225,3 +225,20 @@ fn changes_of_pods_gather_for_a_moment_after_a_write() {
     stage.let_pass(Duration::from_secs(1)).pods(250..2000).sync();
     assert_eq!(delay(&stage), 500, "but not for ever");
 }
+
+/// Proves EPS-7.
+#[test]
+fn in_a_row_of_changes_they_gather_for_up_to_a_second() {
+    let mut stage = Stage::new();
+    stage.service(service()).pods(0..2).sync();
+    let delay = |stage: &Stage| stage.wakes::<Pod>(added(pod("p099")))[0].1;
+    let mut delays = Vec::new();
+    for count in 3..9 {
+        delays.push(delay(&stage));
+        let pause = Duration::from_millis(u64::try_from(delay(&stage)).unwrap() + 20);
+        stage.let_pass(pause).pods(0..count).turn(keleustes_objects::Key::namespaced("a", "web"));
+    }
+    assert_eq!(delays, [100, 200, 400, 800, 1000, 1000]);
+    stage.let_pass(Duration::from_secs(2)).pods(0..9).sync();
+    assert_eq!(delay(&stage), 100, "after a pause it begins anew");
+}
