@@ -13,7 +13,8 @@ use super::correlate::{Correlated, CountKey};
 const GATHERING: Duration = Duration::from_secs(1);
 
 /// The repetitions that wait, each with when its waiting ends. The first to come is the first to go: a later one
-/// of its kind takes its place, but makes nobody wait longer.
+/// of its kind takes its place, but makes nobody wait longer. They need no bound: only what the correlator has counted
+/// before is a repetition, and no note is taken while one that is due is being written.
 pub(super) struct Gathering {
     waiting: LruCache<CountKey, (Duration, Correlated)>,
 }

@@ -179,6 +179,7 @@ fn counts(api: &Api, began: Instant) -> Vec<(u64, u64)> {
     api.asked().into_iter().map(told).collect()
 }
 
+/// Proves EVT-23.
 #[tokio::test(start_paused = true)]
 async fn of_repetitions_within_a_second_only_the_last_is_written() {
     let api = Api::new();
@@ -193,6 +194,7 @@ async fn of_repetitions_within_a_second_only_the_last_is_written() {
     assert_eq!(api.stored(), [(10, "no".to_owned())]);
 }
 
+/// Proves EVT-23.
 #[tokio::test(start_paused = true)]
 async fn what_is_new_does_not_wait_for_repetitions_nor_they_for_it() {
     let api = Api::new();
@@ -457,6 +459,7 @@ async fn every_event_is_logged_even_if_it_is_not_written() {
     }
     pipeline.finish().await;
     assert_eq!(api.stored(), [(25, "no".to_owned())], "the filter skips the rest");
+    assert_eq!(api.asked().len(), 2, "the first, and one for its repetitions");
     let lines = log.lines(&["Event occurred"]);
     assert_eq!(lines.len(), 30);
     for part in
