@@ -37,6 +37,9 @@ struct Cli {
     /// Play all seeds, and list those that fail
     #[arg(long)]
     all: bool,
+    /// Write the digest of each seed's requests (method, path, query, body, in order) to this file
+    #[arg(long)]
+    digests: Option<std::path::PathBuf>,
     /// Play this one seed and print what happens
     #[arg(long)]
     seed: Option<u64>,
@@ -68,7 +71,7 @@ fn main() -> anyhow::Result<ExitCode> {
         (None, None) => None,
     };
     let Some(mut schedule) = schedule else {
-        return Ok(if cli.mutants { survivors(&cli) } else { soak(&cli) });
+        return if cli.mutants { Ok(survivors(&cli)) } else { soak(&cli) };
     };
     if let Some(places) = &cli.only {
         schedule = only(&schedule, places);
@@ -113,7 +116,7 @@ fn survivors(cli: &Cli) -> ExitCode {
     if survive == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn soak(cli: &Cli) -> ExitCode {
+fn soak(cli: &Cli) -> anyhow::Result<ExitCode> {
     let soak = many(cli);
     let began = Instant::now();
     let last = Mutex::new(began);
@@ -127,12 +130,17 @@ fn soak(cli: &Cli) -> ExitCode {
         }
     });
     println!("{}", progress(&tally, began));
+    if let Some(file) = &cli.digests {
+        let line = |(seed, digest): (&u64, &u64)| format!("{seed}\t{digest:016x}\n");
+        std::fs::write(file, tally.request_digests.iter().map(line).collect::<String>())
+            .with_context(|| file.display().to_string())?;
+    }
     for (seed, broken) in &tally.failed {
         println!("seed {seed} fails: {}", broken.join("\n  "));
     }
-    let Some((seed, _)) = tally.failed.first_key_value() else { return ExitCode::SUCCESS };
+    let Some((seed, _)) = tally.failed.first_key_value() else { return Ok(ExitCode::SUCCESS) };
     if cli.all {
-        return ExitCode::FAILURE;
+        return Ok(ExitCode::FAILURE);
     }
     let schedule = drawn(*seed);
     println!("leaving out what is not needed of {} deeds ...", schedule.deeds.len());
@@ -142,7 +150,7 @@ fn soak(cli: &Cli) -> ExitCode {
     let places: Vec<_> = places.iter().map(ToString::to_string).collect();
     let places = if places.is_empty() { String::new() } else { format!(" --only {}", places.join(",")) };
     println!("replay with: cargo xtask storm --seed {seed}{places}");
-    ExitCode::FAILURE
+    Ok(ExitCode::FAILURE)
 }
 
 fn progress(tally: &Tally, began: Instant) -> String {

@@ -48,6 +48,8 @@ pub struct Report {
     pub requests: u64,
     /// A digest of all that is in the cluster at the end.
     pub digest: u64,
+    /// A digest of every request that was sent: method, path, query and body, in order.
+    pub request_digest: u64,
 }
 
 /// How a storm is played.
@@ -148,6 +150,7 @@ impl<'a> World<'a> {
             simulated: began.elapsed(),
             requests: world.witness.requests(),
             digest,
+            request_digest: world.witness.request_digest(),
         }
     }
 

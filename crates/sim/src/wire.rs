@@ -212,6 +212,7 @@ impl Wire {
         }
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
+        self.network.witness.digest_request(&parts.method, &parts.uri, &body);
         let route = Route::of(&parts.method, &parts.uri);
         let request = Request::from_parts(parts, body);
         if !route.writes() {

@@ -236,6 +236,7 @@ struct State {
     writes: Vec<String>,
     keeps_writes: bool,
     requests: u64,
+    request_digest: u64,
 }
 
 impl Witness {
@@ -297,6 +298,21 @@ impl Witness {
         let mut state = self.state.lock();
         state.keeps_writes = true;
         std::mem::take(&mut state.writes)
+    }
+
+    /// Adds a request to the digest, at the moment it is sent.
+    pub(crate) fn digest_request(&self, method: &Method, uri: &Uri, body: &[u8]) {
+        let mut state = self.state.lock();
+        let target = uri.path_and_query().map_or("", |target| target.as_str());
+        for part in [method.as_str().as_bytes(), target.as_bytes(), body] {
+            state.request_digest = fnv1a(state.request_digest, part);
+        }
+    }
+
+    /// A digest of the method, path, query and body of every request, in the order in which they were sent.
+    #[must_use]
+    pub fn request_digest(&self) -> u64 {
+        self.state.lock().request_digest
     }
 
     /// How many requests have reached the server.
@@ -378,6 +394,13 @@ impl Witness {
         drop(state);
         complaints.iter().for_each(|complaint| self.complain(complaint));
     }
+}
+
+/// FNV-1a over the bytes and their number, so that two parts cannot pass for one.
+fn fnv1a(digest: u64, bytes: &[u8]) -> u64 {
+    let fold = |digest: u64, byte: &u8| (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let length = (bytes.len() as u64).to_le_bytes();
+    length.iter().chain(bytes).fold(digest, fold)
 }
 
 pub(crate) fn looked_up(server: &ApiServer, route: &Route) -> Option<Arc<Value>> {
