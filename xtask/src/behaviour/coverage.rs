@@ -111,7 +111,7 @@ mod tests {
 
     fn coverage(status: &str, claimed: &[&str]) -> Coverage {
         let text = format!(
-            "# a\nstatus: {status}\n\n- **A-1** one\n- **A-2** two (left out: no)\n- **A-3** three (later: pods)\n- **A-4** four\n"
+            "# a\nstatus: {status}\n\n- **A-1** one\n- **A-2** two\n  *Here:* left out: no\n- **A-3** three\n  *Here:* later: pods\n- **A-4** four\n"
         );
         let claims: Vec<_> = claimed
             .iter()
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(problems.len(), 1);
         assert_eq!(
             problems[0].to_string(),
-            "docs/behaviour/a.md:7: A-4 is neither proved by a test nor excused"
+            "docs/behaviour/a.md:9: A-4 is neither proved by a test nor excused"
         );
         assert_eq!(coverage("in progress", &["A-1"]).problems(), []);
         assert_eq!(coverage("landed", &["A-1", "A-4"]).problems(), []);

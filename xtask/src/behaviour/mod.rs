@@ -4,6 +4,7 @@ mod claims;
 mod coverage;
 mod id;
 mod sheet;
+mod source_sheets;
 
 use std::collections::BTreeMap;
 
@@ -75,6 +76,8 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Problem>> {
     let behaviour = Behaviour::gather(workspace)?;
     let mut problems = behaviour.problems.clone();
     problems.extend(behaviour.coverages.iter().flat_map(Coverage::problems));
+    let sheets: Vec<_> = behaviour.coverages.iter().map(|coverage| &coverage.sheet).collect();
+    problems.extend(source_sheets::check(workspace, &sheets)?);
     if workspace.read(OVERVIEW).ok().as_deref() != Some(&behaviour.overview()) {
         problems.push(Problem::of(OVERVIEW, "is out of date; run `cargo xtask behaviour --write`"));
     }

@@ -1,4 +1,4 @@
-//! A behaviour sheet: one line per id, in our own words, with an excuse where we prove nothing.
+//! A behaviour sheet: one line per fact, with a `*Here:*` line below it where this program differs or proves nothing.
 
 use std::collections::BTreeSet;
 
@@ -36,20 +36,27 @@ pub struct Entry {
     pub id: Id,
     /// The line in the file.
     pub line: usize,
-    /// What the line says, without the excuse.
+    /// The fact, exactly as the line states it.
     pub text: String,
-    /// Why no test is asked for.
+    /// Why no test is required.
     pub excuse: Option<Excuse>,
+    /// Whether a `*Corrected:*` line below quotes the running original, so that the fact may differ from its source.
+    pub corrected: bool,
 }
 
 /// Why an id has no test.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Excuse {
-    /// We do not do this, for the reason given.
+    /// This program deliberately does not do it, for the reason given.
     LeftOut(String),
-    /// It comes with the part of the program named.
+    /// It arrives with the part of the program named.
     Later(String),
 }
+
+/// Starts the line below a fact that states how this program differs from it.
+const HERE: &str = "  *Here:* ";
+/// Starts the line below a fact that quotes what the running original did where the source sheet was wrong.
+const CORRECTED: &str = "  *Corrected:* ";
 
 impl Sheet {
     /// Reads the text of a sheet and what is wrong with it.
@@ -66,7 +73,20 @@ impl Sheet {
         };
         let mut entries: Vec<Entry> = Vec::new();
         let mut seen = BTreeSet::new();
-        for (index, line) in text.lines().enumerate().filter(|(_, line)| line.starts_with("- **")) {
+        // Whether the line above is a fact or a mark of one, so that another mark can follow.
+        let mut mark_allowed = false;
+        for (index, line) in text.lines().enumerate() {
+            let is_mark = line.starts_with(HERE) || line.starts_with(CORRECTED);
+            if is_mark {
+                let entry = entries.last_mut().filter(|_| mark_allowed);
+                let marked = entry.map(|entry| entry.mark(line));
+                let marked = marked.unwrap_or(Err("a mark belongs directly below a fact".to_owned()));
+                problems.extend(marked.err().map(|what| Problem::at(file, index + 1, what)));
+            }
+            mark_allowed = line.starts_with("- **") || (is_mark && mark_allowed);
+            if !line.starts_with("- **") {
+                continue;
+            }
             match Entry::parse(index + 1, line) {
                 Ok(entry) => {
                     if !seen.insert(entry.id.clone()) {
@@ -104,29 +124,33 @@ impl Entry {
             .and_then(|rest| rest.split_once("** "))
             .ok_or("write `- **ABC-1** what holds`")?;
         let id = id.parse().map_err(|_| format!("`{id}` is no id"))?;
-        let (text, excuse) = split_excuse(text.trim())?;
+        let text = text.trim().to_owned();
         if text.is_empty() {
-            return Err(format!("{id} says nothing"));
+            return Err(format!("{id} has no text"));
         }
-        Ok(Self { id, line: line_number, text, excuse })
+        Ok(Self { id, line: line_number, text, excuse: None, corrected: false })
     }
-}
 
-/// An excuse is the last thing on the line, in parentheses.
-fn split_excuse(text: &str) -> Result<(String, Option<Excuse>), String> {
-    for (opening, make) in
-        [("(left out:", Excuse::LeftOut as fn(String) -> Excuse), ("(later:", Excuse::Later)]
-    {
-        let Some((text, reason)) = text.rsplit_once(opening) else {
-            continue;
+    /// Reads a mark below the fact. After `*Here:*` comes `left out: REASON`, `later: PART`, or a deviation in free
+    /// words, which still needs a test.
+    fn mark(&mut self, line: &str) -> Result<(), String> {
+        let Some(note) = line.strip_prefix(HERE) else {
+            self.corrected = true;
+            return Ok(());
         };
-        let reason = reason.strip_suffix(')').ok_or("an excuse ends the line with `)`")?.trim();
-        if reason.is_empty() {
-            return Err("an excuse needs a reason".to_owned());
+        for (opening, make) in
+            [("left out:", Excuse::LeftOut as fn(String) -> Excuse), ("later:", Excuse::Later)]
+        {
+            if let Some(reason) = note.strip_prefix(opening) {
+                let reason = reason.trim();
+                if reason.is_empty() {
+                    return Err("an excuse needs a reason".to_owned());
+                }
+                self.excuse = Some(make(reason.to_owned()));
+            }
         }
-        return Ok((text.trim().to_owned(), Some(make(reason.to_owned()))));
+        Ok(())
     }
-    Ok((text.to_owned(), None))
 }
 
 #[cfg(test)]
@@ -140,8 +164,8 @@ mod tests {
 
     #[test]
     fn a_sheet_has_a_name_a_prefix_a_status_and_entries() {
-        let text = "# a\nstatus: landed\n\n- **A-1** is `so`\n- **A-2** is not (left out: nobody can see (it))\n\
-            - **A-10** will be (later: pods)\n";
+        let text = "# a\nstatus: landed\n\n- **A-1** is `so`\n- **A-2** is not\n  *Here:* left out: no client can see (it)\n\
+            - **A-10** will be\n  *Here:* later: pods\n- **A-11** differs\n  *Here:* it is otherwise\n";
         let (sheet, problems) = Sheet::parse("docs/behaviour/some-name.md", text);
         assert_eq!(problems, []);
         assert!(sheet.is_called("some-name") && sheet.is_called("A") && !sheet.is_called("a"));
@@ -152,8 +176,9 @@ mod tests {
             shown,
             [
                 ("is `so`", None),
-                ("is not", Some(&Excuse::LeftOut("nobody can see (it)".to_owned()))),
+                ("is not", Some(&Excuse::LeftOut("no client can see (it)".to_owned()))),
                 ("will be", Some(&Excuse::Later("pods".to_owned()))),
+                ("differs", None),
             ]
         );
     }
@@ -165,8 +190,8 @@ mod tests {
         assert!(faults("- **A-1** is\n- **B-1** is")[0].contains("does not belong to sheet A"));
         assert!(faults("- **A-1** is\n- **A-x** is")[0].contains("`A-x` is no id"));
         assert!(faults("- **A-1** is\n- **A-2**")[0].contains("write `- **ABC-1**"));
-        assert!(faults("- **A-1** is (later: )")[0].contains("needs a reason"));
-        assert!(faults("- **A-1** is (later: pods) soon")[0].contains("ends the line"));
+        assert!(faults("- **A-1** is\n  *Here:* later: ")[0].contains("needs a reason"));
+        assert!(faults("- **A-1** is\n\n  *Here:* later: pods")[0].contains("directly below a fact"));
         assert!(faults("nothing")[0].contains("has no ids"));
     }
 
