@@ -66,7 +66,7 @@ impl Options {
             if signals.pending().next().is_some() {
                 break None;
             }
-            if let Some(part) = plane.ended_part() {
+            if let Some(part) = plane.exited_component() {
                 break Some(part);
             }
             std::thread::sleep(LOOK_EVERY);

@@ -42,13 +42,13 @@ enum Command {
     /// Start a real control plane and keep it until Ctrl-C; builds it on first use (needs Go)
     ControlPlane(control_plane::Options),
     /// Run the scenarios on a real control plane, which is built on first use (needs Go)
-    Real(run::BesideManager),
+    Real(run::WithManager),
     /// Compare the embedded API server with the real one, request by request (needs Go)
-    Judge(run::Alone),
+    Judge(run::Standalone),
     /// Play simulated clusters with faults, each from one seed
-    Storm(run::Alone),
+    Storm(run::Standalone),
     /// Measure the manager on a real control plane (needs Go)
-    Bench(run::BesideManager),
+    Bench(run::WithManager),
     /// Build the program as it is packaged: linked statically, without the playground (needs the musl target)
     Package,
 }

@@ -10,7 +10,7 @@ use crate::package;
 
 /// A program that is run against a freshly built manager.
 #[derive(Args)]
-pub(crate) struct BesideManager {
+pub(crate) struct WithManager {
     /// Build and run with optimisations
     #[arg(long)]
     release: bool,
@@ -22,7 +22,7 @@ pub(crate) struct BesideManager {
     args: Vec<String>,
 }
 
-impl BesideManager {
+impl WithManager {
     /// Builds the manager, then runs a program of a package and ends as it ends.
     pub(crate) fn run(&self, workspace: &Workspace, package: &str, program: &str) -> Result<ExitCode> {
         if self.packaged {
@@ -42,13 +42,13 @@ impl BesideManager {
 /// A program that needs nothing but itself.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
-pub(crate) struct Alone {
+pub(crate) struct Standalone {
     /// Handed to the program unchanged; `--help` tells what it takes
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }
 
-impl Alone {
+impl Standalone {
     /// Runs a program of a package and ends as it ends.
     pub(crate) fn run(&self, workspace: &Workspace, package: &str, program: &str) -> Result<ExitCode> {
         ended(run_of(package, program, None, &self.args), workspace)

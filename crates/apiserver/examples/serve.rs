@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use keleustes_apiserver::http::{Limits, Pki, serve};
-use keleustes_apiserver::keep::Keeper;
+use keleustes_apiserver::keep::StateDir;
 use keleustes_apiserver::{ApiServer, User};
 
 #[tokio::main]
@@ -17,9 +17,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (server, pki, keeping) = match arguments.next() {
         None => (builder.build(), Pki::fresh()?, None),
         Some(dir) => {
-            let (server, keeper, found) = Keeper::open(&dir, builder)?;
+            let (server, keeper, found) = StateDir::open(&dir, builder)?;
             println!("{} entries read, {} lost", found.entries, found.lost);
-            let pki = Pki::kept_in(&dir)?;
+            let pki = Pki::load_or_generate(&dir)?;
             let keeping = tokio::spawn(keeper.run(server.clone(), Duration::from_millis(200), ended));
             (server, pki, Some(keeping))
         }

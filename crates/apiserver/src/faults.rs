@@ -45,7 +45,7 @@ pub enum Verdict {
     /// The verdict is carried out after a delay.
     DelayThen(Duration, Box<Verdict>),
     /// The server does what was asked, but its answer is lost and this comes instead.
-    AfterEffect(Box<Verdict>),
+    ApplyThen(Box<Verdict>),
     /// The answer's stream ends after so many lines (watch events).
     CutStream {
         /// Lines that still arrive.
@@ -156,7 +156,7 @@ impl Rule {
 
 /// Names a rule that was added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RuleId(usize);
+pub struct FaultRuleId(usize);
 
 #[derive(Debug)]
 struct Armed {
@@ -179,26 +179,26 @@ impl Faults {
     }
 
     /// Adds a rule behind those in force; the first that strikes decides.
-    pub fn add(&self, rule: Rule) -> RuleId {
+    pub fn add(&self, rule: Rule) -> FaultRuleId {
         let mut rules = self.rules.lock();
         rules.push(Armed { rule, seen: 0, struck: 0, retired: false });
-        RuleId(rules.len() - 1)
+        FaultRuleId(rules.len() - 1)
     }
 
     /// Takes a rule out of force; its count stays readable.
-    pub fn retire(&self, id: RuleId) {
+    pub fn retire(&self, id: FaultRuleId) {
         if let Some(armed) = self.rules.lock().get_mut(id.0) {
             armed.retired = true;
         }
     }
 
     /// Takes all rules out of force.
-    pub fn retire_all(&self) {
+    pub fn disable_all(&self) {
         self.rules.lock().iter_mut().for_each(|armed| armed.retired = true);
     }
 
     /// How often a rule has struck.
-    pub fn struck(&self, id: RuleId) -> u64 {
+    pub fn struck(&self, id: FaultRuleId) -> u64 {
         self.rules.lock().get(id.0).map_or(0, |armed| armed.struck)
     }
 
@@ -218,21 +218,21 @@ impl Faults {
 }
 
 impl<S> Layer<S> for Faults {
-    type Service = Faulty<S>;
+    type Service = FaultInjector<S>;
 
-    fn layer(&self, inner: S) -> Faulty<S> {
-        Faulty { inner, faults: self.clone() }
+    fn layer(&self, inner: S) -> FaultInjector<S> {
+        FaultInjector { inner, faults: self.clone() }
     }
 }
 
 /// A service whose requests are judged by [`Faults`].
 #[derive(Debug, Clone)]
-pub struct Faulty<S> {
+pub struct FaultInjector<S> {
     inner: S,
     faults: Faults,
 }
 
-impl<S, B, R> Service<Request<B>> for Faulty<S>
+impl<S, B, R> Service<Request<B>> for FaultInjector<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send + 'static,
@@ -277,7 +277,7 @@ where
             Ok(response
                 .map(|body| CutBody { body, lines_left: after_events, cleanly, over: false }.boxed_unsync()))
         }
-        Verdict::AfterEffect(then) => {
+        Verdict::ApplyThen(then) => {
             // Whatever the server says, the client never hears it.
             drop(inner.call(request).await);
             answer(after_delay(*then).await).await
@@ -313,7 +313,7 @@ async fn answer(verdict: Verdict) -> Result<Response<FaultyBody>, BoxError> {
         Verdict::Hang => std::future::pending().await,
         Verdict::ConnectionError(kind) => Err(io::Error::from(kind).into()),
         // Where an answer is needed and the verdict gives none, the connection is what breaks.
-        Verdict::Pass | Verdict::DelayThen(..) | Verdict::AfterEffect(_) | Verdict::CutStream { .. } => {
+        Verdict::Pass | Verdict::DelayThen(..) | Verdict::ApplyThen(_) | Verdict::CutStream { .. } => {
             Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
         }
     }

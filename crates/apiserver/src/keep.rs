@@ -23,7 +23,7 @@ const CHANGES_MAX: usize = 50_000;
 
 /// Why state cannot be kept.
 #[derive(Debug, thiserror::Error)]
-pub enum KeepError {
+pub enum StateDirError {
     /// The folder or a file in it cannot be used; give another.
     #[error("{path}: {source}")]
     File {
@@ -42,7 +42,7 @@ pub enum KeepError {
 
 /// A folder in which the state of one server is kept.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct StateDir {
     dir: PathBuf,
     changes: BufWriter<File>,
     count: usize,
@@ -59,18 +59,18 @@ pub struct Found {
     pub lost: usize,
 }
 
-impl Keeper {
+impl StateDir {
     /// Opens the folder and builds the server that was kept there, or a new one.
-    pub fn open(dir: &Path, builder: Builder) -> Result<(ApiServer, Keeper, Found), KeepError> {
+    pub fn open(dir: &Path, builder: Builder) -> Result<(ApiServer, StateDir, Found), StateDirError> {
         let at = |path: &Path| {
             let path = path.to_owned();
-            move |source| KeepError::File { path, source }
+            move |source| StateDirError::File { path, source }
         };
         fs::create_dir_all(dir).map_err(at(dir))?;
         let lock = File::create(dir.join(LOCK)).map_err(at(&dir.join(LOCK)))?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(KeepError::InUse { path: dir.to_owned() }),
+            Err(TryLockError::WouldBlock) => return Err(StateDirError::InUse { path: dir.to_owned() }),
             Err(TryLockError::Error(source)) => return Err(at(&dir.join(LOCK))(source)),
         }
         let (entries, mut found) = read(dir).map_err(at(dir))?;
@@ -79,7 +79,7 @@ impl Keeper {
         found.lost += lost;
         let changes = File::create(dir.join(SNAPSHOT_NEW)).map_err(at(&dir.join(SNAPSHOT_NEW)))?;
         let mut keeper =
-            Keeper { dir: dir.to_owned(), changes: BufWriter::new(changes), count: 0, _lock: lock };
+            StateDir { dir: dir.to_owned(), changes: BufWriter::new(changes), count: 0, _lock: lock };
         keeper.snapshot(&server).map_err(at(dir))?;
         Ok((server, keeper, found))
     }
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn state_survives_and_a_torn_line_is_left_out() {
         let dir = tempfile::tempdir().unwrap();
-        let (server, mut keeper, found) = Keeper::open(dir.path(), ApiServer::builder()).unwrap();
+        let (server, mut keeper, found) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
         assert_eq!(found, Found::default());
         server.seed(config_map("a")).unwrap();
         server.seed(config_map("b")).unwrap();
@@ -187,11 +187,11 @@ mod tests {
         assert_eq!(keeper.save(&server).unwrap(), 1);
         let (revision, kept) =
             (server.resource_version(), server.object("configmaps", "default", "b").unwrap());
-        assert!(matches!(Keeper::open(dir.path(), ApiServer::builder()), Err(KeepError::InUse { .. })));
+        assert!(matches!(StateDir::open(dir.path(), ApiServer::builder()), Err(StateDirError::InUse { .. })));
         drop(keeper);
         let mut changes = fs::OpenOptions::new().append(true).open(dir.path().join(CHANGES)).unwrap();
         changes.write_all(b"{\"revision\":99,\"object\":{\"apiVer").unwrap();
-        let (server, _keeper, found) = Keeper::open(dir.path(), ApiServer::builder()).unwrap();
+        let (server, _keeper, found) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
         assert_eq!(found.lost, 1);
         assert_eq!(server.resource_version(), revision);
         assert_eq!(server.object("configmaps", "default", "b").unwrap(), kept);
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn custom_resources_survive() {
         let dir = tempfile::tempdir().unwrap();
-        let (server, mut keeper, _) = Keeper::open(dir.path(), ApiServer::builder()).unwrap();
+        let (server, mut keeper, _) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
         let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": "widgets.example.com"},
             "spec": {"group": "example.com", "names": {"plural": "widgets", "kind": "Widget"}, "scope": "Namespaced",
@@ -214,7 +214,7 @@ mod tests {
         drop(keeper);
         // Once from the changes, once from the snapshot the first reading leaves behind.
         for _ in 0..2 {
-            let (server, _keeper, found) = Keeper::open(dir.path(), ApiServer::builder()).unwrap();
+            let (server, _keeper, found) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
             assert_eq!(found.lost, 0);
             assert!(server.object("widgets", "default", "w").is_some());
         }
@@ -225,6 +225,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(matches!(Keeper::open(&file, ApiServer::builder()), Err(KeepError::File { .. })));
+        assert!(matches!(StateDir::open(&file, ApiServer::builder()), Err(StateDirError::File { .. })));
     }
 }

@@ -171,10 +171,10 @@ async fn what_is_no_json_or_no_text_is_refused() {
 fn impatient() -> Limits {
     let soon = Duration::from_millis(300);
     Limits {
-        handshake_within: soon,
-        headers_within: soon,
-        body_within: soon,
-        written_within: soon,
+        handshake_timeout: soon,
+        headers_timeout: soon,
+        body_timeout: soon,
+        write_timeout: soon,
         ..Limits::default()
     }
 }
@@ -254,7 +254,7 @@ async fn somebody_who_never_reads_his_watch_is_cut_off() {
 async fn somebody_who_reads_no_answers_gets_no_more() {
     let server = ApiServer::builder().build();
     seed(&server, "a", &"x".repeat(1_000_000));
-    let limits = Limits { held_bytes_max: 20_000_000, ..Limits::default() };
+    let limits = Limits { bytes_in_flight_max: 20_000_000, ..Limits::default() };
     let serving = serving(&server, limits).await;
     let mut hoarder = multiplexed(&serving).await;
     let (mut given, mut asked_to_wait) = (Vec::new(), 0);

@@ -271,7 +271,7 @@ async fn faults_strike_what_their_rules_name() {
     assert!(api.get("c").await.is_err());
     faults.add(Rule::new(Verdict::Hang).target("/configmaps/d"));
     assert!(tokio::time::timeout(Duration::from_secs(60), api.get("d")).await.is_err());
-    faults.retire_all();
+    faults.disable_all();
     assert_eq!(api.get_opt("d").await.unwrap(), None);
 }
 
@@ -279,7 +279,7 @@ async fn faults_strike_what_their_rules_name() {
 async fn a_lost_answer_leaves_its_effect() {
     let server = ApiServer::builder().build();
     let (faults, api) = faulty(&server);
-    let lost = Verdict::AfterEffect(Box::new(Verdict::ConnectionError(std::io::ErrorKind::ConnectionReset)));
+    let lost = Verdict::ApplyThen(Box::new(Verdict::ConnectionError(std::io::ErrorKind::ConnectionReset)));
     faults.add(Rule::new(lost).method(http::Method::POST));
     assert!(api.create(&PostParams::default(), &config_map("a", "1")).await.is_err());
     assert!(server.object("configmaps", "default", "a").is_some());

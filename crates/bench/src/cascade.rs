@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use keleustes_client::{Call, Deletion, Propagation};
+use keleustes_client::{Call, Deletion, PropagationPolicy};
 use keleustes_control_plane::AuditEntry;
 use keleustes_objects::{Key, Resource};
 use keleustes_scenarios::real::{Manager, Real};
@@ -29,9 +29,9 @@ pub(crate) async fn measure(owners: usize, dependents: usize) -> anyhow::Result<
     println!("| dependents are | whose | seconds | deletes | patches | reads | of all refused |");
     println!("| --- | --- | ---: | ---: | ---: | ---: | ---: |");
     for (how, propagation) in [
-        ("deleted after their owners", Propagation::Background),
-        ("deleted before their owners", Propagation::Foreground),
-        ("set free", Propagation::Orphan),
+        ("deleted after their owners", PropagationPolicy::Background),
+        ("deleted before their owners", PropagationPolicy::Foreground),
+        ("set free", PropagationPolicy::Orphan),
     ] {
         for manager in [&ours, &Manager::Original] {
             let whose = manager.whose();
@@ -71,7 +71,7 @@ async fn fill(client: &Client, namespace: &str, owners: usize, dependents: usize
                 let name = format!("{}-{m:03}", owner(n));
                 let metadata = json!({"name": name, "ownerReferences": [reference]});
                 let secret = of(&SECRETS, json!({"metadata": metadata}));
-                Call::create(&SECRETS, namespace, &secret).send_unread(client).await?;
+                Call::create(&SECRETS, namespace, &secret).send_discarding_body(client).await?;
             }
             anyhow::Ok(())
         })
@@ -87,7 +87,7 @@ async fn cascade(
     client: &Client,
     namespace: &str,
     owners: usize,
-    propagation: Propagation,
+    propagation: PropagationPolicy,
 ) -> anyhow::Result<(Duration, Vec<AuditEntry>)> {
     let before = real.plane().audit_mark()?;
     let began = Instant::now();
@@ -111,13 +111,13 @@ async fn cascade(
     Ok((time, entries.filter(is_meant).collect()))
 }
 
-async fn is_done(client: &Client, namespace: &str, propagation: Propagation) -> anyhow::Result<bool> {
+async fn is_done(client: &Client, namespace: &str, propagation: PropagationPolicy) -> anyhow::Result<bool> {
     let listed = async |resource: &Resource| items(client, &Call::list(resource, namespace)).await;
     let is_free = |secret: &Value| secret["metadata"]["ownerReferences"].is_null();
     let secrets = listed(&SECRETS).await?;
     let done = match propagation {
-        Propagation::Orphan => secrets.iter().all(is_free),
-        Propagation::Background | Propagation::Foreground => secrets.is_empty(),
+        PropagationPolicy::Orphan => secrets.iter().all(is_free),
+        PropagationPolicy::Background | PropagationPolicy::Foreground => secrets.is_empty(),
     };
     Ok(done && listed(&MAPS).await?.is_empty())
 }

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use keleustes_controllers::garbage_collector::{Graph, Ripple};
-use keleustes_objects::{Meta, Partial, TypeLine};
+use keleustes_controllers::garbage_collector::{Graph, GraphEffects};
+use keleustes_objects::{Meta, PartialObjectMeta, TypeMeta};
 use serde_json::json;
 
 use crate::meters::Meter;
@@ -38,9 +38,9 @@ pub(crate) fn measure(objects: usize) -> anyhow::Result<()> {
 }
 
 fn fill(run: usize, shape: Shape, objects: usize) -> anyhow::Result<(Graph, Vec<Meta>)> {
-    let line = TypeLine::new("apps/v1", "ReplicaSet");
+    let line = TypeMeta::new("apps/v1", "ReplicaSet");
     let read = |n: usize| -> anyhow::Result<Meta> {
-        Ok(serde_json::from_str::<Partial>(&text(run, shape, n))?.meta)
+        Ok(serde_json::from_str::<PartialObjectMeta>(&text(run, shape, n))?.meta)
     };
     let (mut graph, mut cache, mut nanoseconds) = (Graph::new(7), Vec::new(), 0);
     if shape.cached {
@@ -57,7 +57,7 @@ fn fill(run: usize, shape: Shape, objects: usize) -> anyhow::Result<(Graph, Vec<
             }
         };
         let began = Instant::now();
-        graph.saw(&line, meta, &mut Ripple::default());
+        graph.saw(&line, meta, &mut GraphEffects::default());
         nanoseconds += began.elapsed().as_nanos();
     }
     let bytes = Meter::own().anonymous()?.saturating_sub(before) / objects as u64;

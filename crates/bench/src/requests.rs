@@ -30,7 +30,7 @@ pub(crate) async fn send_all(
     calls: impl IntoIterator<Item = Call>,
 ) -> anyhow::Result<()> {
     stream::iter(calls.into_iter().collect::<Vec<_>>())
-        .map(async |call: Call| call.send_unread(client).await)
+        .map(async |call: Call| call.send_discarding_body(client).await)
         .buffer_unordered(AT_ONCE)
         .try_collect::<Vec<()>>()
         .await
@@ -50,7 +50,7 @@ pub(crate) async fn define(client: &Client, kinds: &[Resource]) -> anyhow::Resul
     send_all(client, "defining kinds", calls).await?;
     for kind in kinds {
         let mut tries = 0;
-        while Call::list(kind, "").send_unread(client).await.is_err() {
+        while Call::list(kind, "").send_discarding_body(client).await.is_err() {
             tries += 1;
             if tries > 600 {
                 bail!("{kind} is not served");

@@ -18,8 +18,8 @@ use tower::Layer as _;
 
 use crate::connect::{Connection, user_agent};
 use crate::layers::{
-    Around, BearerToken, InFlight, MayWrite, Observe, Permit, Rate, RequestObserver, Retry, Throttle, Token,
-    TokenSource, Transport, UserAgent,
+    BearerToken, MaxInFlight, MayWrite, MiddlewareLayer, Observe, Rate, RequestObserver, Retry, Throttle,
+    Token, TokenSource, Transport, UserAgent, WriteFence,
 };
 use crate::writes::{Call, unreadable};
 
@@ -100,7 +100,9 @@ impl ClientFactory {
     /// A way whose changes leave only while they may be made.
     fn permitted(&self, way: Transport) -> Transport {
         match &self.may_write {
-            Some(may_write) => Transport::new(Around::new(Permit::new(may_write.clone())).layer(way)),
+            Some(may_write) => {
+                Transport::new(MiddlewareLayer::new(WriteFence::new(may_write.clone())).layer(way))
+            }
             None => way,
         }
     }
@@ -118,7 +120,8 @@ impl ClientFactory {
         let mut known = self.tokens.lock();
         let tokens = known.entry(service_account.to_owned()).or_insert_with(|| Arc::new(new()));
         let source: Arc<dyn TokenSource> = tokens.clone();
-        let way = Around::new(BearerToken::new(source)).layer(self.permitted(self.connection.anonymous()));
+        let way =
+            MiddlewareLayer::new(BearerToken::new(source)).layer(self.permitted(self.connection.anonymous()));
         let user = format!("system:serviceaccount:{NAMESPACE}:{service_account}");
         self.client(Transport::new(way), &user)
     }
@@ -128,17 +131,17 @@ impl ClientFactory {
         let observer = self.options.observer.clone();
         let mut way = way;
         if let Some(observer) = &observer {
-            way = Transport::new(Around::new(Observe::new(&host, Arc::clone(observer))).layer(way));
+            way = Transport::new(MiddlewareLayer::new(Observe::new(&host, Arc::clone(observer))).layer(way));
         }
         if let Some(requests_max) = self.options.in_flight_max {
-            way = Transport::new(Around::new(InFlight::new(requests_max)).layer(way));
+            way = Transport::new(MiddlewareLayer::new(MaxInFlight::new(requests_max)).layer(way));
         }
         if let Some(rate) = self.options.throttle {
             let throttle = Throttle::new(rate, host.clone(), observer.clone());
-            way = Transport::new(Around::new(throttle).layer(way));
+            way = Transport::new(MiddlewareLayer::new(throttle).layer(way));
         }
-        let way = Around::new(Retry::new(host, observer)).layer(way);
-        let way = Around::new(UserAgent::new(&user_agent(component))).layer(way);
+        let way = MiddlewareLayer::new(Retry::new(host, observer)).layer(way);
+        let way = MiddlewareLayer::new(UserAgent::new(&user_agent(component))).layer(way);
         Client::new(way, "default")
     }
 }
@@ -285,7 +288,7 @@ impl ServiceAccountTokens {
 
     async fn ensure_account(&self) -> Result<(), Failure> {
         let accounts = ServiceAccount::RESOURCE;
-        match Call::get(&accounts, &self.account).send_for_answer(&self.client).await {
+        match Call::get(&accounts, &self.account).send_for_metadata(&self.client).await {
             Err(failure) if failure.reason == Reason::NotFound => {}
             found => return found.map(|_| ()),
         }
@@ -296,7 +299,7 @@ impl ServiceAccountTokens {
             "metadata": {"name": self.account.name, "namespace": self.account.namespace},
         });
         let created =
-            Call::create(&accounts, &self.account.namespace, &body).send_for_answer(&self.client).await;
+            Call::create(&accounts, &self.account.namespace, &body).send_for_metadata(&self.client).await;
         match created {
             Err(failure) if failure.reason != Reason::AlreadyExists => Err(failure),
             _ => Ok(()),
@@ -307,10 +310,10 @@ impl ServiceAccountTokens {
     /// the right to do this; then creating the account tells.
     async fn ensure_namespace(&self) {
         let key = Key::cluster(self.account.namespace.as_str());
-        let found = Call::get(&Namespace::RESOURCE, &key).send_for_answer(&self.client).await;
+        let found = Call::get(&Namespace::RESOURCE, &key).send_for_metadata(&self.client).await;
         if found.is_err_and(|failure| failure.reason == Reason::NotFound) {
             let body = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": key.name}});
-            let created = Call::create(&Namespace::RESOURCE, "", &body).send_for_answer(&self.client).await;
+            let created = Call::create(&Namespace::RESOURCE, "", &body).send_for_metadata(&self.client).await;
             if let Err(failure) = created {
                 tracing::warn!(namespace = %key, %failure, "could not create the namespace");
             }
@@ -343,18 +346,18 @@ mod tests {
     use tower::{BoxError, ServiceExt as _};
 
     use super::*;
-    use crate::layers::{AnswerBody, Answering, Concern, transport};
+    use crate::layers::{HttpService, Middleware, ResponseBody, transport};
 
     /// Keeps the headers of requests.
     #[derive(Default)]
     struct Headers(Mutex<Vec<(String, HeaderMap)>>);
 
-    impl Concern for Headers {
-        async fn pass<S: Answering>(
+    impl Middleware for Headers {
+        async fn pass<S: HttpService>(
             self: Arc<Self>,
             request: Request<Body>,
             inner: S,
-        ) -> Result<Response<AnswerBody>, BoxError> {
+        ) -> Result<Response<ResponseBody>, BoxError> {
             let told = format!("{} {}", request.method(), request.uri());
             self.0.lock().push((told, request.headers().clone()));
             inner.oneshot(request).await
@@ -372,7 +375,8 @@ mod tests {
         fn new() -> Self {
             let (server, faults) = (ApiServer::builder().seed(3).build(), Faults::new());
             let headers = Arc::new(Headers::default());
-            let way = Around::shared(Arc::clone(&headers)).layer(transport(faults.layer(server.clone())));
+            let way =
+                MiddlewareLayer::shared(Arc::clone(&headers)).layer(transport(faults.layer(server.clone())));
             let options = ClientOptions { use_service_account_credentials: true, ..ClientOptions::default() };
             let factory = ClientFactory::new(Connection::over(way), options);
             Self { server, faults, headers, factory }
@@ -494,7 +498,7 @@ mod tests {
     async fn somebody_else_may_create_the_account_at_the_same_time() {
         let world = World::new();
         let exists = Verdict::status(409, "AlreadyExists", "there");
-        let creation = Rule::new(Verdict::AfterEffect(Box::new(exists)));
+        let creation = Rule::new(Verdict::ApplyThen(Box::new(exists)));
         world.faults.add(creation.method(http::Method::POST).target("/serviceaccounts").times(1));
         read(&world.factory.for_controller("job-controller")).await.unwrap();
     }

@@ -14,9 +14,9 @@ pub mod layers;
 mod reflector;
 mod writes;
 
-pub use connect::{ConnectError, Connection, ConnectionObserver, PluginEnd};
+pub use connect::{ConnectError, Connection, ConnectionObserver, ExecPluginStatus};
 pub use credentials::{ClientFactory, ClientOptions};
-pub use discovery::{ApiResource, Discovered, RestMapping, Subresource, discover};
+pub use discovery::{ApiResource, DiscoveredResources, RestMapper, Subresource, discover};
 pub use layers::{ObservedRequest, Rate, RequestObserver};
 pub use reflector::{Decode, Delta, Reflector, ReflectorObserver, Source};
-pub use writes::{Answer, Call, Deletion, Patch, Propagation};
+pub use writes::{Answer, Call, Deletion, Patch, PropagationPolicy};

@@ -8,7 +8,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
 use keleustes_objects::{
-    Failure, Key, Reason, Resource, Uid, Version, decode_error_without_content, escape_markup,
+    Failure, Key, Reason, Resource, Uid, Version, decode_error_without_content, escape_html,
 };
 use kube::Client;
 use kube::client::Body;
@@ -72,14 +72,14 @@ pub struct Deletion {
     /// Only this state of the object.
     pub version: Option<Version>,
     /// What becomes of objects that it owns.
-    pub propagation: Option<Propagation>,
+    pub propagation: Option<PropagationPolicy>,
     /// How long the object may take to end.
     pub grace_seconds: Option<u32>,
 }
 
 /// What becomes of the objects that a deleted object owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Propagation {
+pub enum PropagationPolicy {
     /// They lose their owner.
     Orphan,
     /// They are deleted after it.
@@ -232,7 +232,7 @@ impl Call {
     pub fn with_body(mut self, value: &impl Serialize) -> Self {
         let text =
             serde_json::to_string(value).expect("API objects are made of strings, numbers, lists and maps");
-        self.body = Bytes::from(escape_markup(text));
+        self.body = Bytes::from(escape_html(text));
         self.content_type = Some("application/json");
         self
     }
@@ -250,7 +250,7 @@ impl Call {
     ///
     /// # Errors
     /// Whatever kept the call from succeeding.
-    pub async fn send_for_answer(&self, client: &Client) -> Result<Answer, Failure> {
+    pub async fn send_for_metadata(&self, client: &Client) -> Result<Answer, Failure> {
         Ok(self.clone().metadata_only().send_as::<WireAnswer>(client).await?.into())
     }
 
@@ -259,7 +259,7 @@ impl Call {
     /// # Errors
     /// Whatever kept the call from succeeding; [`Reason::Unreadable`] if the answer is something else.
     pub async fn send_as<T: DeserializeOwned>(&self, client: &Client) -> Result<T, Failure> {
-        let text = self.send_text(client).await?;
+        let text = self.send_for_bytes(client).await?;
         serde_json::from_slice(&text).map_err(|error| {
             let place = decode_error_without_content(&error);
             unreadable(&format!("the answer to {self} cannot be read: {place}"))
@@ -270,7 +270,7 @@ impl Call {
     ///
     /// # Errors
     /// Whatever kept the call from succeeding.
-    pub async fn send_text(&self, client: &Client) -> Result<Bytes, Failure> {
+    pub async fn send_for_bytes(&self, client: &Client) -> Result<Bytes, Failure> {
         let answer = async {
             let response = self.open(client).await?;
             let body = response.into_body().collect().await;
@@ -283,7 +283,7 @@ impl Call {
     ///
     /// # Errors
     /// Whatever kept the call from succeeding.
-    pub async fn send_unread(&self, client: &Client) -> Result<(), Failure> {
+    pub async fn send_discarding_body(&self, client: &Client) -> Result<(), Failure> {
         let answer = async {
             let mut body = self.open(client).await?.into_body();
             while let Some(frame) = body.frame().await {
@@ -369,7 +369,7 @@ struct WireAnswer {
 #[serde(rename_all = "camelCase", default)]
 struct WireIdentity {
     name: keleustes_objects::Text,
-    namespace: keleustes_objects::Word,
+    namespace: keleustes_objects::InternedStr,
     uid: Uid,
     resource_version: Version,
 }
@@ -429,7 +429,7 @@ mod tests {
         let guarded = Deletion {
             uid: Some(Uid::from("u")),
             version: Some(Version::from("7")),
-            propagation: Some(Propagation::Background),
+            propagation: Some(PropagationPolicy::Background),
             grace_seconds: Some(0),
         };
         let guarded = Call::delete(&secrets(), &key, &guarded);
@@ -461,27 +461,28 @@ mod tests {
         let client = Client::new(server.clone(), "default");
         let body = |value: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "stringData": {"k": value}});
         let (secrets, key) = (secrets(), Key::namespaced("default", "x"));
-        let created = Call::create(&secrets, "default", &body("1")).send_for_answer(&client).await.unwrap();
+        let created = Call::create(&secrets, "default", &body("1")).send_for_metadata(&client).await.unwrap();
         assert!(created.is_object);
         assert_eq!(created.key, key);
-        let again = Call::create(&secrets, "default", &body("1")).send_for_answer(&client).await.unwrap_err();
+        let again =
+            Call::create(&secrets, "default", &body("1")).send_for_metadata(&client).await.unwrap_err();
         assert_eq!(again.reason, Reason::AlreadyExists);
 
         let mut read = Call::get(&secrets, &key).from_cache().send(&client).await.unwrap();
         assert_eq!(read["metadata"]["uid"], created.uid.to_string());
         let change = json!({"metadata": {"labels": {"l": "1"}}});
         let patched =
-            Call::patch(&secrets, &key, Patch::Merge, &change).send_for_answer(&client).await.unwrap();
+            Call::patch(&secrets, &key, Patch::Merge, &change).send_for_metadata(&client).await.unwrap();
         assert!(created.version.is_older_than(&patched.version));
         read["metadata"]["labels"] = json!({"l": "2"});
-        let stale = Call::replace(&secrets, &key, &read).send_for_answer(&client).await.unwrap_err();
+        let stale = Call::replace(&secrets, &key, &read).send_for_metadata(&client).await.unwrap_err();
         assert_eq!(stale.reason, Reason::Conflict);
 
         let other_life = Deletion { uid: Some(Uid::from("another")), ..Deletion::default() };
-        let refused = Call::delete(&secrets, &key, &other_life).send_for_answer(&client).await.unwrap_err();
+        let refused = Call::delete(&secrets, &key, &other_life).send_for_metadata(&client).await.unwrap_err();
         assert_eq!(refused.reason, Reason::Conflict);
         let this_life = Deletion { uid: Some(created.uid), ..Deletion::default() };
-        Call::delete(&secrets, &key, &this_life).send_for_answer(&client).await.unwrap();
+        Call::delete(&secrets, &key, &this_life).send_for_metadata(&client).await.unwrap();
         let gone = Call::get(&secrets, &key).send(&client).await.unwrap_err();
         assert_eq!((gone.reason, gone.code), (Reason::NotFound, 404));
     }
@@ -494,8 +495,11 @@ mod tests {
             let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": namespace, "name": name}});
             server.seed(secret).unwrap();
         }
-        let deletion = Deletion { propagation: Some(Propagation::Background), ..Deletion::default() };
-        Call::delete_collection(&secrets(), "default", &deletion).send_unread(&client).await.unwrap();
+        let deletion = Deletion { propagation: Some(PropagationPolicy::Background), ..Deletion::default() };
+        Call::delete_collection(&secrets(), "default", &deletion)
+            .send_discarding_body(&client)
+            .await
+            .unwrap();
         let left: Vec<_> =
             server.objects("secrets").iter().map(|one| one["metadata"]["name"].clone()).collect();
         assert_eq!(left, ["c"]);
@@ -538,7 +542,7 @@ mod tests {
         let body = Bytes::from_static(b"{\"metadata\": \"hunter2\"}");
         faults.add(Rule::new(Verdict::RawBody { code: 200, body }));
         let client = Client::new(faults.layer(ApiServer::default()), "default");
-        let failure = Call::list(&secrets(), "").send_for_answer(&client).await.unwrap_err();
+        let failure = Call::list(&secrets(), "").send_for_metadata(&client).await.unwrap_err();
         assert_eq!(failure.reason, Reason::Unreadable);
         assert!(!format!("{failure:?}").contains("hunter2"), "{failure:?}");
     }

@@ -387,7 +387,7 @@ impl ControlPlane {
     }
 
     /// The error that names a part which ended by itself, if one did.
-    pub fn ended_part(&self) -> Option<Error> {
+    pub fn exited_component(&self) -> Option<Error> {
         let parts = [&self.etcd, &self.api_server, &self.scheduler, &self.kwok, &self.go_manager];
         parts.into_iter().find_map(|part| self.slot(part).as_mut().and_then(Process::ended_early))
     }

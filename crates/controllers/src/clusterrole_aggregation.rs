@@ -2,8 +2,8 @@
 //!
 //! Parity: pkg/controller/clusterroleaggregation/.
 
-use keleustes_objects::{BadSelector, ClusterRole, PolicyRule};
-use keleustes_plan::{Change, Controller, Grant, Item, Loop, Plan, View, Wakes, Write};
+use keleustes_objects::{ClusterRole, InvalidSelector, PolicyRule};
+use keleustes_plan::{Change, Controller, Enqueue, Grant, Item, Loop, Plan, View, Write};
 use serde_json::json;
 
 /// The controller. It may escalate: it hands out rules that it does not have itself.
@@ -11,21 +11,23 @@ use serde_json::json;
 pub fn controller() -> Controller {
     Controller::new(NAME)
         .also_known_as(&["clusterrole-aggregation"])
-        .works_as(NAME)
+        .service_account(NAME)
         .may_write(&[Grant {
             group: "rbac.authorization.k8s.io",
             resource: "clusterroles",
             verbs: &["escalate", "get", "list", "patch", "update", "watch"],
         }])
         .runs(
-            Loop::deciding("ClusterRoleAggregator", decide).workers(5).woken_by::<ClusterRole>(role_changed),
+            Loop::deciding("ClusterRoleAggregator", decide)
+                .workers(5)
+                .enqueue_on::<ClusterRole>(role_changed),
         )
 }
 
 const NAME: &str = "clusterrole-aggregation-controller";
 
 /// Any role may be, or may have been, part of any aggregated one.
-fn role_changed(_: &Change<ClusterRole>, view: &View<'_>, wakes: &mut Wakes) {
+fn role_changed(_: &Change<ClusterRole>, view: &View<'_>, wakes: &mut Enqueue) {
     for role in view.all::<ClusterRole>().filter(|role| role.aggregation.is_some()) {
         wakes.wake(&role.meta.key);
     }
@@ -48,7 +50,7 @@ fn decide(view: &View<'_>, item: &Item) -> Plan {
 }
 
 /// The rules of all selected roles: selector by selector, role by role in order of name, each rule once.
-fn union_of_rules(role: &ClusterRole, view: &View<'_>) -> Result<Vec<PolicyRule>, BadSelector> {
+fn union_of_rules(role: &ClusterRole, view: &View<'_>) -> Result<Vec<PolicyRule>, InvalidSelector> {
     let mut union: Vec<PolicyRule> = Vec::new();
     for selector in role.aggregation.iter().flatten() {
         let matcher = selector.matcher()?;
@@ -68,7 +70,7 @@ mod tests {
     use std::sync::Arc;
 
     use keleustes_objects::{Failure, Key, Reason};
-    use keleustes_plan::Limiter;
+    use keleustes_plan::RateLimiter;
     use keleustes_plan::rehearsal::World;
     use serde_json::Value;
 
@@ -263,7 +265,7 @@ mod tests {
         assert_eq!(controller.service_account, Some("clusterrole-aggregation-controller"));
         assert_eq!(controller.event_component, None);
         let a_loop = the_loop();
-        assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("ClusterRoleAggregator", 5, None));
-        assert_eq!(a_loop.limiter, Limiter::DEFAULT);
+        assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("ClusterRoleAggregator", 5, None));
+        assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
     }
 }

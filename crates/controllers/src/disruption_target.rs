@@ -8,7 +8,7 @@ const TYPE: &str = "DisruptionTarget";
 
 /// The condition as it is to be on a pod. It says since when it holds; if it held before, that stays.
 pub(crate) fn wanted(pod: &Pod, reason: &str, message: &str, now: Time) -> Value {
-    let there = pod.unusual_condition(TYPE).filter(|there| there.is_true());
+    let there = pod.full_condition(TYPE).filter(|there| there.is_true());
     let since = there.and_then(|there| there.last_transition_time).unwrap_or(now);
     json!({
         "type": TYPE,
@@ -22,6 +22,6 @@ pub(crate) fn wanted(pod: &Pod, reason: &str, message: &str, now: Time) -> Value
 
 /// Whether a pod says so already, for this reason and in these words.
 pub(crate) fn is_there(pod: &Pod, reason: &str, message: &str) -> bool {
-    pod.unusual_condition(TYPE)
+    pod.full_condition(TYPE)
         .is_some_and(|there| there.is_true() && there.reason == reason && there.message == message)
 }

@@ -20,11 +20,11 @@ pub enum Default {
     /// It does.
     On,
     /// It must be named.
-    NamedOnly,
+    Disabled,
 }
 
 /// All names.
-pub const KNOWN: [Known; 49] = [
+pub const UPSTREAM_CONTROLLERS: [Known; 49] = [
     known("serviceaccount-token-controller", "serviceaccount-token", Default::On),
     known("endpoints-controller", "endpoint", Default::On),
     known("endpointslice-controller", "endpointslice", Default::On),
@@ -48,8 +48,8 @@ pub const KNOWN: [Known; 49] = [
     known("certificatesigningrequest-cleaner-controller", "csrcleaner", Default::On),
     known("podcertificaterequest-cleaner-controller", "", Default::On).behind(&["PodCertificateRequest"]),
     known("ttl-controller", "ttl", Default::On),
-    known("bootstrap-signer-controller", "bootstrapsigner", Default::NamedOnly),
-    known("token-cleaner-controller", "tokencleaner", Default::NamedOnly),
+    known("bootstrap-signer-controller", "bootstrapsigner", Default::Disabled),
+    known("token-cleaner-controller", "tokencleaner", Default::Disabled),
     known("node-ipam-controller", "nodeipam", Default::On),
     known("node-lifecycle-controller", "nodelifecycle", Default::On),
     known("taint-eviction-controller", "", Default::On).behind(&["SeparateTaintEvictionController"]),
@@ -82,7 +82,7 @@ pub const KNOWN: [Known; 49] = [
     known("service-cidr-controller", "", Default::On).behind(&["MultiCIDRServiceAllocator"]),
     known("storage-version-migrator-controller", "svm", Default::On)
         .behind(&["StorageVersionMigrator", "InformerResourceVersion"]),
-    known("selinux-warning-controller", "", Default::NamedOnly).behind(&["SELinuxChangePolicy"]),
+    known("selinux-warning-controller", "", Default::Disabled).behind(&["SELinuxChangePolicy"]),
 ];
 
 const fn known(name: &'static str, alias: &'static str, default: Default) -> Known {
@@ -98,7 +98,7 @@ impl Known {
 /// The controller of this name or alias.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Known> {
-    KNOWN.iter().find(|known| !name.is_empty() && (known.name == name || known.alias == name))
+    UPSTREAM_CONTROLLERS.iter().find(|known| !name.is_empty() && (known.name == name || known.alias == name))
 }
 
 #[cfg(test)]
@@ -111,14 +111,14 @@ mod tests {
     /// Proves RUN-60, RUN-61.
     #[test]
     fn no_name_is_taken_twice_and_every_controller_is_known_by_its_names() {
-        let aliases = KNOWN.iter().map(|known| known.alias).filter(|alias| !alias.is_empty());
-        let names: Vec<_> = KNOWN.iter().map(|known| known.name).chain(aliases).collect();
+        let aliases = UPSTREAM_CONTROLLERS.iter().map(|known| known.alias).filter(|alias| !alias.is_empty());
+        let names: Vec<_> = UPSTREAM_CONTROLLERS.iter().map(|known| known.name).chain(aliases).collect();
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
         for controller in all(&Settings::default()) {
             let known = find(controller.name).unwrap_or_else(|| panic!("{} is not known", controller.name));
             assert!(controller.aliases.iter().all(|alias| *alias == known.alias), "{}", controller.name);
         }
-        for known in &KNOWN {
+        for known in &UPSTREAM_CONTROLLERS {
             let plain = known.name.chars().all(|c| c.is_ascii_lowercase() || c == '-');
             assert!(plain && known.name.ends_with("-controller"), "{}", known.name);
         }

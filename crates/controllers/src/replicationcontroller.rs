@@ -15,8 +15,8 @@ use crate::replicaset::{AGE_RATIO, Replicated, Settings, the_loop};
 pub fn controller(settings: &Settings) -> Controller {
     Controller::new("replicationcontroller-controller")
         .also_known_as(&["replicationcontroller"])
-        .works_as("replication-controller")
-        .records_events_as("replication-controller")
+        .service_account("replication-controller")
+        .event_component("replication-controller")
         .measures([&AGE_RATIO])
         .may_write(&[
             Grant { group: "", resource: "replicationcontrollers", verbs: &["get"] },
@@ -49,7 +49,7 @@ impl Replicated for ReplicationController {
         })
     }
 
-    const TELLS_TERMINATING: bool = false;
+    const HAS_TERMINATING_REPLICAS: bool = false;
 
     /// These have no families: nobody manages them.
     fn family<'a>(&self, _: &View<'a>) -> Vec<&'a Self> {
@@ -61,7 +61,7 @@ impl Replicated for ReplicationController {
 mod tests {
     use keleustes_objects::{Failure, Key, Pod, Reason};
     use keleustes_plan::rehearsal::World;
-    use keleustes_plan::{Limiter, Loop};
+    use keleustes_plan::{Loop, RateLimiter};
     use serde_json::{Value, json};
 
     use super::*;
@@ -140,8 +140,8 @@ mod tests {
             ]
         );
         let a_loop = the_loop();
-        assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("replicationmanager", 5, None));
-        assert_eq!(a_loop.limiter, Limiter::DEFAULT);
+        assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("replicationmanager", 5, None));
+        assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
         // A queue and workers of its own: it goes or stays without the other.
         assert_ne!(crate::replicaset::controller(&Settings::default()).loops[0].queue, a_loop.queue);
     }
@@ -233,7 +233,7 @@ mod tests {
              {\"metadata\":{\"generation\":2,\"name\":\"web\",\"namespace\":\"a\",\
              \"resourceVersion\":\"7\",\"uid\":\"u-web\"},\
              \"status\":{\"availableReplicas\":0,\"fullyLabeledReplicas\":1,\"observedGeneration\":2,\"readyReplicas\":1,\"replicas\":1}}\n\
-             revisit after 3s\n"
+             requeue after 3s\n"
         );
         let mut content = rc(1);
         for count in ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn a_failure_is_told() {
         let failure = Failure::transport(Reason::Forbidden, "refused");
-        let world = world(1).refusing_at("create", "/api/v1/namespaces/a/pods/", failure, None);
+        let world = world(1).failing_at("create", "/api/v1/namespaces/a/pods/", failure, None);
         let transcript = turn(world);
         assert!(transcript.contains(
             r#""message":"refused","reason":"FailedCreate","status":"True","type":"ReplicaFailure""#

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use keleustes_objects::{
-    Failure, Key, Namespace, ROOT_CA_CONFIG_MAP, Reason, RootCaConfigMap, Whole as _, Word,
+    Failure, InternedStr, Key, Namespace, ROOT_CA_CONFIG_MAP, Reason, RootCaConfigMap, Whole as _,
 };
 use keleustes_plan::{
-    Applied, BoxFuture, Buckets, Change, Context, Controller, Grant, Item, Loop, Metric, Next, Outcome, Plan,
-    Retry, Script, View, Wakes, Write,
+    Applied, BoxFuture, Buckets, Change, Context, Controller, Enqueue, Grant, Item, Loop, Metric, Next,
+    Outcome, Plan, Retry, Script, View, Write,
 };
 use serde_json::json;
 
@@ -44,17 +44,17 @@ static DURATIONS: Metric = Metric::histogram(
 pub fn controller(settings: &Settings) -> Controller {
     Controller::new("root-ca-certificate-publisher-controller")
         .also_known_as(&["root-ca-cert-publisher"])
-        .works_as("root-ca-cert-publisher")
+        .service_account("root-ca-cert-publisher")
         .may_write(&[Grant { group: "", resource: "configmaps", verbs: &["create", "update"] }])
         .measures([&SYNCS, &DURATIONS])
         .runs(
-            Loop::scripted("root_ca_cert_publisher", Publishing { ca: Word::from(&*settings.ca) })
-                .woken_by::<Namespace>(namespace_changed)
-                .woken_by::<RootCaConfigMap>(map_changed),
+            Loop::reconciling("root_ca_cert_publisher", Publishing { ca: InternedStr::from(&*settings.ca) })
+                .enqueue_on::<Namespace>(namespace_changed)
+                .enqueue_on::<RootCaConfigMap>(map_changed),
         )
 }
 
-fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, wakes: &mut Wakes) {
+fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, wakes: &mut Enqueue) {
     let is_new = change.before().is_none();
     if let Some(namespace) = change.after().filter(|namespace| is_new || namespace.phase == "Active") {
         wakes.wake(&namespace.meta.key);
@@ -62,14 +62,14 @@ fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, wakes: &mut Wakes
 }
 
 /// A map that has just been made is what its maker wanted; if not, its namespace is looked at anyway.
-fn map_changed(change: &Change<RootCaConfigMap>, _: &View<'_>, wakes: &mut Wakes) {
+fn map_changed(change: &Change<RootCaConfigMap>, _: &View<'_>, wakes: &mut Enqueue) {
     if change.before().is_some() {
         wakes.wake(Key::cluster(&*change.either().meta.key.namespace));
     }
 }
 
 struct Publishing {
-    ca: Word,
+    ca: InternedStr,
 }
 
 impl Script for Publishing {
@@ -86,13 +86,13 @@ impl Script for Publishing {
     }
 }
 
-fn decide(view: &View<'_>, namespace: &Key, ca: &Word) -> Plan {
+fn decide(view: &View<'_>, namespace: &Key, ca: &InternedStr) -> Plan {
     let key = Key::namespaced(&*namespace.name, ROOT_CA_CONFIG_MAP);
     let Some(map) = view.get::<RootCaConfigMap>(&key) else {
         let metadata = json!({"name": ROOT_CA_CONFIG_MAP, "annotations": {DESCRIPTION: DESCRIBED}});
         let write = Write::create::<RootCaConfigMap>(key, json!({"metadata": metadata, "data": {CA: ca}}))
             // A namespace that is gone or goes needs nothing.
-            .tolerating(&[Reason::NotFound, Reason::NamespaceTerminating])
+            .ignoring_errors(&[Reason::NotFound, Reason::NamespaceTerminating])
             .because("the namespace has no CA");
         return Plan::of(write);
     };
@@ -101,7 +101,7 @@ fn decide(view: &View<'_>, namespace: &Key, ca: &Word) -> Plan {
     if is_right && is_described {
         return Plan::none();
     }
-    let mut body = json!({"metadata": map.whole_meta_json(), "data": {CA: ca}});
+    let mut body = json!({"metadata": map.full_meta_json(), "data": {CA: ca}});
     body["metadata"]["annotations"][DESCRIPTION] = json!(DESCRIBED);
     if !map.binary_data.is_empty() {
         body["binaryData"] = json!(map.binary_data);
@@ -120,7 +120,7 @@ fn verdict(applied: Applied) -> (u16, Result<Next, Retry>) {
         Some(Outcome::Unneeded) => {
             return (404, Err(Retry::because("the config map is gone")));
         }
-        Some(Outcome::Failed(Failure { code: 0, .. }) | Outcome::NotTried) => 500,
+        Some(Outcome::Failed(Failure { code: 0, .. }) | Outcome::NotSent) => 500,
         Some(Outcome::Failed(failure)) => failure.code,
     };
     (code, applied.all_done().map(|()| Next::Done))
@@ -129,7 +129,7 @@ fn verdict(applied: Applied) -> (u16, Result<Next, Retry>) {
 #[cfg(test)]
 mod tests {
     use keleustes_plan::rehearsal::World;
-    use keleustes_plan::{Form, Limiter};
+    use keleustes_plan::{Form, RateLimiter};
     use serde_json::Value;
 
     use super::*;
@@ -292,8 +292,8 @@ mod tests {
         let buckets = Buckets::Exponential { first: 0.001, factor: 2.0, count: 15 };
         assert_eq!(controller.metrics[1].form, Form::Histogram(buckets));
         let a_loop = controller.loops.remove(0);
-        assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("root_ca_cert_publisher", 1, None));
-        assert_eq!(a_loop.limiter, Limiter::DEFAULT);
+        assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("root_ca_cert_publisher", 1, None));
+        assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
         let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
         assert_eq!(reads, ["namespaces", "configmaps"]);
     }

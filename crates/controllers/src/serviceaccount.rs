@@ -3,7 +3,7 @@
 //! Parity: pkg/controller/serviceaccount/serviceaccounts_controller.go.
 
 use keleustes_objects::{Key, Namespace, Reason, ServiceAccount};
-use keleustes_plan::{Change, Controller, Grant, Item, Loop, Plan, View, Wakes, Write};
+use keleustes_plan::{Change, Controller, Enqueue, Grant, Item, Loop, Plan, View, Write};
 use serde_json::json;
 
 /// The account that every namespace has.
@@ -14,23 +14,23 @@ const ACCOUNT: &str = "default";
 pub fn controller() -> Controller {
     Controller::new("serviceaccount-controller")
         .also_known_as(&["serviceaccount"])
-        .works_as("service-account-controller")
+        .service_account("service-account-controller")
         .may_write(&[Grant { group: "", resource: "serviceaccounts", verbs: &["create"] }])
         .runs(
             Loop::deciding("serviceaccount", decide)
-                .woken_by::<Namespace>(namespace_changed)
-                .woken_by::<ServiceAccount>(account_changed),
+                .enqueue_on::<Namespace>(namespace_changed)
+                .enqueue_on::<ServiceAccount>(account_changed),
         )
 }
 
-fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, wakes: &mut Wakes) {
+fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, wakes: &mut Enqueue) {
     if !change.is_deletion() && !change.is_resync() {
         wakes.wake(change.either().meta.key.clone());
     }
 }
 
 /// Whatever account is gone, the namespace may lack its `default` now.
-fn account_changed(change: &Change<ServiceAccount>, _: &View<'_>, wakes: &mut Wakes) {
+fn account_changed(change: &Change<ServiceAccount>, _: &View<'_>, wakes: &mut Enqueue) {
     if change.is_deletion() {
         wakes.wake(Key::cluster(&*change.either().meta.key.namespace));
     }
@@ -48,7 +48,7 @@ fn decide(view: &View<'_>, item: &Item) -> Plan {
     Plan::of(
         Write::create::<ServiceAccount>(key, account)
             // A namespace that has begun to go takes nothing in any more, and needs nothing.
-            .tolerating(&[Reason::AlreadyExists, Reason::NamespaceTerminating])
+            .ignoring_errors(&[Reason::AlreadyExists, Reason::NamespaceTerminating])
             .because("the namespace has no default account"),
     )
 }
@@ -59,7 +59,7 @@ mod tests {
 
     use keleustes_objects::{Failure, Object};
     use keleustes_plan::rehearsal::World;
-    use keleustes_plan::{Limiter, Loop};
+    use keleustes_plan::{Loop, RateLimiter};
     use serde_json::Value;
 
     use super::*;
@@ -191,8 +191,8 @@ mod tests {
         );
         assert_eq!(controller.event_component, None);
         let a_loop = the_loop();
-        assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("serviceaccount", 1, None));
-        assert_eq!(a_loop.limiter, Limiter::DEFAULT);
+        assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("serviceaccount", 1, None));
+        assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
         // A loop starts when all it reads is there.
         let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
         assert_eq!(reads, ["namespaces", "serviceaccounts"]);

@@ -5,7 +5,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 use keleustes_client::{Answer, Delta, Reflector};
-use keleustes_objects::{Failure, Object as _, Word};
+use keleustes_objects::{Failure, InternedStr, Object as _};
 use kube::Client;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
@@ -33,7 +33,7 @@ pub(crate) struct Driver {
     pub(crate) volumes: Option<Reflector<Volume>>,
     pub(crate) attachments: Option<Reflector<Attachment>>,
     pub(crate) commands: mpsc::Receiver<Command>,
-    pub(crate) under_way_max: usize,
+    pub(crate) max_in_flight: usize,
 }
 
 type Answers = FuturesUnordered<BoxFuture<'static, (Who, Result<Answer, Failure>)>>;
@@ -72,11 +72,11 @@ impl Driver {
 
     fn send(&mut self, answers: &mut Answers) {
         let now = self.clock.now();
-        while answers.len() < self.under_way_max
+        while answers.len() < self.max_in_flight
             && let Some((who, call)) = self.engine.next_call(now)
         {
             let client = self.client.clone();
-            answers.push(async move { (who, call.send_for_answer(&client).await) }.boxed());
+            answers.push(async move { (who, call.send_for_metadata(&client).await) }.boxed());
         }
     }
 
@@ -106,7 +106,7 @@ impl Driver {
         match delta {
             Delta::Replace { objects, .. } => self.engine.replace_nodes(&objects, now),
             Delta::Apply(node) => self.engine.observe_node(&node, now),
-            Delta::Delete(node) => self.engine.forget_node(&Word::from(&*node.key().name), now),
+            Delta::Delete(node) => self.engine.forget_node(&InternedStr::from(&*node.key().name), now),
             Delta::Bookmark(_) => {}
         }
     }

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use crate::clock::Clock;
 use crate::driver::{Command, Driver};
 use crate::engine::{Engine, Tally};
-use crate::kubelet::Habits;
+use crate::kubelet::PodDefaults;
 use crate::machine::Build;
 use crate::seen::{Attachment, Node, Pod, Volume};
 
@@ -31,7 +31,7 @@ impl Hollow {
             scheduler: false,
             volumes: false,
             wall: None,
-            under_way_max: 64,
+            max_in_flight: 64,
             build: Build {
                 zones: 1,
                 region: "hollow".to_owned(),
@@ -42,9 +42,9 @@ impl Hollow {
                 lease_every: Duration::from_secs(10),
                 lease_duration: Duration::from_secs(40),
                 status_every: Duration::from_secs(300),
-                untaints: false,
+                removes_not_ready_taint: false,
             },
-            habits: Habits {
+            pod_defaults: PodDefaults {
                 start_delay: Duration::from_millis(200),
                 start_spread: Duration::from_millis(200),
                 batch_run_for: Some(Duration::from_secs(2)),
@@ -64,9 +64,9 @@ pub struct Builder {
     scheduler: bool,
     volumes: bool,
     wall: Option<Timestamp>,
-    under_way_max: usize,
+    max_in_flight: usize,
     build: Build,
-    habits: Habits,
+    pod_defaults: PodDefaults,
 }
 
 impl Builder {
@@ -103,7 +103,7 @@ impl Builder {
     /// Whether ready nodes take off the taint `node.kubernetes.io/not-ready` that the API server gives each
     /// new node; no if not said. It is for clusters without a node lifecycle controller, which does that.
     pub fn untaint(mut self, untaint: bool) -> Self {
-        self.build.untaints = untaint;
+        self.build.removes_not_ready_taint = untaint;
         self
     }
 
@@ -143,27 +143,27 @@ impl Builder {
 
     /// How long pods take to start, and how much longer by chance; 200 ms each if not said.
     pub fn start_delay(mut self, delay: Duration, spread: Duration) -> Self {
-        self.habits.start_delay = delay;
-        self.habits.start_spread = spread;
+        self.pod_defaults.start_delay = delay;
+        self.pod_defaults.start_spread = spread;
         self
     }
 
     /// How long pods run whose restart policy is `Never` or `OnFailure` before they succeed; 2 s if not
     /// said, endlessly if `None`.
     pub fn batch_run_for(mut self, time: Option<Duration>) -> Self {
-        self.habits.batch_run_for = time;
+        self.pod_defaults.batch_run_for = time;
         self
     }
 
     /// How long containers take to end when their pod is deleted; 200 ms if not said.
     pub fn termination_delay(mut self, delay: Duration) -> Self {
-        self.habits.termination_delay = delay;
+        self.pod_defaults.termination_delay = delay;
         self
     }
 
     /// How many requests may be under way at a time; 64 if not said.
-    pub fn requests_under_way_max(mut self, most: usize) -> Self {
-        self.under_way_max = most.max(1);
+    pub fn max_in_flight_requests(mut self, most: usize) -> Self {
+        self.max_in_flight = most.max(1);
         self
     }
 
@@ -185,7 +185,7 @@ impl Builder {
         let mut chance = fastrand::Rng::with_seed(self.seed);
         let (sender, commands) = mpsc::channel(16);
         let driver = Driver {
-            engine: Engine::new(names, self.build, self.habits, self.scheduler, self.seed, clock.now()),
+            engine: Engine::new(names, self.build, self.pod_defaults, self.scheduler, self.seed, clock.now()),
             pods: reflector(&self.client, &mut chance, Pod::RESOURCE),
             nodes: reflector(&self.client, &mut chance, Node::RESOURCE),
             volumes: self.volumes.then(|| reflector(&self.client, &mut chance, Volume::RESOURCE)),
@@ -193,7 +193,7 @@ impl Builder {
             client: self.client,
             clock,
             commands,
-            under_way_max: self.under_way_max,
+            max_in_flight: self.max_in_flight,
         };
         HollowHandle { commands: sender, task: tokio::spawn(driver.run()) }
     }

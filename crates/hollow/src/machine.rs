@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use keleustes_client::{Call, Patch};
-use keleustes_objects::{Failure, Key, Reason, Resource, Text, Uid, Version, Word};
+use keleustes_objects::{Failure, InternedStr, Key, Reason, Resource, Text, Uid, Version};
 use serde_json::{Value, json};
 
 use crate::clock::{after, stamp};
@@ -31,7 +31,7 @@ pub(crate) struct Build {
     pub(crate) lease_duration: Duration,
     pub(crate) status_every: Duration,
     /// Whether nodes take off the taint that the API server gives each new node.
-    pub(crate) untaints: bool,
+    pub(crate) removes_not_ready_taint: bool,
 }
 
 /// What a node wants to be written next.
@@ -44,7 +44,7 @@ pub(crate) enum Need {
     /// Its lease, again.
     RenewLease,
     /// Labels and the whole status, over whatever is there.
-    Restate,
+    UpdateStatus,
     /// The taint of new nodes taken off.
     Untaint,
     /// That the status still holds.
@@ -54,7 +54,7 @@ pub(crate) enum Need {
 /// One hollow node.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    pub(crate) name: Word,
+    pub(crate) name: InternedStr,
     index: u32,
     pub(crate) is_alive: bool,
     /// The life of the Node object, once seen.
@@ -80,7 +80,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(name: Word, index: u32, now: Timestamp) -> Self {
+    pub(crate) fn new(name: InternedStr, index: u32, now: Timestamp) -> Self {
         Self {
             name,
             index,
@@ -124,7 +124,7 @@ impl Machine {
         }
         let is_newcomer = |taint: &&Taint| &*taint.key == NOT_READY && taint.effect == Effect::NoSchedule;
         let has_taint = node.is_ready && node.taints.iter().any(|taint| is_newcomer(&taint));
-        self.untaint = (build.untaints && has_taint).then(|| {
+        self.untaint = (build.removes_not_ready_taint && has_taint).then(|| {
             let kept = node.taints.iter().filter(|taint| !is_newcomer(taint)).cloned().collect();
             (node.meta.version.clone(), kept)
         });
@@ -171,7 +171,7 @@ impl Machine {
             return Some(if self.has_lease { Need::RenewLease } else { Need::CreateLease });
         }
         if self.restate_is_due {
-            return Some(Need::Restate);
+            return Some(Need::UpdateStatus);
         }
         if self.untaint.is_some() {
             return Some(Need::Untaint);
@@ -197,7 +197,7 @@ impl Machine {
                 self.lease_at = after(now, build.lease_every.mul_f64(chance.f64()));
             }
             Need::RenewLease => self.lease_at = soon(build.lease_every),
-            Need::Restate => {
+            Need::UpdateStatus => {
                 self.restate_is_due = false;
                 self.status_at = soon(build.status_every);
             }
@@ -218,7 +218,7 @@ impl Machine {
             }
             (Need::CreateLease, Reason::AlreadyExists) => self.lease_at = Timestamp::MIN,
             // The deletion will be seen.
-            (Need::Restate | Need::Heartbeat, Reason::NotFound) | (Need::Untaint, _) => {}
+            (Need::UpdateStatus | Need::Heartbeat, Reason::NotFound) | (Need::Untaint, _) => {}
             (need, _) => {
                 match need {
                     Need::Register => self.register_is_due = true,
@@ -226,7 +226,7 @@ impl Machine {
                         self.has_lease = need == Need::RenewLease;
                         self.lease_at = Timestamp::MIN;
                     }
-                    Need::Restate | Need::Untaint => self.restate_is_due = true,
+                    Need::UpdateStatus | Need::Untaint => self.restate_is_due = true,
                     Need::Heartbeat => self.status_at = Timestamp::MIN,
                 }
                 return false;
@@ -245,7 +245,7 @@ impl Machine {
     }
 
     /// Tells which volumes are in use; reported if that is news.
-    pub(crate) fn use_volumes(&mut self, volumes: BTreeSet<Text>) -> bool {
+    pub(crate) fn set_volumes_in_use(&mut self, volumes: BTreeSet<Text>) -> bool {
         let is_news = self.volumes_in_use != volumes;
         self.volumes_in_use = volumes;
         self.restate_is_due |= is_news;
@@ -263,7 +263,7 @@ impl Machine {
                 let renewal = json!({"spec": {"holderIdentity": self.name, "renewTime": micro(now)}});
                 Call::patch(&LEASES, &lease, Patch::Merge, &renewal)
             }
-            Need::Restate => {
+            Need::UpdateStatus => {
                 let patch =
                     json!({"metadata": {"labels": self.labels(build)}, "status": self.status(build, now)});
                 Call::patch(&Node::RESOURCE, &node, Patch::Strategic, &patch).subresource("status")

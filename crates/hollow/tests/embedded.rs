@@ -224,7 +224,7 @@ async fn failing_writes_and_cut_watches_delay_and_do_not_lose() {
     world.server.compact();
     world.server.expire_watches();
     let delete = |name: &str| Call::delete(&PODS, &Key::namespaced("default", name), &Deletion::default());
-    world.faults.retire_all();
+    world.faults.disable_all();
     delete("p").send(&world.client).await.unwrap();
     until("the end", || world.pod("p").is_none()).await;
     assert!(is_ready(world.pod("q")));

@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT, WARNING};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use keleustes_client::layers::{AnswerBody, Transport};
+use keleustes_client::layers::{ResponseBody, Transport};
 use kube::client::Body;
 use serde_json::Value;
 use tower::{Service as _, ServiceExt as _};
@@ -80,7 +80,7 @@ impl Side {
     }
 }
 
-async fn whole(response: Response<AnswerBody>) -> anyhow::Result<Answer> {
+async fn whole(response: Response<ResponseBody>) -> anyhow::Result<Answer> {
     let (parts, body) = response.into_parts();
     let mut headers = BTreeMap::new();
     for name in [CONTENT_TYPE, RETRY_AFTER, WARNING] {
@@ -97,7 +97,7 @@ async fn whole(response: Response<AnswerBody>) -> anyhow::Result<Answer> {
 
 /// The events of a watch.
 pub struct Stream {
-    body: AnswerBody,
+    body: ResponseBody,
     /// What came after the last whole line.
     rest: Vec<u8>,
 }

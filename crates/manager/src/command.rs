@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use keleustes_controllers::names::{Default, KNOWN};
-use keleustes_options::{Build, Controller, Known, Manner, Options, Outcome, Shell};
+use keleustes_controllers::names::{Default, UPSTREAM_CONTROLLERS};
+use keleustes_options::{Build, Controller, Known, Options, Outcome, RefusalOutput, Shell};
 
 /// The release of the API that this program speaks and reports.
 pub(crate) const VERSION: &str = "v1.37.1";
@@ -15,12 +15,12 @@ pub(crate) const VERSION: &str = "v1.37.1";
 /// # Errors
 /// How to end, if there is nothing to run; what there was to say has been said.
 pub(crate) fn read(args: impl Iterator<Item = OsString>) -> Result<Box<Options>, ExitCode> {
-    let controllers: Vec<_> = KNOWN
+    let controllers: Vec<_> = UPSTREAM_CONTROLLERS
         .iter()
         .map(|known| Controller {
             name: known.name,
             alias: known.alias,
-            on_by_default: known.default != Default::NamedOnly,
+            on_by_default: known.default != Default::Disabled,
         })
         .collect();
     let landed = crate::team::landed();
@@ -51,9 +51,9 @@ pub(crate) fn read(args: impl Iterator<Item = OsString>) -> Result<Box<Options>,
         }
         Outcome::Refuse { message, exit_code, manner } => {
             match manner {
-                Manner::Usage => eprintln!("{}\nError: {message}", keleustes_options::usage()),
-                Manner::Plain => eprintln!("Error: {message}"),
-                Manner::Logged => eprintln!("kube-controller-manager: {message}"),
+                RefusalOutput::Usage => eprintln!("{}\nError: {message}", keleustes_options::usage()),
+                RefusalOutput::Plain => eprintln!("Error: {message}"),
+                RefusalOutput::Logged => eprintln!("kube-controller-manager: {message}"),
             }
             Err(ExitCode::from(exit_code))
         }

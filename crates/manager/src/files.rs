@@ -22,33 +22,33 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
     };
     let replicas = |count| controllers::replicaset::Settings {
         workers: workers(count),
-        heeds_deletion_cost: options.gates.enabled("PodDeletionCost"),
-        counts_terminating: options.gates.enabled("DeploymentReplicaSetTerminatingReplicas"),
+        honor_deletion_cost: options.gates.enabled("PodDeletionCost"),
+        count_terminating_replicas: options.gates.enabled("DeploymentReplicaSetTerminatingReplicas"),
     };
     Ok(Settings {
         serviceaccount_token: token_settings(options, &root_ca)?,
         statefulset: controllers::statefulset::Settings {
             workers: workers(options.workers.stateful_set),
-            heeds_max_unavailable: options.gates.enabled("MaxUnavailableStatefulSet"),
+            honor_max_unavailable: options.gates.enabled("MaxUnavailableStatefulSet"),
             recreates: options.gates.enabled("StatefulSetRecreateStrategy"),
-            compares_meaning: options.gates.enabled("StatefulSetSemanticRevisionComparison"),
+            semantic_revision_comparison: options.gates.enabled("StatefulSetSemanticRevisionComparison"),
         },
         daemonset: controllers::daemonset::Settings {
             workers: workers(options.workers.daemon_set),
-            compares_taints: options.gates.enabled("TaintTolerationComparisonOperators"),
+            comparison_operators: options.gates.enabled("TaintTolerationComparisonOperators"),
         },
         deployment: controllers::deployment::Settings {
             workers: workers(options.workers.deployment),
-            counts_terminating: options.gates.enabled("DeploymentReplicaSetTerminatingReplicas"),
+            count_terminating_replicas: options.gates.enabled("DeploymentReplicaSetTerminatingReplicas"),
         },
         endpointslice: controllers::endpointslice::Settings {
             workers: workers(options.workers.endpoint_slice),
-            endpoints_max: workers(options.endpoint_slice.max_endpoints_per_slice),
-            batch_period: options.endpoint_slice.updates_batch_period.to_std(),
+            max_endpoints_per_slice: workers(options.endpoint_slice.max_endpoints_per_slice),
+            updates_batch_period: options.endpoint_slice.updates_batch_period.to_std(),
         },
         job: controllers::job::Settings {
             workers: workers(options.workers.job),
-            suspension_clears_start: options.gates.enabled("MutableSchedulingDirectivesForSuspendedJobs"),
+            clear_start_time_on_suspend: options.gates.enabled("MutableSchedulingDirectivesForSuspendedJobs"),
         },
         replicaset: replicas(options.workers.replica_set),
         replicationcontroller: replicas(options.workers.replication_controller),
@@ -69,7 +69,7 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
         },
         node_lifecycle: node_lifecycle_settings(options),
         taint_eviction: controllers::taint_eviction::Settings {
-            with_comparison: options.gates.enabled("TaintTolerationComparisonOperators"),
+            enable_comparison_operators: options.gates.enabled("TaintTolerationComparisonOperators"),
         },
     })
 }
@@ -79,11 +79,11 @@ fn node_lifecycle_settings(options: &Options) -> node_lifecycle::Settings {
     let flags = &options.node_lifecycle;
     node_lifecycle::Settings {
         monitor_period: flags.node_monitor_period.to_std(),
-        graces: node_lifecycle::Graces {
+        grace_periods: node_lifecycle::GracePeriods {
             monitor: flags.node_monitor_grace_period.to_std(),
             startup: flags.node_startup_grace_period.to_std(),
         },
-        paces: node_lifecycle::Paces {
+        eviction_rates: node_lifecycle::EvictionRates {
             node_eviction_rate: flags.node_eviction_rate,
             secondary_node_eviction_rate: flags.secondary_node_eviction_rate,
             large_cluster_size_threshold: flags.large_cluster_size_threshold,
@@ -214,7 +214,7 @@ mod tests {
         let made = |args: &[&str]| {
             let options = options(args.iter().map(ToString::to_string));
             let settings = settings(&options, &nowhere()).unwrap().endpointslice;
-            (settings.workers, settings.endpoints_max, settings.batch_period.as_millis())
+            (settings.workers, settings.max_endpoints_per_slice, settings.updates_batch_period.as_millis())
         };
         assert_eq!(made(&[]), (5, 100, 0));
         let flags = [
@@ -240,13 +240,17 @@ mod tests {
             "--large-cluster-size-threshold=-5",
             "--feature-gates=NodeControllerLeaseCircuitBreaker=false",
         ]);
-        let seconds = [odd.monitor_period, odd.graces.monitor, odd.graces.startup].map(|span| span.as_secs());
+        let seconds = [odd.monitor_period, odd.grace_periods.monitor, odd.grace_periods.startup]
+            .map(|span| span.as_secs());
         assert_eq!(seconds, [1, 0, 0]);
-        let paces = odd.paces;
-        let rates =
-            [paces.node_eviction_rate, paces.secondary_node_eviction_rate, paces.unhealthy_zone_threshold];
+        let eviction_rates = odd.eviction_rates;
+        let rates = [
+            eviction_rates.node_eviction_rate,
+            eviction_rates.secondary_node_eviction_rate,
+            eviction_rates.unhealthy_zone_threshold,
+        ];
         assert_eq!(rates.map(|rate| rate.to_string()), ["-1", "7.5", "3"]);
-        assert_eq!((paces.large_cluster_size_threshold, odd.lease_circuit_breaker), (-5, false));
+        assert_eq!((eviction_rates.large_cluster_size_threshold, odd.lease_circuit_breaker), (-5, false));
     }
 
     /// Proves RCA-1, SAT-4.

@@ -9,7 +9,7 @@ use keleustes_runtime::house::House;
 use keleustes_runtime::metrics::Metrics;
 
 /// What the parts of this process share.
-pub(crate) fn furnish(options: &Options, connection: Connection, metrics: Metrics) -> House {
+pub(crate) fn build_process_context(options: &Options, connection: Connection, metrics: Metrics) -> House {
     let throttle = options.client.throttle.as_ref();
     let client_options = ClientOptions {
         throttle: throttle.map(|rate| Rate { qps: rate.qps, burst: rate.burst.unsigned_abs() }),

@@ -8,10 +8,11 @@ use keleustes_client::Connection;
 use keleustes_objects::Key;
 use keleustes_options::Options;
 use keleustes_plan::Controller;
-use keleustes_runtime::at_work::{self, Roster};
+use keleustes_runtime::at_work::{self, ControllerSet};
 use keleustes_runtime::house::House;
 use keleustes_runtime::leader::{
-    self, Announcer, Candidacy, Candidate, ElectionObserver, Finish, Handover, Lock, Locks, Migration, Term,
+    self, Announcer, Candidacy, Candidate, ElectionObserver, Handover, Lock, Locks, LocksOutcome, Migration,
+    Term,
 };
 use keleustes_runtime::loops;
 use keleustes_runtime::metrics::Metrics;
@@ -50,7 +51,7 @@ pub(crate) async fn live(options: &Options, verbosity: &Verbosity) -> anyhow::Re
     let metrics = Metrics::new();
     let connection = connect(options, &metrics).await?;
     let team = Team::choose(options, &files::settings(options, &connection)?);
-    let house = house::furnish(options, connection, metrics);
+    let house = house::build_process_context(options, connection, metrics);
 
     let root = house.factory.root("kube-controller-manager");
     let (announcer, events) =
@@ -100,7 +101,7 @@ async fn connect(options: &Options, metrics: &Metrics) -> anyhow::Result<Connect
     let kubeconfig = (!client.kubeconfig.is_empty()).then(|| client.kubeconfig.as_ref());
     let master = Some(client.master.as_str()).filter(|url| !url.is_empty());
     let connection = Connection::open(kubeconfig, master, Some(Arc::new(metrics.clone())))?;
-    connection.try_credentials().await?;
+    connection.prefetch_credentials().await?;
     Ok(connection)
 }
 
@@ -112,7 +113,7 @@ fn locks(
 ) -> anyhow::Result<Locks> {
     let flags = &options.leader_election;
     if !flags.leader_elect {
-        return Ok(Locks::unelected());
+        return Ok(Locks::without_election());
     }
     let mut settings = leader::Settings::new(identity.to_owned());
     settings.lease = Key::namespaced(flags.resource_namespace.as_str(), flags.resource_name.as_str());
@@ -189,9 +190,9 @@ async fn lead(
         }
     };
     match (finish, failed) {
-        (Finish::Lost(Lock::Main), _) => bail!("leaderelection lost"),
-        (Finish::Lost(Lock::Migration), _) => bail!("migration leaderelection lost"),
-        (Finish::Stopped { errors }, failed) => {
+        (LocksOutcome::Lost(Lock::Main), _) => bail!("leaderelection lost"),
+        (LocksOutcome::Lost(Lock::Migration), _) => bail!("migration leaderelection lost"),
+        (LocksOutcome::Stopped { errors }, failed) => {
             let errors: Vec<_> = failed.into_iter().chain(errors).map(|error| format!("{error:#}")).collect();
             if errors.is_empty() { Ok(()) } else { Err(anyhow!(errors.join("; "))) }
         }
@@ -213,7 +214,7 @@ impl Duty<'_> {
         let generic = &self.options.generic;
         let (interval, stops_within) =
             (generic.controller_start_interval.to_std(), generic.controller_shutdown_timeout.to_std());
-        let roster = Roster { controllers: members, first: FIRST, interval };
+        let roster = ControllerSet { controllers: members, first: FIRST, interval };
         let begins = |members: &[Controller]| {
             self.health.add_pings(members.iter().map(|controller| controller.name));
             if let Some(pages) = self.pages {

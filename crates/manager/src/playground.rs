@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use keleustes_apiserver::http::{Limits, Pki, Serving, serve};
-use keleustes_apiserver::keep::Keeper;
+use keleustes_apiserver::keep::StateDir;
 use keleustes_apiserver::{ApiServer, User};
 use keleustes_client::{ClientFactory, ClientOptions, Connection};
 use keleustes_hollow::Hollow;
@@ -170,10 +170,10 @@ async fn start_server(
         Some(data) => {
             std::fs::create_dir_all(data).with_context(|| format!("--data={}", data.display()))?;
             let (server, keeper, found) =
-                Keeper::open(folder, builder).with_context(|| format!("--data={}", data.display()))?;
+                StateDir::open(folder, builder).with_context(|| format!("--data={}", data.display()))?;
             println!("data         {} entries read, {} lost", found.entries, found.lost);
             let keeping = tokio::spawn(keeper.run(server.clone(), SAVE_EVERY, ended));
-            (server, Pki::kept_in(folder)?, Some(keeping))
+            (server, Pki::load_or_generate(folder)?, Some(keeping))
         }
     };
     let address = SocketAddr::from(([127, 0, 0, 1], wish.port));
@@ -188,7 +188,7 @@ fn manager_flags(serving: &Serving, folder: &Path) -> anyhow::Result<Vec<String>
     let file = |name: &str| folder.join(name);
     let user = User::new("system:kube-controller-manager", &[]);
     write(&file("manager.kubeconfig"), &serving.kubeconfig(&user)?)?;
-    write(&file("ca.crt"), serving.pki().authority_pem())?;
+    write(&file("ca.crt"), serving.pki().ca_pem())?;
     if !file("sa.key").exists() {
         write(&file("sa.key"), &rcgen::KeyPair::generate()?.serialize_pem())?;
     }

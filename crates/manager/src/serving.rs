@@ -13,9 +13,9 @@ use keleustes_options::{Options, SniCertKey, TlsVersion};
 use keleustes_plan::{Controller, Shown};
 use keleustes_runtime::house::House;
 use keleustes_serving::{
-    About, Access, ApiServer, AuthenticationOptions, AuthorizationOptions, CertificateSource, Delegates,
-    Feature, HealthChecks, Limits, NamedCertificate, PageOptions, Pages, RequestHeaderOptions, Server,
-    ServingOptions, TlsOptions,
+    About, Access, ApiServer, AuthenticationOptions, AuthorizationOptions, CertificateSource,
+    DelegatingClients, Feature, HealthChecks, Limits, NamedCertificate, PageOptions, Pages,
+    RequestHeaderOptions, Server, ServingOptions, TlsOptions,
 };
 
 use crate::logging::Verbosity;
@@ -98,7 +98,7 @@ fn serving(options: &Options) -> anyhow::Result<ServingOptions> {
         sni: flags.sni.iter().map(named_certificate).collect(),
         tls: TlsOptions::parse(min_version, &flags.cipher_suites, &flags.curves)?,
         http2: !flags.disable_http2,
-        end_anonymous_http2: options.gates.enabled("UnauthenticatedHTTP2DOSMitigation"),
+        unauthenticated_http2_dos_mitigation: options.gates.enabled("UnauthenticatedHTTP2DOSMitigation"),
         permit_address_sharing: flags.permit_address_sharing,
         permit_port_sharing: flags.permit_port_sharing,
         limits: Limits { http2_streams_max: streams.unwrap_or(defaults.http2_streams_max), ..defaults },
@@ -138,7 +138,7 @@ async fn access(options: &Options, house: &House) -> anyhow::Result<Access> {
         allowed_cache_ttl: options.authorization.authorized_ttl.to_std(),
         denied_cache_ttl: options.authorization.unauthorized_ttl.to_std(),
     };
-    let delegates = Delegates {
+    let delegates = DelegatingClients {
         authentication: delegate(options, house, "--authentication-kubeconfig", &flags.kubeconfig).await?,
         authorization: delegate(
             options,
@@ -172,7 +172,7 @@ async fn delegate(
         let named = || format!("{flag}={kubeconfig}");
         let connection =
             Connection::open(Some(kubeconfig.as_ref()), None, Some(observer.clone())).with_context(named)?;
-        connection.try_credentials().await.with_context(named)?;
+        connection.prefetch_credentials().await.with_context(named)?;
         connection
     };
     let client_options = ClientOptions { observer: Some(observer), ..ClientOptions::default() };
@@ -244,14 +244,14 @@ mod tests {
     fn flags_and_gates_set_the_limits_of_http2() {
         let serving = |args: &[&str]| serving(&command::read(args.iter().map(Into::into)).unwrap()).unwrap();
         let usual = serving(&[]);
-        assert!(usual.http2 && usual.end_anonymous_http2);
+        assert!(usual.http2 && usual.unauthenticated_http2_dos_mitigation);
         assert_eq!(usual.limits.http2_streams_max, 100);
         let other = serving(&[
             "--disable-http2-serving",
             "--http2-max-streams-per-connection=7",
             "--feature-gates=UnauthenticatedHTTP2DOSMitigation=false",
         ]);
-        assert!(!other.http2 && !other.end_anonymous_http2);
+        assert!(!other.http2 && !other.unauthenticated_http2_dos_mitigation);
         assert_eq!(other.limits.http2_streams_max, 7);
     }
 }

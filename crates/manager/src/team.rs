@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use keleustes_controllers::names::{self, KNOWN};
+use keleustes_controllers::names::{self, UPSTREAM_CONTROLLERS};
 use keleustes_controllers::{Settings, all};
 use keleustes_options::Options;
 use keleustes_plan::Controller;
@@ -29,8 +29,8 @@ impl Team {
     pub(crate) fn choose(options: &Options, settings: &Settings) -> Self {
         let landed = landed();
         let mut wanted = BTreeSet::new();
-        for known in &KNOWN {
-            let by_default = known.default != names::Default::NamedOnly;
+        for known in &UPSTREAM_CONTROLLERS {
+            let by_default = known.default != names::Default::Disabled;
             if known.name == FIRST {
                 // Only a missing key switches the token controller off.
                 wanted.insert(FIRST);
@@ -49,7 +49,7 @@ impl Team {
                 tracing::info!(controller = skipped, "Warning: skipping controller");
             }
         }
-        let missing: Vec<_> = KNOWN
+        let missing: Vec<_> = UPSTREAM_CONTROLLERS
             .iter()
             .map(|known| known.name)
             .filter(|name| wanted.contains(name) && !landed.contains(name))

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Text, Time, Word};
+use crate::{InternedStr, Text, Time};
 
 /// Fields of the API that this program does not know; they are written back as they were read.
 pub type Unknown = serde_json::Map<String, serde_json::Value>;
@@ -19,12 +19,12 @@ pub const UNKNOWN: &str = "Unknown";
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
     /// What is said to hold or not.
-    pub r#type: Word,
+    pub r#type: InternedStr,
     /// `True`, `False` or `Unknown`.
-    pub status: Word,
+    pub status: InternedStr,
     /// Why, in a word.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub reason: Word,
+    pub reason: InternedStr,
     /// Why, in a sentence.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub message: Text,

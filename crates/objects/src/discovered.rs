@@ -6,7 +6,7 @@ use crate::Resource;
 
 /// What a server serves, as far as it could be learnt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Discovered {
+pub struct DiscoveredResources {
     /// All resources of all groups and versions, in the server's order.
     pub resources: Vec<ApiResource>,
     /// Groups and versions (`group/version`, or `version` for the core group) whose resources could not
@@ -53,7 +53,7 @@ impl ApiResource {
     }
 }
 
-impl Discovered {
+impl DiscoveredResources {
     /// Each resource in one version: the one that the server prefers for its group, or the first that has
     /// the resource. Sorted by group and name.
     #[must_use]
@@ -101,7 +101,7 @@ mod tests {
             one("g", "v1beta1", "both", false),
             one("", "v1", "pods", true),
         ];
-        let discovered = Discovered { resources, failed: BTreeMap::new() };
+        let discovered = DiscoveredResources { resources, failed: BTreeMap::new() };
         let chosen: Vec<_> = discovered
             .preferred()
             .iter()
@@ -113,9 +113,9 @@ mod tests {
 
     #[test]
     fn a_root_is_told_apart_from_a_group() {
-        let failed = |name: &str| Discovered {
+        let failed = |name: &str| DiscoveredResources {
             failed: BTreeMap::from([(name.to_owned(), "no".to_owned())]),
-            ..Discovered::default()
+            ..DiscoveredResources::default()
         };
         assert_eq!(failed("apis").root_failure(), Some("no"));
         assert_eq!(failed("apps/v1").root_failure(), None);

@@ -28,7 +28,7 @@ pub enum Reason {
     /// The version asked for is no longer kept: list again.
     Gone,
     /// The server has not come as far as the version asked for.
-    VersionTooLarge,
+    ResourceVersionTooLarge,
     /// The object is refused for what it says; the same request will fail again.
     Invalid,
     /// The namespace is going away; nothing can be created in it any more.
@@ -112,12 +112,12 @@ impl Failure {
         for cause in causes {
             match cause {
                 "NamespaceTerminating" => known = Reason::NamespaceTerminating,
-                "ResourceVersionTooLarge" => known = Reason::VersionTooLarge,
+                "ResourceVersionTooLarge" => known = Reason::ResourceVersionTooLarge,
                 _ => {}
             }
         }
         if known == Reason::Unavailable && message.contains("Too large resource version") {
-            known = Reason::VersionTooLarge;
+            known = Reason::ResourceVersionTooLarge;
         }
         let retry_after = (retry_after_seconds > 0).then(|| Duration::from_secs(retry_after_seconds.into()));
         Self { reason: known, code, message: message.to_owned(), retry_after }
@@ -169,10 +169,10 @@ mod tests {
     /// Proves INF-18.
     #[test]
     fn a_version_that_is_too_large_is_known_by_cause_or_words() {
-        assert_eq!(reason(504, "Timeout", "", &["ResourceVersionTooLarge"]), Reason::VersionTooLarge);
+        assert_eq!(reason(504, "Timeout", "", &["ResourceVersionTooLarge"]), Reason::ResourceVersionTooLarge);
         assert_eq!(
             reason(504, "Timeout", "Too large resource version: 9, current: 3", &[]),
-            Reason::VersionTooLarge
+            Reason::ResourceVersionTooLarge
         );
         assert_eq!(reason(504, "Timeout", "slow", &[]), Reason::Unavailable);
         assert_eq!(reason(400, "BadRequest", "Too large resource version: 9", &[]), Reason::Other);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Word;
+use crate::InternedStr;
 
 /// A number, or a text: a percentage or the name of a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -11,7 +11,7 @@ pub enum IntOrString {
     /// A number.
     Int(i32),
     /// A text.
-    String(Word),
+    String(InternedStr),
 }
 
 /// Where a share of a number goes that is not whole.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Text, Word};
+use crate::{InternedStr, Text};
 
 /// Where an object of a known kind is: its namespace (empty for cluster-scoped kinds) and its name.
 ///
@@ -11,7 +11,7 @@ use crate::{Text, Word};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Key {
     /// The namespace; empty for cluster-scoped kinds.
-    pub namespace: Word,
+    pub namespace: InternedStr,
     /// The name.
     pub name: Text,
 }
@@ -19,14 +19,14 @@ pub struct Key {
 impl Key {
     /// The key of a namespaced object.
     #[must_use]
-    pub fn namespaced(namespace: impl Into<Word>, name: impl Into<Text>) -> Self {
+    pub fn namespaced(namespace: impl Into<InternedStr>, name: impl Into<Text>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
     /// The key of a cluster-scoped object.
     #[must_use]
     pub fn cluster(name: impl Into<Text>) -> Self {
-        Self { namespace: Word::default(), name: name.into() }
+        Self { namespace: InternedStr::default(), name: name.into() }
     }
 }
 
@@ -48,24 +48,24 @@ impl fmt::Debug for Key {
 
 /// A text that is neither `name` nor `namespace/name`.
 #[derive(Debug, PartialEq, Eq)]
-pub struct BadKey(String);
+pub struct InvalidKey(String);
 
-impl fmt::Display for BadKey {
+impl fmt::Display for InvalidKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "unexpected key format: {:?}", self.0)
     }
 }
 
-impl std::error::Error for BadKey {}
+impl std::error::Error for InvalidKey {}
 
 impl FromStr for Key {
-    type Err = BadKey;
+    type Err = InvalidKey;
 
-    fn from_str(text: &str) -> Result<Self, BadKey> {
+    fn from_str(text: &str) -> Result<Self, InvalidKey> {
         match text.split('/').collect::<Vec<_>>()[..] {
             [name] => Ok(Self::cluster(name)),
             [namespace, name] => Ok(Self::namespaced(namespace, name)),
-            _ => Err(BadKey(text.to_owned())),
+            _ => Err(InvalidKey(text.to_owned())),
         }
     }
 }

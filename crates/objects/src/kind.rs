@@ -17,7 +17,7 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     const WHOLE: Option<&'static Whole> = None;
 
     /// Whether it may be asked for in protobuf.
-    const SPEAKS_PROTOBUF: bool = Self::MESSAGE.is_some() || Self::WHOLE.is_some();
+    const SUPPORTS_PROTOBUF: bool = Self::MESSAGE.is_some() || Self::WHOLE.is_some();
 
     /// The metadata that every object has.
     fn meta(&self) -> &Meta;
@@ -39,13 +39,13 @@ pub enum Encoded<'a> {
 
 /// Why an object cannot be read. Shown, it does not quote the object.
 #[derive(Debug)]
-pub enum Undecodable {
+pub enum DecodeError {
     /// It is no such JSON.
     Json(serde_json::Error),
     /// It is no such message.
     Protobuf(protobuf::Error),
     /// As a message it has a field that would be lost; as JSON it can be read.
-    OnlyAsJson,
+    RequiresJson,
     /// It came as a message and the kind knows of none.
     NoMessage,
 }
@@ -57,39 +57,39 @@ pub fn decode_error_without_content(error: &serde_json::Error) -> String {
     format!("{:?} error at line {} column {}", error.classify(), error.line(), error.column())
 }
 
-impl fmt::Display for Undecodable {
+impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Json(error) => f.write_str(&decode_error_without_content(error)),
             Self::Protobuf(error) => error.fmt(f),
-            Self::OnlyAsJson => f.write_str("it has a field that is known in JSON only"),
+            Self::RequiresJson => f.write_str("it has a field that is known in JSON only"),
             Self::NoMessage => f.write_str("protobuf was not asked for"),
         }
     }
 }
 
-impl std::error::Error for Undecodable {}
+impl std::error::Error for DecodeError {}
 
 impl Encoded<'_> {
     /// Reads the object.
     ///
     /// # Errors
     /// If it is not one of that type.
-    pub fn read<T: Object>(self) -> Result<T, Undecodable> {
+    pub fn read<T: Object>(self) -> Result<T, DecodeError> {
         let bytes = match self {
-            Self::Json(text) => return serde_json::from_str(text).map_err(Undecodable::Json),
+            Self::Json(text) => return serde_json::from_str(text).map_err(DecodeError::Json),
             Self::Protobuf(bytes) => bytes,
         };
         match (T::MESSAGE, T::WHOLE) {
-            (Some(message), _) => protobuf::from_slice(bytes, message).map_err(Undecodable::Protobuf),
+            (Some(message), _) => protobuf::from_slice(bytes, message).map_err(DecodeError::Protobuf),
             (None, Some(whole)) => {
                 let json = protobuf::to_json(bytes, whole).map_err(|error| match error {
-                    NotWhole::Malformed(error) => Undecodable::Protobuf(error),
-                    NotWhole::Stranger => Undecodable::OnlyAsJson,
+                    NotWhole::Malformed(error) => DecodeError::Protobuf(error),
+                    NotWhole::Stranger => DecodeError::RequiresJson,
                 })?;
-                serde_json::from_str(&json).map_err(Undecodable::Json)
+                serde_json::from_str(&json).map_err(DecodeError::Json)
             }
-            (None, None) => Err(Undecodable::NoMessage),
+            (None, None) => Err(DecodeError::NoMessage),
         }
     }
 }

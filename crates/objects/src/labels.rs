@@ -3,15 +3,15 @@
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 
-use crate::{SharedList, Text, Word};
+use crate::{InternedList, InternedStr, Text};
 
 /// Labels, sorted by key. Equal sets are held once, empty ones cost nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Labels(SharedList<(Word, Word)>);
+pub struct Labels(InternedList<(InternedStr, InternedStr)>);
 
 /// Annotations, sorted by key. Empty sets take no allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Annotations(Box<[(Word, Text)]>);
+pub struct Annotations(Box<[(InternedStr, Text)]>);
 
 impl Labels {
     /// Whether every pair is also among other labels.
@@ -22,7 +22,7 @@ impl Labels {
 
     /// These labels and one more, which replaces one of the same key.
     #[must_use]
-    pub fn with(&self, key: impl Into<Word>, value: impl Into<Word>) -> Self {
+    pub fn with(&self, key: impl Into<InternedStr>, value: impl Into<InternedStr>) -> Self {
         let key = key.into();
         let kept = self.iter().filter(|(other, _)| *other != key).cloned();
         kept.chain([(key.clone(), value.into())]).collect()
@@ -61,13 +61,13 @@ macro_rules! map_of_strings {
             }
 
             /// All of them, sorted by key.
-            pub fn iter(&self) -> impl Iterator<Item = &(Word, $value)> {
+            pub fn iter(&self) -> impl Iterator<Item = &(InternedStr, $value)> {
                 self.0.iter()
             }
         }
 
-        impl FromIterator<(Word, $value)> for $name {
-            fn from_iter<I: IntoIterator<Item = (Word, $value)>>(pairs: I) -> Self {
+        impl FromIterator<(InternedStr, $value)> for $name {
+            fn from_iter<I: IntoIterator<Item = (InternedStr, $value)>>(pairs: I) -> Self {
                 let mut pairs: Vec<_> = pairs.into_iter().collect();
                 pairs.sort();
                 Self(pairs.into())
@@ -90,7 +90,7 @@ macro_rules! map_of_strings {
                     }
                     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<$name, M::Error> {
                         let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or(4));
-                        while let Some(pair) = map.next_entry::<Word, $value>()? {
+                        while let Some(pair) = map.next_entry::<InternedStr, $value>()? {
                             pairs.push(pair);
                         }
                         Ok(pairs.into_iter().collect())
@@ -105,7 +105,7 @@ macro_rules! map_of_strings {
     };
 }
 
-map_of_strings!(Labels, Word);
+map_of_strings!(Labels, InternedStr);
 map_of_strings!(Annotations, Text);
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Compact types of the API kinds the manager uses: what a cache keeps of each object, and nothing more.
 //!
-//! Two kinds of strings carry that thrift. A [`Word`] is interned: namespaces, label keys, kinds, rule
+//! Two kinds of strings carry that thrift. A [`InternedStr`] is interned: namespaces, label keys, kinds, rule
 //! verbs, everything that a cluster repeats thousands of times is held once. A [`Text`] is a string of
 //! its own, cheap to clone: names above all.
 //!
@@ -33,22 +33,22 @@ mod version;
 
 pub use address::{Address, Addresses};
 pub use condition::{Condition, Conditions, FALSE, TRUE, UNKNOWN, Unknown};
-pub use discovered::{ApiResource, Discovered, Subresource};
+pub use discovered::{ApiResource, DiscoveredResources, Subresource};
 pub use failure::{Failure, Reason};
 pub use int_or_string::{IntOrString, Rounding};
-pub use key::{BadKey, Key};
-pub use kind::{Encoded, Kind, Object, Projection, Resource, Undecodable, decode_error_without_content};
+pub use key::{InvalidKey, Key};
+pub use kind::{DecodeError, Encoded, Kind, Object, Projection, Resource, decode_error_without_content};
 pub use kinds::*;
 pub use labels::{Annotations, Labels};
-pub use meta::{Meta, MetaRest, OwnerRef, Whole, WireMeta};
+pub use meta::{Meta, MetaRest, OwnerReference, Whole, WireMeta};
 pub use placement::{NodeSelectorTerm, Placement};
 pub use quantity::Quantity;
-pub use raw::{RawJson, escape_markup};
-pub use selector::{BadSelector, LabelSelector, Matcher};
-pub use shared::{Shared, SharedList};
+pub use raw::{RawJson, escape_html};
+pub use selector::{InvalidSelector, LabelSelector, Matcher};
+pub use shared::{InternedList, Shared};
 pub use taint::{NO_EXECUTE, NO_SCHEDULE, Taint, Toleration, first_that_tolerates, taint_keys};
 pub use template::Template;
-pub use text::{Text, Word};
+pub use text::{InternedStr, Text};
 pub use time::{MicroTime, Time};
-pub use type_line::TypeLine;
+pub use type_line::TypeMeta;
 pub use version::{Uid, Version};

@@ -3,7 +3,7 @@
 use serde::de::{Deserialize, Deserializer, IgnoredAny};
 use serde_json::{Value, json};
 
-use crate::{Annotations, Key, Kind, Labels, SharedList, Text, Time, Uid, Version, Word};
+use crate::{Annotations, InternedList, InternedStr, Key, Kind, Labels, Text, Time, Uid, Version};
 
 /// What a cache keeps of an object's metadata. Annotations are kept by the kinds that read some.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,19 +23,19 @@ pub struct Meta {
     /// Its labels.
     pub labels: Labels,
     /// Its owners.
-    pub owners: SharedList<OwnerRef>,
+    pub owners: InternedList<OwnerReference>,
     /// Its finalizers.
-    pub finalizers: SharedList<Word>,
+    pub finalizers: InternedList<InternedStr>,
 }
 
 /// One entry of `ownerReferences`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct OwnerRef {
+pub struct OwnerReference {
     /// Group and version of the owner.
-    pub api_version: Word,
+    pub api_version: InternedStr,
     /// Kind of the owner.
-    pub kind: Word,
+    pub kind: InternedStr,
     /// Name of the owner, in the namespace of the object or in none.
     pub name: Text,
     /// The life of the owner that is meant.
@@ -51,7 +51,7 @@ pub struct OwnerRef {
 impl Meta {
     /// The owner that manages the object, if one does.
     #[must_use]
-    pub fn controller(&self) -> Option<&OwnerRef> {
+    pub fn controller(&self) -> Option<&OwnerReference> {
         self.owners.iter().find(|owner| owner.controller)
     }
 }
@@ -62,13 +62,13 @@ pub struct MetaRest {
     /// All annotations.
     pub annotations: Annotations,
     /// What the name was made from.
-    pub generate_name: Word,
+    pub generate_name: InternedStr,
 }
 
 /// A kind that keeps everything of its metadata that a `PUT` would overwrite.
 ///
 /// The server restores by itself what nobody may change (`managedFields` if absent, `selfLink`, the
-/// grace period of a deletion); everything else is in [`Whole::whole_meta_json`].
+/// grace period of a deletion); everything else is in [`Whole::full_meta_json`].
 pub trait Whole: Kind {
     /// The metadata beside [`crate::Object::meta`].
     fn meta_rest(&self) -> &MetaRest;
@@ -79,7 +79,7 @@ pub trait Whole: Kind {
     }
 
     /// The metadata of a body that replaces the object, or its status, and loses nothing.
-    fn whole_meta_json(&self) -> Value {
+    fn full_meta_json(&self) -> Value {
         let (meta, rest) = (self.meta(), self.meta_rest());
         let mut json = json!({"name": meta.key.name, "uid": meta.uid, "resourceVersion": meta.version});
         let mut set = |field: &str, absent: bool, value: Value| {
@@ -106,20 +106,20 @@ pub trait Whole: Kind {
 #[serde(rename_all = "camelCase", default, bound = "A: Default + Deserialize<'de>")]
 pub struct WireMeta<A = Skipped> {
     name: Text,
-    namespace: Word,
+    namespace: InternedStr,
     uid: Uid,
     resource_version: Version,
     #[serde(deserialize_with = "null_is_default")]
     generation: i64,
     /// What the name was made from.
-    pub generate_name: Word,
+    pub generate_name: InternedStr,
     /// How long a deletion leaves it.
     pub deletion_grace_period_seconds: Option<i64>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     labels: Labels,
-    owner_references: SharedList<OwnerRef>,
-    finalizers: SharedList<Word>,
+    owner_references: InternedList<OwnerReference>,
+    finalizers: InternedList<InternedStr>,
     /// The part of the annotations that the kind reads.
     pub annotations: A,
 }
@@ -204,7 +204,7 @@ mod tests {
         )
         .unwrap();
         let meta = Meta::from(wire);
-        assert_eq!(meta.labels.value("a").map(Word::as_str), Some("2"));
+        assert_eq!(meta.labels.value("a").map(InternedStr::as_str), Some("2"));
         assert_eq!(meta.labels.value("b"), None);
         assert_eq!(meta.labels.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["a", "z"]);
         assert_eq!(meta.controller().map(|owner| owner.name.as_str()), Some("j"));

@@ -4,13 +4,13 @@ use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
 use crate::selector::{Expression, Matcher};
-use crate::{Labels, Toleration, Word};
+use crate::{InternedStr, Labels, Toleration};
 
 /// The parts of a pod's spec that say where it may run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// The one node it may run on; empty for any.
-    pub node_name: Word,
+    pub node_name: InternedStr,
     /// Labels that the node must have.
     pub node_selector: Labels,
     /// Alternatives of which the node must fit one, if there are any alternatives at all.
@@ -43,7 +43,7 @@ impl NodeSelectorTerm {
     }
 
     /// The names that the first `metadata.name In` field requirement lists.
-    pub(crate) fn named_nodes(&self) -> Option<&[Word]> {
+    pub(crate) fn named_nodes(&self) -> Option<&[InternedStr]> {
         let field = self.match_fields.iter().find(|field| field.is_on_name() && field.operator == "In")?;
         Some(&field.values)
     }
@@ -79,7 +79,7 @@ impl Placement {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct WirePlacement {
-    node_name: Word,
+    node_name: InternedStr,
     node_selector: Labels,
     affinity: Option<WireAffinity>,
     #[serde(deserialize_with = "null_is_empty")]

@@ -30,7 +30,7 @@ impl RawJson {
 /// Writes letters in JSON that could be markup as escapes, as Go's encoder does. Servers keep some parts of
 /// objects byte for byte as they came, and the original compares those bytes.
 #[must_use]
-pub fn escape_markup(json: String) -> String {
+pub fn escape_html(json: String) -> String {
     const LETTERS: [(char, &str); 5] = [
         ('<', "\\u003c"),
         ('>', "\\u003e"),

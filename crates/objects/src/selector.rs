@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::meta::null_is_empty;
-use crate::{Labels, Word};
+use crate::{InternedStr, Labels};
 
 /// A label selector as an object carries it; it may be nonsense until [`LabelSelector::matcher`] has
 /// looked at it.
@@ -22,10 +22,10 @@ pub struct LabelSelector {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct Expression {
-    pub(crate) key: Word,
-    pub(crate) operator: Word,
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Word]>::is_empty")]
-    pub(crate) values: Box<[Word]>,
+    pub(crate) key: InternedStr,
+    pub(crate) operator: InternedStr,
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[InternedStr]>::is_empty")]
+    pub(crate) values: Box<[InternedStr]>,
 }
 
 /// A selector that has been checked. The empty one matches everything.
@@ -34,25 +34,25 @@ pub struct Matcher(Vec<Requirement>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Requirement {
-    In(Word, Box<[Word]>),
-    NotIn(Word, Box<[Word]>),
-    Exists(Word),
-    DoesNotExist(Word),
-    Above(Word, i64),
-    Below(Word, i64),
+    In(InternedStr, Box<[InternedStr]>),
+    NotIn(InternedStr, Box<[InternedStr]>),
+    Exists(InternedStr),
+    DoesNotExist(InternedStr),
+    Above(InternedStr, i64),
+    Below(InternedStr, i64),
 }
 
 /// Why a selector cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadSelector(String);
+pub struct InvalidSelector(String);
 
-impl fmt::Display for BadSelector {
+impl fmt::Display for InvalidSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for BadSelector {}
+impl std::error::Error for InvalidSelector {}
 
 impl LabelSelector {
     /// A selector of exactly these labels.
@@ -75,7 +75,7 @@ impl LabelSelector {
 
     /// The same selector that asks for one label more.
     #[must_use]
-    pub fn with_label(&self, key: impl Into<Word>, value: impl Into<Word>) -> Self {
+    pub fn with_label(&self, key: impl Into<InternedStr>, value: impl Into<InternedStr>) -> Self {
         Self { match_labels: self.match_labels.with(key, value), ..self.clone() }
     }
 
@@ -83,7 +83,7 @@ impl LabelSelector {
     ///
     /// # Errors
     /// Names the first part that no label could satisfy or break by the API's rules.
-    pub fn matcher(&self) -> Result<Matcher, BadSelector> {
+    pub fn matcher(&self) -> Result<Matcher, InvalidSelector> {
         let mut requirements = Vec::with_capacity(self.match_expressions.len());
         for (key, value) in self.match_labels.iter() {
             check_key(key)?;
@@ -99,13 +99,13 @@ impl LabelSelector {
 
 impl Matcher {
     /// Checks the requirements of a node selector, which knows two operators more.
-    pub(crate) fn of_node_expressions(expressions: &[Expression]) -> Result<Self, BadSelector> {
+    pub(crate) fn of_node_expressions(expressions: &[Expression]) -> Result<Self, InvalidSelector> {
         expressions.iter().map(Expression::node_requirement).collect::<Result<_, _>>().map(Self)
     }
 }
 
 impl Expression {
-    fn node_requirement(&self) -> Result<Requirement, BadSelector> {
+    fn node_requirement(&self) -> Result<Requirement, InvalidSelector> {
         let Self { key, operator, values } = self;
         let make = match operator.as_str() {
             "Gt" => Requirement::Above,
@@ -115,11 +115,13 @@ impl Expression {
         check_key(key)?;
         match values.as_ref().iter().map(|value| value.parse().ok()).collect::<Vec<_>>()[..] {
             [Some(bound)] => Ok(make(key.clone(), bound)),
-            _ => Err(BadSelector(format!("operator {operator:?} on label {key:?} needs one whole number"))),
+            _ => {
+                Err(InvalidSelector(format!("operator {operator:?} on label {key:?} needs one whole number")))
+            }
         }
     }
 
-    fn requirement(&self) -> Result<Requirement, BadSelector> {
+    fn requirement(&self) -> Result<Requirement, InvalidSelector> {
         let Self { key, operator, values } = self;
         check_key(key)?;
         values.iter().try_for_each(check_value)?;
@@ -128,13 +130,13 @@ impl Expression {
             ("NotIn", false) => Ok(Requirement::NotIn(key.clone(), values.clone())),
             ("Exists", true) => Ok(Requirement::Exists(key.clone())),
             ("DoesNotExist", true) => Ok(Requirement::DoesNotExist(key.clone())),
-            ("In" | "NotIn", true) => {
-                Err(BadSelector(format!("operator {operator:?} on label {key:?} needs at least one value")))
-            }
+            ("In" | "NotIn", true) => Err(InvalidSelector(format!(
+                "operator {operator:?} on label {key:?} needs at least one value"
+            ))),
             ("Exists" | "DoesNotExist", false) => {
-                Err(BadSelector(format!("operator {operator:?} on label {key:?} takes no values")))
+                Err(InvalidSelector(format!("operator {operator:?} on label {key:?} takes no values")))
             }
-            _ => Err(BadSelector(format!("{operator:?} is not a valid label selector operator"))),
+            _ => Err(InvalidSelector(format!("{operator:?} is not a valid label selector operator"))),
         }
     }
 }
@@ -159,7 +161,7 @@ fn number(labels: &Labels, key: &str) -> Option<i64> {
 }
 
 /// A label key is a name of at most 63 characters, with an optional DNS prefix before a slash.
-fn check_key(key: &Word) -> Result<(), BadSelector> {
+fn check_key(key: &InternedStr) -> Result<(), InvalidSelector> {
     let (prefix, name) =
         key.split_once('/').map_or((None, key.as_str()), |(prefix, name)| (Some(prefix), name));
     let prefix_is_good = prefix.is_none_or(|prefix| {
@@ -174,15 +176,15 @@ fn check_key(key: &Word) -> Result<(), BadSelector> {
     if prefix_is_good && !name.is_empty() && is_label_name(name) {
         Ok(())
     } else {
-        Err(BadSelector(format!("{key:?} is not a valid label key")))
+        Err(InvalidSelector(format!("{key:?} is not a valid label key")))
     }
 }
 
-fn check_value(value: &Word) -> Result<(), BadSelector> {
+fn check_value(value: &InternedStr) -> Result<(), InvalidSelector> {
     if value.is_empty() || is_label_name(value) {
         Ok(())
     } else {
-        Err(BadSelector(format!("{value:?} is not a valid label value")))
+        Err(InvalidSelector(format!("{value:?} is not a valid label value")))
     }
 }
 
@@ -203,7 +205,7 @@ mod tests {
     use super::*;
 
     fn labels(pairs: &[(&str, &str)]) -> Labels {
-        pairs.iter().map(|(key, value)| (Word::from(*key), Word::from(*value))).collect()
+        pairs.iter().map(|(key, value)| (InternedStr::from(*key), InternedStr::from(*value))).collect()
     }
 
     fn matches(selector: &str, pairs: &[(&str, &str)]) -> bool {

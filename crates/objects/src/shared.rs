@@ -66,42 +66,42 @@ impl<'de, T: Eq + Hash + Send + Sync + Deserialize<'de>> Deserialize<'de> for Sh
 }
 
 /// A list that is held once, however many objects have an equal one. The empty one costs nothing.
-pub struct SharedList<T: Eq + Hash + Send + Sync + 'static>(Option<Shared<Box<[T]>>>);
+pub struct InternedList<T: Eq + Hash + Send + Sync + 'static>(Option<Shared<Box<[T]>>>);
 
-impl<T: Eq + Hash + Send + Sync> Clone for SharedList<T> {
+impl<T: Eq + Hash + Send + Sync> Clone for InternedList<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<T: Eq + Hash + Send + Sync> PartialEq for SharedList<T> {
+impl<T: Eq + Hash + Send + Sync> PartialEq for InternedList<T> {
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 }
 
-impl<T: Eq + Hash + Send + Sync> Eq for SharedList<T> {}
+impl<T: Eq + Hash + Send + Sync> Eq for InternedList<T> {}
 
-impl<T: Eq + Hash + Send + Sync> Hash for SharedList<T> {
+impl<T: Eq + Hash + Send + Sync> Hash for InternedList<T> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self[..].hash(state);
     }
 }
 
-impl<T: Eq + Hash + Send + Sync> Default for SharedList<T> {
+impl<T: Eq + Hash + Send + Sync> Default for InternedList<T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<T: Eq + Hash + Send + Sync> Deref for SharedList<T> {
+impl<T: Eq + Hash + Send + Sync> Deref for InternedList<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
         self.0.as_ref().map_or(&[], |list| list)
     }
 }
 
-impl<'a, T: Eq + Hash + Send + Sync> IntoIterator for &'a SharedList<T> {
+impl<'a, T: Eq + Hash + Send + Sync> IntoIterator for &'a InternedList<T> {
     type Item = &'a T;
     type IntoIter = std::slice::Iter<'a, T>;
     fn into_iter(self) -> Self::IntoIter {
@@ -109,32 +109,32 @@ impl<'a, T: Eq + Hash + Send + Sync> IntoIterator for &'a SharedList<T> {
     }
 }
 
-impl<T: Eq + Hash + Send + Sync> From<Vec<T>> for SharedList<T> {
+impl<T: Eq + Hash + Send + Sync> From<Vec<T>> for InternedList<T> {
     fn from(list: Vec<T>) -> Self {
         Self((!list.is_empty()).then(|| Shared::new(list.into())))
     }
 }
 
-impl<T: Eq + Hash + Send + Sync> FromIterator<T> for SharedList<T> {
+impl<T: Eq + Hash + Send + Sync> FromIterator<T> for InternedList<T> {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
         Vec::from_iter(items).into()
     }
 }
 
-impl<T: Eq + Hash + Send + Sync + fmt::Debug> fmt::Debug for SharedList<T> {
+impl<T: Eq + Hash + Send + Sync + fmt::Debug> fmt::Debug for InternedList<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self[..].fmt(f)
     }
 }
 
-impl<T: Eq + Hash + Send + Sync + Serialize> Serialize for SharedList<T> {
+impl<T: Eq + Hash + Send + Sync + Serialize> Serialize for InternedList<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self[..].serialize(serializer)
     }
 }
 
 /// `null` is the empty list: hand-made objects write it so.
-impl<'de, T: Eq + Hash + Send + Sync + Deserialize<'de>> Deserialize<'de> for SharedList<T> {
+impl<'de, T: Eq + Hash + Send + Sync + Deserialize<'de>> Deserialize<'de> for InternedList<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Option::<Vec<T>>::deserialize(deserializer)?.unwrap_or_default().into())
     }
@@ -146,12 +146,12 @@ mod tests {
 
     #[test]
     fn equal_lists_are_held_once_and_empty_ones_not_at_all() {
-        let one: SharedList<u32> = serde_json::from_str("[1,2]").unwrap();
-        let two = SharedList::from(vec![1, 2]);
+        let one: InternedList<u32> = serde_json::from_str("[1,2]").unwrap();
+        let two = InternedList::from(vec![1, 2]);
         assert_eq!(one, two);
         assert!(std::ptr::eq(one.as_ptr(), two.as_ptr()));
-        assert_eq!(serde_json::from_str::<SharedList<u32>>("null").unwrap(), SharedList::default());
-        assert_eq!(SharedList::<u32>::from(vec![]), SharedList::default());
-        assert_eq!(size_of::<SharedList<u32>>(), 8);
+        assert_eq!(serde_json::from_str::<InternedList<u32>>("null").unwrap(), InternedList::default());
+        assert_eq!(InternedList::<u32>::from(vec![]), InternedList::default());
+        assert_eq!(size_of::<InternedList<u32>>(), 8);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Time, Word};
+use crate::{InternedStr, Time};
 
 /// Pods that do not tolerate the taint are not scheduled.
 pub const NO_SCHEDULE: &str = "NoSchedule";
@@ -14,12 +14,12 @@ pub const NO_EXECUTE: &str = "NoExecute";
 #[serde(rename_all = "camelCase", default)]
 pub struct Taint {
     /// What is wrong, or reserved.
-    pub key: Word,
+    pub key: InternedStr,
     /// A detail.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub value: Word,
+    pub value: InternedStr,
     /// What becomes of pods that do not tolerate it.
-    pub effect: Word,
+    pub effect: InternedStr,
     /// Since when it has been there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_added: Option<Time>,
@@ -31,16 +31,16 @@ pub struct Taint {
 pub struct Toleration {
     /// The taint's key; empty for any.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub key: Word,
+    pub key: InternedStr,
     /// `Equal` (also if empty), `Exists`, `Lt` or `Gt`.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub operator: Word,
+    pub operator: InternedStr,
     /// What the operator compares with.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub value: Word,
+    pub value: InternedStr,
     /// The taint's effect; empty for any.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub effect: Word,
+    pub effect: InternedStr,
     /// For how long the taint is tolerated; for ever if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
@@ -55,10 +55,10 @@ impl Taint {
 }
 
 impl Toleration {
-    /// Whether it answers a taint. `with_comparison` is the feature gate
+    /// Whether it answers a taint. `enable_comparison_operators` is the feature gate
     /// `TaintTolerationComparisonOperators`: without it `Lt` and `Gt` answer nothing.
     #[must_use]
-    pub fn tolerates(&self, taint: &Taint, with_comparison: bool) -> bool {
+    pub fn tolerates(&self, taint: &Taint, enable_comparison_operators: bool) -> bool {
         if !self.effect.is_empty() && self.effect != taint.effect
             || !self.key.is_empty() && self.key != taint.key
         {
@@ -67,8 +67,12 @@ impl Toleration {
         match self.operator.as_str() {
             "" | "Equal" => self.value == taint.value,
             "Exists" => true,
-            "Lt" if with_comparison => compares(&taint.value, &self.value, |taint, limit| taint < limit),
-            "Gt" if with_comparison => compares(&taint.value, &self.value, |taint, limit| taint > limit),
+            "Lt" if enable_comparison_operators => {
+                compares(&taint.value, &self.value, |taint, limit| taint < limit)
+            }
+            "Gt" if enable_comparison_operators => {
+                compares(&taint.value, &self.value, |taint, limit| taint > limit)
+            }
             _ => false,
         }
     }
@@ -88,9 +92,9 @@ fn canonical(text: &str) -> Option<i64> {
 pub fn first_that_tolerates<'a>(
     tolerations: &'a [Toleration],
     taint: &Taint,
-    with_comparison: bool,
+    enable_comparison_operators: bool,
 ) -> Option<&'a Toleration> {
-    tolerations.iter().find(|toleration| toleration.tolerates(taint, with_comparison))
+    tolerations.iter().find(|toleration| toleration.tolerates(taint, enable_comparison_operators))
 }
 
 /// Keys of taints that the cluster itself sets or reads.
@@ -117,10 +121,10 @@ pub mod taint_keys {
 mod tests {
     use super::*;
 
-    fn tolerates(toleration: &str, taint: &str, with_comparison: bool) -> bool {
+    fn tolerates(toleration: &str, taint: &str, enable_comparison_operators: bool) -> bool {
         let toleration: Toleration = serde_json::from_str(toleration).unwrap();
         let taint: Taint = serde_json::from_str(taint).unwrap();
-        toleration.tolerates(&taint, with_comparison)
+        toleration.tolerates(&taint, enable_comparison_operators)
     }
 
     /// Proves TE-15.

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::placement::WirePlacement;
-use crate::{Annotations, Labels, Placement, Shared, Word};
+use crate::{Annotations, InternedStr, Labels, Placement, Shared};
 
 /// A pod template: the text as the server sent it, and what controllers ask of it all the time.
 /// Equal texts are held once.
@@ -19,7 +19,7 @@ pub struct Template(Shared<Body>);
 struct Body {
     raw: Box<str>,
     labels: Labels,
-    restart_policy: Word,
+    restart_policy: InternedStr,
 }
 
 impl PartialEq for Body {
@@ -52,7 +52,7 @@ struct WireMetadata {
 #[derive(Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireSpec {
-    restart_policy: Word,
+    restart_policy: InternedStr,
 }
 
 impl Template {
@@ -126,7 +126,7 @@ impl Default for Template {
         Self(Shared::new(Body {
             raw: "{}".into(),
             labels: Labels::default(),
-            restart_policy: Word::default(),
+            restart_policy: InternedStr::default(),
         }))
     }
 }
@@ -163,7 +163,7 @@ mod tests {
         let two: Template = serde_json::from_str(TEXT).unwrap();
         assert!(std::ptr::eq(one.raw(), two.raw()));
         assert_eq!(serde_json::to_string(&one).unwrap(), TEXT);
-        assert_eq!(one.labels().value("a").map(Word::as_str), Some("b"));
+        assert_eq!(one.labels().value("a").map(InternedStr::as_str), Some("b"));
         assert_eq!(one.annotations().value("c").map(|text| text.as_str()), Some("d"));
         assert_eq!(one.restart_policy(), "Never");
         assert!(one.placement().unwrap().host_network);

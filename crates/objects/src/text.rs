@@ -18,7 +18,7 @@ pub struct Text(Option<Arc<str>>);
 /// Words order and hash by content, never by address, so that nothing observable depends on where
 /// the allocator happened to put them.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Word(Option<ArcIntern<str>>);
+pub struct InternedStr(Option<ArcIntern<str>>);
 
 impl Text {
     /// The string.
@@ -28,7 +28,7 @@ impl Text {
     }
 }
 
-impl Word {
+impl InternedStr {
     /// The string.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -36,13 +36,13 @@ impl Word {
     }
 }
 
-impl PartialOrd for Word {
+impl PartialOrd for InternedStr {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Word {
+impl Ord for InternedStr {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         // Equal words are one allocation, which saves reading most of the strings in a sorted table.
         if self.0 == other.0 { std::cmp::Ordering::Equal } else { self.as_str().cmp(other.as_str()) }
@@ -61,7 +61,7 @@ impl From<String> for Text {
     }
 }
 
-impl From<&str> for Word {
+impl From<&str> for InternedStr {
     fn from(text: &str) -> Self {
         Self((!text.is_empty()).then(|| ArcIntern::from(text)))
     }
@@ -139,7 +139,7 @@ macro_rules! string_like {
 }
 
 string_like!(Text);
-string_like!(Word);
+string_like!(InternedStr);
 
 #[cfg(test)]
 mod tests {
@@ -147,24 +147,24 @@ mod tests {
 
     #[test]
     fn equal_words_share_one_allocation() {
-        let one = Word::from("kube-system");
-        let two: Word = serde_json::from_str("\"kube-system\"").unwrap();
+        let one = InternedStr::from("kube-system");
+        let two: InternedStr = serde_json::from_str("\"kube-system\"").unwrap();
         assert_eq!(one, two);
         assert!(std::ptr::eq(one.as_str(), two.as_str()));
     }
 
     #[test]
     fn empty_strings_cost_nothing_and_are_all_equal() {
-        assert_eq!((size_of::<Text>(), size_of::<Word>()), (16, 16));
+        assert_eq!((size_of::<Text>(), size_of::<InternedStr>()), (16, 16));
         assert_eq!(Text::from(""), Text::default());
-        assert_eq!(Word::from(""), Word::default());
+        assert_eq!(InternedStr::from(""), InternedStr::default());
         assert!([Text::from(""), Text::from("a")].is_sorted());
-        assert_eq!(serde_json::to_string(&Word::default()).unwrap(), "\"\"");
+        assert_eq!(serde_json::to_string(&InternedStr::default()).unwrap(), "\"\"");
     }
 
     #[test]
     fn words_order_by_content() {
-        let mut words: Vec<Word> = ["b", "a", "c"].into_iter().map(Word::from).collect();
+        let mut words: Vec<InternedStr> = ["b", "a", "c"].into_iter().map(InternedStr::from).collect();
         words.sort();
         assert_eq!(words, ["a", "b", "c"]);
     }

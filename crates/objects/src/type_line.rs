@@ -3,17 +3,17 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use crate::{Resource, Shared, Word};
+use crate::{InternedStr, Resource, Shared};
 
 /// `apiVersion` and `kind` of objects. Every equal pair shares one allocation, so that it takes one
 /// pointer wherever objects of many kinds are mixed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct TypeLine(Shared<(Word, Word)>);
+pub struct TypeMeta(Shared<(InternedStr, InternedStr)>);
 
-impl TypeLine {
+impl TypeMeta {
     /// The pair of these two.
     #[must_use]
-    pub fn new(api_version: impl Into<Word>, kind: impl Into<Word>) -> Self {
+    pub fn new(api_version: impl Into<InternedStr>, kind: impl Into<InternedStr>) -> Self {
         Self(Shared::new((api_version.into(), kind.into())))
     }
 
@@ -25,13 +25,13 @@ impl TypeLine {
 
     /// Group and version.
     #[must_use]
-    pub fn api_version(&self) -> &Word {
+    pub fn api_version(&self) -> &InternedStr {
         &self.0.0
     }
 
     /// The kind.
     #[must_use]
-    pub fn kind(&self) -> &Word {
+    pub fn kind(&self) -> &InternedStr {
         &self.0.1
     }
 
@@ -49,25 +49,25 @@ impl TypeLine {
 }
 
 /// By kind first, so that the versions of one kind stand together.
-impl Ord for TypeLine {
+impl Ord for TypeMeta {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.kind(), self.api_version()).cmp(&(other.kind(), other.api_version()))
     }
 }
 
-impl PartialOrd for TypeLine {
+impl PartialOrd for TypeMeta {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl fmt::Display for TypeLine {
+impl fmt::Display for TypeMeta {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.api_version(), self.kind())
     }
 }
 
-impl fmt::Debug for TypeLine {
+impl fmt::Debug for TypeMeta {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -79,12 +79,12 @@ mod tests {
 
     #[test]
     fn equal_lines_take_one_pointer_and_know_their_parts() {
-        let deployment = TypeLine::new("apps/v1", "Deployment");
-        let same = TypeLine::of(&Resource::namespaced("apps", "v1", "deployments", "Deployment"));
+        let deployment = TypeMeta::new("apps/v1", "Deployment");
+        let same = TypeMeta::of(&Resource::namespaced("apps", "v1", "deployments", "Deployment"));
         assert_eq!(deployment, same);
-        assert_eq!(size_of::<TypeLine>(), size_of::<usize>());
+        assert_eq!(size_of::<TypeMeta>(), size_of::<usize>());
         assert_eq!((deployment.group(), deployment.version()), ("apps", "v1"));
-        let pod = TypeLine::new("v1", "Pod");
+        let pod = TypeMeta::new("v1", "Pod");
         assert_eq!((pod.group(), pod.version()), ("", "v1"));
         assert_eq!(pod.to_string(), "v1/Pod");
         assert!(deployment < pod, "kinds come before versions");

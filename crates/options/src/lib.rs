@@ -58,20 +58,20 @@ pub enum Outcome {
     Run(Box<Options>),
     /// Print this on stdout and end with success.
     Print(String),
-    /// Tell this and end.
+    /// ReturnOutcome this and end.
     Refuse {
         /// What is wrong, in one line.
         message: String,
         /// How to end.
         exit_code: u8,
         /// How to tell.
-        manner: Manner,
+        manner: RefusalOutput,
     },
 }
 
 /// How a refusal is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum RefusalOutput {
     /// [`usage`] and then `Error: message`, on stderr: the arguments cannot be read.
     Usage,
     /// `Error: message` on stderr: there are arguments that are no flags.
@@ -93,7 +93,7 @@ where
     let args = args.into_iter().map(text).collect::<Result<Vec<_>, _>>();
     let values = match args.and_then(|args| Values::read(args, &known.build)) {
         Ok(values) => values,
-        Err(message) => return refuse(message, Manner::Usage),
+        Err(message) => return refuse(message, RefusalOutput::Usage),
     };
     if values.bool("help") {
         return Outcome::Print(help::text(known));
@@ -102,12 +102,12 @@ where
         let got = go_text::quote_list(&values.left_over);
         return refuse(
             format!("\"kube-controller-manager\" does not take any arguments, got {got}"),
-            Manner::Plain,
+            RefusalOutput::Plain,
         );
     }
     match resolve(values, known) {
         Ok(outcome) => outcome,
-        Err(message) => refuse(message, Manner::Logged),
+        Err(message) => refuse(message, RefusalOutput::Logged),
     }
 }
 
@@ -127,7 +127,7 @@ fn resolve(values: Values, known: &Known<'_>) -> Result<Outcome, String> {
 }
 
 /// Refuses in one line, whatever was typed.
-fn refuse(message: String, manner: Manner) -> Outcome {
+fn refuse(message: String, manner: RefusalOutput) -> Outcome {
     let message = if message.contains(['\n', '\r']) {
         message.replace('\n', "\\n").replace('\r', "\\r")
     } else {

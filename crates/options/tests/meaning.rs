@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use common::{CONTROLLERS, known, print, run};
 use keleustes_options::{
-    Known, LogFormat, Manner, Outcome, Shell, Span, Throttle, TlsVersion, completion, flags, man_page, parse,
+    Known, LogFormat, Outcome, RefusalOutput, Shell, Span, Throttle, TlsVersion, completion, flags, man_page,
+    parse,
 };
 
 /// Proves OPT-1.
@@ -448,5 +449,8 @@ fn an_argument_that_is_no_text_is_refused() {
     use std::os::unix::ffi::OsStringExt;
     let argument = std::ffi::OsString::from_vec(b"--cluster-name=\xff".to_vec());
     let outcome = parse([argument], &known());
-    assert!(matches!(outcome, Outcome::Refuse { exit_code: 1, manner: Manner::Usage, .. }), "{outcome:?}");
+    assert!(
+        matches!(outcome, Outcome::Refuse { exit_code: 1, manner: RefusalOutput::Usage, .. }),
+        "{outcome:?}"
+    );
 }

@@ -8,7 +8,7 @@ mod common;
 use std::process::Command;
 
 use common::{known, recorded, refusal};
-use keleustes_options::{Manner, Outcome, parse};
+use keleustes_options::{Outcome, RefusalOutput, parse};
 use serde::Deserialize;
 
 /// A command line and what the original says about it, always with exit code 1.
@@ -44,16 +44,16 @@ fn bad_command_lines_are_refused_in_the_words_of_the_original() {
         let own = OWN_WORDS.iter().find(|(theirs, _)| *theirs == row.message);
         assert_eq!(message, own.map_or(row.message.as_str(), |(_, ours)| *ours), "{args:?}");
         assert!(!message.contains('\n'), "{args:?}: {message}");
-        assert_eq!(manner == Manner::Logged, row.logged, "{args:?}");
+        assert_eq!(manner == RefusalOutput::Logged, row.logged, "{args:?}");
     }
 }
 
 /// Proves OPT-21.
 #[test]
 fn usage_goes_with_arguments_that_cannot_be_read_and_only_with_them() {
-    assert_eq!(refusal(&["--nope"]).1, Manner::Usage);
-    assert_eq!(refusal(&["extra"]).1, Manner::Plain);
-    assert_eq!(refusal(&["--secure-port=-1"]).1, Manner::Logged);
+    assert_eq!(refusal(&["--nope"]).1, RefusalOutput::Usage);
+    assert_eq!(refusal(&["extra"]).1, RefusalOutput::Plain);
+    assert_eq!(refusal(&["--secure-port=-1"]).1, RefusalOutput::Logged);
     assert!(keleustes_options::usage().starts_with("Usage:\n"));
 }
 

@@ -145,18 +145,18 @@ impl fmt::Debug for Item {
 
 /// Collects the items that a change wakes.
 #[derive(Default)]
-pub struct Wakes {
+pub struct Enqueue {
     items: Vec<(Item, Duration)>,
 }
 
-impl Wakes {
-    /// Wakes an item now.
+impl Enqueue {
+    /// Enqueue an item now.
     pub fn wake(&mut self, item: impl Into<Item>) {
         self.items.push((item.into(), Duration::ZERO));
     }
 
-    /// Wakes an item after a while.
-    pub fn wake_after(&mut self, item: impl Into<Item>, delay: Duration) {
+    /// Enqueue an item after a while.
+    pub fn add_after(&mut self, item: impl Into<Item>, delay: Duration) {
         self.items.push((item.into(), delay));
     }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_objects::{
-    Discovered, Failure, Key, Kind, Object, Partial, Reason, Resource, Text, TypeLine, Uid, Version, Word,
+    DiscoveredResources, Failure, InternedStr, Key, Kind, Object, PartialObjectMeta, Reason, Resource, Text,
+    TypeMeta, Uid, Version,
 };
 
-use crate::{AnyObject, Item, KindEntry, Measurement, Plan, Stir, View};
+use crate::{AnyObject, Effects, Item, KindEntry, Measurement, Plan, View};
 
 /// A future that any executor may drive.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -26,21 +27,21 @@ pub trait Hands: Send {
     /// Puts another item into the queue of the same loop.
     fn wake(&mut self, item: Item);
     /// Reads objects afresh, as JSON, all at once: one answer for each key, in order.
-    fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<Fetched>>;
+    fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>>;
     /// Reads the metadata of one object afresh, as JSON; `None` if it is not there.
-    fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, Fetched>;
+    fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, FetchResult>;
     /// The resource of a kind as it is served now or was a moment ago; `None` if there is none.
-    fn resource_of<'a>(&'a mut self, line: &'a TypeLine) -> BoxFuture<'a, Result<Option<Resource>, Failure>>;
-    /// Wakes other items and records events.
-    fn stir(&mut self, stir: Stir);
+    fn resource_of<'a>(&'a mut self, line: &'a TypeMeta) -> BoxFuture<'a, Result<Option<Resource>, Failure>>;
+    /// Enqueue other items and records events.
+    fn stir(&mut self, stir: Effects);
     /// Lists afresh, all at once: one answer for each question, in order.
     fn list<'a>(&'a mut self, listings: &'a [Listing]) -> BoxFuture<'a, Vec<Listed>>;
     /// Asks the server anew what it serves.
-    fn discover(&mut self) -> BoxFuture<'_, Result<Discovered, Failure>>;
+    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, Failure>>;
 }
 
 /// An object as the server has it, as JSON; `None` if it is not there.
-pub type Fetched = Result<Option<String>, Failure>;
+pub type FetchResult = Result<Option<String>, Failure>;
 
 /// What is to be listed.
 #[derive(Clone, Debug)]
@@ -48,7 +49,7 @@ pub struct Listing {
     /// Objects of this kind.
     pub kind: KindEntry,
     /// In this namespace; empty for all.
-    pub namespace: Word,
+    pub namespace: InternedStr,
     /// At most so many; all, if there is no number.
     pub at_most: Option<u32>,
 }
@@ -93,7 +94,7 @@ impl<'a> Context<'a> {
         self.hands.measure(measurement);
     }
 
-    /// Wakes another item of the same loop, for a reason that lies in no object of its own.
+    /// Enqueue another item of the same loop, for a reason that lies in no object of its own.
     pub fn wake(&mut self, item: impl Into<Item>) {
         self.hands.wake(item.into());
     }
@@ -123,7 +124,7 @@ impl<'a> Context<'a> {
         &mut self,
         resource: &Resource,
         key: &Key,
-    ) -> Result<Option<Partial>, Failure> {
+    ) -> Result<Option<PartialObjectMeta>, Failure> {
         let Some(json) = self.hands.fetch_metadata(resource, key).await? else {
             return Ok(None);
         };
@@ -136,12 +137,12 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// If it cannot be known whether there is one.
-    pub async fn resource_of(&mut self, line: &TypeLine) -> Result<Option<Resource>, Failure> {
+    pub async fn resource_of(&mut self, line: &TypeMeta) -> Result<Option<Resource>, Failure> {
         self.hands.resource_of(line).await
     }
 
-    /// Wakes other items and records events.
-    pub fn stir(&mut self, stir: Stir) {
+    /// Enqueue other items and records events.
+    pub fn stir(&mut self, stir: Effects) {
         self.hands.stir(stir);
     }
 
@@ -162,7 +163,7 @@ impl<'a> Context<'a> {
         resources: impl IntoIterator<Item = &'r Resource>,
         namespace: &str,
         at_most: Option<u32>,
-    ) -> Vec<Result<Vec<Arc<Partial>>, Failure>> {
+    ) -> Vec<Result<Vec<Arc<PartialObjectMeta>>, Failure>> {
         let listing = |resource: &Resource| Listing {
             kind: KindEntry::metadata_of(resource.clone()),
             namespace: namespace.into(),
@@ -176,12 +177,12 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// If nothing at all could be learnt.
-    pub async fn discover(&mut self) -> Result<Discovered, Failure> {
+    pub async fn discover(&mut self) -> Result<DiscoveredResources, Failure> {
         self.hands.discover().await
     }
 }
 
-fn read<T: Kind>(answer: Fetched, key: &Key) -> Result<Option<T>, Retry> {
+fn read<T: Kind>(answer: FetchResult, key: &Key) -> Result<Option<T>, Retry> {
     let Some(json) = answer.map_err(|failure| Retry::after(&failure, format!("reading {key}: {failure}")))?
     else {
         return Ok(None);
@@ -217,7 +218,7 @@ pub enum Outcome {
     /// It was refused or got lost.
     Failed(Failure),
     /// A failure before it stopped the plan; or it only tells how things stand, and its item has told much lately.
-    NotTried,
+    NotSent,
 }
 
 impl Outcome {
@@ -253,10 +254,10 @@ pub enum Next {
     /// Nothing, until something changes.
     Done,
     /// Another look after a while.
-    Revisit(Duration),
+    After(Duration),
     /// Another look after a while. It did not fail, but is not through either: earlier failures still
     /// count, should it fail again.
-    KeepWaiting(Duration),
+    KeepBackoff(Duration),
 }
 
 /// The item is to be tried again later, ever more slowly.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use keleustes_objects::{Kind, Resource};
 
 use crate::{
-    Action, AnyChange, AnyTable, BoxFuture, Change, Context, Index, Item, KindEntry, Metric, Next, Observer,
-    Plan, Retry, Table, View, Wakes, Write,
+    Action, AnyChange, AnyStore, BoxFuture, Change, Context, Enqueue, Index, Item, KindEntry, Metric, Next,
+    Observer, Plan, Retry, Table, View, Write,
 };
 
 /// A controller: a name, an identity, and one loop or a few.
@@ -24,7 +24,7 @@ pub struct Controller {
     /// What it may write. Anything else is stopped before it is sent.
     pub grants: &'static [Grant],
     /// How much faster than others it sends.
-    pub haste: Haste,
+    pub qps_multiplier: QpsMultiplier,
     /// The figures it tells.
     pub metrics: Vec<&'static Metric>,
     /// Who hears of every object of every kind, if somebody does.
@@ -74,14 +74,14 @@ pub struct Shown {
 
 /// How much faster than others a controller sends, where flags hold requests back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Haste {
+pub struct QpsMultiplier {
     /// So many times the rate.
     pub rate: u16,
     /// So many times the burst.
     pub burst: u16,
 }
 
-impl Haste {
+impl QpsMultiplier {
     /// As the flags say.
     pub const DEFAULT: Self = Self { rate: 1, burst: 1 };
 }
@@ -94,9 +94,9 @@ pub struct Loop {
     pub workers: usize,
     /// How often a failing item is tried again before it is dropped until something changes; without
     /// a number, for ever.
-    pub retries_max: Option<u32>,
+    pub max_retries: Option<u32>,
     /// How retries slow down.
-    pub limiter: Limiter,
+    pub limiter: RateLimiter,
     /// The kinds whose changes wake items.
     pub watches: Vec<Watch>,
     /// All kinds that decisions look at, the watched ones among them.
@@ -108,29 +108,29 @@ pub struct Loop {
     /// How often everything it watches is shown to it again, beside what the caches do for all.
     pub resync_period: Option<Duration>,
     /// Items that are there from the start; a pass over everything is one.
-    pub first_items: Vec<Item>,
+    pub initial_items: Vec<Item>,
     /// How it decides.
     pub behaviour: Behaviour,
 }
 
 /// How the retries of one queue slow down.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limiter {
+pub struct RateLimiter {
     /// The first delay of an item; each failure doubles it.
-    pub item_delay_first: Duration,
+    pub base_delay: Duration,
     /// The longest delay of an item.
-    pub item_delay_max: Duration,
+    pub max_delay: Duration,
     /// Retries per second over all items, in the long run.
     pub retries_per_second: f64,
     /// Retries that may come at once after a quiet time.
     pub retries_burst: f64,
 }
 
-impl Limiter {
+impl RateLimiter {
     /// What most of the original's queues use.
     pub const DEFAULT: Self = Self {
-        item_delay_first: Duration::from_millis(5),
-        item_delay_max: Duration::from_secs(1000),
+        base_delay: Duration::from_millis(5),
+        max_delay: Duration::from_secs(1000),
         retries_per_second: 10.0,
         retries_burst: 100.0,
     };
@@ -148,24 +148,24 @@ pub struct DeclaredIndex {
 
 impl DeclaredIndex {
     /// Adds the index to a table of its kind, unless another loop has done so already.
-    pub fn add_to(&self, table: &mut dyn AnyTable) {
+    pub fn add_to(&self, table: &mut dyn AnyStore) {
         (self.add)(table);
     }
 }
 
-/// Wakes items on changes of one kind.
+/// Enqueue items on changes of one kind.
 pub struct Watch {
     /// The kind.
     pub kind: KindEntry,
     wake: WakeFn,
 }
 
-type AddIndex = Arc<dyn Fn(&mut dyn AnyTable) + Send + Sync>;
-type WakeFn = Box<dyn Fn(&AnyChange, &View<'_>, &mut Wakes) + Send + Sync>;
+type AddIndex = Arc<dyn Fn(&mut dyn AnyStore) + Send + Sync>;
+type WakeFn = Box<dyn Fn(&AnyChange, &View<'_>, &mut Enqueue) + Send + Sync>;
 
 impl Watch {
     /// Collects the items that a change wakes.
-    pub fn wake(&self, change: &AnyChange, view: &View<'_>, wakes: &mut Wakes) {
+    pub fn wake(&self, change: &AnyChange, view: &View<'_>, wakes: &mut Enqueue) {
         (self.wake)(change, view, wakes);
     }
 }
@@ -197,7 +197,7 @@ impl Controller {
             service_account: None,
             event_component: None,
             grants: &[],
-            haste: Haste::DEFAULT,
+            qps_multiplier: QpsMultiplier::DEFAULT,
             metrics: Vec::new(),
             observer: None,
             page: None,
@@ -214,14 +214,14 @@ impl Controller {
 
     /// The service account it works as.
     #[must_use]
-    pub fn works_as(mut self, service_account: &'static str) -> Self {
+    pub fn service_account(mut self, service_account: &'static str) -> Self {
         self.service_account = Some(service_account);
         self
     }
 
     /// The name under which it records events.
     #[must_use]
-    pub fn records_events_as(mut self, component: &'static str) -> Self {
+    pub fn event_component(mut self, component: &'static str) -> Self {
         self.event_component = Some(component);
         self
     }
@@ -235,8 +235,8 @@ impl Controller {
 
     /// Sends faster than others where flags hold requests back.
     #[must_use]
-    pub fn hurrying(mut self, haste: Haste) -> Self {
-        self.haste = haste;
+    pub fn hurrying(mut self, qps_multiplier: QpsMultiplier) -> Self {
+        self.qps_multiplier = qps_multiplier;
         self
     }
 
@@ -249,7 +249,7 @@ impl Controller {
 
     /// Hears of every object of every kind.
     #[must_use]
-    pub fn observes_everything(mut self, observer: impl Observer + 'static) -> Self {
+    pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         self.observer = Some(Arc::new(observer));
         self
     }
@@ -276,7 +276,7 @@ impl Controller {
     pub fn is_granted(grants: &[Grant], write: &Write) -> bool {
         let (resource, part) = (&write.target.resource, write.subresource());
         let reads = match &write.action {
-            Action::Edit(_) | Action::Amend(_) => true,
+            Action::Edit(_) | Action::PatchMetadata(_) => true,
             Action::Put { conflict_tries, .. } => *conflict_tries > 1,
             _ => false,
         };
@@ -292,14 +292,14 @@ impl Loop {
         Self {
             queue,
             workers: 1,
-            retries_max: None,
-            limiter: Limiter::DEFAULT,
+            max_retries: None,
+            limiter: RateLimiter::DEFAULT,
             watches: Vec::new(),
             reads: Vec::new(),
             late: Vec::new(),
             indexes: Vec::new(),
             resync_period: None,
-            first_items: Vec::new(),
+            initial_items: Vec::new(),
             behaviour,
         }
     }
@@ -315,17 +315,17 @@ impl Loop {
 
     /// A loop of scripts.
     #[must_use]
-    pub fn scripted(queue: &'static str, script: impl Script + 'static) -> Self {
+    pub fn reconciling(queue: &'static str, script: impl Script + 'static) -> Self {
         Self::new(queue, Behaviour::Script(Arc::new(script)))
     }
 
-    /// Wakes items on changes of a kind. The old and the new state are both there to be looked at.
+    /// Enqueue items on changes of a kind. The old and the new state are both there to be looked at.
     #[must_use]
-    pub fn woken_by<T: Kind>(
+    pub fn enqueue_on<T: Kind>(
         mut self,
-        wake: impl Fn(&Change<T>, &View<'_>, &mut Wakes) + Send + Sync + 'static,
+        wake: impl Fn(&Change<T>, &View<'_>, &mut Enqueue) + Send + Sync + 'static,
     ) -> Self {
-        let erased = move |change: &AnyChange, view: &View<'_>, wakes: &mut Wakes| {
+        let erased = move |change: &AnyChange, view: &View<'_>, wakes: &mut Enqueue| {
             wake(&change.typed::<T>(), view, wakes);
         };
         self.watches.push(Watch { kind: KindEntry::of::<T>(), wake: Box::new(erased) });
@@ -345,15 +345,15 @@ impl Loop {
     /// Begins before a kind is known that few of its decisions look at. They ask with [`View::known`], and those that
     /// need it come again later.
     #[must_use]
-    pub fn begins_without<T: Kind>(mut self) -> Self {
+    pub fn starts_without<T: Kind>(mut self) -> Self {
         self.late.push(KindEntry::of::<T>());
         self.reads::<T>()
     }
 
     /// Lets decisions use an index.
     #[must_use]
-    pub fn reads_by<T: Kind>(mut self, index: Index<T>) -> Self {
-        let add = move |table: &mut dyn AnyTable| {
+    pub fn reads_index<T: Kind>(mut self, index: Index<T>) -> Self {
+        let add = move |table: &mut dyn AnyStore| {
             if let Some(table) = table.as_any_mut().downcast_mut::<Table<T>>() {
                 // Another loop may share the index; then it is there, which is all that is asked for.
                 let _ = table.add_index(index);
@@ -365,21 +365,21 @@ impl Loop {
 
     /// Is shown everything it watches again after every period; zero means never.
     #[must_use]
-    pub fn shown_again_every(mut self, period: Duration) -> Self {
+    pub fn resync_every(mut self, period: Duration) -> Self {
         self.resync_period = Some(period).filter(|period| !period.is_zero());
         self
     }
 
     /// Begins with an item, before anything has changed.
     #[must_use]
-    pub fn starting_with(mut self, item: impl Into<Item>) -> Self {
-        self.first_items.push(item.into());
+    pub fn initial_item(mut self, item: impl Into<Item>) -> Self {
+        self.initial_items.push(item.into());
         self
     }
 
     /// Slows retries down in its own way.
     #[must_use]
-    pub fn limited_by(mut self, limiter: Limiter) -> Self {
+    pub fn rate_limited_by(mut self, limiter: RateLimiter) -> Self {
         self.limiter = limiter;
         self
     }
@@ -394,8 +394,8 @@ impl Loop {
     /// Drops a failing item after so many retries, until something changes. Failures of a server in
     /// trouble do not count.
     #[must_use]
-    pub fn retries_at_most(mut self, retries_max: u32) -> Self {
-        self.retries_max = Some(retries_max);
+    pub fn max_retries(mut self, max_retries: u32) -> Self {
+        self.max_retries = Some(max_retries);
         self
     }
 }

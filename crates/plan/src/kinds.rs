@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use keleustes_objects::{
-    Encoded, Key, Kind, Meta, Object, Partial, Projection, Resource, Undecodable, Version,
+    DecodeError, Encoded, Key, Kind, Meta, Object, PartialObjectMeta, Projection, Resource, Version,
 };
 
 use crate::{Change, Table};
@@ -69,7 +69,7 @@ impl<T: Object> From<Change<T>> for AnyChange {
 }
 
 /// A [`Table`] of some kind. Objects of another kind than its own are a bug and end in a panic.
-pub trait AnyTable: Send + Sync {
+pub trait AnyStore: Send + Sync {
     /// The way back to its type.
     fn as_any(&self) -> &dyn Any;
     /// The way back to its type, for changes to the table itself.
@@ -107,7 +107,7 @@ fn typed<T: Object>(object: Arc<dyn AnyObject>) -> Arc<T> {
     object.into_any().downcast().unwrap_or_else(|_| panic!("an object of another kind than its table"))
 }
 
-impl<T: Object> AnyTable for Table<T> {
+impl<T: Object> AnyStore for Table<T> {
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -160,7 +160,7 @@ impl<T: Object> AnyTable for Table<T> {
 }
 
 /// Reads one object of some kind.
-pub type Decode = fn(Encoded<'_>) -> Result<Arc<dyn AnyObject>, Undecodable>;
+pub type Decode = fn(Encoded<'_>) -> Result<Arc<dyn AnyObject>, DecodeError>;
 
 /// A kind, by what can be done with it: decode one of its objects, make a table for them.
 #[derive(Clone)]
@@ -170,7 +170,7 @@ pub struct KindEntry {
     projection: Projection,
     speaks_protobuf: bool,
     decode: Decode,
-    table: fn() -> Box<dyn AnyTable>,
+    table: fn() -> Box<dyn AnyStore>,
 }
 
 impl KindEntry {
@@ -183,7 +183,7 @@ impl KindEntry {
     /// The entry of any resource of which only metadata is needed.
     #[must_use]
     pub fn metadata_of(resource: Resource) -> Self {
-        Self::entry::<Partial>(resource, Projection::METADATA)
+        Self::entry::<PartialObjectMeta>(resource, Projection::METADATA)
     }
 
     fn entry<T: Object>(resource: Resource, projection: Projection) -> Self {
@@ -191,7 +191,7 @@ impl KindEntry {
             type_id: TypeId::of::<T>(),
             resource,
             projection,
-            speaks_protobuf: T::SPEAKS_PROTOBUF,
+            speaks_protobuf: T::SUPPORTS_PROTOBUF,
             decode: |object| Ok(Arc::new(object.read::<T>()?)),
             table: || Box::new(Table::<T>::default()),
         }
@@ -223,7 +223,7 @@ impl KindEntry {
 
     /// A new, empty table for its objects.
     #[must_use]
-    pub fn new_table(&self) -> Box<dyn AnyTable> {
+    pub fn new_store(&self) -> Box<dyn AnyStore> {
         (self.table)()
     }
 }

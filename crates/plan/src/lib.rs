@@ -19,20 +19,21 @@ mod table;
 mod view;
 mod write;
 
-pub use change::{Change, Item, Wakes};
-pub use context::{Applied, BoxFuture, Context, Fetched, Hands, Listed, Listing, Next, Outcome, Retry};
+pub use change::{Change, Enqueue, Item};
+pub use context::{Applied, BoxFuture, Context, FetchResult, Hands, Listed, Listing, Next, Outcome, Retry};
 pub use controller::{
-    Behaviour, Controller, Decide, DeclaredIndex, Grant, Haste, Limiter, Loop, Page, Script, Shown, Watch,
+    Behaviour, Controller, Decide, DeclaredIndex, Grant, Loop, Page, QpsMultiplier, RateLimiter, Script,
+    Shown, Watch,
 };
-pub use kinds::{AnyChange, AnyObject, AnyTable, Decode, KindEntry};
+pub use kinds::{AnyChange, AnyObject, AnyStore, Decode, KindEntry};
 pub use memory::Memory;
 pub use metric::{Buckets, Form, Measurement, Metric};
-pub use note::{EventKind, EventNote, Involved};
-pub use observer::{Observer, Stir, Woken};
+pub use note::{EventType, Involved, PlannedEvent};
+pub use observer::{Effects, EnqueuedItem, Observer};
 pub use plan::{Plan, Step};
 pub use table::{DuplicateIndex, Index, Table};
 pub use view::{Now, View};
 pub use write::{
-    Action, Amend, Edit, Edited, Guard, MakeFields, OnFailure, PatchForm, Propagation, Report, Target,
-    Telling, Write,
+    Action, Edit, Edited, Guard, MakeFields, OnFailure, PatchKind, PatchMetadata, PropagationPolicy, Report,
+    StatusUrgency, Target, Write,
 };

@@ -6,11 +6,11 @@ use keleustes_objects::{Kind, Resource, Uid, Version};
 
 /// An event to be recorded with the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventNote {
+pub struct PlannedEvent {
     /// The object it is about.
     pub involved: Involved,
     /// How serious it is.
-    pub kind: EventKind,
+    pub kind: EventType,
     /// One CamelCase word for machines.
     pub reason: String,
     /// A sentence for people.
@@ -21,14 +21,14 @@ pub struct EventNote {
 
 /// How serious an event is. There is no third kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EventKind {
+pub enum EventType {
     /// As it should be.
     Normal,
     /// Somebody may want to look.
     Warning,
 }
 
-impl EventKind {
+impl EventType {
     /// As the API writes it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -80,20 +80,20 @@ impl Involved {
     }
 }
 
-impl EventNote {
+impl PlannedEvent {
     /// An event of the normal course of things.
     #[must_use]
     pub fn normal(involved: Involved, reason: &str, message: impl Into<String>) -> Self {
-        Self::new(involved, EventKind::Normal, reason, message.into())
+        Self::new(involved, EventType::Normal, reason, message.into())
     }
 
     /// An event that somebody may want to look at.
     #[must_use]
     pub fn warning(involved: Involved, reason: &str, message: impl Into<String>) -> Self {
-        Self::new(involved, EventKind::Warning, reason, message.into())
+        Self::new(involved, EventType::Warning, reason, message.into())
     }
 
-    fn new(involved: Involved, kind: EventKind, reason: &str, message: String) -> Self {
+    fn new(involved: Involved, kind: EventType, reason: &str, message: String) -> Self {
         Self { involved, kind, reason: reason.to_owned(), message, annotations: BTreeMap::new() }
     }
 }

@@ -3,7 +3,7 @@
 
 use keleustes_objects::{Key, Meta, Resource};
 
-use crate::{EventNote, Item, Metric};
+use crate::{Item, Metric, PlannedEvent};
 
 /// Hears of every object of every resource that can be watched and deleted.
 ///
@@ -18,27 +18,27 @@ pub trait Observer: Send + Sync {
     /// Whether objects of a resource are of no interest.
     fn ignores(&self, resource: &Resource) -> bool;
     /// These are all objects of a resource, but for those that are there and could not be read.
-    fn saw_all(&self, resource: &Resource, metas: &[&Meta], unreadable: &[Key], stir: &mut Stir);
+    fn saw_all(&self, resource: &Resource, metas: &[&Meta], unreadable: &[Key], stir: &mut Effects);
     /// An object is new or has changed.
-    fn saw(&self, resource: &Resource, meta: &Meta, stir: &mut Stir);
+    fn saw(&self, resource: &Resource, meta: &Meta, stir: &mut Effects);
     /// An object is gone; this was its last state.
-    fn lost(&self, resource: &Resource, meta: &Meta, stir: &mut Stir);
+    fn lost(&self, resource: &Resource, meta: &Meta, stir: &mut Effects);
     /// From now on, what is stirred up is worked on. Tells all that is still to be done.
-    fn begin(&self, stir: &mut Stir);
+    fn begin(&self, stir: &mut Effects);
 }
 
 /// What something stirs up beyond the item at hand: items of any queue of the controller, and events.
 #[derive(Default)]
-pub struct Stir {
+pub struct Effects {
     /// Items that want work.
-    pub woken: Vec<Woken>,
+    pub woken: Vec<EnqueuedItem>,
     /// Events, in order.
-    pub events: Vec<EventNote>,
+    pub events: Vec<PlannedEvent>,
 }
 
 /// An item that wants work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Woken {
+pub struct EnqueuedItem {
     /// The queue it goes to.
     pub queue: &'static str,
     /// The item.
@@ -47,14 +47,14 @@ pub struct Woken {
     pub slowly: bool,
 }
 
-impl Stir {
-    /// Wakes an item now.
+impl Effects {
+    /// Enqueue an item now.
     pub fn wake(&mut self, queue: &'static str, item: impl Into<Item>) {
-        self.woken.push(Woken { queue, item: item.into(), slowly: false });
+        self.woken.push(EnqueuedItem { queue, item: item.into(), slowly: false });
     }
 
-    /// Wakes an item ever more slowly, as if it had failed.
-    pub fn wake_slowly(&mut self, queue: &'static str, item: impl Into<Item>) {
-        self.woken.push(Woken { queue, item: item.into(), slowly: true });
+    /// Enqueue an item ever more slowly, as if it had failed.
+    pub fn enqueue_rate_limited(&mut self, queue: &'static str, item: impl Into<Item>) {
+        self.woken.push(EnqueuedItem { queue, item: item.into(), slowly: true });
     }
 }

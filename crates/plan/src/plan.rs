@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use crate::{EventNote, Measurement, Write};
+use crate::{Measurement, PlannedEvent, Write};
 
 /// What is to be done about one item. The empty plan says: all is as it should be.
 #[derive(Clone, Default)]
 pub struct Plan {
     steps: Vec<Step>,
-    events: Vec<EventNote>,
+    events: Vec<PlannedEvent>,
     measurements: Vec<Measurement>,
     complaint: Option<String>,
-    revisit_after: Option<Duration>,
+    requeue_after: Option<Duration>,
 }
 
 /// A part of a plan. Steps are carried out in order.
@@ -73,14 +73,14 @@ impl Plan {
     }
 
     /// Adds writes that do not depend on each other, to be sent at once.
-    pub fn push_together(&mut self, writes: Vec<Write>) {
+    pub fn push_parallel(&mut self, writes: Vec<Write>) {
         if !writes.is_empty() {
             self.steps.push(Step::Together(writes));
         }
     }
 
     /// Adds an event.
-    pub fn record(&mut self, event: EventNote) {
+    pub fn record(&mut self, event: PlannedEvent) {
         self.events.push(event);
     }
 
@@ -90,8 +90,8 @@ impl Plan {
     }
 
     /// Asks to be called again after a while even if nothing changes; the earliest wish counts.
-    pub fn revisit_after(&mut self, delay: Duration) {
-        self.revisit_after = Some(self.revisit_after.map_or(delay, |there| there.min(delay)));
+    pub fn requeue_after(&mut self, delay: Duration) {
+        self.requeue_after = Some(self.requeue_after.map_or(delay, |there| there.min(delay)));
     }
 
     /// Whether there is nothing to do at all.
@@ -101,7 +101,7 @@ impl Plan {
             && self.events.is_empty()
             && self.measurements.is_empty()
             && self.complaint.is_none()
-            && self.revisit_after.is_none()
+            && self.requeue_after.is_none()
     }
 
     /// The steps, in order.
@@ -120,7 +120,7 @@ impl Plan {
 
     /// The events, in order.
     #[must_use]
-    pub fn events(&self) -> &[EventNote] {
+    pub fn events(&self) -> &[PlannedEvent] {
         &self.events
     }
 
@@ -139,6 +139,6 @@ impl Plan {
     /// When to look again.
     #[must_use]
     pub fn revisit(&self) -> Option<Duration> {
-        self.revisit_after
+        self.requeue_after
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use keleustes_objects::{Key, Object, Text, Version, Word};
+use keleustes_objects::{InternedStr, Key, Object, Text, Version};
 
 use crate::Change;
 
@@ -25,7 +25,7 @@ pub struct Index<T> {
     /// Unique within the kind.
     pub name: &'static str,
     /// Tells every value under which an object is to be found.
-    pub values: fn(&T, &mut dyn FnMut(Word)),
+    pub values: fn(&T, &mut dyn FnMut(InternedStr)),
 }
 
 impl<T> Clone for Index<T> {
@@ -38,7 +38,7 @@ impl<T> Copy for Index<T> {}
 
 struct Indexed<T> {
     index: Index<T>,
-    rows: BTreeMap<Word, BTreeSet<Row<T>>>,
+    rows: BTreeMap<InternedStr, BTreeSet<Row<T>>>,
 }
 
 /// An index of that name is there already.
@@ -88,7 +88,10 @@ impl<T: Object> Table<T> {
     }
 
     /// The objects of one namespace, sorted by name.
-    pub fn in_namespace<'a>(&'a self, namespace: &Word) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
+    pub fn in_namespace<'a>(
+        &'a self,
+        namespace: &InternedStr,
+    ) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
         let first = Key { namespace: namespace.clone(), name: Text::default() };
         let namespace = namespace.clone();
         self.rows
@@ -254,9 +257,9 @@ impl<T: Object> Ord for Row<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use keleustes_objects::Partial;
+    use keleustes_objects::PartialObjectMeta;
 
-    fn partial(key: &str, uid: &str, version: &str) -> Arc<Partial> {
+    fn partial(key: &str, uid: &str, version: &str) -> Arc<PartialObjectMeta> {
         let key: Key = key.parse().unwrap();
         let json = format!(
             r#"{{"metadata":{{"name":"{}","namespace":"{}","uid":"{uid}","resourceVersion":"{version}"}}}}"#,
@@ -265,12 +268,12 @@ mod tests {
         Arc::new(serde_json::from_str(&json).unwrap())
     }
 
-    fn keys<'a>(objects: impl Iterator<Item = &'a Arc<Partial>>) -> Vec<String> {
+    fn keys<'a>(objects: impl Iterator<Item = &'a Arc<PartialObjectMeta>>) -> Vec<String> {
         objects.map(|object| object.key().to_string()).collect()
     }
 
-    const BY_UID: Index<Partial> =
-        Index { name: "uid", values: |object, emit| emit(Word::from(&*object.meta.uid.to_string())) };
+    const BY_UID: Index<PartialObjectMeta> =
+        Index { name: "uid", values: |object, emit| emit(InternedStr::from(&*object.meta.uid.to_string())) };
 
     /// Proves INF-4.
     #[test]
@@ -281,8 +284,8 @@ mod tests {
             &[],
             "9".into(),
         );
-        assert_eq!(keys(table.in_namespace(&Word::from("a"))), ["a/x", "a/y"]);
-        assert_eq!(keys(table.in_namespace(&Word::from("c"))), [""; 0]);
+        assert_eq!(keys(table.in_namespace(&InternedStr::from("a"))), ["a/x", "a/y"]);
+        assert_eq!(keys(table.in_namespace(&InternedStr::from("c"))), [""; 0]);
         table.add_index(BY_UID).unwrap();
         assert_eq!(keys(table.by(&BY_UID, "2")), ["b/x"], "a late index covers what is there");
         table.apply(partial("b/z", "4", "10"));

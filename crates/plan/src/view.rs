@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Key, Kind, Time, Word};
+use keleustes_objects::{InternedStr, Key, Kind, Time};
 
-use crate::{AnyTable, KindEntry, Table};
+use crate::{AnyStore, KindEntry, Table};
 
 /// A reading of the two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,14 +18,14 @@ pub struct Now {
 
 /// An immutable view of the caches that a controller declared, at one moment.
 pub struct View<'a> {
-    tables: Vec<(KindEntry, &'a dyn AnyTable)>,
+    tables: Vec<(KindEntry, &'a dyn AnyStore)>,
     now: Now,
 }
 
 impl<'a> View<'a> {
     /// A view of these tables.
     #[must_use]
-    pub fn new(tables: Vec<(KindEntry, &'a dyn AnyTable)>, now: Now) -> Self {
+    pub fn new(tables: Vec<(KindEntry, &'a dyn AnyStore)>, now: Now) -> Self {
         Self { tables, now }
     }
 
@@ -65,7 +65,10 @@ impl<'a> View<'a> {
     }
 
     /// The objects of one namespace, sorted by name.
-    pub fn in_namespace<T: Kind>(&self, namespace: &Word) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
+    pub fn in_namespace<T: Kind>(
+        &self,
+        namespace: &InternedStr,
+    ) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
         self.table::<T>().in_namespace(namespace)
     }
 }

@@ -8,7 +8,7 @@ use keleustes_objects::{Key, Kind, Meta, Reason, Resource, Uid, Version, Whole};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{EventNote, Outcome};
+use crate::{Outcome, PlannedEvent};
 
 /// One intended change. Built by one of the constructors, refined by the methods after them.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub struct Write {
     /// What any other refusal means for the rest of the plan.
     pub on_failure: OnFailure,
     /// How soon it must be known, if all it does is tell how things stand.
-    pub telling: Option<Telling>,
+    pub telling: Option<StatusUrgency>,
     /// Why, for whoever asks what this program did and for what reason.
     pub because: Cow<'static, str>,
     /// What people are told of what became of it.
@@ -32,7 +32,7 @@ pub struct Write {
 }
 
 /// Makes an event of what became of a write, if it is worth one.
-pub type Report = Arc<dyn Fn(&Outcome) -> Option<EventNote> + Send + Sync>;
+pub type Report = Arc<dyn Fn(&Outcome) -> Option<PlannedEvent> + Send + Sync>;
 
 /// An object that a write is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub enum Action {
     /// Patches the object, or a subresource of it if one is named.
     Patch {
         /// How the body is to be read.
-        form: PatchForm,
+        form: PatchKind,
         /// The patch.
         body: Value,
         /// The subresource; empty for the object itself.
@@ -69,7 +69,7 @@ pub enum Action {
     /// Reads the object afresh, changes it, and puts it back; nothing the server sent is lost on the way.
     Edit(Edit),
     /// Reads the metadata afresh and merges into it what is made of it, in that state only.
-    Amend(Amend),
+    PatchMetadata(PatchMetadata),
     /// Puts a body made from the cached object, which saves the read that an edit begins with. It must
     /// hold all metadata that the server would otherwise take for removed.
     Put {
@@ -83,23 +83,23 @@ pub enum Action {
     /// Deletes the object, this life of it only.
     Delete {
         /// What becomes of the objects it owns; the server's default if unset.
-        propagation: Option<Propagation>,
+        propagation: Option<PropagationPolicy>,
         /// How long it may take to end; its own wish if unset.
         grace_seconds: Option<u32>,
         /// Only in this state, if one is given.
-        only_at: Option<Version>,
+        resource_version_precondition: Option<Version>,
     },
     /// Deletes every object of the resource in the target's namespace, whatever life it is in. Nothing
     /// holds the item back until caches have seen it: it is for those who look at the server.
     DeleteCollection {
         /// What becomes of the objects they own; the server's default if unset.
-        propagation: Option<Propagation>,
+        propagation: Option<PropagationPolicy>,
     },
 }
 
 /// How the body of a patch is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PatchForm {
+pub enum PatchKind {
     /// RFC 7386.
     Merge,
     /// The API's own, with merge keys.
@@ -108,7 +108,7 @@ pub enum PatchForm {
 
 /// What becomes of the objects that a deleted one owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Propagation {
+pub enum PropagationPolicy {
     /// They go afterwards.
     Background,
     /// They go first.
@@ -125,7 +125,7 @@ pub struct Edit {
     pub change: Arc<dyn Fn(&mut Value) -> Edited + Send + Sync>,
     /// The state the decision was made on. If the object has moved on, nothing is written: the
     /// change that moved it will wake the controller again.
-    pub decided_on: Option<Version>,
+    pub expected_resource_version: Option<Version>,
     /// How often a conflict is answered by reading again.
     pub conflict_tries: u32,
     /// The subresource it is put to; empty for the object itself.
@@ -137,7 +137,7 @@ pub type MakeFields = Arc<dyn Fn(&Value) -> Option<Value> + Send + Sync>;
 
 /// A change to freshly read metadata, sent as a merge patch.
 #[derive(Clone)]
-pub struct Amend {
+pub struct PatchMetadata {
     /// Makes the fields of the metadata that are to be merged; `None` if there is nothing to change. It must
     /// be pure: after a conflict it is called again, on a newer state.
     pub fields: MakeFields,
@@ -174,7 +174,7 @@ pub enum OnFailure {
     /// The rest is sent, and nothing is tried again.
     LogOnly,
     /// The rest is sent, and the script that asked for it looks at the outcome.
-    Tell,
+    ReturnOutcome,
 }
 
 /// How soon a write must be sent that only tells how things stand, as a status does.
@@ -182,14 +182,14 @@ pub enum OnFailure {
 /// Every turn tells anew what it finds, so one that is not sent costs nothing but time: the item is looked at
 /// again when it may tell, and tells what holds then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Telling {
+pub enum StatusUrgency {
     /// Somebody waits for it: a goal is reached, or something is wrong.
-    AtOnce,
+    Immediate,
     /// At once if the item has been quiet; some time after what it told before if it has not. For steps on the way.
-    WhenCalm,
+    Coalesce,
     /// The same turn has just changed what it tells of, and the next one will know better. It is told only if there
     /// is no end to such turns.
-    Outdated,
+    Superseded,
 }
 
 impl Target {
@@ -224,40 +224,51 @@ impl Write {
     }
 
     /// Patches an object.
-    pub fn patch<T: Kind>(object: &T, form: PatchForm, body: Value) -> Self {
+    pub fn patch<T: Kind>(object: &T, form: PatchKind, body: Value) -> Self {
         Self::patch_at(Target::of(object), form, body)
     }
 
     /// Reads an object afresh, changes it and puts it back.
     pub fn edit<T: Kind>(object: &T, change: impl Fn(&mut Value) -> Edited + Send + Sync + 'static) -> Self {
-        let edit = Edit { change: Arc::new(change), decided_on: None, conflict_tries: 1, subresource: "" };
+        let edit = Edit {
+            change: Arc::new(change),
+            expected_resource_version: None,
+            conflict_tries: 1,
+            subresource: "",
+        };
         Self::new(Target::of(object), Action::Edit(edit))
     }
 
     /// Deletes an object: the life that was seen, and no other.
     pub fn delete<T: Kind>(object: &T) -> Self {
-        Self::delete_at(Target::of(object))
+        Self::delete_target(Target::of(object))
     }
 
     /// Deletes an object of a resource that is only known at run time: the life that was seen, and no other.
     #[must_use]
-    pub fn delete_at(target: Target) -> Self {
-        Self::new(target, Action::Delete { propagation: None, grace_seconds: None, only_at: None })
+    pub fn delete_target(target: Target) -> Self {
+        Self::new(
+            target,
+            Action::Delete { propagation: None, grace_seconds: None, resource_version_precondition: None },
+        )
     }
 
     /// Patches an object of a resource that is only known at run time.
     #[must_use]
-    pub fn patch_at(target: Target, form: PatchForm, body: Value) -> Self {
+    pub fn patch_at(target: Target, form: PatchKind, body: Value) -> Self {
         Self::new(target, Action::Patch { form, body, subresource: "" })
     }
 
     /// Reads the metadata of an object afresh and merges into it the fields that are made of it.
     #[must_use]
-    pub fn amend_at(
+    pub fn patch_metadata(
         target: Target,
         fields: impl Fn(&Value) -> Option<Value> + Send + Sync + 'static,
     ) -> Self {
-        Self::new(target, Action::Amend(Amend { fields: Arc::new(fields), conflict_tries: 1 }))
+        Self::new(
+            target,
+            Action::PatchMetadata(PatchMetadata { fields: Arc::new(fields), conflict_tries: 1 }),
+        )
     }
 
     /// Deletes all objects of a resource in a namespace.
@@ -279,7 +290,7 @@ impl Write {
     /// # Panics
     /// If the status cannot be written as JSON, which only maps with keys that are no strings cannot.
     pub fn put_status<T: Whole>(object: &T, status: &impl Serialize) -> Self {
-        Self::put(object, "status", json!({"metadata": object.whole_meta_json(), "status": status}))
+        Self::put(object, "status", json!({"metadata": object.full_meta_json(), "status": status}))
     }
 
     fn new(target: Target, action: Action) -> Self {
@@ -299,7 +310,7 @@ impl Write {
     #[must_use]
     pub fn reporting(
         mut self,
-        report: impl Fn(&Outcome) -> Option<EventNote> + Send + Sync + 'static,
+        report: impl Fn(&Outcome) -> Option<PlannedEvent> + Send + Sync + 'static,
     ) -> Self {
         self.report = Some(Arc::new(report));
         self
@@ -307,7 +318,7 @@ impl Write {
 
     /// Of a delete: what becomes of the objects it owns.
     #[must_use]
-    pub fn propagating(mut self, policy: Propagation) -> Self {
+    pub fn propagation_policy(mut self, policy: PropagationPolicy) -> Self {
         if let Action::Delete { propagation, .. } | Action::DeleteCollection { propagation } =
             &mut self.action
         {
@@ -327,16 +338,16 @@ impl Write {
 
     /// Of a delete: only if the object is still in this state.
     #[must_use]
-    pub fn only_at(mut self, version: &Version) -> Self {
-        if let Action::Delete { only_at, .. } = &mut self.action {
-            *only_at = Some(version.clone());
+    pub fn resource_version_precondition(mut self, version: &Version) -> Self {
+        if let Action::Delete { resource_version_precondition, .. } = &mut self.action {
+            *resource_version_precondition = Some(version.clone());
         }
         self
     }
 
     /// Of a patch or an edit: of this part of the object.
     #[must_use]
-    pub fn of_subresource(mut self, name: &'static str) -> Self {
+    pub fn on_subresource(mut self, name: &'static str) -> Self {
         match &mut self.action {
             Action::Patch { subresource, .. } | Action::Edit(Edit { subresource, .. }) => *subresource = name,
             _ => {}
@@ -353,7 +364,7 @@ impl Write {
 
     /// Takes these refusals for success.
     #[must_use]
-    pub fn tolerating(mut self, tolerated: &'static [Reason]) -> Self {
+    pub fn ignoring_errors(mut self, tolerated: &'static [Reason]) -> Self {
         self.tolerated = tolerated;
         self
     }
@@ -367,7 +378,7 @@ impl Write {
 
     /// Says that it only tells how things stand, and how soon that must be known.
     #[must_use]
-    pub fn telling(mut self, telling: Telling) -> Self {
+    pub fn telling(mut self, telling: StatusUrgency) -> Self {
         self.telling = Some(telling);
         self
     }
@@ -381,9 +392,9 @@ impl Write {
 
     /// Of an edit: writes nothing if the object has moved on since this state.
     #[must_use]
-    pub fn decided_on(mut self, version: &Version) -> Self {
+    pub fn expected_resource_version(mut self, version: &Version) -> Self {
         if let Action::Edit(edit) = &mut self.action {
-            edit.decided_on = Some(version.clone());
+            edit.expected_resource_version = Some(version.clone());
         }
         self
     }
@@ -393,7 +404,7 @@ impl Write {
     pub fn conflict_tries(mut self, tries: u32) -> Self {
         match &mut self.action {
             Action::Edit(Edit { conflict_tries, .. })
-            | Action::Amend(Amend { conflict_tries, .. })
+            | Action::PatchMetadata(PatchMetadata { conflict_tries, .. })
             | Action::Put { conflict_tries, .. } => *conflict_tries = tries.max(1),
             _ => {}
         }
@@ -409,7 +420,7 @@ impl Write {
             | Action::Edit(Edit { subresource, .. }) => subresource,
             Action::Create(_)
             | Action::Apply { .. }
-            | Action::Amend(_)
+            | Action::PatchMetadata(_)
             | Action::Delete { .. }
             | Action::DeleteCollection { .. } => "",
         }
@@ -420,7 +431,7 @@ impl Write {
     pub fn verb(&self) -> &'static str {
         match &self.action {
             Action::Create(_) => "create",
-            Action::Apply { .. } | Action::Patch { .. } | Action::Amend(_) => "patch",
+            Action::Apply { .. } | Action::Patch { .. } | Action::PatchMetadata(_) => "patch",
             Action::Edit(_) | Action::Put { .. } => "update",
             Action::Delete { .. } => "delete",
             Action::DeleteCollection { .. } => "deletecollection",
@@ -434,7 +445,7 @@ impl fmt::Display for Write {
         let word = match &self.action {
             Action::Apply { .. } => "apply",
             Action::Edit(_) => "edit",
-            Action::Amend(_) => "amend",
+            Action::PatchMetadata(_) => "amend",
             Action::Put { .. } => "put",
             _ => self.verb(),
         };

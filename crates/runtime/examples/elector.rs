@@ -18,8 +18,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use keleustes_client::{ClientFactory, ClientOptions, Connection};
 use keleustes_runtime::clock::{Chance, Clocks};
 use keleustes_runtime::leader::{
-    Announcer, CLIENT_NAME, Candidacy, Candidate, ElectionObserver, Finish, Lock, Locks, Migration, Settings,
-    Term, host_name, identity,
+    Announcer, CLIENT_NAME, Candidacy, Candidate, ElectionObserver, Lock, Locks, LocksOutcome, Migration,
+    Settings, Term, host_name, identity,
 };
 use keleustes_runtime::metrics::Metrics;
 use tokio::signal::unix::{SignalKind, signal};
@@ -102,7 +102,7 @@ async fn live(arguments: &Arguments) -> Result<ExitCode, Failed> {
     say(&format!("{finish:?}"));
     // Nobody records any more, so this ends when all is written.
     let _ = tokio::time::timeout(Duration::from_secs(1), writing).await;
-    Ok(if matches!(finish, Finish::Lost(_)) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if matches!(finish, LocksOutcome::Lost(_)) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Says when it may write and when not, until it is told to end.

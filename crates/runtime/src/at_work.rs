@@ -8,17 +8,17 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use keleustes_client::Call;
-use keleustes_plan::{Controller, EventNote};
+use keleustes_plan::{Controller, PlannedEvent};
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::events::Recorder;
+use crate::events::EventRecorder;
 use crate::handover::Legacy;
 use crate::house::{House, IN_FLIGHT_MAX};
 use crate::leader::{Leadership, Term};
-use crate::loops::{self, Running, Surroundings};
+use crate::loops::{self, ControllerContext, Running};
 
 /// How often those who still run are named if there is no end to waiting for them.
 const REMIND_EVERY: Duration = Duration::from_secs(5);
@@ -35,21 +35,21 @@ pub struct StillRunning;
 /// The API server did not get well in time; the last thing that was wrong with it.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("failed to wait for apiserver being healthy: timed out waiting for the condition: {0}")]
-pub struct Unwell(String);
+pub struct ApiServerUnhealthy(String);
 
 /// Why work under a lock ended before its time, or not in time.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum Ended {
     /// It never began.
     #[error(transparent)]
-    Unwell(#[from] Unwell),
+    ApiServerUnhealthy(#[from] ApiServerUnhealthy),
     /// It did not end.
     #[error(transparent)]
     StillRunning(#[from] StillRunning),
 }
 
 /// Who starts, and in what order.
-pub struct Roster {
+pub struct ControllerSet {
     /// The controllers.
     pub controllers: Vec<Controller>,
     /// The one that others may need before they can have credentials.
@@ -64,7 +64,7 @@ pub struct Roster {
 /// If the API server was not well enough to begin, or work was still going on when the time to end it was over.
 pub async fn serve(
     house: &House,
-    roster: Roster,
+    roster: ControllerSet,
     term: Term,
     stops_within: Duration,
     begins: impl FnOnce(&[Controller]),
@@ -74,27 +74,27 @@ pub async fn serve(
     wait_for_api_server(house, &stop).await?;
     begins(&roster.controllers);
     let surroundings = surroundings(house, &leadership, legacy);
-    let at_work = AtWork::start(house, roster, &surroundings, || ready.signal(), &stop).await;
+    let at_work = RunningControllers::start(house, roster, &surroundings, || ready.signal(), &stop).await;
     stop.cancelled().await;
     Ok(at_work.stop(stops_within).await?)
 }
 
 /// Controllers at work under one lock.
-pub struct AtWork {
+pub struct RunningControllers {
     running: Vec<Running>,
 }
 
-impl AtWork {
+impl RunningControllers {
     /// Starts controllers, the first before all others; each of the others after a delay of its own. Gives up if
     /// told to stop.
     pub async fn start(
         house: &House,
-        roster: Roster,
-        surroundings: &Surroundings,
+        roster: ControllerSet,
+        surroundings: &ControllerContext,
         first_runs: impl FnOnce(),
         stop: &CancellationToken,
     ) -> Self {
-        let Roster { mut controllers, first, interval } = roster;
+        let ControllerSet { mut controllers, first, interval } = roster;
         let mut running = Vec::new();
         let start_all = async {
             if let Some(at) = controllers.iter().position(|controller| controller.name == first) {
@@ -174,9 +174,9 @@ async fn ended_within<F: Future<Output = ()>>(
 
 /// What loops need of a house, while this process leads and after whoever did so before.
 #[must_use]
-pub fn surroundings(house: &House, leadership: &Leadership, legacy: Legacy) -> Surroundings {
+pub fn surroundings(house: &House, leadership: &Leadership, legacy: Legacy) -> ControllerContext {
     let leadership = leadership.clone();
-    Surroundings {
+    ControllerContext {
         caches: house.caches.clone(),
         clocks: house.clocks.clone(),
         chance: house.chance.clone(),
@@ -189,18 +189,18 @@ pub fn surroundings(house: &House, leadership: &Leadership, legacy: Legacy) -> S
 
 async fn start_one(
     house: &House,
-    surroundings: &Surroundings,
+    surroundings: &ControllerContext,
     controller: Controller,
     stop: &CancellationToken,
 ) -> Running {
-    let factory = house.factory.hurrying(controller.haste.rate, controller.haste.burst);
+    let factory = house.factory.hurrying(controller.qps_multiplier.rate, controller.qps_multiplier.burst);
     let factory = factory.asking(surroundings.leads.clone());
     let client = match controller.service_account {
         Some(account) => factory.for_controller(account),
         None => factory.root("tokens-controller"),
     };
-    let recorder = Recorder::of(&controller, client.clone(), house.clocks.clone(), house.chance.fork());
-    let record: Arc<dyn Fn(EventNote) + Send + Sync> = match recorder {
+    let recorder = EventRecorder::of(&controller, client.clone(), house.clocks.clone(), house.chance.fork());
+    let record: Arc<dyn Fn(PlannedEvent) + Send + Sync> = match recorder {
         Some((recorder, writer)) => {
             tokio::spawn(writer.run(stop.clone()));
             Arc::new(move |note| recorder.record(note))
@@ -214,13 +214,13 @@ async fn start_one(
 ///
 /// # Errors
 /// If it is not well for too long.
-pub async fn wait_for_api_server(house: &House, stop: &CancellationToken) -> Result<(), Unwell> {
+pub async fn wait_for_api_server(house: &House, stop: &CancellationToken) -> Result<(), ApiServerUnhealthy> {
     let client = house.factory.root("kube-controller-manager");
     let mut last = "no answer".to_owned();
     tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
-        () = tokio::time::sleep(API_SERVER_WELL_WITHIN) => Err(Unwell(last)),
+        () = tokio::time::sleep(API_SERVER_WELL_WITHIN) => Err(ApiServerUnhealthy(last)),
         () = until_well(&client, &mut last) => Ok(()),
     }
 }
@@ -231,7 +231,7 @@ async fn until_well(client: &kube::Client, last: &mut String) {
     asking.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         asking.tick().await;
-        match Call::raw(http::Method::GET, "/healthz").send_text(client).await {
+        match Call::raw(http::Method::GET, "/healthz").send_for_bytes(client).await {
             Ok(_) => return,
             Err(failure) => *last = failure.to_string(),
         }

@@ -14,19 +14,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keleustes_client::{Delta, Reflector, ReflectorObserver, RestMapping, Source};
+use keleustes_client::{Delta, Reflector, ReflectorObserver, RestMapper, Source};
 use keleustes_objects::{Failure, Key, Meta, Resource, Uid, Version};
-use keleustes_plan::{AnyChange, AnyObject, AnyTable, DeclaredIndex, KindEntry, Observer, View};
+use keleustes_plan::{AnyChange, AnyObject, AnyStore, DeclaredIndex, KindEntry, Observer, View};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::{Chance, Clocks};
-use crate::handover::Deeds;
+use crate::handover::WrittenVersions;
 use crate::level::Level;
 use crate::metrics::{CacheMetrics, Metrics};
-use crate::monitors::{Ground, Monitors};
+use crate::monitors::{MonitorContext, Monitors};
 
 /// Objects are not shown again more often than this, whatever is asked for.
 pub(crate) const RESYNC_PERIOD_MIN: Duration = Duration::from_secs(1);
@@ -43,14 +43,14 @@ struct Shared {
     resync_period: Option<Duration>,
     caches: Mutex<Vec<Arc<Cache>>>,
     monitors: Mutex<Vec<Arc<Monitors>>>,
-    mapping: RestMapping,
-    deeds: Deeds,
+    mapping: RestMapper,
+    deeds: WrittenVersions,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 /// Hears of the changes to one cache.
-pub trait Listener: Send + Sync {
+pub trait EventHandler: Send + Sync {
     /// The table holds these changes now. Empty if the cache only learnt that nothing happened up to
     /// a newer version.
     fn changed(&self, changes: &[AnyChange]);
@@ -61,7 +61,7 @@ pub struct Cache {
     entry: KindEntry,
     /// Its place in the order in which tables are locked.
     rank: usize,
-    table: RwLock<Box<dyn AnyTable>>,
+    table: RwLock<Box<dyn AnyStore>>,
     /// How many whole lists the table has taken in.
     lists: Level<u64>,
     /// How many deltas of any kind it has taken in.
@@ -73,11 +73,11 @@ pub struct Cache {
     /// When that was last wanted, and how often by then.
     wanted_afresh: Mutex<(Duration, u64)>,
     /// The version of the last change to an object that a watch has told of.
-    last_event: Mutex<Option<Version>>,
+    last_event_version: Mutex<Option<Version>>,
     /// The version of the last list.
-    last_list: Mutex<Option<Version>>,
+    last_list_version: Mutex<Option<Version>>,
     /// Held while changes are told, so that a late listener gets every object and then every change.
-    listeners: Mutex<Vec<Arc<dyn Listener>>>,
+    listeners: Mutex<Vec<Arc<dyn EventHandler>>>,
     clocks: Clocks,
     metrics: Metrics,
     counts: Option<CacheMetrics>,
@@ -85,7 +85,7 @@ pub struct Cache {
 
 /// Caches that are looked at together, as if all stood still at one moment.
 #[derive(Clone)]
-pub struct Window {
+pub struct CacheReader {
     /// By rank: two who wait for each other's tables would wait for ever.
     caches: Vec<Arc<Cache>>,
     /// Kinds that are not shown until they are known to hold all that they must.
@@ -106,8 +106,8 @@ impl Caches {
         resync_period: Option<Duration>,
     ) -> Self {
         Self(Arc::new(Shared {
-            mapping: RestMapping::new(client.clone()),
-            deeds: Deeds::new(clocks.clone()),
+            mapping: RestMapper::new(client.clone()),
+            deeds: WrittenVersions::new(clocks.clone()),
             client,
             clocks,
             chance,
@@ -131,14 +131,14 @@ impl Caches {
         let cache = Arc::new(Cache {
             entry: entry.clone(),
             rank: caches.len(),
-            table: RwLock::new(entry.new_table()),
+            table: RwLock::new(entry.new_store()),
             lists: Level::new(0),
             deltas: Level::new(0),
             afresh: Level::new(1),
             filled: Level::new(0),
             wanted_afresh: Mutex::new((shared.clocks.monotonic(), 1)),
-            last_event: Mutex::default(),
-            last_list: Mutex::default(),
+            last_event_version: Mutex::default(),
+            last_list_version: Mutex::default(),
             listeners: Mutex::default(),
             clocks: shared.clocks.clone(),
             metrics: shared.metrics.clone(),
@@ -163,7 +163,7 @@ impl Caches {
 
     /// What was written by those who read them, for the next leader.
     #[must_use]
-    pub fn deeds(&self) -> &Deeds {
+    pub fn deeds(&self) -> &WrittenVersions {
         &self.0.deeds
     }
 
@@ -181,7 +181,7 @@ impl Caches {
         if let Some(there) = monitors.iter().find(|there| there.serve(observer)) {
             return there.clone();
         }
-        let ground = Ground {
+        let ground = MonitorContext {
             client: shared.client.clone(),
             mapping: shared.mapping.clone(),
             clocks: shared.clocks.clone(),
@@ -197,17 +197,17 @@ impl Caches {
 
     /// What kinds are served as, learnt when it is needed and shared by all.
     #[must_use]
-    pub fn mapping(&self) -> &RestMapping {
+    pub fn mapping(&self) -> &RestMapper {
         &self.0.mapping
     }
 
     /// A window onto the caches of these kinds.
     #[must_use]
-    pub fn window(&self, entries: &[KindEntry]) -> Window {
+    pub fn window(&self, entries: &[KindEntry]) -> CacheReader {
         let mut caches: Vec<_> = entries.iter().map(|entry| self.cache(entry)).collect();
         caches.sort_by_key(|cache| cache.rank);
         caches.dedup_by_key(|cache| cache.rank);
-        Window { caches, late: Vec::new(), shows_late: Arc::default(), clocks: self.0.clocks.clone() }
+        CacheReader { caches, late: Vec::new(), shows_late: Arc::default(), clocks: self.0.clocks.clone() }
     }
 
     /// Adds indexes to the caches they are of. An index that is there stays as it is.
@@ -243,7 +243,7 @@ impl Caches {
         let stretch = 1.0 + chance.f64();
         let period = shared.resync_period.map(|period| period.mul_f64(stretch).max(RESYNC_PERIOD_MIN));
         let observer = Arc::new(Complaints { metrics: shared.metrics.clone() });
-        let mut reflector = Reflector::new(shared.client.clone(), source, chance).observed_by(observer);
+        let mut reflector = Reflector::new(shared.client.clone(), source, chance).with_observer(observer);
         async move {
             let mut timer = pin!(tokio::time::sleep(period.unwrap_or_default()));
             let mut afresh = 1;
@@ -278,16 +278,16 @@ impl Caches {
     }
 }
 
-impl Window {
+impl CacheReader {
     /// The caches behind it, in the order of their tables.
     #[must_use]
     pub fn caches(&self) -> &[Arc<Cache>] {
         &self.caches
     }
 
-    /// The same window, with some kinds hidden until [`Window::show_late`].
+    /// The same window, with some kinds hidden until [`CacheReader::show_deferred`].
     #[must_use]
-    pub fn hiding(mut self, late: &[KindEntry]) -> Self {
+    pub fn deferring(mut self, late: &[KindEntry]) -> Self {
         late.clone_into(&mut self.late);
         self
     }
@@ -299,13 +299,13 @@ impl Window {
     }
 
     /// Shows what was hidden.
-    pub fn show_late(&self) {
+    pub fn show_deferred(&self) {
         self.shows_late.store(true, Ordering::Release);
     }
 
     /// Shows them, all held still. The eye must not look again while it looks.
     pub fn look(&self, eye: &mut dyn FnMut(&View<'_>)) {
-        let guards: Vec<RwLockReadGuard<'_, Box<dyn AnyTable>>> =
+        let guards: Vec<RwLockReadGuard<'_, Box<dyn AnyStore>>> =
             self.caches.iter().map(|cache| cache.table.read()).collect();
         let shows_late = self.shows_late.load(Ordering::Acquire);
         let tables = self.caches.iter().zip(&guards).map(|(cache, guard)| (cache.entry.clone(), &***guard));
@@ -350,30 +350,30 @@ impl Cache {
     /// The version of the last change to an object that a watch has told of, if one has. Every cache of the same
     /// objects is told of it sooner or later, which does not hold for versions of lists and bookmarks.
     #[must_use]
-    pub fn last_event(&self) -> Option<Version> {
-        self.last_event.lock().clone()
+    pub fn last_event_version(&self) -> Option<Version> {
+        self.last_event_version.lock().clone()
     }
 
     /// The version of the last list that it has taken in, if it has any.
     #[must_use]
-    pub fn last_list(&self) -> Option<Version> {
-        self.last_list.lock().clone()
+    pub fn last_list_version(&self) -> Option<Version> {
+        self.last_list_version.lock().clone()
     }
 
     /// Whether it has come at least to this version. One that was never filled has come nowhere.
     #[must_use]
-    pub fn has_reached(&self, version: &Version) -> bool {
+    pub fn is_at_least(&self, version: &Version) -> bool {
         self.lists() > 0 && !self.version().is_older_than(version)
     }
 
     /// Returns as soon as it has come at least to this version.
     pub async fn reached(&self, version: &Version) {
-        self.deltas.wait_for(|_| self.has_reached(version)).await;
+        self.deltas.wait_for(|_| self.is_at_least(version)).await;
     }
 
     /// Forgets how far it has come and lists anew, as of now. What is in the table stays there until then. Tells what
     /// `filled` comes to with that list.
-    pub fn want_afresh(&self) -> u64 {
+    pub fn request_relist(&self) -> u64 {
         let mut wanted_afresh = self.wanted_afresh.lock();
         self.afresh.modify(|wanted| wanted + 1);
         let wanted = self.afresh.get();
@@ -383,9 +383,9 @@ impl Cache {
 
     /// Returns when a list is in the table that was begun at this moment of the monotonic clock or later. One that is
     /// under way or done will do.
-    pub async fn filled_since(&self, moment: Duration) {
+    pub async fn wait_for_list_since(&self, moment: Duration) {
         let (wanted_at, last) = *self.wanted_afresh.lock();
-        let wanted = if wanted_at >= moment { last } else { self.want_afresh() };
+        let wanted = if wanted_at >= moment { last } else { self.request_relist() };
         self.filled.wait_for(|filled| filled >= wanted).await;
     }
 
@@ -416,7 +416,7 @@ impl Cache {
 
     /// Whether this life of an object is no longer in the cache, or is in it with its deletion asked for.
     #[must_use]
-    pub fn has_seen_deletion(&self, key: &Key, uid: &Uid) -> bool {
+    pub fn has_observed_deletion(&self, key: &Key, uid: &Uid) -> bool {
         self.table.read().meta(key).is_none_or(|meta| meta.uid != *uid || meta.deleted_at.is_some())
     }
 
@@ -434,7 +434,7 @@ impl Cache {
 
     /// Tells a listener of every object that is there, as if it had just been added, and of every
     /// change from then on. Not to be called by a listener while it is told something.
-    pub fn subscribe(&self, listener: Arc<dyn Listener>) {
+    pub fn subscribe(&self, listener: Arc<dyn EventHandler>) {
         let mut listeners = self.listeners.lock();
         let additions = self.table.read().additions();
         self.contain("wake-up", || listener.changed(&additions));
@@ -442,7 +442,7 @@ impl Cache {
     }
 
     /// Shows everything that is there to one listener again.
-    pub fn show_again(&self, listener: &Arc<dyn Listener>) {
+    pub fn show_again(&self, listener: &Arc<dyn EventHandler>) {
         let _telling = self.listeners.lock();
         let again = self.table.read().resync();
         self.contain("wake-up", || listener.changed(&again));
@@ -450,7 +450,7 @@ impl Cache {
 
     /// Stops telling a listener, and returns when nothing is being told to it any more. Not to be
     /// called by a listener while it is told something.
-    pub fn unsubscribe(&self, listener: &Arc<dyn Listener>) {
+    pub fn unsubscribe(&self, listener: &Arc<dyn EventHandler>) {
         self.listeners.lock().retain(|there| !Arc::ptr_eq(there, listener));
     }
 
@@ -481,10 +481,10 @@ impl Cache {
             (changes, table.version().clone())
         };
         if is_list {
-            *self.last_list.lock() = Some(version.clone());
+            *self.last_list_version.lock() = Some(version.clone());
             self.lists.modify(|lists| lists + 1);
         } else if size > 0 {
-            *self.last_event.lock() = Some(version.clone());
+            *self.last_event_version.lock() = Some(version.clone());
         }
         self.deltas.modify(|deltas| deltas + 1);
         self.tell(&listeners, &changes);
@@ -500,7 +500,7 @@ impl Cache {
         self.tell(&listeners, &again);
     }
 
-    fn tell(&self, listeners: &[Arc<dyn Listener>], changes: &[AnyChange]) {
+    fn tell(&self, listeners: &[Arc<dyn EventHandler>], changes: &[AnyChange]) {
         for listener in listeners {
             self.contain("wake-up", || listener.changed(changes));
         }

@@ -9,10 +9,10 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use futures::stream;
 use keleustes_client::{Answer, Call, Deletion, Patch};
-use keleustes_objects::{Discovered, Failure, Key, Reason, Resource, Uid, Version};
+use keleustes_objects::{DiscoveredResources, Failure, Key, Reason, Resource, Uid, Version};
 use keleustes_plan::{
-    Action, Applied, Controller, Edit, Edited, EventNote, Fetched, Grant, Guard, Item, Listed, Listing,
-    OnFailure, Outcome, PatchForm, Plan, Propagation, Retry, Step, Target, Write,
+    Action, Applied, Controller, Edit, Edited, FetchResult, Grant, Guard, Item, Listed, Listing, OnFailure,
+    Outcome, PatchKind, Plan, PlannedEvent, PropagationPolicy, Retry, Step, Target, Write,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ pub struct Executor {
     /// through its lease writes nothing on waking.
     pub leads: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Where events go.
-    pub record: Arc<dyn Fn(EventNote) + Send + Sync>,
+    pub record: Arc<dyn Fn(PlannedEvent) + Send + Sync>,
     /// Where measurements go.
     pub metrics: Metrics,
     /// How many writes of one plan may be under way at once.
@@ -76,7 +76,7 @@ impl Executor {
         let guards = Guards::default();
         for step in plan.steps() {
             match step {
-                _ if stopped => applied.outcomes.extend(step.writes().iter().map(|_| Outcome::NotTried)),
+                _ if stopped => applied.outcomes.extend(step.writes().iter().map(|_| Outcome::NotSent)),
                 Step::One(write) => {
                     let outcome = self.write(item, write, &guards).await;
                     stopped = self.note(&mut applied, write, outcome);
@@ -99,7 +99,7 @@ impl Executor {
     ///
     /// # Panics
     /// If the controller did not declare that it may.
-    pub async fn fetch(&self, resource: &Resource, key: &Key) -> Fetched {
+    pub async fn fetch(&self, resource: &Resource, key: &Key) -> FetchResult {
         self.read(resource, &Call::get(resource, key)).await
     }
 
@@ -107,7 +107,7 @@ impl Executor {
     ///
     /// # Panics
     /// If the controller did not declare that it may.
-    pub async fn fetch_all(&self, resource: &Resource, keys: &[Key]) -> Vec<Fetched> {
+    pub async fn fetch_all(&self, resource: &Resource, keys: &[Key]) -> Vec<FetchResult> {
         let asked: Vec<_> = keys.iter().map(|key| self.fetch(resource, key)).collect();
         stream::iter(asked).buffered(self.in_flight_max.max(1)).collect().await
     }
@@ -119,13 +119,13 @@ impl Executor {
     ///
     /// # Panics
     /// If the controller did not declare that it may.
-    pub async fn fetch_metadata(&self, resource: &Resource, key: &Key) -> Fetched {
+    pub async fn fetch_metadata(&self, resource: &Resource, key: &Key) -> FetchResult {
         self.read(resource, &Call::get(resource, key).metadata_only()).await
     }
 
-    async fn read(&self, resource: &Resource, call: &Call) -> Fetched {
+    async fn read(&self, resource: &Resource, call: &Call) -> FetchResult {
         self.assert_may(resource, "get");
-        match call.send_text(&self.client).await {
+        match call.send_for_bytes(&self.client).await {
             Ok(bytes) => String::from_utf8(bytes.to_vec())
                 .map(Some)
                 .map_err(|_| Failure::transport(Reason::Unreadable, "the answer is not UTF-8")),
@@ -154,7 +154,7 @@ impl Executor {
     ///
     /// # Errors
     /// If nothing at all could be learnt.
-    pub async fn discover(&self) -> Result<Discovered, Failure> {
+    pub async fn discover(&self) -> Result<DiscoveredResources, Failure> {
         keleustes_client::discover(&self.client).await
     }
 
@@ -178,7 +178,7 @@ impl Executor {
             rest = after;
             size = (size * 2).min(self.in_flight_max.max(1));
         }
-        applied.outcomes.extend(rest.iter().map(|_| Outcome::NotTried));
+        applied.outcomes.extend(rest.iter().map(|_| Outcome::NotSent));
         stops
     }
 
@@ -198,11 +198,11 @@ impl Executor {
         }
         match &outcome {
             Outcome::Done { .. } => tracing::debug!(controller = self.controller, "{write}"),
-            Outcome::Unneeded | Outcome::NotTried => {}
+            Outcome::Unneeded | Outcome::NotSent => {}
             Outcome::Failed(failure) => {
                 stops = write.on_failure == OnFailure::StopAndRetry;
                 match write.on_failure {
-                    OnFailure::Tell => {}
+                    OnFailure::ReturnOutcome => {}
                     OnFailure::LogOnly => {
                         tracing::error!(controller = self.controller, %failure, "{write}: failed, not tried again");
                     }
@@ -244,9 +244,9 @@ impl Executor {
 
     async fn write(&self, item: &Item, write: &Write, guards: &Guards) -> Outcome {
         if let Some(telling) = write.telling
-            && !self.pace.lock().may_tell(&item.key, telling, self.clocks.monotonic())
+            && !self.pace.lock().may_write_now(&item.key, telling, self.clocks.monotonic())
         {
-            return Outcome::NotTried;
+            return Outcome::NotSent;
         }
         if let Some(guard) = &write.guard
             && let Err(failure) = guards.check(self, guard).await
@@ -255,7 +255,7 @@ impl Executor {
         }
         let result = match &write.action {
             Action::Edit(edit) => self.edit(write, edit).await,
-            Action::Amend(amend) => self.amend(&write.target, amend).await,
+            Action::PatchMetadata(amend) => self.amend(&write.target, amend).await,
             Action::Put { body, conflict_tries, .. } => self.put(write, body, *conflict_tries).await,
             Action::DeleteCollection { propagation } => {
                 return self.delete_collection(&write.target, *propagation, write.tolerated).await;
@@ -281,10 +281,10 @@ impl Executor {
     /// The last check before anything leaves: only a leader writes.
     async fn send(&self, call: &Call) -> Result<Answer, Failure> {
         self.check_leading()?;
-        let answer = call.send_for_answer(&self.client).await;
+        let answer = call.send_for_metadata(&self.client).await;
         // Anything but a clear refusal leaves open what became of the write.
         if answer.as_ref().is_err_and(|failure| !(400..500).contains(&failure.code)) {
-            self.caches.deeds().unsure();
+            self.caches.deeds().record_unknown_outcome();
         }
         answer
     }
@@ -297,13 +297,13 @@ impl Executor {
     async fn delete_collection(
         &self,
         target: &Target,
-        propagation: Option<Propagation>,
+        propagation: Option<PropagationPolicy>,
         tolerated: &[Reason],
     ) -> Outcome {
         let deletion = Deletion { propagation: propagation.map(on_the_wire), ..Deletion::default() };
         let call = Call::delete_collection(&target.resource, &target.key.namespace, &deletion);
         let sent = match self.check_leading() {
-            Ok(()) => call.send_unread(&self.client).await,
+            Ok(()) => call.send_discarding_body(&self.client).await,
             refused => refused,
         };
         match sent {
@@ -355,7 +355,10 @@ impl Executor {
             let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
             let another_life = !uid.is_empty() && Uid::from(text("/metadata/uid")) != *uid;
             let version = Version::from(text("/metadata/resourceVersion"));
-            let moved_on = edit.decided_on.as_ref().is_some_and(|decided_on| *decided_on != version);
+            let moved_on = edit
+                .expected_resource_version
+                .as_ref()
+                .is_some_and(|expected_resource_version| *expected_resource_version != version);
             if another_life || moved_on {
                 return Ok(None);
             }
@@ -398,8 +401,12 @@ impl Executor {
             live[part] = wanted.clone();
             Edited::Changed
         };
-        let edit =
-            Edit { change: Arc::new(change), decided_on: None, conflict_tries: tries - 1, subresource: part };
+        let edit = Edit {
+            change: Arc::new(change),
+            expected_resource_version: None,
+            conflict_tries: tries - 1,
+            subresource: part,
+        };
         self.edit(write, &edit).await
     }
 
@@ -425,8 +432,8 @@ fn call_for(write: &Write) -> Call {
         }
         Action::Patch { form, body, subresource } => {
             let form = match form {
-                PatchForm::Merge => Patch::Merge,
-                PatchForm::Strategic => Patch::Strategic,
+                PatchKind::Merge => Patch::Merge,
+                PatchKind::Strategic => Patch::Strategic,
             };
             let mut body = body.clone();
             if !uid.is_empty() {
@@ -435,23 +442,23 @@ fn call_for(write: &Write) -> Call {
             }
             to_part(Call::patch(resource, key, form, &body), subresource)
         }
-        Action::Delete { propagation, grace_seconds, only_at } => {
+        Action::Delete { propagation, grace_seconds, resource_version_precondition } => {
             let propagation = propagation.map(on_the_wire);
             let uid = (!uid.is_empty()).then(|| uid.clone());
-            let (version, grace_seconds) = (only_at.clone(), *grace_seconds);
+            let (version, grace_seconds) = (resource_version_precondition.clone(), *grace_seconds);
             Call::delete(resource, key, &Deletion { uid, version, propagation, grace_seconds })
         }
-        Action::Edit(_) | Action::Amend(_) | Action::Put { .. } | Action::DeleteCollection { .. } => {
+        Action::Edit(_) | Action::PatchMetadata(_) | Action::Put { .. } | Action::DeleteCollection { .. } => {
             unreachable!("sent by ways of their own")
         }
     }
 }
 
-fn on_the_wire(propagation: Propagation) -> keleustes_client::Propagation {
+fn on_the_wire(propagation: PropagationPolicy) -> keleustes_client::PropagationPolicy {
     match propagation {
-        Propagation::Background => keleustes_client::Propagation::Background,
-        Propagation::Foreground => keleustes_client::Propagation::Foreground,
-        Propagation::Orphan => keleustes_client::Propagation::Orphan,
+        PropagationPolicy::Background => keleustes_client::PropagationPolicy::Background,
+        PropagationPolicy::Foreground => keleustes_client::PropagationPolicy::Foreground,
+        PropagationPolicy::Orphan => keleustes_client::PropagationPolicy::Orphan,
     }
 }
 

@@ -6,7 +6,7 @@
 //! key is not looked at again before each cache concerned has come at least that far. A refusal or a fresh
 //! read that tells of an object the cache does not show is remembered in the same way. Bookmarks move
 //! caches forward even when nothing happens to a kind, so no key waits longer than a bookmark takes;
-//! and should a cache never get there, a key is let through after [`HELD_MAX`].
+//! and should a cache never get there, a key is let through after [`HOLD_MAX`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::clock::Clocks;
 
 /// How long a key is held back at most, counted from its last write: a server restored from a backup
 /// counts its versions anew, and an object that cannot be read any more is never seen to go.
-pub const HELD_MAX: Duration = Duration::from_secs(300);
+pub const HOLD_MAX: Duration = Duration::from_secs(300);
 
 /// With fewer records than this, nobody looks for those that are no longer needed.
 const RECORDS_MIN: usize = 64;
@@ -76,11 +76,11 @@ enum Sight {
 
 /// What the gate says to an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passage {
+pub enum GateDecision {
     /// It may be worked on.
     Free,
     /// It is held. [`Gate::release`] will give it back; if not, it may come again after this time.
-    HeldFor(Duration),
+    HoldFor(Duration),
 }
 
 impl Gate {
@@ -143,7 +143,7 @@ impl Gate {
                 record.belongs_to(owner);
             }
             record.writers.insert(item.clone());
-            record.expires_at = now + HELD_MAX;
+            record.expires_at = now + HOLD_MAX;
             remember(record, at);
         }
         // Keys that nobody asks about again would otherwise stay for ever.
@@ -155,24 +155,24 @@ impl Gate {
 
     /// Whether an item may be worked on.
     #[must_use]
-    pub fn passage(&self, item: &Item) -> Passage {
+    pub fn passage(&self, item: &Item) -> GateDecision {
         let mut state = self.state.lock();
         let now = self.clocks.monotonic();
         let Some(record) = state.records.get_mut(&item.key) else {
             state.held.remove(item);
-            return Passage::Free;
+            return GateDecision::Free;
         };
         if self.holds(&item.key, record, now) {
-            let passage = Passage::HeldFor(record.expires_at.saturating_sub(now));
+            let passage = GateDecision::HoldFor(record.expires_at.saturating_sub(now));
             state.held.insert(item.clone());
             return passage;
         }
         if !record.wants.is_empty() && record.expires_at <= now {
-            tracing::warn!(%item, after = ?HELD_MAX, "let through although a cache lags behind its last write");
+            tracing::warn!(%item, after = ?HOLD_MAX, "let through although a cache lags behind its last write");
         }
         state.records.remove(&item.key);
         state.held.remove(item);
-        Passage::Free
+        GateDecision::Free
     }
 
     /// How many whole lists the caches have taken in. An item during whose turn this number grew is to
@@ -217,7 +217,7 @@ impl Gate {
         let cache = &self.caches[want.cache];
         match &want.sight {
             Sight::Version(version) => !cache.version().is_older_than(version),
-            Sight::Deletion(key, uid) => cache.has_seen_deletion(key, uid),
+            Sight::Deletion(key, uid) => cache.has_observed_deletion(key, uid),
             Sight::Presence(key, lists) => cache.lists() != *lists || cache.uid(key).is_some(),
         }
     }
@@ -277,12 +277,12 @@ mod tests {
         assert!(gate.release().is_empty());
 
         gate.read(&item, &Namespace::RESOURCE, &Key::cluster("default"));
-        assert_eq!(gate.passage(&item), Passage::Free, "the cache shows it");
+        assert_eq!(gate.passage(&item), GateDecision::Free, "the cache shows it");
         gate.read(&item, &Namespace::RESOURCE, &Key::cluster("gone-by-then"));
-        assert!(matches!(gate.passage(&item), Passage::HeldFor(_)));
+        assert!(matches!(gate.passage(&item), GateDecision::HoldFor(_)));
         tokio::time::advance(Duration::from_secs(1)).await;
-        cache.filled_since(gate.clocks.monotonic()).await;
+        cache.wait_for_list_since(gate.clocks.monotonic()).await;
         assert_eq!(gate.release(), std::slice::from_ref(&item));
-        assert_eq!(gate.passage(&item), Passage::Free);
+        assert_eq!(gate.passage(&item), GateDecision::Free);
     }
 }

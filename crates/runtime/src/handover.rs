@@ -43,7 +43,7 @@ pub struct Seen {
 }
 
 /// What this process has written, as far as it matters to the next leader.
-pub struct Deeds {
+pub struct WrittenVersions {
     clocks: Clocks,
     state: Mutex<State>,
 }
@@ -58,7 +58,7 @@ struct State {
     unsure_at: Option<Duration>,
 }
 
-impl Deeds {
+impl WrittenVersions {
     /// Nothing was done yet.
     #[must_use]
     pub fn new(clocks: Clocks) -> Self {
@@ -85,7 +85,7 @@ impl Deeds {
     }
 
     /// A write may or may not have taken effect.
-    pub fn unsure(&self) {
+    pub fn record_unknown_outcome(&self) {
         self.state.lock().unsure_at = Some(self.clocks.monotonic());
     }
 
@@ -98,13 +98,14 @@ impl Deeds {
             return None;
         }
         let seen = |cache: &Arc<Cache>| {
-            let (event, written) = (cache.last_event(), newest.get(cache.entry().resource()).cloned());
+            let (event, written) =
+                (cache.last_event_version(), newest.get(cache.entry().resource()).cloned());
             let told = match (event, written) {
                 (Some(event), Some(written)) if event.is_older_than(&written) => Some(written),
                 (event, written) => event.or(written),
             };
             let text = |version: Option<Version>| version.map_or_else(String::new, |there| there.to_string());
-            (cache.name(), Seen { told: text(told), listed: text(cache.last_list()) })
+            (cache.name(), Seen { told: text(told), listed: text(cache.last_list_version()) })
         };
         let seen: BTreeMap<_, _> = caches.all().iter().map(seen).collect();
         serde_json::to_string(&seen).ok()
@@ -113,7 +114,7 @@ impl Deeds {
 
 fn is_unseen(caches: &Caches, (resource, key, uid): &(Resource, Key, Uid)) -> bool {
     let of_kind = |cache: &&Arc<Cache>| cache.entry().resource() == resource;
-    caches.all().iter().filter(of_kind).any(|cache| !cache.has_seen_deletion(key, uid))
+    caches.all().iter().filter(of_kind).any(|cache| !cache.has_observed_deletion(key, uid))
 }
 
 impl Handover for Caches {
@@ -124,7 +125,7 @@ impl Handover for Caches {
     fn prepare(&self) {
         tracing::info!("the leader has fallen silent; the caches are filled afresh");
         for cache in self.all() {
-            cache.want_afresh();
+            cache.request_relist();
         }
     }
 }
@@ -175,12 +176,12 @@ impl Legacy {
     async fn reaches_one(&self, cache: &Cache) {
         match self {
             Self::None => {}
-            Self::Untold { lists_from } => cache.filled_since(*lists_from).await,
+            Self::Untold { lists_from } => cache.wait_for_list_since(*lists_from).await,
             Self::Told { seen, deadline, lists_from } => {
                 let Some(seen) = seen.get(&cache.name()) else { return };
                 if !seen.is_shown_by(cache, *deadline).await {
                     tracing::info!(cache = cache.name(), ?seen, "behind the leader before, filled afresh");
-                    cache.filled_since(*lists_from).await;
+                    cache.wait_for_list_since(*lists_from).await;
                 }
             }
         }
@@ -192,7 +193,7 @@ impl Seen {
     async fn is_shown_by(&self, cache: &Cache, deadline: Instant) -> bool {
         let (told, listed) = (Version::from(self.told.as_str()), Version::from(self.listed.as_str()));
         let is_told = self.told.is_empty() || timeout_at(deadline, cache.reached(&told)).await.is_ok();
-        is_told && (self.listed.is_empty() || cache.has_reached(&listed))
+        is_told && (self.listed.is_empty() || cache.is_at_least(&listed))
     }
 }
 
@@ -254,8 +255,8 @@ mod tests {
         assert!(standby.all()[0].uid(&Key::cluster("new")).is_some());
         assert!(began.elapsed() < Duration::from_millis(100));
         catch_up(&standby, &Predecessor::Nobody, &clocks).await;
-        let silent_from = Predecessor::Silent(Some(Duration::ZERO));
-        catch_up(&standby, &silent_from, &clocks).await;
+        let holder_writes_end_at = Predecessor::Silent(Some(Duration::ZERO));
+        catch_up(&standby, &holder_writes_end_at, &clocks).await;
         assert_eq!(server.requests().len(), lists, "nothing was listed again");
     }
 
@@ -283,7 +284,7 @@ mod tests {
         let (standby, cache) = caches(&server, &deaf(ApiServer::default().snapshot().len()), &clocks).await;
         seed(&server, "new");
         let (leader, led) = caches(&server, &Faults::new(), &clocks).await;
-        assert_eq!(led.last_event(), None, "it has only listed it");
+        assert_eq!(led.last_event_version(), None, "it has only listed it");
         tokio::time::advance(Duration::from_secs(1)).await;
         let began = Instant::now();
         catch_up(&standby, &Predecessor::Told(leader.deeds().note(&leader).unwrap()), &clocks).await;
@@ -327,12 +328,12 @@ mod tests {
         let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
         let (standby, cache) = caches(&server, &deaf(ApiServer::default().snapshot().len()), &clocks).await;
         tokio::time::advance(Duration::from_secs(13)).await;
-        let silent_from = Some(clocks.monotonic());
+        let holder_writes_end_at = Some(clocks.monotonic());
         seed(&server, "last");
         standby.prepare();
         told_of(&cache, "last").await;
         let asked = server.requests().len();
-        catch_up(&standby, &Predecessor::Silent(silent_from), &clocks).await;
+        catch_up(&standby, &Predecessor::Silent(holder_writes_end_at), &clocks).await;
         assert_eq!(server.requests().len(), asked, "nothing was listed again");
 
         tokio::time::advance(Duration::from_secs(60)).await;
@@ -346,7 +347,7 @@ mod tests {
         let (leader, cache) = caches(&server, &Faults::new(), &clocks).await;
         let deeds = leader.deeds();
         let noted = |told: &str| {
-            let listed = cache.last_list().unwrap().to_string();
+            let listed = cache.last_list_version().unwrap().to_string();
             let seen = BTreeMap::from([("namespaces", Seen { told: told.to_owned(), listed })]);
             serde_json::to_string(&seen).unwrap()
         };
@@ -362,7 +363,7 @@ mod tests {
         assert_eq!(deeds.note(&leader), None, "nobody has seen it go");
         deeds.state.lock().gone.clear();
 
-        deeds.unsure();
+        deeds.record_unknown_outcome();
         assert_eq!(deeds.note(&leader), None);
         tokio::time::advance(UNSURE_FOR).await;
         assert!(deeds.note(&leader).is_some());

@@ -8,22 +8,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use keleustes_objects::{Discovered, Failure, Key, Resource, TypeLine};
+use keleustes_objects::{DiscoveredResources, Failure, Key, Resource, TypeMeta};
 use keleustes_plan::{
-    AnyChange, Applied, Behaviour, BoxFuture, Context, Controller, EventNote, Fetched, Hands, Item,
-    KindEntry, Listed, Listing, Loop, Measurement, Next, Plan, Retry, Stir, View, Wakes, Woken,
+    AnyChange, Applied, Behaviour, BoxFuture, Context, Controller, Effects, Enqueue, EnqueuedItem,
+    FetchResult, Hands, Item, KindEntry, Listed, Listing, Loop, Measurement, Next, Plan, PlannedEvent, Retry,
+    View,
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::caches::{Cache, Caches, Listener, RESYNC_PERIOD_MIN, Window};
+use crate::caches::{Cache, CacheReader, Caches, EventHandler, RESYNC_PERIOD_MIN};
 use crate::clock::{Chance, Clocks};
 use crate::executor::Executor;
-use crate::gate::{Gate, Passage};
+use crate::gate::{Gate, GateDecision};
 use crate::handover::Legacy;
 use crate::metrics::Metrics;
-use crate::monitors::{Monitors, Sink};
+use crate::monitors::{EffectsSink, Monitors};
 use crate::pace::Pace;
 use crate::queue::Queue;
 
@@ -37,7 +38,7 @@ const OBSERVED_WITHIN: Duration = Duration::from_secs(30);
 
 /// What every loop needs from its surroundings.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct ControllerContext {
     /// The shared caches.
     pub caches: Caches,
     /// The clocks.
@@ -59,7 +60,7 @@ pub struct Running {
     /// Its name.
     pub name: &'static str,
     loops: Vec<Arc<RunningLoop>>,
-    ears: Vec<(Arc<Cache>, Arc<dyn Listener>)>,
+    ears: Vec<(Arc<Cache>, Arc<dyn EventHandler>)>,
     monitors: Option<Arc<Monitors>>,
     workers: TaskTracker,
 }
@@ -67,7 +68,7 @@ pub struct Running {
 struct RunningLoop {
     controller: &'static str,
     what: Loop,
-    window: Window,
+    window: CacheReader,
     queue: Queue,
     /// How many of an item's failures were those of a server in trouble. Kept only where items can be given up.
     held_up: Mutex<BTreeMap<Item, u32>>,
@@ -83,13 +84,13 @@ struct RunningLoop {
 /// Where items of one loop go that another one stirs up, and events that belong to no plan.
 struct Outbox {
     queues: Vec<(&'static str, Queue)>,
-    record: Arc<dyn Fn(EventNote) + Send + Sync>,
+    record: Arc<dyn Fn(PlannedEvent) + Send + Sync>,
     leads: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Outbox {
-    fn take(&self, stir: Stir) {
-        for Woken { queue: name, item, slowly } in stir.woken {
+    fn take(&self, stir: Effects) {
+        for EnqueuedItem { queue: name, item, slowly } in stir.woken {
             let found = self.queues.iter().find(|(there, _)| *there == name);
             let (_, queue) = found.unwrap_or_else(|| panic!("no loop of this controller has a queue {name}"));
             if slowly { queue.add_rate_limited(item, Duration::ZERO) } else { queue.add(item) }
@@ -116,9 +117,9 @@ pub fn prepare(controller: &Controller, caches: &Caches) {
 /// Whoever gives up waiting and drops this has started nothing.
 pub async fn start(
     controller: Controller,
-    surroundings: &Surroundings,
+    surroundings: &ControllerContext,
     client: kube::Client,
-    record: Arc<dyn Fn(EventNote) + Send + Sync>,
+    record: Arc<dyn Fn(PlannedEvent) + Send + Sync>,
 ) -> Running {
     prepare(&controller, &surroundings.caches);
     known(&needed(&controller, &surroundings.caches), &surroundings.legacy).await;
@@ -138,12 +139,12 @@ pub async fn start(
         Running { name, loops: Vec::new(), ears: Vec::new(), monitors: None, workers: TaskTracker::new() };
     if let Some(monitors) = monitors {
         let sink = outbox.clone();
-        let sink: Sink = Arc::new(move |stir| sink.take(stir));
+        let sink: EffectsSink = Arc::new(move |stir| sink.take(stir));
         monitors.begin(&sink);
         running.monitors = Some(monitors);
     }
     for (what, (_, queue)) in controller.loops.into_iter().zip(&outbox.queues) {
-        let window = surroundings.caches.window(&what.reads).hiding(&what.late);
+        let window = surroundings.caches.window(&what.reads).deferring(&what.late);
         // By convention, items are named after objects of the first kind that wakes them.
         let owners = what.watches.first().map(|watch| surroundings.caches.cache(&watch.kind));
         let gate = Arc::new(Gate::new(window.caches(), owners, surroundings.clocks.clone()));
@@ -188,7 +189,7 @@ fn needed(controller: &Controller, caches: &Caches) -> Vec<Arc<Cache>> {
     if controller.observer.is_some() {
         return caches.all();
     }
-    let window = |a_loop: &Loop| caches.window(&a_loop.reads).hiding(&a_loop.late);
+    let window = |a_loop: &Loop| caches.window(&a_loop.reads).deferring(&a_loop.late);
     controller.loops.iter().flat_map(|a_loop| window(a_loop).part(false)).collect()
 }
 
@@ -216,7 +217,7 @@ impl Running {
         let a_loop = Arc::new(a_loop);
         let first = self.ears.len();
         for cache in a_loop.window.caches() {
-            let ear: Arc<dyn Listener> =
+            let ear: Arc<dyn EventHandler> =
                 Arc::new(Ear { a_loop: a_loop.clone(), kind: cache.entry().clone() });
             cache.subscribe(ear.clone());
             self.ears.push((cache.clone(), ear));
@@ -228,7 +229,7 @@ impl Running {
                 period.max(RESYNC_PERIOD_MIN),
             ));
         }
-        for item in &a_loop.what.first_items {
+        for item in &a_loop.what.initial_items {
             a_loop.queue.add(item.clone());
         }
         for _ in 0..a_loop.what.workers {
@@ -248,7 +249,7 @@ impl Running {
             tokio::select! {
                 biased;
                 () = a_loop.stop.cancelled() => {}
-                () = known(&late, &legacy) => a_loop.window.show_late(),
+                () = known(&late, &legacy) => a_loop.window.show_deferred(),
             }
         });
     }
@@ -283,7 +284,11 @@ impl Drop for Running {
 }
 
 /// Shows a loop what it watches again after every period, until it stops.
-async fn show_again(a_loop: Arc<RunningLoop>, ears: Vec<(Arc<Cache>, Arc<dyn Listener>)>, period: Duration) {
+async fn show_again(
+    a_loop: Arc<RunningLoop>,
+    ears: Vec<(Arc<Cache>, Arc<dyn EventHandler>)>,
+    period: Duration,
+) {
     while !a_loop.stop.is_cancelled() {
         tokio::select! {
             biased;
@@ -300,13 +305,13 @@ struct Ear {
     kind: KindEntry,
 }
 
-impl Listener for Ear {
+impl EventHandler for Ear {
     fn changed(&self, changes: &[AnyChange]) {
         let a_loop = &self.a_loop;
         let watches: Vec<_> = a_loop.what.watches.iter().filter(|watch| watch.kind == self.kind).collect();
         // In portions: while tables are looked at, nobody can write to them.
         for changes in changes.chunks(CHANGES_AT_ONCE).filter(|_| !watches.is_empty()) {
-            let mut wakes = Wakes::default();
+            let mut wakes = Enqueue::default();
             a_loop.window.look(&mut |view| {
                 for (change, watch) in
                     changes.iter().flat_map(|change| watches.iter().map(move |w| (change, w)))
@@ -342,7 +347,7 @@ impl RunningLoop {
                 return;
             }
             match self.gate.passage(&item) {
-                Passage::Free => {
+                GateDecision::Free => {
                     let (lists, began) = (self.gate.lists(), self.clocks.monotonic());
                     self.pace.lock().begin_turn(&item.key);
                     let result = AssertUnwindSafe(self.sync(&item)).catch_unwind().await;
@@ -352,7 +357,7 @@ impl RunningLoop {
                         self.queue.add(item.clone());
                     }
                 }
-                Passage::HeldFor(at_most) => {
+                GateDecision::HoldFor(at_most) => {
                     self.metrics.held_back(self.controller);
                     self.queue.add_after(item.clone(), at_most);
                 }
@@ -367,7 +372,7 @@ impl RunningLoop {
                 let mut plan = None;
                 self.window.look(&mut |view| plan = Some(decide(view, item)));
                 let plan = plan.unwrap_or_default();
-                let next = plan.revisit().map_or(Next::Done, Next::Revisit);
+                let next = plan.revisit().map_or(Next::Done, Next::After);
                 self.executor.apply(item, plan).await.all_done().map(|()| next)
             }
             Behaviour::Script(script) => {
@@ -394,13 +399,13 @@ impl RunningLoop {
 
     fn follow_up(&self, item: &Item, result: Result<Next, Retry>) {
         let retry = match result {
-            Ok(Next::KeepWaiting(delay)) => return self.queue.add_after(item.clone(), delay),
+            Ok(Next::KeepBackoff(delay)) => return self.queue.add_after(item.clone(), delay),
             Ok(next) => {
                 self.forget(item);
-                if let Some(wait) = self.pace.lock().end_turn(&item.key, self.clocks.monotonic()) {
+                if let Some(wait) = self.pace.lock().end_reconcile(&item.key, self.clocks.monotonic()) {
                     self.queue.add_after(item.clone(), wait);
                 }
-                if let Next::Revisit(delay) = next {
+                if let Next::After(delay) = next {
                     self.queue.add_after(item.clone(), delay);
                 }
                 return;
@@ -424,7 +429,7 @@ impl RunningLoop {
     /// Whether an item has used up its retries. Those that met a server in trouble do not count: what
     /// was asked for before an outage comes about after it, however long that lasts.
     fn is_hopeless(&self, item: &Item, retry: &Retry) -> bool {
-        let Some(max) = self.what.retries_max else { return false };
+        let Some(max) = self.what.max_retries else { return false };
         let mut held_up = self.held_up.lock();
         if retry.outage {
             *held_up.entry(item.clone()).or_default() += 1;
@@ -437,7 +442,7 @@ impl RunningLoop {
 
     fn forget(&self, item: &Item) {
         self.queue.forget(item);
-        if self.what.retries_max.is_some() {
+        if self.what.max_retries.is_some() {
             self.held_up.lock().remove(item);
         }
     }
@@ -466,7 +471,7 @@ impl Hands for RealHands<'_> {
         self.a_loop.queue.add(item);
     }
 
-    fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<Fetched>> {
+    fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>> {
         Box::pin(async move {
             let answers = self.a_loop.executor.fetch_all(resource, keys).await;
             for (key, _) in keys.iter().zip(&answers).filter(|(_, answer)| matches!(answer, Ok(Some(_)))) {
@@ -476,11 +481,11 @@ impl Hands for RealHands<'_> {
         })
     }
 
-    fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, Fetched> {
+    fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, FetchResult> {
         Box::pin(self.a_loop.executor.fetch_metadata(resource, key))
     }
 
-    fn resource_of<'a>(&'a mut self, line: &'a TypeLine) -> BoxFuture<'a, Result<Option<Resource>, Failure>> {
+    fn resource_of<'a>(&'a mut self, line: &'a TypeMeta) -> BoxFuture<'a, Result<Option<Resource>, Failure>> {
         let mapping = self.a_loop.executor.caches.mapping();
         Box::pin(async move {
             let found = mapping.resource_of(line.group(), Some(line.version()), line.kind()).await?;
@@ -488,7 +493,7 @@ impl Hands for RealHands<'_> {
         })
     }
 
-    fn stir(&mut self, stir: Stir) {
+    fn stir(&mut self, stir: Effects) {
         self.a_loop.outbox.take(stir);
     }
 
@@ -496,7 +501,7 @@ impl Hands for RealHands<'_> {
         Box::pin(self.a_loop.executor.list(listings))
     }
 
-    fn discover(&mut self) -> BoxFuture<'_, Result<Discovered, Failure>> {
+    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, Failure>> {
         Box::pin(self.a_loop.executor.discover())
     }
 }

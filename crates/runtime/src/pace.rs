@@ -1,7 +1,7 @@
 //! Lets what an item tells gather: the first telling after a quiet time is sent at once, those that follow are
 //! spaced, ever more widely while there is no end to them.
 //!
-//! A write that only tells (see [`Telling`]) is made anew from the caches by every turn of its item. So one that is
+//! A write that only tells (see [`StatusUrgency`]) is made anew from the caches by every turn of its item. So one that is
 //! not sent is not lost: the item is looked at again when the time has come, and tells what holds then. Of a
 //! thousand pods that become ready in three seconds, people and other controllers hear in a few writes instead of
 //! hundreds.
@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use keleustes_objects::Key;
-use keleustes_plan::Telling;
+use keleustes_plan::StatusUrgency;
 
 /// How long tellings gather after the first of a row.
-pub const GAP_FIRST: Duration = Duration::from_millis(200);
+pub const INTERVAL_FIRST: Duration = Duration::from_millis(200);
 
 /// How long they gather at most, however long the row is.
-pub const GAP_MAX: Duration = Duration::from_secs(1);
+pub const INTERVAL_MAX: Duration = Duration::from_secs(1);
 
 /// With fewer records than this, nobody looks for those that are no longer needed.
 const RECORDS_MIN: usize = 64;
@@ -52,16 +52,16 @@ impl Pace {
     }
 
     /// Whether an item may tell something now.
-    pub fn may_tell(&mut self, key: &Key, telling: Telling, now: Duration) -> bool {
-        if telling == Telling::AtOnce {
+    pub fn may_write_now(&mut self, key: &Key, telling: StatusUrgency, now: Duration) -> bool {
+        if telling == StatusUrgency::Immediate {
             return true;
         }
         let record = self.records.entry(key.clone()).or_default();
         let mut from = record.gathers_until;
-        if telling == Telling::Outdated {
-            from = record.owes_since.unwrap_or(now) + GAP_MAX;
+        if telling == StatusUrgency::Superseded {
+            from = record.owes_since.unwrap_or(now) + INTERVAL_MAX;
             // What the next turn tells may still be on its way to what this one was about.
-            record.gathers_until = record.gathers_until.max((now + GAP_FIRST).min(from));
+            record.gathers_until = record.gathers_until.max((now + INTERVAL_FIRST).min(from));
         }
         if now < from {
             record.owes_since.get_or_insert(now);
@@ -74,7 +74,7 @@ impl Pace {
     pub fn told(&mut self, key: &Key, now: Duration) {
         let record = self.records.entry(key.clone()).or_default();
         let in_a_row = record.told_at.is_some_and(|told_at| now.saturating_sub(told_at) < 2 * record.gap);
-        record.gap = if in_a_row { (2 * record.gap).min(GAP_MAX) } else { GAP_FIRST };
+        record.gap = if in_a_row { (2 * record.gap).min(INTERVAL_MAX) } else { INTERVAL_FIRST };
         record.told_at = Some(now);
         record.gathers_until = now + record.gap;
         (record.owes_since, record.owes) = (None, false);
@@ -82,7 +82,7 @@ impl Pace {
     }
 
     /// Notes that a turn has ended, and says in how long there must be another because something was not told.
-    pub fn end_turn(&mut self, key: &Key, now: Duration) -> Option<Duration> {
+    pub fn end_reconcile(&mut self, key: &Key, now: Duration) -> Option<Duration> {
         let record = self.records.get_mut(key)?;
         if !record.owes {
             record.owes_since = None;
@@ -94,7 +94,7 @@ impl Pace {
     /// Items that nobody asks about again would otherwise stay for ever.
     fn forget_the_calm(&mut self, now: Duration) {
         if self.records.len() > (2 * self.kept).max(RECORDS_MIN) {
-            let is_in_a_row = |record: &Record| now < record.gathers_until + GAP_MAX;
+            let is_in_a_row = |record: &Record| now < record.gathers_until + INTERVAL_MAX;
             self.records.retain(|_, record| record.owes || is_in_a_row(record));
             self.kept = self.records.len();
         }
@@ -117,25 +117,25 @@ mod tests {
     impl Item {
         fn new() -> Self {
             // Some time after the start, as a rule.
-            Self { pace: Pace::default(), key: Key::namespaced("shop", "web"), now: 1000 * GAP_MAX }
+            Self { pace: Pace::default(), key: Key::namespaced("shop", "web"), now: 1000 * INTERVAL_MAX }
         }
 
         /// A turn that wants to tell something, so long after the one before: when there must be another, if it may
         /// not.
-        fn turn(&mut self, after: Duration, telling: Option<Telling>) -> Option<Duration> {
+        fn turn(&mut self, after: Duration, telling: Option<StatusUrgency>) -> Option<Duration> {
             self.now += after;
             self.pace.begin_turn(&self.key);
-            let told = telling.is_some_and(|telling| self.pace.may_tell(&self.key, telling, self.now));
+            let told = telling.is_some_and(|telling| self.pace.may_write_now(&self.key, telling, self.now));
             if told {
                 self.pace.told(&self.key, self.now);
             }
-            let again = self.pace.end_turn(&self.key, self.now);
+            let again = self.pace.end_reconcile(&self.key, self.now);
             assert!(!told || again.is_none(), "what has been told is not owed");
             again
         }
 
         /// Wants to tell something new every ten milliseconds for so long; how long after each other it may.
-        fn chatter(&mut self, how_long: Duration, telling: Telling) -> Vec<u128> {
+        fn chatter(&mut self, how_long: Duration, telling: StatusUrgency) -> Vec<u128> {
             let (mut gaps, end, mut last) = (Vec::new(), self.now + how_long, self.now);
             while self.now < end {
                 if self.turn(10 * MS, Some(telling)).is_none() {
@@ -149,60 +149,64 @@ mod tests {
 
     #[test]
     fn the_first_telling_is_free_and_those_after_it_are_spaced_ever_more_widely() {
-        let gaps = Item::new().chatter(Duration::from_secs(5), Telling::WhenCalm);
+        let gaps = Item::new().chatter(Duration::from_secs(5), StatusUrgency::Coalesce);
         assert_eq!(gaps, [10, 200, 400, 800, 1000, 1000, 1000]);
     }
 
     #[test]
     fn what_must_be_known_at_once_waits_for_nobody() {
-        let gaps = Item::new().chatter(50 * MS, Telling::AtOnce);
+        let gaps = Item::new().chatter(50 * MS, StatusUrgency::Immediate);
         assert_eq!(gaps, [10; 5]);
     }
 
     #[test]
     fn whoever_has_been_quiet_is_heard_at_once_again() {
         let mut item = Item::new();
-        item.chatter(Duration::from_secs(5), Telling::WhenCalm);
-        assert_eq!(item.turn(2 * GAP_MAX, Some(Telling::WhenCalm)), None);
-        assert_eq!(item.turn(10 * MS, Some(Telling::WhenCalm)), Some(GAP_FIRST - 10 * MS));
+        item.chatter(Duration::from_secs(5), StatusUrgency::Coalesce);
+        assert_eq!(item.turn(2 * INTERVAL_MAX, Some(StatusUrgency::Coalesce)), None);
+        assert_eq!(item.turn(10 * MS, Some(StatusUrgency::Coalesce)), Some(INTERVAL_FIRST - 10 * MS));
     }
 
     #[test]
     fn what_changes_now_and_then_is_told_each_time() {
         let mut item = Item::new();
         for _ in 0..10 {
-            assert_eq!(item.turn(2 * GAP_FIRST, Some(Telling::WhenCalm)), None);
+            assert_eq!(item.turn(2 * INTERVAL_FIRST, Some(StatusUrgency::Coalesce)), None);
         }
     }
 
     #[test]
     fn what_was_not_told_is_told_when_the_time_has_come() {
         let mut item = Item::new();
-        assert_eq!(item.turn(MS, Some(Telling::WhenCalm)), None);
-        let wait = item.turn(MS, Some(Telling::WhenCalm)).unwrap();
+        assert_eq!(item.turn(MS, Some(StatusUrgency::Coalesce)), None);
+        let wait = item.turn(MS, Some(StatusUrgency::Coalesce)).unwrap();
         // Other turns in between neither put it off nor bring it on.
-        assert_eq!(item.turn(MS, Some(Telling::WhenCalm)), Some(wait - MS));
-        assert_eq!(item.turn(wait - MS, Some(Telling::WhenCalm)), None);
+        assert_eq!(item.turn(MS, Some(StatusUrgency::Coalesce)), Some(wait - MS));
+        assert_eq!(item.turn(wait - MS, Some(StatusUrgency::Coalesce)), None);
     }
 
     #[test]
     fn what_turns_out_not_to_be_news_is_not_owed() {
         let mut item = Item::new();
-        item.turn(MS, Some(Telling::WhenCalm));
-        assert!(item.turn(MS, Some(Telling::WhenCalm)).is_some());
+        item.turn(MS, Some(StatusUrgency::Coalesce));
+        assert!(item.turn(MS, Some(StatusUrgency::Coalesce)).is_some());
         assert_eq!(item.turn(MS, None), None);
         // Nor is it remembered as something that has been waiting.
-        item.turn(GAP_MAX, Some(Telling::Outdated));
-        assert!(item.turn(GAP_MAX - MS, Some(Telling::Outdated)).is_some());
+        item.turn(INTERVAL_MAX, Some(StatusUrgency::Superseded));
+        assert!(item.turn(INTERVAL_MAX - MS, Some(StatusUrgency::Superseded)).is_some());
     }
 
     #[test]
     fn what_is_outdated_waits_for_news_but_not_for_ever() {
         let mut item = Item::new();
-        assert_eq!(item.turn(MS, Some(Telling::Outdated)), Some(GAP_FIRST));
-        assert_eq!(item.turn(MS, Some(Telling::WhenCalm)), Some(GAP_FIRST - MS), "what follows gathers");
-        assert_eq!(item.turn(GAP_FIRST - MS, Some(Telling::WhenCalm)), None);
-        let gaps = Item::new().chatter(Duration::from_secs(5), Telling::Outdated);
+        assert_eq!(item.turn(MS, Some(StatusUrgency::Superseded)), Some(INTERVAL_FIRST));
+        assert_eq!(
+            item.turn(MS, Some(StatusUrgency::Coalesce)),
+            Some(INTERVAL_FIRST - MS),
+            "what follows gathers"
+        );
+        assert_eq!(item.turn(INTERVAL_FIRST - MS, Some(StatusUrgency::Coalesce)), None);
+        let gaps = Item::new().chatter(Duration::from_secs(5), StatusUrgency::Superseded);
         assert_eq!(gaps, [1010, 1010, 1010, 1010], "one that is never done tells how far it is");
     }
 
@@ -210,7 +214,7 @@ mod tests {
     fn items_that_have_become_quiet_do_not_pile_up() {
         let mut pace = Pace::default();
         for n in 0..10_000_u32 {
-            pace.told(&Key::cluster(format!("n{n}")), n * GAP_MAX);
+            pace.told(&Key::cluster(format!("n{n}")), n * INTERVAL_MAX);
         }
         assert!(pace.records.len() <= RECORDS_MIN + 1, "{}", pace.records.len());
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use keleustes_apiserver::{ApiServer, clock};
 use keleustes_client::{ClientOptions, Connection};
 use keleustes_controllers::{Settings, all, root_ca_certificate_publisher, serviceaccount_token};
-use keleustes_runtime::at_work::{AtWork, Roster, surroundings};
+use keleustes_runtime::at_work::{ControllerSet, RunningControllers, surroundings};
 use keleustes_runtime::clock::{Chance, Clocks};
 use keleustes_runtime::handover::Legacy;
 use keleustes_runtime::house::House;
@@ -25,7 +25,7 @@ fn clocks() -> Clocks {
 }
 
 /// All controllers at work on an API server.
-async fn start_controllers(server: &ApiServer) -> AtWork {
+async fn start_controllers(server: &ApiServer) -> RunningControllers {
     let settings = Settings {
         serviceaccount_token: Some(serviceaccount_token::Settings {
             sign: Arc::new(|claims| Ok(claims.to_string())),
@@ -40,10 +40,10 @@ async fn start_controllers(server: &ApiServer) -> AtWork {
     let (connection, metrics) = (Connection::over(server.clone()), Metrics::new());
     let house = House::new(connection, ClientOptions::default(), clocks(), Chance::seeded(1), metrics, None);
     let first = "serviceaccount-token-controller";
-    let roster = Roster { controllers: all(&settings), first, interval: Duration::ZERO };
+    let roster = ControllerSet { controllers: all(&settings), first, interval: Duration::ZERO };
     let stop = CancellationToken::new();
-    let surroundings = surroundings(&house, &Leadership::unelected(), Legacy::None);
-    AtWork::start(&house, roster, &surroundings, || {}, &stop).await
+    let surroundings = surroundings(&house, &Leadership::without_election(), Legacy::None);
+    RunningControllers::start(&house, roster, &surroundings, || {}, &stop).await
 }
 
 #[tokio::test(start_paused = true)]

@@ -43,7 +43,7 @@ pub(crate) struct Desk {
     pub(crate) pages: Pages,
     pub(crate) access: Access,
     pub(crate) limits: Limits,
-    pub(crate) end_anonymous_http2: bool,
+    pub(crate) unauthenticated_http2_dos_mitigation: bool,
 }
 
 /// One connection, and who is at its other end.
@@ -73,7 +73,7 @@ pub(crate) async fn serve(
     mut ending: watch::Receiver<bool>,
 ) {
     let limits = desk.limits;
-    let first_request_by = Instant::now() + limits.first_request_within;
+    let first_request_by = Instant::now() + limits.first_request_timeout;
     let Ok(local) = stream.local_addr() else { return };
     let acceptor = desk.greeting.read().acceptor(local.ip());
     let handshake = tokio::select! {
@@ -137,7 +137,7 @@ impl Client {
             }
             Admission::Unknown => true,
         };
-        if stranger && head.version == Version::HTTP_2 && self.desk.end_anonymous_http2 {
+        if stranger && head.version == Version::HTTP_2 && self.desk.unauthenticated_http2_dos_mitigation {
             // HTTP/2 is cheap to abuse; strangers get no more of it than one request.
             self.activity.send_modify(|now| now.unwelcome = true);
         }
@@ -171,10 +171,10 @@ struct Attending<'a>(&'a Client);
 
 impl Drop for Attending<'_> {
     fn drop(&mut self) {
-        let quiet_at_most = self.0.desk.limits.quiet_at_most;
+        let idle_timeout = self.0.desk.limits.idle_timeout;
         self.0.activity.send_modify(|now| {
             now.requests -= 1;
-            now.leave_at = Instant::now() + quiet_at_most;
+            now.leave_at = Instant::now() + idle_timeout;
             now.parting = PARTING;
         });
     }

@@ -65,7 +65,7 @@ pub enum ServingError {
     /// Only one file of a pair is in the certificate directory; overwriting the other would lose it.
     #[error("{} (--cert-dir) is missing while {} is there; certificate and key come as a pair",
             missing.display(), present.display())]
-    HalfPair {
+    IncompleteKeyPair {
         /// The file that is not there.
         missing: PathBuf,
         /// The file that is.

@@ -18,7 +18,7 @@ mod process;
 mod server;
 mod tls;
 
-pub use access::{Access, ApiServer, Delegates};
+pub use access::{Access, ApiServer, DelegatingClients};
 pub use error::ServingError;
 pub use health::HealthChecks;
 pub use options::{

@@ -27,7 +27,7 @@ pub struct ServingOptions {
     pub http2: bool,
     /// Whether an HTTP/2 connection ends after a request by nobody in particular (gate
     /// `UnauthenticatedHTTP2DOSMitigation`).
-    pub end_anonymous_http2: bool,
+    pub unauthenticated_http2_dos_mitigation: bool,
     /// `--permit-address-sharing`. Linux lets a restarted process have its port back either way, and so
     /// do we: the flag changes nothing.
     pub permit_address_sharing: bool,
@@ -48,7 +48,7 @@ impl Default for ServingOptions {
             sni: Vec::new(),
             tls: TlsOptions::default(),
             http2: true,
-            end_anonymous_http2: true,
+            unauthenticated_http2_dos_mitigation: true,
             permit_address_sharing: false,
             permit_port_sharing: false,
             reload_every: Duration::from_secs(2),
@@ -114,9 +114,9 @@ pub struct Limits {
     /// Requests at a time on one HTTP/2 connection.
     pub http2_streams_max: u32,
     /// The time for TLS handshake and head of the first request together.
-    pub first_request_within: Duration,
+    pub first_request_timeout: Duration,
     /// The time between an answer and the next request.
-    pub quiet_at_most: Duration,
+    pub idle_timeout: Duration,
     /// The time that answers under way may take once the server is told to end.
     pub shutdown_grace: Duration,
 }
@@ -127,8 +127,8 @@ impl Default for Limits {
             connections_max: 256,
             header_bytes_max: 1 << 20,
             http2_streams_max: 100,
-            first_request_within: Duration::from_secs(32),
-            quiet_at_most: Duration::from_secs(90),
+            first_request_timeout: Duration::from_secs(32),
+            idle_timeout: Duration::from_secs(90),
             shutdown_grace: Duration::from_secs(1),
         }
     }

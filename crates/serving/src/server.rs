@@ -77,7 +77,7 @@ impl Server {
             pages,
             access,
             limits: options.limits,
-            end_anonymous_http2: options.end_anonymous_http2,
+            unauthenticated_http2_dos_mitigation: options.unauthenticated_http2_dos_mitigation,
         };
         let reload_every = options.reload_every;
         // Clients can connect from now on, whenever the first of them is answered.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
 use keleustes_serving::{
-    Access, AuthenticationOptions, AuthorizationOptions, CertificateSource, Delegates, HealthChecks,
+    Access, AuthenticationOptions, AuthorizationOptions, CertificateSource, DelegatingClients, HealthChecks,
     PageOptions, Pages, Server, ServingOptions,
 };
 use prometheus::Registry;
@@ -56,7 +56,7 @@ fn log() -> &'static Log {
 async fn without_kubeconfigs() -> Access {
     let (authentication, authorization) = (AuthenticationOptions::default(), AuthorizationOptions::default());
     let rng = fastrand::Rng::with_seed(1);
-    let delegates = Delegates::default();
+    let delegates = DelegatingClients::default();
     Access::open(&authentication, &authorization, delegates, &Registry::new(), rng).await.unwrap()
 }
 

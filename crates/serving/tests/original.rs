@@ -23,8 +23,8 @@ use http_body_util::Full;
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{ControlPlane, Process, User};
 use keleustes_serving::{
-    Access, ApiServer, AuthenticationOptions, AuthorizationOptions, Delegates, HealthChecks, PageOptions,
-    Pages, RequestHeaderOptions, Server, ServingOptions,
+    Access, ApiServer, AuthenticationOptions, AuthorizationOptions, DelegatingClients, HealthChecks,
+    PageOptions, Pages, RequestHeaderOptions, Server, ServingOptions,
 };
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -231,7 +231,7 @@ impl World {
     /// Ours, told what the original tells, with these ways of knowing people.
     async fn ours(&self, authentication: &AuthenticationOptions, told: PageOptions) -> SocketAddr {
         let api = self.api();
-        let delegates = Delegates { authentication: Some(api.clone()), authorization: Some(api) };
+        let delegates = DelegatingClients { authentication: Some(api.clone()), authorization: Some(api) };
         let registry = prometheus::Registry::new();
         let rng = fastrand::Rng::with_seed(1);
         let options = AuthorizationOptions::default();

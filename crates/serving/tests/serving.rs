@@ -114,8 +114,8 @@ async fn closed_after(mut stream: impl tokio::io::AsyncRead + Unpin) -> Duration
 
 fn impatient() -> Limits {
     Limits {
-        first_request_within: Duration::from_millis(300),
-        quiet_at_most: Duration::from_millis(300),
+        first_request_timeout: Duration::from_millis(300),
+        idle_timeout: Duration::from_millis(300),
         ..Limits::default()
     }
 }
@@ -260,7 +260,7 @@ async fn clients_that_say_too_little_are_let_go() {
 /// Proves SRV-17.
 #[tokio::test]
 async fn a_connection_stays_between_requests_but_not_for_ever() {
-    let world = start(Limits { first_request_within: Duration::from_secs(10), ..impatient() });
+    let world = start(Limits { first_request_timeout: Duration::from_secs(10), ..impatient() });
     let mut stream = world.connect(&["http/1.1"]).await;
     for _ in 0..4 {
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();

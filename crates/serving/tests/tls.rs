@@ -11,7 +11,7 @@ use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use keleustes_serving::{
-    Access, ApiServer, AuthenticationOptions, AuthorizationOptions, CertificateSource, Delegates,
+    Access, ApiServer, AuthenticationOptions, AuthorizationOptions, CertificateSource, DelegatingClients,
     HealthChecks, NamedCertificate, PageOptions, Pages, Server, ServingError, ServingOptions, TlsOptions,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -238,7 +238,7 @@ async fn known_to(ca: &Ca, directory: &Path) -> Access {
         skip_lookup: true,
         ..AuthenticationOptions::default()
     };
-    let delegates = Delegates { authentication: Some(cluster()), authorization: Some(cluster()) };
+    let delegates = DelegatingClients { authentication: Some(cluster()), authorization: Some(cluster()) };
     let rng = fastrand::Rng::with_seed(1);
     let options = AuthorizationOptions::default();
     Access::open(&authentication, &options, delegates, &prometheus::Registry::new(), rng).await.unwrap()

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use keleustes_objects::{Discovered, Failure, Key, Resource, TypeLine, Uid};
+use keleustes_objects::{DiscoveredResources, Failure, Key, Resource, TypeMeta, Uid};
 use keleustes_plan::{
-    Action, Applied, Behaviour, BoxFuture, Context, Controller, Edited, Fetched, Hands, Item, Listed,
-    Listing, Measurement, Next, Plan, Retry, Script, Stir, View, Write,
+    Action, Applied, Behaviour, BoxFuture, Context, Controller, Edited, Effects, FetchResult, Hands, Item,
+    Listed, Listing, Measurement, Next, Plan, Retry, Script, View, Write,
 };
 use serde_json::Value;
 
@@ -44,10 +44,12 @@ impl Caution {
                 write.target.uid = Uid::default();
                 named
             }
-            (Self::State, Action::Delete { only_at, .. }) => only_at.take().is_some(),
+            (Self::State, Action::Delete { resource_version_precondition, .. }) => {
+                resource_version_precondition.take().is_some()
+            }
             (Self::State, Action::Put { body, .. } | Action::Patch { body, .. }) => stateless(body),
             (Self::State, Action::Edit(edit)) => {
-                edit.decided_on = None;
+                edit.expected_resource_version = None;
                 let change = edit.change.clone();
                 edit.change = Arc::new(move |live| {
                     let edited = change(live);
@@ -143,19 +145,19 @@ impl Hands for CarelessHands<'_> {
         self.hands.wake(item);
     }
 
-    fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<Fetched>> {
+    fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>> {
         self.hands.fetch(resource, keys)
     }
 
-    fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, Fetched> {
+    fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, FetchResult> {
         self.hands.fetch_metadata(resource, key)
     }
 
-    fn resource_of<'a>(&'a mut self, line: &'a TypeLine) -> BoxFuture<'a, Result<Option<Resource>, Failure>> {
+    fn resource_of<'a>(&'a mut self, line: &'a TypeMeta) -> BoxFuture<'a, Result<Option<Resource>, Failure>> {
         self.hands.resource_of(line)
     }
 
-    fn stir(&mut self, stir: Stir) {
+    fn stir(&mut self, stir: Effects) {
         self.hands.stir(stir);
     }
 
@@ -163,7 +165,7 @@ impl Hands for CarelessHands<'_> {
         self.hands.list(listings)
     }
 
-    fn discover(&mut self) -> BoxFuture<'_, Result<Discovered, Failure>> {
+    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, Failure>> {
         self.hands.discover()
     }
 }

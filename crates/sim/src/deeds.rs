@@ -1,6 +1,6 @@
 //! What happens to a cluster, as data: who does what, when.
 
-use keleustes_client::Propagation;
+use keleustes_client::PropagationPolicy;
 use keleustes_objects::{self as objects, Key, Kind as _, Resource};
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ pub struct Timed {
 #[serde(rename_all = "kebab-case")]
 pub enum Deed {
     /// Somebody changes objects.
-    User(UserDeed),
+    User(UserAction),
     /// The way of one party to the API server is disturbed.
     Trouble(Trouble),
     /// The API server forgets its history.
@@ -68,7 +68,7 @@ pub enum Deed {
 /// What a user does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum UserDeed {
+pub enum UserAction {
     /// Makes an object.
     Create(Thing, Wish),
     /// Asks for another number of replicas.
@@ -78,7 +78,7 @@ pub enum UserDeed {
     /// Holds a Deployment or a Job, or lets it go on.
     Hold(Thing, bool),
     /// Deletes an object.
-    Delete(Thing, Farewell),
+    Delete(Thing, DeletePropagation),
     /// Deletes one of the pods of a namespace, whichever that number falls on.
     DeletePod(String, usize),
     /// Takes a pod out of its selector, or puts it back.
@@ -100,17 +100,17 @@ pub enum UserDeed {
     /// Puts something else in the place of the CA that every namespace is given.
     Forge(String),
     /// Deletes an object and makes another under its name at once.
-    Recreate(Thing, Farewell, Wish),
+    Recreate(Thing, DeletePropagation, Wish),
     /// Takes the owner off an object, whichever of its kind that number falls on.
     Disown(Child, String, usize),
     /// Makes an account, and a Secret that asks for a token of it; the Secret comes first if that is said.
     AskToken(String, String, bool),
     /// Does something to the Secret of an account's token.
-    SpoilToken(String, String, TokenHarm),
+    SpoilToken(String, String, TokenTampering),
     /// Deletes an account, and makes another under its name at once if that is said.
     DropAccount(String, String, bool),
     /// Does something to one of the slices of a namespace, whichever that number falls on.
-    SpoilSlice(String, usize, SliceHarm),
+    SpoilSlice(String, usize, SliceTampering),
     /// Lets a Service select the pods of this name, on this port.
     Reselect(Thing, String, u16),
     /// Puts a node into a zone.
@@ -138,7 +138,7 @@ pub enum Child {
 /// What is done to the Secret of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum TokenHarm {
+pub enum TokenTampering {
     /// The token is taken out.
     Empty,
     /// Another CA is put in.
@@ -152,7 +152,7 @@ pub enum TokenHarm {
 /// What is done to a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum SliceHarm {
+pub enum SliceTampering {
     /// Its endpoints are taken out.
     Empty,
     /// Somebody else is put in.
@@ -244,7 +244,7 @@ pub enum Pods {
 /// What is to become of what an object owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Farewell {
+pub enum DeletePropagation {
     /// It goes afterwards.
     Background,
     /// It goes first.
@@ -253,12 +253,12 @@ pub enum Farewell {
     Orphan,
 }
 
-impl From<Farewell> for Propagation {
-    fn from(farewell: Farewell) -> Self {
+impl From<DeletePropagation> for PropagationPolicy {
+    fn from(farewell: DeletePropagation) -> Self {
         match farewell {
-            Farewell::Background => Self::Background,
-            Farewell::Foreground => Self::Foreground,
-            Farewell::Orphan => Self::Orphan,
+            DeletePropagation::Background => Self::Background,
+            DeletePropagation::Foreground => Self::Foreground,
+            DeletePropagation::Orphan => Self::Orphan,
         }
     }
 }

@@ -8,7 +8,7 @@ use keleustes_objects::{
 use serde_json::{Value, json};
 
 use crate::bodies;
-use crate::deeds::{Child, SliceHarm, TokenHarm, UserDeed, node};
+use crate::deeds::{Child, SliceTampering, TokenTampering, UserAction, node};
 use crate::user::{User, key};
 
 const ACCOUNTS: Resource = ServiceAccount::RESOURCE;
@@ -20,9 +20,9 @@ const ROLES: Resource = ClusterRole::RESOURCE;
 const TAINT: &str = "example.com/keep-off";
 
 impl User {
-    pub(crate) async fn meddle(&self, deed: &UserDeed) {
+    pub(crate) async fn meddle(&self, deed: &UserAction) {
         match deed {
-            UserDeed::Disown(kind, namespace, number) => {
+            UserAction::Disown(kind, namespace, number) => {
                 let resource = match kind {
                     Child::Pod => Pod::RESOURCE,
                     Child::ReplicaSet => ReplicaSet::RESOURCE,
@@ -33,30 +33,30 @@ impl User {
                     self.merge(&resource, &key(&child), change).await;
                 }
             }
-            UserDeed::AskToken(namespace, name, secret_first) => {
+            UserAction::AskToken(namespace, name, secret_first) => {
                 if *secret_first {
                     self.create(&SECRETS, namespace, &bodies::token(name)).await;
                 }
                 self.create(&ACCOUNTS, namespace, &bodies::account(name)).await;
                 self.create(&SECRETS, namespace, &bodies::token(name)).await;
             }
-            UserDeed::SpoilToken(namespace, name, harm) => self.spoil_token(namespace, name, *harm).await,
-            UserDeed::DropAccount(namespace, name, again) => {
+            UserAction::SpoilToken(namespace, name, harm) => self.spoil_token(namespace, name, *harm).await,
+            UserAction::DropAccount(namespace, name, again) => {
                 self.delete(&ACCOUNTS, &Key::namespaced(namespace.as_str(), name.as_str())).await;
                 if *again {
                     self.create(&ACCOUNTS, namespace, &bodies::account(name)).await;
                 }
             }
-            UserDeed::SpoilSlice(namespace, number, harm) => {
+            UserAction::SpoilSlice(namespace, number, harm) => {
                 if let Some(slice) = self.one_of(&SLICES, namespace, *number).await {
                     self.spoil_slice(&slice, *harm).await;
                 }
             }
-            UserDeed::Reselect(thing, name, port) => {
+            UserAction::Reselect(thing, name, port) => {
                 let change = bodies::reselected(name, *port);
                 self.merge(&thing.kind.resource(), &thing.key(), change).await;
             }
-            UserDeed::DeleteRevision(namespace, number) => {
+            UserAction::DeleteRevision(namespace, number) => {
                 if let Some(revision) = self.one_of(&REVISIONS, namespace, *number).await {
                     self.delete(&REVISIONS, &key(&revision)).await;
                 }
@@ -66,25 +66,25 @@ impl User {
     }
 
     /// What is of the whole cluster: nodes and roles.
-    async fn rule(&self, deed: &UserDeed) {
+    async fn rule(&self, deed: &UserAction) {
         match deed {
-            UserDeed::Move(number, zone) => {
+            UserAction::Move(number, zone) => {
                 let labels = json!({"topology.kubernetes.io/zone": format!("zone-{zone}")});
                 let change = json!({"metadata": {"labels": labels}});
                 self.merge(&Node::RESOURCE, &Key::cluster(node(*number)), change).await;
             }
-            UserDeed::Taint(number, taint) => self.set_taint(&Key::cluster(node(*number)), *taint).await,
-            UserDeed::Role => {
+            UserAction::Taint(number, taint) => self.set_taint(&Key::cluster(node(*number)), *taint).await,
+            UserAction::Role => {
                 let (role, whole) = (Key::cluster(bodies::WHOLE_ROLE), bodies::whole_role());
                 self.create(&ROLES, "", &whole).await;
                 self.merge(&ROLES, &role, json!({"rules": whole["rules"]})).await;
             }
-            UserDeed::RolePart(name, Some(allows)) => {
+            UserAction::RolePart(name, Some(allows)) => {
                 let part = bodies::part_role(name, *allows);
                 self.create(&ROLES, "", &part).await;
                 self.merge(&ROLES, &Key::cluster(name.as_str()), json!({"rules": part["rules"]})).await;
             }
-            UserDeed::RolePart(name, None) => self.delete(&ROLES, &Key::cluster(name.as_str())).await,
+            UserAction::RolePart(name, None) => self.delete(&ROLES, &Key::cluster(name.as_str())).await,
             _ => {}
         }
     }
@@ -104,32 +104,32 @@ impl User {
         }
     }
 
-    async fn spoil_token(&self, namespace: &str, account: &str, harm: TokenHarm) {
+    async fn spoil_token(&self, namespace: &str, account: &str, harm: TokenTampering) {
         let secret = Key::namespaced(namespace, bodies::token_name(account));
         match harm {
-            TokenHarm::Empty => self.merge(&SECRETS, &secret, json!({"data": {"token": null}})).await,
+            TokenTampering::Empty => self.merge(&SECRETS, &secret, json!({"data": {"token": null}})).await,
             // "another CA"
-            TokenHarm::Forge => {
+            TokenTampering::Forge => {
                 self.merge(&SECRETS, &secret, json!({"data": {"ca.crt": "YW5vdGhlciBDQQ=="}})).await;
             }
-            TokenHarm::Delete => self.delete(&SECRETS, &secret).await,
-            TokenHarm::Recreate => {
+            TokenTampering::Delete => self.delete(&SECRETS, &secret).await,
+            TokenTampering::Recreate => {
                 self.delete(&SECRETS, &secret).await;
                 self.create(&SECRETS, namespace, &bodies::token(account)).await;
             }
         }
     }
 
-    async fn spoil_slice(&self, slice: &Value, harm: SliceHarm) {
+    async fn spoil_slice(&self, slice: &Value, harm: SliceTampering) {
         let key = key(slice);
         match harm {
-            SliceHarm::Empty => self.merge(&SLICES, &key, json!({"endpoints": []})).await,
-            SliceHarm::Forge => {
+            SliceTampering::Empty => self.merge(&SLICES, &key, json!({"endpoints": []})).await,
+            SliceTampering::Forge => {
                 let somebody = json!({"addresses": ["192.0.2.1"], "conditions": {"ready": true}});
                 self.merge(&SLICES, &key, json!({"endpoints": [somebody]})).await;
             }
-            SliceHarm::Delete => self.delete(&SLICES, &key).await,
-            SliceHarm::Disclaim => {
+            SliceTampering::Delete => self.delete(&SLICES, &key).await,
+            SliceTampering::Disclaim => {
                 let labels = json!({"endpointslice.kubernetes.io/managed-by": null});
                 self.merge(&SLICES, &key, json!({"metadata": {"labels": labels}})).await;
             }

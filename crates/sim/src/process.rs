@@ -10,11 +10,11 @@ use std::time::Duration;
 use keleustes_apiserver::User;
 use keleustes_client::ClientOptions;
 use keleustes_plan::Controller;
-use keleustes_runtime::at_work::{self, Roster};
+use keleustes_runtime::at_work::{self, ControllerSet};
 use keleustes_runtime::clock::{Chance, Clocks};
 use keleustes_runtime::house::House;
 use keleustes_runtime::leader::{
-    self, Announcer, ElectionObserver, Finish, Handover, Leadership, Locks, Predecessor, Term,
+    self, Announcer, ElectionObserver, Handover, Leadership, Locks, LocksOutcome, Predecessor, Term,
 };
 use keleustes_runtime::loops;
 use keleustes_runtime::metrics::Metrics;
@@ -128,7 +128,7 @@ impl Supervisor {
             let party = Some(Party::Manager(self.number));
             let wire =
                 Wire::new(&self.network, User::new(USER, &["system:authenticated"]), party, &self.name);
-            let house = Arc::new(self.furnish(&wire));
+            let house = Arc::new(self.build_process_context(&wire));
             let living = live(house.clone(), &self.crew, self.name.clone(), stop.clone());
             let mut living = Box::pin(living);
             let end = loop {
@@ -155,7 +155,7 @@ impl Supervisor {
         }
     }
 
-    fn furnish(&mut self, wire: &Wire) -> House {
+    fn build_process_context(&mut self, wire: &Wire) -> House {
         let (began, skew) = (self.witness.began(), self.skew.clone());
         let wall = move || {
             let since = i64::try_from(Instant::now().duration_since(began).as_nanos()).unwrap_or(i64::MAX);
@@ -197,19 +197,19 @@ async fn live(house: Arc<House>, crew: &Crew, host: String, stop: CancellationTo
     let members = Mutex::new(members);
     let work = |mut term: Term| {
         if !crew.heeds_lease {
-            term.leadership = Leadership::unelected();
+            term.leadership = Leadership::without_election();
         }
         if !crew.catches_up {
             term.predecessor = Predecessor::Nobody;
         }
         let controllers = std::mem::take(&mut *members.lock());
-        let roster = Roster { controllers, first: FIRST, interval: Duration::ZERO };
+        let roster = ControllerSet { controllers, first: FIRST, interval: Duration::ZERO };
         at_work::serve(&house, roster, term, STOPS_WITHIN, |_| {})
     };
     match locks.run(&stop, work).await {
-        Finish::Lost(_) => "loses the lease and ends".to_owned(),
-        Finish::Stopped { errors } if errors.is_empty() => "ends as it is told".to_owned(),
-        Finish::Stopped { errors } => {
+        LocksOutcome::Lost(_) => "loses the lease and ends".to_owned(),
+        LocksOutcome::Stopped { errors } if errors.is_empty() => "ends as it is told".to_owned(),
+        LocksOutcome::Stopped { errors } => {
             let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
             format!("ends: {}", errors.join("; "))
         }

@@ -1,7 +1,8 @@
 //! Draws a schedule from a seed: what users do, and when. What goes wrong meanwhile is drawn next door.
 
 use crate::deeds::{
-    Child, Deed, Farewell, Kind, Pods, Schedule, SliceHarm, Thing, Timed, TokenHarm, UserDeed, Wish,
+    Child, Deed, DeletePropagation, Kind, Pods, Schedule, SliceTampering, Thing, Timed, TokenTampering,
+    UserAction, Wish,
 };
 
 /// The namespaces that users work in; the first is always there.
@@ -136,7 +137,7 @@ impl Draw {
         Deed::User(self.about(theme))
     }
 
-    fn about(&mut self, theme: Theme) -> UserDeed {
+    fn about(&mut self, theme: Theme) -> UserAction {
         match theme {
             Theme::Everything => self.plain(),
             Theme::Services => self.about_services(),
@@ -147,23 +148,23 @@ impl Draw {
     }
 
     /// What is done to workloads every day, and some harm.
-    fn plain(&mut self) -> UserDeed {
+    fn plain(&mut self) -> UserAction {
         let made = self.made();
         match (self.chance.u8(..100), made) {
             (..36, _) | (36..84, None) => self.creation(),
-            (36..48, Some(thing)) => UserDeed::Scale(thing, self.chance.u32(..5)),
-            (48..60, Some(thing)) => UserDeed::Roll(thing, self.chance.u32(..4)),
-            (60..65, Some(thing)) => UserDeed::Hold(thing, self.chance.bool()),
-            (65..78, Some(thing)) => UserDeed::Delete(thing, self.farewell()),
+            (36..48, Some(thing)) => UserAction::Scale(thing, self.chance.u32(..5)),
+            (48..60, Some(thing)) => UserAction::Roll(thing, self.chance.u32(..4)),
+            (60..65, Some(thing)) => UserAction::Hold(thing, self.chance.bool()),
+            (65..78, Some(thing)) => UserAction::Delete(thing, self.farewell()),
             (78..84, Some(thing)) => self.recreation(thing),
-            (84..91, _) => UserDeed::DeletePod(self.namespace(), self.chance.usize(..20)),
-            (91..94, _) => UserDeed::Orphan(self.namespace(), self.name()),
-            (94..97, _) => UserDeed::Circle(self.namespace(), self.name()),
-            _ => UserDeed::Held(self.namespace(), self.name()),
+            (84..91, _) => UserAction::DeletePod(self.namespace(), self.chance.usize(..20)),
+            (91..94, _) => UserAction::Orphan(self.namespace(), self.name()),
+            (94..97, _) => UserAction::Circle(self.namespace(), self.name()),
+            _ => UserAction::Held(self.namespace(), self.name()),
         }
     }
 
-    fn about_services(&mut self) -> UserDeed {
+    fn about_services(&mut self) -> UserAction {
         let service = self.made.iter().rfind(|thing| thing.kind == Kind::Service).cloned();
         match (self.chance.u8(..100), service) {
             (..45, _) | (_, None) => {
@@ -175,80 +176,88 @@ impl Draw {
                 let thing = Thing { kind: Kind::Service, namespace, name };
                 self.made.push(thing.clone());
                 let wish = Wish { otherwise: self.chance.bool(), ..self.wish_for(Kind::Service) };
-                UserDeed::Create(thing, wish)
+                UserAction::Create(thing, wish)
             }
             (45..65, Some(service)) => {
-                let harm =
-                    self.of(&[SliceHarm::Empty, SliceHarm::Forge, SliceHarm::Delete, SliceHarm::Disclaim]);
-                UserDeed::SpoilSlice(service.namespace, self.chance.usize(..5), harm)
+                let harm = self.of(&[
+                    SliceTampering::Empty,
+                    SliceTampering::Forge,
+                    SliceTampering::Delete,
+                    SliceTampering::Disclaim,
+                ]);
+                UserAction::SpoilSlice(service.namespace, self.chance.usize(..5), harm)
             }
             (65..80, Some(service)) => {
                 let (name, port) = (self.name(), self.of(&[80, 81, 82]));
-                UserDeed::Reselect(service, name, port)
+                UserAction::Reselect(service, name, port)
             }
-            _ => UserDeed::Move(self.chance.usize(..self.nodes), self.chance.u8(..3)),
+            _ => UserAction::Move(self.chance.usize(..self.nodes), self.chance.u8(..3)),
         }
     }
 
-    fn about_accounts(&mut self) -> UserDeed {
+    fn about_accounts(&mut self) -> UserAction {
         match self.chance.u8(..100) {
             ..25 => {
                 let (namespace, name) = (self.namespace(), self.name());
                 self.accounts.push((namespace.clone(), name.clone()));
-                UserDeed::AskToken(namespace, name, self.chance.u8(..100) < 20)
+                UserAction::AskToken(namespace, name, self.chance.u8(..100) < 20)
             }
             25..45 => {
-                let harm =
-                    self.of(&[TokenHarm::Empty, TokenHarm::Forge, TokenHarm::Delete, TokenHarm::Recreate]);
+                let harm = self.of(&[
+                    TokenTampering::Empty,
+                    TokenTampering::Forge,
+                    TokenTampering::Delete,
+                    TokenTampering::Recreate,
+                ]);
                 let (namespace, name) = self.account();
-                UserDeed::SpoilToken(namespace, name, harm)
+                UserAction::SpoilToken(namespace, name, harm)
             }
             45..60 => {
                 let (namespace, name) = self.account();
-                UserDeed::DropAccount(namespace, name, self.chance.bool())
+                UserAction::DropAccount(namespace, name, self.chance.bool())
             }
-            60..68 => UserDeed::Role,
+            60..68 => UserAction::Role,
             68..84 => {
                 let allows = Some(self.chance.u8(..4)).filter(|_| self.chance.u8(..100) < 75);
-                UserDeed::RolePart(self.name(), allows)
+                UserAction::RolePart(self.name(), allows)
             }
-            84..90 => UserDeed::Forge(self.namespace()),
-            _ => UserDeed::Spoil(self.namespace()),
+            84..90 => UserAction::Forge(self.namespace()),
+            _ => UserAction::Spoil(self.namespace()),
         }
     }
 
-    fn about_nodes(&mut self) -> UserDeed {
+    fn about_nodes(&mut self) -> UserAction {
         let node = self.chance.usize(..self.nodes);
         match self.chance.u8(..100) {
-            ..25 => UserDeed::RemoveNode(node),
-            25..45 => UserDeed::Cordon(node, self.chance.bool()),
-            45..70 => UserDeed::Taint(node, self.chance.u8(..100) < 65),
-            70..85 => UserDeed::Move(node, self.chance.u8(..3)),
-            _ => UserDeed::Stray(self.namespace(), self.name()),
+            ..25 => UserAction::RemoveNode(node),
+            25..45 => UserAction::Cordon(node, self.chance.bool()),
+            45..70 => UserAction::Taint(node, self.chance.u8(..100) < 65),
+            70..85 => UserAction::Move(node, self.chance.u8(..3)),
+            _ => UserAction::Stray(self.namespace(), self.name()),
         }
     }
 
-    fn about_owners(&mut self) -> UserDeed {
+    fn about_owners(&mut self) -> UserAction {
         let made = self.made();
         match (self.chance.u8(..100), made) {
             (..25, Some(thing)) => self.recreation(thing),
-            (25..32, Some(thing)) => UserDeed::Delete(thing, Farewell::Orphan),
+            (25..32, Some(thing)) => UserAction::Delete(thing, DeletePropagation::Orphan),
             (..60, _) => {
                 let child = self.of(&[Child::Pod, Child::Pod, Child::ReplicaSet, Child::ControllerRevision]);
-                UserDeed::Disown(child, self.namespace(), self.chance.usize(..20))
+                UserAction::Disown(child, self.namespace(), self.chance.usize(..20))
             }
-            (60..75, _) => UserDeed::Relabel(self.namespace(), self.chance.usize(..20)),
-            (75..87, _) => UserDeed::Stray(self.namespace(), self.name()),
-            _ => UserDeed::DeleteRevision(self.namespace(), self.chance.usize(..10)),
+            (60..75, _) => UserAction::Relabel(self.namespace(), self.chance.usize(..20)),
+            (75..87, _) => UserAction::Stray(self.namespace(), self.name()),
+            _ => UserAction::DeleteRevision(self.namespace(), self.chance.usize(..10)),
         }
     }
 
-    fn recreation(&mut self, thing: Thing) -> UserDeed {
+    fn recreation(&mut self, thing: Thing) -> UserAction {
         let (farewell, wish) = (self.farewell(), self.wish_for(thing.kind));
-        UserDeed::Recreate(thing, farewell, wish)
+        UserAction::Recreate(thing, farewell, wish)
     }
 
-    pub(crate) fn creation(&mut self) -> UserDeed {
+    pub(crate) fn creation(&mut self) -> UserAction {
         let roll = self.chance.u8(..100);
         let thing = if roll < 12 {
             let name = self.of(&NAMESPACES[1..]).to_owned();
@@ -260,10 +269,10 @@ impl Draw {
         self.wished(thing)
     }
 
-    fn wished(&mut self, thing: Thing) -> UserDeed {
+    fn wished(&mut self, thing: Thing) -> UserAction {
         let wish = self.wish_for(thing.kind);
         self.made.push(thing.clone());
-        UserDeed::Create(thing, wish)
+        UserAction::Create(thing, wish)
     }
 
     fn wish_for(&mut self, kind: Kind) -> Wish {
@@ -273,7 +282,12 @@ impl Draw {
         Wish { replicas, flavour, pods, otherwise: self.chance.u8(..100) < 30 }
     }
 
-    fn farewell(&mut self) -> Farewell {
-        self.of(&[Farewell::Background, Farewell::Background, Farewell::Foreground, Farewell::Orphan])
+    fn farewell(&mut self) -> DeletePropagation {
+        self.of(&[
+            DeletePropagation::Background,
+            DeletePropagation::Background,
+            DeletePropagation::Foreground,
+            DeletePropagation::Orphan,
+        ])
     }
 }

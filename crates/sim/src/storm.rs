@@ -12,7 +12,7 @@ use keleustes_hollow::{Hollow, HollowHandle};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::checks;
-use crate::deeds::{Deed, Party, Schedule, Timed, UserDeed, node};
+use crate::deeds::{Deed, Party, Schedule, Timed, UserAction, node};
 use crate::process::{Crew, Members, Process};
 use crate::user::User as Person;
 use crate::wire::{Network, Wire};
@@ -237,7 +237,7 @@ impl<'a> World<'a> {
         self.processes.iter().for_each(Process::set_clock_right);
         let is_away = |number: usize| {
             let away = |deed: &Deed| match deed {
-                Deed::FailNode(there) | Deed::User(UserDeed::RemoveNode(there)) => *there == number,
+                Deed::FailNode(there) | Deed::User(UserAction::RemoveNode(there)) => *there == number,
                 _ => false,
             };
             self.schedule.deeds.iter().any(|timed| away(&timed.deed))
@@ -259,10 +259,10 @@ impl<'a> World<'a> {
 
     /// In a world that is calm, all nodes come into one zone, if users have moved any before.
     async fn try_zones(&self) {
-        let moves = |timed: &Timed| matches!(timed.deed, Deed::User(UserDeed::Move(..)));
+        let moves = |timed: &Timed| matches!(timed.deed, Deed::User(UserAction::Move(..)));
         if self.schedule.deeds.iter().any(moves) {
             for number in 0..self.schedule.nodes {
-                self.person.carry_out(&UserDeed::Move(number, 0)).await;
+                self.person.carry_out(&UserAction::Move(number, 0)).await;
             }
             self.witness.note("--- in one zone");
             self.become_quiet(true, || self.witness.missing(&self.server)).await;
@@ -279,7 +279,7 @@ impl<'a> World<'a> {
                     silent.insert(node(*number));
                     self.nodes.fail_node(&node(*number)).await;
                 }
-                Deed::User(UserDeed::Taint(number, true)) if !tried => {
+                Deed::User(UserAction::Taint(number, true)) if !tried => {
                     tried = true;
                     self.person.drive_off(&node(*number)).await;
                 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::bodies;
 use crate::checks::look::controller;
-use crate::deeds::{Kind, UserDeed, node};
+use crate::deeds::{Kind, UserAction, node};
 use crate::script::NAMESPACES;
 use crate::witness::text;
 
@@ -36,9 +36,9 @@ impl User {
     }
 
     /// Does a deed.
-    pub async fn carry_out(&self, deed: &UserDeed) {
+    pub async fn carry_out(&self, deed: &UserAction) {
         match deed {
-            UserDeed::Create(thing, wish) => {
+            UserAction::Create(thing, wish) => {
                 self.create(&thing.kind.resource(), &thing.namespace, &bodies::wished(thing, wish)).await;
                 // People label namespaces when they have made them, while what belongs there is still being made.
                 for label in (0..2).filter(|_| thing.kind == Kind::Namespace) {
@@ -46,34 +46,34 @@ impl User {
                     self.merge(&thing.kind.resource(), &thing.key(), labels).await;
                 }
             }
-            UserDeed::Scale(thing, replicas) => {
+            UserAction::Scale(thing, replicas) => {
                 let field = if thing.kind == Kind::Job { "parallelism" } else { "replicas" };
                 self.merge(&thing.kind.resource(), &thing.key(), json!({"spec": {field: replicas}})).await;
             }
-            UserDeed::Roll(thing, flavour) => {
+            UserAction::Roll(thing, flavour) => {
                 let (resource, change) = (thing.kind.resource(), bodies::rolled(*flavour));
                 self.send(&Call::patch(&resource, &thing.key(), Patch::Strategic, &change)).await;
             }
-            UserDeed::Hold(thing, held) => {
+            UserAction::Hold(thing, held) => {
                 let field = if thing.kind == Kind::Job { "suspend" } else { "paused" };
                 self.merge(&thing.kind.resource(), &thing.key(), json!({"spec": {field: held}})).await;
             }
-            UserDeed::Delete(thing, farewell) => {
+            UserAction::Delete(thing, farewell) => {
                 let deletion = Deletion { propagation: Some((*farewell).into()), ..Deletion::default() };
                 self.send(&Call::delete(&thing.kind.resource(), &thing.key(), &deletion)).await;
             }
-            UserDeed::Recreate(thing, farewell, wish) => {
+            UserAction::Recreate(thing, farewell, wish) => {
                 let deletion = Deletion { propagation: Some((*farewell).into()), ..Deletion::default() };
                 let resource = thing.kind.resource();
                 self.send(&Call::delete(&resource, &thing.key(), &deletion)).await;
                 self.create(&resource, &thing.namespace, &bodies::wished(thing, wish)).await;
             }
-            UserDeed::DeletePod(namespace, number) => {
+            UserAction::DeletePod(namespace, number) => {
                 if let Some(pod) = self.one_of(&PODS, namespace, *number).await {
                     self.delete(&PODS, &key(&pod)).await;
                 }
             }
-            UserDeed::Relabel(namespace, number) => {
+            UserAction::Relabel(namespace, number) => {
                 if let Some(pod) = self.one_of(&PODS, namespace, *number).await {
                     let name = text(&pod, "/metadata/labels/was").to_owned();
                     let labels = match name.as_str() {
@@ -88,19 +88,19 @@ impl User {
     }
 
     /// What no honest user does.
-    async fn do_harm(&self, deed: &UserDeed) {
+    async fn do_harm(&self, deed: &UserAction) {
         let number = self.number();
         match deed {
-            UserDeed::Stray(namespace, name) => {
+            UserAction::Stray(namespace, name) => {
                 // Every other one is on a node that nobody chose for it.
                 let node = (number % 2 == 1).then(|| node(0));
                 self.create(&PODS, namespace, &bodies::stray(name, number, node.as_deref())).await;
             }
-            UserDeed::Orphan(namespace, name) => {
+            UserAction::Orphan(namespace, name) => {
                 let map = bodies::owned(&format!("orphan-{name}-{number}"), &[("nobody", "no-such-uid")]);
                 self.create(&MAPS, namespace, &map).await;
             }
-            UserDeed::Circle(namespace, name) => {
+            UserAction::Circle(namespace, name) => {
                 let (one, two) = (format!("one-{name}-{number}"), format!("two-{name}-{number}"));
                 let made = self.create(&MAPS, namespace, &bodies::owned(&one, &[])).await;
                 let map = bodies::owned(&two, &[(one.as_str(), text(&made, "/metadata/uid"))]);
@@ -108,21 +108,23 @@ impl User {
                 let map = bodies::owned(&one, &[(two.as_str(), text(&made, "/metadata/uid"))]);
                 self.merge(&MAPS, &Key::namespaced(namespace.as_str(), one), map).await;
             }
-            UserDeed::Held(namespace, name) => {
+            UserAction::Held(namespace, name) => {
                 let mut map = bodies::owned(&format!("held-{name}-{number}"), &[]);
                 map["metadata"]["finalizers"] = json!([FOREIGN]);
                 self.create(&MAPS, namespace, &map).await;
             }
-            UserDeed::Forge(namespace) => {
+            UserAction::Forge(namespace) => {
                 self.delete(&MAPS, &Key::namespaced(namespace.as_str(), ROOT_CA_CONFIG_MAP)).await;
                 self.create(&MAPS, namespace, &bodies::forged()).await;
             }
-            UserDeed::RemoveNode(number) => self.delete(&Node::RESOURCE, &Key::cluster(node(*number))).await,
-            UserDeed::Cordon(number, held) => {
+            UserAction::RemoveNode(number) => {
+                self.delete(&Node::RESOURCE, &Key::cluster(node(*number))).await
+            }
+            UserAction::Cordon(number, held) => {
                 let change = json!({"spec": {"unschedulable": held}});
                 self.merge(&Node::RESOURCE, &Key::cluster(node(*number)), change).await;
             }
-            UserDeed::Spoil(namespace) => {
+            UserAction::Spoil(namespace) => {
                 self.delete(&MAPS, &Key::namespaced(namespace.as_str(), ROOT_CA_CONFIG_MAP)).await;
                 let account = Key::namespaced(namespace.as_str(), "default");
                 self.delete(&ServiceAccount::RESOURCE, &account).await;

@@ -10,7 +10,7 @@ use keleustes_plan::{
     Write,
 };
 use keleustes_sim::deeds::{
-    Deed, Kind, Party, Pods, Schedule, Thing, Timed, Trouble, UserDeed, Verdict, Which, Wish,
+    Deed, Kind, Party, Pods, Schedule, Thing, Timed, Trouble, UserAction, Verdict, Which, Wish,
 };
 use keleustes_sim::storm::{Report, Stage, play, settings};
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ fn played_on(
 fn made(kind: Kind, namespace: &str, name: &str) -> Deed {
     let thing = Thing { kind, namespace: namespace.to_owned(), name: name.to_owned() };
     let wish = Wish { replicas: 2, flavour: 0, pods: Pods::Well, otherwise: false };
-    Deed::User(UserDeed::Create(thing, wish))
+    Deed::User(UserAction::Create(thing, wish))
 }
 
 fn trouble(manager: usize, what: Which, verdict: Verdict, lasts: u64) -> Deed {
@@ -68,11 +68,11 @@ fn hasty_collector() -> Controller {
         Plan::of(Write::delete(&**pod).because("its owner is out of sight"))
     };
     Controller::new(COLLECTOR)
-        .works_as("generic-garbage-collector")
+        .service_account("generic-garbage-collector")
         .may_write(&[Grant { group: "*", resource: "*", verbs: &["delete"] }])
         .runs(
             Loop::deciding("hasty", decide)
-                .woken_by::<Pod>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+                .enqueue_on::<Pod>(|change, _, wakes| wakes.wake(&change.either().meta.key))
                 .reads::<ReplicaSet>(),
         )
 }
@@ -100,9 +100,9 @@ fn a_collector_that_trusts_a_cache_that_is_behind_is_caught() {
 
 fn publisher(a_loop: Loop) -> Controller {
     Controller::new(PUBLISHER)
-        .works_as("root-ca-cert-publisher")
+        .service_account("root-ca-cert-publisher")
         .may_write(&[Grant { group: "", resource: "configmaps", verbs: &["create", "update", "get"] }])
-        .runs(a_loop.woken_by::<Namespace>(|change, _, wakes| {
+        .runs(a_loop.enqueue_on::<Namespace>(|change, _, wakes| {
             if !change.is_deletion() {
                 wakes.wake(&change.either().meta.key);
             }
@@ -115,7 +115,7 @@ fn creation(item: &Item, ca: Option<&str>) -> Write {
         body["data"] = json!({"ca.crt": ca});
     }
     Write::create::<RootCaConfigMap>(Key::namespaced(&*item.name, MAP), body)
-        .tolerating(&[Reason::NotFound, Reason::NamespaceTerminating, Reason::AlreadyExists])
+        .ignoring_errors(&[Reason::NotFound, Reason::NamespaceTerminating, Reason::AlreadyExists])
         .because("there is none")
 }
 
@@ -125,7 +125,7 @@ fn inattentive_publisher() -> Controller {
         let there = view.get::<RootCaConfigMap>(&Key::namespaced(&*item.name, MAP));
         if there.is_some() { Plan::none() } else { Plan::of(creation(item, Some("the CA"))) }
     };
-    publisher(Loop::deciding("inattentive", decide).woken_by::<RootCaConfigMap>(|change, _, wakes| {
+    publisher(Loop::deciding("inattentive", decide).enqueue_on::<RootCaConfigMap>(|change, _, wakes| {
         if change.is_deletion() {
             wakes.wake(Key::cluster(&*change.either().meta.key.namespace));
         }
@@ -137,7 +137,7 @@ fn inattentive_publisher() -> Controller {
 fn a_publisher_that_must_see_a_map_missing_is_caught() {
     let deeds = vec![
         (2_000, trouble(0, Which::Watches, Verdict::Cuts, 2_000)),
-        (2_500, Deed::User(UserDeed::Forge("default".to_owned()))),
+        (2_500, Deed::User(UserAction::Forge("default".to_owned()))),
     ];
     catches(&played(1, deeds, inattentive_publisher), "Namespace /default has no CA");
 }
@@ -172,7 +172,7 @@ fn filled(key: Key, metadata: &Value) -> Write {
 }
 
 fn slow_publisher() -> Controller {
-    publisher(Loop::scripted("slow", InTwoSteps).reads::<RootCaConfigMap>())
+    publisher(Loop::reconciling("slow", InTwoSteps).reads::<RootCaConfigMap>())
 }
 
 /// A crash between two writes.

@@ -28,7 +28,7 @@ pub const ROOMS: &[Room] = &[
     Room { name: "serving", sees: &[], pure: false },
     Room { name: "apiserver", sees: &["objects"], pure: false },
     Room { name: "options", sees: &[], pure: false },
-    Room { name: "overheard", sees: &[], pure: false },
+    Room { name: "test-log", sees: &[], pure: false },
     Room { name: "hollow", sees: &["objects", "client"], pure: false },
     Room { name: "control-plane", sees: &[], pure: false },
     Room { name: "scenarios", sees: &["control-plane", "hollow", "objects"], pure: false },
@@ -72,7 +72,7 @@ pub const ROOMS: &[Room] = &[
 ];
 
 /// What any room may use in its tests: the embedded API server as their world, and the log as they hear it.
-const FOR_ALL_TESTS: &[&str] = &["apiserver", "overheard"];
+const FOR_ALL_TESTS: &[&str] = &["apiserver", "test-log"];
 
 /// Rooms whose tests see more than their code does, and what. No cycle comes of it: nothing depends on tests.
 const TESTS_ALSO_SEE: &[(&str, &[&str])] = &[

@@ -16,7 +16,7 @@ use crate::kernel::{Entry, Kernel, Range, Settings, TokenVerifier, User};
 pub struct Builder {
     settings: Settings,
     log_limit: usize,
-    bookmarks_every: Duration,
+    bookmark_interval: Duration,
     clock: Clock,
 }
 
@@ -25,7 +25,7 @@ impl Default for Builder {
         Builder {
             settings: Settings::default(),
             log_limit: 100_000,
-            bookmarks_every: Duration::from_secs(60),
+            bookmark_interval: Duration::from_secs(60),
             clock: clock::system(),
         }
     }
@@ -101,8 +101,8 @@ impl Builder {
     }
 
     /// How often watches are told how far the server has come, if they want to know; a minute by default.
-    pub fn bookmarks_every(mut self, time: Duration) -> Builder {
-        self.bookmarks_every = time;
+    pub fn bookmark_interval(mut self, time: Duration) -> Builder {
+        self.bookmark_interval = time;
         self
     }
 
@@ -163,7 +163,7 @@ impl Builder {
     fn around(self, kernel: Kernel) -> ApiServer {
         let state = State { kernel, wakers: BTreeMap::new(), log: RequestLog::new(self.log_limit) };
         let shared =
-            Shared { state: Mutex::new(state), clock: self.clock, bookmarks_every: self.bookmarks_every };
+            Shared { state: Mutex::new(state), clock: self.clock, bookmark_interval: self.bookmark_interval };
         ApiServer { shared: Arc::new(shared), user: None }
     }
 }

@@ -53,7 +53,7 @@ impl fmt::Debug for ApiServer {
 struct Shared {
     state: Mutex<State>,
     clock: Clock,
-    bookmarks_every: Duration,
+    bookmark_interval: Duration,
 }
 
 struct State {
@@ -69,7 +69,7 @@ impl Shared {
         let now = (self.clock)();
         let mut state = self.state.lock();
         let result = work(&mut state, now);
-        let woken = state.kernel.take_woken();
+        let woken = state.kernel.take_ready_watches();
         let wakers: Vec<Waker> = woken.iter().filter_map(|id| state.wakers.remove(id)).collect();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
@@ -101,7 +101,7 @@ impl ApiServer {
     pub fn remove(&self, resource: &str, namespace: &str, name: &str) -> bool {
         self.shared.with(|state, _| {
             let resource = state.kernel.resource(resource);
-            resource.is_some_and(|resource| state.kernel.unseed(resource, namespace, name))
+            resource.is_some_and(|resource| state.kernel.remove_object(resource, namespace, name))
         })
     }
 

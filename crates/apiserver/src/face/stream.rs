@@ -55,7 +55,7 @@ impl Body {
         let now = Instant::now();
         // An end that is further away than the clock can count is no end anybody will see.
         let ends_at = now.checked_add(timeout).unwrap_or_else(|| now + FAR);
-        let timer = Timer::new(ends_at, bookmarks.then_some(shared.bookmarks_every));
+        let timer = Timer::new(ends_at, bookmarks.then_some(shared.bookmark_interval));
         Body(Content::Watch(WatchStream { shared, id, lines: VecDeque::new(), timer, over: false }))
     }
 }
@@ -144,15 +144,15 @@ enum Due {
 /// Says when a watch is due for a bookmark, and when it ends.
 struct Timer {
     ends_at: Instant,
-    bookmarks_every: Option<Duration>,
+    bookmark_interval: Option<Duration>,
     next: Due,
     sleep: Pin<Box<Sleep>>,
 }
 
 impl Timer {
-    fn new(ends_at: Instant, bookmarks_every: Option<Duration>) -> Timer {
+    fn new(ends_at: Instant, bookmark_interval: Option<Duration>) -> Timer {
         let mut timer =
-            Timer { ends_at, bookmarks_every, next: Due::End, sleep: Box::pin(sleep_until(ends_at)) };
+            Timer { ends_at, bookmark_interval, next: Due::End, sleep: Box::pin(sleep_until(ends_at)) };
         timer.turn(Instant::now());
         timer
     }
@@ -160,7 +160,7 @@ impl Timer {
     /// A bookmark after the usual time or shortly before the end, whichever is first; after that one the end.
     fn turn(&mut self, now: Instant) {
         let last = self.ends_at.checked_sub(LAST_BOOKMARK_BEFORE_END).filter(|last| *last > now);
-        let bookmark = self.bookmarks_every.and_then(|every| Some(last?.min(now.checked_add(every)?)));
+        let bookmark = self.bookmark_interval.and_then(|every| Some(last?.min(now.checked_add(every)?)));
         self.next = if bookmark.is_some() { Due::Bookmark } else { Due::End };
         self.sleep.as_mut().reset(bookmark.unwrap_or(self.ends_at));
     }

@@ -22,7 +22,7 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
-use super::load::{Load, Outgoing};
+use super::load::{CountedBody, Load};
 use super::pki::{Pki, user_of};
 use super::{HttpError, Limits};
 use crate::face::{ApiServer, Body};
@@ -123,7 +123,7 @@ async fn accept(listener: TcpListener, mut common: Common) {
     }
     drop(listener);
     let all = async { while connections.join_next().await.is_some() {} };
-    if timeout(common.limits.stop_within, all).await.is_err() {
+    if timeout(common.limits.shutdown_timeout, all).await.is_err() {
         connections.abort_all();
     }
 }
@@ -133,9 +133,9 @@ async fn connection(stream: TcpStream, common: Common) {
     // Small answers are the rule; waiting to fill packets would only delay them.
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(limits.written_within));
+    stream.set_write_timeout(Some(limits.write_timeout));
     let accepted = common.acceptor.accept(Box::pin(stream));
-    let Ok(Ok(stream)) = timeout(limits.handshake_within, accepted).await else {
+    let Ok(Ok(stream)) = timeout(limits.handshake_timeout, accepted).await else {
         return;
     };
     let certificates = stream.get_ref().1.peer_certificates();
@@ -152,7 +152,7 @@ async fn connection(stream: TcpStream, common: Common) {
     tokio::pin!(connection);
     // Whoever connects has something to ask, and soon.
     let silent = async {
-        if timeout(limits.headers_within, hearing.wait_for(|heard| *heard)).await.is_ok() {
+        if timeout(limits.headers_timeout, hearing.wait_for(|heard| *heard)).await.is_ok() {
             std::future::pending::<()>().await;
         }
     };
@@ -175,7 +175,7 @@ fn protocols(limits: &Limits) -> auto::Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.headers_within)
+        .header_read_timeout(limits.headers_timeout)
         .max_buf_size(limits.header_bytes_max.max(8192));
     builder
         .http2()
@@ -188,14 +188,14 @@ fn protocols(limits: &Limits) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-async fn answer(mut common: Common, user: Option<User>, request: Request<Incoming>) -> Response<Outgoing> {
+async fn answer(mut common: Common, user: Option<User>, request: Request<Incoming>) -> Response<CountedBody> {
     let (limits, load) = (common.limits, common.load);
     let Some(place) = load.request() else { return too_busy(&load) };
     let (mut parts, body) = request.into_parts();
     let expected = body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
     let expected = expected.unwrap_or(usize::MAX).min(limits.body_bytes_max);
     let Some(_room) = load.bytes(expected) else { return too_busy(&load) };
-    let body = match timeout(limits.body_within, Limited::new(body, limits.body_bytes_max).collect()).await {
+    let body = match timeout(limits.body_timeout, Limited::new(body, limits.body_bytes_max).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
             return refuse(&load, StatusCode::PAYLOAD_TOO_LARGE, "Request entity too large\n");
@@ -219,25 +219,25 @@ async fn answer(mut common: Common, user: Option<User>, request: Request<Incomin
     let (parts, body) = response.into_parts();
     if body.is_watch() {
         // It lasts, and the kernel counts watches itself.
-        return Response::from_parts(parts, Outgoing::uncounted(body, &load));
+        return Response::from_parts(parts, CountedBody::uncounted(body, &load));
     }
-    match Outgoing::document(body, &load, Some(place)) {
+    match CountedBody::document(body, &load, Some(place)) {
         Some(body) => Response::from_parts(parts, body),
         None => too_busy(&load),
     }
 }
 
 /// The words of the real server when it has too much to do.
-fn too_busy(load: &Load) -> Response<Outgoing> {
+fn too_busy(load: &Load) -> Response<CountedBody> {
     let mut response =
         refuse(load, StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 
-fn refuse(load: &Load, code: StatusCode, why: &'static str) -> Response<Outgoing> {
+fn refuse(load: &Load, code: StatusCode, why: &'static str) -> Response<CountedBody> {
     let body = Body::text(Bytes::from_static(why.as_bytes()));
-    let mut response = Response::new(Outgoing::uncounted(body, load));
+    let mut response = Response::new(CountedBody::uncounted(body, load));
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response

@@ -34,7 +34,7 @@ pub(super) struct Share {
 
 impl Load {
     pub(super) fn new(limits: &Limits) -> Load {
-        let units_max = (limits.held_bytes_max / UNIT).clamp(1, Semaphore::MAX_PERMITS);
+        let units_max = (limits.bytes_in_flight_max / UNIT).clamp(1, Semaphore::MAX_PERMITS);
         Load {
             requests: Arc::new(Semaphore::new(limits.requests_max.min(Semaphore::MAX_PERMITS))),
             units: Arc::new(Semaphore::new(units_max)),
@@ -63,7 +63,7 @@ impl Load {
 
 /// An answer on its way to a client: counted until it is handed over, in pieces.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct CountedBody {
     body: Body,
     /// The rest of what the body gave last.
     rest: Bytes,
@@ -74,21 +74,21 @@ pub(super) struct Outgoing {
     _request: Option<Share>,
 }
 
-impl Outgoing {
+impl CountedBody {
     /// A document: the whole of it is held from now on; none if there is no room.
-    pub(super) fn document(body: Body, load: &Load, request: Option<Share>) -> Option<Outgoing> {
+    pub(super) fn document(body: Body, load: &Load, request: Option<Share>) -> Option<CountedBody> {
         let bytes = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0);
         let share = Some(load.bytes(bytes)?);
-        Some(Outgoing { body, rest: Bytes::new(), load: load.clone(), share, _request: request })
+        Some(CountedBody { body, rest: Bytes::new(), load: load.clone(), share, _request: request })
     }
 
     /// A watch, or a few words, for which there is always room.
-    pub(super) fn uncounted(body: Body, load: &Load) -> Outgoing {
-        Outgoing { body, rest: Bytes::new(), load: load.clone(), share: None, _request: None }
+    pub(super) fn uncounted(body: Body, load: &Load) -> CountedBody {
+        CountedBody { body, rest: Bytes::new(), load: load.clone(), share: None, _request: None }
     }
 }
 
-impl http_body::Body for Outgoing {
+impl http_body::Body for CountedBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -138,8 +138,8 @@ mod tests {
 
     use super::*;
 
-    fn load(requests_max: usize, held_bytes_max: usize) -> Load {
-        Load::new(&Limits { requests_max, held_bytes_max, ..Limits::default() })
+    fn load(requests_max: usize, bytes_in_flight_max: usize) -> Load {
+        Load::new(&Limits { requests_max, bytes_in_flight_max, ..Limits::default() })
     }
 
     #[test]
@@ -162,9 +162,9 @@ mod tests {
         let load = load(10, 100 * UNIT);
         let text = Bytes::from(vec![b'x'; 60 * UNIT]);
         let request = load.request();
-        let mut answer = Outgoing::document(Body::text(text.clone()), &load, request).unwrap();
+        let mut answer = CountedBody::document(Body::text(text.clone()), &load, request).unwrap();
         assert_eq!(answer.size_hint().exact(), Some(60 * 1024));
-        assert!(Outgoing::document(Body::text(text), &load, None).is_none(), "no room for another");
+        assert!(CountedBody::document(Body::text(text), &load, None).is_none(), "no room for another");
         let mut sizes = Vec::new();
         while let Some(Ok(frame)) = answer.frame().await {
             sizes.push(frame.into_data().unwrap().len());

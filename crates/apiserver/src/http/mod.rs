@@ -29,19 +29,19 @@ pub struct Limits {
     /// Bytes of one request's body.
     pub body_bytes_max: usize,
     /// Time for the TLS handshake.
-    pub handshake_within: Duration,
+    pub handshake_timeout: Duration,
     /// Time for the headers of a request.
-    pub headers_within: Duration,
+    pub headers_timeout: Duration,
     /// Time for the body of a request.
-    pub body_within: Duration,
+    pub body_timeout: Duration,
     /// Time for a client to read something of what is sent to it.
-    pub written_within: Duration,
+    pub write_timeout: Duration,
     /// Requests at once on all connections, watches aside; more are asked to come again.
     pub requests_max: usize,
     /// Bytes of bodies that come in or wait to go out at once on all connections; more are asked to come again.
-    pub held_bytes_max: usize,
+    pub bytes_in_flight_max: usize,
     /// Time for answers under way when the server stops.
-    pub stop_within: Duration,
+    pub shutdown_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -51,13 +51,13 @@ impl Default for Limits {
             streams_max: 20_000,
             header_bytes_max: 64 * 1024,
             body_bytes_max: 4 * 1024 * 1024,
-            handshake_within: Duration::from_secs(10),
-            headers_within: Duration::from_secs(30),
-            body_within: Duration::from_secs(30),
-            written_within: Duration::from_secs(60),
+            handshake_timeout: Duration::from_secs(10),
+            headers_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(60),
             requests_max: 600,
-            held_bytes_max: 512 * 1024 * 1024,
-            stop_within: Duration::from_secs(5),
+            bytes_in_flight_max: 512 * 1024 * 1024,
+            shutdown_timeout: Duration::from_secs(5),
         }
     }
 }

@@ -32,7 +32,7 @@ const AUTHORITY: &str = "keleustes-embedded";
 
 /// The authority and what it has signed for the server itself.
 pub struct Pki {
-    authority_pem: String,
+    ca_pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
@@ -57,7 +57,7 @@ impl Pki {
 
     /// The authority kept in the folder, or a new one that is kept there from now on, so that kubeconfig files stay
     /// good across restarts.
-    pub fn kept_in(dir: &Path) -> Result<Pki, HttpError> {
+    pub fn load_or_generate(dir: &Path) -> Result<Pki, HttpError> {
         let (certificate, key) = (dir.join("ca.crt"), dir.join("ca.key"));
         if certificate.exists() && key.exists() {
             let read = |path: &Path| {
@@ -73,17 +73,17 @@ impl Pki {
             written.map_err(|source| HttpError::File { path: path.to_owned(), source })
         };
         write(&key, &pki.issuer.key().serialize_pem())?;
-        write(&certificate, &pki.authority_pem)?;
+        write(&certificate, &pki.ca_pem)?;
         Ok(pki)
     }
 
-    fn of(authority_pem: String, key: KeyPair) -> Pki {
-        Pki { authority_pem, issuer: Issuer::new(authority(), key) }
+    fn of(ca_pem: String, key: KeyPair) -> Pki {
+        Pki { ca_pem, issuer: Issuer::new(authority(), key) }
     }
 
     /// The authority's certificate, as PEM.
-    pub fn authority_pem(&self) -> &str {
-        &self.authority_pem
+    pub fn ca_pem(&self) -> &str {
+        &self.ca_pem
     }
 
     /// What the listener shows and asks for: a serving certificate for the address, and client certificates of this
@@ -119,7 +119,7 @@ impl Pki {
 
     fn authority_der(&self) -> Result<CertificateDer<'static>, HttpError> {
         use rustls::pki_types::pem::PemObject as _;
-        CertificateDer::from_pem_slice(self.authority_pem.as_bytes()).map_err(failed)
+        CertificateDer::from_pem_slice(self.ca_pem.as_bytes()).map_err(failed)
     }
 
     /// A certificate and key for a user, as PEM.
@@ -146,7 +146,7 @@ impl Pki {
              contexts:\n\
              - name: keleustes\n  context:\n    cluster: keleustes\n    user: {name}\n\
              current-context: keleustes\n",
-            encode(&self.authority_pem),
+            encode(&self.ca_pem),
             encode(&certificate),
             encode(&key),
             name = serde_json::Value::from(user.name.as_str()),
@@ -203,11 +203,11 @@ mod tests {
     #[test]
     fn a_kept_authority_is_the_same_again() {
         let dir = tempfile::tempdir().unwrap();
-        let first = Pki::kept_in(dir.path()).unwrap();
-        let again = Pki::kept_in(dir.path()).unwrap();
-        assert_eq!(first.authority_pem(), again.authority_pem());
+        let first = Pki::load_or_generate(dir.path()).unwrap();
+        let again = Pki::load_or_generate(dir.path()).unwrap();
+        assert_eq!(first.ca_pem(), again.ca_pem());
         assert!(again.server_config(IpAddr::from(Ipv4Addr::LOCALHOST)).is_ok());
         fs::write(dir.path().join("ca.key"), "nonsense").unwrap();
-        assert!(Pki::kept_in(dir.path()).is_err());
+        assert!(Pki::load_or_generate(dir.path()).is_err());
     }
 }

@@ -34,7 +34,7 @@ impl Kernel {
     }
 
     /// A pod with a node says in labels where that is.
-    pub(crate) fn tell_place(&self, pod: &mut Value) {
+    pub(crate) fn set_topology_labels(&self, pod: &mut Value) {
         let node = pod.pointer("/spec/nodeName").and_then(Value::as_str).filter(|node| !node.is_empty());
         let nodes = resources::by_path("", "v1", "nodes");
         let Some(node) = nodes.zip(node).and_then(|(nodes, name)| self.store.get(nodes, "", name)) else {
@@ -48,12 +48,12 @@ impl Kernel {
     }
 
     fn admit_pod(&mut self, resource: &Resource, pod: &mut Value) -> Outcome<()> {
-        self.tell_place(pod);
+        self.set_topology_labels(pod);
         let mirror = meta(pod, "annotations").is_some_and(|a| a.get("kubernetes.io/config.mirror").is_some());
         if !mirror {
             self.name_account(resource, pod)?;
         }
-        tolerate_failing_nodes(&mut pod["spec"]);
+        add_default_tolerations(&mut pod["spec"]);
         self.prioritise(resource, pod)?;
         self.choose_runtime(resource, pod)
     }
@@ -167,7 +167,12 @@ impl Kernel {
     }
 
     /// Refuses a valid change for what the plug-ins that change nothing have against it.
-    pub(crate) fn admit_change(&self, resource: &Resource, old: &Value, new: &Value) -> Outcome<()> {
+    pub(crate) fn validate_admission_of_update(
+        &self,
+        resource: &Resource,
+        old: &Value,
+        new: &Value,
+    ) -> Outcome<()> {
         let size =
             |claim: &Value| Quantity::parse(claim["spec"]["resources"]["requests"]["storage"].as_str()?);
         let grows = size(old).zip(size(new)).is_some_and(|(old, new)| new.exceeds(old));
@@ -189,7 +194,7 @@ impl Kernel {
     }
 
     /// Refuses a valid object for what the plug-ins that change nothing have against it.
-    pub(crate) fn admit_valid(&self, resource: &Resource, object: &Value) -> Outcome<()> {
+    pub(crate) fn validate_admission(&self, resource: &Resource, object: &Value) -> Outcome<()> {
         let costs = object["spec"]["overhead"].as_object().is_some_and(|overhead| !overhead.is_empty());
         if resource.strategy != Strategy::Pod || !costs {
             return Ok(());
@@ -264,7 +269,7 @@ fn token_volume(name: &str) -> Value {
     })
 }
 
-pub(crate) fn tolerate_failing_nodes(spec: &mut Value) {
+pub(crate) fn add_default_tolerations(spec: &mut Value) {
     if !spec.is_object() {
         return;
     }

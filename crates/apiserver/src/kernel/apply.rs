@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::create::Write;
-use super::fields::{self, Difference, FieldSet, Manager, Operation, OutOfReach};
+use super::fields::{self, Difference, FieldSet, Manager, Operation, ResetFields};
 use super::metadata::{meta, meta_str};
 use super::options::WriteOptions;
 use super::request::Call;
@@ -37,7 +37,7 @@ impl Kernel {
         let (applied, sent_place) = decode(call, live.is_some())?;
         let write = Write { target, options, now, applied: None, user: &call.user, hollow: false };
         let by = write.manager(Operation::Apply);
-        let beyond = prepare::out_of_reach(target.resource, target.subresource.as_deref());
+        let beyond = prepare::reset_fields(target.resource, target.subresource.as_deref());
         let Some(live) = live else {
             let uid = meta_str(&applied, "uid");
             if !uid.is_empty() {
@@ -45,19 +45,19 @@ impl Kernel {
             }
             let node = target.resource.node();
             let mut claims = fields::claims(node, &applied);
-            fields::within_reach(&mut claims, beyond);
+            fields::strip_reset_fields(&mut claims, beyond);
             let managers = vec![Manager { fields: claims, ..by }];
             let complete = convert(target.resource, applied, &sent_place)?.object;
-            let complete = views::stored_form(target.resource, complete);
+            let complete = views::to_storage_version(target.resource, complete);
             let created = self.insert(Write { applied: Some(managers), ..write }, complete)?;
             return Ok(self.show(call, 201, &created));
         };
         let force = call.query.flag("force") == Some(true);
-        let shown = views::shown_form(target.resource, &live);
+        let shown = views::to_served_version(target.resource, &live);
         let (mut merged, managers) = merge(target.resource, &shown, &applied, &by, force, beyond)?;
         keep_last_applied(&mut merged, &applied, &by);
         let body::Decoded { object: merged, hollow, .. } = convert(target.resource, merged, &sent_place)?;
-        let merged = views::stored_form(target.resource, merged);
+        let merged = views::to_storage_version(target.resource, merged);
         let stored = self.replace(Write { applied: Some(managers), hollow, ..write }, &live, merged)?;
         Ok(self.show(call, 200, &stored))
     }
@@ -140,15 +140,15 @@ fn merge(
     applied: &Value,
     by: &Manager,
     force: bool,
-    beyond: OutOfReach,
+    beyond: ResetFields,
 ) -> Outcome<(Value, Vec<Manager>)> {
     let node = resource.node();
     let mut managers = fields::managers(live);
     let mut wanted = fields::claims(node, applied);
-    fields::within_reach(&mut wanted, beyond);
+    fields::strip_reset_fields(&mut wanted, beyond);
     if managers.is_empty() {
         let mut all = Difference::between(node, &body::zero(resource), live).written();
-        fields::within_reach(&mut all, beyond);
+        fields::strip_reset_fields(&mut all, beyond);
         // Until its first apply an object may be without owners; what it holds then is nobody's to remove.
         managers.push(Manager {
             name: BEFORE_FIRST_APPLY.to_owned(),
@@ -160,7 +160,7 @@ fn merge(
     let mut merged = live.clone();
     merge_value(node, &mut merged, applied);
     let mut changed = Difference::between(node, live, &merged).written();
-    fields::within_reach(&mut changed, beyond);
+    fields::strip_reset_fields(&mut changed, beyond);
     let conflicts = conflicts(&managers, &changed, by);
     if !force && !conflicts.is_empty() {
         return Err(conflict(conflicts));

@@ -18,7 +18,7 @@ const TARGET: &str = "targetCPUUtilizationPercentage";
 const CURRENT: &str = "currentCPUUtilizationPercentage";
 
 /// A v1 autoscaler in the form of v2.
-pub(crate) fn stored_form(mut object: Value) -> Value {
+pub(crate) fn to_storage_version(mut object: Value) -> Value {
     let target = object.get_mut("spec").and_then(Value::as_object_mut).and_then(|spec| spec.remove(TARGET));
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
         // What stands in the annotation says more.
@@ -54,7 +54,7 @@ fn taken(object: &mut Value, annotation: &str) -> Option<Value> {
 }
 
 /// A v2 autoscaler in the form of v1.
-pub(crate) fn shown_form(object: &Value) -> Value {
+pub(crate) fn to_served_version(object: &Value) -> Value {
     let mut shown = object.clone();
     shown["apiVersion"] = json!("autoscaling/v1");
     let mut part = |name: &str| match shown.get_mut(name).map(Value::take) {
@@ -111,20 +111,20 @@ mod tests {
                 "resource": {"name": "cpu", "current": {"averageUtilization": 60, "averageValue": "6m"}}}],
                 "conditions": [{"type": "AbleToScale", "status": "True"}]},
         });
-        let shown = shown_form(&stored);
+        let shown = to_served_version(&stored);
         assert_eq!(shown["spec"], json!({"maxReplicas": 3, "targetCPUUtilizationPercentage": 70}));
         let status =
             json!({"desiredReplicas": 2, "currentReplicas": 1, "currentCPUUtilizationPercentage": 60});
         assert_eq!(shown["status"], status);
         assert_eq!(shown["metadata"]["annotations"].as_object().unwrap().len(), 5);
-        assert_eq!(stored_form(shown), stored);
+        assert_eq!(to_storage_version(shown), stored);
     }
 
     #[test]
     fn an_annotation_nobody_can_read_is_dropped() {
         let sent = json!({"metadata": {"annotations": {"autoscaling.alpha.kubernetes.io/metrics": "{"}},
             "spec": {"maxReplicas": 3}});
-        let stored = stored_form(sent);
+        let stored = to_storage_version(sent);
         assert_eq!(stored["metadata"], json!({}));
         assert_eq!(stored["spec"], json!({"maxReplicas": 3}));
     }

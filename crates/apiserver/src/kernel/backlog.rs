@@ -28,7 +28,7 @@ impl View {
 
     /// Whether what is kept is what is sent.
     fn is_plain(self, kept: &Kept) -> bool {
-        self.representation == Representation::Whole && kept.is_shown_as(self.resource)
+        self.representation == Representation::Whole && kept.can_be_sent_as(self.resource)
     }
 }
 

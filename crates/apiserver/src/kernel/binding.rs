@@ -29,7 +29,7 @@ impl Kernel {
         };
         check(pods, &name, &live, &binding)?;
         let mut bound = bound(&live, &binding, &node, now);
-        self.tell_place(&mut bound);
+        self.set_topology_labels(&mut bound);
         if !options.dry_run {
             let event = self.store.put(pods, bound);
             self.publish(&event, now);

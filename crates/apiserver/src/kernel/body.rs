@@ -42,7 +42,7 @@ pub(crate) fn decode(call: &Call<'_>) -> Outcome<Decoded> {
         ))
     };
     let (mut value, mut strange) = read_strictly(call)?.map_err(quoted)?;
-    mark_reset(resource, &mut value);
+    mark_managed_fields_reset(resource, &mut value);
     if resource.is_custom() && value["kind"].as_str().unwrap_or_default().is_empty() {
         let sent = String::from_utf8_lossy(&call.request.body);
         let why = format!("Object 'Kind' is missing in '{sent}'");
@@ -82,7 +82,7 @@ pub(crate) fn decode(call: &Call<'_>) -> Outcome<Decoded> {
 
 /// An empty list of managers, which would not outlive the next step, says that ownership starts afresh; so does a list
 /// of one empty entry.
-pub(crate) fn mark_reset(resource: &Resource, object: &mut Value) {
+pub(crate) fn mark_managed_fields_reset(resource: &Resource, object: &mut Value) {
     if resource.is_custom() {
         return;
     }
@@ -211,11 +211,11 @@ fn has_empty_list(value: &Value) -> bool {
 
 /// What is strange counts as an error.
 pub(crate) fn refused(resource: &Resource, strange: &[String]) -> Box<Status> {
-    undecodable(resource, resource.kind, resource.version, &strictly(strange))
+    undecodable(resource, resource.kind, resource.version, &strict_decoding_message(strange))
 }
 
 /// What is strange, in one sentence.
-pub(crate) fn strictly(strange: &[String]) -> String {
+pub(crate) fn strict_decoding_message(strange: &[String]) -> String {
     format!("strict decoding error: {}", strange.join(", "))
 }
 

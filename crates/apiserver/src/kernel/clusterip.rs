@@ -363,10 +363,10 @@ impl Kernel {
         if let Some(address) = service["spec"]["clusterIP"].as_str()
             && let Some(addresses) = resources::by_path("networking.k8s.io", "v1", "ipaddresses")
         {
-            self.unseed(addresses, "", address);
+            self.remove_object(addresses, "", address);
         }
         if let Some(endpoints) = resources::by_path("", "v1", "endpoints") {
-            self.unseed(endpoints, namespace, name);
+            self.remove_object(endpoints, namespace, name);
         }
     }
 }
@@ -397,7 +397,7 @@ pub(crate) fn drop_by_type(old: &Value, new: &mut Value) {
     if networking::is_open(old) && !networking::is_open(new) {
         gone.push(&["externalTrafficPolicy"]);
     }
-    if networking::is_checked(old) && !networking::is_checked(new) {
+    if networking::needs_health_check_node_port(old) && !networking::needs_health_check_node_port(new) {
         gone.push(&["healthCheckNodePort"]);
     }
     if balanced(&before) && !balanced(&after) {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::fields::{FieldSet, Manager, Operation, OutOfReach, record_scale, record_update, set_managers};
+use super::fields::{
+    FieldSet, Manager, Operation, ResetFields, record_scale, record_update, set_managed_fields,
+};
 use super::metadata::{self, is_terminating, meta, meta_str, set_meta};
 use super::options::WriteOptions;
 use super::request::{Call, Target};
@@ -51,11 +53,11 @@ impl Kernel {
         let options = WriteOptions::parse(call)?;
         let resource = call.target.resource;
         let body::Decoded { mut object, strange, misplaced, .. } = body::decode(call)?;
-        self.heed(strange, options.unknown_fields, |strange| body::refused(resource, strange))?;
+        self.heed(strange, options.field_validation, |strange| body::refused(resource, strange))?;
         misplaced.map_or(Ok(()), Err)?;
         body::place(call, &mut object)?;
         wipe(&mut object);
-        let object = views::stored_form(call.target.resource, object);
+        let object = views::to_storage_version(call.target.resource, object);
         let write = Write {
             target: &call.target,
             options: &options,
@@ -78,7 +80,7 @@ impl Kernel {
         defaults::fill(resource, &mut object);
         let by = write.manager(Operation::Update);
         match write.applied {
-            Some(managers) => set_managers(&mut object, managers),
+            Some(managers) => set_managed_fields(&mut object, managers),
             None => own_first(target, &mut object, &by),
         }
         wipe(&mut object);
@@ -101,7 +103,7 @@ impl Kernel {
         }
         validate(target, None, &object)?;
         self.warnings.extend(warnings::about(resource, None, &object));
-        self.admit_valid(resource, &object)?;
+        self.validate_admission(resource, &object)?;
         let version: u64 = meta_str(&object, "resourceVersion").parse().unwrap_or(0);
         // A dry run never gets to where this would be noticed.
         if version > 0 && !write.options.dry_run {
@@ -175,7 +177,7 @@ fn wipe(object: &mut Value) {
 fn own_first(target: &Target, object: &mut Value, by: &Manager) {
     let resource = target.resource.stored();
     set_meta(object, "managedFields", None);
-    let beyond = prepare::out_of_reach(resource, target.subresource.as_deref());
+    let beyond = prepare::reset_fields(resource, target.subresource.as_deref());
     record(target, &body::zero(resource), object, by, beyond, true);
 }
 
@@ -185,7 +187,7 @@ pub(crate) fn record(
     old: &Value,
     new: &mut Value,
     by: &Manager,
-    beyond: OutOfReach,
+    beyond: ResetFields,
     fresh: bool,
 ) {
     let written = target.resource;
@@ -202,7 +204,7 @@ pub(crate) fn record(
         return record_update(node, old, new, by, beyond, fresh);
     }
     // A view of other objects has names of its own for their fields.
-    let shown = |object: &Value| Value::clone(&views::shown_form(written, &Arc::new(object.clone())));
+    let shown = |object: &Value| Value::clone(&views::to_served_version(written, &Arc::new(object.clone())));
     let mut view = shown(new);
     let before = if fresh { body::zero(written) } else { shown(old) };
     record_update(node, &before, &mut view, by, beyond, fresh);

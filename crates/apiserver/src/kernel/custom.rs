@@ -31,7 +31,7 @@ static DEFINED: LazyLock<Mutex<BTreeMap<String, &'static Resource>>> =
 
 impl Kernel {
     /// Puts a definition in or out of force and returns what is stored in the end.
-    pub(crate) fn definition_changed(&mut self, event: &Event, now: Timestamp) -> Arc<Value> {
+    pub(crate) fn crd_changed(&mut self, event: &Event, now: Timestamp) -> Arc<Value> {
         let definition = event.object();
         let name = meta_str(definition, "name").to_owned();
         if event.change == Change::Deleted {
@@ -43,7 +43,7 @@ impl Kernel {
             self.release_definition(&name, now);
             return Arc::clone(definition);
         }
-        self.serve_definition(definition);
+        self.serve_crd(definition);
         if is_terminating(definition)
             || is_established(definition) && finalizers(definition).contains(&CLEANUP)
         {
@@ -57,7 +57,7 @@ impl Kernel {
     }
 
     /// Serves the kinds of a definition.
-    pub(crate) fn serve_definition(&mut self, definition: &Value) {
+    pub(crate) fn serve_crd(&mut self, definition: &Value) {
         self.registry.define(meta_str(definition, "name"), kinds(definition));
     }
 
@@ -105,7 +105,7 @@ impl Kernel {
     }
 
     /// The last instance of a definition on its way out takes the definition along.
-    pub(crate) fn instance_gone(&mut self, resource: &Resource, now: Timestamp) {
+    pub(crate) fn custom_object_removed(&mut self, resource: &Resource, now: Timestamp) {
         let definition = resource.qualified();
         self.release_definition(&definition, now);
     }

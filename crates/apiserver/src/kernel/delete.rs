@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::kept::Kept;
 use super::list::ListDocument;
 use super::metadata::{finalizers, is_terminating, meta, meta_str, set_meta};
-use super::options::{DeleteOptions, ListOptions, Propagation};
+use super::options::{DeleteOptions, ListOptions, PropagationPolicy};
 use super::request::Call;
 use super::resources::{Resource, Strategy};
 use super::status::{Outcome, Status};
@@ -47,7 +47,7 @@ impl Kernel {
             let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
             return Ok(Document::json(200, &success));
         }
-        let code = if !deleted.gone && options.waits_for_dependents { 202 } else { 200 };
+        let code = if !deleted.gone && options.orphan_dependents_false { 202 } else { 200 };
         Ok(self.show(call, code, &deleted.object))
     }
 
@@ -103,8 +103,8 @@ impl Kernel {
         }
         // The first delete of a namespace only ends its life; it never goes with it.
         let held = resource.strategy == Strategy::Namespace && !is_terminating(&live);
-        let propagation = match options.waits_for_dependents && held {
-            true => Some(Propagation::Foreground),
+        let propagation = match options.orphan_dependents_false && held {
+            true => Some(PropagationPolicy::Foreground),
             false => propagation_of(resource, &live, options),
         };
         let kept = kept_finalizers(&live, propagation);
@@ -199,27 +199,27 @@ fn running_grace(live: &Value) -> Option<i64> {
 }
 
 /// What is done about dependents: what the request says, or else what the kind does.
-fn propagation_of(resource: &Resource, live: &Value, options: &DeleteOptions) -> Option<Propagation> {
+fn propagation_of(resource: &Resource, live: &Value, options: &DeleteOptions) -> Option<PropagationPolicy> {
     // Nothing depends on events, and nobody waits for it.
     if resource.strategy == Strategy::Event {
-        return Some(Propagation::Background);
+        return Some(PropagationPolicy::Background);
     }
     // A finalizer from an earlier delete already says it.
     let said = finalizers(live).iter().any(|f| *f == ORPHAN || *f == FOREGROUND);
-    options.propagation.or((resource.orphans && !said).then_some(Propagation::Orphan))
+    options.propagation.or((resource.orphans && !said).then_some(PropagationPolicy::Orphan))
 }
 
 /// The finalizers that have to go before the object may.
-fn kept_finalizers(live: &Value, propagation: Option<Propagation>) -> Vec<String> {
+fn kept_finalizers(live: &Value, propagation: Option<PropagationPolicy>) -> Vec<String> {
     let present = finalizers(live).into_iter().map(str::to_owned);
     let Some(propagation) = propagation else {
         return present.collect();
     };
     let mut kept: Vec<String> = present.filter(|f| f != ORPHAN && f != FOREGROUND).collect();
     match propagation {
-        Propagation::Background => {}
-        Propagation::Foreground => kept.push(FOREGROUND.to_owned()),
-        Propagation::Orphan => kept.push(ORPHAN.to_owned()),
+        PropagationPolicy::Background => {}
+        PropagationPolicy::Foreground => kept.push(FOREGROUND.to_owned()),
+        PropagationPolicy::Orphan => kept.push(ORPHAN.to_owned()),
     }
     kept
 }

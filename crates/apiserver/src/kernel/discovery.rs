@@ -16,7 +16,7 @@ impl Kernel {
         let core = matches!(route, Route::CoreVersions);
         let document = match route {
             Route::Health => Document::text(200, "ok"),
-            Route::OpenApiV2 => openapi::version_two(&request.accept),
+            Route::OpenApiV2 => openapi::openapi_v2(&request.accept),
             Route::OpenApiIndex => self.openapi_index(),
             Route::OpenApi(path) => return Ok(self.openapi(path)),
             Route::Version => Document::json(200, &version()),
@@ -199,10 +199,11 @@ fn plain_resources(resource: &'static Resource) -> Vec<Value> {
 type Exchanged = (&'static str, &'static str, &'static str);
 
 fn subresources(resource: &'static Resource) -> Vec<(&'static str, Exchanged, &'static [&'static str])> {
-    let mut all: Vec<_> = resource.subresources.iter().map(|s| (s.name, s.exchanged, s.verbs)).collect();
+    let mut all: Vec<_> =
+        resource.subresources.iter().map(|s| (s.name, s.group_version_kind, s.verbs)).collect();
     if resource.has_status() {
-        let exchanged = (resource.group, resource.version, resource.kind);
-        all.push(("status", exchanged, &["get", "patch", "update"]));
+        let group_version_kind = (resource.group, resource.version, resource.kind);
+        all.push(("status", group_version_kind, &["get", "patch", "update"]));
     }
     all
 }
@@ -224,7 +225,7 @@ fn aggregated_resource(resource: &'static Resource) -> Value {
     }
     let below: Vec<Value> = subresources(resource)
         .into_iter()
-        .map(|(name, exchanged, verbs)| json!({"subresource": name, "responseKind": kind(exchanged), "verbs": verbs}))
+        .map(|(name, group_version_kind, verbs)| json!({"subresource": name, "responseKind": kind(group_version_kind), "verbs": verbs}))
         .collect();
     if !below.is_empty() {
         entry["subresources"] = json!(below);

@@ -16,12 +16,12 @@ const NAMES: &[(&str, &str)] = &[
 const MAY_BE_MISSING: [&str; 2] = ["reportingController", "reportingInstance"];
 
 /// An event of events.k8s.io in the form of the core group.
-pub(crate) fn stored_form(object: Value) -> Value {
+pub(crate) fn to_storage_version(object: Value) -> Value {
     renamed(object, "v1", |(core, events)| (events, core))
 }
 
 /// An event of the core group in the form of events.k8s.io.
-pub(crate) fn shown_form(object: Value) -> Value {
+pub(crate) fn to_served_version(object: Value) -> Value {
     let mut shown = renamed(object, "events.k8s.io/v1", |names| names);
     // Here they are left out when they say nothing.
     if let Some(map) = shown.as_object_mut() {

@@ -358,7 +358,7 @@ fn descend<'a>(root: &'a mut Value, path: &Path) -> &'a mut Value {
 }
 
 /// Writes the entries that own anything into the object, applied ones first, then by time and name.
-pub(crate) fn set_managers(object: &mut Value, mut managers: Vec<Manager>) {
+pub(crate) fn set_managed_fields(object: &mut Value, mut managers: Vec<Manager>) {
     managers.retain(|m| !m.fields.is_empty());
     managers.sort_by(|a, b| (a.operation, &a.time, &a.name).cmp(&(b.operation, &b.time, &b.name)));
     let entries: Vec<Value> = managers.iter().map(entry).collect();
@@ -384,10 +384,10 @@ fn entry(manager: &Manager) -> Value {
 }
 
 /// Parts of an object that a write does not reach, whatever it says about them, and so does not own.
-pub(crate) type OutOfReach = &'static [&'static [&'static str]];
+pub(crate) type ResetFields = &'static [&'static [&'static str]];
 
 /// Takes out what is out of reach.
-pub(crate) fn within_reach(fields: &mut FieldSet, beyond: OutOfReach) {
+pub(crate) fn strip_reset_fields(fields: &mut FieldSet, beyond: ResetFields) {
     let is_below = |path: &Path, part: &[&str]| {
         path.len() >= part.len()
             && part.iter().zip(path).all(|(name, step)| step.strip_prefix("f:") == Some(name))
@@ -403,7 +403,7 @@ pub(crate) fn record_update(
     old: &Value,
     new: &mut Value,
     by: &Manager,
-    beyond: OutOfReach,
+    beyond: ResetFields,
     fresh: bool,
 ) {
     // A single empty entry is the documented way to start ownership afresh.
@@ -417,7 +417,7 @@ pub(crate) fn record_update(
     }
     let mut difference = Difference::between(node, old, new);
     for fields in [&mut difference.added, &mut difference.modified, &mut difference.removed] {
-        within_reach(fields, beyond);
+        strip_reset_fields(fields, beyond);
     }
     let written = difference.written();
     for manager in &mut all {
@@ -427,7 +427,7 @@ pub(crate) fn record_update(
         manager.fields.retain(|path| !difference.removed.contains(path));
     }
     own(&mut all, by, written);
-    set_managers(new, all);
+    set_managed_fields(new, all);
 }
 
 /// Records a write through scale, which shows one number and shows none as nothing at all: whoever sets it to zero takes
@@ -455,7 +455,7 @@ pub(crate) fn record_scale(old: &Value, new: &mut Value, by: &Manager, pointer: 
             own(&mut all, by, FieldSet::from([path]));
         }
     }
-    set_managers(new, all);
+    set_managed_fields(new, all);
 }
 
 fn own(all: &mut Vec<Manager>, by: &Manager, changed: FieldSet) {

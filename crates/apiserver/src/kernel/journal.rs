@@ -182,7 +182,7 @@ impl Kernel {
                 };
                 self.store.load(resource, &object, revision);
                 match resource.strategy {
-                    Strategy::CustomResourceDefinition => self.serve_definition(&object),
+                    Strategy::CustomResourceDefinition => self.serve_crd(&object),
                     Strategy::Event => {
                         let key = store::key(meta_str(&object, "namespace"), meta_str(&object, "name"));
                         self.time_event(&key, false, now);

@@ -124,7 +124,7 @@ impl Kept {
     }
 
     /// Whether the text can be sent as it is to somebody who asked for this kind.
-    pub(crate) fn is_shown_as(&self, resource: &Resource) -> bool {
+    pub(crate) fn can_be_sent_as(&self, resource: &Resource) -> bool {
         let same_version = || {
             let version = format!("{{\"apiVersion\":\"{}\"", resource.api_version());
             self.0.text.starts_with(&version)

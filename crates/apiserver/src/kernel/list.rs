@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::accept::{Representation, metadata_only};
 use super::kept::Kept;
-use super::options::{ListOptions, VersionMatch, ill_versioned, revision};
+use super::options::{ListOptions, VersionMatch, invalid_resource_version, revision};
 use super::request::Call;
 use super::resources::{Resource, Strategy};
 use super::status::{Outcome, Reason, Status};
@@ -84,11 +84,11 @@ impl<'a> ListDocument<'a> {
             if at > 0 {
                 body.push(',');
             }
-            let same = item.is_shown_as(self.resource);
+            let same = item.can_be_sent_as(self.resource);
             let shown = if same {
                 item.clone()
             } else {
-                Kept::new(self.resource, &views::shown_form(self.resource, &item.value()))
+                Kept::new(self.resource, &views::to_served_version(self.resource, &item.value()))
             };
             if self.resource.is_custom() {
                 // Items of custom lists keep their types, those of typed lists do without.
@@ -155,7 +155,7 @@ impl Kernel {
         let target = &call.target;
         let asked =
             revision(call.query.text("resourceVersion")).map_err(|why| match target.resource.strategy {
-                Strategy::Event => ill_versioned(&why),
+                Strategy::Event => invalid_resource_version(&why),
                 // The caches, which events do without, trip over such a version where it is no fault of the client.
                 _ => Status::new(Reason::Unknown, why),
             });
@@ -163,7 +163,7 @@ impl Kernel {
         let Some(object) = self.store.kept(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
-        if call.representation == Representation::Whole && object.is_shown_as(target.resource) {
+        if call.representation == Representation::Whole && object.can_be_sent_as(target.resource) {
             return Ok(Document::text_of_json(200, object.text().to_owned()));
         }
         Ok(self.show(call, 200, &object.value()))

@@ -65,12 +65,12 @@ pub(crate) fn is_terminating(object: &Value) -> bool {
 pub(crate) fn validate(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
     let (name, prefix) = (meta_str(object, "name"), meta_str(object, "generateName"));
     if !prefix.is_empty() {
-        push_faults("metadata.generateName", prefix, name_faults(resource.names, prefix, true), errors);
+        push_faults("metadata.generateName", prefix, name_errors(resource.names, prefix, true), errors);
     }
     if name.is_empty() {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
-        push_faults("metadata.name", name, name_faults(resource.names, name, false), errors);
+        push_faults("metadata.name", name, name_errors(resource.names, name, false), errors);
     }
     validate_content(resource, object, errors);
 }
@@ -191,7 +191,7 @@ fn validate_owners(object: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Why `name` breaks the rule, if it does; a prefix gets something appended.
-pub(crate) fn name_faults(rule: NameRule, name: &str, prefix: bool) -> naming::Faults {
+pub(crate) fn name_errors(rule: NameRule, name: &str, prefix: bool) -> naming::Faults {
     let masked = name.strip_suffix('-').filter(|rest| prefix && !rest.is_empty());
     // What is appended to a prefix makes its last dash an inner one.
     let masked = masked.map(|rest| format!("{rest}a"));
@@ -221,9 +221,9 @@ mod tests {
         for name in ["", "A", "a_b", "-a", "a.", "a..b"] {
             assert_eq!(problems(&json!({"name": name})), 1, "{name}");
         }
-        assert!(name_faults(NameRule::PathSegment, "system:controller:x", false).is_empty());
-        assert!(!name_faults(NameRule::Label, "a.b", false).is_empty());
-        assert!(name_faults(NameRule::Label, "a-", true).is_empty());
+        assert!(name_errors(NameRule::PathSegment, "system:controller:x", false).is_empty());
+        assert!(!name_errors(NameRule::Label, "a.b", false).is_empty());
+        assert!(name_errors(NameRule::Label, "a-", true).is_empty());
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub use self::watch::{Frame, WatchId};
 
 use self::chance::Chance;
 use self::metadata::{meta_str, set_meta};
-use self::options::UnknownFields;
+use self::options::FieldValidation;
 use self::request::{Call, Route, Target, Verb};
 use self::resources::{Registry, Resource, Strategy};
 use self::store::{Change, Event, Store};
@@ -177,7 +177,7 @@ pub struct Kernel {
     store: Store,
     chance: Chance,
     /// When watches end is not to change what objects are called.
-    watch_chance: Chance,
+    watch_random: Chance,
     /// The latest clock reading that came with a request.
     now: Timestamp,
     watches: BTreeMap<WatchId, Watch>,
@@ -220,7 +220,7 @@ impl Kernel {
             registry: Registry::default(),
             store,
             chance: Chance::seeded(settings.seed),
-            watch_chance: Chance::seeded(!settings.seed),
+            watch_random: Chance::seeded(!settings.seed),
             now,
             watches: BTreeMap::new(),
             watches_opened: 0,
@@ -286,7 +286,7 @@ impl Kernel {
             }
         };
         answer.resource = access_name(&target);
-        self.warnings.extend(warnings::about_kind(target.resource));
+        self.warnings.extend(warnings::for_kind(target.resource));
         self.refuse_failing(target.resource.group, target.resource.version)?;
         let call = Call::new(target, request, user)?;
         call.verb.as_str().clone_into(&mut answer.verb);
@@ -324,12 +324,12 @@ impl Kernel {
     fn heed(
         &mut self,
         strange: Vec<String>,
-        wish: UnknownFields,
+        wish: FieldValidation,
         refusal: impl FnOnce(&[String]) -> Box<Status>,
     ) -> Outcome<()> {
         match wish {
-            UnknownFields::Refuse if !strange.is_empty() => return Err(refusal(&strange)),
-            UnknownFields::Warn => self.warnings.extend(strange),
+            FieldValidation::Refuse if !strange.is_empty() => return Err(refusal(&strange)),
+            FieldValidation::Warn => self.warnings.extend(strange),
             _ => {}
         }
         Ok(())
@@ -356,7 +356,7 @@ impl Kernel {
         if !decoded.strange.is_empty() {
             return Err(body::refused(resource, &decoded.strange));
         }
-        let mut object = views::stored_form(resource, decoded.object);
+        let mut object = views::to_storage_version(resource, decoded.object);
         if resource.namespaced && meta_str(&object, "namespace").is_empty() {
             set_meta(&mut object, "namespace", Some(json!("default")));
         }
@@ -376,7 +376,7 @@ impl Kernel {
     }
 
     /// Removes an object at once, finalizers or not.
-    pub fn unseed(&mut self, resource: &'static Resource, namespace: &str, name: &str) -> bool {
+    pub fn remove_object(&mut self, resource: &'static Resource, namespace: &str, name: &str) -> bool {
         let event = self.store.remove(resource, namespace, name, None);
         let now = self.now;
         event.map(|event| self.publish(&event, now)).is_some()
@@ -428,8 +428,8 @@ impl Kernel {
         self.record(event);
         let gone = event.change == Change::Deleted;
         match event.resource.strategy {
-            Strategy::CustomResourceDefinition => return self.definition_changed(event, now),
-            Strategy::Custom if gone => self.instance_gone(event.resource, now),
+            Strategy::CustomResourceDefinition => return self.crd_changed(event, now),
+            Strategy::Custom if gone => self.custom_object_removed(event.resource, now),
             Strategy::Service if gone => self.release(event.object()),
             Strategy::Event => self.time_event(&event.key, gone, now),
             _ => {}
@@ -457,7 +457,7 @@ impl Kernel {
         for key in due {
             self.event_deadlines.remove(&key);
             let (namespace, name) = key.split_once('/').unwrap_or(("", &key));
-            self.unseed(events, namespace, name);
+            self.remove_object(events, namespace, name);
         }
     }
 }

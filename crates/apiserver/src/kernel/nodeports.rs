@@ -163,11 +163,11 @@ fn number_changed(taking: &mut Taking<'_>, old: &Value, service: &mut Value) -> 
 
 /// Numbers the check of a Service that sends balanced traffic to its own nodes only.
 fn number_check(taking: &mut Taking<'_>, old: Option<&Value>, service: &mut Value) -> Outcome<()> {
-    if !networking::is_checked(service) {
+    if !networking::needs_health_check_node_port(service) {
         return Ok(());
     }
     let asked = checked_port(service);
-    if let Some(old) = old.filter(|old| networking::is_checked(old)) {
+    if let Some(old) = old.filter(|old| networking::needs_health_check_node_port(old)) {
         if let Some(kept) = checked_port(old).filter(|_| asked.is_none()) {
             service["spec"]["healthCheckNodePort"] = json!(kept);
         }

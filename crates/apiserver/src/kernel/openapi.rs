@@ -65,7 +65,7 @@ impl Kernel {
 }
 
 /// `/openapi/v2` in its shortest form: clients that can read version 3 do not miss anything.
-pub(crate) fn version_two(accept: &str) -> Document {
+pub(crate) fn openapi_v2(accept: &str) -> Document {
     if accept.contains(PROTOBUF_V2) {
         return Document { content_type: PROTOBUF_V2_SENT, ..Document::text(200, SHORTEST_V2) };
     }

@@ -37,7 +37,7 @@ pub(crate) struct ListOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WatchStart {
     /// The present state at least as new as the revision, closed by the marking bookmark, then changes.
-    StateWithMark(u64),
+    InitialEvents(u64),
     /// Changes after the revision.
     After(u64),
     /// Changes from now on.
@@ -55,7 +55,7 @@ pub(crate) struct WatchOptions {
 
 /// What to do about fields nobody knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UnknownFields {
+pub(crate) enum FieldValidation {
     Drop,
     /// Drop them and say so.
     Warn,
@@ -67,12 +67,12 @@ pub(crate) enum UnknownFields {
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
     pub(crate) manager: String,
-    pub(crate) unknown_fields: UnknownFields,
+    pub(crate) field_validation: FieldValidation,
 }
 
 /// What becomes of the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Propagation {
+pub(crate) enum PropagationPolicy {
     Background,
     Foreground,
     Orphan,
@@ -84,10 +84,10 @@ pub(crate) struct DeleteOptions {
     pub(crate) dry_run: bool,
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
-    pub(crate) propagation: Option<Propagation>,
+    pub(crate) propagation: Option<PropagationPolicy>,
     pub(crate) grace_seconds: Option<i64>,
     /// An old way to ask for dependents to go too; it is answered in an old way.
-    pub(crate) waits_for_dependents: bool,
+    pub(crate) orphan_dependents_false: bool,
 }
 
 /// Parses a resource version; empty is 0. What is wrong with it is told in the words of the real server.
@@ -103,7 +103,7 @@ pub(crate) fn revision(text: &str) -> Result<u64, String> {
 }
 
 /// A version that is none.
-pub(crate) fn ill_versioned(why: &str) -> Box<Status> {
+pub(crate) fn invalid_resource_version(why: &str) -> Box<Status> {
     Status::bad_request(format!("invalid resource version: {why}"))
 }
 
@@ -148,7 +148,7 @@ impl ListOptions {
         let cached = asked == "0" && call.target.resource.strategy != Strategy::Event;
         let limit = query.integer("limit")?.filter(|_| !cached);
         let limit = usize::try_from(limit.unwrap_or(0)).unwrap_or(0);
-        let number = |text: &str| revision(text).map_err(|why| ill_versioned(&why));
+        let number = |text: &str| revision(text).map_err(|why| invalid_resource_version(&why));
         let version = match matching {
             "" if asked.is_empty() => VersionMatch::Latest,
             // Without a word on matching, a limit turns a resource version into an exact one.
@@ -195,10 +195,10 @@ impl WatchOptions {
         // The real server trips over such a version where it no longer counts as the client's fault.
         let number = revision(asked).map_err(|why| Status::new(Reason::Unknown, why))?;
         let start = match initial {
-            Some(true) => WatchStart::StateWithMark(number),
+            Some(true) => WatchStart::InitialEvents(number),
             // Asked not to send the state: begin at the present, or at the version given.
             Some(false) if number == 0 => WatchStart::Now,
-            None if number == 0 => WatchStart::StateWithMark(0),
+            None if number == 0 => WatchStart::InitialEvents(0),
             _ => WatchStart::After(number),
         };
         let seconds = query.integer("timeoutSeconds")?.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
@@ -244,20 +244,20 @@ impl WriteOptions {
         }
         let dry = query.all("dryRun");
         errors.extend(dry_run_error(&dry));
-        let unknown_fields = match query.text("fieldValidation") {
-            "" | "Warn" => UnknownFields::Warn,
-            "Ignore" => UnknownFields::Drop,
-            "Strict" => UnknownFields::Refuse,
+        let field_validation = match query.text("fieldValidation") {
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Drop,
+            "Strict" => FieldValidation::Refuse,
             other => {
                 let supported = "\"\", \"Ignore\", \"Strict\", \"Warn\"";
                 errors.push(FieldError::not_supported("fieldValidation", other, supported));
-                UnknownFields::Drop
+                FieldValidation::Drop
             }
         };
         refuse_options(kind, &errors)?;
         let manager =
             if manager.is_empty() { manager_of(&call.request.user_agent) } else { manager.to_owned() };
-        Ok(WriteOptions { dry_run: !dry.is_empty(), manager, unknown_fields })
+        Ok(WriteOptions { dry_run: !dry.is_empty(), manager, field_validation })
     }
 }
 
@@ -319,7 +319,7 @@ impl DeleteOptions {
             resource_version: text("/preconditions/resourceVersion"),
             propagation,
             grace_seconds: grace,
-            waits_for_dependents: body["orphanDependents"] == false,
+            orphan_dependents_false: body["orphanDependents"] == false,
         })
     }
 }
@@ -344,7 +344,7 @@ fn checked(body: &Value) -> Outcome<Value> {
     })
 }
 
-fn propagation(body: &Value, errors: &mut Vec<FieldError>) -> Option<Propagation> {
+fn propagation(body: &Value, errors: &mut Vec<FieldError>) -> Option<PropagationPolicy> {
     let policy = body["propagationPolicy"].as_str();
     let orphan = body["orphanDependents"].as_bool();
     if policy.is_some() && orphan.is_some() {
@@ -353,9 +353,9 @@ fn propagation(body: &Value, errors: &mut Vec<FieldError>) -> Option<Propagation
     }
     match (policy, orphan) {
         (None, None) => None,
-        (Some("Foreground"), _) => Some(Propagation::Foreground),
-        (Some("Orphan"), _) | (None, Some(true)) => Some(Propagation::Orphan),
-        (Some("Background"), _) | (None, Some(false)) => Some(Propagation::Background),
+        (Some("Foreground"), _) => Some(PropagationPolicy::Foreground),
+        (Some("Orphan"), _) | (None, Some(true)) => Some(PropagationPolicy::Orphan),
+        (Some("Background"), _) | (None, Some(false)) => Some(PropagationPolicy::Background),
         (Some(other), _) => {
             let supported = "\"Foreground\", \"Background\", \"Orphan\", \"nil\"";
             errors.push(FieldError::not_supported("propagationPolicy", other, supported));
@@ -408,11 +408,11 @@ mod tests {
                 WatchOptions::parse(call).map(|o| o.start).map_err(|s| s.reason.code())
             })
         };
-        assert_eq!(start(""), Ok(WatchStart::StateWithMark(0)));
-        assert_eq!(start("resourceVersion=0"), Ok(WatchStart::StateWithMark(0)));
+        assert_eq!(start(""), Ok(WatchStart::InitialEvents(0)));
+        assert_eq!(start("resourceVersion=0"), Ok(WatchStart::InitialEvents(0)));
         assert_eq!(start("resourceVersion=5"), Ok(WatchStart::After(5)));
         let mark = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
-        assert_eq!(start(mark), Ok(WatchStart::StateWithMark(0)));
+        assert_eq!(start(mark), Ok(WatchStart::InitialEvents(0)));
         assert_eq!(start("sendInitialEvents=false&resourceVersionMatch=NotOlderThan"), Ok(WatchStart::Now));
         assert_eq!(start("sendInitialEvents=true"), Err(422));
         assert_eq!(start("resourceVersionMatch=NotOlderThan"), Err(422));
@@ -424,7 +424,10 @@ mod tests {
         let parse = |query: &str, body: &str| {
             with(Method::DELETE, query, body, |call| DeleteOptions::parse(call).map_err(|s| s.reason.code()))
         };
-        assert_eq!(parse("propagationPolicy=Orphan", "").unwrap().propagation, Some(Propagation::Orphan));
+        assert_eq!(
+            parse("propagationPolicy=Orphan", "").unwrap().propagation,
+            Some(PropagationPolicy::Orphan)
+        );
         let options =
             parse("", r#"{"preconditions":{"uid":"u"},"dryRun":["All"],"gracePeriodSeconds":0}"#).unwrap();
         assert_eq!(

@@ -38,21 +38,21 @@ impl Kernel {
         let Some(live) = self.store.get(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
-        let mut patched = Value::clone(&*views::shown_form(target.resource, &live));
+        let mut patched = Value::clone(&*views::to_served_version(target.resource, &live));
         edit(target.resource.node(), media, &mut patched, patch)?;
         if media != JSON_PATCH {
-            self.heed(twice, options.unknown_fields, |strange| {
-                unfit(Status::bad_request(body::strictly(strange)), media)
+            self.heed(twice, options.field_validation, |strange| {
+                unfit(Status::bad_request(body::strict_decoding_message(strange)), media)
             })?;
         }
-        body::mark_reset(target.resource, &mut patched);
+        body::mark_managed_fields_reset(target.resource, &mut patched);
         let body::Decoded { object: mut patched, strange, hollow, .. } =
             body::conform(target.resource, patched).map_err(|status| unfit(status, media))?;
-        self.heed(strange, options.unknown_fields, |strange| {
-            unfit(Status::bad_request(body::strictly(strange)), media)
+        self.heed(strange, options.field_validation, |strange| {
+            unfit(Status::bad_request(body::strict_decoding_message(strange)), media)
         })?;
         body::place(call, &mut patched)?;
-        let patched = views::stored_form(target.resource, patched);
+        let patched = views::to_storage_version(target.resource, patched);
         let write = Write { target, options: &options, now, applied: None, user: &call.user, hollow };
         let stored = self.replace(write, &live, patched)?;
         Ok(self.show(call, 200, &stored))

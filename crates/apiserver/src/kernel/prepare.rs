@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::clusterip::drop_by_type;
-use super::fields::OutOfReach;
+use super::fields::ResetFields;
 use super::metadata::{meta, meta_mut, meta_str, set_meta};
 use super::resources::{Resource, StatusField, Strategy};
 use super::seconds;
-use super::users::{User, sign_request};
+use super::users::{User, set_requester};
 
 /// The annotation that counts the templates of a DaemonSet.
 pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -38,12 +38,12 @@ const OWN_METADATA: &[&str] =
     &["labels", "annotations", "ownerReferences", "finalizers", "deletionTimestamp"];
 
 /// Whether who writes the status leaves labels, annotations, owners and finalizers alone.
-pub(crate) fn keeps_metadata(resource: &Resource) -> bool {
+pub(crate) fn status_update_keeps_metadata(resource: &Resource) -> bool {
     resource.strategy == Strategy::Custom || STATUS_WITHOUT_METADATA.contains(&resource.kind)
 }
 
 /// What of an object a write to it, or to one of its subresources, does not reach.
-pub(crate) fn out_of_reach(resource: &Resource, subresource: Option<&str>) -> OutOfReach {
+pub(crate) fn reset_fields(resource: &Resource, subresource: Option<&str>) -> ResetFields {
     match (subresource, resource.strategy) {
         (None, Strategy::CertificateSigningRequest) => &[&["spec"], &["status"]],
         (None, _) if resource.has_status() => &[&["status"]],
@@ -54,7 +54,7 @@ pub(crate) fn out_of_reach(resource: &Resource, subresource: Option<&str>) -> Ou
             &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]]
         }
         (Some("status"), Strategy::CustomResourceDefinition) => &[&["spec"]],
-        (Some("status"), _) if keeps_metadata(resource) => &[&["spec"], &["metadata"]],
+        (Some("status"), _) if status_update_keeps_metadata(resource) => &[&["spec"], &["metadata"]],
         (Some("status"), _) => &[&["spec"]],
         (Some("finalize"), _) => &[&["status"]],
         _ => &[],
@@ -80,7 +80,7 @@ pub(crate) fn create(resource: &Resource, object: &mut Value, user: &User, now: 
             object["status"] = json!({"phase": "Active"});
         }
         Strategy::Pod => {
-            let class = quality_of_service(object);
+            let class = qos_class(object);
             object["status"] = json!({"phase": "Pending", "qosClass": class});
             if object
                 .pointer("/spec/schedulingGates")
@@ -112,7 +112,7 @@ pub(crate) fn create(resource: &Resource, object: &mut Value, user: &User, now: 
         }
         Strategy::CertificateSigningRequest => {
             if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
-                sign_request(spec, user);
+                set_requester(spec, user);
             }
         }
         Strategy::DeviceTaintRule => {
@@ -254,7 +254,7 @@ fn update_status(resource: &Resource, old: &Value, new: &mut Value, now: Timesta
             set_meta(new, "generateName", meta(old, "generateName").cloned());
             OWN_METADATA
         }
-        _ if keeps_metadata(resource) => OWN_METADATA,
+        _ if status_update_keeps_metadata(resource) => OWN_METADATA,
         _ => &[],
     };
     for field in kept {
@@ -417,7 +417,7 @@ fn remove_field(object: &mut Value, field: &str) {
 }
 
 /// How firmly a pod's resources are promised to it.
-pub(crate) fn quality_of_service(pod: &Value) -> &'static str {
+pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let lists = ["/spec/containers", "/spec/initContainers"];
     let containers = lists.iter().filter_map(|list| pod.pointer(list)?.as_array()).flatten();
     let (mut any, mut all) = (false, true);

@@ -181,8 +181,8 @@ pub struct Resource {
 pub struct Subresource {
     /// Path segment.
     pub name: &'static str,
-    /// Group, version and kind of the objects exchanged.
-    pub exchanged: (&'static str, &'static str, &'static str),
+    /// Group, version and kind of the objects group_version_kind.
+    pub group_version_kind: (&'static str, &'static str, &'static str),
     /// Verbs, as discovery names them.
     pub verbs: &'static [&'static str],
 }

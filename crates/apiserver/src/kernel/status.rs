@@ -490,11 +490,11 @@ impl FieldError {
     }
 
     /// A refusal that does not show the value.
-    pub(crate) fn wordless(field: &str, detail: &str) -> FieldError {
+    pub(crate) fn invalid_without_value(field: &str, detail: &str) -> FieldError {
         FieldError::new(field, Fault::Invalid, String::new(), detail)
     }
 
-    pub(crate) fn duplicate_because(field: &str, value: &Value, detail: &str) -> FieldError {
+    pub(crate) fn duplicate_with_detail(field: &str, value: &Value, detail: &str) -> FieldError {
         FieldError::new(field, Fault::Duplicate, value.to_string(), detail)
     }
 

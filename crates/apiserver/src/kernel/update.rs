@@ -5,9 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::admission::tolerate_failing_nodes;
+use super::admission::add_default_tolerations;
 use super::create::{Write, record, validate};
-use super::fields::{Operation, set_managers};
+use super::fields::{Operation, set_managed_fields};
 use super::metadata::{finalizers, is_terminating, meta, meta_str, set_meta};
 use super::options::WriteOptions;
 use super::request::{Call, Target};
@@ -21,7 +21,7 @@ impl Kernel {
         let options = WriteOptions::parse(call)?;
         let target = &call.target;
         let body::Decoded { mut object, strange, hollow, misplaced } = body::decode(call)?;
-        self.heed(strange, options.unknown_fields, |strange| body::refused(target.resource, strange))?;
+        self.heed(strange, options.field_validation, |strange| body::refused(target.resource, strange))?;
         if let Some(status) = misplaced {
             // The kind counts only where the object is known to be written for what is stored.
             if status.reason == Reason::Invalid {
@@ -35,7 +35,7 @@ impl Kernel {
             return Err(Status::nameless(target.name()));
         }
         body::place(call, &mut object)?;
-        let mut object = views::stored_form(target.resource, object);
+        let mut object = views::to_storage_version(target.resource, object);
         let live = self.store.get(target.resource, target.namespace(), target.name());
         let write = Write { target, options: &options, now, applied: None, user: &call.user, hollow };
         let (code, stored) = match live {
@@ -80,9 +80,9 @@ impl Kernel {
         let operation = if write.applied.is_some() { Operation::Apply } else { Operation::Update };
         let by = write.manager(operation);
         match write.applied {
-            Some(managers) => set_managers(&mut new, managers),
+            Some(managers) => set_managed_fields(&mut new, managers),
             None => {
-                let beyond = prepare::out_of_reach(resource, subresource);
+                let beyond = prepare::reset_fields(resource, subresource);
                 record(target, live, &mut new, &by, beyond, false);
             }
         }
@@ -101,7 +101,7 @@ impl Kernel {
         }
         let mut new = finish(new)?;
         if resource.strategy == Strategy::Pod && subresource.is_none() {
-            tolerate_failing_nodes(&mut new["spec"]);
+            add_default_tolerations(&mut new["spec"]);
         }
         if subresource.is_none() {
             self.allocate(resource, Some(live), &mut new, dry_run)?;
@@ -111,7 +111,7 @@ impl Kernel {
             self.warnings.extend(warnings::about(resource, Some(live), &new));
         }
         if subresource.is_none() {
-            self.admit_change(resource, live, &new)?;
+            self.validate_admission_of_update(resource, live, &new)?;
         }
         keep_times(live, &mut new);
         if !dry_run && !gone {
@@ -214,7 +214,7 @@ fn is_released(resource: &Resource, subresource: Option<&str>, live: &Value, new
     let held = resource.strategy == Strategy::Namespace
         && spoken.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty());
     let kept = match subresource {
-        Some("status") => prepare::keeps_metadata(resource),
+        Some("status") => prepare::status_update_keeps_metadata(resource),
         Some("resize") => true,
         _ => false,
     };

@@ -193,7 +193,7 @@ impl Kernel {
 }
 
 /// The fields of a certificate request that say who asks; the server alone sets them.
-pub(crate) fn sign_request(spec: &mut Map<String, Value>, user: &User) {
+pub(crate) fn set_requester(spec: &mut Map<String, Value>, user: &User) {
     for field in ["username", "uid", "groups", "extra"] {
         spec.remove(field);
     }

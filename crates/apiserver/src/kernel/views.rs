@@ -12,23 +12,25 @@ use super::resources::{Resource, Strategy};
 use super::{autoscalers, events};
 
 /// The object as it is stored.
-pub(crate) fn stored_form(resource: &Resource, object: Value) -> Value {
+pub(crate) fn to_storage_version(resource: &Resource, object: Value) -> Value {
     match resource.strategy {
         _ if resource.stored_as.is_none() => object,
-        Strategy::HorizontalPodAutoscaler => autoscalers::stored_form(object),
-        _ => events::stored_form(object),
+        Strategy::HorizontalPodAutoscaler => autoscalers::to_storage_version(object),
+        _ => events::to_storage_version(object),
     }
 }
 
 /// The object as this view shows it.
-pub(crate) fn shown_form(resource: &Resource, object: &Stored) -> Stored {
+pub(crate) fn to_served_version(resource: &Resource, object: &Stored) -> Stored {
     // What was made for a view, such as a bookmark, has its form already.
     if names_version(resource, object) {
         return Arc::clone(object);
     }
     let shown = match resource.strategy {
-        Strategy::HorizontalPodAutoscaler if resource.stored_as.is_some() => autoscalers::shown_form(object),
-        Strategy::Event if resource.stored_as.is_some() => events::shown_form(Value::clone(object)),
+        Strategy::HorizontalPodAutoscaler if resource.stored_as.is_some() => {
+            autoscalers::to_served_version(object)
+        }
+        Strategy::Event if resource.stored_as.is_some() => events::to_served_version(Value::clone(object)),
         _ if resource.is_custom() => {
             let mut shown = Value::clone(object);
             shown["apiVersion"] = json!(resource.api_version());

@@ -38,7 +38,7 @@ pub(crate) fn about(resource: &Resource, old: Option<&Value>, new: &Value) -> Ve
 }
 
 /// Warnings about a kind as such; whatever is asked of it, and however it ends.
-pub(crate) fn about_kind(resource: &Resource) -> Option<String> {
+pub(crate) fn for_kind(resource: &Resource) -> Option<String> {
     (resource.strategy == Strategy::Endpoints)
         .then(|| "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
 }

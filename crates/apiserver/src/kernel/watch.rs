@@ -144,7 +144,7 @@ impl Kernel {
             ended: false,
         };
         match options.start {
-            WatchStart::StateWithMark(not_older) => match self.refuse_future(not_older) {
+            WatchStart::InitialEvents(not_older) => match self.refuse_future(not_older) {
                 Ok(()) => {
                     self.fill_state(&mut watch);
                     if watch.bookmarks {
@@ -170,7 +170,7 @@ impl Kernel {
     fn timeout_by_chance(&mut self) -> Duration {
         let least = self.settings.watch_timeout_min;
         let millis = u32::try_from(least.as_millis()).unwrap_or(u32::MAX).max(1);
-        least + Duration::from_millis(self.watch_chance.below(millis).into())
+        least + Duration::from_millis(self.watch_random.below(millis).into())
     }
 
     /// Hands the event to every watch that covers it.
@@ -260,7 +260,7 @@ impl Kernel {
     }
 
     /// Watches that got news since the last call, in the order they were opened.
-    pub fn take_woken(&mut self) -> Vec<WatchId> {
+    pub fn take_ready_watches(&mut self) -> Vec<WatchId> {
         std::mem::take(&mut self.woken).into_iter().collect()
     }
 

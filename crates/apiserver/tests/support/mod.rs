@@ -49,7 +49,7 @@ pub(crate) async fn raw(serving: &Serving) -> Stream {
 
 async fn connect(serving: &Serving, protocols: &[&[u8]]) -> Stream {
     let mut roots = RootCertStore::empty();
-    let authority = CertificateDer::from_pem_slice(serving.pki().authority_pem().as_bytes());
+    let authority = CertificateDer::from_pem_slice(serving.pki().ca_pem().as_bytes());
     roots.add(authority.expect("a certificate")).expect("a usable authority");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)

@@ -1,6 +1,6 @@
 //! The objects that loads are made of, as large as people write them.
 
-use keleustes_client::{Call, Deletion, Patch, Propagation};
+use keleustes_client::{Call, Deletion, Patch, PropagationPolicy};
 use keleustes_objects::{Key, Resource};
 use kube::Client;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ pub(super) async fn delete_all(
     resource: &Resource,
     keys: impl IntoIterator<Item = Key>,
 ) -> anyhow::Result<()> {
-    let deletion = Deletion { propagation: Some(Propagation::Background), ..Deletion::default() };
+    let deletion = Deletion { propagation: Some(PropagationPolicy::Background), ..Deletion::default() };
     let calls = keys.into_iter().map(|key| Call::delete(resource, &key, &deletion));
     send_all(client, &format!("deleting {resource}"), calls).await
 }

@@ -155,7 +155,7 @@ impl Stage {
         self.manager.kill9()?;
         self.manager.wait_exit(Duration::from_secs(10))?;
         let lease = Key::namespaced("kube-system", "kube-controller-manager");
-        Call::delete(&LEASES, &lease, &Deletion::default()).send_unread(&self.client).await?;
+        Call::delete(&LEASES, &lease, &Deletion::default()).send_discarding_body(&self.client).await?;
         work(&self.client).await?;
         let before = Before { manager_cpu: 0.0, ..self.before()? };
         let from = Timestamp::now();

@@ -16,7 +16,7 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use tower::{BoxError, Service};
 
-use crate::layers::AnswerBody;
+use crate::layers::ResponseBody;
 
 /// How many requests share a connection. API servers and most proxies take a hundred; a few may be set to less.
 const REQUESTS_MAX: usize = 64;
@@ -68,7 +68,7 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    type Response = Response<AnswerBody>;
+    type Response = Response<ResponseBody>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
@@ -120,7 +120,7 @@ mod tests {
         })
     }
 
-    fn lane(response: &Response<AnswerBody>) -> &str {
+    fn lane(response: &Response<ResponseBody>) -> &str {
         response.headers()["lane"].to_str().unwrap()
     }
 

@@ -23,7 +23,7 @@ use kube::config::{AuthInfo, Cluster, Kubeconfig, KubeconfigError};
 use tower::{BoxError, Service};
 
 use self::observer::Told;
-pub use self::observer::{ConnectionObserver, PluginEnd};
+pub use self::observer::{ConnectionObserver, ExecPluginStatus};
 use self::plugin::Plugged;
 use self::way::Route;
 use crate::layers::{Transport, transport};
@@ -248,10 +248,10 @@ impl Connection {
     ///
     /// # Errors
     /// If it has none to give.
-    pub async fn try_credentials(&self) -> Result<(), ConnectError> {
+    pub async fn prefetch_credentials(&self) -> Result<(), ConnectError> {
         let Some((origin, plugin)) = &self.plugin else { return Ok(()) };
         let bad = |problem: String| ConnectError::BadCredentials { origin: origin.clone(), problem };
-        plugin.try_credentials().await.map_err(|error| bad(error.to_string()))
+        plugin.prefetch_credentials().await.map_err(|error| bad(error.to_string()))
     }
 
     /// The `certificate-authority-data` of the kubeconfig, decoded. A file that the kubeconfig only names
@@ -270,14 +270,14 @@ impl Connection {
     /// The way with the credentials that were found.
     #[must_use]
     pub fn with_credentials(&self) -> Transport {
-        self.told.tell(|observer| observer.transport_shared());
+        self.told.tell(|observer| observer.transport_reused());
         self.with_credentials.clone()
     }
 
     /// The way without any credentials.
     #[must_use]
     pub fn anonymous(&self) -> Transport {
-        self.told.tell(|observer| observer.transport_shared());
+        self.told.tell(|observer| observer.transport_reused());
         self.anonymous.clone()
     }
 }

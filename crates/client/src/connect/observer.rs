@@ -8,33 +8,33 @@ use jiff::Timestamp;
 /// Hears of what happens on the way to the server, below the requests.
 pub trait ConnectionObserver: Send + Sync {
     /// A credential plugin has ended, or could not be started.
-    fn plugin_ended(&self, end: PluginEnd) {
+    fn exec_plugin_called(&self, end: ExecPluginStatus) {
         let _ = end;
     }
 
     /// The plugin of this kubeconfig has handed out a certificate that ends then, or credentials without one.
-    fn plugin_certificate_ends(&self, origin: &str, at: Option<Timestamp>) {
+    fn exec_plugin_certificate_expires(&self, origin: &str, at: Option<Timestamp>) {
         let _ = (origin, at);
     }
 
     /// A certificate of this age was replaced by the plugin that had handed it out.
-    fn plugin_certificate_replaced(&self, age: Duration) {
+    fn exec_plugin_certificate_rotated(&self, age: Duration) {
         let _ = age;
     }
 
     /// A transport was made, with connections of its own.
-    fn transport_made(&self) {}
+    fn transport_created(&self) {}
 
     /// A client was given a transport that was there already.
-    fn transport_shared(&self) {}
+    fn transport_reused(&self) {}
 
     /// A transport is gone.
-    fn transport_gone(&self) {}
+    fn transport_dropped(&self) {}
 }
 
 /// How a call of a credential plugin ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PluginEnd {
+pub enum ExecPluginStatus {
     /// With success.
     Well,
     /// With another exit code, which is -1 for a signal.
@@ -42,7 +42,7 @@ pub enum PluginEnd {
     /// It is not there, or may not be run.
     NotFound,
     /// It was there and yet did not run to its end.
-    NotRun,
+    ClientInternalError,
 }
 
 /// Whoever hears of it, if anybody does.

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tower::{BoxError, Service, ServiceExt as _};
 
 use super::way::Route;
-use crate::layers::{AnswerBody, Transport};
+use crate::layers::{ResponseBody, Transport};
 
 /// How often the files are looked at, when there is a request to send.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -85,9 +85,9 @@ fn contents(files: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
 }
 
 impl Service<Request<Body>> for Renewing {
-    type Response = Response<AnswerBody>;
+    type Response = Response<ResponseBody>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<AnswerBody>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<ResponseBody>, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))

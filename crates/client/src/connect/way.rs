@@ -87,7 +87,7 @@ struct Open(Told);
 
 impl Open {
     fn new(told: &Told) -> Self {
-        told.tell(|observer| observer.transport_made());
+        told.tell(|observer| observer.transport_created());
         Self(told.clone())
     }
 
@@ -99,7 +99,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.tell(|observer| observer.transport_gone());
+        self.0.tell(|observer| observer.transport_dropped());
     }
 }
 

@@ -8,7 +8,7 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{ApiResource, Discovered, discover, group_version};
+use super::{ApiResource, DiscoveredResources, discover, group_version};
 
 /// What was learnt longer ago than this is asked for again before it is used.
 const MAX_AGE: Duration = Duration::from_secs(30);
@@ -18,7 +18,7 @@ const MISS_AGE: Duration = Duration::from_secs(5);
 
 /// What a server serves, asked for when it is needed. Clones share what they learn.
 #[derive(Clone)]
-pub struct RestMapping {
+pub struct RestMapper {
     shared: Arc<Shared>,
 }
 
@@ -32,13 +32,13 @@ struct Shared {
 
 #[derive(Default)]
 struct Known {
-    discovered: Option<Arc<Discovered>>,
+    discovered: Option<Arc<DiscoveredResources>>,
     /// When the server was last asked, successfully or not.
     asked_at: Option<Instant>,
     failure: Option<Failure>,
 }
 
-impl RestMapping {
+impl RestMapper {
     /// A mapping that knows nothing yet.
     #[must_use]
     pub fn new(client: Client) -> Self {
@@ -69,7 +69,7 @@ impl RestMapping {
     ///
     /// # Errors
     /// If it cannot be known whether there is one.
-    pub async fn kind_of(
+    pub async fn mapping_for_resource(
         &self,
         group: &str,
         version: Option<&str>,
@@ -82,8 +82,8 @@ impl RestMapping {
     ///
     /// # Errors
     /// If it was never learnt. Later failures leave what was learnt before in use, see
-    /// [`RestMapping::last_failure`].
-    pub async fn all(&self) -> Result<Arc<Discovered>, Failure> {
+    /// [`RestMapper::last_failure`].
+    pub async fn all(&self) -> Result<Arc<DiscoveredResources>, Failure> {
         self.not_older_than(self.shared.max_age).await
     }
 
@@ -116,7 +116,7 @@ impl RestMapping {
         }
     }
 
-    async fn not_older_than(&self, age: Duration) -> Result<Arc<Discovered>, Failure> {
+    async fn not_older_than(&self, age: Duration) -> Result<Arc<DiscoveredResources>, Failure> {
         let called_at = Instant::now();
         {
             let known = self.shared.known.lock();
@@ -148,7 +148,7 @@ impl RestMapping {
     }
 
     /// What came of it if somebody else asked while this caller waited.
-    fn outcome_since(&self, called_at: Instant) -> Option<Result<Arc<Discovered>, Failure>> {
+    fn outcome_since(&self, called_at: Instant) -> Option<Result<Arc<DiscoveredResources>, Failure>> {
         let known = self.shared.known.lock();
         known.asked_at.filter(|&asked_at| asked_at > called_at)?;
         match &known.discovered {
@@ -159,7 +159,7 @@ impl RestMapping {
 }
 
 fn lookup(
-    discovered: &Discovered,
+    discovered: &DiscoveredResources,
     group: &str,
     version: Option<&str>,
     wanted: impl Fn(&ApiResource) -> bool,
@@ -174,7 +174,7 @@ fn lookup(
 }
 
 /// Whether what was not found may be among what could not be learnt.
-fn might_exist(discovered: &Discovered, group: &str, version: Option<&str>) -> Option<Failure> {
+fn might_exist(discovered: &DiscoveredResources, group: &str, version: Option<&str>) -> Option<Failure> {
     let root = if group.is_empty() { "api" } else { "apis" };
     let (name, why) = discovered.failed.iter().find(|(name, _)| match version {
         _ if name.as_str() == root => true,

@@ -10,8 +10,8 @@ use kube::Client;
 use self::wire::{AggregatedGroup, Groups, PlainResource, PlainResources};
 use crate::writes::Call;
 
-pub use keleustes_objects::{ApiResource, Discovered, Subresource};
-pub use mapping::RestMapping;
+pub use keleustes_objects::{ApiResource, DiscoveredResources, Subresource};
+pub use mapping::RestMapper;
 
 /// Servers that know it answer with everything in one document, others with a list of groups.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
@@ -20,8 +20,8 @@ const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
 ///
 /// # Errors
 /// If nothing at all could be learnt. Lesser failures are part of what is returned.
-pub async fn discover(client: &Client) -> Result<Discovered, Failure> {
-    let mut found = Discovered::default();
+pub async fn discover(client: &Client) -> Result<DiscoveredResources, Failure> {
+    let mut found = DiscoveredResources::default();
     let (core, named) = futures::join!(root(client, "/api"), root(client, "/apis"));
     if let (Err(failure), Err(_)) = (&core, &named) {
         return Err(failure.clone());
@@ -50,7 +50,7 @@ async fn root(client: &Client, path: &str) -> Result<Groups, Failure> {
     call.send_as::<wire::Root>(client).await?.groups()
 }
 
-fn add_group(found: &mut Discovered, group: AggregatedGroup) {
+fn add_group(found: &mut DiscoveredResources, group: AggregatedGroup) {
     let name = group.metadata.name;
     for (at, version) in group.versions.into_iter().enumerate() {
         let group_version = group_version(&name, &version.version);
@@ -67,7 +67,12 @@ fn add_group(found: &mut Discovered, group: AggregatedGroup) {
     }
 }
 
-async fn add_version(found: &mut Discovered, client: &Client, root: &str, version: &wire::PlainVersion) {
+async fn add_version(
+    found: &mut DiscoveredResources,
+    client: &Client,
+    root: &str,
+    version: &wire::PlainVersion,
+) {
     let group_version = group_version(&version.group, &version.version);
     let call = Call::raw(Method::GET, format!("{root}/{group_version}"));
     match call.send_as::<PlainResources>(client).await {
@@ -79,7 +84,7 @@ async fn add_version(found: &mut Discovered, client: &Client, root: &str, versio
 }
 
 /// In the plain form subresources are entries of their own, named `resource/subresource`.
-fn add_plain(found: &mut Discovered, version: &wire::PlainVersion, resources: Vec<PlainResource>) {
+fn add_plain(found: &mut DiscoveredResources, version: &wire::PlainVersion, resources: Vec<PlainResource>) {
     let (parts, wholes): (Vec<_>, Vec<_>) = resources.into_iter().partition(|one| one.name.contains('/'));
     for whole in wholes {
         let prefix = format!("{}/", whole.name);

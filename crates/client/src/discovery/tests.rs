@@ -11,7 +11,7 @@ use kube::client::Body;
 use tower::{BoxError, Layer as _, ServiceExt as _};
 
 use super::*;
-use crate::layers::{AnswerBody, Answering, Around, Concern, transport};
+use crate::layers::{HttpService, Middleware, MiddlewareLayer, ResponseBody, transport};
 
 struct World {
     server: ApiServer,
@@ -34,22 +34,22 @@ impl World {
 /// Speaks for a server that does not know the aggregated form.
 struct PlainOnly;
 
-impl Concern for PlainOnly {
-    async fn pass<S: Answering>(
+impl Middleware for PlainOnly {
+    async fn pass<S: HttpService>(
         self: Arc<Self>,
         mut request: Request<Body>,
         inner: S,
-    ) -> Result<Response<AnswerBody>, BoxError> {
+    ) -> Result<Response<ResponseBody>, BoxError> {
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
         inner.oneshot(request).await
     }
 }
 
-fn find<'a>(discovered: &'a Discovered, kind: &str) -> &'a ApiResource {
+fn find<'a>(discovered: &'a DiscoveredResources, kind: &str) -> &'a ApiResource {
     discovered.resources.iter().find(|one| one.resource.kind == kind).unwrap()
 }
 
-fn check(discovered: &Discovered) {
+fn check(discovered: &DiscoveredResources) {
     let secrets = find(discovered, "Secret");
     assert_eq!(secrets.resource, Resource::namespaced("", "v1", "secrets", "Secret"));
     assert!(secrets.preferred && secrets.has_verb("watch") && secrets.subresources.is_empty());
@@ -78,10 +78,11 @@ async fn two_requests_tell_everything() {
 async fn a_server_that_knows_only_the_plain_form_tells_the_same() {
     let world = World::new();
     let aggregated = discover(&world.client).await.unwrap();
-    let client = Client::new(Around::new(PlainOnly).layer(transport(world.server.clone())), "default");
+    let client =
+        Client::new(MiddlewareLayer::new(PlainOnly).layer(transport(world.server.clone())), "default");
     let plain = discover(&client).await.unwrap();
     check(&plain);
-    let names = |discovered: &Discovered| {
+    let names = |discovered: &DiscoveredResources| {
         let mut names: Vec<_> = discovered.resources.iter().map(|one| one.resource.clone()).collect();
         names.sort();
         names
@@ -95,7 +96,7 @@ async fn a_version_that_fails_spoils_no_other() {
         let world = World::new();
         world.server.set_group_version_failing("apps", "v1", true);
         let client = if plain {
-            Client::new(Around::new(PlainOnly).layer(transport(world.server.clone())), "default")
+            Client::new(MiddlewareLayer::new(PlainOnly).layer(transport(world.server.clone())), "default")
         } else {
             world.client.clone()
         };
@@ -104,7 +105,7 @@ async fn a_version_that_fails_spoils_no_other() {
         assert_eq!(discovered.failed.keys().collect::<Vec<_>>(), ["apps/v1"]);
         assert!(discovered.resources.iter().all(|one| one.resource.group != "apps"));
 
-        let mapping = RestMapping::new(client);
+        let mapping = RestMapper::new(client);
         assert!(mapping.resource_of("", Some("v1"), "Secret").await.unwrap().is_some());
         let unknown = mapping.resource_of("apps", None, "Deployment").await.unwrap_err();
         assert_eq!(unknown.reason, Reason::Unavailable);
@@ -119,7 +120,7 @@ async fn a_root_that_fails_is_told_and_both_are_a_failure() {
     let id = world.faults.add(Rule::new(Verdict::status(503, "ServiceUnavailable", "down")).target("/apis"));
     let discovered = discover(&world.client).await.unwrap();
     assert_eq!(discovered.failed.keys().collect::<Vec<_>>(), ["apis"]);
-    let mapping = RestMapping::new(world.client.clone());
+    let mapping = RestMapper::new(world.client.clone());
     assert!(mapping.resource_of("apps", None, "Deployment").await.is_err());
     assert!(mapping.resource_of("", None, "Secret").await.unwrap().is_some());
     world.faults.retire(id);
@@ -130,17 +131,17 @@ async fn a_root_that_fails_is_told_and_both_are_a_failure() {
 #[tokio::test(start_paused = true)]
 async fn kinds_and_resources_are_found_both_ways() {
     let world = World::new();
-    let mapping = RestMapping::new(world.client.clone());
+    let mapping = RestMapper::new(world.client.clone());
     let by_kind = mapping.resource_of("apps", None, "Deployment").await.unwrap().unwrap();
-    let by_name = mapping.kind_of("apps", Some("v1"), "deployments").await.unwrap().unwrap();
+    let by_name = mapping.mapping_for_resource("apps", Some("v1"), "deployments").await.unwrap().unwrap();
     assert_eq!(by_kind, by_name);
-    assert_eq!(mapping.kind_of("apps", Some("v1beta1"), "deployments").await, Ok(None));
+    assert_eq!(mapping.mapping_for_resource("apps", Some("v1beta1"), "deployments").await, Ok(None));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_mapping_is_asked_for_when_needed_shared_and_renewed_after_thirty_seconds() {
     let world = World::new();
-    let mapping = RestMapping::new(world.client.clone());
+    let mapping = RestMapper::new(world.client.clone());
     assert!(world.asked().is_empty(), "nothing is asked before it is needed");
     let slow = Verdict::DelayThen(Duration::from_millis(10), Box::new(Verdict::Pass));
     let slow = world.faults.add(Rule::new(slow));
@@ -162,7 +163,7 @@ async fn a_mapping_is_asked_for_when_needed_shared_and_renewed_after_thirty_seco
 #[tokio::test(start_paused = true)]
 async fn something_unknown_is_asked_for_again_but_not_all_the_time() {
     let world = World::new();
-    let mapping = RestMapping::new(world.client.clone());
+    let mapping = RestMapper::new(world.client.clone());
     mapping.all().await.unwrap();
     for _ in 0..10 {
         assert_eq!(mapping.resource_of("new.example", None, "Thing").await, Ok(None));
@@ -178,7 +179,7 @@ async fn something_unknown_is_asked_for_again_but_not_all_the_time() {
 #[tokio::test(start_paused = true)]
 async fn what_was_learnt_stays_in_use_while_the_server_is_away() {
     let world = World::new();
-    let mapping = RestMapping::new(world.client.clone());
+    let mapping = RestMapper::new(world.client.clone());
     let id = world.faults.add(Rule::new(Verdict::ConnectionError(std::io::ErrorKind::ConnectionRefused)));
     let failure = mapping.resource_of("", None, "Secret").await.unwrap_err();
     assert_eq!(failure.reason, Reason::ConnectionRefused);
@@ -191,7 +192,7 @@ async fn what_was_learnt_stays_in_use_while_the_server_is_away() {
     world.faults.add(Rule::new(Verdict::ConnectionError(std::io::ErrorKind::ConnectionRefused)));
     assert!(mapping.resource_of("", None, "Secret").await.unwrap().is_some());
     assert_eq!(mapping.last_failure().unwrap().reason, Reason::ConnectionRefused);
-    world.faults.retire_all();
+    world.faults.disable_all();
     tokio::time::advance(Duration::from_secs(6)).await;
     mapping.all().await.unwrap();
     assert_eq!(mapping.last_failure(), None, "a server that was away is asked again sooner");

@@ -10,7 +10,7 @@ use keleustes_objects::Failure;
 use kube::client::Body;
 use tower::{BoxError, ServiceExt as _};
 
-use super::{AnswerBody, Answering, Concern};
+use super::{HttpService, Middleware, ResponseBody};
 
 /// A bearer token, ready to be sent and never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -59,12 +59,12 @@ impl BearerToken {
     }
 }
 
-impl Concern for BearerToken {
-    async fn pass<S: Answering>(
+impl Middleware for BearerToken {
+    async fn pass<S: HttpService>(
         self: Arc<Self>,
         mut request: Request<Body>,
         inner: S,
-    ) -> Result<Response<AnswerBody>, BoxError> {
+    ) -> Result<Response<ResponseBody>, BoxError> {
         let token = self.source.token().await?;
         request.headers_mut().insert(AUTHORIZATION, token.header());
         let response = inner.oneshot(request).await?;

@@ -7,15 +7,15 @@ use kube::client::Body;
 use tokio::sync::Semaphore;
 use tower::{BoxError, ServiceExt as _};
 
-use super::{AnswerBody, Answering, Concern, is_watch};
+use super::{HttpService, Middleware, ResponseBody, is_watch};
 
 /// Lets no more than so many requests wait for the head of their answer. Watches are not counted.
 #[derive(Debug)]
-pub struct InFlight {
+pub struct MaxInFlight {
     places: Semaphore,
 }
 
-impl InFlight {
+impl MaxInFlight {
     /// At most this many at a time, and at least one.
     #[must_use]
     pub fn new(requests_max: usize) -> Self {
@@ -23,12 +23,12 @@ impl InFlight {
     }
 }
 
-impl Concern for InFlight {
-    async fn pass<S: Answering>(
+impl Middleware for MaxInFlight {
+    async fn pass<S: HttpService>(
         self: Arc<Self>,
         request: Request<Body>,
         inner: S,
-    ) -> Result<Response<AnswerBody>, BoxError> {
+    ) -> Result<Response<ResponseBody>, BoxError> {
         let _place = if is_watch(&request) { None } else { Some(self.places.acquire().await?) };
         inner.oneshot(request).await
     }

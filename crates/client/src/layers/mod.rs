@@ -1,6 +1,6 @@
 //! What happens to a request between a caller and the connection, one concern a file.
 //!
-//! Each concern says in one function what it does around a request; [`Around`] makes a tower layer of
+//! Each concern says in one function what it does around a request; [`MiddlewareLayer`] makes a tower layer of
 //! it. Nothing is held back in `poll_ready`: there a waiting write would also hold back every watch that
 //! shares the client.
 
@@ -25,22 +25,22 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, Service, ServiceExt as _};
 
 pub use bearer_token::{BearerToken, Token, TokenSource};
-pub use in_flight::InFlight;
+pub use in_flight::MaxInFlight;
 pub use observe::{Observe, ObservedRequest, RequestObserver};
-pub use permit::{MayWrite, Permit};
+pub use permit::{MayWrite, WriteFence};
 pub use retry::Retry;
 pub use throttle::{Rate, Throttle};
 pub use user_agent::UserAgent;
 
 /// The body of an answer, whoever sends it.
-pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Any way to an API server.
-pub type Transport = BoxCloneSyncService<Request<Body>, Response<AnswerBody>, BoxError>;
+pub type Transport = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
 
 /// A service that answers requests to an API server.
-pub trait Answering:
-    Service<Request<Body>, Response = Response<AnswerBody>, Error = BoxError, Future: Send>
+pub trait HttpService:
+    Service<Request<Body>, Response = Response<ResponseBody>, Error = BoxError, Future: Send>
     + Clone
     + Send
     + Sync
@@ -48,8 +48,8 @@ pub trait Answering:
 {
 }
 
-impl<S> Answering for S where
-    S: Service<Request<Body>, Response = Response<AnswerBody>, Error = BoxError, Future: Send>
+impl<S> HttpService for S where
+    S: Service<Request<Body>, Response = Response<ResponseBody>, Error = BoxError, Future: Send>
         + Clone
         + Send
         + Sync
@@ -73,23 +73,23 @@ where
 }
 
 /// One concern: what it does around a request.
-pub trait Concern: Send + Sync + 'static {
+pub trait Middleware: Send + Sync + 'static {
     /// Passes a request on, or not, and its answer back.
-    fn pass<S: Answering>(
+    fn pass<S: HttpService>(
         self: Arc<Self>,
         request: Request<Body>,
         inner: S,
-    ) -> impl Future<Output = Result<Response<AnswerBody>, BoxError>> + Send;
+    ) -> impl Future<Output = Result<Response<ResponseBody>, BoxError>> + Send;
 }
 
 /// A concern as a tower layer, and with a service inside as a tower service.
 #[derive(Debug)]
-pub struct Around<C, S = ()> {
+pub struct MiddlewareLayer<C, S = ()> {
     concern: Arc<C>,
     inner: S,
 }
 
-impl<C> Around<C> {
+impl<C> MiddlewareLayer<C> {
     /// The layer; services made from it share the concern's state.
     pub fn new(concern: C) -> Self {
         Self::shared(Arc::new(concern))
@@ -101,24 +101,24 @@ impl<C> Around<C> {
     }
 }
 
-impl<C, S: Clone> Clone for Around<C, S> {
+impl<C, S: Clone> Clone for MiddlewareLayer<C, S> {
     fn clone(&self) -> Self {
         Self { concern: Arc::clone(&self.concern), inner: self.inner.clone() }
     }
 }
 
-impl<C, S> Layer<S> for Around<C> {
-    type Service = Around<C, S>;
+impl<C, S> Layer<S> for MiddlewareLayer<C> {
+    type Service = MiddlewareLayer<C, S>;
 
-    fn layer(&self, inner: S) -> Around<C, S> {
-        Around { concern: Arc::clone(&self.concern), inner }
+    fn layer(&self, inner: S) -> MiddlewareLayer<C, S> {
+        MiddlewareLayer { concern: Arc::clone(&self.concern), inner }
     }
 }
 
-impl<C: Concern, S: Answering> Service<Request<Body>> for Around<C, S> {
-    type Response = Response<AnswerBody>;
+impl<C: Middleware, S: HttpService> Service<Request<Body>> for MiddlewareLayer<C, S> {
+    type Response = Response<ResponseBody>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<AnswerBody>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<ResponseBody>, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))

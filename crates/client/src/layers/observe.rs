@@ -13,7 +13,7 @@ use kube::client::Body;
 use tokio::time::Instant;
 use tower::{BoxError, ServiceExt as _};
 
-use super::{AnswerBody, Answering, Concern, is_watch};
+use super::{HttpService, Middleware, ResponseBody, is_watch};
 
 /// One request that is over, or a watch that has been answered.
 #[derive(Clone, Debug)]
@@ -68,12 +68,12 @@ impl Observe {
     }
 }
 
-impl Concern for Observe {
-    async fn pass<S: Answering>(
+impl Middleware for Observe {
+    async fn pass<S: HttpService>(
         self: Arc<Self>,
         request: Request<Body>,
         inner: S,
-    ) -> Result<Response<AnswerBody>, BoxError> {
+    ) -> Result<Response<ResponseBody>, BoxError> {
         let started_at = Instant::now();
         let mut observed = ObservedRequest {
             method: request.method().clone(),
@@ -107,7 +107,7 @@ impl Concern for Observe {
 
 /// A body that counts what is read of it and tells when it is let go.
 struct Counted {
-    body: AnswerBody,
+    body: ResponseBody,
     observed: ObservedRequest,
     started_at: Instant,
     observer: Arc<dyn RequestObserver>,

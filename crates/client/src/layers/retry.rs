@@ -7,7 +7,7 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use tower::{BoxError, ServiceExt as _};
 
-use super::{AnswerBody, Answering, Concern, RequestObserver};
+use super::{HttpService, Middleware, RequestObserver, ResponseBody};
 use crate::failure;
 
 /// How often a request is repeated. Parity: `client-go/rest` with its default of 10.
@@ -29,12 +29,12 @@ impl Retry {
     }
 }
 
-impl Concern for Retry {
-    async fn pass<S: Answering>(
+impl Middleware for Retry {
+    async fn pass<S: HttpService>(
         self: Arc<Self>,
         request: Request<Body>,
         inner: S,
-    ) -> Result<Response<AnswerBody>, BoxError> {
+    ) -> Result<Response<ResponseBody>, BoxError> {
         let mut request = request;
         for _ in 0..RETRIES_MAX {
             let Some(again) = copy(&request) else {
@@ -58,7 +58,7 @@ impl Concern for Retry {
     }
 }
 
-async fn drain(mut body: AnswerBody) {
+async fn drain(mut body: ResponseBody) {
     let mut bytes = 0;
     while let Some(Ok(frame)) = body.frame().await {
         bytes += frame.data_ref().map_or(0, bytes::Bytes::len);

@@ -69,7 +69,7 @@ fn post(path: &str) -> Request<Body> {
 #[tokio::test(start_paused = true)]
 async fn requests_are_repeated_when_the_server_says_when() {
     let server = Server::answering(&[(429, Some("3")), (503, Some("1")), (201, None)]);
-    let service = Around::new(Retry::new("h".to_owned(), None)).layer(server.transport());
+    let service = MiddlewareLayer::new(Retry::new("h".to_owned(), None)).layer(server.transport());
     let start = Instant::now();
     let response = service.oneshot(post("/x")).await.unwrap();
     assert_eq!(response.status(), 201);
@@ -82,12 +82,12 @@ async fn requests_are_repeated_when_the_server_says_when() {
 async fn requests_are_not_repeated_otherwise() {
     for answer in [(429, None), (503, None), (409, Some("1")), (500, Some("soon"))] {
         let server = Server::answering(&[answer]);
-        let service = Around::new(Retry::new("h".to_owned(), None)).layer(server.transport());
+        let service = MiddlewareLayer::new(Retry::new("h".to_owned(), None)).layer(server.transport());
         assert_eq!(service.oneshot(post("/x")).await.unwrap().status(), answer.0);
         assert_eq!(server.asked.lock().len(), 1);
     }
     let server = Server::answering(&[(429, Some("1")); 20]);
-    let service = Around::new(Retry::new("h".to_owned(), None)).layer(server.transport());
+    let service = MiddlewareLayer::new(Retry::new("h".to_owned(), None)).layer(server.transport());
     assert_eq!(service.oneshot(post("/x")).await.unwrap().status(), 429);
     assert_eq!(server.asked.lock().len(), 11);
 }
@@ -96,7 +96,7 @@ async fn requests_are_not_repeated_otherwise() {
 async fn a_rate_lets_a_burst_through_and_then_one_by_one() {
     let server = Server::answering(&[]);
     let rate = Rate { qps: 2.0, burst: 3 };
-    let service = Around::new(Throttle::new(rate, "h".to_owned(), None)).layer(server.transport());
+    let service = MiddlewareLayer::new(Throttle::new(rate, "h".to_owned(), None)).layer(server.transport());
     let start = Instant::now();
     futures::future::join_all((0..6).map(|_| service.clone().oneshot(post("/x")))).await;
     assert_eq!(server.times(start), [0, 0, 0, 500, 1000, 1500]);
@@ -105,7 +105,7 @@ async fn a_rate_lets_a_burst_through_and_then_one_by_one() {
 #[tokio::test(start_paused = true)]
 async fn a_bounded_number_of_requests_is_in_flight_and_watches_do_not_count() {
     let server = Arc::new(Server { delay: Duration::from_secs(1), ..Server::default() });
-    let service = Around::new(InFlight::new(2)).layer(server.transport());
+    let service = MiddlewareLayer::new(MaxInFlight::new(2)).layer(server.transport());
     let start = Instant::now();
     let requests =
         (0..6).map(|_| post("/x")).chain([Request::get("/x?watch=true").body(Body::empty()).unwrap()]);
@@ -143,8 +143,9 @@ async fn every_attempt_is_observed_with_its_code_time_and_sizes() {
     });
     let ledger = Arc::new(Ledger::default());
     let observer: Arc<dyn RequestObserver> = ledger.clone();
-    let observed = Around::new(Observe::new("example:6443", Arc::clone(&observer))).layer(server.transport());
-    let service = Around::new(Retry::new("example:6443".to_owned(), Some(observer))).layer(observed);
+    let observed =
+        MiddlewareLayer::new(Observe::new("example:6443", Arc::clone(&observer))).layer(server.transport());
+    let service = MiddlewareLayer::new(Retry::new("example:6443".to_owned(), Some(observer))).layer(observed);
     let response = service.oneshot(post("/x?y=z")).await.unwrap();
     assert_eq!(ledger.observed.lock().len(), 1, "the second answer has not been read yet");
     response.into_body().collect().await.unwrap();
@@ -163,14 +164,14 @@ async fn watches_are_observed_when_they_are_answered_and_failures_without_a_code
     let server = Server::answering(&[]);
     let ledger = Arc::new(Ledger::default());
     let watch = Request::get("/x?watch=1").body(Body::empty()).unwrap();
-    let service = Around::new(Observe::new("h", ledger.clone())).layer(server.transport());
+    let service = MiddlewareLayer::new(Observe::new("h", ledger.clone())).layer(server.transport());
     let _open = service.oneshot(watch).await.unwrap();
     assert!(ledger.observed.lock()[0].is_watch);
     assert_eq!(ledger.observed.lock()[0].response_bytes, None);
     let broken = transport(tower::service_fn(|_: Request<Body>| async {
         Err::<Response<Full<Bytes>>, BoxError>("broken".into())
     }));
-    let service = Around::new(Observe::new("h", ledger.clone())).layer(broken);
+    let service = MiddlewareLayer::new(Observe::new("h", ledger.clone())).layer(broken);
     service.oneshot(post("/x")).await.unwrap_err();
     assert_eq!(ledger.observed.lock()[1].code, None);
 }
@@ -194,7 +195,7 @@ impl TokenSource for Tokens {
 async fn a_token_that_is_not_accepted_is_given_up() {
     let server = Server::answering(&[(401, None)]);
     let source = Arc::new(Tokens(Mutex::new(vec!["new", "old"])));
-    let service = Around::new(BearerToken::new(source)).layer(server.transport());
+    let service = MiddlewareLayer::new(BearerToken::new(source)).layer(server.transport());
     for _ in 0..2 {
         service.clone().oneshot(post("/x")).await.unwrap();
     }
@@ -208,8 +209,8 @@ async fn a_token_that_is_not_accepted_is_given_up() {
 #[tokio::test(start_paused = true)]
 async fn the_lack_of_a_token_is_a_failure_of_the_request() {
     let server = Server::answering(&[]);
-    let service =
-        Around::new(BearerToken::new(Arc::new(Tokens(Mutex::new(Vec::new()))))).layer(server.transport());
+    let service = MiddlewareLayer::new(BearerToken::new(Arc::new(Tokens(Mutex::new(Vec::new())))))
+        .layer(server.transport());
     let client = kube::Client::new(service, "default");
     let failure = crate::Call::raw(Method::GET, "/version").send(&client).await.unwrap_err();
     assert_eq!((failure.reason, failure.message.as_str()), (Reason::Unauthorized, "no token left"));
@@ -219,7 +220,7 @@ async fn the_lack_of_a_token_is_a_failure_of_the_request() {
 #[tokio::test(start_paused = true)]
 async fn the_user_agent_is_told() {
     let server = Server::answering(&[]);
-    let service = Around::new(UserAgent::new("kcm/v1 (linux)\n")).layer(server.transport());
+    let service = MiddlewareLayer::new(UserAgent::new("kcm/v1 (linux)\n")).layer(server.transport());
     service.oneshot(post("/x")).await.unwrap();
     assert_eq!(server.asked.lock()[0].2[USER_AGENT], "kcm/v1 (linux)");
 }
@@ -229,9 +230,9 @@ async fn the_user_agent_is_told() {
 async fn what_may_not_be_written_any_more_does_not_leave() {
     let server = Server::answering(&[(429, Some("5"))]);
     let until = Instant::now() + Duration::from_secs(3);
-    let permitted =
-        Around::new(Permit::new(Arc::new(move || Instant::now() < until))).layer(server.transport());
-    let way = Around::new(Retry::new("host".to_owned(), None)).layer(permitted);
+    let permitted = MiddlewareLayer::new(WriteFence::new(Arc::new(move || Instant::now() < until)))
+        .layer(server.transport());
+    let way = MiddlewareLayer::new(Retry::new("host".to_owned(), None)).layer(permitted);
     let send = |method: Method| {
         let request = Request::builder().method(method).uri("/").body(Body::empty()).unwrap();
         way.clone().oneshot(request)

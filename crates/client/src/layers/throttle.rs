@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::{BoxError, ServiceExt as _};
 
-use super::{AnswerBody, Answering, Concern, RequestObserver};
+use super::{HttpService, Middleware, RequestObserver, ResponseBody};
 
 /// How many requests a client may send.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,12 +53,12 @@ impl Throttle {
     }
 }
 
-impl Concern for Throttle {
-    async fn pass<S: Answering>(
+impl Middleware for Throttle {
+    async fn pass<S: HttpService>(
         self: Arc<Self>,
         request: Request<Body>,
         inner: S,
-    ) -> Result<Response<AnswerBody>, BoxError> {
+    ) -> Result<Response<ResponseBody>, BoxError> {
         let wait = self.reserve(Instant::now());
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;

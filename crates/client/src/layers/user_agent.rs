@@ -7,7 +7,7 @@ use http::{HeaderValue, Request, Response};
 use kube::client::Body;
 use tower::{BoxError, ServiceExt as _};
 
-use super::{AnswerBody, Answering, Concern};
+use super::{HttpService, Middleware, ResponseBody};
 
 /// Sets the `User-Agent` of requests.
 #[derive(Debug)]
@@ -23,12 +23,12 @@ impl UserAgent {
     }
 }
 
-impl Concern for UserAgent {
-    async fn pass<S: Answering>(
+impl Middleware for UserAgent {
+    async fn pass<S: HttpService>(
         self: Arc<Self>,
         mut request: Request<Body>,
         inner: S,
-    ) -> Result<Response<AnswerBody>, BoxError> {
+    ) -> Result<Response<ResponseBody>, BoxError> {
         request.headers_mut().insert(USER_AGENT, self.0.clone());
         inner.oneshot(request).await
     }

@@ -1,7 +1,7 @@
 //! Reads watch events and list envelopes; one object that cannot be read spoils no other.
 
 use keleustes_objects::protobuf::{self, Envelope as Message, WatchEvent};
-use keleustes_objects::{Encoded, Failure, Resource, Undecodable, Version, decode_error_without_content};
+use keleustes_objects::{DecodeError, Encoded, Failure, Resource, Version, decode_error_without_content};
 use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -140,7 +140,7 @@ fn envelope_by_parser(line: &[u8]) -> Option<(std::borrow::Cow<'_, str>, &str)> 
 }
 
 /// Reads the object of an event.
-pub(super) fn object<T>(decode: Decode<T>, object: Sent<'_>, piece: Piece<'_>) -> Result<T, Undecodable> {
+pub(super) fn object<T>(decode: Decode<T>, object: Sent<'_>, piece: Piece<'_>) -> Result<T, DecodeError> {
     decode(object.encoded()).or_else(|error| {
         let Piece::Line(line) = piece else { return Err(error) };
         match envelope_by_parser(line) {
@@ -264,7 +264,7 @@ pub(super) fn envelope(text: &[u8]) -> Result<(Version, Option<String>), Failure
 
 #[cfg(test)]
 mod tests {
-    use keleustes_objects::{Kind, Namespace, Partial, Reason};
+    use keleustes_objects::{Kind, Namespace, PartialObjectMeta, Reason};
 
     use super::*;
 
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(event(Piece::Line(odd)), wanted);
         let more = br#"{"type":"ADDED","object":{"metadata":{"name":"a"}},"extra":{}}"#;
         let Event::Object(_, sent) = event(Piece::Line(more)) else { panic!("no object") };
-        let decode: Decode<Partial> = |object| object.read();
+        let decode: Decode<PartialObjectMeta> = |object| object.read();
         assert_eq!(object(decode, sent, Piece::Line(more)).unwrap().meta.key.name, "a");
         assert_eq!(event(Piece::Line(b"garbage")), Event::Unreadable);
         assert_eq!(event(Piece::Line(br#"{"type":"STRANGE","object":{}}"#)), Event::Unknown);
@@ -351,7 +351,7 @@ mod tests {
         let Event::Object(EventType::Added, sent) = event(Piece::Frame(&added)) else { panic!("no object") };
         let expected = ExpectedType::of(&Namespace::RESOURCE, true);
         assert!(expected.fits(sent));
-        let decode: Decode<Partial> = |object| object.read();
+        let decode: Decode<PartialObjectMeta> = |object| object.read();
         let partial = object(decode, sent, Piece::Frame(&added)).unwrap();
         assert_eq!(partial.meta.key.to_string(), "a/b");
         let seen = trace(sent);

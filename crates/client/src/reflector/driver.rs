@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use http::Response;
 use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt as _;
-use keleustes_objects::{Encoded, Failure, Key, Meta, Reason, Undecodable, Version};
+use keleustes_objects::{DecodeError, Encoded, Failure, Key, Meta, Reason, Version};
 use kube::Client;
 use kube::client::Body;
 use tokio::time::{Instant, Sleep, timeout_at};
@@ -73,7 +73,7 @@ impl<T> Reflector<T> {
 
     /// Lets somebody hear of what the consumer is not told.
     #[must_use]
-    pub fn observed_by(mut self, observer: Arc<dyn ReflectorObserver>) -> Self {
+    pub fn with_observer(mut self, observer: Arc<dyn ReflectorObserver>) -> Self {
         self.told.observer = Some(observer);
         self
     }
@@ -211,7 +211,7 @@ impl<T> Reflector<T> {
     fn hear_object(&mut self, event: EventType, sent: Sent<'_>, piece: Piece<'_>) -> Option<Delta<T>> {
         let object = if self.expected.fits(sent) {
             match decode::object(self.told.source.decode, sent, piece) {
-                Err(Undecodable::OnlyAsJson) => {
+                Err(DecodeError::RequiresJson) => {
                     self.speak_json();
                     return None;
                 }

@@ -82,7 +82,7 @@ impl<T> Source<T> {
 #[cfg(test)]
 mod tests {
     use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
-    use keleustes_objects::{Kind as _, Object as _, Partial, ServiceAccount};
+    use keleustes_objects::{Kind as _, Object as _, PartialObjectMeta, ServiceAccount};
     use serde_json::json;
     use tower::Layer as _;
 
@@ -99,7 +99,7 @@ mod tests {
         (server, faults, client)
     }
 
-    fn metadata() -> Source<Partial> {
+    fn metadata() -> Source<PartialObjectMeta> {
         Source::metadata_of(ServiceAccount::RESOURCE).in_namespace("default")
     }
 

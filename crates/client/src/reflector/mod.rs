@@ -18,7 +18,7 @@ mod tests;
 
 use http::Method;
 use keleustes_objects::{
-    Encoded, Failure, Key, Kind, Meta, Object, Partial, Projection, Resource, Undecodable, Version,
+    DecodeError, Encoded, Failure, Key, Kind, Meta, Object, PartialObjectMeta, Projection, Resource, Version,
 };
 
 pub use self::driver::Reflector;
@@ -51,7 +51,7 @@ pub struct Source<T> {
 }
 
 /// Reads one object.
-pub type Decode<T> = fn(Encoded<'_>) -> Result<T, Undecodable>;
+pub type Decode<T> = fn(Encoded<'_>) -> Result<T, DecodeError>;
 
 /// What a consumer is told, in the order in which it happened.
 #[derive(Debug, PartialEq)]
@@ -94,7 +94,7 @@ impl<T: Object> Source<T> {
             resource,
             projection,
             namespace: String::new(),
-            speaks_protobuf: T::SPEAKS_PROTOBUF,
+            speaks_protobuf: T::SUPPORTS_PROTOBUF,
             decode: |object| object.read(),
             meta: T::meta,
         }
@@ -109,7 +109,7 @@ impl<T: Kind> Source<T> {
     }
 }
 
-impl Source<Partial> {
+impl Source<PartialObjectMeta> {
     /// The metadata of all objects of a resource.
     #[must_use]
     pub fn metadata_of(resource: Resource) -> Self {

@@ -193,7 +193,7 @@ impl Policy {
     /// asking on.
     pub(super) fn failed(&mut self, now: Instant, failure: &Failure) -> Duration {
         let server_is_busy = matches!(failure.reason, Reason::ConnectionRefused | Reason::TooManyRequests);
-        let version_is_gone = matches!(failure.reason, Reason::Gone | Reason::VersionTooLarge);
+        let version_is_gone = matches!(failure.reason, Reason::Gone | Reason::ResourceVersionTooLarge);
         match &mut self.step {
             Step::Stream | Step::Watch(_) if server_is_busy => self.wait(now, failure),
             Step::Stream if version_is_gone => {

@@ -1,4 +1,4 @@
-//! Reflectors against the embedded API server, with faults between, and against scripted answers.
+//! Reflectors against the embedded API server, with faults between, and against reconciling answers.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -8,8 +8,10 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request, Response};
 use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
-use keleustes_objects::{Kind, Object, Partial, ReplicaSet, Resource, ServiceAccount, TokenSecret, Version};
-use keleustes_overheard::Log;
+use keleustes_objects::{
+    Kind, Object, PartialObjectMeta, ReplicaSet, Resource, ServiceAccount, TokenSecret, Version,
+};
+use keleustes_test_log::Log;
 use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
@@ -19,7 +21,7 @@ use tower::{BoxError, Layer as _, ServiceExt as _};
 use tracing::Level;
 
 use super::*;
-use crate::layers::{AnswerBody, Answering, Around, Concern, transport};
+use crate::layers::{HttpService, Middleware, MiddlewareLayer, ResponseBody, transport};
 
 /// A server, faults between, and a list of what was asked.
 struct World {
@@ -34,12 +36,12 @@ struct Asked {
     requests: Mutex<Vec<(Instant, String, String)>>,
 }
 
-impl Concern for Asked {
-    async fn pass<S: Answering>(
+impl Middleware for Asked {
+    async fn pass<S: HttpService>(
         self: Arc<Self>,
         request: Request<Body>,
         inner: S,
-    ) -> Result<Response<AnswerBody>, BoxError> {
+    ) -> Result<Response<ResponseBody>, BoxError> {
         let accept = request.headers()[ACCEPT].to_str()?.to_owned();
         let asked = (Instant::now(), request.uri().to_string(), accept);
         self.requests.lock().push(asked);
@@ -81,7 +83,7 @@ impl World {
         let server = ApiServer::builder().seed(7).build();
         let faults = Faults::new();
         let asked = Arc::new(Asked::default());
-        let service = Around::shared(Arc::clone(&asked));
+        let service = MiddlewareLayer::shared(Arc::clone(&asked));
         let client = Client::new(service.layer(transport(faults.layer(server.clone()))), "default");
         Self { server, faults, asked, client }
     }
@@ -189,7 +191,7 @@ async fn projections_ask_for_no_more_than_they_keep() {
     assert!(world.asked.targets()[0].contains("fieldSelector=type%3Dkubernetes.io%2Fservice-account-token"));
 
     let source = Source::metadata_of(TokenSecret::RESOURCE).in_namespace("default");
-    let mut metadata: Reflector<Partial> = Reflector::new(world.client.clone(), source, chance);
+    let mut metadata: Reflector<PartialObjectMeta> = Reflector::new(world.client.clone(), source, chance);
     let Delta::Replace { objects, .. } = metadata.next().await else { panic!() };
     assert_eq!(objects.len(), 2);
     assert!(objects.iter().all(|object| object.meta.labels.value("l").is_some()));
@@ -553,7 +555,7 @@ async fn one_object_that_cannot_be_read_spoils_no_other_and_is_not_quoted() {
         Answer::lines(&[modified, event("MODIFIED", "good", 42)]),
     ]);
     let heard = Arc::new(Heard::default());
-    let mut reflector = script.accounts().observed_by(heard.clone());
+    let mut reflector = script.accounts().with_observer(heard.clone());
     let all = reflector.next().await;
     assert_eq!(names(&all), ["good"]);
     let Delta::Replace { unreadable, .. } = all else { panic!() };
@@ -642,7 +644,7 @@ impl Answer {
     }
 
     /// The body in chunks of a length that cuts through everything.
-    fn into_response(self) -> Response<AnswerBody> {
+    fn into_response(self) -> Response<ResponseBody> {
         use futures::StreamExt as _;
         use http_body_util::{BodyExt as _, StreamBody};
         let chunks: Vec<_> = self.body.chunks(7).map(Bytes::copy_from_slice).collect();
@@ -668,7 +670,7 @@ impl Script {
             }
         }));
         let asked = Arc::new(Asked::default());
-        let recorder = Around::shared(Arc::clone(&asked));
+        let recorder = MiddlewareLayer::shared(Arc::clone(&asked));
         Self { client: Client::new(recorder.layer(service), "default"), asked }
     }
 

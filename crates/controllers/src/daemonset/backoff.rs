@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use keleustes_objects::{Uid, Word};
+use keleustes_objects::{InternedStr, Uid};
 
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(15 * 60);
@@ -12,18 +12,18 @@ const LONGEST: Duration = Duration::from_secs(15 * 60);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(30 * 60);
 
 /// Which kills belong together: those of one DaemonSet, as its wish was last seen, on one node.
-pub(super) type Place = (Uid, i64, Word);
+pub(super) type Place = (Uid, i64, InternedStr);
 
 /// What is lost with the process: a node that refuses pods gets a few of them quicker than before.
 #[derive(Default)]
-pub(super) struct Kills(BTreeMap<Place, Kill>);
+pub(super) struct FailedPodBackoff(BTreeMap<Place, Kill>);
 
 struct Kill {
     pause: Duration,
     at: Duration,
 }
 
-impl Kills {
+impl FailedPodBackoff {
     /// How long to wait before the next kill; nothing if it may be now.
     pub(super) fn pause(&self, place: &Place, now: Duration) -> Option<Duration> {
         let last = self.0.get(place)?;
@@ -45,7 +45,7 @@ mod tests {
     /// Proves DS-51.
     #[test]
     fn pauses_double_and_are_forgotten() {
-        let (mut kills, place) = (Kills::default(), (Uid::from("u"), 1, Word::from("n")));
+        let (mut kills, place) = (FailedPodBackoff::default(), (Uid::from("u"), 1, InternedStr::from("n")));
         let mut now = Duration::from_secs(1000);
         assert_eq!(kills.pause(&place, now), None);
         for seconds in [1, 2, 4, 8] {
@@ -61,6 +61,6 @@ mod tests {
         now += FORGOTTEN_AFTER + Duration::from_secs(1);
         kills.note(place.clone(), now);
         assert_eq!(kills.pause(&place, now), Some(FIRST));
-        assert_eq!(kills.pause(&(Uid::from("u"), 2, Word::from("n")), now), None);
+        assert_eq!(kills.pause(&(Uid::from("u"), 2, InternedStr::from("n")), now), None);
     }
 }

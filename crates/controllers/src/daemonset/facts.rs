@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_objects::{
-    ControllerRevision, DaemonSet, IntOrString, NO_EXECUTE, NO_SCHEDULE, Node, Placement, Pod,
-    RollingUpdateDaemonSet, Rounding, Taint, Time, Toleration, Word, first_that_tolerates,
+    ControllerRevision, DaemonSet, IntOrString, InternedStr, NO_EXECUTE, NO_SCHEDULE, Node, Placement, Pod,
+    RollingUpdateDaemonSet, Rounding, Taint, Time, Toleration, first_that_tolerates,
 };
 use keleustes_plan::{Context, Item, Now, Retry, View};
 
@@ -21,7 +21,7 @@ pub(super) struct Facts {
     /// All its revisions.
     pub(super) revisions: Vec<Arc<ControllerRevision>>,
     /// What is to be on each node, and what is, by the node's name.
-    pub(super) nodes: BTreeMap<Word, Place>,
+    pub(super) nodes: BTreeMap<InternedStr, Place>,
     /// Its pods that are meant for nodes that do not exist.
     pub(super) astray: Vec<Arc<Pod>>,
     pub(super) now: Time,
@@ -31,7 +31,7 @@ pub(super) struct Facts {
 /// One node.
 pub(super) struct Place {
     pub(super) should_run: bool,
-    pub(super) should_continue: bool,
+    pub(super) should_continue_running: bool,
     /// The pods there, the one that counts first.
     pub(super) pods: Vec<Arc<Pod>>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Eligibility {
     pub(super) should_run: bool,
-    pub(super) should_continue: bool,
+    pub(super) should_continue_running: bool,
 }
 
 /// What the pods of a DaemonSet demand of a node: read once, asked of every node.
@@ -48,34 +48,36 @@ pub(super) struct Demands {
     /// Nothing if the template cannot be read; then no node will do.
     placement: Option<Placement>,
     tolerations: Vec<Toleration>,
-    compares_taints: bool,
+    comparison_operators: bool,
 }
 
 impl Demands {
-    pub(super) fn of(set: &DaemonSet, compares_taints: bool) -> Self {
+    pub(super) fn of(set: &DaemonSet, comparison_operators: bool) -> Self {
         let placement = set.spec.template.placement().ok();
         let tolerations = placement
             .as_ref()
             .map(|placement| tolerations(&placement.tolerations, placement.host_network))
             .unwrap_or_default();
-        Self { placement, tolerations, compares_taints }
+        Self { placement, tolerations, comparison_operators }
     }
 
     /// Whether a node may get and keep a pod. Whether it is ready or full does not matter.
     pub(super) fn judge(&self, node: &Node) -> Eligibility {
         let (name, labels) = (&node.meta.key.name, &node.meta.labels);
         if !self.placement.as_ref().is_some_and(|placement| placement.admits(name, labels)) {
-            return Eligibility { should_run: false, should_continue: false };
+            return Eligibility { should_run: false, should_continue_running: false };
         }
         let untolerated = |effect: &str| {
             let counts = |taint: &&Taint| taint.effect == effect;
-            node.taints
-                .iter()
-                .filter(counts)
-                .any(|taint| first_that_tolerates(&self.tolerations, taint, self.compares_taints).is_none())
+            node.taints.iter().filter(counts).any(|taint| {
+                first_that_tolerates(&self.tolerations, taint, self.comparison_operators).is_none()
+            })
         };
-        let should_continue = !untolerated(NO_EXECUTE);
-        Eligibility { should_run: should_continue && !untolerated(NO_SCHEDULE), should_continue }
+        let should_continue_running = !untolerated(NO_EXECUTE);
+        Eligibility {
+            should_run: should_continue_running && !untolerated(NO_SCHEDULE),
+            should_continue_running,
+        }
     }
 }
 
@@ -85,7 +87,7 @@ pub(super) struct Gathered {
     pods: Claimed<Pod>,
     revisions: Claimed<ControllerRevision>,
     /// Whether each node may get and keep a pod.
-    nodes: BTreeMap<Word, Eligibility>,
+    nodes: BTreeMap<InternedStr, Eligibility>,
     now: Now,
 }
 
@@ -97,7 +99,7 @@ impl Gathered {
     pub(super) fn gather(
         view: &View<'_>,
         item: &Item,
-        compares_taints: bool,
+        comparison_operators: bool,
     ) -> Option<Result<Self, String>> {
         let set = view.get::<DaemonSet>(item)?.clone();
         let matcher = match set.spec.selector.as_ref()?.matcher() {
@@ -109,8 +111,8 @@ impl Gathered {
         let revisions = claim(&*set, &matcher, managed_by(table, uid).chain(orphans(table, namespace)));
         let table = view.table::<Pod>();
         let pods = claim(&*set, &matcher, managed_by(table, uid).chain(orphans(table, namespace)));
-        let demands = Demands::of(&set, compares_taints);
-        let judge = |node: &Arc<Node>| (Word::from(&*node.meta.key.name), demands.judge(node));
+        let demands = Demands::of(&set, comparison_operators);
+        let judge = |node: &Arc<Node>| (InternedStr::from(&*node.meta.key.name), demands.judge(node));
         let nodes = view.all::<Node>().map(judge).collect();
         Some(Ok(Self { pods, revisions, nodes, now: view.now(), set }))
     }
@@ -132,14 +134,14 @@ impl Facts {
         set: Arc<DaemonSet>,
         pods: Vec<Arc<Pod>>,
         revisions: Vec<Arc<ControllerRevision>>,
-        nodes: BTreeMap<Word, Eligibility>,
+        nodes: BTreeMap<InternedStr, Eligibility>,
         Now { wall: now, monotonic }: Now,
     ) -> Self {
-        let place = |(name, judged): (Word, Eligibility)| {
-            let Eligibility { should_run, should_continue } = judged;
-            (name, Place { should_run, should_continue, pods: Vec::new() })
+        let place = |(name, judged): (InternedStr, Eligibility)| {
+            let Eligibility { should_run, should_continue_running } = judged;
+            (name, Place { should_run, should_continue_running, pods: Vec::new() })
         };
-        let mut nodes: BTreeMap<Word, Place> = nodes.into_iter().map(place).collect();
+        let mut nodes: BTreeMap<InternedStr, Place> = nodes.into_iter().map(place).collect();
         let mut astray = Vec::new();
         for pod in pods.iter().filter(|pod| !(pod.is_terminal() && pod.is_terminating())) {
             let Some(target) = pod.target_node() else { continue };

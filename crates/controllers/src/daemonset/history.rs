@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use keleustes_objects::{ControllerRevision, DaemonSet, Key, Reason, Text};
-use keleustes_plan::{Context, Outcome, PatchForm, Plan, Retry, Write};
+use keleustes_plan::{Context, Outcome, PatchKind, Plan, Retry, Write};
 use serde_json::json;
 
 use super::facts::Facts;
@@ -37,11 +37,11 @@ impl History {
         {
             let label = json!({"metadata": {"labels": {REVISION_HASH: revision.meta.key.name}}});
             plan.push(
-                Write::patch(&**revision, PatchForm::Merge, label).because("it has no label to be known by"),
+                Write::patch(&**revision, PatchKind::Merge, label).because("it has no label to be known by"),
             );
         }
         let (mut current, old): (Vec<_>, Vec<_>) =
-            revisions.into_iter().partition(|revision| data.is_in(revision));
+            revisions.into_iter().partition(|revision| data.equals_data_of(revision));
         let number = old.last().map_or(0, |revision| revision.revision) + 1;
         let Some(kept) = current.pop() else {
             cx.apply(plan).await.all_done()?;
@@ -69,7 +69,7 @@ impl History {
             Some(Outcome::Done { .. }) => Ok(hash),
             Some(Outcome::Failed(failure)) if failure.reason == Reason::AlreadyExists => {
                 let there = cx.fetch::<ControllerRevision>(&key).await?;
-                match there.filter(|there| data.is_in(there)) {
+                match there.filter(|there| data.equals_data_of(there)) {
                     Some(there) => Ok(hash_of(&there).to_owned()),
                     None => Err(count_collision(cx, set, failure.message).await?),
                 }
@@ -90,7 +90,7 @@ impl History {
             .map(|hash| hash.as_str())
             .collect();
         for revision in self.old.iter().filter(|revision| !alive.contains(hash_of(revision))).take(excess) {
-            let delete = Write::delete(&**revision).tolerating(&[Reason::NotFound, Reason::Conflict]);
+            let delete = Write::delete(&**revision).ignoring_errors(&[Reason::NotFound, Reason::Conflict]);
             plan.push(delete.because("it is older than the history that is kept"));
         }
         plan
@@ -104,11 +104,11 @@ fn unite(plan: &mut Plan, facts: &Facts, hash: &str, others: &[Arc<ControllerRev
     }
     for pod in facts.pods.iter().filter(|pod| !super::pods::has_hash(pod, hash)) {
         let label = json!({"metadata": {"labels": {REVISION_HASH: hash}}});
-        let write = Write::patch(&**pod, PatchForm::Merge, label).tolerating(&[Reason::NotFound]);
+        let write = Write::patch(&**pod, PatchKind::Merge, label).ignoring_errors(&[Reason::NotFound]);
         plan.push(write.because("another revision says the same as its own"));
     }
     for revision in others {
-        let delete = Write::delete(&**revision).tolerating(&[Reason::NotFound, Reason::Conflict]);
+        let delete = Write::delete(&**revision).ignoring_errors(&[Reason::NotFound, Reason::Conflict]);
         plan.push(delete.because("another revision says the same"));
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Pod, PodPhase, Word};
-use keleustes_plan::{EventNote, Involved, Plan};
+use keleustes_objects::{InternedStr, Pod, PodPhase};
+use keleustes_plan::{Involved, Plan, PlannedEvent};
 
-use super::backoff::Kills;
+use super::backoff::FailedPodBackoff;
 use super::facts::{Facts, Place};
 use super::pods::{body, creation, has_hash};
 use crate::workloads::pod_writes;
@@ -18,51 +18,51 @@ const BURST: usize = 250;
 #[derive(Default)]
 pub(super) struct Work {
     /// Nodes that get a pod.
-    pub(super) create_on: Vec<Word>,
+    pub(super) nodes_needing_pods: Vec<InternedStr>,
     /// Pods that go, with the reason.
     pub(super) delete: Vec<(Arc<Pod>, &'static str)>,
-    events: Vec<EventNote>,
+    events: Vec<PlannedEvent>,
     /// When to look again because a node must not get its next pod yet.
-    pub(super) again_after: Option<Duration>,
+    pub(super) requeue_after: Option<Duration>,
 }
 
 impl Work {
     /// Whether there is anything to do.
     pub(super) fn is_none(&self) -> bool {
-        self.create_on.is_empty() && self.delete.is_empty()
+        self.nodes_needing_pods.is_empty() && self.delete.is_empty()
     }
 
     /// The writes: creations in growing batches, then deletions at once.
     pub(super) fn plan(self, facts: &Facts, hash: &str) -> Plan {
         let set = &*facts.set;
         let mut plan = Plan::none();
-        if !self.create_on.is_empty() {
+        if !self.nodes_needing_pods.is_empty() {
             let body = match body(set, hash) {
                 Ok(body) => body,
                 Err(why) => return Plan::stuck(why),
             };
-            let nodes = self.create_on.iter().take(BURST);
+            let nodes = self.nodes_needing_pods.iter().take(BURST);
             plan.push_slow_start(nodes.map(|node| creation(set, &body, node)).collect());
         }
         self.events.into_iter().for_each(|event| plan.record(event));
         let deletions = self.delete.iter().take(BURST);
-        plan.push_together(deletions.map(|(pod, why)| pod_writes::delete(set, pod, why)).collect());
+        plan.push_parallel(deletions.map(|(pod, why)| pod_writes::delete(set, pod, why)).collect());
         plan
     }
 }
 
 /// What is to be done on all nodes.
-pub(super) fn work(facts: &Facts, hash: &str, kills: &mut Kills) -> Work {
+pub(super) fn work(facts: &Facts, hash: &str, kills: &mut FailedPodBackoff) -> Work {
     let mut work = Work::default();
     let surges = facts.surge(1) > 0;
     for (node, place) in &facts.nodes {
         if place.should_run && place.pods.is_empty() {
-            work.create_on.push(node.clone());
-        } else if place.should_continue {
+            work.nodes_needing_pods.push(node.clone());
+        } else if place.should_continue_running {
             let running = sort_out(facts, (node, place), kills, &mut work);
             match surges {
                 false => keep_one(&running, &mut work),
-                true if running.is_empty() && place.should_run => work.create_on.push(node.clone()),
+                true if running.is_empty() && place.should_run => work.nodes_needing_pods.push(node.clone()),
                 true => keep_two(facts, hash, &running, &mut work),
             }
         } else {
@@ -78,8 +78,8 @@ pub(super) fn work(facts: &Facts, hash: &str, kills: &mut Kills) -> Work {
 /// Takes out what has ended; what is left runs.
 fn sort_out<'a>(
     facts: &Facts,
-    (node, place): (&Word, &'a Place),
-    kills: &mut Kills,
+    (node, place): (&InternedStr, &'a Place),
+    kills: &mut FailedPodBackoff,
     work: &mut Work,
 ) -> Vec<&'a Arc<Pod>> {
     let set = &facts.set;
@@ -90,18 +90,18 @@ fn sort_out<'a>(
             PodPhase::Failed => {
                 let place = (set.meta.uid.clone(), set.status.observed_generation, node.clone());
                 if let Some(pause) = kills.pause(&place, facts.monotonic) {
-                    work.again_after = Some(work.again_after.map_or(pause, |there| there.min(pause)));
+                    work.requeue_after = Some(work.requeue_after.map_or(pause, |there| there.min(pause)));
                     continue;
                 }
                 kills.note(place, facts.monotonic);
                 let message = format!("Found failed daemon pod {key} on node {node}, will try to kill it");
-                work.events.push(EventNote::warning(Involved::of(&**set), "FailedDaemonPod", message));
+                work.events.push(PlannedEvent::warning(Involved::of(&**set), "FailedDaemonPod", message));
                 work.delete.push((pod.clone(), "it has failed"));
             }
             PodPhase::Succeeded => {
                 let message =
                     format!("Found succeeded daemon pod {key} on node {node}, will try to delete it");
-                work.events.push(EventNote::normal(Involved::of(&**set), "SucceededDaemonPod", message));
+                work.events.push(PlannedEvent::normal(Involved::of(&**set), "SucceededDaemonPod", message));
                 work.delete.push((pod.clone(), "it has ended, which a daemon does not"));
             }
             _ => running.push(pod),

@@ -32,24 +32,24 @@ pub struct Settings {
     /// How many DaemonSets are worked on at once.
     pub workers: usize,
     /// Whether tolerations may compare numbers (gate `TaintTolerationComparisonOperators`).
-    pub compares_taints: bool,
+    pub comparison_operators: bool,
 }
 
 /// The original's defaults.
 impl Default for Settings {
     fn default() -> Self {
-        Self { workers: 2, compares_taints: false }
+        Self { workers: 2, comparison_operators: false }
     }
 }
 
 /// The controller.
 #[must_use]
 pub fn controller(settings: &Settings) -> Controller {
-    let wakes = wakes::NodeWakes { compares_taints: settings.compares_taints };
+    let wakes = wakes::NodeEnqueue { comparison_operators: settings.comparison_operators };
     Controller::new("daemonset-controller")
         .also_known_as(&["daemonset"])
-        .works_as("daemon-set-controller")
-        .records_events_as("daemonset-controller")
+        .service_account("daemon-set-controller")
+        .event_component("daemonset-controller")
         .may_write(&[
             Grant { group: "apps", resource: "daemonsets", verbs: &["get"] },
             Grant { group: "apps", resource: "daemonsets/status", verbs: &["update"] },
@@ -61,14 +61,14 @@ pub fn controller(settings: &Settings) -> Controller {
             },
         ])
         .runs(
-            Loop::scripted("daemonset", turn::Turns::new(settings.clone()))
-                .woken_by::<DaemonSet>(itself)
-                .woken_by::<Pod>(wakes::pod_changed)
-                .woken_by::<ControllerRevision>(wakes::revision_changed)
-                .woken_by::<Node>(move |change, view, woken| wakes.node_changed(change, view, woken))
-                .reads_by(by_manager::<Pod>())
-                .reads_by(by_manager::<ControllerRevision>())
-                .reads_by(BY_NODE)
+            Loop::reconciling("daemonset", turn::Turns::new(settings.clone()))
+                .enqueue_on::<DaemonSet>(itself)
+                .enqueue_on::<Pod>(wakes::pod_changed)
+                .enqueue_on::<ControllerRevision>(wakes::revision_changed)
+                .enqueue_on::<Node>(move |change, view, woken| wakes.node_changed(change, view, woken))
+                .reads_index(by_manager::<Pod>())
+                .reads_index(by_manager::<ControllerRevision>())
+                .reads_index(BY_NODE)
                 .workers(settings.workers),
         )
 }

@@ -4,7 +4,7 @@ use keleustes_objects::{DaemonSet, NO_EXECUTE, NO_SCHEDULE, Pod, Toleration, tai
 use keleustes_plan::{OnFailure, Write};
 use serde_json::{Map, Value, json};
 
-use crate::workloads::pod_creation::pod_from;
+use crate::workloads::pod_creation::pod_from_template;
 use crate::workloads::pod_writes;
 
 /// The label by which pods and revisions of one template know each other.
@@ -57,7 +57,7 @@ fn add_tolerations(spec: &mut Value) {
 
 /// The body of a DaemonSet's pods, but for the node.
 pub(super) fn body(set: &DaemonSet, hash: &str) -> Result<Value, &'static str> {
-    let mut body = pod_from::<DaemonSet>(&set.spec.template.json(), &set.meta)?;
+    let mut body = pod_from_template::<DaemonSet>(&set.spec.template.json(), &set.meta)?;
     body["metadata"]["labels"][REVISION_HASH] = json!(hash);
     if let Some(generation) = set.template_generation() {
         body["metadata"]["labels"][TEMPLATE_GENERATION] = json!(generation.to_string());

@@ -77,7 +77,7 @@ fn overlap(facts: &Facts, hash: &str, surge_max: i32, desired: i32) -> Work {
         available += i32::from(counted.is_some_and(|pod| facts.is_available(pod)));
         match pair {
             Pair { new: None, old: Some(old) } => match (facts.is_available(old), place.should_run) {
-                (false, true) => work.create_on.push(node.clone()),
+                (false, true) => work.nodes_needing_pods.push(node.clone()),
                 (false, false) => work.delete.push((old.clone(), REPLACED)),
                 (true, true) => candidates.push(node.clone()),
                 (true, false) => unwanted.push(old),
@@ -90,7 +90,7 @@ fn overlap(facts: &Facts, hash: &str, surge_max: i32, desired: i32) -> Work {
         }
     }
     let room = usize::try_from(surge_max - surging).unwrap_or(0);
-    work.create_on.extend(candidates.into_iter().take(room));
+    work.nodes_needing_pods.extend(candidates.into_iter().take(room));
     let spare = usize::try_from(available - desired).unwrap_or(0);
     work.delete.extend(unwanted.into_iter().take(spare).map(|pod| (pod.clone(), REPLACED)));
     work

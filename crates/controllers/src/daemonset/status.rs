@@ -1,7 +1,7 @@
 //! What the status of a DaemonSet says, and whether that is news.
 
 use keleustes_objects::DaemonSetStatus;
-use keleustes_plan::{Plan, Telling, Write};
+use keleustes_plan::{Plan, StatusUrgency, Write};
 
 use super::facts::{Facts, Place};
 use super::pods::is_new;
@@ -29,19 +29,19 @@ pub(super) fn of(facts: &Facts, hash: &str) -> DaemonSetStatus {
 }
 
 /// How soon the status must be known: at once if a wish of the user is seen or fulfilled.
-pub(super) fn telling(facts: &Facts, status: &DaemonSetStatus, has_moved: bool) -> Telling {
+pub(super) fn telling(facts: &Facts, status: &DaemonSetStatus, changed_anything: bool) -> StatusUrgency {
     let there = &facts.set.status;
     let has_all = |status: &DaemonSetStatus| {
         let wanted = status.desired_number_scheduled;
         status.number_available == wanted && status.updated_number_scheduled == wanted
     };
-    let is_awaited =
+    let is_milestone =
         has_all(status) && !has_all(there) || status.observed_generation != there.observed_generation;
-    News { is_awaited, is_old: has_moved }.telling()
+    News { is_milestone, is_old: changed_anything }.telling()
 }
 
 /// Writes the status if it says anything new.
-pub(super) fn plan(facts: &Facts, status: &DaemonSetStatus, telling: Telling) -> Plan {
+pub(super) fn plan(facts: &Facts, status: &DaemonSetStatus, telling: StatusUrgency) -> Plan {
     if facts.set.status == *status {
         return Plan::none();
     }

@@ -5,28 +5,28 @@ use std::time::Duration;
 
 use keleustes_objects::DaemonSet;
 use keleustes_plan::{
-    BoxFuture, Context, EventNote, Involved, Item, Memory, Next, Plan, Retry, Script, Telling, View,
+    BoxFuture, Context, Involved, Item, Memory, Next, Plan, PlannedEvent, Retry, Script, StatusUrgency, View,
 };
 
-use super::backoff::Kills;
+use super::backoff::FailedPodBackoff;
 use super::facts::{Facts, Gathered};
 use super::history::History;
 use super::{Settings, manage, rolling, status};
-use crate::workloads::telling::has_moved;
+use crate::workloads::telling::changed_anything;
 
 /// Works on DaemonSets.
 pub(super) struct Turns {
     settings: Settings,
-    kills: Memory<Kills>,
+    kills: Memory<FailedPodBackoff>,
 }
 
 /// What making and deleting pods came to.
 struct Worked {
     done: Result<(), Retry>,
     /// Whether any were.
-    has_moved: bool,
+    changed_anything: bool,
     /// When to look again because a node must not get its next pod yet.
-    again_after: Option<Duration>,
+    requeue_after: Option<Duration>,
 }
 
 impl Turns {
@@ -38,39 +38,43 @@ impl Turns {
         if let Some(plan) = cx.gather(|view| left_alone(view, item)) {
             return cx.apply(plan).await.all_done().map(|()| Next::Done);
         }
-        let gathered = cx.gather(|view| Gathered::gather(view, item, self.settings.compares_taints));
+        let gathered = cx.gather(|view| Gathered::gather(view, item, self.settings.comparison_operators));
         let Some(gathered) = gathered else { return Ok(Next::Done) };
         let facts = gathered.map_err(Retry::because)?.settle(cx).await?;
         let history = History::settle(cx, &facts).await?;
-        let Worked { done, has_moved, again_after } = self.work(cx, &facts, &history).await;
+        let Worked { done, changed_anything, requeue_after } = self.work(cx, &facts, &history).await;
         let said = status::of(&facts, &history.hash);
         let unavailable = said.number_ready != said.number_available;
         // A turn that failed comes again ever later; what it found out must not wait for that.
-        let telling = if done.is_ok() { status::telling(&facts, &said, has_moved) } else { Telling::AtOnce };
+        let telling = if done.is_ok() {
+            status::telling(&facts, &said, changed_anything)
+        } else {
+            StatusUrgency::Immediate
+        };
         let told = cx.apply(status::plan(&facts, &said, telling)).await;
         // What was not done matters more than what was not said.
         done?;
         told.all_done()?;
         let seconds = u64::try_from(facts.set.spec.min_ready_seconds).unwrap_or(0);
         let until_ready = (unavailable && seconds > 0).then(|| Duration::from_secs(seconds));
-        let again = [again_after, until_ready].into_iter().flatten().min();
-        Ok(again.map_or(Next::Done, Next::Revisit))
+        let again = [requeue_after, until_ready].into_iter().flatten().min();
+        Ok(again.map_or(Next::Done, Next::After))
     }
 
     /// Makes and deletes pods. A step of a rollout is only taken when there was nothing else to do.
     async fn work(&self, cx: &mut Context<'_>, facts: &Facts, history: &History) -> Worked {
         let mut work = self.kills.with(|kills| manage::work(facts, &history.hash, kills));
-        let again_after = work.again_after;
+        let requeue_after = work.requeue_after;
         if work.is_none() {
             work = rolling::work(facts, &history.hash);
         }
         let worked = cx.apply(work.plan(facts, &history.hash)).await;
-        let has_moved = has_moved(&worked);
+        let changed_anything = changed_anything(&worked);
         let mut done = worked.all_done();
         if done.is_ok() {
             done = cx.apply(history.clean_up(facts)).await.all_done();
         }
-        Worked { done, has_moved, again_after }
+        Worked { done, changed_anything, requeue_after }
     }
 }
 
@@ -81,7 +85,7 @@ fn left_alone(view: &View<'_>, item: &Item) -> Option<Plan> {
     let mut plan = Plan::none();
     if set.spec.selector.as_ref().is_some_and(|selector| selector.is_empty()) {
         let message = "This daemon set is selecting all pods. A non-empty selector is required.";
-        plan.record(EventNote::warning(Involved::of(&**set), "SelectingAll", message));
+        plan.record(PlannedEvent::warning(Involved::of(&**set), "SelectingAll", message));
         return Some(plan);
     }
     set.meta.deleted_at.is_some().then_some(plan)

@@ -18,7 +18,7 @@ pub(super) fn push_to(plan: &mut Plan, facts: &Facts) {
     let excess = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
     old.sort_by(|one, other| (revision(one), by_age(one)).cmp(&(revision(other), by_age(other))));
     for set in old.into_iter().take(excess).filter(|set| is_spent(set)) {
-        let delete = Write::delete(&**set).tolerating(&[Reason::NotFound, Reason::Conflict]);
+        let delete = Write::delete(&**set).ignoring_errors(&[Reason::NotFound, Reason::Conflict]);
         plan.push(delete.because("it is older than the history that is kept"));
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::facts::{Facts, RECREATE};
 use super::revisions::first_annotations;
 use super::rolling::newest_target;
-use crate::workloads::owners::manager_reference;
+use crate::workloads::owners::controller_ref;
 use crate::workloads::templates::{TEMPLATE_HASH, short_name};
 
 /// The longest name an object may have.
@@ -44,7 +44,7 @@ impl Creation {
                 "namespace": key.namespace,
                 "labels": template["metadata"]["labels"],
                 "annotations": first_annotations(facts),
-                "ownerReferences": [manager_reference::<keleustes_objects::Deployment>(&deployment.meta)],
+                "ownerReferences": [controller_ref::<keleustes_objects::Deployment>(&deployment.meta)],
             },
             "spec": {
                 "replicas": replicas,

@@ -9,7 +9,7 @@ use super::annotations;
 use super::bounds::Bounds;
 use crate::workloads::claims::{Claimed, claim};
 use crate::workloads::owners::{managed_by, orphans};
-use crate::workloads::templates::Meaning;
+use crate::workloads::templates::NormalizedTemplate;
 
 /// All old pods go before new ones come.
 pub(super) const RECREATE: &str = "Recreate";
@@ -45,8 +45,8 @@ impl Facts {
     pub(super) fn gather(view: &View<'_>, deployment: Arc<Deployment>, sets: Vec<Arc<ReplicaSet>>) -> Self {
         let mut old = sets;
         old.sort_by(|one, other| by_age(one).cmp(&by_age(other)));
-        let meaning = Meaning::of(&deployment.spec.template);
-        let same = |set: &Arc<ReplicaSet>| meaning.is_that_of(&set.spec.template);
+        let meaning = NormalizedTemplate::of(&deployment.spec.template);
+        let same = |set: &Arc<ReplicaSet>| meaning.semantically_equal(&set.spec.template);
         let newest = old.iter().position(same).map(|at| old.remove(at));
         let recreates = deployment.spec.strategy.r#type == RECREATE;
         let pods = view.known::<Pod>();

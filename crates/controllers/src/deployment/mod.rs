@@ -26,7 +26,7 @@ use keleustes_objects::{Deployment, Pod, ReplicaSet};
 use keleustes_plan::{Controller, Grant, Loop};
 
 use crate::workloads::owners::by_manager;
-use crate::workloads::wakes::{itself, owners_of};
+use crate::workloads::wakes::{enqueue_owners, itself};
 
 /// What the controller is told.
 #[derive(Clone, Debug)]
@@ -34,13 +34,13 @@ pub struct Settings {
     /// How many Deployments are worked on at once.
     pub workers: usize,
     /// Whether pods on their way out are counted (gate `DeploymentReplicaSetTerminatingReplicas`).
-    pub counts_terminating: bool,
+    pub count_terminating_replicas: bool,
 }
 
 /// The original's defaults.
 impl Default for Settings {
     fn default() -> Self {
-        Self { workers: 5, counts_terminating: true }
+        Self { workers: 5, count_terminating_replicas: true }
     }
 }
 
@@ -68,23 +68,23 @@ mod annotations {
 pub fn controller(settings: &Settings) -> Controller {
     Controller::new("deployment-controller")
         .also_known_as(&["deployment"])
-        .works_as("deployment-controller")
-        .records_events_as("deployment-controller")
+        .service_account("deployment-controller")
+        .event_component("deployment-controller")
         .may_write(&[
             Grant { group: "apps", resource: "deployments", verbs: &["get", "update"] },
             Grant { group: "apps", resource: "deployments/status", verbs: &["update"] },
             Grant { group: "apps", resource: "replicasets", verbs: &["create", "delete", "get", "patch"] },
         ])
         .runs(
-            Loop::scripted("deployment", turn::Turns { settings: settings.clone() })
-                .woken_by::<Deployment>(itself)
-                .woken_by::<ReplicaSet>(owners_of::<Deployment, ReplicaSet>)
-                .woken_by::<Pod>(wakes::pod_changed)
-                .reads_by(by_manager::<ReplicaSet>())
-                .reads_by(by_manager::<Pod>())
+            Loop::reconciling("deployment", turn::Turns { settings: settings.clone() })
+                .enqueue_on::<Deployment>(itself)
+                .enqueue_on::<ReplicaSet>(enqueue_owners::<Deployment, ReplicaSet>)
+                .enqueue_on::<Pod>(wakes::pod_changed)
+                .reads_index(by_manager::<ReplicaSet>())
+                .reads_index(by_manager::<Pod>())
                 // Pods matter to those only that recreate them. There are many, and reading them takes a while.
-                .begins_without::<Pod>()
+                .starts_without::<Pod>()
                 .workers(settings.workers)
-                .retries_at_most(RETRIES_MAX),
+                .max_retries(RETRIES_MAX),
         )
 }

@@ -1,13 +1,13 @@
 //! Goes back to an earlier template because an old client asked for it by annotation.
 
 use keleustes_objects::{Annotations, ReplicaSet, Whole as _};
-use keleustes_plan::{Edited, EventNote, Involved, Outcome, Plan, Write};
+use keleustes_plan::{Edited, Involved, Outcome, Plan, PlannedEvent, Write};
 use serde_json::{Map, Value, json};
 
 use super::annotations::ROLLBACK_TO;
 use super::facts::{Facts, number};
 use super::revisions::{passed_on, revision};
-use crate::workloads::templates::{Meaning, without_hash};
+use crate::workloads::templates::{NormalizedTemplate, without_template_hash};
 
 /// The revision that is asked for, if one is. Zero is the one before the newest.
 pub(super) fn wanted(facts: &Facts) -> Option<i64> {
@@ -19,7 +19,7 @@ pub(super) fn plan(facts: &Facts, to: i64) -> Plan {
     let deployment = &*facts.deployment;
     let warn = |reason: &str, message: String| {
         let mut plan = Plan::of(strike_off(facts, None));
-        plan.record(EventNote::warning(Involved::of(deployment), reason, message));
+        plan.record(PlannedEvent::warning(Involved::of(deployment), reason, message));
         plan
     };
     let to = if to == 0 { second_highest(facts) } else { to };
@@ -31,13 +31,13 @@ pub(super) fn plan(facts: &Facts, to: i64) -> Plan {
         return warn("DeploymentRollbackRevisionNotFound", message);
     };
     let name = &deployment.meta.key.name;
-    if Meaning::of(&deployment.spec.template).is_that_of(&set.spec.template) {
+    if NormalizedTemplate::of(&deployment.spec.template).semantically_equal(&set.spec.template) {
         let message =
             format!("The rollback revision contains the same template as current deployment \"{name}\"");
         return warn("DeploymentRollbackTemplateUnchanged", message);
     }
     let message = format!("Rolled back deployment \"{name}\" to revision {to}");
-    let told = EventNote::normal(Involved::of(deployment), "DeploymentRollback", message);
+    let told = PlannedEvent::normal(Involved::of(deployment), "DeploymentRollback", message);
     let back = strike_off(facts, Some(set));
     Plan::of(back.reporting(move |outcome| matches!(outcome, Outcome::Done { .. }).then(|| told.clone())))
 }
@@ -51,7 +51,7 @@ fn second_highest(facts: &Facts) -> i64 {
 /// Removes the wish and, if there is a ReplicaSet to go back to, takes over its template and what it was
 /// told.
 fn strike_off(facts: &Facts, back_to: Option<&ReplicaSet>) -> Write {
-    let template = back_to.map(|set| Value::Object(without_hash(&set.spec.template)));
+    let template = back_to.map(|set| Value::Object(without_template_hash(&set.spec.template)));
     let told: Option<Map<String, Value>> = back_to
         .map(|set| passed_on(set.annotations()).map(|(key, value)| (key.to_owned(), json!(value))).collect());
     let change = move |live: &mut Value| {
@@ -72,6 +72,6 @@ fn strike_off(facts: &Facts, back_to: Option<&ReplicaSet>) -> Write {
         Edited::Changed
     };
     Write::edit(&*facts.deployment, change)
-        .decided_on(&facts.deployment.meta.version)
+        .expected_resource_version(&facts.deployment.meta.version)
         .because("an earlier revision was asked for")
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use keleustes_objects::{ReplicaSet, Whole as _};
-use keleustes_plan::{EventNote, Involved, Outcome, PatchForm, Plan, Write};
+use keleustes_plan::{Involved, Outcome, PatchKind, Plan, PlannedEvent, Write};
 use serde_json::json;
 
 use super::annotations;
@@ -167,7 +167,7 @@ impl Move {
             Some(_) => "the rollout needs fewer of it",
             None => "what it remembers of the Deployment is old",
         };
-        let write = Write::patch(&*set, PatchForm::Merge, body).because(because);
+        let write = Write::patch(&*set, PatchKind::Merge, body).because(because);
         let Some(size) = size else { return write };
         let event = resized(facts, &set.meta.key.name, set.spec.replicas, size);
         write.reporting(move |outcome| matches!(outcome, Outcome::Done { .. }).then(|| event.clone()))
@@ -175,10 +175,10 @@ impl Move {
 }
 
 /// Tells people that a ReplicaSet gets another size.
-pub(super) fn resized(facts: &Facts, set: &str, from: i32, to: i32) -> EventNote {
+pub(super) fn resized(facts: &Facts, set: &str, from: i32, to: i32) -> PlannedEvent {
     let direction = if to > from { "up" } else { "down" };
     let message = format!("Scaled {direction} replica set {set} from {from} to {to}");
-    EventNote::normal(Involved::of(&*facts.deployment), "ScalingReplicaSet", message)
+    PlannedEvent::normal(Involved::of(&*facts.deployment), "ScalingReplicaSet", message)
 }
 
 /// Whether the newest has all the pods that are wanted, and all are available.

@@ -6,7 +6,7 @@ use keleustes_objects::{
     Condition, Conditions as _, Deployment, DeploymentStatus, FALSE, ReplicaSetStatus, TRUE, Time, UNKNOWN,
     Whole as _,
 };
-use keleustes_plan::{Telling, Write};
+use keleustes_plan::{StatusUrgency, Write};
 use serde_json::json;
 
 use super::annotations::REVISION;
@@ -74,7 +74,7 @@ impl Draft {
     }
 
     /// Counts pods, and says whether enough are available.
-    pub(super) fn count(&mut self, facts: &Facts, counts_terminating: bool) {
+    pub(super) fn count(&mut self, facts: &Facts, count_terminating_replicas: bool) {
         let total = |number: fn(&ReplicaSetStatus) -> i32| sum(facts.all(), |set| number(&set.status));
         let status = &mut self.status;
         status.observed_generation = facts.deployment.meta.generation;
@@ -83,7 +83,7 @@ impl Draft {
         status.ready_replicas = total(|status| status.ready_replicas);
         status.available_replicas = total(|status| status.available_replicas);
         status.unavailable_replicas = (facts.asked_for() - status.available_replicas).max(0);
-        status.terminating_replicas = counts_terminating.then(|| terminating(facts)).flatten();
+        status.terminating_replicas = count_terminating_replicas.then(|| terminating(facts)).flatten();
         let least = facts.wanted() - facts.bounds().unavailable;
         if status.available_replicas >= least {
             let message = "Deployment has minimum availability.";
@@ -189,15 +189,15 @@ impl Draft {
 
     /// How soon the status must be known: at once if a wish of the user is seen or fulfilled, or if the Deployment
     /// is in another condition than before.
-    pub(super) fn telling(&self, facts: &Facts, has_moved: bool) -> Telling {
+    pub(super) fn telling(&self, facts: &Facts, changed_anything: bool) -> StatusUrgency {
         let (deployment, there) = (&*facts.deployment, &facts.deployment.status);
         let conditions = |status: &DeploymentStatus| -> Vec<_> {
             status.conditions.iter().map(|one| (one.r#type.clone(), one.status.clone())).collect()
         };
-        let is_awaited = self.status.observed_generation != there.observed_generation
+        let is_milestone = self.status.observed_generation != there.observed_generation
             || is_complete(deployment, &self.status) && !is_complete(deployment, there)
             || conditions(&self.status) != conditions(there);
-        News { is_awaited, is_old: has_moved }.telling()
+        News { is_milestone, is_old: changed_anything }.telling()
     }
 
     /// The write, if there is anything to write.
@@ -208,7 +208,7 @@ impl Draft {
         if revision.is_none() && self.status == deployment.status {
             return None;
         }
-        let mut metadata = deployment.whole_meta_json();
+        let mut metadata = deployment.full_meta_json();
         if let Some(revision) = revision {
             // Written with the status, because through the object itself it would count as a new wish.
             metadata["annotations"][REVISION] = json!(revision);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keleustes_objects::{Deployment, Failure, Reason, ReplicaSet, Uid, Version};
 use keleustes_plan::{
-    BoxFuture, Context, EventNote, Involved, Item, Next, Outcome, Plan, Retry, Script, View, Write,
+    BoxFuture, Context, Involved, Item, Next, Outcome, Plan, PlannedEvent, Retry, Script, View, Write,
 };
 
 use super::creation::Creation;
@@ -14,7 +14,7 @@ use super::revisions::next_revision;
 use super::sizes::{Moves, old_pods_may_run, resized};
 use super::status::{Draft, is_complete};
 use super::{Settings, cleanup, rollback};
-use crate::workloads::templates::Meaning;
+use crate::workloads::templates::NormalizedTemplate;
 
 /// How soon to look again where pods matter and are not known yet.
 const PODS_WITHIN: Duration = Duration::from_millis(100);
@@ -126,25 +126,25 @@ impl Turns {
         let settled = path.is_rollout()
             && !moves.resize_any()
             && is_complete(&facts.deployment, &facts.deployment.status);
-        let has_moved = moves.resize_any();
+        let changed_anything = moves.resize_any();
         let mut plan = Plan::none();
         moves.push_to(&mut plan, facts);
         if settled || (paused && !facts.is_leaving()) {
             cleanup::push_to(&mut plan, facts);
         }
-        draft.count(facts, self.settings.counts_terminating);
+        draft.count(facts, self.settings.count_terminating_replicas);
         if path.is_rollout() {
             draft.judge_progress(facts);
         }
         let again = draft.look_again_after(facts).filter(|_| path.is_rollout());
-        let telling = draft.telling(facts, has_moved);
+        let telling = draft.telling(facts, changed_anything);
         let write = draft.into_write(facts).map(|write| write.telling(telling));
         // A status that is written wakes this Deployment again; the deadline is looked at then.
         let again = again.filter(|_| write.is_none());
         write.into_iter().for_each(|write| plan.push(write));
         cx.apply(plan).await.all_done()?;
         let again = if facts.waits_for_pods { Some(PODS_WITHIN) } else { again };
-        Ok(again.map_or(Next::Done, Next::Revisit))
+        Ok(again.map_or(Next::Done, Next::After))
     }
 
     /// Makes the ReplicaSet of the Deployment's template. Nothing if there is no point in going on.
@@ -192,7 +192,8 @@ impl Turns {
             return Err(Retry::because(format!("{}: and is gone again", failure.message)));
         };
         let ours = there.meta.controller().is_some_and(|owner| owner.uid == deployment.meta.uid);
-        if ours && Meaning::of(&deployment.spec.template).is_that_of(&there.spec.template) {
+        if ours && NormalizedTemplate::of(&deployment.spec.template).semantically_equal(&there.spec.template)
+        {
             return Ok(Some(Arc::new(there)));
         }
         let mut status = deployment.status.clone();
@@ -214,7 +215,7 @@ fn announced(facts: &Facts, creation: &Creation) -> Write {
             if !matches!(failure.reason, Reason::AlreadyExists | Reason::NamespaceTerminating) =>
         {
             let message = format!("Failed to create new replica set \"{name}\": {}", failure.message);
-            Some(EventNote::warning(involved.clone(), "ReplicaSetCreateError", message))
+            Some(PlannedEvent::warning(involved.clone(), "ReplicaSetCreateError", message))
         }
         _ => None,
     })
@@ -234,7 +235,7 @@ fn selecting_all(view: &View<'_>, item: &Item) -> Option<Plan> {
     deployment.spec.selector.as_ref().filter(|selector| selector.is_empty())?;
     let mut plan = Plan::none();
     let message = "This deployment is selecting all pods. A non-empty selector is required.";
-    plan.record(EventNote::warning(Involved::of(&**deployment), "SelectingAll", message));
+    plan.record(PlannedEvent::warning(Involved::of(&**deployment), "SelectingAll", message));
     if deployment.status.observed_generation < deployment.meta.generation {
         let mut status = deployment.status.clone();
         status.observed_generation = deployment.meta.generation;

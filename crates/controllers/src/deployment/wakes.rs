@@ -1,13 +1,13 @@
 //! Which Deployments the end of a pod concerns: those that must see all old pods gone before new ones come.
 
 use keleustes_objects::{Deployment, Pod, ReplicaSet};
-use keleustes_plan::{Change, View, Wakes};
+use keleustes_plan::{Change, Enqueue, View};
 
 use super::facts::RECREATE;
 use crate::workloads::owners::resolve;
 
 /// Only the end of a pod matters, and only where it holds up a rollout.
-pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, wakes: &mut Wakes) {
+pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, wakes: &mut Enqueue) {
     if !change.is_deletion() {
         return;
     }

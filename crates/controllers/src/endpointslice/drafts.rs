@@ -44,14 +44,14 @@ impl Operation {
 }
 
 /// Makes the writes of one Service and one family.
-pub(super) struct Drafting<'s> {
+pub(super) struct SliceWriter<'s> {
     service: &'s Service,
     family: Family,
     labels: Labels,
     trigger_time: Option<Time>,
 }
 
-impl<'s> Drafting<'s> {
+impl<'s> SliceWriter<'s> {
     pub(super) fn new(service: &'s Service, family: Family, trigger_time: Option<Time>) -> Self {
         Self { service, family, labels: labels::wanted(service), trigger_time }
     }
@@ -113,7 +113,7 @@ impl<'s> Drafting<'s> {
 
     fn update(&self, draft: &Draft) -> Sent {
         let Some(slice) = &draft.origin else { unreachable!("what is updated is there") };
-        let mut metadata = slice.whole_meta_json();
+        let mut metadata = slice.full_meta_json();
         metadata["labels"] = json!(self.labels);
         update(slice, self.body(metadata, draft), draft.because)
     }
@@ -165,7 +165,7 @@ fn delete(slice: &EndpointSlice) -> Sent {
 
 /// Deletes a slice of a type that its Service does not have. Such slices have nothing to do with each other, so
 /// each is tried.
-pub(super) fn delete_stranger(slice: &EndpointSlice) -> Sent {
+pub(super) fn delete_unsupported_type(slice: &EndpointSlice) -> Sent {
     let write = Write::delete(slice).because("its Service has no addresses of its type");
     Sent {
         operation: Operation::Delete,

@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use keleustes_objects::{
-    Address, Addresses, Endpoint, EndpointConditions, EndpointPort, IntOrString, Pod, PodSpec, Service,
-    ServicePort, Shared, TargetRef, Text, Word,
+    Address, Addresses, Endpoint, EndpointConditions, EndpointPort, IntOrString, InternedStr, Pod, PodSpec,
+    Service, ServicePort, Shared, TargetRef, Text,
 };
 
-use super::gather::{Backend, Facts};
+use super::gather::{Facts, SelectedPod};
 
 /// An address family that slices can be of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,7 +83,7 @@ impl PortSet {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Identity {
     name: Text,
-    namespace: Word,
+    namespace: InternedStr,
     hostname: Text,
     addresses: Vec<Address>,
 }
@@ -106,8 +106,8 @@ impl Wanted {
     pub(super) fn of(facts: &Facts, family: Family) -> Self {
         let (mut wanted, mut resolved) = (Self::default(), Resolved::default());
         let service = &facts.service;
-        let listed = |backend: &&Backend| !backend.pod.is_terminal() && !backend.pod.ips.is_empty();
-        for Backend { pod, zone } in facts.backends.iter().filter(listed) {
+        let listed = |backend: &&SelectedPod| !backend.pod.is_terminal() && !backend.pod.ips.is_empty();
+        for SelectedPod { pod, zone } in facts.backends.iter().filter(listed) {
             let (set, ports) = resolved.ports(service, &pod.spec);
             let empty = || Group { ports, endpoints: BTreeMap::new() };
             let group = wanted.groups.entry(set).or_insert_with(empty);
@@ -166,7 +166,7 @@ fn resolve(port: &ServicePort, spec: &PodSpec) -> Option<EndpointPort> {
 }
 
 /// The endpoint that a pod is in one family, if it has an address there.
-fn endpoint(service: &Service, pod: &Pod, zone: Option<&Word>, family: Family) -> Option<Endpoint> {
+fn endpoint(service: &Service, pod: &Pod, zone: Option<&InternedStr>, family: Family) -> Option<Endpoint> {
     let mut addresses: Vec<_> = pod.ips.iter().filter_map(|ip| family.canonical(ip)).collect();
     if addresses.is_empty() {
         return None;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{EndpointSlice, Key, Labels, Node, Pod, Service, Word};
+use keleustes_objects::{EndpointSlice, InternedStr, Key, Labels, Node, Pod, Service};
 use keleustes_plan::View;
 
 use super::BY_SERVICE;
@@ -21,16 +21,16 @@ pub(super) enum Gathered {
 pub(super) struct Facts {
     pub(super) service: Arc<Service>,
     /// The pods that it selects, sorted by name.
-    pub(super) backends: Vec<Backend>,
+    pub(super) backends: Vec<SelectedPod>,
     /// The slices that are there, sorted by name, without those on their way out.
     pub(super) slices: Vec<Arc<EndpointSlice>>,
 }
 
 /// A selected pod.
-pub(super) struct Backend {
+pub(super) struct SelectedPod {
     pub(super) pod: Arc<Pod>,
     /// The zone of its node, empty if the node tells none; `None` if there is no such node.
-    pub(super) zone: Option<Word>,
+    pub(super) zone: Option<InternedStr>,
 }
 
 /// Where a node says which zone it is in.
@@ -38,7 +38,7 @@ pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
 impl Facts {
     /// The nodes that selected pods are on and that are not there.
-    pub(super) fn missing_nodes(&self) -> impl Iterator<Item = &Word> {
+    pub(super) fn missing_nodes(&self) -> impl Iterator<Item = &InternedStr> {
         let astray = self.backends.iter().filter(|backend| backend.zone.is_none());
         astray.map(|backend| &backend.pod.node_name).filter(|node| !node.is_empty())
     }
@@ -53,7 +53,7 @@ impl Gathered {
         };
         let backend = |pod: &Arc<Pod>| {
             let node = view.get::<Node>(&Key::cluster(&*pod.node_name));
-            Backend { pod: pod.clone(), zone: node.map(|node| zone_of(node)) }
+            SelectedPod { pod: pod.clone(), zone: node.map(|node| zone_of(node)) }
         };
         let slices = view.table::<EndpointSlice>().by(&BY_SERVICE, &key.to_string());
         Self::Ours(Facts {
@@ -65,13 +65,17 @@ impl Gathered {
 }
 
 /// The zone that a node says it is in; empty if it says none.
-pub(super) fn zone_of(node: &Node) -> Word {
+pub(super) fn zone_of(node: &Node) -> InternedStr {
     node.meta.labels.value(ZONE).cloned().unwrap_or_default()
 }
 
 /// The pods of a namespace that a selector matches. Pods of one template stand side by side and share
 /// their labels, so a comparison of addresses answers for nearly all of them.
-fn selected<'v>(view: &View<'v>, namespace: &Word, selector: &Labels) -> impl Iterator<Item = &'v Arc<Pod>> {
+fn selected<'v>(
+    view: &View<'v>,
+    namespace: &InternedStr,
+    selector: &Labels,
+) -> impl Iterator<Item = &'v Arc<Pod>> {
     let mut last: Option<(&'v Labels, bool)> = None;
     view.in_namespace::<Pod>(namespace).filter(move |pod| {
         let labels = &pod.meta.labels;

@@ -2,11 +2,11 @@
 //!
 //! Parity: staging/src/k8s.io/endpointslice/trafficdist/, and the order of precedence of reconciler.go.
 
-use keleustes_objects::{Endpoint, EndpointHints, EndpointSlice, Named, Service, Shared, Word};
-use keleustes_plan::{EventNote, Involved, Memory};
+use keleustes_objects::{Endpoint, EndpointHints, EndpointSlice, InternedStr, Named, Service, Shared};
+use keleustes_plan::{Involved, Memory, PlannedEvent};
 
 use super::endpoints::Family;
-use super::memory::Recall;
+use super::memory::EndpointSliceMemory;
 use super::packing::{Draft, Lists};
 use super::topology;
 
@@ -41,8 +41,8 @@ pub(super) fn hint(
     lists: &mut Lists,
     service: &Service,
     family: Family,
-    memory: &Memory<Recall>,
-) -> Vec<EventNote> {
+    memory: &Memory<EndpointSliceMemory>,
+) -> Vec<PlannedEvent> {
     match Wish::of(service) {
         Wish::Proportional => proportionally(lists, service, family, memory),
         Wish::Close { nodes } => {
@@ -62,37 +62,41 @@ fn proportionally(
     lists: &mut Lists,
     service: &Service,
     family: Family,
-    memory: &Memory<Recall>,
-) -> Vec<EventNote> {
+    memory: &Memory<EndpointSliceMemory>,
+) -> Vec<PlannedEvent> {
     let key = &service.meta.key;
     let Some(zones) = memory.with(|recall| recall.zones().cloned()) else {
         unreachable!("a Service that wants them shared out has them looked at first")
     };
-    match topology::share_out(lists, &zones) {
+    match topology::add_hints(lists, &zones) {
         Ok(counts) => {
             let had_hints = memory.with(|recall| recall.hinted(key, family, counts));
             let enabled = || {
                 let message = told("Topology Aware Hints has been enabled", family);
-                EventNote::normal(Involved::of(service), "TopologyAwareHintsEnabled", message)
+                PlannedEvent::normal(Involved::of(service), "TopologyAwareHintsEnabled", message)
             };
             (!had_hints).then(enabled).into_iter().collect()
         }
         Err(why) => {
-            memory.with(|recall| recall.not_hinted(key, family));
+            memory.with(|recall| recall.remove_hint_counts(key, family));
             remove_all(lists);
             vec![disabled(service, &why.to_string(), family)]
         }
     }
 }
 
-fn no_longer_proportionally(service: &Service, family: Family, memory: &Memory<Recall>) -> Vec<EventNote> {
-    let had_hints = memory.with(|recall| recall.not_hinted(&service.meta.key, family));
+fn no_longer_proportionally(
+    service: &Service,
+    family: Family,
+    memory: &Memory<EndpointSliceMemory>,
+) -> Vec<PlannedEvent> {
+    let had_hints = memory.with(|recall| recall.remove_hint_counts(&service.meta.key, family));
     let told = || disabled(service, "Topology Aware Hints has been disabled", family);
     had_hints.then(told).into_iter().collect()
 }
 
-fn disabled(service: &Service, why: &str, family: Family) -> EventNote {
-    EventNote::warning(Involved::of(service), "TopologyAwareHintsDisabled", told(why, family))
+fn disabled(service: &Service, why: &str, family: Family) -> PlannedEvent {
+    PlannedEvent::warning(Involved::of(service), "TopologyAwareHintsDisabled", told(why, family))
 }
 
 fn told(text: &str, family: Family) -> String {
@@ -105,11 +109,11 @@ pub(super) fn is_ready(endpoint: &Endpoint) -> bool {
 }
 
 /// Clients in one zone should prefer an endpoint.
-pub(super) fn prefer_zone(zone: &Word) -> Shared<EndpointHints> {
+pub(super) fn prefer_zone(zone: &InternedStr) -> Shared<EndpointHints> {
     Shared::new(EndpointHints { for_zones: only(zone), for_nodes: Box::default() })
 }
 
-fn only(name: &Word) -> Box<[Named]> {
+fn only(name: &InternedStr) -> Box<[Named]> {
     Some(name).filter(|name| !name.is_empty()).map(|name| Named { name: name.clone() }).into_iter().collect()
 }
 

@@ -1,6 +1,6 @@
 //! The labels of slices: those of their Service, and three that say whose they are.
 
-use keleustes_objects::{EndpointSlice, Key, Labels, Service, Word};
+use keleustes_objects::{EndpointSlice, InternedStr, Key, Labels, Service};
 
 use super::MANAGED_BY;
 
@@ -22,20 +22,20 @@ pub(super) fn is_managed(slice: &EndpointSlice) -> bool {
 /// The labels that the slices of a Service are to have.
 pub(super) fn wanted(service: &Service) -> Labels {
     let own = [
-        (SERVICE_NAME, Some(Word::from(&*service.meta.key.name))),
-        (MANAGED_BY_KEY, Some(Word::from(MANAGED_BY))),
-        (HEADLESS, service.is_headless().then(Word::default)),
+        (SERVICE_NAME, Some(InternedStr::from(&*service.meta.key.name))),
+        (MANAGED_BY_KEY, Some(InternedStr::from(MANAGED_BY))),
+        (HEADLESS, service.is_headless().then(InternedStr::default)),
     ];
-    let own = own.into_iter().filter_map(|(key, value)| Some((Word::from(key), value?)));
+    let own = own.into_iter().filter_map(|(key, value)| Some((InternedStr::from(key), value?)));
     mirrored(&service.meta.labels).cloned().chain(own).collect()
 }
 
 /// Whether a slice has other labels than its Service. The reserved ones are not looked at: they are
 /// brought up to date with the next write.
-pub(super) fn have_drifted(slice: &EndpointSlice, service: &Service) -> bool {
+pub(super) fn have_changed(slice: &EndpointSlice, service: &Service) -> bool {
     !mirrored(&slice.meta.labels).eq(mirrored(&service.meta.labels))
 }
 
-fn mirrored(labels: &Labels) -> impl Iterator<Item = &(Word, Word)> {
+fn mirrored(labels: &Labels) -> impl Iterator<Item = &(InternedStr, InternedStr)> {
     labels.iter().filter(|(key, _)| ![SERVICE_NAME, MANAGED_BY_KEY, HEADLESS].contains(&key.as_str()))
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use keleustes_objects::{EndpointSlice, Key, Service, Time, Uid, Version, Word};
+use keleustes_objects::{EndpointSlice, InternedStr, Key, Service, Time, Uid, Version};
 
 use super::endpoints::Family;
 use super::zones::{Counts, Zones};
@@ -12,12 +12,12 @@ use super::zones::{Counts, Zones};
 /// Service is dated with the Service's creation, hints in proportion to CPUs are announced once more, and
 /// every Service with slices is looked at again, all of which the original does, too.
 #[derive(Default)]
-pub(super) struct Recall {
+pub(super) struct EndpointSliceMemory {
     services: BTreeMap<Key, Known>,
     /// The zones of the cluster, once somebody has looked.
     zones: Option<Zones>,
     totals: Totals,
-    distributions: BTreeMap<Word, usize>,
+    distributions: BTreeMap<InternedStr, usize>,
 }
 
 /// What is remembered of one Service.
@@ -37,10 +37,10 @@ struct Known {
     written: Vec<(Uid, Written)>,
     totals: Totals,
     /// The `trafficDistribution` that it is counted under; empty if it is not.
-    distribution: Word,
+    distribution: InternedStr,
     hints: Option<Box<Hinted>>,
     /// The nodes that its pods are on and that were not there in its last turn.
-    missing_nodes: BTreeSet<Word>,
+    missing_nodes: BTreeSet<InternedStr>,
 }
 
 /// Hints in proportion to CPUs, which few Services have.
@@ -56,7 +56,7 @@ pub(super) struct Totals {
     pub(super) endpoints: usize,
     pub(super) slices: usize,
     /// How many slices would do.
-    pub(super) wanted_slices: usize,
+    pub(super) desired_slices: usize,
 }
 
 /// A write of our own.
@@ -68,7 +68,7 @@ pub(super) enum Written {
     End,
 }
 
-impl Recall {
+impl EndpointSliceMemory {
     fn known(&mut self, service: &Key) -> &mut Known {
         self.services.entry(service.clone()).or_default()
     }
@@ -80,7 +80,7 @@ impl Recall {
     }
 
     /// How long a Service still gathers changes of its pods.
-    pub(super) fn gathers_for(&self, service: &Key, now: Duration) -> Duration {
+    pub(super) fn debounce_remaining(&self, service: &Key, now: Duration) -> Duration {
         self.services.get(service).map_or(Duration::ZERO, |known| known.gathers_until.saturating_sub(now))
     }
 
@@ -100,7 +100,7 @@ impl Recall {
 
     /// Lets changes of a Service's pods gather from now on, for so long. If there was hardly a pause since they
     /// last gathered they do so for twice as long as then, up to a bound.
-    pub(super) fn begin_to_gather(
+    pub(super) fn start_debounce(
         &mut self,
         service: &Key,
         now: Duration,
@@ -120,7 +120,7 @@ impl Recall {
     }
 
     /// Lets a Service have its next turn at once.
-    pub(super) fn gather_no_longer(&mut self, service: &Key) {
+    pub(super) fn cancel_debounce(&mut self, service: &Key) {
         if let Some(known) = self.services.get_mut(service) {
             known.gathers_until = Duration::ZERO;
         }
@@ -132,7 +132,7 @@ impl Recall {
     }
 
     /// Whether what the cache shows of a slice, or of its end, is our own work. Who asks has seen it.
-    pub(super) fn is_own_work(&mut self, service: &Key, slice: &EndpointSlice, is_gone: bool) -> bool {
+    pub(super) fn is_own_write(&mut self, service: &Key, slice: &EndpointSlice, is_gone: bool) -> bool {
         let Some(known) = self.services.get_mut(service) else { return false };
         let Some(at) = known.written.iter().position(|(uid, _)| *uid == slice.meta.uid) else { return false };
         match &known.written[at].1 {
@@ -155,7 +155,7 @@ impl Recall {
     }
 
     /// Notes the nodes of a Service's pods that are not there.
-    pub(super) fn misses<'n>(&mut self, service: &Key, nodes: impl Iterator<Item = &'n Word>) {
+    pub(super) fn misses<'n>(&mut self, service: &Key, nodes: impl Iterator<Item = &'n InternedStr>) {
         self.known(service).missing_nodes = nodes.cloned().collect();
     }
 
@@ -189,7 +189,7 @@ impl Recall {
     }
 
     /// Notes that a Service has no hints in a family. Answers whether it had any before, in any family.
-    pub(super) fn not_hinted(&mut self, service: &Key, family: Family) -> bool {
+    pub(super) fn remove_hint_counts(&mut self, service: &Key, family: Family) -> bool {
         let known = self.known(service);
         let Some(hints) = &mut known.hints else { return false };
         let had_hints = std::mem::replace(&mut hints.is_populated, false);
@@ -201,7 +201,7 @@ impl Recall {
     }
 
     /// Counts a Service with what it has, under its `trafficDistribution` if that is heeded.
-    pub(super) fn count(&mut self, service: &Key, totals: Totals, distribution: Option<&Word>) {
+    pub(super) fn count(&mut self, service: &Key, totals: Totals, distribution: Option<&InternedStr>) {
         let distribution = distribution.cloned().unwrap_or_default();
         let known = self.services.entry(service.clone()).or_default();
         let (before, left) = (
@@ -215,7 +215,7 @@ impl Recall {
 
     /// Moves one Service from one `trafficDistribution` to another. One that nobody has any more stays, as
     /// zero: it would otherwise look as if nobody measured it.
-    fn recount(&mut self, left: &Word, entered: &Word) {
+    fn recount(&mut self, left: &InternedStr, entered: &InternedStr) {
         if let Some(count) = self.distributions.get_mut(left) {
             *count -= 1;
         }
@@ -228,7 +228,7 @@ impl Recall {
     pub(super) fn forget(&mut self, service: &Key) {
         if let Some(known) = self.services.remove(service) {
             self.totals = self.totals.minus(known.totals);
-            self.recount(&known.distribution, &Word::default());
+            self.recount(&known.distribution, &InternedStr::default());
         }
     }
 
@@ -238,7 +238,7 @@ impl Recall {
     }
 
     /// How many Services have which `trafficDistribution`.
-    pub(super) fn distributions(&self) -> impl Iterator<Item = (&Word, usize)> {
+    pub(super) fn distributions(&self) -> impl Iterator<Item = (&InternedStr, usize)> {
         self.distributions.iter().map(|(distribution, count)| (distribution, *count))
     }
 }
@@ -248,7 +248,7 @@ impl Totals {
         Self {
             endpoints: self.endpoints + more.endpoints,
             slices: self.slices + more.slices,
-            wanted_slices: self.wanted_slices + more.wanted_slices,
+            desired_slices: self.desired_slices + more.desired_slices,
         }
     }
 
@@ -256,7 +256,7 @@ impl Totals {
         Self {
             endpoints: self.endpoints - less.endpoints,
             slices: self.slices - less.slices,
-            wanted_slices: self.wanted_slices - less.wanted_slices,
+            desired_slices: self.desired_slices - less.desired_slices,
         }
     }
 }
@@ -277,24 +277,24 @@ mod tests {
     fn our_own_writes_are_told_from_those_of_others() {
         let service = Key::namespaced("a", "web");
         let after = |written: Written| {
-            let mut recall = Recall::default();
+            let mut recall = EndpointSliceMemory::default();
             recall.wrote(&service, Uid::from("u"), written);
             recall
         };
         let wrote = || after(Written::State("5".into()));
-        assert!(!Recall::default().is_own_work(&service, &slice("5"), false));
-        assert!(wrote().is_own_work(&service, &slice("5"), false));
-        assert!(wrote().is_own_work(&service, &slice("4"), false), "what it was before is no news");
-        assert!(!wrote().is_own_work(&service, &slice("6"), false), "somebody has changed it since");
-        assert!(!wrote().is_own_work(&service, &slice("5"), true), "somebody has deleted it");
-        assert!(!wrote().is_own_work(&Key::namespaced("a", "other"), &slice("5"), false));
+        assert!(!EndpointSliceMemory::default().is_own_write(&service, &slice("5"), false));
+        assert!(wrote().is_own_write(&service, &slice("5"), false));
+        assert!(wrote().is_own_write(&service, &slice("4"), false), "what it was before is no news");
+        assert!(!wrote().is_own_write(&service, &slice("6"), false), "somebody has changed it since");
+        assert!(!wrote().is_own_write(&service, &slice("5"), true), "somebody has deleted it");
+        assert!(!wrote().is_own_write(&Key::namespaced("a", "other"), &slice("5"), false));
         let ended = || after(Written::End);
-        assert!(ended().is_own_work(&service, &slice("5"), true));
-        assert!(ended().is_own_work(&service, &slice("5"), false), "on its way out");
+        assert!(ended().is_own_write(&service, &slice("5"), true));
+        assert!(ended().is_own_write(&service, &slice("5"), false), "on its way out");
         // Each is known once: the same change again is somebody else's.
         for (mut recall, is_gone) in [(wrote(), false), (ended(), true)] {
-            assert!(recall.is_own_work(&service, &slice("5"), is_gone));
-            assert!(!recall.is_own_work(&service, &slice("5"), is_gone));
+            assert!(recall.is_own_write(&service, &slice("5"), is_gone));
+            assert!(!recall.is_own_write(&service, &slice("5"), is_gone));
         }
     }
 }

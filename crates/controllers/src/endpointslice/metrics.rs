@@ -2,7 +2,7 @@
 
 use keleustes_plan::{Buckets, Measurement, Metric};
 
-use super::memory::Recall;
+use super::memory::EndpointSliceMemory;
 
 /// Small changes are by far the most frequent.
 const PER_SYNC: Buckets = Buckets::Exponential { first: 2.0, factor: 2.0, count: 15 };
@@ -61,10 +61,10 @@ pub(super) fn number(metric: &'static Metric, labels: &[&str], number: usize) ->
 }
 
 /// How much there is now.
-pub(super) fn stock(recall: &Recall) -> Vec<Measurement> {
+pub(super) fn stock(recall: &EndpointSliceMemory) -> Vec<Measurement> {
     let totals = recall.totals();
     let of_all =
-        [(&ENDPOINTS, totals.endpoints), (&SLICES, totals.slices), (&WANTED_SLICES, totals.wanted_slices)];
+        [(&ENDPOINTS, totals.endpoints), (&SLICES, totals.slices), (&WANTED_SLICES, totals.desired_slices)];
     let of_all = of_all.into_iter().map(|(metric, count)| number(metric, &[], count));
     let by_wish =
         recall.distributions().map(|(wish, count)| number(&BY_DISTRIBUTION, &[wish.as_str()], count));

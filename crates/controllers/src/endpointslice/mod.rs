@@ -30,12 +30,12 @@ mod zones;
 
 use std::time::Duration;
 
-use keleustes_objects::{EndpointSlice, Key, Node, Pod, Service, Word};
-use keleustes_plan::{Controller, Grant, Index, Limiter, Loop, Memory};
+use keleustes_objects::{EndpointSlice, InternedStr, Key, Node, Pod, Service};
+use keleustes_plan::{Controller, Grant, Index, Loop, Memory, RateLimiter};
 
-use memory::Recall;
+use memory::EndpointSliceMemory;
 use sync::Turns;
-use wake::Ears;
+use wake::ServiceEnqueuer;
 
 /// What the controller needs to be told.
 #[derive(Clone, Debug)]
@@ -43,14 +43,14 @@ pub struct Settings {
     /// How many Services are worked on at once.
     pub workers: usize,
     /// How many endpoints a slice may get.
-    pub endpoints_max: usize,
+    pub max_endpoints_per_slice: usize,
     /// How long a Service waits after a change of one of its pods, so that more changes may come together.
-    pub batch_period: Duration,
+    pub updates_batch_period: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { workers: 5, endpoints_max: 100, batch_period: Duration::ZERO }
+        Self { workers: 5, max_endpoints_per_slice: 100, updates_batch_period: Duration::ZERO }
     }
 }
 
@@ -60,15 +60,15 @@ const NAME: &str = "endpointslice-controller";
 const RETRIES_MAX: u32 = 15;
 
 /// A Service that fails is expensive to try again, hence the long first delay.
-const LIMITER: Limiter = Limiter { item_delay_first: Duration::from_secs(1), ..Limiter::DEFAULT };
+const LIMITER: RateLimiter = RateLimiter { base_delay: Duration::from_secs(1), ..RateLimiter::DEFAULT };
 
 /// The controller.
 #[must_use]
 pub fn controller(settings: &Settings) -> Controller {
     Controller::new(NAME)
         .also_known_as(&["endpointslice"])
-        .works_as(NAME)
-        .records_events_as("endpoint-slice-controller")
+        .service_account(NAME)
+        .event_component("endpoint-slice-controller")
         .may_write(&[Grant {
             group: "discovery.k8s.io",
             resource: "endpointslices",
@@ -79,19 +79,19 @@ pub fn controller(settings: &Settings) -> Controller {
 }
 
 fn the_loop(settings: &Settings) -> Loop {
-    let memory = Memory::<Recall>::default();
-    let ears = Ears::new(settings, &memory);
+    let memory = Memory::<EndpointSliceMemory>::default();
+    let ears = ServiceEnqueuer::new(settings, &memory);
     let (services, pods, slices, nodes) = (ears.clone(), ears.clone(), ears.clone(), ears);
-    Loop::scripted("endpoint_slice", Turns::new(settings, memory))
+    Loop::reconciling("endpoint_slice", Turns::new(settings, memory))
         .workers(settings.workers)
-        .retries_at_most(RETRIES_MAX)
-        .limited_by(LIMITER)
+        .max_retries(RETRIES_MAX)
+        .rate_limited_by(LIMITER)
         // First, because items are named after Services.
-        .woken_by::<Service>(move |change, _, wakes| services.service_changed(change, wakes))
-        .woken_by::<Pod>(move |change, view, wakes| pods.pod_changed(change, view, wakes))
-        .woken_by::<EndpointSlice>(move |change, _, wakes| slices.slice_changed(change, wakes))
-        .woken_by::<Node>(move |change, _, wakes| nodes.node_changed(change, wakes))
-        .reads_by(BY_SERVICE)
+        .enqueue_on::<Service>(move |change, _, wakes| services.service_changed(change, wakes))
+        .enqueue_on::<Pod>(move |change, view, wakes| pods.pod_changed(change, view, wakes))
+        .enqueue_on::<EndpointSlice>(move |change, _, wakes| slices.slice_changed(change, wakes))
+        .enqueue_on::<Node>(move |change, _, wakes| nodes.node_changed(change, wakes))
+        .reads_index(BY_SERVICE)
 }
 
 /// Finds the slices that this controller manages for a Service, by `namespace/name` of the Service.
@@ -99,7 +99,7 @@ const BY_SERVICE: Index<EndpointSlice> = Index {
     name: "managed-for-service",
     values: |slice, emit| {
         if let Some(service) = labels::service_of(slice).filter(|_| labels::is_managed(slice)) {
-            emit(Word::from(&*service.to_string()));
+            emit(InternedStr::from(&*service.to_string()));
         }
     },
 };

@@ -62,7 +62,7 @@ impl Lists {
         family: Family,
         slices: &[Arc<EndpointSlice>],
         wanted: Wanted,
-        endpoints_max: usize,
+        max_endpoints_per_slice: usize,
     ) -> Self {
         let mut lists = Self::default();
         let mut by_ports: BTreeMap<PortSet, Vec<&Arc<EndpointSlice>>> = BTreeMap::new();
@@ -75,11 +75,11 @@ impl Lists {
         }
         for (ports, group) in wanted.groups {
             let there = by_ports.remove(&ports).unwrap_or_default();
-            lists.fit_group(service, &there, group, endpoints_max);
+            lists.fit_group(service, &there, group, max_endpoints_per_slice);
         }
         lists.delete.extend(by_ports.into_values().flatten().cloned());
         lists.keep_a_placeholder(service, family, slices.len());
-        lists.totals.wanted_slices = lists.totals.wanted_slices.max(1);
+        lists.totals.desired_slices = lists.totals.desired_slices.max(1);
         lists
     }
 
@@ -88,7 +88,7 @@ impl Lists {
         service: &Service,
         there: &[&Arc<EndpointSlice>],
         group: Group,
-        endpoints_max: usize,
+        max_endpoints_per_slice: usize,
     ) {
         let Group { ports, endpoints: mut left } = group;
         let wanted = left.len();
@@ -102,25 +102,25 @@ impl Lists {
                 deleted += 1;
             } else if kept.is_changed {
                 update.push(Draft::with(slice, kept.endpoints, "its endpoints changed"));
-            } else if labels::have_drifted(slice, service) {
+            } else if labels::have_changed(slice, service) {
                 update.push(Draft::of(slice, "the labels of its Service changed"));
             } else {
                 unchanged.push(Arc::clone(slice));
             }
         }
         self.added += left.len();
-        fill_up(&mut update, &mut left, endpoints_max);
+        fill_up(&mut update, &mut left, max_endpoints_per_slice);
         while !left.is_empty() {
-            let mut draft = match roomiest_fit(&unchanged, left.len(), endpoints_max) {
+            let mut draft = match tightest_fit(&unchanged, left.len(), max_endpoints_per_slice) {
                 Some(at) => Draft::of(&unchanged.remove(at), "it takes up new endpoints"),
                 None => Draft::empty(ports.clone(), "there are new endpoints"),
             };
-            fill(&mut draft, &mut left, endpoints_max);
+            fill(&mut draft, &mut left, max_endpoints_per_slice);
             if draft.origin.is_some() { &mut update } else { &mut create }.push(draft);
         }
         self.totals.endpoints += wanted;
         self.totals.slices += there.len() + create.len() - deleted;
-        self.totals.wanted_slices += wanted.div_ceil(endpoints_max.max(1));
+        self.totals.desired_slices += wanted.div_ceil(max_endpoints_per_slice.max(1));
         self.create.append(&mut create);
         self.update.append(&mut update);
         self.unchanged.append(&mut unchanged);
@@ -192,16 +192,16 @@ fn is_same_target(wanted: Option<&TargetRef>, there: Option<&TargetRef>) -> bool
 }
 
 /// Fills slices that change anyway, the fullest first.
-fn fill_up(drafts: &mut [Draft], left: &mut BTreeMap<Identity, Endpoint>, endpoints_max: usize) {
+fn fill_up(drafts: &mut [Draft], left: &mut BTreeMap<Identity, Endpoint>, max_endpoints_per_slice: usize) {
     let mut order: Vec<_> = (0..drafts.len()).collect();
     order.sort_by_key(|at| Reverse(drafts[*at].endpoints.len()));
     for at in order {
-        fill(&mut drafts[at], left, endpoints_max);
+        fill(&mut drafts[at], left, max_endpoints_per_slice);
     }
 }
 
-fn fill(draft: &mut Draft, left: &mut BTreeMap<Identity, Endpoint>, endpoints_max: usize) {
-    while draft.endpoints.len() < endpoints_max.max(1)
+fn fill(draft: &mut Draft, left: &mut BTreeMap<Identity, Endpoint>, max_endpoints_per_slice: usize) {
+    while draft.endpoints.len() < max_endpoints_per_slice.max(1)
         && let Some((_, endpoint)) = left.pop_first()
     {
         draft.endpoints.push(endpoint);
@@ -209,11 +209,11 @@ fn fill(draft: &mut Draft, left: &mut BTreeMap<Identity, Endpoint>, endpoints_ma
 }
 
 /// The slice that is closest to full once it has taken all that is left.
-fn roomiest_fit(slices: &[Arc<EndpointSlice>], left: usize, endpoints_max: usize) -> Option<usize> {
-    if left >= endpoints_max {
+fn tightest_fit(slices: &[Arc<EndpointSlice>], left: usize, max_endpoints_per_slice: usize) -> Option<usize> {
+    if left >= max_endpoints_per_slice {
         return None;
     }
-    let room = |slice: &EndpointSlice| endpoints_max.checked_sub(left + slice.endpoints.len());
+    let room = |slice: &EndpointSlice| max_endpoints_per_slice.checked_sub(left + slice.endpoints.len());
     let fitting = slices.iter().enumerate().filter_map(|(at, slice)| Some((room(slice)?, at)));
     fitting.min().map(|(_, at)| at)
 }

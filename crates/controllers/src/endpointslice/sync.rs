@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use keleustes_objects::{EndpointSlice, Key, Kind as _, Node, Reason, Service, Time, Uid};
 use keleustes_plan::{
-    Applied, BoxFuture, Context, EventNote, Involved, Item, Memory, Next, OnFailure, Outcome, Plan, Retry,
+    Applied, BoxFuture, Context, Involved, Item, Memory, Next, OnFailure, Outcome, Plan, PlannedEvent, Retry,
     Script, View,
 };
 
-use super::drafts::{Drafting, Operation, Sent, delete_stranger};
+use super::drafts::{Operation, Sent, SliceWriter, delete_unsupported_type};
 use super::endpoints::{Family, Wanted};
 use super::gather::{Facts, Gathered};
 use super::hints::{Wish, hint};
-use super::memory::{Recall, Written};
+use super::memory::{EndpointSliceMemory, Written};
 use super::packing::Lists;
 use super::{Settings, metrics, topology, zones_key};
 
@@ -28,8 +28,8 @@ const GATHERING_IN_A_ROW_MAX: Duration = Duration::from_secs(1);
 
 /// Works on Services, and on the zones of the cluster.
 pub(super) struct Turns {
-    memory: Memory<Recall>,
-    endpoints_max: usize,
+    memory: Memory<EndpointSliceMemory>,
+    max_endpoints_per_slice: usize,
 }
 
 /// What went wrong in one turn.
@@ -47,8 +47,8 @@ impl Script for Turns {
 }
 
 impl Turns {
-    pub(super) fn new(settings: &Settings, memory: Memory<Recall>) -> Self {
-        Self { memory, endpoints_max: settings.endpoints_max }
+    pub(super) fn new(settings: &Settings, memory: Memory<EndpointSliceMemory>) -> Self {
+        Self { memory, max_endpoints_per_slice: settings.max_endpoints_per_slice }
     }
 
     async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Next, Retry> {
@@ -58,18 +58,18 @@ impl Turns {
         }
         // A change of a pod may have come in while the turn before was deciding, too late to be part of it and too
         // early to wait.
-        let gathers_for = self.gathers_for(cx, &item.key);
-        if !gathers_for.is_zero() {
-            return Ok(Next::KeepWaiting(gathers_for));
+        let debounce_remaining = self.debounce_remaining(cx, &item.key);
+        if !debounce_remaining.is_zero() {
+            return Ok(Next::KeepBackoff(debounce_remaining));
         }
         let result = self.service_turn(cx, &item.key).await;
         cx.measure(metrics::SYNCS.one(&[if result.is_ok() { "success" } else { "error" }]));
         result.map(|()| Next::Done)
     }
 
-    fn gathers_for(&self, cx: &Context<'_>, service: &Key) -> Duration {
+    fn debounce_remaining(&self, cx: &Context<'_>, service: &Key) -> Duration {
         let now = cx.gather(|view| view.now().monotonic);
-        self.memory.with(|recall| recall.gathers_for(service, now))
+        self.memory.with(|recall| recall.debounce_remaining(service, now))
     }
 
     /// Looks at the nodes, and wakes the Services whose hints do not suit them any more.
@@ -127,7 +127,7 @@ impl Turns {
         troubles.texts.append(&mut wanted.complaints);
         let slices: Vec<_> =
             facts.slices.iter().filter(|slice| slice.address_type == family.as_str()).cloned().collect();
-        let mut lists = Lists::fit(service, family, &slices, wanted, self.endpoints_max);
+        let mut lists = Lists::fit(service, family, &slices, wanted, self.max_endpoints_per_slice);
         cx.measure(metrics::number(&metrics::ADDED, &[], lists.added));
         cx.measure(metrics::number(&metrics::REMOVED, &[], lists.removed));
 
@@ -138,7 +138,7 @@ impl Turns {
         self.memory.with(|recall| recall.count(&service.meta.key, lists.totals, distribution));
         self.take_stock(cx);
 
-        let writes = Drafting::new(service, family, trigger_time).writes(lists);
+        let writes = SliceWriter::new(service, family, trigger_time).writes(lists);
         let changed = writes.len();
         if changed == 0 || self.apply(cx, &service.meta.key, writes, troubles).await {
             let topology = if wish == Wish::Proportional { "Auto" } else { "Disabled" };
@@ -159,10 +159,10 @@ impl Turns {
         let is_known =
             |slice: &EndpointSlice| families.iter().any(|family| slice.address_type == family.as_str());
         let strangers = facts.slices.iter().filter(|slice| !is_known(slice));
-        let writes: Vec<_> = strangers.map(|slice| delete_stranger(slice)).collect();
+        let writes: Vec<_> = strangers.map(|slice| delete_unsupported_type(slice)).collect();
         if !writes.is_empty() {
             for family in [Family::V4, Family::V6].into_iter().filter(|family| !families.contains(family)) {
-                self.memory.with(|recall| recall.not_hinted(&facts.service.meta.key, family));
+                self.memory.with(|recall| recall.remove_hint_counts(&facts.service.meta.key, family));
             }
             self.apply(cx, &facts.service.meta.key, writes, troubles).await;
         }
@@ -176,7 +176,7 @@ impl Turns {
         writes: Vec<Sent>,
         troubles: &mut Troubles,
     ) -> bool {
-        self.begin_to_gather(cx, service, writes.len());
+        self.start_debounce(cx, service, writes.len());
         let mut all_done = true;
         for sent in writes {
             let stops = sent.write.on_failure == OnFailure::StopAndRetry;
@@ -197,11 +197,11 @@ impl Turns {
         all_done
     }
 
-    fn begin_to_gather(&self, cx: &Context<'_>, service: &Key, slices: usize) {
+    fn start_debounce(&self, cx: &Context<'_>, service: &Key, slices: usize) {
         let now = cx.gather(|view| view.now().monotonic);
         let at_first =
             GATHERING_A_SLICE.saturating_mul(u32::try_from(slices).unwrap_or(u32::MAX)).min(GATHERING_MAX);
-        self.memory.with(|recall| recall.begin_to_gather(service, now, at_first, GATHERING_IN_A_ROW_MAX));
+        self.memory.with(|recall| recall.start_debounce(service, now, at_first, GATHERING_IN_A_ROW_MAX));
     }
 
     async fn send(&self, cx: &mut Context<'_>, service: &Key, sent: Sent) -> Result<(), Refused> {
@@ -229,7 +229,7 @@ impl Turns {
             }
             // Somebody has deleted it; where its endpoints go is decided anew.
             Some(Outcome::Unneeded) => format!("{} {:?} not found", EndpointSlice::RESOURCE, target.key.name),
-            Some(Outcome::NotTried) | None => {
+            Some(Outcome::NotSent) | None => {
                 retry.as_ref().map_or_else(String::new, |retry| retry.because.clone())
             }
         };
@@ -258,7 +258,7 @@ impl Turns {
     }
 }
 
-async fn record(cx: &mut Context<'_>, events: Vec<EventNote>) {
+async fn record(cx: &mut Context<'_>, events: Vec<PlannedEvent>) {
     if !events.is_empty() {
         let mut plan = Plan::none();
         events.into_iter().for_each(|event| plan.record(event));
@@ -285,8 +285,11 @@ impl Troubles {
             texts => format!("[{}]", texts.join(", ")),
         };
         let message = format!("Error updating Endpoint Slices for Service {}: {because}", service.meta.key);
-        record(cx, vec![EventNote::warning(Involved::of(service), "FailedToUpdateEndpointSlices", message)])
-            .await;
+        record(
+            cx,
+            vec![PlannedEvent::warning(Involved::of(service), "FailedToUpdateEndpointSlices", message)],
+        )
+        .await;
         Err(Retry { after: self.wait, outage: self.outage, ..Retry::because(because) })
     }
 }

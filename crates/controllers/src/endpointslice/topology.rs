@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use keleustes_objects::{Endpoint, EndpointSlice, Node, Word};
+use keleustes_objects::{Endpoint, EndpointSlice, InternedStr, Node};
 
 use super::gather::zone_of;
 use super::hints::{is_ready, prefer_zone};
 use super::packing::{Draft, Lists};
-use super::zones::{Allotment, Capacity, Counts, Refusal, Zones, balance};
+use super::zones::{Allocation, AllocationError, Capacity, Counts, Zones, balance};
 
 /// Nodes with one of these labels run no ordinary pods.
 const EXCLUDED: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
@@ -20,7 +20,7 @@ const EXCLUDED: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoHints {
     /// The zones do not allow it.
-    Refused(Refusal),
+    Refused(AllocationError),
     /// An endpoint is in no zone.
     NoZone,
     /// There was no endpoint to hint.
@@ -32,14 +32,14 @@ impl fmt::Display for NoHints {
         let (text, counts) = match self {
             Self::NoZone => ("One or more endpoints do not have a zone specified", None),
             Self::Nothing => ("No hints allocated for zones", None),
-            Self::Refused(Refusal::InsufficientNodes) => (
+            Self::Refused(AllocationError::InsufficientNodes) => (
                 "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes",
                 None,
             ),
-            Self::Refused(Refusal::FewEndpoints { endpoints, zones }) => {
+            Self::Refused(AllocationError::FewEndpoints { endpoints, zones }) => {
                 ("Insufficient number of endpoints", Some((endpoints, zones)))
             }
-            Self::Refused(Refusal::Overload { endpoints, zones }) => (
+            Self::Refused(AllocationError::Overload { endpoints, zones }) => (
                 "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold",
                 Some((endpoints, zones)),
             ),
@@ -60,8 +60,8 @@ pub(super) fn survey<'n>(nodes: impl Iterator<Item = &'n Arc<Node>>) -> Zones {
 ///
 /// # Errors
 /// Why that cannot be; hints may have been half changed then.
-pub(super) fn share_out(lists: &mut Lists, zones: &Zones) -> Result<Counts, NoHints> {
-    let allotments = zones.allot(ready_endpoints(lists)).map_err(NoHints::Refused)?;
+pub(super) fn add_hints(lists: &mut Lists, zones: &Zones) -> Result<Counts, NoHints> {
+    let allotments = zones.allocate(ready_endpoints(lists)).map_err(NoHints::Refused)?;
     let mut counts = keep_good_slices(lists, &allotments);
     let mut drafts: Vec<&mut Draft> = lists.create.iter_mut().chain(&mut lists.update).collect();
     for endpoint in ready_in(&mut drafts) {
@@ -87,7 +87,7 @@ fn ready_in<'d>(drafts: &'d mut [&mut Draft]) -> impl Iterator<Item = &'d mut En
 }
 
 /// Counts the hints of slices that can stay as they are; the others are to be written anew.
-fn keep_good_slices(lists: &mut Lists, allotments: &BTreeMap<Word, Allotment>) -> Counts {
+fn keep_good_slices(lists: &mut Lists, allotments: &BTreeMap<InternedStr, Allocation>) -> Counts {
     let mut counts = Counts::new();
     for slice in std::mem::take(&mut lists.unchanged) {
         match good_hints(&slice, &counts, allotments) {
@@ -105,7 +105,7 @@ fn keep_good_slices(lists: &mut Lists, allotments: &BTreeMap<Word, Allotment>) -
 fn good_hints(
     slice: &EndpointSlice,
     counts: &Counts,
-    allotments: &BTreeMap<Word, Allotment>,
+    allotments: &BTreeMap<InternedStr, Allocation>,
 ) -> Option<Counts> {
     let mut hints = Counts::new();
     for endpoint in slice.endpoints.iter().filter(|endpoint| is_ready(endpoint)) {
@@ -118,7 +118,7 @@ fn good_hints(
             *hints.entry(zone.name.clone()).or_default() += 1;
         }
     }
-    let fits = |(zone, more): (&Word, &usize)| {
+    let fits = |(zone, more): (&InternedStr, &usize)| {
         let there = counts.get(zone).copied().unwrap_or_default();
         allotments.get(zone).is_some_and(|allotment| there + more <= allotment.maximum)
     };
@@ -143,7 +143,7 @@ fn move_hints(drafts: &mut [&mut Draft], mut giving: Counts, mut receiving: Coun
     }
 }
 
-fn take_one(counts: &mut Counts, zone: &Word) {
+fn take_one(counts: &mut Counts, zone: &InternedStr) {
     if let Some(count) = counts.get_mut(zone) {
         *count -= 1;
         if *count == 0 {

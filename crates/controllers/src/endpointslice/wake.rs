@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use keleustes_objects::{EndpointSlice, Key, Node, Pod, Service, Time};
-use keleustes_plan::{Change, Memory, View, Wakes};
+use keleustes_plan::{Change, Enqueue, Memory, View};
 
 use super::gather::zone_of;
-use super::memory::Recall;
+use super::memory::EndpointSliceMemory;
 use super::{Settings, labels, zones_key};
 
 /// How long a Service waits after somebody else changed one of its slices.
@@ -14,26 +14,26 @@ const AFTER_SLICES: Duration = Duration::from_secs(1);
 
 /// Hears of services, pods, slices and nodes.
 #[derive(Clone)]
-pub(super) struct Ears {
-    memory: Memory<Recall>,
-    batch_period: Duration,
+pub(super) struct ServiceEnqueuer {
+    memory: Memory<EndpointSliceMemory>,
+    updates_batch_period: Duration,
 }
 
-impl Ears {
-    pub(super) fn new(settings: &Settings, memory: &Memory<Recall>) -> Self {
-        Self { memory: memory.clone(), batch_period: settings.batch_period }
+impl ServiceEnqueuer {
+    pub(super) fn new(settings: &Settings, memory: &Memory<EndpointSliceMemory>) -> Self {
+        Self { memory: memory.clone(), updates_batch_period: settings.updates_batch_period }
     }
 
     /// Any change of a Service concerns it, and is not kept waiting for its pods.
-    pub(super) fn service_changed(&self, change: &Change<Service>, wakes: &mut Wakes) {
+    pub(super) fn service_changed(&self, change: &Change<Service>, wakes: &mut Enqueue) {
         let service = &change.either().meta.key;
-        self.memory.with(|recall| recall.gather_no_longer(service));
+        self.memory.with(|recall| recall.cancel_debounce(service));
         wakes.wake(service);
     }
 
-    /// Wakes the Services that select a pod, or did so before, if anything changed that endpoints show. A
+    /// Enqueue the Services that select a pod, or did so before, if anything changed that endpoints show. A
     /// Service that was written a moment ago waits a little: more changes may come together.
-    pub(super) fn pod_changed(&self, change: &Change<Pod>, view: &View<'_>, wakes: &mut Wakes) {
+    pub(super) fn pod_changed(&self, change: &Change<Pod>, view: &View<'_>, wakes: &mut Enqueue) {
         let Some(shift) = Shift::of(change) else { return };
         let now = view.now().monotonic;
         let services = view.in_namespace::<Service>(&change.either().meta.key.namespace);
@@ -41,16 +41,16 @@ impl Ears {
             let key = &service.meta.key;
             let delay = self.memory.with(|recall| {
                 recall.pod_changed(key, shift.came_at(service));
-                recall.gathers_for(key, now)
+                recall.debounce_remaining(key, now)
             });
-            wakes.wake_after(key, delay.max(self.batch_period));
+            wakes.add_after(key, delay.max(self.updates_batch_period));
         }
     }
 
     /// A node concerns the zones of the cluster when it comes, goes, falls ill, recovers or moves. What it has of
     /// CPUs is looked at on such an occasion only. One that comes concerns the Services that miss it, too: they may
     /// have given up on it.
-    pub(super) fn node_changed(&self, change: &Change<Node>, wakes: &mut Wakes) {
+    pub(super) fn node_changed(&self, change: &Change<Node>, wakes: &mut Enqueue) {
         let concerns = match (change.before(), change.after()) {
             (Some(old), Some(new)) => old.is_ready() != new.is_ready() || zone_of(old) != zone_of(new),
             (None, Some(new)) => {
@@ -65,12 +65,12 @@ impl Ears {
         }
     }
 
-    /// Wakes the Service of a slice that somebody else has changed or deleted.
-    pub(super) fn slice_changed(&self, change: &Change<EndpointSlice>, wakes: &mut Wakes) {
-        let delay = self.batch_period.max(AFTER_SLICES);
+    /// Enqueue the Service of a slice that somebody else has changed or deleted.
+    pub(super) fn slice_changed(&self, change: &Change<EndpointSlice>, wakes: &mut Enqueue) {
+        let delay = self.updates_batch_period.max(AFTER_SLICES);
         let mut wake = |service: Option<Key>| {
             if let Some(service) = service {
-                wakes.wake_after(service, delay);
+                wakes.add_after(service, delay);
             }
         };
         let (slice, service) = (change.either(), labels::service_of(change.either()));
@@ -88,10 +88,10 @@ impl Ears {
                 return;
             }
         }
-        let is_own_work = |service: &Key| {
-            self.memory.with(|recall| recall.is_own_work(service, slice, change.is_deletion()))
+        let is_own_write = |service: &Key| {
+            self.memory.with(|recall| recall.is_own_write(service, slice, change.is_deletion()))
         };
-        if labels::is_managed(slice) && !service.as_ref().is_some_and(is_own_work) {
+        if labels::is_managed(slice) && !service.as_ref().is_some_and(is_own_write) {
             wake(service);
         }
     }

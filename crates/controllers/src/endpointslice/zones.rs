@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use keleustes_objects::Word;
+use keleustes_objects::InternedStr;
 
 /// How many endpoints are hinted to each zone.
-pub(super) type Counts = BTreeMap<Word, usize>;
+pub(super) type Counts = BTreeMap<InternedStr, usize>;
 
 /// What is known of the zones of the cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,20 +17,20 @@ pub(super) enum Zones {
     /// A node tells no zone or no CPUs, or there are not two zones.
     Insufficient,
     /// The share of the cluster's CPUs that each zone has.
-    Shares(BTreeMap<Word, f64>),
+    Shares(BTreeMap<InternedStr, f64>),
 }
 
 /// What one node brings to its zone.
 pub(super) struct Capacity {
     /// Its zone; empty if it tells none.
-    pub(super) zone: Word,
+    pub(super) zone: InternedStr,
     /// Its allocatable CPUs in thousandths.
     pub(super) cpu_milli: i64,
 }
 
 /// What one zone is to get.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Allotment {
+pub(super) struct Allocation {
     /// With fewer endpoints than this, each would get too much of the zone's traffic.
     pub(super) minimum: usize,
     /// With more than this, other zones would fall below their minimum.
@@ -41,7 +41,7 @@ pub(super) struct Allotment {
 
 /// Why there can be no hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum AllocationError {
     /// The nodes do not tell enough.
     InsufficientNodes,
     /// There are fewer endpoints than zones.
@@ -56,7 +56,7 @@ const OVERLOAD: f64 = 0.2;
 impl Zones {
     /// Adds up the nodes that count.
     pub(super) fn of(nodes: impl IntoIterator<Item = Capacity>) -> Self {
-        let mut milli_by_zone: BTreeMap<Word, i64> = BTreeMap::new();
+        let mut milli_by_zone: BTreeMap<InternedStr, i64> = BTreeMap::new();
         for node in nodes {
             if node.zone.is_empty() || node.cpu_milli == 0 {
                 return Self::Insufficient;
@@ -72,25 +72,28 @@ impl Zones {
     }
 
     /// What each zone is to get of so many ready endpoints.
-    pub(super) fn allot(&self, endpoints: usize) -> Result<BTreeMap<Word, Allotment>, Refusal> {
+    pub(super) fn allocate(
+        &self,
+        endpoints: usize,
+    ) -> Result<BTreeMap<InternedStr, Allocation>, AllocationError> {
         let shares = match self {
-            Self::Insufficient => return Err(Refusal::InsufficientNodes),
+            Self::Insufficient => return Err(AllocationError::InsufficientNodes),
             Self::Shares(shares) => shares,
         };
         let zones = shares.len();
         if zones > endpoints {
-            return Err(Refusal::FewEndpoints { endpoints, zones });
+            return Err(AllocationError::FewEndpoints { endpoints, zones });
         }
-        let allot = |(zone, share): (&Word, &f64)| {
+        let allocate = |(zone, share): (&InternedStr, &f64)| {
             let just = share * as_float(endpoints);
             let minimum = least(just);
             let desired = just.max(as_float(minimum));
-            (zone.clone(), Allotment { minimum, maximum: minimum, desired })
+            (zone.clone(), Allocation { minimum, maximum: minimum, desired })
         };
-        let mut allotments: BTreeMap<_, _> = shares.iter().map(allot).collect();
+        let mut allotments: BTreeMap<_, _> = shares.iter().map(allocate).collect();
         let minimums: usize = allotments.values().map(|allotment| allotment.minimum).sum();
         if minimums > endpoints {
-            return Err(Refusal::Overload { endpoints, zones });
+            return Err(AllocationError::Overload { endpoints, zones });
         }
         allotments.values_mut().for_each(|allotment| allotment.maximum += endpoints - minimums);
         Ok(allotments)
@@ -120,11 +123,11 @@ fn as_float<N: TryInto<i64>>(number: N) -> f64 {
 
 /// How many endpoints zones are to give, and how many others are to receive: one after the other, the
 /// largest surplus fills the largest lack until it is not worth a whole endpoint.
-pub(super) fn balance(allotments: &BTreeMap<Word, Allotment>, counts: &Counts) -> (Counts, Counts) {
+pub(super) fn balance(allotments: &BTreeMap<InternedStr, Allocation>, counts: &Counts) -> (Counts, Counts) {
     let surplus =
-        |zone: &Word, desired: f64| as_float(counts.get(zone).copied().unwrap_or_default()) - desired;
-    let mut over: BTreeMap<&Word, f64> = BTreeMap::new();
-    let mut under: BTreeMap<&Word, f64> = BTreeMap::new();
+        |zone: &InternedStr, desired: f64| as_float(counts.get(zone).copied().unwrap_or_default()) - desired;
+    let mut over: BTreeMap<&InternedStr, f64> = BTreeMap::new();
+    let mut under: BTreeMap<&InternedStr, f64> = BTreeMap::new();
     for (zone, allotment) in allotments {
         let surplus = surplus(zone, allotment.desired);
         if surplus > 0.0 {
@@ -147,7 +150,7 @@ pub(super) fn balance(allotments: &BTreeMap<Word, Allotment>, counts: &Counts) -
 }
 
 /// The zone with most; the first by name of equal ones.
-fn largest<'z>(amounts: &BTreeMap<&'z Word, f64>) -> Option<(&'z Word, f64)> {
+fn largest<'z>(amounts: &BTreeMap<&'z InternedStr, f64>) -> Option<(&'z InternedStr, f64)> {
     let mut largest = None;
     for (zone, amount) in amounts {
         if *amount > largest.map_or(0.0, |(_, most)| most) {
@@ -165,16 +168,16 @@ mod tests {
         Zones::of(
             shares
                 .iter()
-                .map(|(zone, cpu_milli)| Capacity { zone: Word::from(*zone), cpu_milli: *cpu_milli }),
+                .map(|(zone, cpu_milli)| Capacity { zone: InternedStr::from(*zone), cpu_milli: *cpu_milli }),
         )
     }
 
     fn counts(counts: &[(&str, usize)]) -> Counts {
-        counts.iter().map(|(zone, count)| (Word::from(*zone), *count)).collect()
+        counts.iter().map(|(zone, count)| (InternedStr::from(*zone), *count)).collect()
     }
 
     fn allotted(zones: &Zones, endpoints: usize) -> Vec<(String, usize, usize)> {
-        let allotments = zones.allot(endpoints).unwrap().into_iter();
+        let allotments = zones.allocate(endpoints).unwrap().into_iter();
         allotments.map(|(zone, allotment)| (zone.to_string(), allotment.minimum, allotment.maximum)).collect()
     }
 
@@ -195,18 +198,21 @@ mod tests {
     #[test]
     fn every_zone_has_a_minimum_and_what_is_left_may_go_anywhere() {
         let thirds = zones(&[("a", 1), ("b", 1), ("c", 1)]);
-        assert_eq!(thirds.allot(2), Err(Refusal::FewEndpoints { endpoints: 2, zones: 3 }));
+        assert_eq!(thirds.allocate(2), Err(AllocationError::FewEndpoints { endpoints: 2, zones: 3 }));
         assert_eq!(allotted(&thirds, 3), [("a", 1, 1), ("b", 1, 1), ("c", 1, 1)].map(owned));
         // A third of four is 1.33; that over 1.2 is 1.11, so two each, and there are only four.
-        assert_eq!(thirds.allot(4), Err(Refusal::Overload { endpoints: 4, zones: 3 }));
+        assert_eq!(thirds.allocate(4), Err(AllocationError::Overload { endpoints: 4, zones: 3 }));
         assert_eq!(allotted(&thirds, 12), [("a", 4, 4), ("b", 4, 4), ("c", 4, 4)].map(owned));
         assert_eq!(allotted(&thirds, 30), [("a", 9, 12), ("b", 9, 12), ("c", 9, 12)].map(owned));
         let uneven = zones(&[("a", 4), ("b", 1)]);
         assert_eq!(allotted(&uneven, 10), [("a", 7, 8), ("b", 2, 3)].map(owned));
         // A twentieth of ten is half an endpoint, but the least is a whole one.
-        let few = zones(&[("a", 19), ("b", 1)]).allot(10).unwrap();
+        let few = zones(&[("a", 19), ("b", 1)]).allocate(10).unwrap();
         assert_eq!(few.into_values().map(|allotment| allotment.desired).collect::<Vec<_>>(), [9.5, 1.0]);
-        assert_eq!(zones(&[("a", 9), ("b", 1)]).allot(2), Err(Refusal::Overload { endpoints: 2, zones: 2 }));
+        assert_eq!(
+            zones(&[("a", 9), ("b", 1)]).allocate(2),
+            Err(AllocationError::Overload { endpoints: 2, zones: 2 })
+        );
     }
 
     fn owned((zone, minimum, maximum): (&str, usize, usize)) -> (String, usize, usize) {
@@ -217,7 +223,7 @@ mod tests {
     #[test]
     fn the_largest_surplus_fills_the_largest_lack_while_it_is_worth_an_endpoint() {
         let moved = |shares: &[(&str, i64)], endpoints, there: &[(&str, usize)]| {
-            balance(&zones(shares).allot(endpoints).unwrap(), &counts(there))
+            balance(&zones(shares).allocate(endpoints).unwrap(), &counts(there))
         };
         let thirds = [("a", 1), ("b", 1), ("c", 1)];
         assert_eq!(

@@ -47,13 +47,13 @@ impl Absent {
 
 #[cfg(test)]
 mod tests {
-    use keleustes_objects::{Key, TypeLine, Uid};
+    use keleustes_objects::{Key, TypeMeta, Uid};
 
     use super::*;
 
     fn identity(namespace: &str, uid: &str) -> Identity {
         Identity {
-            line: TypeLine::new("v1", "Pod"),
+            line: TypeMeta::new("v1", "Pod"),
             key: Key::namespaced(namespace, "owner"),
             uid: Uid::from(uid),
         }

@@ -1,16 +1,16 @@
 //! Checks one object: whether it may be deleted, must drop some references, or has waited long enough.
 
-use keleustes_objects::{Key, Meta, OwnerRef, Reason, TypeLine, Uid};
+use keleustes_objects::{Key, Meta, OwnerReference, Reason, TypeMeta, Uid};
 use keleustes_plan::{
-    BoxFuture, Context, Item, Memory, Next, OnFailure, Outcome, Plan, Propagation, Retry, Script, Stir,
-    Target, Write,
+    BoxFuture, Context, Effects, Item, Memory, Next, OnFailure, Outcome, Plan, PropagationPolicy, Retry,
+    Script, Target, Write,
 };
 
 use super::graph::{FOREGROUND, Node, ORPHAN};
 use super::identity::Identity;
 use super::places::{live, locate, retry};
 use super::references::{Change, without_finalizer};
-use super::{CHECKS, Graph, Ripple, VIRTUAL, item_of};
+use super::{CHECKS, Graph, GraphEffects, VIRTUAL, item_of};
 
 /// How often in a row something else may change between a look at an object and its deletion; then it waits its turn.
 const CONFLICTS_MAX: usize = 5;
@@ -57,7 +57,7 @@ impl Check {
         }
         let Some(place) = locate(cx, &node.identity).await? else { return Ok(Next::Done) };
         let Some(meta) = live(cx, &place).await? else {
-            self.verified_absent(cx, &node.identity);
+            self.process_virtual_delete(cx, &node.identity);
             return Ok(Next::Done);
         };
         let deleted = if node.deleting_dependents {
@@ -68,7 +68,7 @@ impl Check {
         };
         match deleted {
             Deleted::Absent => {
-                self.verified_absent(cx, &node.identity);
+                self.process_virtual_delete(cx, &node.identity);
                 Ok(Next::Done)
             }
             // It may come and go without ever being seen; then nobody else would take its node away.
@@ -79,9 +79,9 @@ impl Check {
         }
     }
 
-    fn verified_absent(&self, cx: &mut Context<'_>, identity: &Identity) {
-        let mut ripple = Ripple::default();
-        self.memory.with(|graph| graph.verified_absent(identity, &mut ripple));
+    fn process_virtual_delete(&self, cx: &mut Context<'_>, identity: &Identity) {
+        let mut ripple = GraphEffects::default();
+        self.memory.with(|graph| graph.process_virtual_delete(identity, &mut ripple));
         cx.stir(ripple.into());
     }
 
@@ -97,7 +97,7 @@ impl Check {
             let freed = without_finalizer(place, FOREGROUND, "no dependent blocks its deletion");
             return cx.apply(Plan::of(freed)).await.all_done();
         }
-        let mut stir = Stir::default();
+        let mut stir = Effects::default();
         for dependent in blocking.iter().filter(|dependent| !dependent.deleting_dependents) {
             stir.wake(CHECKS, item_of(&dependent.identity.uid, dependent.is_virtual));
         }
@@ -136,8 +136,14 @@ impl Check {
                 Change::unblocking(place, meta, "its owner and its dependent wait for each other");
             Change::send(unblocking.into_iter().collect(), cx, false).await?;
         }
-        delete(cx, place, meta, Propagation::Foreground, "its owner waits for it, and it has dependents")
-            .await
+        delete(
+            cx,
+            place,
+            meta,
+            PropagationPolicy::Foreground,
+            "its owner waits for it, and it has dependents",
+        )
+        .await
     }
 
     /// `None` if a cluster-scoped object refers to a namespaced owner, of which nothing follows.
@@ -145,19 +151,19 @@ impl Check {
         &self,
         cx: &mut Context<'_>,
         place: &Target,
-        references: &[OwnerRef],
+        references: &[OwnerReference],
     ) -> Result<Option<Owners>, Retry> {
         let mut owners = Owners::default();
         for reference in references {
             let said = Identity {
-                line: TypeLine::new(reference.api_version.clone(), reference.kind.clone()),
+                line: TypeMeta::new(reference.api_version.clone(), reference.kind.clone()),
                 key: Key { namespace: place.key.namespace.clone(), name: reference.name.clone() },
                 uid: reference.uid.clone(),
             };
             let of_cluster = Identity { key: Key::cluster(reference.name.clone()), ..said.clone() };
-            let is_known_absent =
-                self.memory.with(|graph| graph.is_known_absent(&of_cluster) || graph.is_known_absent(&said));
-            if is_known_absent {
+            let is_absent_owner =
+                self.memory.with(|graph| graph.is_absent_owner(&of_cluster) || graph.is_absent_owner(&said));
+            if is_absent_owner {
                 owners.dangling.push(said.uid);
                 continue;
             }
@@ -165,7 +171,7 @@ impl Check {
             match live(cx, &owner).await? {
                 None => {
                     let absent = if owner.resource.namespaced { &said } else { &of_cluster };
-                    self.memory.with(|graph| graph.remember_absent(absent));
+                    self.memory.with(|graph| graph.record_absent_owner(absent));
                     owners.dangling.push(said.uid);
                 }
                 Some(meta) if meta.deleted_at.is_some() && has_finalizer(&meta, FOREGROUND) => {
@@ -183,13 +189,13 @@ fn has_finalizer(meta: &Meta, finalizer: &str) -> bool {
 }
 
 /// What somebody has already said about an object's dependents is respected.
-fn policy_of(meta: &Meta) -> Propagation {
+fn policy_of(meta: &Meta) -> PropagationPolicy {
     if has_finalizer(meta, ORPHAN) {
-        Propagation::Orphan
+        PropagationPolicy::Orphan
     } else if has_finalizer(meta, FOREGROUND) {
-        Propagation::Foreground
+        PropagationPolicy::Foreground
     } else {
-        Propagation::Background
+        PropagationPolicy::Background
     }
 }
 
@@ -200,19 +206,21 @@ async fn delete(
     cx: &mut Context<'_>,
     place: &Target,
     meta: &Meta,
-    policy: Propagation,
+    policy: PropagationPolicy,
     because: &'static str,
 ) -> Result<Deleted, Retry> {
     // The graph may not have seen yet that it is going this very way.
-    let is_going = policy != Propagation::Foreground || has_finalizer(meta, FOREGROUND);
+    let is_going = policy != PropagationPolicy::Foreground || has_finalizer(meta, FOREGROUND);
     if meta.deleted_at.is_some() && is_going {
         return Ok(Deleted::Done);
     }
-    let write =
-        Write::delete_at(place.clone()).propagating(policy).on_failure(OnFailure::Tell).because(because);
+    let write = Write::delete_target(place.clone())
+        .propagation_policy(policy)
+        .on_failure(OnFailure::ReturnOutcome)
+        .because(because);
     let (mut version, mut tries) = (meta.version.clone(), 1);
     loop {
-        let sent = send(cx, write.clone().only_at(&version)).await;
+        let sent = send(cx, write.clone().resource_version_precondition(&version)).await;
         let Err((Reason::Conflict, conflict)) = sent else { return concluded(sent) };
         let Some(now) = live_or_other(cx, place).await? else { return Ok(Deleted::Absent) };
         let may_go = now.uid == place.uid && now.version != version && now.owners == meta.owners;
@@ -235,7 +243,7 @@ async fn send(cx: &mut Context<'_>, write: Write) -> Result<(), (Reason, Retry)>
     let applied = cx.apply(Plan::of(write)).await;
     match applied.outcomes.into_iter().next() {
         Some(Outcome::Failed(failure)) => Err((failure.reason, retry(&what, &failure))),
-        Some(Outcome::NotTried) | None => {
+        Some(Outcome::NotSent) | None => {
             Err((Reason::Other, applied.retry.unwrap_or_else(|| Retry::because("not tried"))))
         }
         Some(Outcome::Done { .. } | Outcome::Unneeded) => Ok(()),

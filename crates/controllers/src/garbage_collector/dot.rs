@@ -5,26 +5,26 @@ use std::fmt::{self, Display, Write as _};
 
 use keleustes_objects::Uid;
 
-use super::graph::{Graph, Picture, Vertex};
+use super::graph::{Graph, GraphDump, Vertex};
 
 /// The graph, or those parts of it that are connected with these uids if there are any.
-pub(crate) fn picture(graph: &Graph, uids: &[Uid]) -> Picture {
+pub(crate) fn picture(graph: &Graph, uids: &[Uid]) -> GraphDump {
     if uids.is_empty() {
         return graph.picture(|_| true);
     }
-    let around = graph.connected_with(uids);
+    let around = graph.uids_connected_to(uids);
     graph.picture(|uid| around.contains(uid))
 }
 
 /// The text of a picture.
-pub(crate) fn draw(picture: &Picture) -> String {
+pub(crate) fn draw(picture: &GraphDump) -> String {
     // Writing to a String cannot fail.
     let mut text = String::new();
     let _ = write(&mut text, picture);
     text
 }
 
-fn write(text: &mut String, picture: &Picture) -> fmt::Result {
+fn write(text: &mut String, picture: &GraphDump) -> fmt::Result {
     let vertices: BTreeMap<String, &Vertex> =
         picture.vertices.iter().map(|vertex| (vertex.identity.uid.to_string(), vertex)).collect();
     let edges: BTreeSet<(String, String)> =

@@ -3,13 +3,13 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use keleustes_objects::{Key, Text, TypeLine, Uid, Word};
+use keleustes_objects::{InternedStr, Key, Text, TypeMeta, Uid};
 
 /// One life of an object and where it is, or is said to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// Its type lines.
-    pub(crate) line: TypeLine,
+    pub(crate) line: TypeMeta,
     /// Its namespace, empty for none, and its name.
     pub(crate) key: Key,
     /// Its uid.
@@ -19,12 +19,12 @@ pub(crate) struct Identity {
 impl Identity {
     /// Whether a reference that says `line` and `name`, made in `namespace`, means these coordinates.
     /// Objects of the cluster may be referred to from anywhere, others from their own namespace only.
-    pub(crate) fn is_meant_by(&self, line: &TypeLine, name: &Text, namespace: &Word) -> bool {
+    pub(crate) fn matches_reference(&self, line: &TypeMeta, name: &Text, namespace: &InternedStr) -> bool {
         self.line == *line && self.key.name == *name && self.may_own_in(namespace)
     }
 
     /// Whether objects of a namespace may have this one as their owner.
-    pub(crate) fn may_own_in(&self, namespace: &Word) -> bool {
+    pub(crate) fn may_own_in(&self, namespace: &InternedStr) -> bool {
         self.key.namespace.is_empty() || self.key.namespace == *namespace
     }
 }

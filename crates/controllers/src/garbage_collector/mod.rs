@@ -7,7 +7,7 @@
 //! owners, and the delete names the life and the state that was seen.
 //!
 //! The graph is memory that a failover loses. It is made anew from what the server lists, and
-//! [`Graph::rouse`] sets everything in motion again that was under way, so a restart in the middle of a
+//! [`Graph::requeue_all`] sets everything in motion again that was under way, so a restart in the middle of a
 //! deletion finishes it.
 //!
 //! Parity: pkg/controller/garbagecollector.
@@ -23,9 +23,9 @@ mod places;
 mod references;
 
 use keleustes_objects::Uid;
-use keleustes_plan::{Controller, Grant, Haste, Item, Loop, Memory, Metric, Shown, Stir};
+use keleustes_plan::{Controller, Effects, Grant, Item, Loop, Memory, Metric, QpsMultiplier, Shown};
 
-pub use graph::{Graph, Ripple};
+pub use graph::{Graph, GraphEffects};
 
 use self::check::Check;
 use self::observer::Everything;
@@ -70,19 +70,19 @@ pub fn controller(settings: &Settings) -> Controller {
     let shown = memory.clone();
     Controller::new("garbage-collector-controller")
         .also_known_as(&["garbagecollector"])
-        .works_as("generic-garbage-collector")
-        .records_events_as("garbage-collector-controller")
+        .service_account("generic-garbage-collector")
+        .event_component("garbage-collector-controller")
         .may_write(&[Grant {
             group: "*",
             resource: "*",
             verbs: &["get", "list", "watch", "patch", "update", "delete"],
         }])
-        .hurrying(Haste { rate: 2, burst: 1 })
+        .hurrying(QpsMultiplier { rate: 2, burst: 1 })
         .measures([&SYNC_ERRORS])
-        .observes_everything(Everything { memory: memory.clone() })
+        .observer(Everything { memory: memory.clone() })
         .shows(move |path, query| show(&shown, path, query))
-        .runs(Loop::scripted(CHECKS, Check { memory: memory.clone() }).workers(settings.workers))
-        .runs(Loop::scripted(ORPHANINGS, Orphan { memory }).workers(settings.workers))
+        .runs(Loop::reconciling(CHECKS, Check { memory: memory.clone() }).workers(settings.workers))
+        .runs(Loop::reconciling(ORPHANINGS, Orphan { memory }).workers(settings.workers))
 }
 
 /// The graph as a picture, at `graph`; all of it, or what is connected with some uids.
@@ -105,14 +105,14 @@ fn item_of(uid: &Uid, is_virtual: bool) -> Item {
     if is_virtual { item.with(VIRTUAL, "true") } else { item }
 }
 
-impl From<Ripple> for Stir {
-    fn from(ripple: Ripple) -> Self {
+impl From<GraphEffects> for Effects {
+    fn from(ripple: GraphEffects) -> Self {
         let mut stir = Self { events: ripple.events, ..Self::default() };
         for check in ripple.checks {
             let item = item_of(&check.uid, check.is_virtual);
-            if check.slowly { stir.wake_slowly(CHECKS, item) } else { stir.wake(CHECKS, item) }
+            if check.slowly { stir.enqueue_rate_limited(CHECKS, item) } else { stir.wake(CHECKS, item) }
         }
-        ripple.orphanings.iter().for_each(|uid| stir.wake(ORPHANINGS, item_of(uid, false)));
+        ripple.attempts_to_orphan.iter().for_each(|uid| stir.wake(ORPHANINGS, item_of(uid, false)));
         stir
     }
 }

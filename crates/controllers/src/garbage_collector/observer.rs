@@ -1,9 +1,9 @@
 //! Keeps the graph in line with what is seen of all objects.
 
-use keleustes_objects::{Key, Meta, Resource, TypeLine};
-use keleustes_plan::{Memory, Metric, Observer, Stir};
+use keleustes_objects::{Key, Meta, Resource, TypeMeta};
+use keleustes_plan::{Effects, Memory, Metric, Observer};
 
-use super::{CHANGES, Graph, Ripple, SYNC_ERRORS};
+use super::{CHANGES, Graph, GraphEffects, SYNC_ERRORS};
 
 /// Observes everything but events, which are many, short-lived, and own nothing.
 pub(super) struct Everything {
@@ -11,10 +11,10 @@ pub(super) struct Everything {
 }
 
 impl Everything {
-    fn change(&self, stir: &mut Stir, change: impl FnOnce(&mut Graph, &mut Ripple)) {
-        let mut ripple = Ripple::default();
+    fn change(&self, stir: &mut Effects, change: impl FnOnce(&mut Graph, &mut GraphEffects)) {
+        let mut ripple = GraphEffects::default();
         self.memory.with(|graph| change(graph, &mut ripple));
-        let Stir { woken, events } = ripple.into();
+        let Effects { woken, events } = ripple.into();
         stir.woken.extend(woken);
         stir.events.extend(events);
     }
@@ -33,20 +33,20 @@ impl Observer for Everything {
         resource.plural == "events" && (resource.group.is_empty() || resource.group == "events.k8s.io")
     }
 
-    fn saw_all(&self, resource: &Resource, metas: &[&Meta], unreadable: &[Key], stir: &mut Stir) {
-        let line = TypeLine::of(resource);
+    fn saw_all(&self, resource: &Resource, metas: &[&Meta], unreadable: &[Key], stir: &mut Effects) {
+        let line = TypeMeta::of(resource);
         self.change(stir, |graph, ripple| graph.saw_all(&line, metas.iter().copied(), unreadable, ripple));
     }
 
-    fn saw(&self, resource: &Resource, meta: &Meta, stir: &mut Stir) {
-        self.change(stir, |graph, ripple| graph.saw(&TypeLine::of(resource), meta, ripple));
+    fn saw(&self, resource: &Resource, meta: &Meta, stir: &mut Effects) {
+        self.change(stir, |graph, ripple| graph.saw(&TypeMeta::of(resource), meta, ripple));
     }
 
-    fn lost(&self, resource: &Resource, meta: &Meta, stir: &mut Stir) {
-        self.change(stir, |graph, ripple| graph.lost(&TypeLine::of(resource), meta, ripple));
+    fn lost(&self, resource: &Resource, meta: &Meta, stir: &mut Effects) {
+        self.change(stir, |graph, ripple| graph.lost(&TypeMeta::of(resource), meta, ripple));
     }
 
-    fn begin(&self, stir: &mut Stir) {
-        self.change(stir, |graph, ripple| graph.rouse(ripple));
+    fn begin(&self, stir: &mut Effects) {
+        self.change(stir, |graph, ripple| graph.requeue_all(ripple));
     }
 }

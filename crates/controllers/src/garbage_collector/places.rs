@@ -1,6 +1,6 @@
 //! From what an object is called to where the API has it.
 
-use keleustes_objects::{Failure, Key, Meta, TypeLine};
+use keleustes_objects::{Failure, Key, Meta, TypeMeta};
 use keleustes_plan::{Context, Retry, Target};
 
 use super::identity::Identity;
@@ -37,6 +37,6 @@ pub(super) fn retry(what: &str, failure: &Failure) -> Retry {
     Retry::after(failure, format!("{what}: {failure}"))
 }
 
-fn unknown(line: &TypeLine) -> String {
+fn unknown(line: &TypeMeta) -> String {
     format!("unable to get REST mapping for {line}.")
 }

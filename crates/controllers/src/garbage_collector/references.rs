@@ -1,7 +1,7 @@
 //! The writes that change owner references and finalizers, in both forms that servers understand.
 
 use keleustes_objects::{Meta, Reason, Uid};
-use keleustes_plan::{Context, OnFailure, Outcome, PatchForm, Plan, Retry, Target, Write};
+use keleustes_plan::{Context, OnFailure, Outcome, PatchKind, Plan, Retry, Target, Write};
 use serde_json::{Value, json};
 
 use super::places::retry;
@@ -50,13 +50,13 @@ impl Change {
         because: &'static str,
     ) -> Self {
         let body = json!({"metadata": {"ownerReferences": short}});
-        let short = Write::patch_at(target.clone(), PatchForm::Strategic, body);
-        let whole = Write::amend_at(target.clone(), move |metadata| {
+        let short = Write::patch_at(target.clone(), PatchKind::Strategic, body);
+        let whole = Write::patch_metadata(target.clone(), move |metadata| {
             let before = metadata["ownerReferences"].as_array()?;
             let after = whole(before.clone());
             (after != *before).then(|| json!({"ownerReferences": or_null(after)}))
         });
-        let tell = |write: Write| write.because(because).on_failure(OnFailure::Tell);
+        let tell = |write: Write| write.because(because).on_failure(OnFailure::ReturnOutcome);
         Self { short: tell(short), whole: tell(whole) }
     }
 
@@ -88,12 +88,12 @@ async fn send_together(
 ) -> Vec<(usize, u16, Retry)> {
     let names: Vec<String> = writes.iter().map(Write::to_string).collect();
     let mut plan = Plan::none();
-    plan.push_together(writes);
+    plan.push_parallel(writes);
     let applied = cx.apply(plan).await;
     let failed = applied.outcomes.into_iter().enumerate().filter_map(|(at, outcome)| match outcome {
         Outcome::Failed(failure) if gone_is_fine && failure.reason == Reason::NotFound => None,
         Outcome::Failed(failure) => Some((at, failure.code, retry(&names[at], &failure))),
-        Outcome::NotTried => Some((at, 0, Retry::because("not tried"))),
+        Outcome::NotSent => Some((at, 0, Retry::because("not tried"))),
         Outcome::Done { .. } | Outcome::Unneeded => None,
     });
     // What keeps a whole plan from being sent is told once for all.
@@ -102,7 +102,7 @@ async fn send_together(
 
 /// Takes a finalizer off an object; others stay in their order. Done, too, if it is off or the object gone.
 pub(super) fn without_finalizer(target: &Target, finalizer: &'static str, because: &'static str) -> Write {
-    let amended = Write::amend_at(target.clone(), move |metadata| {
+    let amended = Write::patch_metadata(target.clone(), move |metadata| {
         let before = metadata["finalizers"].as_array()?;
         let after: Vec<Value> = before.iter().filter(|one| **one != *finalizer).cloned().collect();
         (after.len() < before.len()).then(|| json!({"finalizers": or_null(after)}))

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{ApiResource, Discovered, Failure, Key, Partial, Resource, Uid};
+use keleustes_objects::{ApiResource, DiscoveredResources, Failure, Key, PartialObjectMeta, Resource, Uid};
 use keleustes_plan::rehearsal::World;
-use keleustes_plan::{Controller, Observer, Stir};
+use keleustes_plan::{Controller, Effects, Observer};
 use serde_json::{Value, json};
 
 use super::*;
@@ -37,7 +37,7 @@ struct Yard {
 impl Default for Yard {
     fn default() -> Self {
         let resources = [PODS, MAPS, NODES, SETS, OLD_SETS, WIDGETS].map(served).to_vec();
-        let discovered = Discovered { resources, ..Discovered::default() };
+        let discovered = DiscoveredResources { resources, ..DiscoveredResources::default() };
         Self { controller: controller(&Settings::default()), world: World::default().serving(Ok(discovered)) }
     }
 }
@@ -85,14 +85,14 @@ impl Yard {
 
     /// Has seen an object that need not be there any more.
     fn saw(self, resource: &Resource, json: Value) -> Self {
-        let seen: Partial = serde_json::from_value(json).unwrap();
-        self.observer().saw(resource, &seen.meta, &mut Stir::default());
+        let seen: PartialObjectMeta = serde_json::from_value(json).unwrap();
+        self.observer().saw(resource, &seen.meta, &mut Effects::default());
         self
     }
 
     /// The API has an object that need not have been seen yet.
     fn live(mut self, resource: &Resource, json: Value) -> Self {
-        self.world = self.world.live_at(resource, json);
+        self.world = self.world.with_live_resource(resource, json);
         self
     }
 
@@ -102,7 +102,7 @@ impl Yard {
 
     fn refusing(mut self, verb: &str, resource: &Resource, key: &str, failure: &Failure, times: u32) -> Self {
         let path = resource.object_path(&key.parse::<Key>().unwrap());
-        self.world = self.world.refusing_at(verb, &path, failure.clone(), Some(times));
+        self.world = self.world.failing_at(verb, &path, failure.clone(), Some(times));
         self
     }
 
@@ -348,12 +348,8 @@ fn a_circle_of_waiting_owners_is_opened() {
     assert!(refused.contains("FAILED: HTTP 500\nretry: patch replicasets.apps ns/set"), "{refused}");
     assert!(!refused.contains("delete "), "{refused}");
     let mut yard = yard();
-    yard.world = yard.world.refusing_at(
-        "patch",
-        "/apis/apps/v1/namespaces/ns/replicasets/set",
-        unsupported(),
-        Some(1),
-    );
+    yard.world =
+        yard.world.failing_at("patch", "/apis/apps/v1/namespaces/ns/replicasets/set", unsupported(), Some(1));
     let transcript = yard.check("set");
     assert!(
         transcript.contains(
@@ -497,7 +493,7 @@ fn a_conflict_is_looked_into_before_the_object_is_deleted_after_all() {
     );
     let after = |now: Option<Value>| {
         let mut yard = yard();
-        yard.world = yard.world.moving_on(&PODS.object_path(&Key::namespaced("ns", "pod")), now);
+        yard.world = yard.world.changing_on_failure(&PODS.object_path(&Key::namespaced("ns", "pod")), now);
         yard.check("pod")
     };
     let moved = pod().with("/metadata/resourceVersion", json!("8"));
@@ -556,7 +552,7 @@ fn the_graph_can_be_looked_at() {
 fn the_controller_is_as_its_settings_say() {
     let controller = controller(&Settings { workers: 3, hash_key: 1, ..Settings::default() });
     let queues: Vec<_> = controller.loops.iter().map(|one| (one.queue, one.workers, one.limiter)).collect();
-    let limiter = keleustes_plan::Limiter::DEFAULT;
+    let limiter = keleustes_plan::RateLimiter::DEFAULT;
     assert_eq!(
         queues,
         [
@@ -564,7 +560,7 @@ fn the_controller_is_as_its_settings_say() {
             ("garbage_collector_attempt_to_orphan", 3, limiter),
         ]
     );
-    assert!(controller.loops.iter().all(|one| one.retries_max.is_none()));
+    assert!(controller.loops.iter().all(|one| one.max_retries.is_none()));
     assert_eq!((Settings::default().workers, Settings::default().enabled), (20, true));
     assert!(controller_if_enabled(&Settings { enabled: false, ..Settings::default() }).is_none());
     let uid = Uid::from("u");
@@ -572,7 +568,7 @@ fn the_controller_is_as_its_settings_say() {
     assert_eq!(controller.observer.as_ref().unwrap().queue(), "garbage_collector_graph_changes");
     assert_eq!(controller.event_component, Some("garbage-collector-controller"));
     assert_eq!(controller.service_account, Some("generic-garbage-collector"));
-    assert_eq!((controller.haste.rate, controller.haste.burst), (2, 1));
+    assert_eq!((controller.qps_multiplier.rate, controller.qps_multiplier.burst), (2, 1));
     assert_eq!(SYNC_ERRORS.name, "garbagecollector_controller_resources_sync_error_total");
     assert_eq!((SYNC_ERRORS.labels.len(), SYNC_ERRORS.stability), (0, "ALPHA"));
 }

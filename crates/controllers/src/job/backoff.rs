@@ -11,7 +11,7 @@ const FIRST_SECONDS: i64 = 10;
 const SECONDS_MAX: i64 = 600;
 
 /// The shortest time after which a waiting Job is looked at again.
-pub(super) const PAUSE_MIN: Duration = Duration::from_secs(1);
+pub(super) const REQUEUE_DELAY_MIN: Duration = Duration::from_secs(1);
 
 /// The failures of a Job's pods since one last succeeded.
 ///
@@ -63,5 +63,8 @@ pub(super) fn finished_at(pod: &Pod) -> Option<Time> {
         let is_unready = pod.condition("Ready") == Some(ConditionStatus::False);
         pod.ready_changed_at().filter(|_| is_unready)
     };
-    pod.containers_finished_at().or_else(unready).or_else(|| pod.deletion_asked_at()).or(pod.meta.created_at)
+    pod.containers_finished_at()
+        .or_else(unready)
+        .or_else(|| pod.deletion_requested_at())
+        .or(pod.meta.created_at)
 }

@@ -1,15 +1,15 @@
 //! What the failure of a pod means for its Job: the first rule of the pod failure policy that fits says
 //! so.
 
-use keleustes_objects::{ContainerStatus, OnExitCodes, OnPodCondition, Pod, PodFailurePolicy, Word};
+use keleustes_objects::{ContainerStatus, InternedStr, OnExitCodes, OnPodCondition, Pod, PodFailurePolicy};
 
 /// What a policy says about a failed pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Judgement {
+pub(super) struct FailurePolicyMatch {
     /// What is to be done; nothing beyond counting if no rule fits.
     pub(super) action: Option<Action>,
     /// Why the whole Job fails, if it does.
-    pub(super) fails_job: Option<String>,
+    pub(super) job_failure_message: Option<String>,
 }
 
 /// What a rule asks for.
@@ -35,7 +35,7 @@ impl Action {
     }
 }
 
-impl Judgement {
+impl FailurePolicyMatch {
     /// Whether the failure counts towards limits.
     pub(super) fn counts(&self) -> bool {
         self.action != Some(Action::Ignore)
@@ -43,7 +43,7 @@ impl Judgement {
 }
 
 /// Judges a failed pod.
-pub(super) fn judge(policy: Option<&PodFailurePolicy>, pod: &Pod) -> Judgement {
+pub(super) fn judge(policy: Option<&PodFailurePolicy>, pod: &Pod) -> FailurePolicyMatch {
     let rules = policy.map_or(&[][..], |policy| &policy.rules).iter().enumerate();
     for (at, rule) in rules {
         let found = match &rule.on_exit_codes {
@@ -53,12 +53,12 @@ pub(super) fn judge(policy: Option<&PodFailurePolicy>, pod: &Pod) -> Judgement {
         // A rule whose action is not known is as good as none.
         let action = Action::ALL.into_iter().find(|action| rule.action == *action.as_str());
         if let (Some(what), Some(action)) = (found, action) {
-            let fails_job = (action == Action::FailJob)
+            let job_failure_message = (action == Action::FailJob)
                 .then(|| format!("{what} matching {} rule at index {at}", action.as_str()));
-            return Judgement { action: Some(action), fails_job };
+            return FailurePolicyMatch { action: Some(action), job_failure_message };
         }
     }
-    Judgement::default()
+    FailurePolicyMatch::default()
 }
 
 fn matching_exit(pod: &Pod, codes: &OnExitCodes) -> Option<String> {
@@ -79,8 +79,9 @@ fn matching_exit(pod: &Pod, codes: &OnExitCodes) -> Option<String> {
 }
 
 fn matching_condition(pod: &Pod, patterns: &[OnPodCondition]) -> Option<String> {
-    let holds =
-        |r#type: &Word, status: &Word| pod.condition(r#type).is_some_and(|there| *status == *there.as_str());
+    let holds = |r#type: &InternedStr, status: &InternedStr| {
+        pod.condition(r#type).is_some_and(|there| *status == *there.as_str())
+    };
     let pattern = patterns.iter().find(|pattern| holds(&pattern.r#type, &pattern.status))?;
     Some(format!("Pod {} has condition {}", pod.meta.key, pattern.r#type))
 }

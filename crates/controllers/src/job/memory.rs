@@ -11,7 +11,7 @@ use super::backoff::Record;
 /// pods a little early, lists pods afresh (so that none shows a finalizer it has lost), and begins its
 /// figures anew.
 #[derive(Default)]
-pub(super) struct Remembered {
+pub(super) struct JobMemory {
     /// Failures since the last success, by Job.
     backoffs: BTreeMap<Key, (Uid, Record)>,
     /// Pods that have lost their finalizer while the cache may still show it, by Job.
@@ -20,14 +20,14 @@ pub(super) struct Remembered {
     figures: BTreeMap<(&'static str, Vec<String>), Measurement>,
 }
 
-impl Remembered {
+impl JobMemory {
     /// The failures of one life of a Job.
     pub(super) fn backoff(&self, job: &Key, uid: &Uid) -> Record {
         let known = self.backoffs.get(job).filter(|(of, _)| of == uid);
         known.map_or_else(Record::default, |(_, record)| *record)
     }
 
-    pub(super) fn keep_backoff(&mut self, job: &Key, uid: &Uid, record: Record) {
+    pub(super) fn remember_backoff(&mut self, job: &Key, uid: &Uid, record: Record) {
         self.backoffs.insert(job.clone(), (uid.clone(), record));
     }
 
@@ -61,7 +61,7 @@ impl Remembered {
         self.figures.insert(name, Measurement { value: sum, ..count });
     }
 
-    pub(super) fn take_figures(&mut self) -> impl Iterator<Item = Measurement> + use<> {
+    pub(super) fn take_measurements(&mut self) -> impl Iterator<Item = Measurement> + use<> {
         std::mem::take(&mut self.figures).into_values()
     }
 }

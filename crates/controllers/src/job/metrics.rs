@@ -163,6 +163,6 @@ pub(super) fn foreign(manager: &str) -> Measurement {
 }
 
 /// A pod has come into, or out of, the state of having ended and not been let go.
-pub(super) fn tracked_ending(begins: bool) -> Measurement {
+pub(super) fn terminated_with_finalizer(begins: bool) -> Measurement {
     TRACKED_ENDINGS.one(&[if begins { "add" } else { "delete" }])
 }

@@ -28,9 +28,9 @@ mod wakes;
 use std::time::Duration;
 
 use keleustes_objects::{Job, Pod};
-use keleustes_plan::{Controller, Grant, Limiter, Loop, Memory};
+use keleustes_plan::{Controller, Grant, Loop, Memory, RateLimiter};
 
-use self::memory::Remembered;
+use self::memory::JobMemory;
 use crate::workloads::owners::by_manager;
 
 /// What the controller is told.
@@ -40,18 +40,18 @@ pub struct Settings {
     pub workers: usize,
     /// Whether a Job that is suspended forgets when it started (gate
     /// `MutableSchedulingDirectivesForSuspendedJobs`).
-    pub suspension_clears_start: bool,
+    pub clear_start_time_on_suspend: bool,
 }
 
 /// The original's defaults.
 impl Default for Settings {
     fn default() -> Self {
-        Self { workers: 5, suspension_clears_start: true }
+        Self { workers: 5, clear_start_time_on_suspend: true }
     }
 }
 
 /// The finalizer that keeps a pod until its Job has counted it.
-const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 
 /// The annotation and the label that tell which index a pod works on.
 const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
@@ -62,10 +62,10 @@ const OURSELVES: &str = "kubernetes.io/job-controller";
 /// The controller.
 #[must_use]
 pub fn controller(settings: &Settings) -> Controller {
-    let memory = Memory::<Remembered>::default();
-    let limiter = Limiter {
-        item_delay_first: Duration::from_secs(1),
-        item_delay_max: Duration::from_secs(60),
+    let memory = Memory::<JobMemory>::default();
+    let limiter = RateLimiter {
+        base_delay: Duration::from_secs(1),
+        max_delay: Duration::from_secs(60),
         // Each item has its own pace; there is no common one.
         retries_per_second: 1e6,
         retries_burst: 1e6,
@@ -73,8 +73,8 @@ pub fn controller(settings: &Settings) -> Controller {
     let turns = turn::Turns { settings: settings.clone(), memory: memory.clone() };
     Controller::new("job-controller")
         .also_known_as(&["job"])
-        .works_as("job-controller")
-        .records_events_as("job-controller")
+        .service_account("job-controller")
+        .event_component("job-controller")
         .measures(metrics::ALL)
         .may_write(&[
             Grant { group: "batch", resource: "jobs", verbs: &["get"] },
@@ -82,34 +82,34 @@ pub fn controller(settings: &Settings) -> Controller {
             Grant { group: "", resource: "pods", verbs: &["create", "delete", "patch"] },
         ])
         .runs(
-            Loop::scripted("job", turns)
-                .woken_by::<Job>(wakes::job_changed(&memory))
-                .woken_by::<Pod>(wakes::pod_changed(&memory))
-                .reads_by(by_manager::<Pod>())
-                .limited_by(limiter)
+            Loop::reconciling("job", turns)
+                .enqueue_on::<Job>(wakes::job_changed(&memory))
+                .enqueue_on::<Pod>(wakes::pod_changed(&memory))
+                .reads_index(by_manager::<Pod>())
+                .rate_limited_by(limiter)
                 .workers(settings.workers),
         )
         .runs(
             Loop::deciding("job_orphan_pod", orphans::decide)
-                .woken_by::<Job>(orphans::job_changed)
-                .woken_by::<Pod>(orphans::pod_changed)
-                .limited_by(limiter)
+                .enqueue_on::<Job>(orphans::job_changed)
+                .enqueue_on::<Pod>(orphans::pod_changed)
+                .rate_limited_by(limiter)
                 .workers(settings.workers),
         )
 }
 
 /// Whether somebody else cares for a Job.
-fn is_foreign(job: &Job) -> bool {
+fn is_managed_externally(job: &Job) -> bool {
     job.spec.managed_by.as_ref().is_some_and(|manager| *manager != *OURSELVES)
 }
 
 /// Whether a pod holds the finalizer, as far as the cache knows.
-fn is_tracked(pod: &Pod) -> bool {
-    pod.meta.finalizers.iter().any(|finalizer| *finalizer == *TRACKING)
+fn has_tracking_finalizer(pod: &Pod) -> bool {
+    pod.meta.finalizers.iter().any(|finalizer| *finalizer == *TRACKING_FINALIZER)
 }
 
 /// Whether a pod of the turn holds the finalizer, as far as the cache tells: one that was just adopted has got it with
 /// its owner.
-fn is_held(pod: &Pod) -> bool {
-    is_tracked(pod) || pod.meta.controller().is_none()
+fn is_tracked_or_adopted(pod: &Pod) -> bool {
+    has_tracking_finalizer(pod) || pod.meta.controller().is_none()
 }

@@ -1,15 +1,15 @@
 //! Lets go of pods that no Job will ever count: whose Job is gone or over, or that belong to nobody.
 
-use keleustes_objects::{Job, Key, Kind as _, LabelSelector, Pod, Text, Word};
-use keleustes_plan::{Change, Item, Plan, View, Wakes};
+use keleustes_objects::{InternedStr, Job, Key, Kind as _, LabelSelector, Pod, Text};
+use keleustes_plan::{Change, Enqueue, Item, Plan, View};
 
-use super::{is_foreign, is_tracked, tracking};
+use super::{has_tracking_finalizer, is_managed_externally, tracking};
 use crate::workloads::owners::resolve;
 
 /// The fact of an item that stands for all pods a selector selects.
 const SELECTOR: &str = "selector";
 
-pub(super) fn job_changed(change: &Change<Job>, _: &View<'_>, wakes: &mut Wakes) {
+pub(super) fn job_changed(change: &Change<Job>, _: &View<'_>, wakes: &mut Enqueue) {
     let (before, job) = (change.before(), change.either());
     let gone = before.filter(|before| change.is_deletion() || before.meta.uid != job.meta.uid);
     let over = Some(job).filter(|job| before.is_some() && job.is_finished());
@@ -20,9 +20,9 @@ pub(super) fn job_changed(change: &Change<Job>, _: &View<'_>, wakes: &mut Wakes)
     wakes.wake(Item::from(all).with(SELECTOR, text));
 }
 
-pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, wakes: &mut Wakes) {
+pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, wakes: &mut Enqueue) {
     let pod = change.either();
-    if change.is_resync() || !is_tracked(pod) {
+    if change.is_resync() || !has_tracking_finalizer(pod) {
         return;
     }
     let is_alone = match pod.meta.controller() {
@@ -56,17 +56,17 @@ pub(super) fn decide(view: &View<'_>, item: &Item) -> Plan {
             orphans.map(|pod| release(pod)).collect()
         }
     };
-    plan.push_together(writes);
+    plan.push_parallel(writes);
     plan
 }
 
 /// Whether a pod waits for a Job that will not count it. An owner that does not manage it protects nobody.
 fn is_orphan(view: &View<'_>, pod: &Pod) -> bool {
     let is_alone = pod.meta.controller().is_none_or(|owner| {
-        let namespace: &Word = &pod.meta.key.namespace;
+        let namespace: &InternedStr = &pod.meta.key.namespace;
         let is_job = owner.kind == *Job::RESOURCE.kind && owner.api_version == *Job::RESOURCE.api_version();
         let job = resolve::<Job>(view, namespace, owner);
-        is_job && job.is_none_or(|job| job.is_finished() && !is_foreign(job))
+        is_job && job.is_none_or(|job| job.is_finished() && !is_managed_externally(job))
     });
-    is_tracked(pod) && is_alone
+    has_tracking_finalizer(pod) && is_alone
 }

@@ -9,10 +9,10 @@ use keleustes_objects::{Job, Pod};
 use keleustes_plan::{Plan, Write};
 use serde_json::{Map, Value, json};
 
-use super::backoff::{self, PAUSE_MIN, finished_at};
+use super::backoff::{self, REQUEUE_DELAY_MIN, finished_at};
 use super::view::{JobView, Member, counted_failures, failures_of, ignored_failures};
-use super::{COMPLETION_INDEX, TRACKING, is_held, tracking};
-use crate::workloads::pod_creation::pod_from;
+use super::{COMPLETION_INDEX, TRACKING_FINALIZER, is_tracked_or_adopted, tracking};
+use crate::workloads::pod_creation::pod_from_template;
 use crate::workloads::pod_ranking::phase_rank;
 use crate::workloads::pod_writes;
 
@@ -52,7 +52,7 @@ pub(super) fn decide(facts: &JobView) -> Moves {
     if !surplus.is_empty() {
         return Moves::Remove(surplus);
     }
-    let expected_back = if facts.replaces_only_ended() { facts.terminating().count() } else { 0 };
+    let expected_back = if facts.only_replace_failed_pods() { facts.terminating().count() } else { 0 };
     let missing = wanted - there - i64::try_from(expected_back).unwrap_or(i64::MAX);
     let missing = usize::try_from(missing).unwrap_or(0).min(BURST);
     if missing == 0 { Moves::None } else { creations(facts, missing) }
@@ -112,11 +112,11 @@ fn creations(facts: &JobView, missing: usize) -> Moves {
     let per_index = facts.job.spec.backoff_limit_per_index.is_some();
     let left = if per_index { Duration::ZERO } else { facts.backoff.remaining(facts.now) };
     if !left.is_zero() {
-        return Moves::Wait(left.max(PAUSE_MIN));
+        return Moves::Wait(left.max(REQUEUE_DELAY_MIN));
     }
     let Some(indexes) = &facts.indexes else { return Moves::Create(vec![None; missing]) };
     let mut taken = indexes.succeeded.with(facts.active().filter_map(|member| member.index));
-    if facts.replaces_only_ended() {
+    if facts.only_replace_failed_pods() {
         taken = taken.with(facts.terminating().filter_map(|member| member.index));
     }
     if let Some(failed) = &indexes.failed {
@@ -130,7 +130,7 @@ fn creations(facts: &JobView, missing: usize) -> Moves {
     };
     let (due, waiting): (Vec<i64>, Vec<i64>) = pending.iter().partition(|index| wait_of(index).is_zero());
     match waiting.iter().map(wait_of).min() {
-        Some(shortest) if due.is_empty() => Moves::Wait(shortest.max(PAUSE_MIN)),
+        Some(shortest) if due.is_empty() => Moves::Wait(shortest.max(REQUEUE_DELAY_MIN)),
         _ if due.is_empty() => Moves::None,
         _ => Moves::Create(due.into_iter().map(Some).collect()),
     }
@@ -178,15 +178,15 @@ fn body(
         let name = &job.meta.key.name;
         *entry(&mut template, &["spec", "hostname"]) = json!(format!("{name}-{index}"));
     }
-    let mut body = pod_from::<Job>(&template, &job.meta)?;
+    let mut body = pod_from_template::<Job>(&template, &job.meta)?;
     let metadata = &mut body["metadata"];
     if let Some(index) = index {
         metadata["generateName"] = json!(name_prefix(&job.meta.key.name, index));
     }
     match &mut metadata["finalizers"] {
-        Value::Array(held) if held.iter().any(|finalizer| *finalizer == *TRACKING) => {}
-        Value::Array(held) => held.push(json!(TRACKING)),
-        none => *none = json!([TRACKING]),
+        Value::Array(held) if held.iter().any(|finalizer| *finalizer == *TRACKING_FINALIZER) => {}
+        Value::Array(held) => held.push(json!(TRACKING_FINALIZER)),
+        none => *none = json!([TRACKING_FINALIZER]),
     }
     Ok(body)
 }
@@ -245,8 +245,8 @@ fn add_index_variable(template: &mut Map<String, Value>) {
 /// Takes the finalizers off pods that are to go without being counted; those that hold none need nothing.
 pub(super) fn release(pods: &[Arc<Pod>]) -> Plan {
     let mut plan = Plan::none();
-    let held = pods.iter().filter(|pod| is_held(pod));
-    plan.push_together(held.map(|pod| tracking::release(pod, "it is not to be counted")).collect());
+    let held = pods.iter().filter(|pod| is_tracked_or_adopted(pod));
+    plan.push_parallel(held.map(|pod| tracking::release(pod, "it is not to be counted")).collect());
     plan
 }
 
@@ -254,6 +254,6 @@ pub(super) fn release(pods: &[Arc<Pod>]) -> Plan {
 pub(super) fn delete<'a>(job: &Job, pods: impl Iterator<Item = &'a Arc<Pod>>, because: &'static str) -> Plan {
     let mut plan = Plan::none();
     let delete = |pod: &Arc<Pod>| -> Write { pod_writes::delete(job, pod, because) };
-    plan.push_together(pods.map(delete).collect());
+    plan.push_parallel(pods.map(delete).collect());
     plan
 }

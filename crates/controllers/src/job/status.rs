@@ -1,7 +1,7 @@
 //! What the status of a Job says beside its counters: conditions, and when it was started.
 
 use keleustes_objects::{Condition, Conditions as _, FALSE, Job, JobStatus, TRUE, Time};
-use keleustes_plan::{EventNote, Involved, Plan, Write};
+use keleustes_plan::{Involved, Plan, PlannedEvent, Write};
 
 use super::Settings;
 use super::view::JobView;
@@ -35,11 +35,11 @@ pub(super) fn set(conditions: &mut Vec<Condition>, wanted: Condition) -> bool {
 }
 
 /// Tells in the status whether the Job is suspended, and to people if that is news.
-pub(super) fn tell_suspension(
+pub(super) fn update_suspended_condition(
     facts: &JobView,
     status: &mut JobStatus,
     settings: &Settings,
-) -> Option<EventNote> {
+) -> Option<PlannedEvent> {
     let (job, now) = (&*facts.job, facts.now);
     let (says, reason, message) = if job.spec.suspend {
         (TRUE, "Suspended", "Job suspended")
@@ -52,14 +52,14 @@ pub(super) fn tell_suspension(
     }
     if !job.spec.suspend {
         status.start_time = Some(now);
-    } else if settings.suspension_clears_start {
+    } else if settings.clear_start_time_on_suspend {
         status.start_time = None;
     }
-    Some(EventNote::normal(Involved::of(job), reason, message))
+    Some(PlannedEvent::normal(Involved::of(job), reason, message))
 }
 
 /// Whether the Job is said to end so already.
-pub(super) fn is_announced(status: &JobStatus, interim: &Condition) -> bool {
+pub(super) fn has_interim_condition(status: &JobStatus, interim: &Condition) -> bool {
     status.conditions.holds(&interim.r#type)
 }
 

@@ -6,7 +6,11 @@ use keleustes_objects::SuccessPolicy;
 use super::indexes::Indexes;
 
 /// The position of the first rule that is met.
-pub(super) fn first_met(policy: &SuccessPolicy, succeeded: &Indexes, completions: i32) -> Option<usize> {
+pub(super) fn first_matching_rule(
+    policy: &SuccessPolicy,
+    succeeded: &Indexes,
+    completions: i32,
+) -> Option<usize> {
     if succeeded.is_empty() {
         return None;
     }

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use keleustes_objects::{JobStatus, Pod, PodPhase, Reason, Uid};
-use keleustes_plan::{OnFailure, PatchForm, Plan, Write};
+use keleustes_plan::{OnFailure, PatchKind, Plan, Write};
 use serde_json::json;
 
 use super::failure_policy::Action;
 use super::verdict::End;
 use super::view::{JobView, Member};
-use super::{TRACKING, status};
+use super::{TRACKING_FINALIZER, status};
 
 /// The most pods that one turn counts, so that a status stays small and no Job starves others.
 const UNCOUNTED_MAX: usize = 500;
@@ -21,7 +21,7 @@ pub(super) struct Counted {
     /// The status to be written before anybody is let go.
     pub(super) status: JobStatus,
     /// The pods to be let go after that.
-    pub(super) to_release: Vec<Arc<Pod>>,
+    pub(super) pods_to_untrack: Vec<Arc<Pod>>,
     /// Pods that hold the finalizer.
     pub(super) holding: BTreeSet<Uid>,
     /// Whether there are more pods to count than one turn does.
@@ -35,8 +35,13 @@ pub(super) fn count(facts: &JobView, mut status: JobStatus, end: Option<&End>) -
     let held = || facts.members.iter().filter(|member| member.held);
     let holding: BTreeSet<Uid> = held().map(|member| member.pod.meta.uid.clone()).collect();
     settle(&mut status, &holding);
-    let mut counted =
-        Counted { status, to_release: Vec::new(), holding, is_partial: false, by_policy: BTreeMap::new() };
+    let mut counted = Counted {
+        status,
+        pods_to_untrack: Vec::new(),
+        holding,
+        is_partial: false,
+        by_policy: BTreeMap::new(),
+    };
     let mut members: Vec<&Member> = held().collect();
     if facts.job.is_indexed() {
         members.sort_by_key(|member| member.index);
@@ -46,7 +51,7 @@ pub(super) fn count(facts: &JobView, mut status: JobStatus, end: Option<&End>) -
         if !may_be_released(facts, member, end) {
             continue;
         }
-        counted.to_release.push(member.pod.clone());
+        counted.pods_to_untrack.push(member.pod.clone());
         counted.count_one(facts, member, end, &mut new_indexes);
         let uncounted = counted.status.uncounted_terminated_pods.get_or_insert_default();
         if new_indexes.len() + uncounted.succeeded.len() + uncounted.failed.len() >= UNCOUNTED_MAX {
@@ -57,7 +62,7 @@ pub(super) fn count(facts: &JobView, mut status: JobStatus, end: Option<&End>) -
     counted.tell_indexes(facts);
     if let Some(end) = end {
         let interim = end.interim(facts.now);
-        if !status::is_announced(&counted.status, &interim) {
+        if !status::has_interim_condition(&counted.status, &interim) {
             status::set(&mut counted.status.conditions, interim);
         }
     }
@@ -115,10 +120,10 @@ impl Counted {
     }
 
     /// Takes the finalizers off.
-    pub(super) fn release_finalizers(&self) -> Plan {
+    pub(super) fn remove_finalizers(&self) -> Plan {
         let mut plan = Plan::none();
         let release = |pod: &Arc<Pod>| release(pod, "its Job has counted it");
-        plan.push_together(self.to_release.iter().map(release).collect());
+        plan.push_parallel(self.pods_to_untrack.iter().map(release).collect());
         plan
     }
 }
@@ -143,9 +148,9 @@ pub(super) fn is_settled(status: &JobStatus) -> bool {
 
 /// Takes the finalizer off a pod.
 pub(super) fn release(pod: &Pod, because: &'static str) -> Write {
-    let body = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING]}});
-    Write::patch(pod, PatchForm::Strategic, body)
-        .tolerating(&[Reason::NotFound])
+    let body = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER]}});
+    Write::patch(pod, PatchKind::Strategic, body)
+        .ignoring_errors(&[Reason::NotFound])
         .on_failure(OnFailure::ContinueAndRetry)
         .because(because)
 }

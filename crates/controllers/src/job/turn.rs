@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use keleustes_objects::{Job, JobStatus, Pod};
 use keleustes_plan::{
-    Applied, BoxFuture, Context, EventNote, Involved, Item, Memory, Next, Outcome, Plan, Retry, Script,
+    Applied, BoxFuture, Context, Involved, Item, Memory, Next, Outcome, Plan, PlannedEvent, Retry, Script,
 };
 
-use super::memory::Remembered;
+use super::memory::JobMemory;
 use super::metrics::Action;
 use super::pods::Moves;
 use super::tracking::Counted;
@@ -19,7 +19,7 @@ use super::{Settings, metrics, pods, status, tracking, verdict};
 /// Works on Jobs.
 pub(super) struct Turns {
     pub(super) settings: Settings,
-    pub(super) memory: Memory<Remembered>,
+    pub(super) memory: Memory<JobMemory>,
 }
 
 /// What seeing to the pods came to.
@@ -43,7 +43,7 @@ impl Script for Turns {
 
 impl Turns {
     async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Next, Retry> {
-        for figure in self.memory.with(Remembered::take_figures) {
+        for figure in self.memory.with(JobMemory::take_measurements) {
             cx.measure(figure);
         }
         let claims = match cx.gather(|view| Gathered::gather(view, item)) {
@@ -56,7 +56,7 @@ impl Turns {
             }
             Gathered::Strange(job) => {
                 let message = "Skipped Job sync because completion mode is unknown";
-                let event = EventNote::warning(Involved::of(&*job), "UnknownCompletionMode", message);
+                let event = PlannedEvent::warning(Involved::of(&*job), "UnknownCompletionMode", message);
                 return tell(cx, [event]).await.all_done().map(|()| Next::Done);
             }
         };
@@ -88,7 +88,7 @@ impl Turns {
             let moved = if is_leaving { Moved::nothing(facts) } else { self.manage(cx, facts).await };
             end = verdict::completed(facts, moved.active);
             if end.is_none() && !is_leaving {
-                suspension = status::tell_suspension(facts, &mut status, &self.settings);
+                suspension = status::update_suspended_condition(facts, &mut status, &self.settings);
             }
             moved
         };
@@ -101,7 +101,7 @@ impl Turns {
         self.track(cx, facts, counted, end).await?;
         let left = verdict::time_left(facts).filter(|left| !left.is_zero());
         let revisit = left.into_iter().chain(moved.wait).min();
-        moved.retry.map_or(Ok(revisit.map_or(Next::Done, Next::Revisit)), Err)
+        moved.retry.map_or(Ok(revisit.map_or(Next::Done, Next::After)), Err)
     }
 
     /// Deletes all active pods. They keep their finalizers, to be counted.
@@ -137,7 +137,7 @@ impl Turns {
                 let applied = cx.apply(pods::create(facts, &places)).await;
                 let count =
                     |wanted: fn(&Outcome) -> bool| count(applied.outcomes.iter().filter(|it| wanted(it)));
-                let tried = count(|outcome| !matches!(outcome, Outcome::NotTried));
+                let tried = count(|outcome| !matches!(outcome, Outcome::NotSent));
                 let failed = count(|outcome| matches!(outcome, Outcome::Failed(_)));
                 metrics::created(cx, creation_reason(facts), tried, failed);
                 moved.active += tried - failed;
@@ -152,7 +152,8 @@ impl Turns {
         let applied = cx.apply(pods::release(pods)).await;
         let mut outcomes = applied.outcomes.into_iter();
         let is_free = |pod: &&Arc<Pod>| {
-            !super::is_held(pod) || !matches!(outcomes.next(), Some(Outcome::Failed(_) | Outcome::NotTried))
+            !super::is_tracked_or_adopted(pod)
+                || !matches!(outcomes.next(), Some(Outcome::Failed(_) | Outcome::NotSent))
         };
         let pods: Vec<_> = pods.iter().filter(is_free).cloned().collect();
         self.remember_released(facts, &pods);
@@ -180,13 +181,13 @@ impl Turns {
         }
         if is_news {
             let meta = &facts.job.meta;
-            self.memory.with(|memory| memory.keep_backoff(&meta.key, &meta.uid, facts.backoff));
+            self.memory.with(|memory| memory.remember_backoff(&meta.key, &meta.uid, facts.backoff));
         }
         for (action, count) in &counted.by_policy {
             metrics::handled_by_policy(cx, action.as_str(), *count);
         }
-        let freed = cx.apply(counted.release_finalizers()).await;
-        let outcomes = counted.to_release.iter().zip(&freed.outcomes);
+        let freed = cx.apply(counted.remove_finalizers()).await;
+        let outcomes = counted.pods_to_untrack.iter().zip(&freed.outcomes);
         let gone =
             outcomes.filter(|(_, outcome)| matches!(outcome, Outcome::Done { .. } | Outcome::Unneeded));
         let gone: Vec<_> = gone.map(|(pod, _)| pod.clone()).collect();
@@ -262,7 +263,7 @@ impl Moved {
 
 /// What pods are made for.
 fn creation_reason(facts: &JobView) -> &'static str {
-    if facts.replaces_only_ended() && facts.failed > 0 {
+    if facts.only_replace_failed_pods() && facts.failed > 0 {
         "recreate_failed"
     } else if facts.failed > 0 || facts.terminating().next().is_some() {
         "recreate_terminating_or_failed"
@@ -272,20 +273,20 @@ fn creation_reason(facts: &JobView) -> &'static str {
 }
 
 /// What people are told of a Job's end.
-fn ending(job: &Job, end: &End) -> Vec<EventNote> {
+fn ending(job: &Job, end: &End) -> Vec<PlannedEvent> {
     let involved = Involved::of(job);
     if !end.is_success {
-        return vec![EventNote::warning(involved, &end.reason, end.message.as_str())];
+        return vec![PlannedEvent::warning(involved, &end.reason, end.message.as_str())];
     }
-    let mut events = vec![EventNote::normal(involved.clone(), "Completed", "Job completed")];
+    let mut events = vec![PlannedEvent::normal(involved.clone(), "Completed", "Job completed")];
     if job.spec.completions.is_some_and(|wanted| job.status.succeeded > wanted) {
         let message = "Too many succeeded pods running after completion count reached";
-        events.insert(0, EventNote::warning(involved, "TooManySucceededPods", message));
+        events.insert(0, PlannedEvent::warning(involved, "TooManySucceededPods", message));
     }
     events
 }
 
-async fn tell(cx: &mut Context<'_>, events: impl IntoIterator<Item = EventNote>) -> Applied {
+async fn tell(cx: &mut Context<'_>, events: impl IntoIterator<Item = PlannedEvent>) -> Applied {
     let mut plan = Plan::none();
     events.into_iter().for_each(|event| plan.record(event));
     if plan.is_none() { Applied::default() } else { cx.apply(plan).await }

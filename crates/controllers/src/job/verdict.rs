@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keleustes_objects::{Condition, Conditions as _, PodPhase, TRUE, Text, Time, Word};
+use keleustes_objects::{Condition, Conditions as _, InternedStr, PodPhase, TRUE, Text, Time};
 
 use super::status::condition;
 use super::success_policy;
@@ -17,7 +17,7 @@ pub(super) const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) is_success: bool,
-    pub(super) reason: Word,
+    pub(super) reason: InternedStr,
     pub(super) message: Text,
 }
 
@@ -95,7 +95,8 @@ fn failure_announced(facts: &JobView) -> Option<End> {
 
 fn failed_by_policy(facts: &JobView) -> Option<End> {
     let failed = facts.members.iter().filter(|member| facts.is_failed(&member.pod));
-    let message = failed.map(|member| facts.judgement(&member.pod).fails_job).find_map(|message| message)?;
+    let message =
+        failed.map(|member| facts.judgement(&member.pod).job_failure_message).find_map(|message| message)?;
     Some(End::failure("PodFailurePolicy", message))
 }
 
@@ -138,6 +139,6 @@ fn no_index_left(facts: &JobView) -> Option<End> {
 fn enough_by_policy(facts: &JobView) -> Option<End> {
     let succeeded = &facts.indexes.as_ref()?.succeeded;
     let policy = facts.job.spec.success_policy.as_ref()?;
-    let rule = success_policy::first_met(policy, succeeded, facts.completions())?;
+    let rule = success_policy::first_matching_rule(policy, succeeded, facts.completions())?;
     Some(End::success("SuccessPolicy", format!("Matched rules at index {rule}")))
 }

@@ -7,10 +7,10 @@ use keleustes_objects::{Job, Pod, PodPhase, Time, Uid, UncountedTerminatedPods};
 use keleustes_plan::{Context, Item, Memory, Retry, View};
 
 use super::backoff::{Record, finished_at};
-use super::failure_policy::{Judgement, judge};
+use super::failure_policy::{FailurePolicyMatch, judge};
 use super::indexes::Indexes;
-use super::memory::Remembered;
-use super::{TRACKING, is_foreign, is_held, is_tracked};
+use super::memory::JobMemory;
+use super::{TRACKING_FINALIZER, has_tracking_finalizer, is_managed_externally, is_tracked_or_adopted};
 use crate::workloads::claims::{Claimed, claim_if};
 use crate::workloads::owners::{managed_by, orphans};
 
@@ -80,7 +80,7 @@ pub(super) struct Member {
 impl Gathered {
     pub(super) fn gather(view: &View<'_>, item: &Item) -> Self {
         let Some(job) = view.get::<Job>(item) else { return Self::Over };
-        if is_foreign(job) {
+        if is_managed_externally(job) {
             return Self::Foreign;
         }
         if job.is_finished() {
@@ -94,7 +94,7 @@ impl Gathered {
         let (table, meta) = (view.table::<Pod>(), &job.meta);
         let candidates = managed_by(table, &meta.uid).chain(orphans(table, &meta.key.namespace));
         let matches = |pod: &Pod| selector.matches(&pod.meta.labels);
-        let pods = claim_if(&**job, Some(TRACKING), matches, candidates);
+        let pods = claim_if(&**job, Some(TRACKING_FINALIZER), matches, candidates);
         Self::Turn(Claims { job: job.clone(), pods, now: view.now().wall })
     }
 }
@@ -107,16 +107,16 @@ impl Claims {
     pub(super) async fn settle(
         self,
         cx: &mut Context<'_>,
-        memory: &Memory<Remembered>,
+        memory: &Memory<JobMemory>,
     ) -> Result<JobView, Retry> {
         let Self { job, pods, now } = self;
         let (pods, meta) = (pods.settle(cx).await?, &job.meta);
         // Who was just adopted has got it anew.
-        let shows = |pod: &&Arc<Pod>| is_tracked(pod) && pod.meta.controller().is_some();
+        let shows = |pod: &&Arc<Pod>| has_tracking_finalizer(pod) && pod.meta.controller().is_some();
         let shown: BTreeSet<Uid> = pods.iter().filter(shows).map(|pod| pod.meta.uid.clone()).collect();
         let released = memory.with(|memory| memory.released(&meta.key, &shown));
         let member = |pod: Arc<Pod>| {
-            let held = is_held(&pod) && !released.contains(&pod.meta.uid);
+            let held = is_tracked_or_adopted(&pod) && !released.contains(&pod.meta.uid);
             Member { held, index: index_of(&pod), pod }
         };
         let members = pods.into_iter().map(member).collect();
@@ -187,18 +187,18 @@ impl JobView {
     }
 
     /// Whether pods are replaced only once they have ended.
-    pub(super) fn replaces_only_ended(&self) -> bool {
+    pub(super) fn only_replace_failed_pods(&self) -> bool {
         self.job.spec.pod_replacement_policy == *"Failed"
     }
 
     /// Whether a pod is taken for failed.
     pub(super) fn is_failed(&self, pod: &Pod) -> bool {
         let is_going = pod.is_terminating() && pod.phase != PodPhase::Succeeded;
-        pod.phase == PodPhase::Failed || (is_going && !self.replaces_only_ended())
+        pod.phase == PodPhase::Failed || (is_going && !self.only_replace_failed_pods())
     }
 
     /// What the Job's policy says of a failed pod.
-    pub(super) fn judgement(&self, pod: &Pod) -> Judgement {
+    pub(super) fn judgement(&self, pod: &Pod) -> FailurePolicyMatch {
         judge(self.job.spec.pod_failure_policy.as_ref(), pod)
     }
 

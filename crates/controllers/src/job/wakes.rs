@@ -4,18 +4,18 @@
 use std::time::Duration;
 
 use keleustes_objects::{Job, Object as _, Pod};
-use keleustes_plan::{Change, Memory, View, Wakes};
+use keleustes_plan::{Change, Enqueue, Memory, View};
 
-use super::memory::Remembered;
-use super::{is_foreign, is_tracked, metrics};
+use super::memory::JobMemory;
+use super::{has_tracking_finalizer, is_managed_externally, metrics};
 use crate::workloads::owners::resolve;
 
 /// How long changes are gathered before a turn.
 const BATCH: Duration = Duration::from_secs(1);
 
 pub(super) fn job_changed(
-    memory: &Memory<Remembered>,
-) -> impl Fn(&Change<Job>, &View<'_>, &mut Wakes) + Send + Sync + 'static {
+    memory: &Memory<JobMemory>,
+) -> impl Fn(&Change<Job>, &View<'_>, &mut Enqueue) + Send + Sync + 'static {
     let memory = memory.clone();
     move |change, view, wakes| {
         let (before, after) = (change.before(), change.after());
@@ -28,7 +28,7 @@ pub(super) fn job_changed(
             (None, _) => {}
         }
         if let Some(manager) =
-            after.filter(|job| is_foreign(job)).and_then(|job| job.spec.managed_by.as_ref())
+            after.filter(|job| is_managed_externally(job)).and_then(|job| job.spec.managed_by.as_ref())
         {
             memory.with(|memory| memory.note(metrics::foreign(manager)));
         }
@@ -36,12 +36,12 @@ pub(super) fn job_changed(
     }
 }
 
-fn job_updated(before: &Job, after: &Job, view: &View<'_>, wakes: &mut Wakes) {
+fn job_updated(before: &Job, after: &Job, view: &View<'_>, wakes: &mut Enqueue) {
     if after.is_finished() {
         return;
     }
     if before.meta.generation == after.meta.generation {
-        wakes.wake_after(after.key(), BATCH);
+        wakes.add_after(after.key(), BATCH);
     } else {
         wakes.wake(after.key());
     }
@@ -50,20 +50,20 @@ fn job_updated(before: &Job, after: &Job, view: &View<'_>, wakes: &mut Wakes) {
         && before.spec.active_deadline_seconds != deadline
     {
         let left = start.plus_seconds(seconds).seconds_since(view.now().wall);
-        wakes.wake_after(after.key(), Duration::from_secs(u64::try_from(left).unwrap_or(0)));
+        wakes.add_after(after.key(), Duration::from_secs(u64::try_from(left).unwrap_or(0)));
     }
 }
 
 pub(super) fn pod_changed(
-    memory: &Memory<Remembered>,
-) -> impl Fn(&Change<Pod>, &View<'_>, &mut Wakes) + Send + Sync + 'static {
+    memory: &Memory<JobMemory>,
+) -> impl Fn(&Change<Pod>, &View<'_>, &mut Enqueue) + Send + Sync + 'static {
     let memory = memory.clone();
     move |change, view, wakes| {
-        let is_tracked_ending = |pod: &&Pod| pod.is_terminal() && is_tracked(pod);
+        let is_tracked_ending = |pod: &&Pod| pod.is_terminal() && has_tracking_finalizer(pod);
         let was = change.before().map(|pod| &**pod).filter(is_tracked_ending).is_some();
         let is = change.after().map(|pod| &**pod).filter(is_tracked_ending).is_some();
         if was != is {
-            memory.with(|memory| memory.note(metrics::tracked_ending(is)));
+            memory.with(|memory| memory.note(metrics::terminated_with_finalizer(is)));
         }
         if !change.is_resync() {
             wake_for_pod(change, view, wakes);
@@ -71,7 +71,7 @@ pub(super) fn pod_changed(
     }
 }
 
-fn wake_for_pod(change: &Change<Pod>, view: &View<'_>, wakes: &mut Wakes) {
+fn wake_for_pod(change: &Change<Pod>, view: &View<'_>, wakes: &mut Enqueue) {
     let pod = &**change.either();
     let (going, before) = (change.is_deletion() || pod.is_terminating(), change.before());
     let owner_changed = before.is_some_and(|before| before.meta.controller() != pod.meta.controller());
@@ -84,15 +84,15 @@ fn wake_for_pod(change: &Change<Pod>, view: &View<'_>, wakes: &mut Wakes) {
         wake_owner(pod, view, wakes);
     } else if !going && before.is_none_or(|before| owner_changed || before.meta.labels != pod.meta.labels) {
         let jobs = view.in_namespace::<Job>(&pod.meta.key.namespace);
-        jobs.filter(|job| wants(job, pod)).for_each(|job| wakes.wake_after(job.key(), BATCH));
+        jobs.filter(|job| wants(job, pod)).for_each(|job| wakes.add_after(job.key(), BATCH));
     }
 }
 
-/// Wakes the Job of a pod. One that is finished counts nobody any more.
-fn wake_owner(pod: &Pod, view: &View<'_>, wakes: &mut Wakes) {
+/// Enqueue the Job of a pod. One that is finished counts nobody any more.
+fn wake_owner(pod: &Pod, view: &View<'_>, wakes: &mut Enqueue) {
     let owner = pod.meta.controller().and_then(|owner| resolve::<Job>(view, &pod.meta.key.namespace, owner));
     if let Some(job) = owner.filter(|job| !job.is_finished()) {
-        wakes.wake_after(job.key(), BATCH);
+        wakes.add_after(job.key(), BATCH);
     }
 }
 

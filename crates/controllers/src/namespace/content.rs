@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{ApiResource, Failure, Kind, Partial, Reason, Resource, Time};
-use keleustes_plan::{Context, OnFailure, Outcome, Plan, Propagation, Retry, Target, Write};
+use keleustes_objects::{ApiResource, Failure, Kind, PartialObjectMeta, Reason, Resource, Time};
+use keleustes_plan::{Context, OnFailure, Outcome, Plan, PropagationPolicy, Retry, Target, Write};
 
 use super::conditions::undiscovered;
 use super::live::Live;
@@ -123,7 +123,11 @@ impl Left {
     }
 
     /// What a last look shows. Objects that should be gone, and that no finalizer holds, are a failure.
-    fn of(objects: &[Arc<Partial>], estimate_seconds: u64, complaint: impl FnOnce() -> String) -> Self {
+    fn of(
+        objects: &[Arc<PartialObjectMeta>],
+        estimate_seconds: u64,
+        complaint: impl FnOnce() -> String,
+    ) -> Self {
         let mut left = Self { count: objects.len(), ..Self::default() };
         for finalizer in objects.iter().flat_map(|object| &object.meta.finalizers) {
             *left.finalizers.entry(finalizer.to_string()).or_default() += 1;
@@ -216,7 +220,7 @@ async fn look(
     namespace: &str,
     resources: &[&ApiResource],
     at_most: Option<u32>,
-) -> Vec<Result<Option<Vec<Arc<Partial>>>, Failure>> {
+) -> Vec<Result<Option<Vec<Arc<PartialObjectMeta>>>, Failure>> {
     let listable = resources.iter().filter(|one| one.has_verb("list")).map(|one| &one.resource);
     let mut answers = cx.list_metadata(listable, namespace, at_most).await.into_iter();
     let mut answer = |one: &ApiResource| match one.has_verb("list").then(|| answers.next()).flatten() {
@@ -243,13 +247,13 @@ async fn delete_collections(
 ) -> Vec<Deletion> {
     let write = |one: &&ApiResource| {
         Write::delete_collection(&one.resource, namespace)
-            .propagating(Propagation::Background)
+            .propagation_policy(PropagationPolicy::Background)
             .on_failure(OnFailure::ContinueAndRetry)
             .because(BECAUSE)
     };
     let supported = |one: &&&ApiResource| one.has_verb("deletecollection");
     let mut plan = Plan::none();
-    plan.push_together(resources.iter().filter(supported).map(write).collect());
+    plan.push_parallel(resources.iter().filter(supported).map(write).collect());
     let applied = cx.apply(plan).await;
     let mut results = applied.outcomes.into_iter().map(|outcome| settled(outcome, &applied.retry));
     let deletion = |one: &&ApiResource| match supported(&one).then(|| results.next()).flatten() {
@@ -263,10 +267,10 @@ async fn delete_collections(
 /// Deletes the objects of a resource one by one. Whatever took another life meanwhile is met in the next pass.
 async fn delete_each(cx: &mut Context<'_>, namespace: &str, one: &ApiResource) -> Result<(), Failure> {
     let objects = look(cx, namespace, &[one], None).await.pop().unwrap_or(Ok(None))?;
-    let write = |object: &Arc<Partial>| {
-        Write::delete_at(Target::at(&one.resource, &object.meta))
-            .propagating(Propagation::Background)
-            .tolerating(&[Reason::NotFound, Reason::MethodNotAllowed, Reason::Conflict])
+    let write = |object: &Arc<PartialObjectMeta>| {
+        Write::delete_target(Target::at(&one.resource, &object.meta))
+            .propagation_policy(PropagationPolicy::Background)
+            .ignoring_errors(&[Reason::NotFound, Reason::MethodNotAllowed, Reason::Conflict])
             .on_failure(OnFailure::ContinueAndRetry)
             .because(BECAUSE)
     };
@@ -281,7 +285,7 @@ fn settled(outcome: Outcome, retry: &Option<Retry>) -> Result<(), Failure> {
     match outcome {
         Outcome::Done { .. } | Outcome::Unneeded => Ok(()),
         Outcome::Failed(failure) => Err(failure),
-        Outcome::NotTried => {
+        Outcome::NotSent => {
             let because = retry.as_ref().map_or("not tried", |retry| &retry.because);
             Err(Failure::transport(Reason::Other, because))
         }

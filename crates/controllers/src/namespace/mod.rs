@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use keleustes_objects::{Key, Namespace, Reason};
 use keleustes_plan::{
-    BoxFuture, Change, Context, Controller, Grant, Haste, Item, Limiter, Loop, Next, OnFailure, Outcome,
-    Plan, Retry, Script, View, Wakes, Write,
+    BoxFuture, Change, Context, Controller, Enqueue, Grant, Item, Loop, Next, OnFailure, Outcome, Plan,
+    QpsMultiplier, RateLimiter, Retry, Script, View, Write,
 };
 use serde_json::Value;
 
@@ -47,32 +47,32 @@ impl Default for Settings {
 const GRACE: Duration = Duration::from_secs(5);
 const FINALIZER: &str = "kubernetes";
 /// Rate-limited retries are at most a minute apart.
-const LIMITER: Limiter = Limiter { item_delay_max: Duration::from_secs(60), ..Limiter::DEFAULT };
+const LIMITER: RateLimiter = RateLimiter { max_delay: Duration::from_secs(60), ..RateLimiter::DEFAULT };
 
 /// The controller.
 #[must_use]
 pub fn controller(settings: &Settings) -> Controller {
     Controller::new("namespace-controller")
         .also_known_as(&["namespace"])
-        .works_as("namespace-controller")
-        .hurrying(Haste { rate: 20, burst: 100 })
+        .service_account("namespace-controller")
+        .hurrying(QpsMultiplier { rate: 20, burst: 100 })
         .may_write(&[
             Grant { group: "*", resource: "*", verbs: &["get", "list", "delete", "deletecollection"] },
             Grant { group: "", resource: "namespaces/status", verbs: &["update"] },
             Grant { group: "", resource: "namespaces/finalize", verbs: &["update"] },
         ])
         .runs(
-            Loop::scripted("namespace", Emptying)
-                .woken_by::<Namespace>(namespace_changed)
-                .shown_again_every(settings.sync_period)
-                .limited_by(LIMITER)
+            Loop::reconciling("namespace", Emptying)
+                .enqueue_on::<Namespace>(namespace_changed)
+                .resync_every(settings.sync_period)
+                .rate_limited_by(LIMITER)
                 .workers(settings.workers),
         )
 }
 
-fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, wakes: &mut Wakes) {
+fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, wakes: &mut Enqueue) {
     if let Some(namespace) = change.after().filter(|namespace| namespace.meta.deleted_at.is_some()) {
-        wakes.wake_after(&namespace.meta.key, GRACE);
+        wakes.add_after(&namespace.meta.key, GRACE);
     }
 }
 
@@ -99,7 +99,7 @@ async fn sync(cx: &mut Context<'_>, key: &Key) -> Result<Next, Retry> {
         return Err(retry);
     }
     if pass.estimate_seconds > 0 {
-        return Ok(Next::KeepWaiting(Duration::from_secs(pass.estimate_seconds / 2 + 1)));
+        return Ok(Next::KeepBackoff(Duration::from_secs(pass.estimate_seconds / 2 + 1)));
     }
     put_until_settled(cx, &mut namespace, FINALIZE).await?;
     Ok(Next::Done)

@@ -1,6 +1,6 @@
 //! Pods, as far as they tell how long their end may take.
 
-use keleustes_objects::{Kind, Meta, Object, Resource, WireMeta, Word};
+use keleustes_objects::{InternedStr, Kind, Meta, Object, Resource, WireMeta};
 use serde::Deserialize;
 
 /// A pod, as far as it tells how long its end may take.
@@ -40,7 +40,7 @@ struct WireSpec {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct WireStatus {
-    phase: Word,
+    phase: InternedStr,
 }
 
 impl From<WirePod> for Pod {

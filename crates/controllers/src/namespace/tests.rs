@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{ApiResource, Discovered, Failure, Kind as _, Resource, Time};
+use keleustes_objects::{ApiResource, DiscoveredResources, Failure, Kind as _, Resource, Time};
 use keleustes_plan::rehearsal::World;
 use serde_json::json;
 
@@ -32,8 +32,8 @@ fn api(resource: &Resource, verbs: &[&str]) -> ApiResource {
     }
 }
 
-fn served(resources: Vec<ApiResource>) -> Discovered {
-    Discovered { resources, ..Discovered::default() }
+fn served(resources: Vec<ApiResource>) -> DiscoveredResources {
+    DiscoveredResources { resources, ..DiscoveredResources::default() }
 }
 
 fn at(seconds: i64) -> String {
@@ -129,7 +129,7 @@ fn collection(resource: &str) -> String {
 fn only_namespaces_that_go_wake_and_always_after_five_seconds() {
     let (a_loop, world) = (the_loop(), World::of(&the_loop()));
     let wakes = |change: Change<Namespace>| {
-        let mut wakes = Wakes::default();
+        let mut wakes = Enqueue::default();
         a_loop.watches[0].wake(&change.into(), &world.view(), &mut wakes);
         wakes.into_items().into_iter().map(|(item, delay)| (item.to_string(), delay)).collect::<Vec<_>>()
     };
@@ -157,13 +157,13 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
     assert_eq!((controller.name, controller.aliases), ("namespace-controller", &["namespace"][..]));
     assert_eq!(controller.service_account, Some("namespace-controller"));
     assert_eq!(controller.event_component, None);
-    assert_eq!(controller.haste, Haste { rate: 20, burst: 100 });
+    assert_eq!(controller.qps_multiplier, QpsMultiplier { rate: 20, burst: 100 });
     assert!(controller.metrics.is_empty());
     let a_loop = controller.loops.remove(0);
-    assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("namespace", 3, None));
+    assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("namespace", 3, None));
     assert_eq!(a_loop.resync_period, Some(Duration::from_secs(7)));
-    let Limiter { item_delay_first, item_delay_max, retries_per_second, retries_burst } = a_loop.limiter;
-    assert_eq!((item_delay_first, item_delay_max), (Duration::from_millis(5), Duration::from_secs(60)));
+    let RateLimiter { base_delay, max_delay, retries_per_second, retries_burst } = a_loop.limiter;
+    assert_eq!((base_delay, max_delay), (Duration::from_millis(5), Duration::from_secs(60)));
     assert_eq!((retries_per_second, retries_burst), (10.0, 100.0));
     // A loop starts when all it reads is there.
     assert_eq!(
@@ -232,7 +232,9 @@ fn what_the_server_serves_now_is_deleted_in_the_preferred_version() {
 /// Proves NS-19, NS-21, NS-29, NS-45.
 #[test]
 fn what_holds_something_is_deleted_at_once_and_looked_at_again() {
-    let world = world(going()).live_at(&SECRETS, object("s", &[])).live_at(&SECRETS, object("t", &[]));
+    let world = world(going())
+        .with_live_resource(&SECRETS, object("s", &[]))
+        .with_live_resource(&SECRETS, object("t", &[]));
     check(
         world,
         &[
@@ -253,28 +255,39 @@ fn what_holds_something_is_deleted_at_once_and_looked_at_again() {
 #[test]
 fn nothing_else_is_touched_while_a_pod_is_there() {
     let held = || {
-        let world =
-            world(going()).live_at(&PODS, pod("p", "Running", 30)).live_at(&SECRETS, object("s", &[]));
+        let world = world(going())
+            .with_live_resource(&PODS, pod("p", "Running", 30))
+            .with_live_resource(&SECRETS, object("s", &[]));
         world.staying(&PODS, &Key::namespaced("a", "p"))
     };
     let deleting = collection("pods");
     check(
         held(),
-        &[GET, "discover", "list pods in a", &deleting, "list pods in a", CONDITIONS, "keep waiting for 16s"],
+        &[
+            GET,
+            "discover",
+            "list pods in a",
+            &deleting,
+            "list pods in a",
+            CONDITIONS,
+            "requeue with kept backoff after 16s",
+        ],
     );
     assert!(conditions(held()).iter().all(|[_, status, ..]| status == "False"), "no totals are told");
     // An odd number of seconds is halved downwards.
-    let odd = world(told()).live_at(&PODS, pod("p", "Running", 31));
+    let odd = world(told()).with_live_resource(&PODS, pod("p", "Running", 31));
     let mut odd = odd.staying(&PODS, &Key::namespaced("a", "p"));
-    assert!(odd.sync(&the_loop(), Key::cluster("a")).ends_with("keep waiting for 16s\n"));
+    assert!(odd.sync(&the_loop(), Key::cluster("a")).ends_with("requeue with kept backoff after 16s\n"));
 }
 
 /// Proves NS-16, NS-26, NS-55.
 #[test]
 fn a_failure_of_one_resource_stops_no_other_but_keeps_the_namespace() {
     let world = || {
-        let world = world(going()).live_at(&SECRETS, object("s", &[])).live_at(&JOBS, object("j", &[]));
-        world.refusing_at("deletecollection", "/api/v1/namespaces/a/secrets", failure(500, "boom"), None)
+        let world = world(going())
+            .with_live_resource(&SECRETS, object("s", &[]))
+            .with_live_resource(&JOBS, object("j", &[]));
+        world.failing_at("deletecollection", "/api/v1/namespaces/a/secrets", failure(500, "boom"), None)
     };
     check(
         world(),
@@ -293,7 +306,7 @@ fn a_failure_of_one_resource_stops_no_other_but_keeps_the_namespace() {
     );
     let message = "Failed to delete all resource types, 1 remaining: boom";
     assert_eq!(complaint(world()), ["NamespaceDeletionContentFailure", "ContentDeletionFailed", message]);
-    let both = world().refusing_at("list", "/apis/batch/v1/namespaces/a/jobs", failure(503, "away"), None);
+    let both = world().failing_at("list", "/apis/batch/v1/namespaces/a/jobs", failure(503, "away"), None);
     let message = "Failed to delete all resource types, 2 remaining: away, boom";
     assert_eq!(complaint(both)[2], message);
 }
@@ -304,7 +317,7 @@ fn the_slowest_pod_that_has_not_ended_gives_the_estimate() {
     let staying = |pods: &[Value]| {
         pods.iter().fold(world(told()), |world, pod| {
             let key = Key::namespaced("a", pod["metadata"]["name"].as_str().unwrap());
-            world.live_at(&PODS, pod.clone()).staying(&PODS, &key)
+            world.with_live_resource(&PODS, pod.clone()).staying(&PODS, &key)
         })
     };
     let last = |mut world: World| {
@@ -312,13 +325,13 @@ fn the_slowest_pod_that_has_not_ended_gives_the_estimate() {
         transcript.lines().last().unwrap().to_owned()
     };
     let pods = [pod("p", "Running", 20), pod("q", "Pending", 40), pod("r", "Succeeded", 90)];
-    assert_eq!(last(staying(&pods)), "keep waiting for 21s");
+    assert_eq!(last(staying(&pods)), "requeue with kept backoff after 21s");
     let ended = [pod("p", "Failed", 50), pod("q", "Succeeded", 50)];
     assert!(last(staying(&ended)).starts_with("retry: unexpected items"));
     // Counted from the deletion of the namespace, five seconds ago.
     assert!(last(staying(&[pod("p", "Running", 6)])).starts_with("keep waiting"));
     assert!(last(staying(&[pod("p", "Running", 5)])).starts_with("retry: unexpected items"));
-    let unlisted = world(told()).live_at(&PODS, pod("p", "Running", 30)).refusing_at(
+    let unlisted = world(told()).with_live_resource(&PODS, pod("p", "Running", 30)).failing_at(
         "list",
         "/api/v1/namespaces/a/pods",
         failure(500, "boom"),
@@ -333,10 +346,14 @@ fn the_slowest_pod_that_has_not_ended_gives_the_estimate() {
 fn without_collections_objects_are_deleted_one_by_one() {
     let tried = |name: &str| format!("delete secrets a/{name} because its namespace is being deleted");
     let each = |name: &str| format!("{} (Background)", tried(name));
-    let full = || world(told()).live_at(&SECRETS, object("s", &[])).live_at(&SECRETS, object("t", &[]));
+    let full = || {
+        world(told())
+            .with_live_resource(&SECRETS, object("s", &[]))
+            .with_live_resource(&SECRETS, object("t", &[]))
+    };
     let path = "/api/v1/namespaces/a/secrets";
     for refusal in [404, 405] {
-        let world = full().refusing_at("deletecollection", path, failure(refusal, "unknown"), None);
+        let world = full().failing_at("deletecollection", path, failure(refusal, "unknown"), None);
         let refused = format!("{} FAILED: unknown", collection("secrets"));
         let begin = [GET, "discover", "list pods in a", LOOK[0], LOOK[1], &refused, "list secrets in a"];
         check(world, &[&begin[..], &[&each("s"), &each("t"), "list secrets in a", FINALIZE_STEP]].concat());
@@ -344,7 +361,7 @@ fn without_collections_objects_are_deleted_one_by_one() {
     let refusing = |code| {
         let verbs = &["list", "delete"];
         let world = full().serving(Ok(served(vec![api(&SECRETS, verbs)])));
-        world.refusing_at("delete", &format!("{path}/s"), failure(code, "refused"), None)
+        world.failing_at("delete", &format!("{path}/s"), failure(code, "refused"), None)
     };
     // A verb that is not served is not tried. What is gone, or cannot be deleted, is no failure.
     let begin = [GET, "discover", LOOK[0], "list secrets in a"];
@@ -365,9 +382,9 @@ fn without_collections_objects_are_deleted_one_by_one() {
 fn what_cannot_be_listed_counts_as_empty() {
     let path = "/api/v1/namespaces/a/secrets";
     for refusal in [404, 405] {
-        let world = world(told()).refusing_at("list", path, failure(refusal, "unknown"), None);
-        let world = world.refusing_at("deletecollection", path, failure(refusal, "unknown"), None);
-        let mut world = world.live_at(&SECRETS, object("s", &[]));
+        let world = world(told()).failing_at("list", path, failure(refusal, "unknown"), None);
+        let world = world.failing_at("deletecollection", path, failure(refusal, "unknown"), None);
+        let mut world = world.with_live_resource(&SECRETS, object("s", &[]));
         assert!(steps(&world.sync(&the_loop(), Key::cluster("a"))).ends_with(&[FINALIZE_STEP]));
     }
     // Without the verb nobody asks; the collection is deleted all the same.
@@ -380,12 +397,12 @@ fn what_cannot_be_listed_counts_as_empty() {
 fn finalizers_are_waited_for_and_counted() {
     let held = || {
         world(going())
-            .live_at(&SECRETS, object("s", &["x/one", "x/two"]))
-            .live_at(&SECRETS, object("t", &["x/one"]))
-            .live_at(&JOBS, object("j", &["x/one"]))
+            .with_live_resource(&SECRETS, object("s", &["x/one", "x/two"]))
+            .with_live_resource(&SECRETS, object("t", &["x/one"]))
+            .with_live_resource(&JOBS, object("j", &["x/one"]))
     };
     let transcript = held().sync(&the_loop(), Key::cluster("a"));
-    assert!(transcript.ends_with("keep waiting for 8s\n"), "{transcript}");
+    assert!(transcript.ends_with("requeue with kept backoff after 8s\n"), "{transcript}");
     let all = conditions(held());
     let texts: Vec<_> = all.iter().map(|texts| texts.each_ref().map(String::as_str)).collect();
     let remaining = "Some resources are remaining: jobs.batch has 1 resource instances, \
@@ -395,10 +412,17 @@ fn finalizers_are_waited_for_and_counted() {
     assert_eq!(texts[3], ["NamespaceContentRemaining", "True", "SomeResourcesRemain", remaining]);
     assert_eq!(texts[4], ["NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", finalizers]);
     assert_eq!(texts[2][1], "False");
-    let pods = world(told()).live_at(&PODS, object("p", &["x/one"]));
+    let pods = world(told()).with_live_resource(&PODS, object("p", &["x/one"]));
     check(
         pods,
-        &[GET, "discover", "list pods in a", &collection("pods"), "list pods in a", "keep waiting for 8s"],
+        &[
+            GET,
+            "discover",
+            "list pods in a",
+            &collection("pods"),
+            "list pods in a",
+            "requeue with kept backoff after 8s",
+        ],
     );
 }
 
@@ -406,7 +430,7 @@ fn finalizers_are_waited_for_and_counted() {
 #[test]
 fn what_stays_without_a_reason_is_a_failure() {
     let staying = |resource: &Resource, object: Value| {
-        world(going()).live_at(resource, object).staying(resource, &Key::namespaced("a", "o"))
+        world(going()).with_live_resource(resource, object).staying(resource, &Key::namespaced("a", "o"))
     };
     let secret = "unexpected items still remain in namespace: a for gvr: /v1, Resource=secrets";
     let transcript = staying(&SECRETS, object("o", &[])).sync(&the_loop(), Key::cluster("a"));
@@ -441,7 +465,9 @@ fn an_api_that_cannot_be_discovered_keeps_the_namespace_but_not_what_is_known() 
     let partly = |failed: &[&str]| {
         let resources = vec![api(&SECRETS, ALL)];
         let failed = failed.iter().map(|gv| stale(gv)).collect();
-        world(told()).live_at(&SECRETS, object("s", &[])).serving(Ok(Discovered { resources, failed }))
+        world(told())
+            .with_live_resource(&SECRETS, object("s", &[]))
+            .serving(Ok(DiscoveredResources { resources, failed }))
     };
     let message = "Discovery failed for some groups, 3 failing: unable to retrieve the complete list of server \
         APIs: metrics.k8s.io/v10: stale GroupVersion discovery: metrics.k8s.io/v10, metrics.k8s.io/v1: stale \
@@ -468,7 +494,8 @@ fn a_server_that_cannot_be_asked_is_quoted() {
     let wanted = ["NamespaceDeletionDiscoveryFailure", "DiscoveryFailed", "the server is away"];
     assert_eq!(complaint(silent), wanted);
     let failed = std::iter::once(("apis".to_owned(), "half of it is away".to_owned())).collect();
-    let mut half = world(told()).serving(Ok(Discovered { resources: vec![api(&SECRETS, ALL)], failed }));
+    let mut half =
+        world(told()).serving(Ok(DiscoveredResources { resources: vec![api(&SECRETS, ALL)], failed }));
     let transcript = half.sync(&the_loop(), Key::cluster("a"));
     assert_eq!(steps(&transcript)[2..], [CONDITIONS, "retry: half of it is away"]);
 }
@@ -479,7 +506,7 @@ fn a_version_that_makes_no_sense_stops_the_pass() {
     let odd = Resource::namespaced("a/b", "v1", "things", "Thing");
     let world = || {
         let resources = vec![api(&SECRETS, ALL), api(&odd, ALL)];
-        world(told()).live_at(&SECRETS, object("s", &[])).serving(Ok(served(resources)))
+        world(told()).with_live_resource(&SECRETS, object("s", &[])).serving(Ok(served(resources)))
     };
     check(world(), &[GET, "discover", CONDITIONS, "retry: unexpected GroupVersion string: a/b/v1"]);
     let wanted = [
@@ -501,7 +528,7 @@ fn the_finalizer_is_taken_off_and_others_stay() {
     assert_eq!(*body, json!({"metadata": namespace["metadata"], "spec": spec}));
     // Ours is gone, others are not: content is still looked for.
     namespace["spec"]["finalizers"] = json!(["b"]);
-    let mut full = world(namespace).live_at(&SECRETS, object("s", &[]));
+    let mut full = world(namespace).with_live_resource(&SECRETS, object("s", &[]));
     assert!(full.sync(&the_loop(), Key::cluster("a")).contains(&collection("secrets")));
     let mut gone = world(told()).refusing::<Namespace>("update", &Key::cluster("a"), failure(404, "gone"));
     assert!(!gone.sync(&the_loop(), Key::cluster("a")).contains("retry"));
@@ -512,7 +539,7 @@ fn the_finalizer_is_taken_off_and_others_stay() {
 fn conditions_are_written_when_they_changed_and_only_once() {
     check(world(told()), &[GET, "discover", "list pods in a", LOOK[0], LOOK[1], FINALIZE_STEP]);
     // A conflict is told to the log, and decides nothing.
-    let refused = world(going()).refusing_at(
+    let refused = world(going()).failing_at(
         "update",
         &Namespace::RESOURCE.object_path(&Key::cluster("a")),
         failure(409, "changed"),
@@ -574,7 +601,7 @@ fn five_conditions_come_in_order_after_those_of_others() {
 fn phase_and_finalizer_are_put_again_after_every_conflict() {
     let path = Namespace::RESOURCE.object_path(&Key::cluster("a"));
     let refused = format!("{FINALIZE_STEP} FAILED: changed");
-    let conflicts = world(told()).refusing_at("update", &path, failure(409, "changed"), Some(30));
+    let conflicts = world(told()).failing_at("update", &path, failure(409, "changed"), Some(30));
     let begin = [GET, "discover", "list pods in a", LOOK[0], LOOK[1]];
     let tries = [&*refused, GET].repeat(30);
     check(conflicts, &[&begin[..], &tries, &[FINALIZE_STEP]].concat());
@@ -594,8 +621,8 @@ fn another_life_of_the_namespace_ends_the_tries() {
     second["metadata"]["uid"] = json!("u2");
     second["metadata"]["deletionTimestamp"] = Value::Null;
     let path = Namespace::RESOURCE.object_path(&Key::cluster("a"));
-    let mut world = world(second).refusing_at("update", &path, failure(409, "changed"), Some(1));
-    let transcript = world.sync(&Loop::scripted("test", OnTheFirst), Key::cluster("a"));
+    let mut world = world(second).failing_at("update", &path, failure(409, "changed"), Some(1));
+    let transcript = world.sync(&Loop::reconciling("test", OnTheFirst), Key::cluster("a"));
     let refused = format!("{FINALIZE_STEP} FAILED: changed");
     assert_eq!(steps(&transcript), [&*refused, GET, "retry: namespace uid has changed across retries"]);
     check(world, &[GET]);
@@ -608,8 +635,8 @@ fn what_two_resources_share_is_deleted_once() {
     let twins = Resource::namespaced("events.k8s.io", "v1", "events", "Event");
     let mut world = world(told())
         .serving(Ok(served(vec![api(&events, ALL), api(&twins, ALL)])))
-        .live_at(&events, object("e", &[]))
-        .live_at(&twins, object("e", &[]));
+        .with_live_resource(&events, object("e", &[]))
+        .with_live_resource(&twins, object("e", &[]));
     let transcript = world.sync(&the_loop(), Key::cluster("a"));
     let wanted = [
         GET,

@@ -4,17 +4,17 @@ use keleustes_objects::taint_keys::{
     DISK_PRESSURE, MEMORY_PRESSURE, NETWORK_UNAVAILABLE, NOT_READY, PID_PRESSURE, UNREACHABLE, UNSCHEDULABLE,
 };
 use keleustes_objects::{FALSE, NO_SCHEDULE, Node, Object as _, Reason, TRUE, UNKNOWN};
-use keleustes_plan::{Change, Item, Loop, OnFailure, PatchForm, Plan, View, Wakes, Write};
+use keleustes_plan::{Change, Enqueue, Item, Loop, OnFailure, PatchKind, Plan, View, Write};
 use serde_json::{Map, json};
 
 use super::taints::{changed, patch};
 
 /// The loop.
 pub(super) fn the_loop() -> Loop {
-    Loop::deciding("node_lifecycle_controller", decide).woken_by::<Node>(node_changed).workers(8)
+    Loop::deciding("node_lifecycle_controller", decide).enqueue_on::<Node>(node_changed).workers(8)
 }
 
-fn node_changed(change: &Change<Node>, _: &View<'_>, wakes: &mut Wakes) {
+fn node_changed(change: &Change<Node>, _: &View<'_>, wakes: &mut Enqueue) {
     if !change.is_deletion() {
         wakes.wake(change.either().key().clone());
     }
@@ -63,7 +63,7 @@ fn plan_taints(node: &Node, view: &View<'_>, plan: &mut Plan) {
     let write = patch(node, &node.meta.version, &taints, "its conditions ask for other taints");
     // A conflict tells of a state that is not cached yet. When it is, it wakes the node again.
     plan.push(
-        write.tolerating(&[Reason::Conflict, Reason::NotFound]).on_failure(OnFailure::ContinueAndRetry),
+        write.ignoring_errors(&[Reason::Conflict, Reason::NotFound]).on_failure(OnFailure::ContinueAndRetry),
     );
 }
 
@@ -76,9 +76,9 @@ fn plan_labels(node: &Node, plan: &mut Plan) {
         }
     }
     if !labels.is_empty() {
-        let write = Write::patch(node, PatchForm::Strategic, json!({"metadata": {"labels": labels}}));
+        let write = Write::patch(node, PatchKind::Strategic, json!({"metadata": {"labels": labels}}));
         plan.push(
-            write.tolerating(&[Reason::NotFound]).because("labels have their old names beside the new"),
+            write.ignoring_errors(&[Reason::NotFound]).because("labels have their old names beside the new"),
         );
     }
 }

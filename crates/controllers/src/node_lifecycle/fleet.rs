@@ -27,7 +27,7 @@ pub(super) struct Fleet {
 
 /// How the nodes of a pass differ from those of the one before.
 #[derive(Debug, Default)]
-pub(super) struct Turnover {
+pub(super) struct NodeSetChange {
     pub(super) came: BTreeSet<Text>,
     pub(super) went: Vec<(Text, Uid)>,
 }
@@ -39,7 +39,7 @@ impl Fleet {
     }
 
     /// Finds out who came and who went, and forgets the latter. One that took the name of another is both.
-    pub(super) fn turn_over(&mut self, nodes: &[Arc<Node>]) -> Turnover {
+    pub(super) fn update_node_set(&mut self, nodes: &[Arc<Node>]) -> NodeSetChange {
         let there: BTreeMap<&Text, &Uid> =
             nodes.iter().map(|node| (&node.key().name, &node.meta.uid)).collect();
         let is_gone =
@@ -48,7 +48,7 @@ impl Fleet {
             self.nodes.extract_if(.., is_gone).map(|(name, health)| (name, health.uid)).collect();
         went.iter().for_each(|(name, _)| self.zones.remove(name));
         let came = there.into_keys().filter(|name| !self.knows(name)).cloned().collect();
-        Turnover { came, went }
+        NodeSetChange { came, went }
     }
 
     /// Looks at a node and its lease, and tells how it fares.
@@ -66,12 +66,12 @@ impl Fleet {
     }
 
     /// Gives every node a fresh grace.
-    pub(super) fn forgive_all(&mut self, now: Now) {
-        self.nodes.values_mut().for_each(|health| health.forgive(now));
+    pub(super) fn reset_probe_timestamps(&mut self, now: Now) {
+        self.nodes.values_mut().for_each(|health| health.reset_probe_timestamp(now));
     }
 
     /// Distrusts the cache of leases until it has come this far.
-    pub(super) fn distrust_leases(&mut self, until: &Version) {
+    pub(super) fn require_lease_resource_version(&mut self, until: &Version) {
         if self.leases_wanted.as_ref().is_none_or(|wanted| wanted.is_older_than(until)) {
             self.leases_wanted = Some(until.clone());
         }
@@ -79,7 +79,7 @@ impl Fleet {
 
     /// Whether the cache of leases, which has come this far, can be believed. Versions that cannot be
     /// compared are no reason not to.
-    pub(super) fn believes_leases(&mut self, cached: &Version) -> bool {
+    pub(super) fn lease_cache_is_current(&mut self, cached: &Version) -> bool {
         if self.leases_wanted.as_ref().is_some_and(|wanted| cached.is_older_than(wanted)) {
             return false;
         }

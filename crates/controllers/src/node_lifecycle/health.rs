@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// How long a node may be silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Graces {
+pub struct GracePeriods {
     /// Once it has posted a status.
     pub monitor: Duration,
     /// Before that.
@@ -115,8 +115,8 @@ impl Health {
     }
 
     /// Whether it has been silent for longer than it may.
-    pub(super) fn is_expired(&self, graces: &Graces, now: Now) -> bool {
-        let grace = if self.ready.is_some() { graces.monitor } else { graces.startup };
+    pub(super) fn is_expired(&self, grace_periods: &GracePeriods, now: Now) -> bool {
+        let grace = if self.ready.is_some() { grace_periods.monitor } else { grace_periods.startup };
         self.heard.ago(now) > grace
     }
 
@@ -126,7 +126,7 @@ impl Health {
     }
 
     /// Gives it a fresh grace.
-    pub(super) fn forgive(&mut self, now: Now) {
+    pub(super) fn reset_probe_timestamp(&mut self, now: Now) {
         self.heard = Heard::now(now);
     }
 }
@@ -145,7 +145,7 @@ const SILENCED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPres
 
 /// What is written about a silent node; nothing if it is known to be silent. The network of a node is
 /// not its kubelet's to tell, so what is said about that stays.
-pub(super) fn silent_status(node: &Node, now: Time) -> Option<Value> {
+pub(super) fn unknown_status(node: &Node, now: Time) -> Option<Value> {
     if ready(node) == Some(Ready::Unknown) {
         return None;
     }
@@ -174,7 +174,8 @@ pub(super) fn silent_status(node: &Node, now: Time) -> Option<Value> {
 mod tests {
     use super::*;
 
-    const GRACES: Graces = Graces { monitor: Duration::from_secs(50), startup: Duration::from_secs(60) };
+    const GRACES: GracePeriods =
+        GracePeriods { monitor: Duration::from_secs(50), startup: Duration::from_secs(60) };
 
     /// So many seconds after the clocks began; wall time is of no account but for the age of nodes.
     fn at(seconds: u64) -> Now {
@@ -228,7 +229,7 @@ mod tests {
         let mut health =
             Health::observe(None, &node(&json!([])), None, Now { monotonic: Duration::ZERO, ..at(70) });
         assert!(health.is_expired(&GRACES, Now { monotonic: Duration::ZERO, ..at(70) }));
-        health.forgive(at(70));
+        health.reset_probe_timestamp(at(70));
         assert!(!health.is_expired(&GRACES, at(130)) && health.is_expired(&GRACES, at(131)));
     }
 
@@ -306,16 +307,16 @@ mod tests {
             })
         };
         assert_eq!(
-            silent_status(&posted, now),
+            unknown_status(&posted, now),
             Some(json!({"conditions": [stopped("Ready"), never("MemoryPressure"), stopped("PIDPressure")]}))
         );
-        assert_eq!(silent_status(&node(&json!([])), now), Some(json!({"conditions": SILENCED.map(never)})));
+        assert_eq!(unknown_status(&node(&json!([])), now), Some(json!({"conditions": SILENCED.map(never)})));
     }
 
     /// Proves NLC-28.
     #[test]
     fn a_node_that_is_known_to_be_silent_is_not_written_to() {
         let known = node(&json!([{"type": "Ready", "status": "Unknown"}]));
-        assert_eq!(silent_status(&known, Time::from_unix_seconds(0)), None);
+        assert_eq!(unknown_status(&known, Time::from_unix_seconds(0)), None);
     }
 }

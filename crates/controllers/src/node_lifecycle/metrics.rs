@@ -20,13 +20,13 @@ pub(super) static EVICTIONS: Metric = Metric::counter(
     &["zone"],
 )
 .promised("STABLE");
-pub(super) static NODE_TOOK: Metric = Metric::histogram(
+pub(super) static UPDATE_NODE_HEALTH_DURATION: Metric = Metric::histogram(
     "node_collector_update_node_health_duration_seconds",
     "Seconds until one node was judged.",
     &[],
     Buckets::Exponential { first: 0.001, factor: 4.0, count: 8 },
 );
-pub(super) static PASS_TOOK: Metric = Metric::histogram(
+pub(super) static UPDATE_ALL_NODES_HEALTH_DURATION: Metric = Metric::histogram(
     "node_collector_update_all_nodes_health_duration_seconds",
     "Seconds until all nodes were judged.",
     &[],

@@ -24,8 +24,8 @@ use std::time::Duration;
 use keleustes_objects::{Kind as _, Node, Uid, Version};
 use keleustes_plan::{Controller, Grant, Involved, Memory};
 
-pub use health::Graces;
-pub use zones::Paces;
+pub use health::GracePeriods;
+pub use zones::EvictionRates;
 
 use fleet::Fleet;
 
@@ -35,9 +35,9 @@ pub struct Settings {
     /// The pause between the end of a pass and the next one.
     pub monitor_period: Duration,
     /// How long a node may be silent.
-    pub graces: Graces,
+    pub grace_periods: GracePeriods,
     /// How fast nodes are tainted.
-    pub paces: Paces,
+    pub eviction_rates: EvictionRates,
     /// Whether a silent node's lease is read afresh before anything is done: the gate
     /// `NodeControllerLeaseCircuitBreaker`.
     pub lease_circuit_breaker: bool,
@@ -47,8 +47,11 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             monitor_period: Duration::from_secs(5),
-            graces: Graces { monitor: Duration::from_secs(50), startup: Duration::from_secs(60) },
-            paces: Paces {
+            grace_periods: GracePeriods {
+                monitor: Duration::from_secs(50),
+                startup: Duration::from_secs(60),
+            },
+            eviction_rates: EvictionRates {
                 node_eviction_rate: 0.1,
                 secondary_node_eviction_rate: 0.01,
                 large_cluster_size_threshold: 50,
@@ -65,8 +68,8 @@ pub fn controller(settings: Settings) -> Controller {
     let fleet: Memory<Fleet> = Memory::default();
     Controller::new("node-lifecycle-controller")
         .also_known_as(&["nodelifecycle"])
-        .works_as("node-controller")
-        .records_events_as("node-controller")
+        .service_account("node-controller")
+        .event_component("node-controller")
         .may_write(&[
             Grant { group: "", resource: "nodes", verbs: &["get", "patch"] },
             Grant { group: "", resource: "nodes/status", verbs: &["patch"] },
@@ -78,8 +81,8 @@ pub fn controller(settings: Settings) -> Controller {
             &metrics::ZONE_SIZE,
             &metrics::UNHEALTHY_NODES,
             &metrics::EVICTIONS,
-            &metrics::NODE_TOOK,
-            &metrics::PASS_TOOK,
+            &metrics::UPDATE_NODE_HEALTH_DURATION,
+            &metrics::UPDATE_ALL_NODES_HEALTH_DURATION,
         ])
         // The pods' loop begins before the first pass, so that it can tell pods that were there from new ones.
         .runs(pods::the_loop(fleet.clone()))

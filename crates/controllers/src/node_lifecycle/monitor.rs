@@ -7,16 +7,19 @@ use std::time::Duration;
 
 use keleustes_objects::{Key, Lease, NO_EXECUTE, Node, Object as _, Text};
 use keleustes_plan::{
-    BoxFuture, Context, EventNote, Item, Loop, Memory, Next, Now, Plan, Retry, Script, View,
+    BoxFuture, Context, Item, Loop, Memory, Next, Now, Plan, PlannedEvent, Retry, Script, View,
 };
 
 use super::Settings;
-use super::fleet::{Fleet, Turnover};
+use super::fleet::{Fleet, NodeSetChange};
 use super::health::{Ready, ready};
-use super::metrics::{EVICTIONS, NODE_TOOK, PASS_TOOK, UNHEALTHY_NODES, ZONE_HEALTH, ZONE_SIZE};
+use super::metrics::{
+    EVICTIONS, UNHEALTHY_NODES, UPDATE_ALL_NODES_HEALTH_DURATION, UPDATE_NODE_HEALTH_DURATION, ZONE_HEALTH,
+    ZONE_SIZE,
+};
 use super::silence::{Checked, Standing, lease_of};
 use super::taints::{self, Change, Goal};
-use super::zones::{Census, Turn, zone_of};
+use super::zones::{Turn, ZoneNodeCounts, zone_of};
 
 /// When a node without a word of its state is looked at again in its turn.
 const UNJUDGED_PAUSE: Duration = Duration::from_millis(50);
@@ -29,10 +32,10 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 
 /// The loop.
 pub(super) fn the_loop(settings: Settings, fleet: Memory<Fleet>) -> Loop {
-    Loop::scripted("node_lifecycle_controller_health", Monitor { settings, fleet })
+    Loop::reconciling("node_lifecycle_controller_health", Monitor { settings, fleet })
         .reads::<Node>()
         .reads::<Lease>()
-        .starting_with(Key::cluster("pass"))
+        .initial_item(Key::cluster("pass"))
 }
 
 pub(super) struct Monitor {
@@ -54,7 +57,9 @@ impl Monitor {
         if began >= self.fleet.with(|fleet| fleet.next_pass) {
             self.pass(cx).await;
             let ended = monotonic(cx);
-            cx.measure(PASS_TOOK.measured(&[], ended.saturating_sub(began).as_secs_f64()));
+            cx.measure(
+                UPDATE_ALL_NODES_HEALTH_DURATION.measured(&[], ended.saturating_sub(began).as_secs_f64()),
+            );
             self.fleet.with(|fleet| fleet.next_pass = ended + self.settings.monitor_period);
         } else {
             self.taint_waiting(cx).await;
@@ -63,7 +68,7 @@ impl Monitor {
         let due = self
             .fleet
             .with(|fleet| fleet.zones.next_at(now).map_or(fleet.next_pass, |turn| turn.min(fleet.next_pass)));
-        Next::Revisit(due.saturating_sub(now).max(SHORTEST_PAUSE))
+        Next::After(due.saturating_sub(now).max(SHORTEST_PAUSE))
     }
 
     async fn pass(&self, cx: &mut Context<'_>) {
@@ -80,7 +85,7 @@ impl Monitor {
         for at in 0..pass.checked.len() {
             let judged_at = if at < silent { marked } else { looked };
             let took = judged_at.saturating_sub(pass.now.monotonic);
-            cx.measure(NODE_TOOK.measured(&[], took.as_secs_f64()));
+            cx.measure(UPDATE_NODE_HEALTH_DURATION.measured(&[], took.as_secs_f64()));
         }
         let (plan, changes) = self.judge_zones(&pass);
         cx.apply(plan).await;
@@ -91,14 +96,14 @@ impl Monitor {
     fn look(&self, view: &View<'_>) -> Pass {
         let (nodes, now): (Vec<Arc<Node>>, Now) = (view.all::<Node>().cloned().collect(), view.now());
         let mut plan = Plan::none();
-        let (turnover, believes_leases) = self.fleet.with(|fleet| {
-            let turnover = fleet.turn_over(&nodes);
+        let (turnover, lease_cache_is_current) = self.fleet.with(|fleet| {
+            let turnover = fleet.update_node_set(&nodes);
             for zone in nodes.iter().map(|node| zone_of(node)) {
-                if fleet.zones.meet(&zone, &self.settings.paces, now.monotonic) {
+                if fleet.zones.meet(&zone, &self.settings.eviction_rates, now.monotonic) {
                     plan.measure(EVICTIONS.measured(&[&zone], 0.0));
                 }
             }
-            (turnover, fleet.believes_leases(view.table::<Lease>().version()))
+            (turnover, fleet.lease_cache_is_current(view.table::<Lease>().version()))
         });
         plan_news(&nodes, &turnover, &mut plan);
         let check = |node: &Arc<Node>| {
@@ -107,7 +112,7 @@ impl Monitor {
                 node: node.clone(),
                 version: node.meta.version.clone(),
                 was_ready: ready(node) == Some(Ready::True),
-                standing: match believes_leases {
+                standing: match lease_cache_is_current {
                     true => self.standing(node, lease.as_deref(), now),
                     false => Standing::Skipped,
                 },
@@ -125,21 +130,22 @@ impl Monitor {
             return (plan, Vec::new());
         }
         let counted = pass.census();
-        let (turn, lost) =
-            self.fleet.with(|fleet| fleet.zones.judge(&counted, &self.settings.paces, pass.now.monotonic));
-        let lost = lost.into_iter().map(|zone| (zone, Census::default()));
+        let (turn, lost) = self
+            .fleet
+            .with(|fleet| fleet.zones.judge(&counted, &self.settings.eviction_rates, pass.now.monotonic));
+        let lost = lost.into_iter().map(|zone| (zone, ZoneNodeCounts::default()));
         for (zone, census) in lost.chain(counted) {
             plan_figures(&zone, census, &mut plan);
         }
         let changes = self.fleet.with(|fleet| match turn {
-            Turn::AllLost => {
+            Turn::EnterFullDisruption => {
                 pass.checked.iter().for_each(|checked| fleet.zones.remove(&checked.node.key().name));
                 let all = pass.checked.iter().filter(|checked| taints::is_lost(&checked.node));
                 all.map(|checked| checked.change(Goal::Clear)).collect()
             }
-            Turn::SomeBack | Turn::None => {
-                if turn == Turn::SomeBack {
-                    fleet.forgive_all(pass.now);
+            Turn::LeaveFullDisruption | Turn::None => {
+                if turn == Turn::LeaveFullDisruption {
+                    fleet.reset_probe_timestamps(pass.now);
                 }
                 let judged = pass.judged();
                 judged.filter_map(|(checked, ready)| pass.follow(fleet, checked, ready)).collect()
@@ -193,7 +199,7 @@ fn its_turn(fleet: &mut Fleet, view: &View<'_>, zone: &Text, name: &Text) -> Opt
 /// Everything that one pass learns.
 struct Pass {
     checked: Vec<Checked>,
-    turnover: Turnover,
+    turnover: NodeSetChange,
     now: Now,
     plan: Plan,
 }
@@ -220,8 +226,8 @@ impl Pass {
             .collect()
     }
 
-    fn census(&self) -> BTreeMap<Text, Census> {
-        let mut counted: BTreeMap<Text, Census> = BTreeMap::new();
+    fn census(&self) -> BTreeMap<Text, ZoneNodeCounts> {
+        let mut counted: BTreeMap<Text, ZoneNodeCounts> = BTreeMap::new();
         for (checked, ready) in self.judged() {
             if checked.node.meta.labels.value(EXCLUDED).is_none() {
                 counted.entry(zone_of(&checked.node)).or_default().count(ready == Some(Ready::True));
@@ -241,7 +247,7 @@ impl Pass {
                 (!is_new && taints::is_lost(node)).then(|| checked.change(Goal::Clear))
             }
             (_, None) => None,
-            (_, Some(key)) if !is_new && taints::is_lost_otherwise(node, key) => {
+            (_, Some(key)) if !is_new && taints::has_other_no_execute_taint(node, key) => {
                 Some(checked.change(Goal::Lost(key)))
             }
             (_, Some(key)) => {
@@ -261,20 +267,20 @@ impl Checked {
 }
 
 /// Tells people who came and who went.
-fn plan_news(nodes: &[Arc<Node>], turnover: &Turnover, plan: &mut Plan) {
+fn plan_news(nodes: &[Arc<Node>], turnover: &NodeSetChange, plan: &mut Plan) {
     for (name, uid) in &turnover.went {
         let message = format!("Node {name} event: Removing Node {name} from Controller");
-        plan.record(EventNote::normal(super::about(name, uid), "RemovingNode", message));
+        plan.record(PlannedEvent::normal(super::about(name, uid), "RemovingNode", message));
     }
     for node in nodes.iter().filter(|node| turnover.came.contains(&node.key().name)) {
         let name = &node.key().name;
         let message = format!("Node {name} event: Registered Node {name} in Controller");
-        plan.record(EventNote::normal(super::about(name, &node.meta.uid), "RegisteredNode", message));
+        plan.record(PlannedEvent::normal(super::about(name, &node.meta.uid), "RegisteredNode", message));
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no zone has 2^52 nodes")]
-fn plan_figures(zone: &Text, census: Census, plan: &mut Plan) {
+fn plan_figures(zone: &Text, census: ZoneNodeCounts, plan: &mut Plan) {
     plan.measure(ZONE_SIZE.measured(&[zone], census.size() as f64));
     plan.measure(ZONE_HEALTH.measured(&[zone], census.health()));
     plan.measure(UNHEALTHY_NODES.measured(&[zone], census.not_ready as f64));

@@ -9,7 +9,7 @@ use keleustes_objects::{
     ConditionStatus, Conditions as _, Key, Node, Object as _, Pod, Reason, Time, UNKNOWN,
 };
 use keleustes_plan::{
-    Change, EventNote, Involved, Item, Loop, Memory, Outcome, PatchForm, Plan, View, Wakes, Write,
+    Change, Enqueue, Involved, Item, Loop, Memory, Outcome, PatchKind, Plan, PlannedEvent, View, Write,
 };
 use serde_json::json;
 
@@ -19,15 +19,15 @@ use crate::pods_by_node::BY_NODE;
 /// The loop. Each of its workers says it of one pod.
 pub(super) fn the_loop(fleet: Memory<Fleet>) -> Loop {
     Loop::deciding("node_lifecycle_controller_pods", decide)
-        .woken_by::<Pod>(move |change, _, wakes| pod_changed(&fleet, change, wakes))
-        .woken_by::<Node>(node_changed)
-        .reads_by(BY_NODE)
+        .enqueue_on::<Pod>(move |change, _, wakes| pod_changed(&fleet, change, wakes))
+        .enqueue_on::<Node>(node_changed)
+        .reads_index(BY_NODE)
         .workers(12)
 }
 
-/// Wakes a pod that was bound to a node that is known. At the start none is, so that a new process does not
+/// Enqueue a pod that was bound to a node that is known. At the start none is, so that a new process does not
 /// meddle with the pods of nodes that say themselves that they are not ready.
-fn pod_changed(fleet: &Memory<Fleet>, change: &Change<Pod>, wakes: &mut Wakes) {
+fn pod_changed(fleet: &Memory<Fleet>, change: &Change<Pod>, wakes: &mut Enqueue) {
     let Some(pod) = change.after().filter(|pod| !pod.node_name.is_empty()) else { return };
     let was_there = change.before().is_some_and(|before| before.node_name == pod.node_name);
     if !was_there && fleet.with(|fleet| fleet.knows(&pod.node_name)) {
@@ -35,8 +35,8 @@ fn pod_changed(fleet: &Memory<Fleet>, change: &Change<Pod>, wakes: &mut Wakes) {
     }
 }
 
-/// Wakes the pods of a node that was found to be lost.
-fn node_changed(change: &Change<Node>, view: &View<'_>, wakes: &mut Wakes) {
+/// Enqueue the pods of a node that was found to be lost.
+fn node_changed(change: &Change<Node>, view: &View<'_>, wakes: &mut Enqueue) {
     let Some(node) = change.after() else { return };
     let since = lost_since(node);
     if since.is_some() && since != change.before().and_then(lost_since) {
@@ -68,11 +68,11 @@ fn decide(view: &View<'_>, item: &Item) -> Plan {
             "type": "Ready", "status": "False", "lastTransitionTime": view.now().wall,
         }]},
     });
-    let event = EventNote::warning(Involved::of(&**pod), "NodeNotReady", "Node is not ready");
-    let write = Write::patch(&**pod, PatchForm::Strategic, body).of_subresource("status");
+    let event = PlannedEvent::warning(Involved::of(&**pod), "NodeNotReady", "Node is not ready");
+    let write = Write::patch(&**pod, PatchKind::Strategic, body).on_subresource("status");
     Plan::of(write.because("its node is not ready").reporting(move |outcome| match outcome {
         Outcome::Failed(failure) if failure.reason == Reason::NotFound => None,
-        Outcome::NotTried => None,
+        Outcome::NotSent => None,
         _ => Some(event.clone()),
     }))
 }
@@ -142,8 +142,8 @@ mod tests {
     fn a_pod_that_is_bound_to_a_known_node_wakes_itself() {
         let mut stage = stage();
         let a_loop = &stage.a_loop;
-        assert_eq!((a_loop.queue, a_loop.retries_max), ("node_lifecycle_controller_pods", None));
-        assert_eq!(a_loop.limiter, keleustes_plan::Limiter::DEFAULT);
+        assert_eq!((a_loop.queue, a_loop.max_retries), ("node_lifecycle_controller_pods", None));
+        assert_eq!(a_loop.limiter, keleustes_plan::RateLimiter::DEFAULT);
         assert!(stage.put::<Pod>(pod("x", "n", "True")).is_empty(), "no pass has seen the node yet");
         stage.seen(node("True", "00"));
         assert_eq!(stage.put::<Pod>(pod("y", "n", "True")), ["a/y"]);

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use keleustes_objects::{Key, Lease, NODE_LEASE_NAMESPACE, Node, Object as _, Time, Version};
-use keleustes_plan::{Context, EventNote, Now, OnFailure, Outcome, PatchForm, Plan, Write};
+use keleustes_plan::{Context, Now, OnFailure, Outcome, PatchKind, Plan, PlannedEvent, Write};
 use serde_json::json;
 
-use super::health::{Ready, ready, silent_status};
+use super::health::{Ready, ready, unknown_status};
 use super::monitor::Monitor;
 
 /// How often a node's state is written, read afresh and written again.
@@ -40,8 +40,9 @@ pub(super) enum Standing {
 impl Monitor {
     /// How a node fares, by what it and its lease say.
     pub(super) fn standing(&self, node: &Node, lease: Option<&Lease>, now: Now) -> Standing {
-        let graces = &self.settings.graces;
-        let is_silent = self.fleet.with(|fleet| fleet.observe(node, lease, now).is_expired(graces, now));
+        let grace_periods = &self.settings.grace_periods;
+        let is_silent =
+            self.fleet.with(|fleet| fleet.observe(node, lease, now).is_expired(grace_periods, now));
         let is_known = ready(node) == Some(Ready::Unknown);
         if is_silent && !is_known { Standing::Silent } else { Standing::Judged(ready(node)) }
     }
@@ -60,7 +61,7 @@ impl Monitor {
             match answer {
                 Ok(Some(live)) if live.meta.version != checked.lease => {
                     is_behind = true;
-                    self.fleet.with(|fleet| fleet.distrust_leases(&live.meta.version));
+                    self.fleet.with(|fleet| fleet.require_lease_resource_version(&live.meta.version));
                 }
                 Ok(_) => {}
                 Err(_) => checked.standing = Standing::Skipped,
@@ -113,17 +114,17 @@ impl Monitor {
     ) -> Vec<&'n mut Checked> {
         let (mut plan, mut writes, mut sent) = (Plan::none(), Vec::new(), Vec::new());
         for checked in nodes.iter_mut().filter(|checked| checked.standing == Standing::Silent) {
-            if let Some(status) = silent_status(&checked.node, now) {
+            if let Some(status) = unknown_status(&checked.node, now) {
                 self.fleet.with(|fleet| fleet.expect_mark(&checked.node));
                 let body = json!({"metadata": {"resourceVersion": checked.version}, "status": status});
-                let write = Write::patch(&*checked.node, PatchForm::Strategic, body).of_subresource("status");
+                let write = Write::patch(&*checked.node, PatchKind::Strategic, body).on_subresource("status");
                 writes.push(
                     write.on_failure(OnFailure::LogOnly).because("nothing was heard of it for too long"),
                 );
                 sent.push(checked);
             }
         }
-        plan.push_together(writes);
+        plan.push_parallel(writes);
         let outcomes = if sent.is_empty() { Vec::new() } else { cx.apply(plan).await.outcomes };
         let (mut events, mut left) = (Plan::none(), Vec::new());
         for (checked, outcome) in sent.into_iter().zip(outcomes) {
@@ -145,7 +146,11 @@ fn note(plan: &mut Plan, checked: &Checked) {
     if checked.was_ready {
         let name = &checked.node.key().name;
         let message = format!("Node {name} status is now: NodeNotReady");
-        plan.record(EventNote::normal(super::about(name, &checked.node.meta.uid), "NodeNotReady", message));
+        plan.record(PlannedEvent::normal(
+            super::about(name, &checked.node.meta.uid),
+            "NodeNotReady",
+            message,
+        ));
     }
 }
 

@@ -10,7 +10,7 @@ use keleustes_objects::Text;
 
 /// The waiting nodes of one zone.
 #[derive(Debug)]
-pub(super) struct Tainter {
+pub(super) struct TaintQueue {
     /// When each node is due, and its place among those due at one moment.
     waiting: BTreeMap<Text, (Duration, u64)>,
     /// Places that were given out.
@@ -18,7 +18,7 @@ pub(super) struct Tainter {
     pace: Pace,
 }
 
-impl Tainter {
+impl TaintQueue {
     /// Nobody waits, and the first one need not.
     pub(super) fn new(per_second: f32, now: Duration) -> Self {
         Self { waiting: BTreeMap::new(), places: 0, pace: Pace::new(per_second, now, true) }
@@ -105,7 +105,7 @@ impl Pace {
     }
 }
 
-/// Whether two paces are the same. They come from flags, so nothing was rounded on the way.
+/// Whether two eviction_rates are the same. They come from flags, so nothing was rounded on the way.
 fn same(one: f32, other: f32) -> bool {
     one.to_bits() == other.to_bits()
 }
@@ -118,14 +118,14 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn waiting(nodes: &[&str], per_second: f32) -> Tainter {
-        let mut tainter = Tainter::new(per_second, at(0));
+    fn waiting(nodes: &[&str], per_second: f32) -> TaintQueue {
+        let mut tainter = TaintQueue::new(per_second, at(0));
         nodes.iter().for_each(|node| tainter.add(&Text::from(*node), at(0)));
         tainter
     }
 
     /// The nodes that get a turn in each of these seconds; each is through with it.
-    fn turns(tainter: &mut Tainter, seconds: std::ops::RangeInclusive<u64>) -> Vec<(u64, Text)> {
+    fn turns(tainter: &mut TaintQueue, seconds: std::ops::RangeInclusive<u64>) -> Vec<(u64, Text)> {
         let mut turns = Vec::new();
         for second in seconds {
             while let Some(node) = tainter.next(at(second)) {

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use keleustes_objects::taint_keys::{NOT_READY, UNREACHABLE};
-use keleustes_objects::{Key, NO_EXECUTE, Node, Object as _, Reason, Taint, Time, Version, Word};
-use keleustes_plan::{Context, OnFailure, Outcome, PatchForm, Plan, Write};
+use keleustes_objects::{InternedStr, Key, NO_EXECUTE, Node, Object as _, Reason, Taint, Time, Version};
+use keleustes_plan::{Context, OnFailure, Outcome, PatchKind, Plan, Write};
 use serde_json::{Value, json};
 
 use super::health::{Ready, ready};
@@ -28,7 +28,7 @@ pub(super) fn wanted(ready: Option<Ready>) -> Option<&'static str> {
 }
 
 /// Whether a node is said to be lost in another way than this one.
-pub(super) fn is_lost_otherwise(node: &Node, key: &str) -> bool {
+pub(super) fn has_other_no_execute_taint(node: &Node, key: &str) -> bool {
     LOST.iter().any(|lost| *lost != key && node.has_taint(lost, NO_EXECUTE))
 }
 
@@ -99,9 +99,9 @@ pub(super) fn changed(
 ) -> Vec<Taint> {
     let stays = |taint: &&Taint| !add.iter().chain(remove).any(|key| taint.is(key, effect));
     let added = add.iter().map(|key| Taint {
-        key: Word::from(*key),
-        value: Word::default(),
-        effect: Word::from(effect),
+        key: InternedStr::from(*key),
+        value: InternedStr::default(),
+        effect: InternedStr::from(effect),
         time_added: Some(now),
     });
     taints.iter().filter(stays).cloned().chain(added).collect()
@@ -111,7 +111,7 @@ pub(super) fn changed(
 pub(super) fn patch(node: &Node, version: &Version, taints: &[Taint], because: &'static str) -> Write {
     let taints = if taints.is_empty() { Value::Null } else { json!(taints) };
     let body = json!({"metadata": {"resourceVersion": version}, "spec": {"taints": taints}});
-    Write::patch(node, PatchForm::Strategic, body).because(because)
+    Write::patch(node, PatchKind::Strategic, body).because(because)
 }
 
 /// Makes changes, all at once, and tells the names of the nodes that are as they should be now.
@@ -133,7 +133,7 @@ pub(super) async fn settle(cx: &mut Context<'_>, changes: Vec<Change>, because: 
         if writes.is_empty() {
             break;
         }
-        plan.push_together(writes);
+        plan.push_parallel(writes);
         let mut moved_on = Vec::new();
         for (change, outcome) in sent.into_iter().zip(cx.apply(plan).await.outcomes) {
             match outcome {
@@ -218,7 +218,7 @@ mod tests {
             (write.verb(), write.subresource(), write.target.uid.to_string()),
             ("patch", "", "n".to_owned())
         );
-        let keleustes_plan::Action::Patch { body, form: PatchForm::Strategic, .. } = write.action else {
+        let keleustes_plan::Action::Patch { body, form: PatchKind::Strategic, .. } = write.action else {
             panic!("a patch")
         };
         assert_eq!(body, json!({"metadata": {"resourceVersion": "7"}, "spec": {"taints": null}}));

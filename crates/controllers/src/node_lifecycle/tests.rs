@@ -42,7 +42,7 @@ impl Stage {
     fn refusing<T: keleustes_objects::Kind>(&mut self, verb: &str, key: &Key, reason: Reason, times: u32) {
         let world = std::mem::replace(&mut self.world, World::of(&self.a_loop));
         let failure = Failure::transport(reason, "refused");
-        self.world = world.refusing_at(verb, &T::RESOURCE.object_path(key), failure, Some(times));
+        self.world = world.failing_at(verb, &T::RESOURCE.object_path(key), failure, Some(times));
     }
 
     /// Another process takes over.
@@ -52,7 +52,7 @@ impl Stage {
     }
 
     fn later(&mut self, seconds: u64) -> &mut Self {
-        self.world.let_pass(Duration::from_secs(seconds));
+        self.world.advance_clock(Duration::from_secs(seconds));
         self
     }
 
@@ -139,12 +139,19 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
     assert_eq!(reads(0), ["pods", "nodes"]);
     assert_eq!(reads(1), ["nodes"]);
     assert_eq!(reads(2), ["nodes", "leases.coordination.k8s.io"]);
-    let Settings { monitor_period, graces, paces, lease_circuit_breaker } = Settings::default();
-    assert_eq!((monitor_period, graces.monitor.as_secs(), graces.startup.as_secs()), (PERIOD, 50, 60));
-    let rates =
-        [paces.node_eviction_rate, paces.secondary_node_eviction_rate, paces.unhealthy_zone_threshold];
+    let Settings { monitor_period, grace_periods, eviction_rates, lease_circuit_breaker } =
+        Settings::default();
+    assert_eq!(
+        (monitor_period, grace_periods.monitor.as_secs(), grace_periods.startup.as_secs()),
+        (PERIOD, 50, 60)
+    );
+    let rates = [
+        eviction_rates.node_eviction_rate,
+        eviction_rates.secondary_node_eviction_rate,
+        eviction_rates.unhealthy_zone_threshold,
+    ];
     assert_eq!(rates.map(|rate| rate.to_string()), ["0.1", "0.01", "0.55"]);
-    assert_eq!((paces.large_cluster_size_threshold, lease_circuit_breaker), (50, true));
+    assert_eq!((eviction_rates.large_cluster_size_threshold, lease_circuit_breaker), (50, true));
 }
 
 /// Proves NLC-1, NLC-14, NLC-72.
@@ -154,10 +161,10 @@ fn passes_follow_each_other_and_tell_who_came_and_went() {
     stage.put::<Node>(node("n", "True", &[]));
     let told = stage.turn();
     let event = "event Normal RegisteredNode: Node n event: Registered Node n in Controller\n";
-    assert!(told.contains(event) && told.ends_with("revisit after 5s\n"), "{told}");
+    assert!(told.contains(event) && told.ends_with("requeue after 5s\n"), "{told}");
     // Between two passes nothing happens but what waits for its turn.
     stage.take_node("n");
-    assert_eq!(stage.later(4).turn(), "revisit after 1s\n");
+    assert_eq!(stage.later(4).turn(), "requeue after 1s\n");
     let told = stage.later(1).turn();
     assert!(
         told.contains("event Normal RemovingNode: Node n event: Removing Node n from Controller\n"),
@@ -202,8 +209,14 @@ fn figures_are_told_for_each_zone() {
         keleustes_plan::Form::Histogram(buckets) => buckets.bounds(),
         _ => panic!("a histogram"),
     };
-    assert_eq!(bounds(&metrics::NODE_TOOK)[..3], [0.001, 0.004, 0.016]);
-    assert_eq!((bounds(&metrics::PASS_TOOK)[1], bounds(&metrics::PASS_TOOK).len()), (0.04, 8));
+    assert_eq!(bounds(&metrics::UPDATE_NODE_HEALTH_DURATION)[..3], [0.001, 0.004, 0.016]);
+    assert_eq!(
+        (
+            bounds(&metrics::UPDATE_ALL_NODES_HEALTH_DURATION)[1],
+            bounds(&metrics::UPDATE_ALL_NODES_HEALTH_DURATION).len()
+        ),
+        (0.04, 8)
+    );
     assert_eq!(metrics::EVICTIONS.stability, "STABLE");
 }
 
@@ -348,15 +361,18 @@ fn a_lease_that_is_gone_protects_nobody_and_one_that_cannot_be_read_protects_its
 #[test]
 fn versions_that_cannot_be_compared_block_nobody() {
     let mut fleet = Fleet::default();
-    assert!(fleet.believes_leases(&Version::from("5")));
-    fleet.distrust_leases(&Version::from("10"));
-    fleet.distrust_leases(&Version::from("8"));
-    assert!(!fleet.believes_leases(&Version::from("9")) && fleet.believes_leases(&Version::from("10")));
-    assert!(fleet.believes_leases(&Version::from("9")), "once caught up, it is forgotten");
-    fleet.distrust_leases(&Version::from("odd"));
-    assert!(fleet.believes_leases(&Version::from("9")));
-    fleet.distrust_leases(&Version::from("10"));
-    assert!(fleet.believes_leases(&Version::from("")));
+    assert!(fleet.lease_cache_is_current(&Version::from("5")));
+    fleet.require_lease_resource_version(&Version::from("10"));
+    fleet.require_lease_resource_version(&Version::from("8"));
+    assert!(
+        !fleet.lease_cache_is_current(&Version::from("9"))
+            && fleet.lease_cache_is_current(&Version::from("10"))
+    );
+    assert!(fleet.lease_cache_is_current(&Version::from("9")), "once caught up, it is forgotten");
+    fleet.require_lease_resource_version(&Version::from("odd"));
+    assert!(fleet.lease_cache_is_current(&Version::from("9")));
+    fleet.require_lease_resource_version(&Version::from("10"));
+    assert!(fleet.lease_cache_is_current(&Version::from("")));
 }
 
 /// Proves NLC-30.
@@ -453,11 +469,11 @@ fn a_node_without_a_word_of_its_state_has_its_turn_a_little_later() {
     stage.put::<Node>(node("a", "True", &[])).put::<Node>(node("b", "True", &[]));
     stage.does();
     stage.put::<Node>(node("a", "False", &[]));
-    assert!(stage.later(5).turn().ends_with("revisit after 1ms\n"));
+    assert!(stage.later(5).turn().ends_with("requeue after 1ms\n"));
     let mut unjudged = node("a", "", &[]);
     unjudged["status"] = json!({});
     stage.put::<Node>(unjudged);
-    assert!(stage.turn().ends_with("revisit after 5s\n"), "the turn is spent, and the next pass comes first");
+    assert!(stage.turn().ends_with("requeue after 5s\n"), "the turn is spent, and the next pass comes first");
 }
 
 /// Proves NLC-43, NLC-45, NLC-66.

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use keleustes_objects::{Node, Text};
 
-use super::tainter::Tainter;
+use super::tainter::TaintQueue;
 
 /// What decides about a zone's pace; see the flags of the same names.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Paces {
+pub struct EvictionRates {
     /// Nodes a second, where most are healthy and where none is.
     pub node_eviction_rate: f32,
     /// Nodes a second in a large zone that has lost many.
@@ -39,12 +39,12 @@ pub(super) enum State {
 
 /// The nodes of a zone that were judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Census {
+pub(super) struct ZoneNodeCounts {
     pub(super) ready: usize,
     pub(super) not_ready: usize,
 }
 
-impl Census {
+impl ZoneNodeCounts {
     pub(super) fn count(&mut self, is_ready: bool) {
         if is_ready {
             self.ready += 1;
@@ -64,11 +64,11 @@ impl Census {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "the share is compared in 32 bits, as the flag is")]
-    fn state(self, paces: &Paces) -> State {
+    fn state(self, eviction_rates: &EvictionRates) -> State {
         let share = self.not_ready as f32 / self.size() as f32;
         match self {
             Self { ready: 0, not_ready: 1.. } => State::FullDisruption,
-            Self { not_ready: 3.., .. } if share >= paces.unhealthy_zone_threshold => {
+            Self { not_ready: 3.., .. } if share >= eviction_rates.unhealthy_zone_threshold => {
                 State::PartialDisruption
             }
             _ => State::Normal,
@@ -82,9 +82,9 @@ pub(super) enum Turn {
     /// Nothing of note.
     None,
     /// From now on no zone has a healthy node.
-    AllLost,
+    EnterFullDisruption,
     /// Some zone has a healthy node again.
-    SomeBack,
+    LeaveFullDisruption,
 }
 
 /// All zones by name.
@@ -97,22 +97,22 @@ pub(super) struct Zones(BTreeMap<Text, Zone>);
 #[derive(Debug)]
 struct Zone {
     state: State,
-    tainter: Tainter,
+    tainter: TaintQueue,
 }
 
 impl Zones {
     /// Makes sure that a zone is known; tells whether it is new.
-    pub(super) fn meet(&mut self, name: &Text, paces: &Paces, now: Duration) -> bool {
+    pub(super) fn meet(&mut self, name: &Text, eviction_rates: &EvictionRates, now: Duration) -> bool {
         let is_new = !self.0.contains_key(name);
         if is_new {
-            let tainter = Tainter::new(paces.node_eviction_rate, now);
+            let tainter = TaintQueue::new(eviction_rates.node_eviction_rate, now);
             self.0.insert(name.clone(), Zone { state: State::Initial, tainter });
         }
         is_new
     }
 
     /// The waiting nodes of a zone.
-    pub(super) fn tainter(&mut self, name: &str) -> Option<&mut Tainter> {
+    pub(super) fn tainter(&mut self, name: &str) -> Option<&mut TaintQueue> {
         self.0.get_mut(name).map(|zone| &mut zone.tainter)
     }
 
@@ -144,30 +144,31 @@ impl Zones {
     /// Judges all zones anew. A zone without a judged node is forgotten; its name is told.
     pub(super) fn judge(
         &mut self,
-        counted: &BTreeMap<Text, Census>,
-        paces: &Paces,
+        counted: &BTreeMap<Text, ZoneNodeCounts>,
+        eviction_rates: &EvictionRates,
         now: Duration,
     ) -> (Turn, Vec<Text>) {
         let lost: Vec<Text> = self.0.keys().filter(|name| !counted.contains_key(*name)).cloned().collect();
         lost.iter().for_each(|name| drop(self.0.remove(name)));
         for name in counted.keys() {
-            self.meet(name, paces, now);
+            self.meet(name, eviction_rates, now);
         }
         let all_were_lost = self.0.values().all(|zone| zone.state == State::FullDisruption);
-        let all_are_lost = counted.values().all(|census| census.state(paces) == State::FullDisruption);
+        let all_are_lost =
+            counted.values().all(|census| census.state(eviction_rates) == State::FullDisruption);
         let turn = match (all_were_lost, all_are_lost) {
-            (false, true) => Turn::AllLost,
-            (true, false) => Turn::SomeBack,
+            (false, true) => Turn::EnterFullDisruption,
+            (true, false) => Turn::LeaveFullDisruption,
             _ => Turn::None,
         };
         for (name, census) in counted {
             let Some(zone) = self.0.get_mut(name) else { continue };
-            let (state, before) = (census.state(paces), zone.state);
+            let (state, before) = (census.state(eviction_rates), zone.state);
             zone.state = state;
-            if turn == Turn::AllLost {
+            if turn == Turn::EnterFullDisruption {
                 zone.tainter.set_pace(0.0, now);
-            } else if !all_are_lost && (turn == Turn::SomeBack || state != before) {
-                zone.tainter.set_pace(pace(state, census.size(), paces), now);
+            } else if !all_are_lost && (turn == Turn::LeaveFullDisruption || state != before) {
+                zone.tainter.set_pace(pace(state, census.size(), eviction_rates), now);
             }
         }
         (turn, lost)
@@ -187,12 +188,13 @@ pub(super) fn zone_of(node: &Node) -> Text {
 }
 
 /// How many nodes a second may be tainted.
-fn pace(state: State, size: usize, paces: &Paces) -> f32 {
-    let is_large = i64::try_from(size).is_ok_and(|size| size > paces.large_cluster_size_threshold.into());
+fn pace(state: State, size: usize, eviction_rates: &EvictionRates) -> f32 {
+    let is_large =
+        i64::try_from(size).is_ok_and(|size| size > eviction_rates.large_cluster_size_threshold.into());
     match state {
-        State::PartialDisruption if is_large => paces.secondary_node_eviction_rate,
+        State::PartialDisruption if is_large => eviction_rates.secondary_node_eviction_rate,
         State::PartialDisruption => 0.0,
-        State::Initial | State::Normal | State::FullDisruption => paces.node_eviction_rate,
+        State::Initial | State::Normal | State::FullDisruption => eviction_rates.node_eviction_rate,
     }
 }
 
@@ -200,22 +202,22 @@ fn pace(state: State, size: usize, paces: &Paces) -> f32 {
 mod tests {
     use super::*;
 
-    const PACES: Paces = Paces {
+    const PACES: EvictionRates = EvictionRates {
         node_eviction_rate: 0.1,
         secondary_node_eviction_rate: 0.01,
         large_cluster_size_threshold: 50,
         unhealthy_zone_threshold: 0.55,
     };
 
-    fn census(ready: usize, not_ready: usize) -> Census {
-        Census { ready, not_ready }
+    fn census(ready: usize, not_ready: usize) -> ZoneNodeCounts {
+        ZoneNodeCounts { ready, not_ready }
     }
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
-    fn judge(zones: &mut Zones, counted: &[(&str, Census)], seconds: u64) -> Turn {
+    fn judge(zones: &mut Zones, counted: &[(&str, ZoneNodeCounts)], seconds: u64) -> Turn {
         let counted = counted.iter().map(|(name, census)| (Text::from(*name), *census)).collect();
         zones.judge(&counted, &PACES, at(seconds)).0
     }
@@ -261,7 +263,7 @@ mod tests {
         assert!(same(pace(State::FullDisruption, 500, &PACES), 0.1));
         assert!(same(pace(State::PartialDisruption, 51, &PACES), 0.01));
         assert!(same(pace(State::PartialDisruption, 50, &PACES), 0.0));
-        let odd = Paces { large_cluster_size_threshold: -1, ..PACES };
+        let odd = EvictionRates { large_cluster_size_threshold: -1, ..PACES };
         assert!(same(pace(State::PartialDisruption, 3, &odd), 0.01));
     }
 
@@ -290,12 +292,12 @@ mod tests {
         zones.meet(&Text::from("a"), &PACES, at(0));
         assert_eq!(state(&zones, "a"), State::Initial);
         let all_lost = [("a", census(0, 2)), ("b", census(0, 60))];
-        assert_eq!(judge(&mut zones, &all_lost, 0), Turn::AllLost);
+        assert_eq!(judge(&mut zones, &all_lost, 0), Turn::EnterFullDisruption);
         assert_eq!(seconds_between_turns(&mut zones, "a", 100), None);
         assert_eq!(judge(&mut zones, &all_lost, 100), Turn::None);
         assert_eq!(seconds_between_turns(&mut zones, "b", 200), None);
         let one_back = [("a", census(1, 1)), ("b", census(0, 60))];
-        assert_eq!(judge(&mut zones, &one_back, 300), Turn::SomeBack);
+        assert_eq!(judge(&mut zones, &one_back, 300), Turn::LeaveFullDisruption);
         assert_eq!(seconds_between_turns(&mut zones, "a", 400), Some(10));
         assert_eq!(
             seconds_between_turns(&mut zones, "b", 400),
@@ -303,7 +305,7 @@ mod tests {
             "also of zones that are still lost"
         );
         assert_eq!(judge(&mut zones, &one_back, 500), Turn::None);
-        assert_eq!(judge(&mut zones, &all_lost, 600), Turn::AllLost);
+        assert_eq!(judge(&mut zones, &all_lost, 600), Turn::EnterFullDisruption);
     }
 
     /// Proves NLC-77, NLC-86.
@@ -319,13 +321,13 @@ mod tests {
         assert_eq!(zones.tainter("a").unwrap().next(at(10)), None);
         // Nobody at all was judged: that says nothing about anybody.
         assert_eq!(zones.judge(&BTreeMap::new(), &PACES, at(15)).0, Turn::None);
-        assert_eq!(judge(&mut zones, &[("a", census(0, 1))], 20), Turn::AllLost);
+        assert_eq!(judge(&mut zones, &[("a", census(0, 1))], 20), Turn::EnterFullDisruption);
     }
 
     #[test]
     fn everybody_has_one_turn_at_a_time_however_fast_the_pace() {
         let mut zones = Zones::default();
-        let fast = Paces { node_eviction_rate: f32::MAX, ..PACES };
+        let fast = EvictionRates { node_eviction_rate: f32::MAX, ..PACES };
         zones.meet(&Text::from("a"), &fast, at(0));
         for node in ["x", "y"] {
             zones.tainter("a").unwrap().add(&Text::from(node), at(0));

@@ -13,16 +13,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Key, Node, Object as _, Pod, Time, Word};
+use keleustes_objects::{InternedStr, Key, Node, Object as _, Pod, Time};
 use keleustes_plan::{
-    BoxFuture, Context, Controller, Grant, Item, Loop, Memory, Metric, Next, OnFailure, Outcome, PatchForm,
+    BoxFuture, Context, Controller, Grant, Item, Loop, Memory, Metric, Next, OnFailure, Outcome, PatchKind,
     Plan, Retry, Script, Write,
 };
 use serde_json::json;
 
 use crate::disruption_target;
 use quarantine::Quarantine;
-use suspects::Suspects;
+use suspects::Candidates;
 
 /// What the controller needs to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ static FAILED: Metric = Metric::counter(
 pub fn controller(settings: Settings) -> Controller {
     Controller::new("pod-garbage-collector-controller")
         .also_known_as(&["podgc"])
-        .works_as("pod-garbage-collector")
+        .service_account("pod-garbage-collector")
         .may_write(&[
             Grant { group: "", resource: "pods", verbs: &["delete"] },
             Grant { group: "", resource: "pods/status", verbs: &["patch"] },
@@ -64,10 +64,10 @@ pub fn controller(settings: Settings) -> Controller {
         ])
         .measures([&FORCE_DELETED, &FAILED])
         .runs(
-            Loop::scripted("pod_garbage_collector", Pass { settings, quarantine: Memory::default() })
+            Loop::reconciling("pod_garbage_collector", Pass { settings, quarantine: Memory::default() })
                 .reads::<Pod>()
                 .reads::<Node>()
-                .starting_with(Key::cluster("pass")),
+                .initial_item(Key::cluster("pass")),
         )
 }
 
@@ -110,7 +110,7 @@ impl Script for Pass {
     fn sync<'a>(&'a self, cx: &'a mut Context<'_>, _: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
         Box::pin(async move {
             self.pass(cx).await;
-            Ok(Next::Revisit(PAUSE))
+            Ok(Next::After(PAUSE))
         })
     }
 }
@@ -119,7 +119,7 @@ impl Pass {
     async fn pass(&self, cx: &mut Context<'_>) {
         let threshold = self.settings.terminated_pod_threshold;
         let (mut suspects, quarantined, now) = cx.gather(|view| {
-            let suspects = Suspects::gather(view, threshold);
+            let suspects = Candidates::gather(view, threshold);
             let quarantined = self.quarantine.with(|quarantine| {
                 suspects.unknown_nodes.iter().for_each(|node| quarantine.admit(node, view.now().monotonic));
                 quarantine.release(view.now().monotonic)
@@ -137,12 +137,12 @@ impl Pass {
 
 /// Those of the nodes that no pod waits for in vain: they are neither cached nor, freshly asked, there. Of
 /// whom nobody can tell just now is asked again after another quarantine.
-async fn gone(cx: &mut Context<'_>, suspects: &Suspects, quarantined: &[Word]) -> Vec<Word> {
-    let unknown = |node: &&Word| suspects.unknown_nodes.contains(*node);
+async fn gone(cx: &mut Context<'_>, suspects: &Candidates, quarantined: &[InternedStr]) -> Vec<InternedStr> {
+    let unknown = |node: &&InternedStr| suspects.unknown_nodes.contains(*node);
     let keys: Vec<Key> = quarantined.iter().filter(unknown).map(|node| Key::cluster(&**node)).collect();
     let answers = cx.fetch_all::<Node>(&keys).await;
     let absent = keys.iter().zip(answers).filter(|(_, answer)| matches!(answer, Ok(None)));
-    absent.map(|(key, _)| Word::from(&*key.name)).collect()
+    absent.map(|(key, _)| InternedStr::from(&*key.name)).collect()
 }
 
 /// Deletes pods without giving them time. One that has not ended is first said to have failed, so that
@@ -150,11 +150,11 @@ async fn gone(cx: &mut Context<'_>, suspects: &Suspects, quarantined: &[Word]) -
 async fn force_delete(cx: &mut Context<'_>, pods: &[Arc<Pod>], why: Why, now: Time) {
     let (ended, unended): (Vec<_>, Vec<_>) = pods.iter().partition(|pod| pod.is_terminal());
     let mut plan = Plan::none();
-    plan.push_together(unended.iter().map(|pod| mark_failed(pod, why, now)).collect());
+    plan.push_parallel(unended.iter().map(|pod| mark_failed(pod, why, now)).collect());
     let marked = carry_out(cx, plan, &unended).await;
     let ready: Vec<&Arc<Pod>> = ended.into_iter().chain(marked).collect();
     let mut plan = Plan::none();
-    plan.push_together(ready.iter().map(|pod| delete(pod, why)).collect());
+    plan.push_parallel(ready.iter().map(|pod| delete(pod, why)).collect());
     let deleted: BTreeSet<&Key> =
         carry_out(cx, plan, &ready).await.into_iter().map(|pod| pod.key()).collect();
     for pod in pods {
@@ -183,8 +183,8 @@ fn mark_failed(pod: &Arc<Pod>, why: Why, now: Time) -> Write {
             disruption_target::wanted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now);
         status["conditions"] = json!([condition]);
     }
-    Write::patch(&**pod, PatchForm::Strategic, json!({"status": status}))
-        .of_subresource("status")
+    Write::patch(&**pod, PatchKind::Strategic, json!({"status": status}))
+        .on_subresource("status")
         .on_failure(OnFailure::LogOnly)
         .because(why.because())
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use keleustes_objects::taint_keys::OUT_OF_SERVICE;
-use keleustes_objects::{Key, Node, Object as _, Pod, PodPhase, Uid, Word};
+use keleustes_objects::{InternedStr, Key, Node, Object as _, Pod, PodPhase, Uid};
 use keleustes_plan::View;
 
 /// Pods by the reason for which they may have to go. No pod is in two of the lists.
 #[derive(Debug, Default)]
-pub(super) struct Suspects {
+pub(super) struct Candidates {
     /// Surplus of terminated pods, the first to go first.
     pub(super) terminated: Vec<Arc<Pod>>,
     /// Terminating on a node that is out of service.
@@ -19,10 +19,10 @@ pub(super) struct Suspects {
     /// Terminating without ever having been bound.
     pub(super) unscheduled: Vec<Arc<Pod>>,
     /// Names of nodes that pods are bound to and that are not cached.
-    pub(super) unknown_nodes: BTreeSet<Word>,
+    pub(super) unknown_nodes: BTreeSet<InternedStr>,
 }
 
-impl Suspects {
+impl Candidates {
     pub(super) fn gather(view: &View<'_>, threshold: i32) -> Self {
         let mut suspects = Self { terminated: surplus(view, threshold), ..Self::default() };
         let taken: BTreeSet<Uid> = suspects.terminated.iter().map(|pod| pod.meta.uid.clone()).collect();

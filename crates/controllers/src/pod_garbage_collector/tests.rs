@@ -34,14 +34,14 @@ impl Passes {
 
     fn pass(&mut self) -> String {
         let transcript = self.world.sync(&self.a_loop, Key::cluster("pass"));
-        let told = transcript.strip_suffix("revisit after 20s\n").expect("the next pass");
+        let told = transcript.strip_suffix("requeue after 20s\n").expect("the next pass");
         told.to_owned()
     }
 
     /// A pass, and another one when every quarantine is over.
     fn pass_twice(&mut self) -> (String, String) {
         let first = self.pass();
-        self.world.let_pass(Duration::from_secs(60));
+        self.world.advance_clock(Duration::from_secs(60));
         (first, self.pass())
     }
 }
@@ -101,7 +101,7 @@ fn it_is_one_pass_after_the_other_over_pods_and_nodes() {
     let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
     assert_eq!(reads, ["pods", "nodes"]);
     assert!(a_loop.watches.is_empty());
-    assert_eq!((a_loop.workers, a_loop.first_items.len()), (1, 1));
+    assert_eq!((a_loop.workers, a_loop.initial_items.len()), (1, 1));
     // `pass` checks that the next one follows after twenty seconds.
     assert_eq!(passes(1).pass(), "");
 }
@@ -199,7 +199,10 @@ fn one_failure_stops_nobody_else_and_is_counted() {
     }
     let write = delete(&Arc::new(serde_json::from_value(pod("x", "Failed")).unwrap()), Why::Terminated);
     assert_eq!(write.target.uid.to_string(), "uid-x", "the life that was seen, and no other");
-    assert!(matches!(write.action, Action::Delete { grace_seconds: Some(0), only_at: None, .. }));
+    assert!(matches!(
+        write.action,
+        Action::Delete { grace_seconds: Some(0), resource_version_precondition: None, .. }
+    ));
 }
 
 /// Proves PGC-15, PGC-16, PGC-17.
@@ -279,9 +282,9 @@ fn who_cannot_be_said_to_have_failed_stays() {
 fn pods_of_a_vanished_node_go_after_the_quarantine() {
     let mut passes = passes(100).with::<Pod>(on("gone", pod("x", "Running")));
     assert_eq!(passes.pass(), "");
-    passes.world.let_pass(Duration::from_secs(20));
+    passes.world.advance_clock(Duration::from_secs(20));
     assert_eq!(passes.pass(), "");
-    passes.world.let_pass(Duration::from_secs(20));
+    passes.world.advance_clock(Duration::from_secs(20));
     assert_eq!(
         passes.pass(),
         "get nodes gone\n\
@@ -313,7 +316,7 @@ fn a_node_that_came_back_or_cannot_be_asked_for_keeps_its_pods() {
     let orphaned = || passes(100).with::<Pod>(on("gone", pod("x", "Running")));
     let mut cached_again = orphaned();
     cached_again.pass();
-    cached_again.world.let_pass(Duration::from_secs(60));
+    cached_again.world.advance_clock(Duration::from_secs(60));
     cached_again = cached_again.with::<Node>(node("gone", "True", "x"));
     assert_eq!(cached_again.pass(), "");
 
@@ -325,7 +328,7 @@ fn a_node_that_came_back_or_cannot_be_asked_for_keeps_its_pods() {
     assert_eq!(silent.pass_twice().1, "get nodes gone\n");
     // Another quarantine begins with the next pass.
     assert_eq!(silent.pass(), "");
-    silent.world.let_pass(Duration::from_secs(40));
+    silent.world.advance_clock(Duration::from_secs(40));
     assert_eq!(silent.pass(), "get nodes gone\n");
 }
 

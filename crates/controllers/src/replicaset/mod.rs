@@ -18,7 +18,7 @@ use keleustes_objects::{Pod, ReplicaSet, ReplicaSetStatus, Template, Whole};
 use keleustes_plan::{Buckets, Controller, Grant, Loop, Metric};
 
 use crate::workloads::owners::by_manager;
-use crate::workloads::wakes::{Selecting, itself};
+use crate::workloads::wakes::{HasSelector, itself};
 
 /// What the controller is told.
 #[derive(Clone, Debug)]
@@ -26,15 +26,15 @@ pub struct Settings {
     /// How many are worked on at once.
     pub workers: usize,
     /// Whether pods may say what their deletion costs (gate `PodDeletionCost`).
-    pub heeds_deletion_cost: bool,
+    pub honor_deletion_cost: bool,
     /// Whether pods on their way out are counted (gate `DeploymentReplicaSetTerminatingReplicas`).
-    pub counts_terminating: bool,
+    pub count_terminating_replicas: bool,
 }
 
 /// The original's defaults.
 impl Default for Settings {
     fn default() -> Self {
-        Self { workers: 5, heeds_deletion_cost: true, counts_terminating: true }
+        Self { workers: 5, honor_deletion_cost: true, count_terminating_replicas: true }
     }
 }
 
@@ -52,28 +52,28 @@ pub(crate) static AGE_RATIO: Metric = Metric::histogram(
 pub fn controller(settings: &Settings) -> Controller {
     Controller::new("replicaset-controller")
         .also_known_as(&["replicaset"])
-        .works_as("replicaset-controller")
-        .records_events_as("replicaset-controller")
+        .service_account("replicaset-controller")
+        .event_component("replicaset-controller")
         .measures([&AGE_RATIO])
         .may_write(&[
             Grant { group: "apps", resource: "replicasets", verbs: &["get"] },
             Grant { group: "apps", resource: "replicasets/status", verbs: &["update"] },
             Grant { group: "", resource: "pods", verbs: &["create", "delete", "patch"] },
         ])
-        .runs(the_loop::<ReplicaSet>("replicaset", settings).reads_by(by_manager::<ReplicaSet>()))
+        .runs(the_loop::<ReplicaSet>("replicaset", settings).reads_index(by_manager::<ReplicaSet>()))
 }
 
 /// The loop of a kind of which there are to be replicas.
 pub(crate) fn the_loop<R: Replicated>(queue: &'static str, settings: &Settings) -> Loop {
-    Loop::scripted(queue, turn::Turns::<R>::new(settings.clone()))
-        .woken_by::<R>(itself)
-        .woken_by::<Pod>(wakes::pod_changed::<R>)
-        .reads_by(by_manager::<Pod>())
+    Loop::reconciling(queue, turn::Turns::<R>::new(settings.clone()))
+        .enqueue_on::<R>(itself)
+        .enqueue_on::<Pod>(wakes::pod_changed::<R>)
+        .reads_index(by_manager::<Pod>())
         .workers(settings.workers)
 }
 
 /// A kind that asks for a number of pods of a template.
-pub(crate) trait Replicated: Whole + Selecting {
+pub(crate) trait Replicated: Whole + HasSelector {
     /// How many pods are wanted.
     fn replicas(&self) -> i32;
     /// What pods are made from.
@@ -81,7 +81,7 @@ pub(crate) trait Replicated: Whole + Selecting {
     /// What its status says.
     fn status(&self) -> Cow<'_, ReplicaSetStatus>;
     /// Whether its status can tell how many pods are on their way out.
-    const TELLS_TERMINATING: bool;
+    const HAS_TERMINATING_REPLICAS: bool;
     /// The replica sets of its family: those of one manager, itself among them.
     fn family<'a>(&self, view: &keleustes_plan::View<'a>) -> Vec<&'a Self>;
 }
@@ -99,7 +99,7 @@ impl Replicated for ReplicaSet {
         Cow::Borrowed(&self.status)
     }
 
-    const TELLS_TERMINATING: bool = true;
+    const HAS_TERMINATING_REPLICAS: bool = true;
 
     fn family<'a>(&self, view: &keleustes_plan::View<'a>) -> Vec<&'a Self> {
         let Some(manager) = self.meta.controller() else { return Vec::new() };

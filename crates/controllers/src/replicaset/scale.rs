@@ -5,7 +5,7 @@ use keleustes_plan::Plan;
 
 use super::turn::Facts;
 use super::{AGE_RATIO, Replicated, Settings};
-use crate::workloads::pod_creation::pod_from;
+use crate::workloads::pod_creation::pod_from_template;
 use crate::workloads::pod_ranking::{Ranking, sort_for_deletion};
 use crate::workloads::pod_writes;
 
@@ -20,7 +20,7 @@ pub(super) fn plan<R: Replicated>(facts: &Facts<R>, settings: &Settings) -> Plan
 
 fn creations<R: Replicated>(facts: &Facts<R>, count: usize) -> Plan {
     let set = &*facts.set;
-    let body = match pod_from::<R>(&set.template().json(), set.meta()) {
+    let body = match pod_from_template::<R>(&set.template().json(), set.meta()) {
         Ok(body) => body,
         Err(why) => return Plan::stuck(why),
     };
@@ -34,11 +34,18 @@ fn deletions<R: Replicated>(facts: &Facts<R>, count: usize, settings: &Settings)
     let mut plan = Plan::none();
     let mut pods = facts.pods.clone();
     if count < pods.len() {
-        let heeds_cost = settings.heeds_deletion_cost;
-        sort_for_deletion(&mut pods, &Ranking { now: facts.now, crowds: &facts.crowds, heeds_cost });
+        let honor_deletion_cost = settings.honor_deletion_cost;
+        sort_for_deletion(
+            &mut pods,
+            &Ranking {
+                now: facts.now,
+                active_pods_per_node: &facts.active_pods_per_node,
+                honor_deletion_cost,
+            },
+        );
         compare_ages(&mut plan, facts, &pods[..count]);
     }
-    plan.push_together(
+    plan.push_parallel(
         pods[..count]
             .iter()
             .map(|pod| pod_writes::delete(&*facts.set, pod, "there are more pods than wanted"))

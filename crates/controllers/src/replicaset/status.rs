@@ -1,7 +1,7 @@
 //! What the status of a set says, and whether that is news.
 
 use keleustes_objects::{Condition, ReplicaSetStatus, TRUE};
-use keleustes_plan::{Plan, Telling, Write};
+use keleustes_plan::{Plan, StatusUrgency, Write};
 
 use super::turn::Facts;
 use super::{Replicated, Settings};
@@ -26,7 +26,7 @@ pub(super) fn of<R: Replicated>(
     status.fully_labeled_replicas = count(&|pod| template_labels.is_subset_of(&pod.meta.labels));
     status.ready_replicas = count(&|pod| pod.is_ready());
     status.available_replicas = count(&|pod| pod.is_available(set.min_ready_seconds(), facts.now));
-    let tells_terminating = R::TELLS_TERMINATING && settings.counts_terminating;
+    let tells_terminating = R::HAS_TERMINATING_REPLICAS && settings.count_terminating_replicas;
     status.terminating_replicas = tells_terminating.then_some(facts.terminating);
     status.observed_generation = set.meta().generation;
     match failure {
@@ -43,19 +43,23 @@ pub(super) fn of<R: Replicated>(
 
 /// How soon the status must be known: at once if the set has just got what it asks for, which rollouts wait for, or
 /// cannot get it.
-pub(super) fn telling<R: Replicated>(set: &R, status: &ReplicaSetStatus, has_moved: bool) -> Telling {
+pub(super) fn telling<R: Replicated>(
+    set: &R,
+    status: &ReplicaSetStatus,
+    changed_anything: bool,
+) -> StatusUrgency {
     let (wanted, there) = (set.replicas(), set.status());
     let has_all =
         |status: &ReplicaSetStatus| status.replicas == wanted && status.available_replicas == wanted;
     let is_complete = has_all(status) && !has_all(&there);
-    let is_awaited = is_complete || status.conditions != there.conditions;
+    let is_milestone = is_complete || status.conditions != there.conditions;
     // More available pods are no old news, whatever else has moved: they let a rollout take its next step.
-    let is_old = has_moved && status.available_replicas <= there.available_replicas;
-    News { is_awaited, is_old }.telling()
+    let is_old = changed_anything && status.available_replicas <= there.available_replicas;
+    News { is_milestone, is_old }.telling()
 }
 
 /// Writes the status if it says anything new.
-pub(super) fn plan<R: Replicated>(set: &R, status: &ReplicaSetStatus, telling: Telling) -> Plan {
+pub(super) fn plan<R: Replicated>(set: &R, status: &ReplicaSetStatus, telling: StatusUrgency) -> Plan {
     if *set.status() == *status {
         return Plan::none();
     }

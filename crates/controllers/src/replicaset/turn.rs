@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use keleustes_objects::{Pod, Time, Word};
-use keleustes_plan::{BoxFuture, Context, Item, Next, Outcome, Retry, Script, Telling, View};
+use keleustes_objects::{InternedStr, Pod, Time};
+use keleustes_plan::{BoxFuture, Context, Item, Next, Outcome, Retry, Script, StatusUrgency, View};
 
 use super::{Replicated, Settings, scale, status};
 use crate::workloads::availability;
 use crate::workloads::claims::{Claimed, claim};
 use crate::workloads::owners::{managed_by, orphans};
-use crate::workloads::telling::has_moved;
-use crate::workloads::wakes::Selecting;
+use crate::workloads::telling::changed_anything;
+use crate::workloads::wakes::HasSelector;
 
 /// The most pods that one turn makes or deletes.
 const BURST: usize = 500;
@@ -25,7 +25,7 @@ pub(super) struct Facts<R> {
     /// How many of its pods are on their way out.
     pub(super) terminating: i32,
     /// How many active pods of the set's family are on each node.
-    pub(super) crowds: BTreeMap<Word, usize>,
+    pub(super) active_pods_per_node: BTreeMap<InternedStr, usize>,
     pub(super) now: Time,
 }
 
@@ -53,25 +53,25 @@ impl<R: Replicated> Facts<R> {
         let claimed = claim(&*set, &selector, candidates.filter(|pod| pod.is_active()));
         let terminating = i32::try_from(terminating).unwrap_or(i32::MAX);
         let (now, pods) = (view.now().wall, claimed.mine.clone());
-        let mut facts = Self { set, pods, terminating, crowds: BTreeMap::new(), now };
+        let mut facts = Self { set, pods, terminating, active_pods_per_node: BTreeMap::new(), now };
         // Who deletes all of them does not choose.
         if facts.surplus() > 0 && facts.moves() < facts.pods.len() {
-            facts.crowds = crowds(&*facts.set, view);
+            facts.active_pods_per_node = active_pods_per_node(&*facts.set, view);
         }
         Some((facts, claimed))
     }
 }
 
 /// How many active pods of the family are on each node.
-fn crowds<R: Replicated>(set: &R, view: &View<'_>) -> BTreeMap<Word, usize> {
-    let selectors: Vec<_> = set.family(view).into_iter().filter_map(Selecting::selector).collect();
-    let mut crowds = BTreeMap::new();
+fn active_pods_per_node<R: Replicated>(set: &R, view: &View<'_>) -> BTreeMap<InternedStr, usize> {
+    let selectors: Vec<_> = set.family(view).into_iter().filter_map(HasSelector::selector).collect();
+    let mut active_pods_per_node = BTreeMap::new();
     for pod in view.in_namespace::<Pod>(&set.key().namespace).filter(|pod| pod.is_active()) {
         if selectors.iter().any(|selector| selector.matches(&pod.meta.labels)) {
-            *crowds.entry(pod.node_name.clone()).or_default() += 1;
+            *active_pods_per_node.entry(pod.node_name.clone()).or_default() += 1;
         }
     }
-    crowds
+    active_pods_per_node
 }
 
 /// Works on sets of one kind.
@@ -104,8 +104,8 @@ impl<R: Replicated> Turns<R> {
         let unavailable = counts.ready_replicas != counts.available_replicas;
         // A turn that failed comes again ever later; what it found out must not wait for that.
         let telling = match &scaled.retry {
-            Some(_) => Telling::AtOnce,
-            None => status::telling(&*facts.set, &counts, has_moved(&scaled)),
+            Some(_) => StatusUrgency::Immediate,
+            None => status::telling(&*facts.set, &counts, changed_anything(&scaled)),
         };
         let told = cx.apply(status::plan(&*facts.set, &counts, telling)).await;
         // What was not done matters more than what was not said.

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use keleustes_objects::Pod;
-use keleustes_plan::{Change, View, Wakes};
+use keleustes_plan::{Change, Enqueue, View};
 
 use super::Replicated;
-use crate::workloads::wakes::{owners_of, when_available};
+use crate::workloads::wakes::{enqueue_owners, enqueue_when_available};
 
-pub(super) fn pod_changed<R: Replicated>(change: &Change<Pod>, view: &View<'_>, wakes: &mut Wakes) {
+pub(super) fn pod_changed<R: Replicated>(change: &Change<Pod>, view: &View<'_>, wakes: &mut Enqueue) {
     let same = change.before().zip(change.after()).is_some_and(|(old, new)| looks_the_same(old, new));
     if !same {
-        owners_of::<R, Pod>(change, view, wakes);
-        when_available::<R>(change, Duration::ZERO, view, wakes);
+        enqueue_owners::<R, Pod>(change, view, wakes);
+        enqueue_when_available::<R>(change, Duration::ZERO, view, wakes);
     }
 }
 

@@ -1,17 +1,17 @@
 //! Deletes the token Secrets of an account that is gone.
 
 use keleustes_objects::{ServiceAccount, TokenSecret, Uid};
-use keleustes_plan::{Change, Item, Loop, Plan, View, Wakes};
+use keleustes_plan::{Change, Enqueue, Item, Loop, Plan, View};
 
 use super::{BY_ACCOUNT, QUEUE, delete};
 
 pub(super) fn the_loop() -> Loop {
-    Loop::deciding(QUEUE, decide).woken_by::<ServiceAccount>(account_changed).reads_by(BY_ACCOUNT)
+    Loop::deciding(QUEUE, decide).enqueue_on::<ServiceAccount>(account_changed).reads_index(BY_ACCOUNT)
 }
 
 /// The uid travels with the item: once the account is gone, or has come back as another, nothing in
 /// the cache tells which life of it ended.
-fn account_changed(change: &Change<ServiceAccount>, _: &View<'_>, wakes: &mut Wakes) {
+fn account_changed(change: &Change<ServiceAccount>, _: &View<'_>, wakes: &mut Enqueue) {
     if !change.is_resync() {
         for account in change.states() {
             wakes.wake(Item::from(&account.meta.key).with("uid", account.meta.uid.to_string()));

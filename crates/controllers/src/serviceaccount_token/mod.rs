@@ -13,7 +13,7 @@ mod secrets;
 
 use std::sync::Arc;
 
-use keleustes_objects::{Key, Reason, TokenSecret, Word};
+use keleustes_objects::{InternedStr, Key, Reason, TokenSecret};
 use keleustes_plan::{Controller, Grant, Index, OnFailure, Write};
 use serde_json::Value;
 
@@ -44,8 +44,8 @@ pub fn controller(settings: &Settings) -> Controller {
             Grant { group: "", resource: "secrets", verbs: &["get", "update", "delete"] },
             Grant { group: "", resource: "serviceaccounts", verbs: &["get", "update"] },
         ])
-        .runs(accounts::the_loop().workers(settings.workers).retries_at_most(RETRIES_MAX))
-        .runs(secrets::the_loop(settings).workers(settings.workers).retries_at_most(RETRIES_MAX))
+        .runs(accounts::the_loop().workers(settings.workers).max_retries(RETRIES_MAX))
+        .runs(secrets::the_loop(settings).workers(settings.workers).max_retries(RETRIES_MAX))
 }
 
 /// Finds the Secrets of an account, by `namespace/name` of the account.
@@ -54,7 +54,7 @@ const BY_ACCOUNT: Index<TokenSecret> = Index {
     values: |secret, emit| {
         if !secret.account_name.is_empty() {
             let account = Key::namespaced(&*secret.meta.key.namespace, &*secret.account_name);
-            emit(Word::from(&*account.to_string()));
+            emit(InternedStr::from(&*account.to_string()));
         }
     },
 };
@@ -62,7 +62,7 @@ const BY_ACCOUNT: Index<TokenSecret> = Index {
 /// Deletes a Secret. One that is gone, or is another one by now, needs no deleting.
 fn delete(secret: &TokenSecret, because: &'static str) -> Write {
     Write::delete(secret)
-        .tolerating(&[Reason::NotFound, Reason::Conflict])
+        .ignoring_errors(&[Reason::NotFound, Reason::Conflict])
         .on_failure(OnFailure::ContinueAndRetry)
         .because(because)
 }

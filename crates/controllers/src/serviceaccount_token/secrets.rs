@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use keleustes_objects::{Key, Reason, ServiceAccount, TokenSecret, Uid};
 use keleustes_plan::{
-    BoxFuture, Change, Context, Edited, Item, Loop, Next, OnFailure, Plan, Retry, Script, View, Wakes, Write,
+    BoxFuture, Change, Context, Edited, Enqueue, Item, Loop, Next, OnFailure, Plan, Retry, Script, View,
+    Write,
 };
 use serde_json::Value;
 
@@ -14,13 +15,13 @@ use super::{QUEUE, Settings, delete};
 const CONFLICT_TRIES: u32 = 10;
 
 pub(super) fn the_loop(settings: &Settings) -> Loop {
-    Loop::scripted(QUEUE, Secrets { contents: Contents::new(settings) })
-        .woken_by::<TokenSecret>(secret_changed)
+    Loop::reconciling(QUEUE, Secrets { contents: Contents::new(settings) })
+        .enqueue_on::<TokenSecret>(secret_changed)
         .reads::<ServiceAccount>()
 }
 
 /// Facts about the Secret travel with the item: once it is gone, nothing else tells whose it was.
-fn secret_changed(change: &Change<TokenSecret>, _: &View<'_>, wakes: &mut Wakes) {
+fn secret_changed(change: &Change<TokenSecret>, _: &View<'_>, wakes: &mut Enqueue) {
     if !change.is_resync() {
         let secret = change.either();
         wakes.wake(
@@ -74,9 +75,9 @@ impl Secrets {
         let (contents, owner) = (self.contents.clone(), account.meta.clone());
         Plan::of(
             Write::edit(secret, move |live| contents.fill(live, &owner))
-                .decided_on(&secret.meta.version)
+                .expected_resource_version(&secret.meta.version)
                 // Somebody else was faster; their change wakes this Secret again.
-                .tolerating(&[Reason::NotFound, Reason::Conflict])
+                .ignoring_errors(&[Reason::NotFound, Reason::Conflict])
                 .because("it lacks its token, its namespace or the cluster's CA"),
         )
     }
@@ -127,7 +128,7 @@ fn unlist(account: &ServiceAccount, item: &Item) -> Plan {
     Plan::of(
         Write::edit(account, unlist)
             .conflict_tries(CONFLICT_TRIES)
-            .tolerating(&[Reason::NotFound])
+            .ignoring_errors(&[Reason::NotFound])
             .on_failure(OnFailure::LogOnly)
             .because(format!("its token Secret {} is gone", item.name)),
     )

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use keleustes_objects::{Failure, ServiceAccount};
 use keleustes_plan::rehearsal::World;
-use keleustes_plan::{Change, Item, Limiter, Loop};
+use keleustes_plan::{Change, Item, Loop, RateLimiter};
 use serde_json::json;
 
 use super::*;
@@ -120,8 +120,8 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
     assert_eq!(controller.loops.len(), 2);
     for a_loop in &controller.loops {
         assert_eq!(a_loop.queue, "serviceaccount_tokens_service");
-        assert_eq!((a_loop.workers, a_loop.retries_max), (5, Some(10)));
-        assert_eq!(a_loop.limiter, Limiter::DEFAULT);
+        assert_eq!((a_loop.workers, a_loop.max_retries), (5, Some(10)));
+        assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
     }
 }
 

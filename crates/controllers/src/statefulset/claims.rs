@@ -1,16 +1,16 @@
 //! The claims of a StatefulSet's pods: their names, and what they are made from.
 
 use keleustes_objects::{
-    ClaimTemplate, Key, LabelSelector, OwnerRef, PersistentVolumeClaim, Reason, StatefulSet, Text,
+    Key, LabelSelector, OwnerReference, PersistentVolumeClaim, Reason, StatefulSet, Text, VolumeClaimTemplate,
 };
-use keleustes_plan::{EventNote, Involved, OnFailure, Outcome, Write};
+use keleustes_plan::{Involved, OnFailure, Outcome, PlannedEvent, Write};
 use serde_json::{Value, json};
 
 use super::facts::Facts;
 use super::pods;
 
 /// The name of a claim.
-pub(super) fn name(set: &StatefulSet, template: &ClaimTemplate, number: i32) -> Text {
+pub(super) fn name(set: &StatefulSet, template: &VolumeClaimTemplate, number: i32) -> Text {
     Text::from(format!("{}-{}-{number}", template.name, set.meta.key.name))
 }
 
@@ -39,7 +39,12 @@ pub(super) fn missing(facts: &Facts, number: i32) -> (Vec<Write>, Vec<String>) {
     (writes, obstacles)
 }
 
-fn creation(set: &StatefulSet, template: &ClaimTemplate, name: Text, number: i32) -> Result<Write, String> {
+fn creation(
+    set: &StatefulSet,
+    template: &VolumeClaimTemplate,
+    name: Text,
+    number: i32,
+) -> Result<Write, String> {
     let mut body: Value = serde_json::from_str(template.raw.as_str())
         .map_err(|_| format!("the template of claim {name} cannot be read"))?;
     let selector = set.spec.selector.as_ref().map(LabelSelector::match_labels).cloned().unwrap_or_default();
@@ -60,7 +65,7 @@ fn creation(set: &StatefulSet, template: &ClaimTemplate, name: Text, number: i32
     Ok(write.reporting(move |outcome| match outcome {
         Outcome::Done { .. } => {
             let message = format!("Create Claim {name} Pod {pod} in StatefulSet {set} success");
-            Some(EventNote::normal(involved.clone(), "SuccessfulCreate", message))
+            Some(PlannedEvent::normal(involved.clone(), "SuccessfulCreate", message))
         }
         // The cache is behind; the next turn sees what there is.
         Outcome::Failed(failure) if failure.reason == Reason::AlreadyExists => None,
@@ -69,16 +74,17 @@ fn creation(set: &StatefulSet, template: &ClaimTemplate, name: Text, number: i32
                 "Create Claim {name} for Pod {pod} in StatefulSet {set} failed error: {}",
                 failure.message
             );
-            Some(EventNote::warning(involved.clone(), "FailedCreate", message))
+            Some(PlannedEvent::warning(involved.clone(), "FailedCreate", message))
         }
-        Outcome::Unneeded | Outcome::NotTried => None,
+        Outcome::Unneeded | Outcome::NotSent => None,
     }))
 }
 
 /// Whether a claim still belongs to an earlier pod of the name, so that a new one must wait for it to go.
 pub(super) fn are_stale(facts: &Facts, number: i32) -> bool {
     let pod = pods::name(&facts.set, number);
-    let names_pod = |owner: &OwnerRef| owner.api_version == "v1" && owner.kind == "Pod" && owner.name == pod;
+    let names_pod =
+        |owner: &OwnerReference| owner.api_version == "v1" && owner.kind == "Pod" && owner.name == pod;
     deletes(&facts.set).0 && of_number(facts, number).any(|claim| claim.meta.owners.iter().any(names_pod))
 }
 

@@ -9,8 +9,8 @@ use keleustes_plan::{Context, Outcome, Plan, Retry, Write};
 
 use super::facts::Facts;
 use super::pods::revision_of;
-use crate::workloads::revisions::{Data, renumber, template_in};
-use crate::workloads::templates::Meaning;
+use crate::workloads::revisions::{Data, renumber, template_from_data};
+use crate::workloads::templates::NormalizedTemplate;
 
 /// The label of a revision that nobody reads back.
 const HASH: &str = "controller.kubernetes.io/hash";
@@ -40,13 +40,13 @@ impl History {
     pub(super) async fn settle(
         cx: &mut Context<'_>,
         facts: &Facts,
-        compares_meaning: bool,
+        semantic_revision_comparison: bool,
     ) -> Result<Self, Retry> {
         let set = &facts.set;
         let data = Data::rounded(&set.spec.template);
         let mut collisions = set.status.collision_count.unwrap_or(0);
         let number = facts.revisions.last().map_or(0, |revision| revision.revision) + 1;
-        let name = match find(facts, &data, compares_meaning) {
+        let name = match find(facts, &data, semantic_revision_comparison) {
             Found::Newest(name) => name,
             Found::Older(revision) => {
                 cx.apply(Plan::of(renumber(&revision, number))).await.all_done()?;
@@ -59,7 +59,7 @@ impl History {
             facts.revisions.iter().find(|there| *there.meta.key.name == *set.status.current_revision);
         let current = current.map(|there| Revision {
             name: there.meta.key.name.clone(),
-            template: template_in(there.data.as_str()).unwrap_or_else(|| set.spec.template.clone()),
+            template: template_from_data(there.data.as_str()).unwrap_or_else(|| set.spec.template.clone()),
         });
         Ok(Self { current: current.unwrap_or_else(|| update.clone()), update, collisions })
     }
@@ -75,7 +75,7 @@ impl History {
         let dead = facts.revisions.iter().filter(|revision| !alive.contains(&*revision.meta.key.name));
         let dead: Vec<_> = dead.collect();
         for revision in dead.iter().take(dead.len().saturating_sub(limit)) {
-            let delete = Write::delete(&***revision).tolerating(&[Reason::NotFound, Reason::Conflict]);
+            let delete = Write::delete(&***revision).ignoring_errors(&[Reason::NotFound, Reason::Conflict]);
             plan.push(delete.because("it is older than the history that is kept"));
         }
         plan
@@ -90,16 +90,16 @@ enum Found {
 
 /// Looks for the revision of the live template. Nothing is ever made anew for a template that has not
 /// changed since somebody, this manager or the original, last looked at it.
-fn find(facts: &Facts, data: &Data, compares_meaning: bool) -> Found {
+fn find(facts: &Facts, data: &Data, semantic_revision_comparison: bool) -> Found {
     let set = &facts.set;
     let Some(newest) = facts.revisions.last() else { return Found::Nothing };
-    if data.is_in(newest) {
+    if data.equals_data_of(newest) {
         return Found::Newest(newest.meta.key.name.clone());
     }
-    if let Some(older) = facts.revisions.iter().rev().find(|revision| data.is_in(revision)) {
+    if let Some(older) = facts.revisions.iter().rev().find(|revision| data.equals_data_of(revision)) {
         return Found::Older(older.clone());
     }
-    if !compares_meaning {
+    if !semantic_revision_comparison {
         return Found::Nothing;
     }
     let seen = set.meta.generation == set.status.observed_generation;
@@ -107,9 +107,9 @@ fn find(facts: &Facts, data: &Data, compares_meaning: bool) -> Found {
     if let Some(noted) = noted.filter(|_| seen) {
         return Found::Newest(noted.meta.key.name.clone());
     }
-    let meaning = Meaning::of(&set.spec.template);
-    let same =
-        template_in(newest.data.as_str()).is_some_and(|there| meaning.is_that_of_once_filled_in(&there));
+    let meaning = NormalizedTemplate::of(&set.spec.template);
+    let same = template_from_data(newest.data.as_str())
+        .is_some_and(|there| meaning.semantically_equal_with_defaults(&there));
     if same { Found::Newest(newest.meta.key.name.clone()) } else { Found::Nothing }
 }
 
@@ -135,7 +135,7 @@ async fn make(
             _ => return Err(applied.retry.unwrap_or_else(|| Retry::because("the revision was not made"))),
         }
         let there = cx.fetch::<ControllerRevision>(&key).await?;
-        if there.is_some_and(|there| data.is_in(&there)) {
+        if there.is_some_and(|there| data.equals_data_of(&there)) {
             return Ok(key.name);
         }
         // There is no name left beyond the last number.

@@ -30,18 +30,18 @@ pub struct Settings {
     /// How many StatefulSets are worked on at once.
     pub workers: usize,
     /// Whether more than one pod may be replaced at once (gate `MaxUnavailableStatefulSet`).
-    pub heeds_max_unavailable: bool,
+    pub honor_max_unavailable: bool,
     /// Whether all pods may be deleted before new ones are made (gate `StatefulSetRecreateStrategy`).
     pub recreates: bool,
     /// Whether a revision that means the same as the template counts as its own (gate
     /// `StatefulSetSemanticRevisionComparison`).
-    pub compares_meaning: bool,
+    pub semantic_revision_comparison: bool,
 }
 
 /// The original's defaults.
 impl Default for Settings {
     fn default() -> Self {
-        Self { workers: 5, heeds_max_unavailable: true, recreates: false, compares_meaning: true }
+        Self { workers: 5, honor_max_unavailable: true, recreates: false, semantic_revision_comparison: true }
     }
 }
 
@@ -67,8 +67,8 @@ pub(crate) static UNAVAILABLE: Metric = Metric::gauge(
 pub fn controller(settings: &Settings) -> Controller {
     Controller::new("statefulset-controller")
         .also_known_as(&["statefulset"])
-        .works_as("statefulset-controller")
-        .records_events_as("statefulset-controller")
+        .service_account("statefulset-controller")
+        .event_component("statefulset-controller")
         .measures([&MAX_UNAVAILABLE, &UNAVAILABLE])
         .may_write(&[
             Grant { group: "apps", resource: "statefulsets", verbs: &["get"] },
@@ -82,12 +82,12 @@ pub fn controller(settings: &Settings) -> Controller {
             },
         ])
         .runs(
-            Loop::scripted("statefulset", turn::Turns { settings: settings.clone() })
-                .woken_by::<StatefulSet>(itself)
-                .woken_by::<Pod>(wakes::pod_changed)
+            Loop::reconciling("statefulset", turn::Turns { settings: settings.clone() })
+                .enqueue_on::<StatefulSet>(itself)
+                .enqueue_on::<Pod>(wakes::pod_changed)
                 .reads::<PersistentVolumeClaim>()
-                .reads_by(by_manager::<Pod>())
-                .reads_by(by_manager::<ControllerRevision>())
+                .reads_index(by_manager::<Pod>())
+                .reads_index(by_manager::<ControllerRevision>())
                 .workers(settings.workers),
         )
 }

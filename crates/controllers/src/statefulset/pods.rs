@@ -1,12 +1,12 @@
 //! Makes the pod of a number, and tells which revision a pod is of.
 
 use keleustes_objects::{Key, Pod, Reason, StatefulSet, Template, Text};
-use keleustes_plan::{Edited, EventNote, Involved, OnFailure, Outcome, Write};
+use keleustes_plan::{Edited, Involved, OnFailure, Outcome, PlannedEvent, Write};
 use serde_json::{Value, json};
 
 use super::claims;
 use super::facts::Facts;
-use crate::workloads::pod_creation::pod_from;
+use crate::workloads::pod_creation::pod_from_template;
 
 /// The label that names the revision of a pod.
 pub(super) const REVISION: &str = "controller-revision-hash";
@@ -33,7 +33,7 @@ pub(super) fn creation(
     template: &Template,
     revision: &str,
 ) -> Result<Write, &'static str> {
-    let mut body = pod_from::<StatefulSet>(&template.json(), &set.meta)?;
+    let mut body = pod_from_template::<StatefulSet>(&template.json(), &set.meta)?;
     let name = name(set, number);
     body["metadata"]["name"] = json!(name);
     body["metadata"]["namespace"] = json!(set.meta.key.namespace);
@@ -55,7 +55,7 @@ fn mount_claims(set: &StatefulSet, number: i32, pod: &mut Value) {
     if templates.is_empty() {
         return;
     }
-    let mount = |template: &keleustes_objects::ClaimTemplate| {
+    let mount = |template: &keleustes_objects::VolumeClaimTemplate| {
         json!({"name": template.name,
                "persistentVolumeClaim": {"claimName": claims::name(set, template, number)}})
     };
@@ -69,7 +69,7 @@ fn mount_claims(set: &StatefulSet, number: i32, pod: &mut Value) {
 
 /// Deletes a pod.
 pub(super) fn deletion(set: &StatefulSet, pod: &Pod, because: &'static str) -> Write {
-    let write = Write::delete(pod).tolerating(&[Reason::NotFound, Reason::Conflict]).because(because);
+    let write = Write::delete(pod).ignoring_errors(&[Reason::NotFound, Reason::Conflict]).because(because);
     told(write, set, &pod.meta.key.name, "Delete")
 }
 
@@ -77,8 +77,8 @@ pub(super) fn deletion(set: &StatefulSet, pod: &Pod, because: &'static str) -> W
 pub(super) fn is_itself(facts: &Facts, number: i32, pod: &Pod) -> bool {
     let (set, name) = (&facts.set, &pod.meta.key.name);
     let named = pod.meta.labels.value(POD_NAME).is_some_and(|label| **label == **name);
-    let mounts = |template: &keleustes_objects::ClaimTemplate| {
-        let claim = pod.claim_of_volume(&template.name);
+    let mounts = |template: &keleustes_objects::VolumeClaimTemplate| {
+        let claim = pod.pvc_of_volume(&template.name);
         claim.is_some_and(|claim| *claim == claims::name(set, template, number))
     };
     named && set.spec.volume_claim_templates.iter().all(mounts)
@@ -107,7 +107,7 @@ fn told(write: Write, set: &StatefulSet, pod: &Text, verb: &'static str) -> Writ
         // The cache is behind; nobody needs to know.
         Outcome::Failed(failure) if failure.reason == Reason::AlreadyExists => None,
         Outcome::Failed(failure) => Some(event(involved.clone(), &set, &pod, verb, Some(&failure.message))),
-        Outcome::Unneeded | Outcome::NotTried => None,
+        Outcome::Unneeded | Outcome::NotSent => None,
     })
 }
 
@@ -118,12 +118,12 @@ pub(super) fn event(
     pod: &str,
     verb: &str,
     failure: Option<&str>,
-) -> EventNote {
+) -> PlannedEvent {
     let about = format!("{verb} Pod {pod} in StatefulSet {set}");
     match failure {
-        None => EventNote::normal(involved, &format!("Successful{verb}"), format!("{about} successful")),
+        None => PlannedEvent::normal(involved, &format!("Successful{verb}"), format!("{about} successful")),
         Some(why) => {
-            EventNote::warning(involved, &format!("Failed{verb}"), format!("{about} failed error: {why}"))
+            PlannedEvent::warning(involved, &format!("Failed{verb}"), format!("{about} failed error: {why}"))
         }
     }
 }

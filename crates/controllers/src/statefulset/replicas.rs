@@ -66,7 +66,7 @@ pub(super) fn batches<T>(mut rest: &[T]) -> Vec<&[T]> {
 
 /// Adds writes that do not depend on each other. The first batch with a failure is the last.
 pub(super) fn push_in_batches(plan: &mut Plan, writes: &[Write]) {
-    batches(writes).into_iter().for_each(|batch| plan.push_together(batch.to_vec()));
+    batches(writes).into_iter().for_each(|batch| plan.push_parallel(batch.to_vec()));
 }
 
 /// Which revision a new pod of a number is made from.
@@ -195,7 +195,7 @@ async fn apply_together(cx: &mut Context<'_>, writes: Vec<Write>) -> Applied {
         return Applied::default();
     }
     let mut plan = Plan::none();
-    plan.push_together(writes);
+    plan.push_parallel(writes);
     cx.apply(plan).await
 }
 

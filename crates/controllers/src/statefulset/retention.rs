@@ -1,7 +1,9 @@
 //! Who owns the claims of a pod: the set or the pod, if claims are to go with it, or neither.
 
-use keleustes_objects::{Kind as _, OwnerRef, PersistentVolumeClaim, Pod, Resource, StatefulSet, Text, Uid};
-use keleustes_plan::{Edited, EventNote, Involved, Outcome, Plan, Write};
+use keleustes_objects::{
+    Kind as _, OwnerReference, PersistentVolumeClaim, Pod, Resource, StatefulSet, Text, Uid,
+};
+use keleustes_plan::{Edited, Involved, Outcome, Plan, PlannedEvent, Write};
 use serde_json::{Value, json};
 
 use super::claims::{deletes, of_number};
@@ -30,18 +32,18 @@ struct Us {
 
 impl Us {
     /// Whether an entry names it, in this life or another.
-    fn is_named_by(&self, owner: &OwnerRef) -> bool {
+    fn is_named_by(&self, owner: &OwnerReference) -> bool {
         owner.api_version == *self.resource.api_version()
             && owner.kind == *self.resource.kind
             && owner.name == self.name
     }
 
-    fn is_of_another_life(&self, owner: &OwnerRef) -> bool {
+    fn is_of_another_life(&self, owner: &OwnerReference) -> bool {
         self.is_named_by(owner) && self.uid.as_ref() != Some(&owner.uid)
     }
 
     /// Whether the entries are as they are to be, as far as it is concerned.
-    fn is_content(&self, owners: &[OwnerRef], may_own: bool) -> bool {
+    fn is_content(&self, owners: &[OwnerReference], may_own: bool) -> bool {
         match owners.iter().find(|owner| self.is_named_by(owner)) {
             Some(owner) => self.owns && may_own && owner.controller,
             None => !(self.owns && may_own && self.uid.is_some()),
@@ -80,37 +82,38 @@ impl Owners {
     }
 
     /// Whether an owner of the same name but of another life is noted; such a claim is left alone.
-    fn are_of_another_life(&self, owners: &[OwnerRef]) -> bool {
+    fn are_of_another_life(&self, owners: &[OwnerReference]) -> bool {
         owners.iter().any(|owner| self.us().iter().any(|us| us.is_of_another_life(owner)))
     }
 
     /// Whether somebody else manages the claim; then we do not.
-    fn are_others(&self, owners: &[OwnerRef]) -> bool {
+    fn are_others(&self, owners: &[OwnerReference]) -> bool {
         let foreign =
-            |owner: &OwnerRef| owner.controller && !self.us().iter().any(|us| us.is_named_by(owner));
+            |owner: &OwnerReference| owner.controller && !self.us().iter().any(|us| us.is_named_by(owner));
         !self.keeps_all && owners.iter().any(foreign)
     }
 
     /// Whether nothing is to be changed.
-    fn are_right(&self, owners: &[OwnerRef]) -> bool {
+    fn are_right(&self, owners: &[OwnerReference]) -> bool {
         let may_own = !self.are_others(owners);
         self.are_of_another_life(owners) || self.us().iter().all(|us| us.is_content(owners, may_own))
     }
 
     /// Whether people should know that the policy is not heeded.
-    fn are_in_conflict(&self, owners: &[OwnerRef]) -> bool {
+    fn are_in_conflict(&self, owners: &[OwnerReference]) -> bool {
         self.are_others(owners) || (!self.keeps_all && self.are_of_another_life(owners))
     }
 
     /// Puts the owners of a claim right. Entries of others stay as they are.
     fn put_right(&self, claim: &mut Value) -> Edited {
         let entries = claim["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-        let read = |entry: &Value| serde_json::from_value::<OwnerRef>(entry.clone()).unwrap_or_default();
-        let owners: Vec<OwnerRef> = entries.iter().map(read).collect();
+        let read =
+            |entry: &Value| serde_json::from_value::<OwnerReference>(entry.clone()).unwrap_or_default();
+        let owners: Vec<OwnerReference> = entries.iter().map(read).collect();
         if self.are_right(&owners) {
             return Edited::Unneeded;
         }
-        let is_ours = |owner: &OwnerRef| self.us().iter().any(|us| us.is_named_by(owner));
+        let is_ours = |owner: &OwnerReference| self.us().iter().any(|us| us.is_named_by(owner));
         let others = entries.into_iter().zip(&owners).filter(|(_, owner)| !is_ours(owner));
         let mut wanted: Vec<Value> = others.map(|(entry, _)| entry).collect();
         if !self.are_others(&owners) {
@@ -139,7 +142,7 @@ pub(super) fn push(plan: &mut Plan, facts: &Facts, number: i32, pod: Option<&Pod
                 "PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, \
                  the retention policy is ignored for this claim"
             );
-            plan.record(EventNote::warning(Involved::of(&*facts.set), "ConflictingController", message));
+            plan.record(PlannedEvent::warning(Involved::of(&*facts.set), "ConflictingController", message));
         }
         if !owners.are_right(&claim.meta.owners) {
             plan.push(correction(facts, claim, &owners, condemned));

@@ -16,13 +16,13 @@ pub(super) fn unavailable_max(set: &StatefulSet) -> i32 {
 }
 
 /// The pods to delete so that newer ones take their place.
-pub(super) fn replaced(facts: &Facts, history: &History, heeds_max_unavailable: bool) -> Vec<Arc<Pod>> {
+pub(super) fn replaced(facts: &Facts, history: &History, honor_max_unavailable: bool) -> Vec<Arc<Pod>> {
     let strategy = &facts.set.spec.update_strategy;
     let partition = strategy.rolling_update.as_ref().and_then(|rolling| rolling.partition).unwrap_or(0);
     let first = facts.start().saturating_add(partition);
     let targets: Vec<_> = facts.replicas.range(first..).rev().filter_map(|(_, pod)| pod.clone()).collect();
     let is_old = |pod: &Pod| revision_of(pod) != &*history.update.name;
-    if !heeds_max_unavailable {
+    if !honor_max_unavailable {
         return one_by_one(facts, &targets, is_old);
     }
     let (most, missing) = (unavailable_max(&facts.set), facts.unavailable());

@@ -1,7 +1,7 @@
 //! What the status of a StatefulSet says, and whether that is news.
 
 use keleustes_objects::{Pod, PodPhase, StatefulSetStatus};
-use keleustes_plan::{Plan, Telling, Write};
+use keleustes_plan::{Plan, StatusUrgency, Write};
 
 use super::facts::{Facts, runs_and_is_ready};
 use super::history::History;
@@ -44,20 +44,20 @@ pub(super) fn complete(facts: &Facts, status: &mut StatefulSetStatus) {
 }
 
 /// How soon the status must be known: at once if a wish of the user is seen or fulfilled.
-pub(super) fn telling(facts: &Facts, status: &StatefulSetStatus) -> Telling {
+pub(super) fn telling(facts: &Facts, status: &StatefulSetStatus) -> StatusUrgency {
     let (wanted, there) = (facts.set.spec.replicas, &facts.set.status);
     let has_all = |status: &StatefulSetStatus| {
         status.replicas == wanted && status.available_replicas == wanted && status.updated_replicas == wanted
     };
-    let is_awaited = has_all(status) && !has_all(there)
+    let is_milestone = has_all(status) && !has_all(there)
         || status.observed_generation != there.observed_generation
         || status.current_revision != there.current_revision
         || status.conditions != there.conditions;
-    News { is_awaited, is_old: false }.telling()
+    News { is_milestone, is_old: false }.telling()
 }
 
 /// Writes the status if it says anything new. That the name of a revision was taken is no news by itself.
-pub(super) fn plan(facts: &Facts, status: &StatefulSetStatus, telling: Telling) -> Plan {
+pub(super) fn plan(facts: &Facts, status: &StatefulSetStatus, telling: StatusUrgency) -> Plan {
     let there = &facts.set.status;
     let said = StatefulSetStatus { collision_count: status.collision_count, ..there.clone() };
     if said == *status {

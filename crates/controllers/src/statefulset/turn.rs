@@ -2,7 +2,7 @@
 
 use keleustes_objects::StatefulSetStatus;
 use keleustes_plan::{
-    BoxFuture, Context, EventNote, Involved, Item, Next, Outcome, Plan, Retry, Script, Telling,
+    BoxFuture, Context, Involved, Item, Next, Outcome, Plan, PlannedEvent, Retry, Script, StatusUrgency,
 };
 
 use super::facts::{Facts, Gathered};
@@ -22,7 +22,7 @@ impl Turns {
             return Ok(Next::Done);
         };
         let facts = gathered.settle(cx).await?;
-        let history = match History::settle(cx, &facts, self.settings.compares_meaning).await {
+        let history = match History::settle(cx, &facts, self.settings.semantic_revision_comparison).await {
             Ok(history) => history,
             Err(retry) => {
                 cx.apply(History::clean_up(&facts, None)).await;
@@ -37,12 +37,12 @@ impl Turns {
         let mut said = status::of(&facts, &history);
         let done = self.work(cx, &facts, &history, &mut said).await;
         status::complete(&facts, &mut said);
-        if self.settings.heeds_max_unavailable {
+        if self.settings.honor_max_unavailable {
             let most = rolling::unavailable_max(&facts.set);
             cx.measure(MAX_UNAVAILABLE.measured(&labels(&facts).each_ref().map(String::as_str), most.into()));
         }
         // A turn that failed comes again ever later; what it found out must not wait for that.
-        let telling = if done.is_ok() { status::telling(&facts, &said) } else { Telling::AtOnce };
+        let telling = if done.is_ok() { status::telling(&facts, &said) } else { StatusUrgency::Immediate };
         let told = cx.apply(status::plan(&facts, &said, telling)).await;
         let cleaned = cx.apply(History::clean_up(&facts, Some(&history))).await;
         // What was not done matters more than what was not said.
@@ -73,12 +73,12 @@ impl Turns {
         if waits || *strategy != "RollingUpdate" {
             return Ok(());
         }
-        if self.settings.heeds_max_unavailable {
+        if self.settings.honor_max_unavailable {
             let missing = u32::try_from(facts.unavailable()).unwrap_or(u32::MAX);
             cx.measure(UNAVAILABLE.measured(&labels(facts).each_ref().map(String::as_str), missing.into()));
         }
         let mut plan = Plan::none();
-        for pod in rolling::replaced(facts, history, self.settings.heeds_max_unavailable) {
+        for pod in rolling::replaced(facts, history, self.settings.honor_max_unavailable) {
             plan.push(deletion(&facts.set, &pod, "it is of an older revision"));
         }
         let applied = cx.apply(plan).await;
@@ -101,7 +101,7 @@ async fn refuse_recreate(cx: &mut Context<'_>, facts: &Facts) -> Retry {
         facts.set.meta.key
     );
     let mut plan = Plan::none();
-    plan.record(EventNote::warning(Involved::of(&*facts.set), "UnknownStrategy", message.clone()));
+    plan.record(PlannedEvent::warning(Involved::of(&*facts.set), "UnknownStrategy", message.clone()));
     cx.apply(plan).await;
     Retry::because(message)
 }

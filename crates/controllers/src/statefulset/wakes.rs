@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use keleustes_objects::{Pod, StatefulSet};
-use keleustes_plan::{Change, View, Wakes};
+use keleustes_plan::{Change, Enqueue, View};
 
-use crate::workloads::wakes::{owners_of, when_available};
+use crate::workloads::wakes::{enqueue_owners, enqueue_when_available};
 
-pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, wakes: &mut Wakes) {
-    owners_of::<StatefulSet, Pod>(change, view, wakes);
-    when_available::<StatefulSet>(change, Duration::ZERO, view, wakes);
+pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, wakes: &mut Enqueue) {
+    enqueue_owners::<StatefulSet, Pod>(change, view, wakes);
+    enqueue_when_available::<StatefulSet>(change, Duration::ZERO, view, wakes);
 }

@@ -27,7 +27,7 @@ struct Eviction {
     /// When its time is over.
     due: Duration,
     /// Whether it was tried to delete the pod; not if it still waits.
-    has_begun: bool,
+    deletion_started: bool,
 }
 
 /// What is to be done about a pod.
@@ -64,13 +64,13 @@ impl Evictions {
     }
 
     /// Decides about a pod by its node's taints as they are now.
-    pub(super) fn judge(&mut self, view: &View<'_>, key: &Key, with_comparison: bool) -> Verdict {
+    pub(super) fn judge(&mut self, view: &View<'_>, key: &Key, enable_comparison_operators: bool) -> Verdict {
         let (pod, now) = (view.get::<Pod>(key), view.now().monotonic);
         let another_life = |there: &Eviction| pod.is_none_or(|pod| pod.meta.uid != there.uid);
         let mut cancelled = self.0.get(key).is_some_and(another_life) && self.cancel(key);
         let rest = |cancelled| Verdict { cancelled, then: Then::Rest };
         let Some(pod) = pod else { return rest(cancelled) };
-        let due_after = match tolerance_on(view, pod, with_comparison) {
+        let due_after = match tolerance_on(view, pod, enable_comparison_operators) {
             // The node is not there. Its taints were, when the pod began to wait, and nobody took them back.
             None if !self.knows(key) => return rest(cancelled),
             None => Duration::MAX,
@@ -80,7 +80,7 @@ impl Evictions {
             }
             Some(Tolerance::For(time)) => time,
             Some(Tolerance::None) => {
-                if self.0.get(key).is_some_and(|there| !there.has_begun) {
+                if self.0.get(key).is_some_and(|there| !there.deletion_started) {
                     cancelled |= self.cancel(key);
                 }
                 Duration::ZERO
@@ -90,12 +90,12 @@ impl Evictions {
         let eviction = self.0.entry(key.clone()).or_insert_with(|| Eviction {
             uid: pod.meta.uid.clone(),
             due: now.saturating_add(due_after),
-            has_begun: false,
+            deletion_started: false,
         });
         let then = if eviction.due > now {
             Then::Wait((eviction.due - now).min(LONGEST_WAIT))
         } else {
-            let is_first_try = !std::mem::replace(&mut eviction.has_begun, true);
+            let is_first_try = !std::mem::replace(&mut eviction.deletion_started, true);
             Then::Evict { pod: pod.clone(), due: eviction.due, is_first_try }
         };
         Verdict { cancelled, then }
@@ -103,17 +103,17 @@ impl Evictions {
 
     /// Forgets a pod, and tells whether it was still waiting.
     pub(super) fn cancel(&mut self, pod: &Key) -> bool {
-        self.0.remove(pod).is_some_and(|eviction| !eviction.has_begun)
+        self.0.remove(pod).is_some_and(|eviction| !eviction.deletion_started)
     }
 }
 
 /// For how long a pod may stay where it is; nothing is known if its node is not cached. A pod that is not
 /// bound, or whose node has no such taint, may stay.
-fn tolerance_on(view: &View<'_>, pod: &Pod, with_comparison: bool) -> Option<Tolerance> {
+fn tolerance_on(view: &View<'_>, pod: &Pod, enable_comparison_operators: bool) -> Option<Tolerance> {
     if pod.node_name.is_empty() {
         return Some(Tolerance::Forever);
     }
     let node = view.get::<Node>(&Key::cluster(&*pod.node_name))?;
     let taints: Vec<&Taint> = no_execute(node).collect();
-    Some(tolerance(&taints, &pod.spec.tolerations, with_comparison))
+    Some(tolerance(&taints, &pod.spec.tolerations, enable_comparison_operators))
 }

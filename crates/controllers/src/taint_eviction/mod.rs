@@ -17,8 +17,8 @@ use keleustes_objects::{
     Key, Kind as _, NO_EXECUTE, Node, Object as _, Pod, Reason, Taint, Time, Uid, Version,
 };
 use keleustes_plan::{
-    BoxFuture, Buckets, Change, Context, Controller, EventNote, Grant, Involved, Item, Limiter, Loop, Memory,
-    Metric, Next, Outcome, PatchForm, Plan, Retry, Script, View, Wakes, Write,
+    BoxFuture, Buckets, Change, Context, Controller, Enqueue, Grant, Involved, Item, Loop, Memory, Metric,
+    Next, Outcome, PatchKind, Plan, PlannedEvent, RateLimiter, Retry, Script, View, Write,
 };
 use serde_json::json;
 
@@ -30,7 +30,7 @@ use evictions::{Evictions, Then};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Whether tolerations may compare numbers: the gate `TaintTolerationComparisonOperators`.
-    pub with_comparison: bool,
+    pub enable_comparison_operators: bool,
 }
 
 /// Evictions under way at once. Whatever holds one of them up must not hold up the others.
@@ -38,9 +38,9 @@ const WORKERS: usize = 32;
 
 /// The pauses between two tries of one eviction. Other pods' tries do not count: there is no reason to
 /// keep one where it must not be because another could not be deleted.
-const TRIES: Limiter = Limiter {
-    item_delay_first: Duration::from_millis(10),
-    item_delay_max: Duration::from_secs(60),
+const TRIES: RateLimiter = RateLimiter {
+    base_delay: Duration::from_millis(10),
+    max_delay: Duration::from_secs(60),
     retries_per_second: 1e6,
     retries_burst: 1e6,
 };
@@ -68,25 +68,25 @@ pub fn controller(settings: Settings) -> Controller {
     let evictions: Memory<Evictions> = Memory::default();
     let (of_pods, of_nodes) = (evictions.clone(), evictions.clone());
     Controller::new("taint-eviction-controller")
-        .works_as("node-controller")
-        .records_events_as("taint-eviction-controller")
+        .service_account("node-controller")
+        .event_component("taint-eviction-controller")
         .may_write(&[
             Grant { group: "", resource: "pods", verbs: &["delete"] },
             Grant { group: "", resource: "pods/status", verbs: &["patch"] },
         ])
         .measures([&DELETED, &TOOK])
         .runs(
-            Loop::scripted("noexec_taint_pod", Evict { settings, evictions })
-                .woken_by::<Pod>(move |change, view, wakes| pod_changed(&of_pods, change, view, wakes))
-                .woken_by::<Node>(move |change, view, wakes| node_changed(&of_nodes, change, view, wakes))
-                .reads_by(BY_NODE)
+            Loop::reconciling("noexec_taint_pod", Evict { settings, evictions })
+                .enqueue_on::<Pod>(move |change, view, wakes| pod_changed(&of_pods, change, view, wakes))
+                .enqueue_on::<Node>(move |change, view, wakes| node_changed(&of_nodes, change, view, wakes))
+                .reads_index(BY_NODE)
                 .workers(WORKERS)
-                .limited_by(TRIES),
+                .rate_limited_by(TRIES),
         )
 }
 
-/// Wakes a pod that came, went or tolerates something else now, if it waits or its node is tainted.
-fn pod_changed(evictions: &Memory<Evictions>, change: &Change<Pod>, view: &View<'_>, wakes: &mut Wakes) {
+/// Enqueue a pod that came, went or tolerates something else now, if it waits or its node is tainted.
+fn pod_changed(evictions: &Memory<Evictions>, change: &Change<Pod>, view: &View<'_>, wakes: &mut Enqueue) {
     let says = |pod: &Arc<Pod>| (pod.meta.uid.clone(), pod.node_name.clone(), pod.spec.tolerations.clone());
     if change.before().map(says) == change.after().map(says) {
         return;
@@ -100,9 +100,9 @@ fn pod_changed(evictions: &Memory<Evictions>, change: &Change<Pod>, view: &View<
     }
 }
 
-/// Wakes the pods of a node whose taints changed: all of them, or those that wait if no taint is left. What
+/// Enqueue the pods of a node whose taints changed: all of them, or those that wait if no taint is left. What
 /// waits goes on waiting when its node goes.
-fn node_changed(evictions: &Memory<Evictions>, change: &Change<Node>, view: &View<'_>, wakes: &mut Wakes) {
+fn node_changed(evictions: &Memory<Evictions>, change: &Change<Node>, view: &View<'_>, wakes: &mut Enqueue) {
     let taints = |node: &Arc<Node>| no_execute(node).cloned().collect::<Vec<Taint>>();
     let (before, Some(after)) = (change.before().map(taints), change.after().map(taints)) else { return };
     if before.unwrap_or_default() == after {
@@ -133,8 +133,11 @@ impl Script for Evict {
 impl Evict {
     async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Next, Retry> {
         let (verdict, now) = cx.gather(|view| {
-            let with_comparison = self.settings.with_comparison;
-            (self.evictions.with(|evictions| evictions.judge(view, item, with_comparison)), view.now().wall)
+            let enable_comparison_operators = self.settings.enable_comparison_operators;
+            (
+                self.evictions.with(|evictions| evictions.judge(view, item, enable_comparison_operators)),
+                view.now().wall,
+            )
         });
         let mut plan = Plan::none();
         if verdict.cancelled {
@@ -142,7 +145,7 @@ impl Evict {
         }
         match verdict.then {
             Then::Rest => cx.apply(plan).await.all_done().map(|()| Next::Done),
-            Then::Wait(time) => cx.apply(plan).await.all_done().map(|()| Next::Revisit(time)),
+            Then::Wait(time) => cx.apply(plan).await.all_done().map(|()| Next::After(time)),
             Then::Evict { pod, due, is_first_try } => {
                 if is_first_try {
                     plan.record(event(item, "Marking for deletion Pod"));
@@ -187,17 +190,17 @@ fn writes(pod: &Arc<Pod>, now: Time) -> Vec<Write> {
     if !disruption_target::is_there(pod, REASON, MESSAGE) {
         let condition = disruption_target::wanted(pod, REASON, MESSAGE, now);
         let status = json!({"status": {"conditions": [condition]}});
-        writes.push(Write::patch(&**pod, PatchForm::Strategic, status).of_subresource("status"));
+        writes.push(Write::patch(&**pod, PatchKind::Strategic, status).on_subresource("status"));
     }
     writes.push(Write::delete(&**pod));
     writes.into_iter().map(|write| write.because(BECAUSE)).collect()
 }
 
 /// An event about a pod of which no more is known than its name.
-fn event(pod: &Key, what: &str) -> EventNote {
+fn event(pod: &Key, what: &str) -> PlannedEvent {
     let involved =
         Involved::named(&Pod::RESOURCE, &pod.namespace, &pod.name, Uid::default(), Version::default());
-    EventNote::normal(involved, EVENT, format!("{what} {pod}"))
+    PlannedEvent::normal(involved, EVENT, format!("{what} {pod}"))
 }
 
 #[cfg(test)]

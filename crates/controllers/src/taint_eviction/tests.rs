@@ -42,7 +42,7 @@ impl Stage {
     }
 
     fn later(&mut self, seconds: u64) -> &mut Self {
-        self.world.let_pass(Duration::from_secs(seconds));
+        self.world.advance_clock(Duration::from_secs(seconds));
         self
     }
 
@@ -193,7 +193,7 @@ fn the_condition_is_written_once_and_both_writes_mean_the_life_that_was_seen() {
     assert_eq!([patch, delete].map(|write| write.target.uid.to_string()), ["life-1", "life-1"]);
     assert!(matches!(
         delete.action,
-        Action::Delete { propagation: None, grace_seconds: None, only_at: None }
+        Action::Delete { propagation: None, grace_seconds: None, resource_version_precondition: None }
     ));
 }
 
@@ -201,16 +201,16 @@ fn the_condition_is_written_once_and_both_writes_mean_the_life_that_was_seen() {
 #[test]
 fn who_tolerates_for_a_time_waits_for_the_time_it_was_given_first() {
     let mut stage = stage(&json!([taint("a")]), &json!([tolerates("a", Some(300))]));
-    assert_eq!(stage.turn(), "revisit after 300s\n");
+    assert_eq!(stage.turn(), "requeue after 300s\n");
     for seconds in [20, 3000] {
         stage.put::<Pod>(pod("x", &json!([tolerates("a", Some(seconds)), tolerates("b", Some(5))])));
         assert_eq!(
             stage.later(10).turn(),
-            format!("revisit after {}s\n", if seconds == 20 { 290 } else { 280 })
+            format!("requeue after {}s\n", if seconds == 20 { 290 } else { 280 })
         );
     }
     stage.put::<Node>(node("n", &json!([taint("a"), taint("b")])));
-    assert_eq!(stage.turn(), "revisit after 280s\n", "a shorter time does not bring it forward");
+    assert_eq!(stage.turn(), "requeue after 280s\n", "a shorter time does not bring it forward");
     stage.put::<Node>(node("n", &json!([taint("a"), taint("c")])));
     let told = stage.turn();
     assert!(told.starts_with(&format!("{CANCELS}{MARKS}")), "not to be tolerated at all does: {told}");
@@ -220,8 +220,8 @@ fn who_tolerates_for_a_time_waits_for_the_time_it_was_given_first() {
 #[test]
 fn when_its_time_is_over_it_goes() {
     let mut stage = stage(&json!([taint("a")]), &json!([tolerates("a", Some(60))]));
-    assert_eq!(stage.turn(), "revisit after 60s\n");
-    assert_eq!(stage.later(59).turn(), "revisit after 1s\n");
+    assert_eq!(stage.turn(), "requeue after 60s\n");
+    assert_eq!(stage.later(59).turn(), "requeue after 1s\n");
     let told = stage.later(3).turn();
     assert!(told.starts_with(MARKS) && told.contains(DELETES), "{told}");
     assert!(
@@ -229,7 +229,7 @@ fn when_its_time_is_over_it_goes() {
         "{told}"
     );
     // It is asked to go and still there. Should it be looked at again, that is another wait.
-    assert_eq!(stage.turn(), "revisit after 60s\n");
+    assert_eq!(stage.turn(), "requeue after 60s\n");
 }
 
 /// Proves TE-9, TE-19, TE-34, TE-40, TE-41, TE-53.
@@ -237,16 +237,16 @@ fn when_its_time_is_over_it_goes() {
 fn when_nothing_threatens_it_any_more_the_wait_ends() {
     let tolerations = json!([tolerates("a", Some(60)), tolerates("b", None)]);
     let mut stage = stage(&json!([taint("a"), taint("b")]), &tolerations);
-    assert_eq!(stage.turn(), "revisit after 60s\n");
+    assert_eq!(stage.turn(), "requeue after 60s\n");
     assert_eq!(stage.later(30).put::<Node>(node("n", &json!([taint("b")]))), ["a/x"]);
     assert_eq!(stage.turn(), CANCELS);
     assert_eq!(stage.turn(), "");
     stage.put::<Node>(node("n", &json!([taint("a")])));
-    assert_eq!(stage.turn(), "revisit after 60s\n", "the full time again");
+    assert_eq!(stage.turn(), "requeue after 60s\n", "the full time again");
     assert_eq!(stage.put::<Node>(node("n", &json!([]))), ["a/x"]);
     assert_eq!(stage.turn(), CANCELS);
     stage.put::<Node>(node("n", &json!([taint("a")])));
-    assert_eq!(stage.turn(), "revisit after 60s\n");
+    assert_eq!(stage.turn(), "requeue after 60s\n");
     stage.put::<Pod>(pod("x", &json!([tolerates("a", None)])));
     assert_eq!(stage.turn(), CANCELS);
 }
@@ -259,11 +259,11 @@ fn a_swap_of_taints_keeps_the_time() {
     let mut stage = stage(&json!([taint(not_ready)]), &tolerations);
     stage.turn();
     stage.later(100).put::<Node>(node("n", &json!([taint(not_ready), taint(unreachable)])));
-    assert_eq!(stage.turn(), "revisit after 200s\n");
+    assert_eq!(stage.turn(), "requeue after 200s\n");
     stage.put::<Node>(node("n", &json!([taint(unreachable)])));
-    assert_eq!(stage.turn(), "revisit after 200s\n");
+    assert_eq!(stage.turn(), "requeue after 200s\n");
     stage.put::<Node>(node("n", &json!([taint(not_ready)])));
-    assert_eq!(stage.turn(), "revisit after 200s\n");
+    assert_eq!(stage.turn(), "requeue after 200s\n");
 }
 
 /// Proves TE-8, TE-48.
@@ -272,7 +272,7 @@ fn who_waits_goes_on_waiting_when_its_node_goes() {
     let mut stage = stage(&json!([taint("a")]), &json!([tolerates("a", Some(60))]));
     stage.turn();
     assert!(stage.world.take::<Node>(&stage.a_loop, &Key::cluster("n")).is_empty());
-    assert_eq!(stage.later(20).turn(), "revisit after 40s\n");
+    assert_eq!(stage.later(20).turn(), "requeue after 40s\n");
     assert!(stage.later(40).turn().contains(DELETES));
     assert_eq!(stage.turn(), "", "and who does not wait does not begin to");
 }
@@ -295,7 +295,7 @@ fn who_takes_the_name_later_has_its_own_time() {
     let mut another_life = pod("x", &json!([tolerates("a", Some(60))]));
     another_life["metadata"]["uid"] = json!("life-2");
     stage.later(50).put::<Pod>(another_life);
-    assert_eq!(stage.turn(), format!("{CANCELS}revisit after 60s\n"));
+    assert_eq!(stage.turn(), format!("{CANCELS}requeue after 60s\n"));
 }
 
 /// Proves TE-12, TE-13.
@@ -323,15 +323,15 @@ fn a_new_process_gives_the_full_time_again() {
     stage.turn();
     stage.later(59);
     stage.a_loop = controller(Settings::default()).loops.remove(0);
-    assert_eq!(stage.turn(), "revisit after 60s\n");
+    assert_eq!(stage.turn(), "requeue after 60s\n");
 }
 
 /// Proves TE-4, TE-24, TE-30, TE-44.
 #[test]
 fn an_eviction_is_tried_until_it_is_done_and_announced_once() {
     let a_loop = controller(Settings::default()).loops.remove(0);
-    assert_eq!((a_loop.queue, a_loop.retries_max, a_loop.limiter), ("noexec_taint_pod", None, TRIES));
-    assert_eq!(TRIES.item_delay_first, Duration::from_millis(10));
+    assert_eq!((a_loop.queue, a_loop.max_retries, a_loop.limiter), ("noexec_taint_pod", None, TRIES));
+    assert_eq!(TRIES.base_delay, Duration::from_millis(10));
     for (verb, told) in [
         ("patch", format!("{} FAILED: refused\nretry: refused\n", patches().split(": {").next().unwrap())),
         ("delete", format!("{}{} FAILED: refused\nretry: refused\n", patches(), DELETES.trim_end())),
@@ -362,18 +362,18 @@ fn who_is_gone_by_now_is_left_alone() {
 #[test]
 fn a_wait_beyond_all_time_is_taken_in_days() {
     let mut stage = stage(&json!([taint("a")]), &json!([tolerates("a", Some(i64::MAX))]));
-    assert_eq!(stage.turn(), "revisit after 86400s\n");
-    assert_eq!(stage.later(86_400).turn(), "revisit after 86400s\n");
+    assert_eq!(stage.turn(), "requeue after 86400s\n");
+    assert_eq!(stage.later(86_400).turn(), "requeue after 86400s\n");
 }
 
 /// Proves TE-16.
 #[test]
 fn the_gate_lets_numbers_be_compared() {
-    let turn = |with_comparison: bool| {
+    let turn = |enable_comparison_operators: bool| {
         let taint = json!([{"key": "a", "value": "5", "effect": "NoExecute"}]);
         let toleration = json!([{"key": "a", "operator": "Lt", "value": "10"}]);
         let mut stage = stage(&taint, &toleration);
-        stage.a_loop = controller(Settings { with_comparison }).loops.remove(0);
+        stage.a_loop = controller(Settings { enable_comparison_operators }).loops.remove(0);
         stage.turn()
     };
     assert_eq!((turn(false), turn(true)), (evicts(), String::new()));

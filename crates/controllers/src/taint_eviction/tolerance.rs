@@ -17,10 +17,14 @@ pub(super) enum Tolerance {
 
 /// For how long a pod with these tolerations may stay on a node with these taints. Of several tolerations
 /// that answer a taint the first counts; of all that count, the shortest time.
-pub(super) fn tolerance(taints: &[&Taint], tolerations: &[Toleration], with_comparison: bool) -> Tolerance {
+pub(super) fn tolerance(
+    taints: &[&Taint],
+    tolerations: &[Toleration],
+    enable_comparison_operators: bool,
+) -> Tolerance {
     let mut shortest = None;
     for taint in taints {
-        match first_that_tolerates(tolerations, taint, with_comparison) {
+        match first_that_tolerates(tolerations, taint, enable_comparison_operators) {
             None => return Tolerance::None,
             Some(Toleration { toleration_seconds: None, .. }) => {}
             Some(Toleration { toleration_seconds: Some(seconds), .. }) => {

@@ -17,5 +17,5 @@ pub(crate) fn next(pods: &[Arc<Pod>], min_ready_seconds: i32, now: Time) -> Next
         Availability::Now | Availability::No => None,
     });
     let seconds = due.min().unwrap_or_else(|| min_ready_seconds.into());
-    Next::Revisit(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+    Next::After(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }

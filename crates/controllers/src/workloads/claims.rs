@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use keleustes_objects::{Kind, Matcher, Reason};
-use keleustes_plan::{Context, Guard, OnFailure, Outcome, PatchForm, Plan, Retry, Target, Write};
+use keleustes_plan::{Context, Guard, OnFailure, Outcome, PatchKind, Plan, Retry, Target, Write};
 use serde_json::json;
 
-use super::owners::manager_reference;
+use super::owners::controller_ref;
 
 /// What came of a claim.
 pub(crate) struct Claimed<T> {
@@ -22,7 +22,7 @@ impl<T> Claimed<T> {
     /// A plan that begins with the adoptions and releases.
     pub(crate) fn plan(&mut self) -> Plan {
         let mut plan = Plan::none();
-        plan.push_together(self.take_writes());
+        plan.push_parallel(self.take_writes());
         plan
     }
 
@@ -92,14 +92,14 @@ pub(crate) fn claim_if<'a, O: Kind, T: Kind>(
 }
 
 fn adopt<O: Kind, T: Kind>(owner: &O, finalizer: Option<&'static str>, object: &T) -> Write {
-    let mut body = json!({"metadata": {"ownerReferences": [manager_reference::<O>(owner.meta())]}});
+    let mut body = json!({"metadata": {"ownerReferences": [controller_ref::<O>(owner.meta())]}});
     if let Some(finalizer) = finalizer {
         body["metadata"]["finalizers"] = json!([finalizer]);
     }
-    Write::patch(object, PatchForm::Strategic, body)
+    Write::patch(object, PatchKind::Strategic, body)
         // The cache may be behind: an owner that is gone by now must not gain anything.
         .guarded(Guard::OwnerLives(Target::of(owner)))
-        .tolerating(&[Reason::NotFound])
+        .ignoring_errors(&[Reason::NotFound])
         .on_failure(OnFailure::StopAndRetry)
         .because("it matches the selector and nobody manages it")
 }
@@ -110,9 +110,9 @@ fn release<O: Kind, T: Kind>(owner: &O, finalizer: Option<&'static str>, object:
     if let Some(finalizer) = finalizer {
         body["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([finalizer]);
     }
-    Write::patch(object, PatchForm::Strategic, body)
+    Write::patch(object, PatchKind::Strategic, body)
         // Gone, or not ours any more.
-        .tolerating(&[Reason::NotFound, Reason::Invalid])
+        .ignoring_errors(&[Reason::NotFound, Reason::Invalid])
         .on_failure(OnFailure::StopAndRetry)
         .because("it does not match the selector any more")
 }

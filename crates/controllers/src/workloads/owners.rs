@@ -1,6 +1,6 @@
 //! Finds managed objects by the life of the one that manages them, and those that nobody manages.
 
-use keleustes_objects::{Key, Kind, Meta, Object, OwnerRef, Uid, Word};
+use keleustes_objects::{InternedStr, Key, Kind, Meta, Object, OwnerReference, Uid};
 use keleustes_plan::{Index, Table, View};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -10,17 +10,17 @@ pub(crate) const fn by_manager<T: Object>() -> Index<T> {
     Index { name: "manager", values: manager_of }
 }
 
-fn manager_of<T: Object>(object: &T, emit: &mut dyn FnMut(Word)) {
+fn manager_of<T: Object>(object: &T, emit: &mut dyn FnMut(InternedStr)) {
     let meta = object.meta();
     match meta.controller() {
-        Some(owner) => emit(Word::from(&*owner.uid.to_string())),
+        Some(owner) => emit(InternedStr::from(&*owner.uid.to_string())),
         None => emit(orphans_of(&meta.key.namespace)),
     }
 }
 
 /// No uid has a slash.
-fn orphans_of(namespace: &str) -> Word {
-    Word::from(&*format!("{namespace}/"))
+fn orphans_of(namespace: &str) -> InternedStr {
+    InternedStr::from(&*format!("{namespace}/"))
 }
 
 /// The objects that an owner manages, sorted by name.
@@ -43,8 +43,8 @@ pub(crate) fn orphans<'a, T: Object>(
 /// compared.
 pub(crate) fn resolve<'a, T: Kind>(
     view: &View<'a>,
-    namespace: &Word,
-    owner: &OwnerRef,
+    namespace: &InternedStr,
+    owner: &OwnerReference,
 ) -> Option<&'a Arc<T>> {
     if owner.kind != *T::RESOURCE.kind {
         return None;
@@ -54,7 +54,7 @@ pub(crate) fn resolve<'a, T: Kind>(
 }
 
 /// The entry of `ownerReferences` that makes an object of this kind the manager.
-pub(crate) fn manager_reference<T: Kind>(owner: &Meta) -> Value {
+pub(crate) fn controller_ref<T: Kind>(owner: &Meta) -> Value {
     json!({
         "apiVersion": T::RESOURCE.api_version(),
         "kind": T::RESOURCE.kind,

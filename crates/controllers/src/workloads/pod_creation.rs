@@ -4,7 +4,7 @@
 use keleustes_objects::{Kind, Meta};
 use serde_json::{Map, Value, json};
 
-use super::owners::manager_reference;
+use super::owners::controller_ref;
 
 /// What a template without labels is answered with: nothing could ever select its pods.
 pub(crate) const NO_LABELS: &str = "unable to create pods, no labels";
@@ -16,7 +16,10 @@ const NAME_MAX: usize = 253;
 ///
 /// # Errors
 /// If the template has no labels, or is no template.
-pub(crate) fn pod_from<O: Kind>(template: &Map<String, Value>, owner: &Meta) -> Result<Value, &'static str> {
+pub(crate) fn pod_from_template<O: Kind>(
+    template: &Map<String, Value>,
+    owner: &Meta,
+) -> Result<Value, &'static str> {
     let nothing = Value::Null;
     let of_template = template.get("metadata").unwrap_or(&nothing);
     let labels = of_template["labels"].as_object().filter(|labels| !labels.is_empty());
@@ -29,7 +32,7 @@ pub(crate) fn pod_from<O: Kind>(template: &Map<String, Value>, owner: &Meta) -> 
             metadata.insert(part.to_owned(), part_of_template.clone());
         }
     }
-    metadata.insert("ownerReferences".to_owned(), json!([manager_reference::<O>(owner)]));
+    metadata.insert("ownerReferences".to_owned(), json!([controller_ref::<O>(owner)]));
     Ok(json!({"metadata": metadata, "spec": template.get("spec").unwrap_or(&nothing)}))
 }
 

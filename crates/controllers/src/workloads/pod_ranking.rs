@@ -7,16 +7,16 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keleustes_objects::{Pod, PodPhase, Time, Uid, Word};
+use keleustes_objects::{InternedStr, Pod, PodPhase, Time, Uid};
 
 /// By what pods are ranked beside what they say themselves.
 pub(crate) struct Ranking<'a> {
     /// The moment against which ages are taken.
     pub(crate) now: Time,
     /// How many pods of the same family are on each node: crowded nodes are relieved first.
-    pub(crate) crowds: &'a BTreeMap<Word, usize>,
+    pub(crate) active_pods_per_node: &'a BTreeMap<InternedStr, usize>,
     /// Whether a pod may say what its deletion costs.
-    pub(crate) heeds_cost: bool,
+    pub(crate) honor_deletion_cost: bool,
 }
 
 /// Sorts pods, the first to be deleted first.
@@ -24,12 +24,12 @@ pub(crate) fn sort_for_deletion(pods: &mut [Arc<Pod>], ranking: &Ranking<'_>) {
     let ready_times = Generations::of(pods, |pod| pod.ready_since());
     let birth_times = Generations::of(pods, |pod| pod.meta.created_at);
     pods.sort_by_cached_key(|pod| {
-        let crowd = ranking.crowds.get(&pod.node_name).copied().unwrap_or(0);
+        let crowd = ranking.active_pods_per_node.get(&pod.node_name).copied().unwrap_or(0);
         let ready_age = pod.is_ready().then(|| ready_times.age(pod.ready_since(), ranking.now));
         let (restarts, sidecar_restarts) = pod.max_restarts();
         (
             (!pod.node_name.is_empty(), phase_rank(pod.phase), pod.is_ready()),
-            if ranking.heeds_cost { deletion_cost(pod) } else { 0 },
+            if ranking.honor_deletion_cost { deletion_cost(pod) } else { 0 },
             Reverse(crowd),
             ready_age,
             (Reverse(restarts), Reverse(sidecar_restarts)),
@@ -117,10 +117,10 @@ mod tests {
         pod
     }
 
-    fn order(pods: [Value; 2], crowds: &BTreeMap<Word, usize>) -> [String; 2] {
+    fn order(pods: [Value; 2], active_pods_per_node: &BTreeMap<InternedStr, usize>) -> [String; 2] {
         let mut pods = pods.map(|pod| Arc::new(serde_json::from_value::<Pod>(pod).unwrap()));
         let now = Time::from_unix_seconds(1_800_000_000);
-        sort_for_deletion(&mut pods, &Ranking { now, crowds, heeds_cost: true });
+        sort_for_deletion(&mut pods, &Ranking { now, active_pods_per_node, honor_deletion_cost: true });
         pods.map(|pod| pod.meta.uid.to_string())
     }
 
@@ -132,9 +132,10 @@ mod tests {
 
     #[track_caller]
     fn before(b: Value, a: Value) {
-        let crowds = BTreeMap::from([(Word::from("crowded"), 3), (Word::from("n"), 2)]);
-        assert_eq!(order([a.clone(), b.clone()], &crowds), ["b", "a"]);
-        assert_eq!(order([b, a], &crowds), ["b", "a"]);
+        let active_pods_per_node =
+            BTreeMap::from([(InternedStr::from("crowded"), 3), (InternedStr::from("n"), 2)]);
+        assert_eq!(order([a.clone(), b.clone()], &active_pods_per_node), ["b", "a"]);
+        assert_eq!(order([b, a], &active_pods_per_node), ["b", "a"]);
     }
 
     /// Proves RS-45, RS-46, RS-47, INF-111, INF-112.

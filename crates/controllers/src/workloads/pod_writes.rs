@@ -1,7 +1,7 @@
 //! Creates and deletes pods for an owner, and tells people about each.
 
 use keleustes_objects::{Key, Kind, Pod, Reason, Text};
-use keleustes_plan::{EventNote, Involved, OnFailure, Outcome, Write};
+use keleustes_plan::{Involved, OnFailure, Outcome, PlannedEvent, Write};
 use serde_json::Value;
 
 /// Creates a pod in the namespace of its owner; the server makes up the name.
@@ -10,15 +10,17 @@ pub(crate) fn create<O: Kind>(owner: &O, body: Value, because: &'static str) -> 
     let involved = Involved::of(owner);
     Write::create::<Pod>(key, body)
         // A namespace on its way out takes nothing in, and needs nothing.
-        .tolerating(&[Reason::NamespaceTerminating])
+        .ignoring_errors(&[Reason::NamespaceTerminating])
         .because(because)
         .reporting(move |outcome| match outcome {
-            Outcome::Done { name, .. } if !name.is_empty() => {
-                Some(EventNote::normal(involved.clone(), "SuccessfulCreate", format!("Created pod: {name}")))
-            }
+            Outcome::Done { name, .. } if !name.is_empty() => Some(PlannedEvent::normal(
+                involved.clone(),
+                "SuccessfulCreate",
+                format!("Created pod: {name}"),
+            )),
             Outcome::Failed(failure) => {
                 let message = format!("Error creating: {}", failure.message);
-                Some(EventNote::warning(involved.clone(), "FailedCreate", message))
+                Some(PlannedEvent::warning(involved.clone(), "FailedCreate", message))
             }
             _ => None,
         })
@@ -29,16 +31,18 @@ pub(crate) fn delete<O: Kind>(owner: &O, pod: &Pod, because: &'static str) -> Wr
     let (involved, name) = (Involved::of(owner), pod.meta.key.name.clone());
     Write::delete(pod)
         // Gone, or another pod by now.
-        .tolerating(&[Reason::NotFound, Reason::Conflict])
+        .ignoring_errors(&[Reason::NotFound, Reason::Conflict])
         .on_failure(OnFailure::ContinueAndRetry)
         .because(because)
         .reporting(move |outcome| match outcome {
-            Outcome::Done { name: deleted, .. } if !deleted.is_empty() => {
-                Some(EventNote::normal(involved.clone(), "SuccessfulDelete", format!("Deleted pod: {name}")))
-            }
+            Outcome::Done { name: deleted, .. } if !deleted.is_empty() => Some(PlannedEvent::normal(
+                involved.clone(),
+                "SuccessfulDelete",
+                format!("Deleted pod: {name}"),
+            )),
             Outcome::Failed(failure) => {
                 let message = format!("Error deleting: {}", failure.message);
-                Some(EventNote::warning(involved.clone(), "FailedDelete", message))
+                Some(PlannedEvent::warning(involved.clone(), "FailedDelete", message))
             }
             _ => None,
         })

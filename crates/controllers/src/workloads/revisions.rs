@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{ControllerRevision, Key, Labels, Template, Time, Whole, escape_markup};
-use keleustes_plan::{PatchForm, Write};
+use keleustes_objects::{ControllerRevision, Key, Labels, Template, Time, Whole, escape_html};
+use keleustes_plan::{PatchKind, Write};
 use serde_json::{Value, json};
 
-use super::owners::manager_reference;
+use super::owners::controller_ref;
 use super::templates::encode;
 
 /// The data of a revision: a patch that puts the whole template in place of another.
@@ -38,13 +38,13 @@ impl Data {
         template["$patch"] = json!("replace");
         let tree = json!({"spec": {"template": template}});
         // Maps of this program's JSON library are sorted already.
-        let text = escape_markup(tree.to_string());
+        let text = escape_html(tree.to_string());
         Self { tree, text }
     }
 
     /// Whether a revision holds this data. The original compares bytes; here other spellings of the same
     /// count, too, because a revision made anew for every spelling would pile up without end.
-    pub(crate) fn is_in(&self, revision: &ControllerRevision) -> bool {
+    pub(crate) fn equals_data_of(&self, revision: &ControllerRevision) -> bool {
         let text = revision.data.as_str();
         text == self.text || serde_json::from_str::<Value>(text).is_ok_and(|there| there == self.tree)
     }
@@ -63,7 +63,7 @@ impl Data {
                 "namespace": key.namespace,
                 "labels": labels,
                 "annotations": owner.annotations(),
-                "ownerReferences": [manager_reference::<O>(owner.meta())],
+                "ownerReferences": [controller_ref::<O>(owner.meta())],
             },
             "data": self.tree,
             "revision": number,
@@ -100,7 +100,7 @@ fn place(revision: &ControllerRevision) -> (i64, Option<Time>, &str) {
 }
 
 /// The template that a revision's data puts in place; nothing if it holds none.
-pub(crate) fn template_in(data: &str) -> Option<Template> {
+pub(crate) fn template_from_data(data: &str) -> Option<Template> {
     let mut data: Value = serde_json::from_str(data).ok()?;
     let template = data.get_mut("spec")?.get_mut("template")?.as_object_mut()?;
     template.remove("$patch");
@@ -114,7 +114,7 @@ fn fnv1(bytes: impl Iterator<Item = u8>) -> u32 {
 
 /// Gives a revision another number. A patch leaves its data alone, byte for byte.
 pub(crate) fn renumber(revision: &ControllerRevision, number: i64) -> Write {
-    Write::patch(revision, PatchForm::Merge, json!({"revision": number}))
+    Write::patch(revision, PatchKind::Merge, json!({"revision": number}))
         .because("its template is the newest again")
 }
 
@@ -160,8 +160,8 @@ mod tests {
         );
         let parsed = Template::parse(&template("")).unwrap();
         assert_eq!(Data::rounded(&parsed).text, D1);
-        assert_eq!(template_in(D1).unwrap().json(), parsed.json());
-        assert!(template_in("{}").is_none() && template_in("[]").is_none());
+        assert_eq!(template_from_data(D1).unwrap().json(), parsed.json());
+        assert!(template_from_data("{}").is_none() && template_from_data("[]").is_none());
         let before = data(&template(r#""creationTimestamp":null,"#));
         assert_eq!(before.short_name(0), "c77f6d978");
     }
@@ -185,9 +185,9 @@ mod tests {
     /// Proves REV-12, REV-13.
     #[test]
     fn letters_that_could_be_markup_are_escaped() {
-        let text = escape_markup(json!({"a": "<b> & \u{2028}\u{2029}\u{7f}/é\u{1}\n\"\\"}).to_string());
+        let text = escape_html(json!({"a": "<b> & \u{2028}\u{2029}\u{7f}/é\u{1}\n\"\\"}).to_string());
         assert_eq!(text, "{\"a\":\"\\u003cb\\u003e \\u0026 \\u2028\\u2029\u{7f}/é\\u0001\\n\\\"\\\\\"}");
-        let short = escape_markup(json!("\u{8}\u{c}\r\t\u{1f}").to_string());
+        let short = escape_html(json!("\u{8}\u{c}\r\t\u{1f}").to_string());
         assert_eq!(short, r#""\b\f\r\t\u001f""#);
         assert_eq!(data_of_spec(r#"{"a":"<&>"}"#), r#"{"a":"\u003c\u0026\u003e"}"#);
     }
@@ -224,15 +224,13 @@ mod tests {
                 format!(r#"{{"metadata":{{"name":"r","labels":{{"x":"y"}}}},"data":{text},"revision":7}}"#);
             serde_json::from_str(&text).unwrap()
         };
-        assert!(data.is_in(&revision(&data.text)));
-        assert!(
-            data.is_in(&revision(
-                r#"{ "spec": {"template": {"spec": {"b":1, "a":"<"}, "$patch":"replace"}}}"#
-            ))
-        );
-        assert!(
-            !data.is_in(&revision(r#"{"spec":{"template":{"$patch":"replace","spec":{"a":"<","b":2}}}}"#))
-        );
-        assert!(!data.is_in(&revision("{}")));
+        assert!(data.equals_data_of(&revision(&data.text)));
+        assert!(data.equals_data_of(&revision(
+            r#"{ "spec": {"template": {"spec": {"b":1, "a":"<"}, "$patch":"replace"}}}"#
+        )));
+        assert!(!data.equals_data_of(&revision(
+            r#"{"spec":{"template":{"$patch":"replace","spec":{"a":"<","b":2}}}}"#
+        )));
+        assert!(!data.equals_data_of(&revision("{}")));
     }
 }

@@ -1,30 +1,30 @@
 //! How soon a status must be known.
 
-use keleustes_plan::{Applied, Outcome, Telling};
+use keleustes_plan::{Applied, Outcome, StatusUrgency};
 
 /// What is new about a status.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct News {
     /// Somebody waits for it: what was asked for is reached, or is known to be asked for, or is in trouble.
-    pub(crate) is_awaited: bool,
+    pub(crate) is_milestone: bool,
     /// The turn has made or deleted pods, or asked for more or fewer, so that the counts are old already.
     pub(crate) is_old: bool,
 }
 
 /// Whether a plan has changed anything. What was refused in a way that is as good as success has not, and nothing
 /// will be seen of it.
-pub(crate) fn has_moved(applied: &Applied) -> bool {
+pub(crate) fn changed_anything(applied: &Applied) -> bool {
     applied.outcomes.iter().any(|outcome| matches!(outcome, Outcome::Done { name, .. } if !name.is_empty()))
 }
 
 impl News {
     /// How soon it must be known. Counts on the way to a goal are for people who look on; of a thousand pods that
     /// come up they need not be told one by one.
-    pub(crate) fn telling(self) -> Telling {
+    pub(crate) fn telling(self) -> StatusUrgency {
         match self {
-            Self { is_awaited: true, .. } => Telling::AtOnce,
-            Self { is_old: true, .. } => Telling::Outdated,
-            Self { .. } => Telling::WhenCalm,
+            Self { is_milestone: true, .. } => StatusUrgency::Immediate,
+            Self { is_old: true, .. } => StatusUrgency::Superseded,
+            Self { .. } => StatusUrgency::Coalesce,
         }
     }
 }

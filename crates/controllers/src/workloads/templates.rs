@@ -9,27 +9,27 @@ use serde_json::{Map, Value};
 pub(crate) const TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// What a template means, read once to be compared with many.
-pub(crate) struct Meaning<'a> {
+pub(crate) struct NormalizedTemplate<'a> {
     template: &'a Template,
     /// Read when it is first needed: as a rule texts are equal.
     tree: OnceCell<Value>,
 }
 
-impl<'a> Meaning<'a> {
+impl<'a> NormalizedTemplate<'a> {
     pub(crate) fn of(template: &'a Template) -> Self {
         Self { template, tree: OnceCell::new() }
     }
 
     /// Whether pods of both templates would be the same. The label that tells templates apart does not count.
-    pub(crate) fn is_that_of(&self, other: &Template) -> bool {
+    pub(crate) fn semantically_equal(&self, other: &Template) -> bool {
         self.template == other
             || *self.tree.get_or_init(|| meaning(self.template.json())) == meaning(other.json())
     }
 
     /// Whether pods of both templates would be the same once the server has filled in what they do not say.
     /// A template that was written down by an older server does not say all that it means by now.
-    pub(crate) fn is_that_of_once_filled_in(&self, other: &Template) -> bool {
-        self.is_that_of(other) || meaning(filled_in(self.template)) == meaning(filled_in(other))
+    pub(crate) fn semantically_equal_with_defaults(&self, other: &Template) -> bool {
+        self.semantically_equal(other) || meaning(filled_in(self.template)) == meaning(filled_in(other))
     }
 }
 
@@ -64,7 +64,7 @@ fn meaning(mut tree: Map<String, Value>) -> Value {
 }
 
 /// The template as a tree, without its hash label.
-pub(crate) fn without_hash(template: &Template) -> Map<String, Value> {
+pub(crate) fn without_template_hash(template: &Template) -> Map<String, Value> {
     let mut tree = template.json();
     drop_hash(&mut tree);
     tree
@@ -93,7 +93,7 @@ fn drop_what_says_nothing(value: &mut Value) {
 ///
 /// It only has to be fresh. Existing objects are found by their templates, never by this.
 pub(crate) fn short_name(template: &Template, collisions: Option<i32>) -> String {
-    let tree = Value::Object(without_hash(template));
+    let tree = Value::Object(without_template_hash(template));
     let salt = collisions.map(|count| count.to_string()).unwrap_or_default();
     encode(fnv1a(tree.to_string().bytes().chain(salt.bytes())))
 }
@@ -125,17 +125,17 @@ mod tests {
             r#"{"metadata":{"labels":{"a":"b","pod-template-hash":"x"}},"spec":{"containers":[{"name":"c"}]}}"#,
             r#"{"metadata":{"creationTimestamp":null,"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","env":[]}],"volumes":null}}"#,
         ] {
-            assert!(Meaning::of(&plain).is_that_of(&template(same)), "{same}");
+            assert!(NormalizedTemplate::of(&plain).semantically_equal(&template(same)), "{same}");
         }
         for other in [
             r#"{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"}],"securityContext":{}}}"#,
             r#"{"metadata":{"labels":{"a":"c"}},"spec":{"containers":[{"name":"c"}]}}"#,
             r#"{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c"},{"name":"d"}]}}"#,
         ] {
-            assert!(!Meaning::of(&plain).is_that_of(&template(other)), "{other}");
+            assert!(!NormalizedTemplate::of(&plain).semantically_equal(&template(other)), "{other}");
         }
         let hashed = template(r#"{"metadata":{"labels":{"pod-template-hash":"x"}}}"#);
-        assert!(Meaning::of(&template("{}")).is_that_of(&hashed));
+        assert!(NormalizedTemplate::of(&template("{}")).semantically_equal(&hashed));
     }
 
     /// Proves REV-38.
@@ -163,8 +163,8 @@ mod tests {
         let brief = told(&format!(
             r#"{{"name":"c","image":"i:1","ports":[{{"containerPort":80}}],{probe},"env":null}}"#
         ));
-        let meaning = Meaning::of(&live);
-        assert!(meaning.is_that_of_once_filled_in(&brief) && !meaning.is_that_of(&brief));
+        let meaning = NormalizedTemplate::of(&live);
+        assert!(meaning.semantically_equal_with_defaults(&brief) && !meaning.semantically_equal(&brief));
         for other in [
             told(&format!(r#"{{"name":"c","image":"i:2","ports":[{{"containerPort":80}}],{probe}}}"#)),
             told(&format!(
@@ -172,7 +172,7 @@ mod tests {
             )),
             told(r#"{"name":"c","image":"i:1","ports":[{"containerPort":80}]}"#),
         ] {
-            assert!(!meaning.is_that_of_once_filled_in(&other), "{other:?}");
+            assert!(!meaning.semantically_equal_with_defaults(&other), "{other:?}");
         }
     }
 

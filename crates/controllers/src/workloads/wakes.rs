@@ -7,12 +7,12 @@ use keleustes_objects::{
     DaemonSet, Deployment, Kind, LabelSelector, Labels, Matcher, Meta, Pod, ReplicaSet,
     ReplicationController, StatefulSet,
 };
-use keleustes_plan::{Change, View, Wakes};
+use keleustes_plan::{Change, Enqueue, View};
 
 use super::owners::resolve;
 
 /// A kind that selects what is its own by labels.
-pub(crate) trait Selecting: Kind {
+pub(crate) trait HasSelector: Kind {
     /// Which objects are its own; nothing if it selects none or everything, or its selector makes no sense.
     fn selector(&self) -> Option<Matcher>;
     /// For how long a pod of its own must be ready to be available.
@@ -27,7 +27,7 @@ pub(crate) trait Selecting: Kind {
 /// Those that have the selector of newer kinds.
 macro_rules! selecting {
     ($($kind:ty),*) => {$(
-        impl Selecting for $kind {
+        impl HasSelector for $kind {
             fn selector(&self) -> Option<Matcher> {
                 self.spec.selector.as_ref().filter(|selector| !selector.is_empty())?.matcher().ok()
             }
@@ -41,7 +41,7 @@ macro_rules! selecting {
 
 selecting!(DaemonSet, Deployment, ReplicaSet, StatefulSet);
 
-impl Selecting for ReplicationController {
+impl HasSelector for ReplicationController {
     fn selector(&self) -> Option<Matcher> {
         let labels = Some(&self.spec.selector).filter(|labels| !labels.is_empty())?;
         LabelSelector::of_labels(labels.clone()).matcher().ok()
@@ -52,14 +52,18 @@ impl Selecting for ReplicationController {
     }
 }
 
-/// Wakes the object itself, whatever happened to it.
-pub(crate) fn itself<O: Kind>(change: &Change<O>, _: &View<'_>, wakes: &mut Wakes) {
+/// Enqueue the object itself, whatever happened to it.
+pub(crate) fn itself<O: Kind>(change: &Change<O>, _: &View<'_>, wakes: &mut Enqueue) {
     wakes.wake(change.either().key());
 }
 
-/// Wakes the owners of something that changed or, if it has none and is new or newly labelled, everybody
+/// Enqueue the owners of something that changed or, if it has none and is new or newly labelled, everybody
 /// who might adopt it.
-pub(crate) fn owners_of<O: Selecting, T: Kind>(change: &Change<T>, view: &View<'_>, wakes: &mut Wakes) {
+pub(crate) fn enqueue_owners<O: HasSelector, T: Kind>(
+    change: &Change<T>,
+    view: &View<'_>,
+    wakes: &mut Enqueue,
+) {
     if change.is_resync() {
         return;
     }
@@ -77,24 +81,24 @@ pub(crate) fn owners_of<O: Selecting, T: Kind>(change: &Change<T>, view: &View<'
     }
 }
 
-/// Wakes the owner of a pod that just became ready when it will have been so for long enough, and a margin
+/// Enqueue the owner of a pod that just became ready when it will have been so for long enough, and a margin
 /// later.
-pub(crate) fn when_available<O: Selecting>(
+pub(crate) fn enqueue_when_available<O: HasSelector>(
     change: &Change<Pod>,
     margin: Duration,
     view: &View<'_>,
-    wakes: &mut Wakes,
+    wakes: &mut Enqueue,
 ) {
     let (Some(before), Some(pod)) = (change.before(), change.after()) else { return };
     let Some(owner) = pod.meta.controller().filter(|_| !before.is_ready() && pod.is_ready()) else { return };
     let Some(owner) = resolve::<O>(view, &pod.meta.key.namespace, owner) else { return };
     let seconds = u64::try_from(owner.min_ready_seconds()).unwrap_or(0);
     if seconds > 0 {
-        wakes.wake_after(owner.key(), Duration::from_secs(seconds) + margin);
+        wakes.add_after(owner.key(), Duration::from_secs(seconds) + margin);
     }
 }
 
-fn wake_owner<O: Kind>(meta: &Meta, view: &View<'_>, wakes: &mut Wakes) {
+fn wake_owner<O: Kind>(meta: &Meta, view: &View<'_>, wakes: &mut Enqueue) {
     let owner = meta.controller().and_then(|owner| resolve::<O>(view, &meta.key.namespace, owner));
     if let Some(owner) = owner {
         wakes.wake(owner.key());

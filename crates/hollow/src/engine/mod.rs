@@ -15,14 +15,14 @@ use std::net::Ipv4Addr;
 use http::Method;
 use jiff::Timestamp;
 use keleustes_client::{Answer, Call, Deletion, Patch};
-use keleustes_objects::{Failure, Key, Object as _, Reason, Text, Uid, Word};
+use keleustes_objects::{Failure, InternedStr, Key, Object as _, Reason, Text, Uid};
 use serde_json::json;
 
 use self::outbox::Outbox;
 use self::timers::Timers;
 use self::volumes::Volumes;
 use crate::clock::stamp;
-use crate::kubelet::{Habits, Life, Place, Want};
+use crate::kubelet::{Life, Place, PodDefaults, Want};
 use crate::machine::{Build, Machine, Need};
 use crate::scheduler::{Scheduler, Verdict};
 use crate::seen::{Node, Pod};
@@ -30,7 +30,7 @@ use crate::seen::{Node, Pod};
 /// Whatever writes: a node, a pod on it, the scheduler about a pod, or a storage driver.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
-    Node(Word),
+    Node(InternedStr),
     Pod(Key),
     Placement(Key),
     Attachment(Text),
@@ -57,9 +57,9 @@ pub struct Tally {
 #[derive(Debug)]
 pub(crate) struct Engine {
     build: Build,
-    habits: Habits,
+    pod_defaults: PodDefaults,
     seed: u64,
-    machines: BTreeMap<Word, Machine>,
+    machines: BTreeMap<InternedStr, Machine>,
     pods: BTreeMap<Key, PodRecord>,
     scheduler: Option<Scheduler>,
     /// What the scheduler has decided and nobody has written yet.
@@ -81,7 +81,7 @@ pub(crate) struct Engine {
 #[derive(Debug)]
 struct PodRecord {
     uid: Uid,
-    node: Word,
+    node: InternedStr,
     life: Life,
     ip: Option<Ipv4Addr>,
     /// Whether it still holds its address and its volumes.
@@ -95,14 +95,14 @@ pub(crate) enum Sent {
     Node(Need),
     Pod(Uid, Want),
     Placement(Verdict),
-    Attachment(Word),
+    Attachment(InternedStr),
 }
 
 impl Engine {
     pub(crate) fn new(
         names: impl Iterator<Item = String>,
         build: Build,
-        habits: Habits,
+        pod_defaults: PodDefaults,
         with_scheduler: bool,
         seed: u64,
         now: Timestamp,
@@ -110,12 +110,12 @@ impl Engine {
         let mut chance = fastrand::Rng::with_seed(seed);
         let scheduler = with_scheduler.then(|| Scheduler::new(chance.fork()));
         let names = names.enumerate().map(|(index, name)| {
-            let name = Word::from(name.as_str());
+            let name = InternedStr::from(name.as_str());
             (name.clone(), Machine::new(name, u32::try_from(index).unwrap_or(u32::MAX), now))
         });
         let mut engine = Self {
             build,
-            habits,
+            pod_defaults,
             seed,
             machines: names.collect(),
             pods: BTreeMap::new(),
@@ -185,8 +185,10 @@ impl Engine {
 
     /// These are all nodes.
     pub(crate) fn replace_nodes(&mut self, nodes: &[Node], now: Timestamp) {
-        let there: BTreeSet<Word> = nodes.iter().map(|node| Word::from(&*node.meta.key.name)).collect();
-        let ours: Vec<Word> = self.machines.keys().filter(|name| !there.contains(*name)).cloned().collect();
+        let there: BTreeSet<InternedStr> =
+            nodes.iter().map(|node| InternedStr::from(&*node.meta.key.name)).collect();
+        let ours: Vec<InternedStr> =
+            self.machines.keys().filter(|name| !there.contains(*name)).cloned().collect();
         ours.iter().for_each(|name| self.forget_node(name, now));
         if let Some(scheduler) = &mut self.scheduler {
             scheduler.retain_nodes(&there);
@@ -200,7 +202,7 @@ impl Engine {
         if let Some(scheduler) = &mut self.scheduler {
             scheduler.observe_node(node);
         }
-        let name = Word::from(&*node.meta.key.name);
+        let name = InternedStr::from(&*node.meta.key.name);
         if let Some(machine) = self.machines.get_mut(&name) {
             let was_alive = machine.is_alive;
             machine.observe(node, &self.build, &mut self.chance, now);
@@ -216,7 +218,7 @@ impl Engine {
     }
 
     /// A node is gone.
-    pub(crate) fn forget_node(&mut self, name: &Word, now: Timestamp) {
+    pub(crate) fn forget_node(&mut self, name: &InternedStr, now: Timestamp) {
         if let Some(scheduler) = &mut self.scheduler {
             scheduler.forget_node(name);
         }
@@ -245,7 +247,7 @@ impl Engine {
         true
     }
 
-    fn look_at_pods_of(&mut self, name: &Word, now: Timestamp) {
+    fn look_at_pods_of(&mut self, name: &InternedStr, now: Timestamp) {
         let pods = self.machines.get(name).map(|machine| machine.pods.clone());
         for key in pods.into_iter().flatten() {
             self.look_at(&Who::Pod(key), now);
@@ -329,7 +331,7 @@ impl Engine {
         let Some(machine) = self.machines.get_mut(&pod.node) else { return };
         let key = pod.key();
         if let Some(record) = self.pods.get_mut(key) {
-            record.life.observe(pod, &self.habits, now);
+            record.life.observe(pod, &self.pod_defaults, now);
             return;
         }
         for unreadable in &pod.template.behaviour.unreadable {
@@ -337,7 +339,7 @@ impl Engine {
         }
         // By name, not by turn: what happens to one pod does not hang on how many came before it.
         let mut chance = fastrand::Rng::with_seed(self.seed ^ fingerprint(key));
-        let life = Life::of(pod, &self.habits, &mut chance, now);
+        let life = Life::of(pod, &self.pod_defaults, &mut chance, now);
         let holds = !life.has_ended();
         let ip = match (pod.template.host_network, holds) {
             (true, _) => Some(machine.host_ip()),
@@ -364,7 +366,14 @@ impl Engine {
     }
 
     /// Gives back what a pod held.
-    fn release(&mut self, key: &Key, node: &Word, ip: Option<Ipv4Addr>, claims: &[Text], now: Timestamp) {
+    fn release(
+        &mut self,
+        key: &Key,
+        node: &InternedStr,
+        ip: Option<Ipv4Addr>,
+        claims: &[Text],
+        now: Timestamp,
+    ) {
         if let (Some(ip), Some(machine)) = (ip, self.machines.get_mut(node)) {
             machine.release_address(ip);
         }
@@ -393,7 +402,7 @@ impl Engine {
             return;
         }
         let Some(record) = self.pods.get_mut(key) else { return };
-        record.life.advance(&self.habits, now);
+        record.life.advance(&self.pod_defaults, now);
         if record.life.has_ended() && record.holds {
             record.holds = false;
             let (node, ip, claims) = (record.node.clone(), record.ip, record.claims.clone());
@@ -404,7 +413,7 @@ impl Engine {
     fn set_timer(&mut self, who: &Who, now: Timestamp) {
         let due = match who {
             Who::Node(name) => self.machines.get(name).and_then(Machine::due),
-            Who::Pod(key) => self.speaking(key).and_then(|record| record.life.due(&self.habits, now)),
+            Who::Pod(key) => self.speaking(key).and_then(|record| record.life.due(&self.pod_defaults, now)),
             Who::Placement(_) | Who::Attachment(_) => None,
         };
         // Who is queued or waits for an answer is looked at then; who failed is looked at when calm again.
@@ -461,7 +470,7 @@ impl Engine {
             (Who::Pod(key), Sent::Pod(uid, want)) => match self.pods.get_mut(key) {
                 // A pod that is gone, or is another by now, is dropped when the watch tells.
                 Some(record) if record.uid == uid && failure.reason != Reason::NotFound => {
-                    record.life.want_again(want);
+                    record.life.on_write_failed(want);
                     false
                 }
                 _ => true,

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use keleustes_client::{Answer, Call};
-use keleustes_objects::{Failure, Key, Reason, Version, Word};
+use keleustes_objects::{Failure, InternedStr, Key, Reason, Version};
 use serde_json::{Value, json};
 
 use super::{Engine, Who};
 use crate::clock::after;
-use crate::kubelet::Habits;
+use crate::kubelet::PodDefaults;
 use crate::machine::Build;
 use crate::seen::{Attachment, Node, Pod, Taint, Volume};
 
@@ -26,15 +26,15 @@ fn engine(nodes: usize, scheduler: bool) -> Engine {
         lease_every: Duration::from_secs(10),
         lease_duration: Duration::from_secs(40),
         status_every: Duration::from_secs(300),
-        untaints: true,
+        removes_not_ready_taint: true,
     };
-    let habits = Habits {
+    let pod_defaults = PodDefaults {
         start_delay: Duration::from_millis(200),
         start_spread: Duration::ZERO,
         batch_run_for: None,
         termination_delay: Duration::ZERO,
     };
-    Engine::new((0..nodes).map(|index| format!("h-{index}")), build, habits, scheduler, 7, START)
+    Engine::new((0..nodes).map(|index| format!("h-{index}")), build, pod_defaults, scheduler, 7, START)
 }
 
 fn at(seconds: f64) -> Timestamp {
@@ -260,7 +260,7 @@ fn an_annotation_fails_a_node_and_its_removal_recovers_it() {
 #[test]
 fn a_deleted_node_comes_back_only_when_told_to() {
     let mut engine = settled_engine(1, false);
-    engine.forget_node(&Word::from("h-0"), START);
+    engine.forget_node(&InternedStr::from("h-0"), START);
     assert_eq!(settle(&mut engine, at(1000.0)), [""; 0]);
     engine.recover_node("h-0", at(1000.0));
     assert_eq!(settle(&mut engine, at(1000.0)), ["POST /api/v1/nodes"]);
@@ -276,7 +276,7 @@ fn a_node_that_was_called_unready_says_otherwise() {
 #[test]
 fn the_taint_of_new_nodes_is_taken_off_and_no_other() {
     let mut engine = settled_engine(1, false);
-    let taint = |key: &str| Taint { key: Word::from(key), ..Taint::default() };
+    let taint = |key: &str| Taint { key: InternedStr::from(key), ..Taint::default() };
     let mut tainted = node("h-0", "True");
     tainted.meta.version = Version::from("4");
     tainted.taints = Box::new([taint("a"), taint("node.kubernetes.io/not-ready")]);
@@ -364,7 +364,7 @@ fn what_a_new_list_lacks_is_gone_and_another_life_is_another_pod() {
 fn pods_have_addresses_of_their_own_from_the_range_of_the_node() {
     let mut engine = settled_engine(1, false);
     let mut ranged = node("h-0", "True");
-    ranged.pod_cidr = Word::from("192.168.4.0/29");
+    ranged.pod_cidr = InternedStr::from("192.168.4.0/29");
     engine.observe_node(&ranged, START);
     // Six hosts fit; the seventh gets none until another has ended.
     for index in 0..7 {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use keleustes_client::{Call, Patch};
-use keleustes_objects::{Key, Object as _, Text, Word};
+use keleustes_objects::{InternedStr, Key, Object as _, Text};
 use serde_json::json;
 
 use super::{Engine, Who};
@@ -21,9 +21,9 @@ pub(super) struct Volumes {
     /// What nodes call the volume of a claim.
     of_claim: BTreeMap<Key, Text>,
     /// On which nodes pods use a claim.
-    users: BTreeMap<Key, BTreeMap<Key, Word>>,
+    users: BTreeMap<Key, BTreeMap<Key, InternedStr>>,
     /// Attachments to our nodes that nobody has reported done.
-    unattached: BTreeMap<Text, Word>,
+    unattached: BTreeMap<Text, InternedStr>,
 }
 
 impl Engine {
@@ -86,7 +86,7 @@ impl Engine {
     }
 
     /// A pod on a node has begun to use claims.
-    pub(super) fn use_claims(&mut self, pod: &Key, node: &Word, claims: &[Text], now: Timestamp) {
+    pub(super) fn use_claims(&mut self, pod: &Key, node: &InternedStr, claims: &[Text], now: Timestamp) {
         for claim in claims {
             let claim = Key { namespace: pod.namespace.clone(), name: claim.clone() };
             self.volumes.users.entry(claim).or_default().insert(pod.clone(), node.clone());
@@ -97,7 +97,7 @@ impl Engine {
     }
 
     /// A pod on a node does not use its claims any more.
-    pub(super) fn drop_claims(&mut self, pod: &Key, node: &Word, claims: &[Text], now: Timestamp) {
+    pub(super) fn drop_claims(&mut self, pod: &Key, node: &InternedStr, claims: &[Text], now: Timestamp) {
         for claim in claims {
             let claim = Key { namespace: pod.namespace.clone(), name: claim.clone() };
             if let Some(users) = self.volumes.users.get_mut(&claim) {
@@ -114,11 +114,11 @@ impl Engine {
 
     fn report_volumes_of(&mut self, claim: &Key, now: Timestamp) {
         let users = self.volumes.users.get(claim);
-        let nodes: BTreeSet<Word> = users.into_iter().flat_map(BTreeMap::values).cloned().collect();
+        let nodes: BTreeSet<InternedStr> = users.into_iter().flat_map(BTreeMap::values).cloned().collect();
         nodes.iter().for_each(|node| self.report_volumes(node, now));
     }
 
-    fn report_volumes(&mut self, node: &Word, now: Timestamp) {
+    fn report_volumes(&mut self, node: &InternedStr, now: Timestamp) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         let mut used = BTreeSet::new();
         for pod in &machine.pods {
@@ -128,7 +128,7 @@ impl Engine {
                 used.extend(self.volumes.of_claim.get(&claim).cloned());
             }
         }
-        if machine.use_volumes(used) {
+        if machine.set_volumes_in_use(used) {
             self.look_at(&Who::Node(node.clone()), now);
         }
     }
@@ -139,7 +139,7 @@ impl Engine {
         node.and_then(|node| self.machines.get(node)).is_some_and(|machine| machine.is_alive)
     }
 
-    pub(super) fn grant_attachment(&mut self, name: &Text) -> Option<(Word, Call)> {
+    pub(super) fn grant_attachment(&mut self, name: &Text) -> Option<(InternedStr, Call)> {
         if !self.awaits_attachment(name) {
             return None;
         }
@@ -150,7 +150,7 @@ impl Engine {
         Some((node, call))
     }
 
-    pub(super) fn await_attachment(&mut self, name: &Text, node: Word) {
+    pub(super) fn await_attachment(&mut self, name: &Text, node: InternedStr) {
         self.volumes.unattached.insert(name.clone(), node);
     }
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use keleustes_objects::{Time, Version};
 
 use crate::clock::{after, since};
-use crate::seen::{Phase, Pod, Reported, RestartPolicy, TemplateRef};
+use crate::seen::{Phase, Pod, PodStatus, RestartPolicy, TemplateRef};
 
 /// Parity: `pkg/kubelet`, the back-off of crashing containers.
 const BACKOFF_FIRST: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ const EXIT_KILLED: i32 = 137;
 
 /// What pods do that wish for nothing else.
 #[derive(Clone, Debug)]
-pub(crate) struct Habits {
+pub(crate) struct PodDefaults {
     pub(crate) start_delay: Duration,
     /// Up to this much is added to the delay, by chance.
     pub(crate) start_spread: Duration,
@@ -115,7 +115,7 @@ impl Switch {
         changed
     }
 
-    fn read(reported: &Reported, name: &str, now: Timestamp) -> Self {
+    fn read(reported: &PodStatus, name: &str, now: Timestamp) -> Self {
         let since = reported.condition(name).and_then(|condition| condition.last_transition_time);
         Self { on: reported.holds(name), since: since.unwrap_or(crate::clock::stamp(now)) }
     }
@@ -132,8 +132,13 @@ enum Event {
 
 impl Life {
     /// The life of a pod that is seen for the first time: its start, or what its status tells.
-    pub(crate) fn of(pod: &Pod, habits: &Habits, chance: &mut fastrand::Rng, now: Timestamp) -> Self {
-        let spread = habits.start_spread.mul_f64(chance.f64());
+    pub(crate) fn of(
+        pod: &Pod,
+        pod_defaults: &PodDefaults,
+        chance: &mut fastrand::Rng,
+        now: Timestamp,
+    ) -> Self {
+        let spread = pod_defaults.start_spread.mul_f64(chance.f64());
         let accepted_at = pod.reported.start_time.map_or(now, |time| moment(time, now));
         let mut life = Self {
             template: pod.template.clone(),
@@ -160,10 +165,10 @@ impl Life {
             removal_is_asked: false,
         };
         life.resume(&pod.reported, now);
-        life.starts_at = life.start_after(habits.start_delay + spread);
+        life.starts_at = life.start_after(pod_defaults.start_delay + spread);
         let starts_later = life.starts_at.is_none_or(|at| since(at, now) >= CREATING_REPORTED_FROM);
         life.status_is_due = !life.was_reported && life.stage == Stage::Creating && starts_later;
-        life.observe(pod, habits, now);
+        life.observe(pod, pod_defaults, now);
         life
     }
 
@@ -173,7 +178,7 @@ impl Life {
     }
 
     /// Takes up what an earlier process reported.
-    fn resume(&mut self, reported: &Reported, now: Timestamp) {
+    fn resume(&mut self, reported: &PodStatus, now: Timestamp) {
         let Some(container) = reported.container_statuses.first() else { return };
         let exited = container.last_state.terminated.as_ref().or(container.state.terminated.as_ref());
         self.last_exit = exited.map(|exited| Exit {
@@ -200,10 +205,10 @@ impl Life {
     }
 
     /// Takes in what others did to the pod.
-    pub(crate) fn observe(&mut self, pod: &Pod, habits: &Habits, now: Timestamp) {
+    pub(crate) fn observe(&mut self, pod: &Pod, pod_defaults: &PodDefaults, now: Timestamp) {
         if self.template != pod.template {
             self.template = pod.template.clone();
-            self.starts_at = self.start_after(habits.start_delay);
+            self.starts_at = self.start_after(pod_defaults.start_delay);
         }
         self.generation = pod.generation;
         self.gates_hold = pod.template.readiness_gates.iter().all(|gate| pod.reported.holds(gate));
@@ -215,9 +220,9 @@ impl Life {
         }
         self.status_is_due |= self.was_contradicted(pod);
         if pod.meta.deleted_at.is_some() {
-            self.ask_to_end(pod.deletion_grace.unwrap_or(self.template.grace), habits, now);
+            self.ask_to_end(pod.deletion_grace.unwrap_or(self.template.grace), pod_defaults, now);
         }
-        self.advance(habits, now);
+        self.advance(pod_defaults, now);
     }
 
     /// Whether somebody has written over what this life has reported, as happens while a node is silent.
@@ -231,8 +236,8 @@ impl Life {
                 || reported.holds("ContainersReady") != self.conditions.containers_ready.on)
     }
 
-    fn ask_to_end(&mut self, grace: Duration, habits: &Habits, now: Timestamp) {
-        let delay = self.template.behaviour.termination_delay.unwrap_or(habits.termination_delay);
+    fn ask_to_end(&mut self, grace: Duration, pod_defaults: &PodDefaults, now: Timestamp) {
+        let delay = self.template.behaviour.termination_delay.unwrap_or(pod_defaults.termination_delay);
         let has_started = matches!(self.stage, Stage::Running { .. });
         let wait = if has_started { delay.min(grace) } else { Duration::ZERO };
         let code = if delay > grace { EXIT_KILLED } else { 0 };
@@ -244,18 +249,18 @@ impl Life {
     }
 
     /// Lets happen what is due.
-    pub(crate) fn advance(&mut self, habits: &Habits, now: Timestamp) {
-        while let Some((at, event)) = self.next_event(habits)
+    pub(crate) fn advance(&mut self, pod_defaults: &PodDefaults, now: Timestamp) {
+        while let Some((at, event)) = self.next_event(pod_defaults)
             && at <= now
         {
-            self.happen(&event, habits, now);
+            self.happen(&event, pod_defaults, now);
         }
         self.settle_conditions(now);
     }
 
     /// When to look again.
-    pub(crate) fn due(&self, habits: &Habits, now: Timestamp) -> Option<Timestamp> {
-        let event = self.next_event(habits).map(|(at, _)| at);
+    pub(crate) fn due(&self, pod_defaults: &PodDefaults, now: Timestamp) -> Option<Timestamp> {
+        let event = self.next_event(pod_defaults).map(|(at, _)| at);
         [event, self.readiness(now).1].into_iter().flatten().min()
     }
 
@@ -267,7 +272,7 @@ impl Life {
         (self.kill.is_some() && self.has_ended() && !self.removal_is_asked).then_some(Want::Delete)
     }
 
-    /// What was wanted is being written; if that fails, [`Life::want_again`].
+    /// What was wanted is being written; if that fails, [`Life::on_write_failed`].
     pub(crate) fn granted(&mut self, want: Want) {
         match want {
             Want::Status => {
@@ -284,7 +289,7 @@ impl Life {
         self.written = Some(version.clone());
     }
 
-    pub(crate) fn want_again(&mut self, want: Want) {
+    pub(crate) fn on_write_failed(&mut self, want: Want) {
         match want {
             Want::Status => self.status_is_due = true,
             Want::Delete => self.removal_is_asked = false,
@@ -299,11 +304,11 @@ impl Life {
         matches!(self.stage, Stage::Running { .. })
     }
 
-    fn next_event(&self, habits: &Habits) -> Option<(Timestamp, Event)> {
+    fn next_event(&self, pod_defaults: &PodDefaults) -> Option<(Timestamp, Event)> {
         let of_stage = match &self.stage {
             Stage::Creating => self.starts_at.map(|at| (at, Event::Start)),
             Stage::Initializing => self.next_init_end(),
-            Stage::Running { since } => self.next_exit(*since, habits),
+            Stage::Running { since } => self.next_exit(*since, pod_defaults),
             Stage::BackingOff { until, .. } => Some((*until, Event::Restart)),
             Stage::Ended { .. } => return None,
         };
@@ -320,10 +325,10 @@ impl Life {
         Some((after(*started, takes), Event::EndInit))
     }
 
-    fn next_exit(&self, started: Timestamp, habits: &Habits) -> Option<(Timestamp, Event)> {
+    fn next_exit(&self, started: Timestamp, pod_defaults: &PodDefaults) -> Option<(Timestamp, Event)> {
         let wishes = &self.template.behaviour;
         let is_batch = self.template.restart_policy != RestartPolicy::Always;
-        let run_for = wishes.run_for.or(habits.batch_run_for.filter(|_| is_batch));
+        let run_for = wishes.run_for.or(pod_defaults.batch_run_for.filter(|_| is_batch));
         let exit = run_for.map(|time| (after(started, time), Event::Exit(wishes.exit_code.unwrap_or(0))));
         let crashes = wishes.crash_times.is_none_or(|times| self.restarts < times);
         let crash = wishes.crash_after.filter(|_| crashes);
@@ -336,7 +341,7 @@ impl Life {
         [crash, exit].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
-    fn happen(&mut self, event: &Event, habits: &Habits, now: Timestamp) {
+    fn happen(&mut self, event: &Event, pod_defaults: &PodDefaults, now: Timestamp) {
         match *event {
             Event::Start => self.start_next(now),
             Event::EndInit => {
@@ -354,7 +359,7 @@ impl Life {
             Event::PassDeadline => self.end(EXIT_KILLED, true, now),
         }
         // What is gone within the same moment is not reported.
-        let passes = matches!(self.next_event(habits), Some((at, _)) if at <= now);
+        let passes = matches!(self.next_event(pod_defaults), Some((at, _)) if at <= now);
         self.status_is_due |= !passes;
     }
 

@@ -5,5 +5,5 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::life::{Habits, Life, Want};
+pub(crate) use self::life::{Life, PodDefaults, Want};
 pub(crate) use self::status::Place;

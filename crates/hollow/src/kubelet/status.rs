@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use keleustes_objects::{Key, Uid, Word};
+use keleustes_objects::{InternedStr, Key, Uid};
 use serde_json::{Value, json};
 
 use super::life::{Exit, Life, Stage, Switch};
@@ -146,7 +146,7 @@ impl Life {
     }
 
     /// The state of a container, and the one before.
-    fn state(&self, name: &Word, place: &Place<'_>) -> (Value, Value) {
+    fn state(&self, name: &InternedStr, place: &Place<'_>) -> (Value, Value) {
         let waiting = |reason: &str| json!({"waiting": {"reason": reason}});
         // A container that waits for its restart still goes by the run that crashed.
         let is_waiting = matches!(self.stage, Stage::BackingOff { .. });

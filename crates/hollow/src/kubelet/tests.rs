@@ -7,14 +7,14 @@ use jiff::Timestamp;
 use keleustes_objects::Version;
 use serde_json::{Value, json};
 
-use super::{Habits, Life, Place, Want};
+use super::{Life, Place, PodDefaults, Want};
 use crate::clock::{after, since};
 use crate::seen::Pod;
 
 const START: Timestamp = Timestamp::UNIX_EPOCH;
 
-fn habits() -> Habits {
-    Habits {
+fn pod_defaults() -> PodDefaults {
+    PodDefaults {
         start_delay: Duration::from_millis(200),
         start_spread: Duration::ZERO,
         batch_run_for: Some(Duration::from_secs(2)),
@@ -43,7 +43,7 @@ fn play(first: &Value, then: &[(u64, Value)], seconds: u64) -> Vec<String> {
     let end = after(START, Duration::from_secs(seconds));
     let mut now = START;
     let mut chance = fastrand::Rng::with_seed(1);
-    let mut life = Life::of(&pod(first), &habits(), &mut chance, now);
+    let mut life = Life::of(&pod(first), &pod_defaults(), &mut chance, now);
     let mut then = then.iter().map(|(at, seen)| (after(START, Duration::from_millis(*at)), seen)).peekable();
     let mut told = Vec::new();
     loop {
@@ -53,7 +53,7 @@ fn play(first: &Value, then: &[(u64, Value)], seconds: u64) -> Vec<String> {
             life.settled(&Version::from("10"));
         }
         let seen_at = then.peek().map(|(at, _)| *at);
-        let Some(next) = [seen_at, life.due(&habits(), now)].into_iter().flatten().min() else { break };
+        let Some(next) = [seen_at, life.due(&pod_defaults(), now)].into_iter().flatten().min() else { break };
         if next > end {
             break;
         }
@@ -61,9 +61,9 @@ fn play(first: &Value, then: &[(u64, Value)], seconds: u64) -> Vec<String> {
         now = next;
         if seen_at == Some(now) {
             let (_, seen) = then.next().unwrap();
-            life.observe(&pod(seen), &habits(), now);
+            life.observe(&pod(seen), &pod_defaults(), now);
         } else {
-            life.advance(&habits(), now);
+            life.advance(&pod_defaults(), now);
         }
     }
     told
@@ -233,7 +233,7 @@ fn init_containers_run_in_turn_and_sidecars_stay() {
             "4.2 Running running ready"
         ]
     );
-    let mut life = Life::of(&pod(&value), &habits(), &mut fastrand::Rng::with_seed(1), START);
+    let mut life = Life::of(&pod(&value), &pod_defaults(), &mut fastrand::Rng::with_seed(1), START);
     let states = |life: &Life| -> Vec<String> {
         let status = patch(life)["status"].clone();
         let each = status["initContainerStatuses"].as_array().unwrap().iter();
@@ -245,7 +245,7 @@ fn init_containers_run_in_turn_and_sidecars_stay() {
         (2300, ["terminated", "running", "running"]),
         (4400, ["terminated", "running", "terminated"]),
     ] {
-        life.advance(&habits(), after(START, Duration::from_millis(at)));
+        life.advance(&pod_defaults(), after(START, Duration::from_millis(at)));
         assert_eq!(states(&life), wanted, "{at} ms");
     }
 }
@@ -320,8 +320,8 @@ fn annotations_may_change_during_a_life() {
 #[test]
 fn a_status_says_what_a_kubelet_says() {
     let value = plain(&[], "Always");
-    let mut life = Life::of(&pod(&value), &habits(), &mut fastrand::Rng::with_seed(1), START);
-    life.advance(&habits(), after(START, Duration::from_secs(1)));
+    let mut life = Life::of(&pod(&value), &pod_defaults(), &mut fastrand::Rng::with_seed(1), START);
+    life.advance(&pod_defaults(), after(START, Duration::from_secs(1)));
     let since = "1970-01-01T00:00:01Z";
     let condition = |name: &str, since: &str| json!({"type": name, "status": "True", "observedGeneration": 0, "lastProbeTime": null, "lastTransitionTime": since});
     let start = "1970-01-01T00:00:00Z";

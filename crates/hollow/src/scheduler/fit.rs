@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use keleustes_objects::{Labels, Word};
+use keleustes_objects::{InternedStr, Labels};
 
 use crate::seen::{Effect, Node, Requests, Taint, Template, Toleration};
 
@@ -28,16 +28,16 @@ pub(super) struct NodeInfo {
 
 /// Why a pod does not fit on a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Obstacle {
+pub(super) enum FitError {
     Unschedulable,
     Tainted,
-    Unselected,
+    NodeAffinityMismatch,
     TooManyPods,
-    NoPort,
-    Insufficient(Word),
-    TooClose,
-    NotWelcome,
-    TooFar,
+    HostPortConflict,
+    Insufficient(InternedStr),
+    PodAntiAffinityMismatch,
+    ExistingPodAntiAffinityMismatch,
+    PodAffinityMismatch,
 }
 
 impl NodeInfo {
@@ -64,7 +64,7 @@ impl NodeInfo {
     }
 
     /// Whether nothing is left to remember.
-    pub(super) fn is_forgotten(&self) -> bool {
+    pub(super) fn is_unused(&self) -> bool {
         !self.is_there && self.pods == 0
     }
 
@@ -78,41 +78,41 @@ impl NodeInfo {
     }
 
     /// Whether a pod may run here, as far as node and pod alone can tell.
-    pub(super) fn admits(&self, name: &Word, template: &Template) -> Result<(), Obstacle> {
+    pub(super) fn admits(&self, name: &InternedStr, template: &Template) -> Result<(), FitError> {
         if self.unschedulable && !tolerated(&unschedulable(), &template.tolerations) {
-            return Err(Obstacle::Unschedulable);
+            return Err(FitError::Unschedulable);
         }
         let repels = |taint: &&Taint| matches!(taint.effect, Effect::NoSchedule | Effect::NoExecute);
         if !self.taints.iter().filter(repels).all(|taint| tolerated(taint, &template.tolerations)) {
-            return Err(Obstacle::Tainted);
+            return Err(FitError::Tainted);
         }
         let selected =
             template.node_selector.iter().all(|(key, value)| self.labels.value(key) == Some(value));
         let terms = template.node_terms.as_deref();
         if !selected || terms.is_some_and(|terms| !terms.iter().any(|term| term.fits(name, &self.labels))) {
-            return Err(Obstacle::Unselected);
+            return Err(FitError::NodeAffinityMismatch);
         }
         self.has_room(&template.requests)
     }
 
-    fn has_room(&self, wanted: &Requests) -> Result<(), Obstacle> {
+    fn has_room(&self, wanted: &Requests) -> Result<(), FitError> {
         let (has, used) = (&self.allocatable, &self.used);
         if used.pods + wanted.pods > has.pods {
-            return Err(Obstacle::TooManyPods);
+            return Err(FitError::TooManyPods);
         }
         if wanted.cpu > 0 && used.cpu + wanted.cpu > has.cpu {
-            return Err(Obstacle::Insufficient(Word::from("cpu")));
+            return Err(FitError::Insufficient(InternedStr::from("cpu")));
         }
         if wanted.memory > 0 && used.memory + wanted.memory > has.memory {
-            return Err(Obstacle::Insufficient(Word::from("memory")));
+            return Err(FitError::Insufficient(InternedStr::from("memory")));
         }
         for (name, amount) in wanted.other.iter().filter(|(_, amount)| *amount > 0) {
             if name.starts_with(Requests::HOST_PORT) {
                 if used.other(name) > 0 {
-                    return Err(Obstacle::NoPort);
+                    return Err(FitError::HostPortConflict);
                 }
             } else if used.other(name).saturating_add(*amount) > has.other(name) {
-                return Err(Obstacle::Insufficient(name.clone()));
+                return Err(FitError::Insufficient(name.clone()));
             }
         }
         Ok(())
@@ -137,21 +137,23 @@ fn tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
 }
 
 fn unschedulable() -> Taint {
-    Taint { key: Word::from(UNSCHEDULABLE_TAINT), effect: Effect::NoSchedule, ..Taint::default() }
+    Taint { key: InternedStr::from(UNSCHEDULABLE_TAINT), effect: Effect::NoSchedule, ..Taint::default() }
 }
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for FitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unschedulable => "node(s) were unschedulable",
             Self::Tainted => "node(s) had untolerated taint(s)",
-            Self::Unselected => "node(s) didn't match Pod's node affinity/selector",
+            Self::NodeAffinityMismatch => "node(s) didn't match Pod's node affinity/selector",
             Self::TooManyPods => "Too many pods",
-            Self::NoPort => "node(s) didn't have free ports for the requested pod ports",
+            Self::HostPortConflict => "node(s) didn't have free ports for the requested pod ports",
             Self::Insufficient(name) => return write!(f, "Insufficient {name}"),
-            Self::TooClose => "node(s) didn't match pod anti-affinity rules",
-            Self::NotWelcome => "node(s) didn't satisfy existing pods anti-affinity rules",
-            Self::TooFar => "node(s) didn't match pod affinity rules",
+            Self::PodAntiAffinityMismatch => "node(s) didn't match pod anti-affinity rules",
+            Self::ExistingPodAntiAffinityMismatch => {
+                "node(s) didn't satisfy existing pods anti-affinity rules"
+            }
+            Self::PodAffinityMismatch => "node(s) didn't match pod affinity rules",
         })
     }
 }

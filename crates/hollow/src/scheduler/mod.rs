@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keleustes_objects::{Key, Labels, Uid, Word};
+use keleustes_objects::{InternedStr, Key, Labels, Uid};
 
-use self::fit::{NodeInfo, Obstacle};
-use self::neighbours::Domains;
+use self::fit::{FitError, NodeInfo};
+use self::neighbours::TopologyDomains;
 use crate::clock::after;
 use crate::seen::{Node, Pod, PodTerms, TemplateRef};
 
@@ -36,16 +36,16 @@ const RETRY_LONGEST: Duration = Duration::from_secs(10);
 pub(crate) struct Verdict {
     pub(crate) key: Key,
     pub(crate) uid: Uid,
-    pub(crate) node: Result<Word, String>,
+    pub(crate) node: Result<InternedStr, String>,
 }
 
 /// Nodes, what runs on them, and the pods that wait.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
-    nodes: BTreeMap<Word, NodeInfo>,
-    placed: BTreeMap<Key, Placed>,
+    nodes: BTreeMap<InternedStr, NodeInfo>,
+    placed: BTreeMap<Key, AssignedPod>,
     /// Those of the placed pods that keep others away.
-    keeping_apart: BTreeSet<Key>,
+    assigned_with_anti_affinity: BTreeSet<Key>,
     waiting: BTreeMap<Key, Waiting>,
     /// Those of the waiting pods that look at the pods around a node.
     choosy: BTreeSet<Key>,
@@ -62,9 +62,9 @@ pub(crate) struct Scheduler {
 }
 
 #[derive(Debug)]
-struct Placed {
+struct AssignedPod {
     uid: Uid,
-    node: Word,
+    node: InternedStr,
     template: TemplateRef,
     labels: Labels,
     terms: Option<Arc<PodTerms>>,
@@ -86,7 +86,7 @@ impl Scheduler {
         Self {
             nodes: BTreeMap::new(),
             placed: BTreeMap::new(),
-            keeping_apart: BTreeSet::new(),
+            assigned_with_anti_affinity: BTreeSet::new(),
             waiting: BTreeMap::new(),
             choosy: BTreeSet::new(),
             queue: BTreeSet::new(),
@@ -100,7 +100,7 @@ impl Scheduler {
 
     /// A node is new or has changed.
     pub(crate) fn observe_node(&mut self, node: &Node) {
-        let info = self.nodes.entry(Word::from(&*node.meta.key.name)).or_default();
+        let info = self.nodes.entry(InternedStr::from(&*node.meta.key.name)).or_default();
         if info.observe(node) {
             self.give_hope();
         }
@@ -110,7 +110,7 @@ impl Scheduler {
     pub(crate) fn forget_node(&mut self, name: &str) {
         if let Some(info) = self.nodes.get_mut(name) {
             info.vanish();
-            if info.is_forgotten() {
+            if info.is_unused() {
                 self.nodes.remove(name);
             }
         }
@@ -123,7 +123,7 @@ impl Scheduler {
             self.forget_pod(key);
         } else if !pod.node.is_empty() {
             self.stop_waiting(key);
-            let placed = Placed {
+            let placed = AssignedPod {
                 uid: pod.meta.uid.clone(),
                 node: pod.node.clone(),
                 template: pod.template.clone(),
@@ -152,9 +152,9 @@ impl Scheduler {
     }
 
     /// Whatever is not among these is gone.
-    pub(crate) fn retain_nodes(&mut self, there: &BTreeSet<Word>) {
+    pub(crate) fn retain_nodes(&mut self, there: &BTreeSet<InternedStr>) {
         self.nodes.iter_mut().filter(|(name, _)| !there.contains(*name)).for_each(|(_, info)| info.vanish());
-        self.nodes.retain(|_, info| !info.is_forgotten());
+        self.nodes.retain(|_, info| !info.is_unused());
     }
 
     /// A binding was refused: the pod waits again, if it is still there.
@@ -176,7 +176,7 @@ impl Scheduler {
                 Ok(node) => {
                     self.choosy.remove(&key);
                     let Waiting { uid, template, labels, terms, .. } = pod;
-                    self.place(&key, Placed { uid, node: node.clone(), template, labels, terms });
+                    self.place(&key, AssignedPod { uid, node: node.clone(), template, labels, terms });
                 }
                 Err(_) => {
                     let wait = RETRY_FIRST.saturating_mul(1 << pod.attempts.min(5)).min(RETRY_LONGEST);
@@ -270,7 +270,7 @@ impl Scheduler {
         }
     }
 
-    fn place(&mut self, key: &Key, placed: Placed) {
+    fn place(&mut self, key: &Key, placed: AssignedPod) {
         if let Some(known) = self.placed.get_mut(key)
             && known.node == placed.node
             && known.template == placed.template
@@ -281,7 +281,7 @@ impl Scheduler {
         self.displace(key);
         self.nodes.entry(placed.node.clone()).or_default().fill(&placed.template, 1);
         if placed.terms.as_ref().is_some_and(|terms| !terms.apart.is_empty()) {
-            self.keeping_apart.insert(key.clone());
+            self.assigned_with_anti_affinity.insert(key.clone());
         }
         self.placed.insert(key.clone(), placed);
         if !self.choosy.is_empty() {
@@ -291,10 +291,10 @@ impl Scheduler {
 
     fn displace(&mut self, key: &Key) {
         let Some(placed) = self.placed.remove(key) else { return };
-        self.keeping_apart.remove(key);
+        self.assigned_with_anti_affinity.remove(key);
         if let Some(info) = self.nodes.get_mut(&placed.node) {
             info.fill(&placed.template, -1);
-            if info.is_forgotten() {
+            if info.is_unused() {
                 self.nodes.remove(&placed.node);
             }
         }
@@ -302,14 +302,14 @@ impl Scheduler {
     }
 
     /// The best of enough nodes, or why there is none.
-    fn find_node(&mut self, key: &Key, pod: &Waiting) -> Result<Word, String> {
-        let stands_alone = pod.terms.is_none() && self.keeping_apart.is_empty();
+    fn find_node(&mut self, key: &Key, pod: &Waiting) -> Result<InternedStr, String> {
+        let stands_alone = pod.terms.is_none() && self.assigned_with_anti_affinity.is_empty();
         if stands_alone && let Some((_, why)) = self.hopeless.iter().find(|(one, _)| *one == pod.template) {
             return Err(why.clone());
         }
-        let domains = Domains::around(self, key, pod);
-        let mut obstacles: BTreeMap<Obstacle, usize> = BTreeMap::new();
-        let mut best: Vec<&Word> = Vec::new();
+        let domains = TopologyDomains::around(self, key, pod);
+        let mut obstacles: BTreeMap<FitError, usize> = BTreeMap::new();
+        let mut best: Vec<&InternedStr> = Vec::new();
         let mut best_score = i64::MIN;
         let mut fitting = 0;
         // Starting anywhere keeps the first nodes by name from being filled first.
@@ -347,7 +347,7 @@ impl Scheduler {
 }
 
 /// Parity: the words of kube-scheduler, which people search for.
-fn explain(nodes: usize, obstacles: &BTreeMap<Obstacle, usize>) -> String {
+fn explain(nodes: usize, obstacles: &BTreeMap<FitError, usize>) -> String {
     if nodes == 0 {
         return "no nodes available to schedule pods".to_owned();
     }

@@ -6,11 +6,11 @@ mod template;
 mod terms;
 mod volume;
 
-use keleustes_objects::{Key, Labels, Meta, Text, Time, Uid, Version, Word};
+use keleustes_objects::{InternedStr, Key, Labels, Meta, Text, Time, Uid, Version};
 use serde::{Deserialize, Deserializer};
 
 pub(crate) use self::node::{Effect, Node, Taint};
-pub(crate) use self::pod::{Phase, Pod, Reported};
+pub(crate) use self::pod::{Phase, Pod, PodStatus};
 pub(crate) use self::template::{Requests, RestartPolicy, Template, TemplateRef};
 pub(crate) use self::terms::{PodTerm, PodTerms, Toleration};
 pub(crate) use self::volume::{Attachment, Volume};
@@ -20,7 +20,7 @@ pub(crate) use self::volume::{Attachment, Volume};
 #[serde(rename_all = "camelCase", default)]
 struct WireMeta {
     name: Text,
-    namespace: Word,
+    namespace: InternedStr,
     uid: Uid,
     resource_version: Version,
     generation: i64,

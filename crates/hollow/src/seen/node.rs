@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use keleustes_objects::{Meta, Object, Resource, Time, Word};
+use keleustes_objects::{InternedStr, Meta, Object, Resource, Time};
 use serde::{Deserialize, Serialize};
 
 use super::{Requests, WireMeta, nullable};
@@ -18,7 +18,7 @@ pub(crate) struct Node {
     /// Whether its `Ready` condition is `True`.
     pub(crate) is_ready: bool,
     /// The first of its pod ranges.
-    pub(crate) pod_cidr: Word,
+    pub(crate) pod_cidr: InternedStr,
     /// Whether an annotation wants it dead.
     pub(crate) wants_to_fail: bool,
 }
@@ -27,9 +27,9 @@ pub(crate) struct Node {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Taint {
-    pub(crate) key: Word,
+    pub(crate) key: InternedStr,
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub(crate) value: Word,
+    pub(crate) value: InternedStr,
     pub(crate) effect: Effect,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) time_added: Option<Time>,
@@ -73,14 +73,14 @@ struct Spec {
     #[serde(deserialize_with = "nullable")]
     taints: Box<[Taint]>,
     #[serde(rename = "podCIDR")]
-    pod_cidr: Word,
+    pod_cidr: InternedStr,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Status {
     #[serde(deserialize_with = "nullable")]
-    allocatable: BTreeMap<Word, String>,
+    allocatable: BTreeMap<InternedStr, String>,
     #[serde(deserialize_with = "nullable")]
     conditions: Vec<Condition>,
 }
@@ -88,8 +88,8 @@ struct Status {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Condition {
-    r#type: Word,
-    status: Word,
+    r#type: InternedStr,
+    status: InternedStr,
 }
 
 impl From<Wire> for Node {

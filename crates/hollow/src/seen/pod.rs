@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Meta, Object, Resource, Text, Time, Word};
+use keleustes_objects::{InternedStr, Meta, Object, Resource, Text, Time};
 use serde::Deserialize;
 
 use super::template::{
@@ -22,20 +22,20 @@ pub(crate) struct Pod {
     /// How long the pod may take to end, if its deletion was asked for.
     pub(crate) deletion_grace: Option<Duration>,
     /// The node it is bound to; empty if none.
-    pub(crate) node: Word,
+    pub(crate) node: InternedStr,
     /// Whether something still holds it back from being scheduled.
     pub(crate) is_gated: bool,
     pub(crate) template: TemplateRef,
     pub(crate) pod_terms: Option<Arc<PodTerms>>,
     /// The claims it mounts.
     pub(crate) claims: Box<[Text]>,
-    pub(crate) reported: Reported,
+    pub(crate) reported: PodStatus,
 }
 
 /// What a pod's status says.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Reported {
+pub(crate) struct PodStatus {
     pub(crate) phase: Phase,
     #[serde(rename = "podIP")]
     pub(crate) pod_ip: Text,
@@ -69,9 +69,9 @@ impl Phase {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Condition {
-    pub(crate) r#type: Word,
-    pub(crate) status: Word,
-    pub(crate) reason: Word,
+    pub(crate) r#type: InternedStr,
+    pub(crate) status: InternedStr,
+    pub(crate) reason: InternedStr,
     pub(crate) message: Text,
     pub(crate) last_transition_time: Option<Time>,
 }
@@ -111,7 +111,7 @@ pub(crate) struct Terminated {
     pub(crate) finished_at: Option<Time>,
 }
 
-impl Reported {
+impl PodStatus {
     pub(crate) fn condition(&self, name: &str) -> Option<&Condition> {
         self.conditions.iter().find(|condition| &*condition.r#type == name)
     }
@@ -138,14 +138,14 @@ struct Wire {
     #[serde(default)]
     spec: Spec,
     #[serde(default)]
-    status: Reported,
+    status: PodStatus,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
-    node_name: Word,
-    scheduler_name: Word,
+    node_name: InternedStr,
+    scheduler_name: InternedStr,
     priority: Option<i32>,
     restart_policy: RestartPolicy,
     host_network: bool,
@@ -161,9 +161,9 @@ struct Spec {
     scheduling_gates: Vec<serde::de::IgnoredAny>,
     resources: WireResources,
     #[serde(deserialize_with = "nullable")]
-    overhead: BTreeMap<Word, String>,
+    overhead: BTreeMap<InternedStr, String>,
     #[serde(deserialize_with = "nullable")]
-    node_selector: BTreeMap<Word, Word>,
+    node_selector: BTreeMap<InternedStr, InternedStr>,
     #[serde(deserialize_with = "nullable")]
     affinity: WireAffinity,
     #[serde(deserialize_with = "nullable")]
@@ -175,9 +175,9 @@ struct Spec {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireContainer {
-    name: Word,
-    image: Word,
-    restart_policy: Word,
+    name: InternedStr,
+    image: InternedStr,
+    restart_policy: InternedStr,
     resources: WireResources,
     #[serde(deserialize_with = "nullable")]
     ports: Vec<WirePort>,
@@ -187,26 +187,26 @@ struct WireContainer {
 #[serde(default)]
 struct WireResources {
     #[serde(deserialize_with = "nullable")]
-    requests: BTreeMap<Word, String>,
+    requests: BTreeMap<InternedStr, String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WirePort {
     host_port: u16,
-    protocol: Word,
+    protocol: InternedStr,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Gate {
-    condition_type: Word,
+    condition_type: InternedStr,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireVolume {
-    name: Word,
+    name: InternedStr,
     persistent_volume_claim: Option<WireClaim>,
     ephemeral: Option<serde::de::IgnoredAny>,
 }
@@ -317,15 +317,15 @@ impl Spec {
 }
 
 impl Requests {
-    fn named(amounts: &BTreeMap<Word, String>) -> Vec<(Word, i64)> {
+    fn named(amounts: &BTreeMap<InternedStr, String>) -> Vec<(InternedStr, i64)> {
         amounts.iter().map(|(name, amount)| (name.clone(), thousandths(amount))).collect()
     }
 }
 
 /// A port of the host is a resource of which every node has one.
-fn host_port(port: &WirePort) -> Word {
+fn host_port(port: &WirePort) -> InternedStr {
     let protocol = if port.protocol.is_empty() { "TCP" } else { &port.protocol };
-    Word::from(format!("{}{protocol}/{}", Requests::HOST_PORT, port.host_port).as_str())
+    InternedStr::from(format!("{}{protocol}/{}", Requests::HOST_PORT, port.host_port).as_str())
 }
 
 impl Requests {
@@ -377,7 +377,7 @@ mod tests {
         let (one, two) = (pod("x", ""), pod("y", "n1"));
         // Equality of interned values is identity.
         assert_eq!(one.template, two.template);
-        assert_eq!(one.template.requests.other(&Word::from("host port TCP/80")), 1000);
+        assert_eq!(one.template.requests.other(&InternedStr::from("host port TCP/80")), 1000);
         assert_eq!(*two.claims, [Text::from("data-y"), Text::from("y-e")]);
     }
 

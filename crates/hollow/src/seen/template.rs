@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use internment::ArcIntern;
-use keleustes_objects::{Quantity, Word};
+use keleustes_objects::{InternedStr, Quantity};
 use serde::Deserialize;
 
 use super::terms::{NodeTerm, Toleration};
@@ -16,7 +16,7 @@ pub(crate) type TemplateRef = ArcIntern<Template>;
 /// What pods of one owner have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Template {
-    pub(crate) scheduler: Word,
+    pub(crate) scheduler: InternedStr,
     pub(crate) priority: i32,
     pub(crate) restart_policy: RestartPolicy,
     pub(crate) host_network: bool,
@@ -25,9 +25,9 @@ pub(crate) struct Template {
     pub(crate) containers: Box<[Container]>,
     pub(crate) init_containers: Box<[InitContainer]>,
     /// Conditions of others that readiness waits for.
-    pub(crate) readiness_gates: Box<[Word]>,
+    pub(crate) readiness_gates: Box<[InternedStr]>,
     pub(crate) requests: Requests,
-    pub(crate) node_selector: Box<[(Word, Word)]>,
+    pub(crate) node_selector: Box<[(InternedStr, InternedStr)]>,
     /// Any of these must fit the node, if there are any demands.
     pub(crate) node_terms: Option<Box<[NodeTerm]>>,
     pub(crate) tolerations: Box<[Toleration]>,
@@ -46,15 +46,15 @@ pub(crate) enum RestartPolicy {
 /// A container that the pod is made for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Container {
-    pub(crate) name: Word,
-    pub(crate) image: Word,
+    pub(crate) name: InternedStr,
+    pub(crate) image: InternedStr,
 }
 
 /// A container that runs before those, or from before them until after them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct InitContainer {
-    pub(crate) name: Word,
-    pub(crate) image: Word,
+    pub(crate) name: InternedStr,
+    pub(crate) image: InternedStr,
     /// Whether it keeps running beside the containers of the pod.
     pub(crate) is_sidecar: bool,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Requests {
     pub(crate) memory: i64,
     pub(crate) pods: i64,
     /// All others, sorted by name.
-    pub(crate) other: Vec<(Word, i64)>,
+    pub(crate) other: Vec<(InternedStr, i64)>,
 }
 
 /// An amount in thousandths; what is none counts as nothing.
@@ -76,7 +76,7 @@ pub(super) fn thousandths(amount: &str) -> i64 {
 
 impl Requests {
     /// Reads amounts by name; what is no amount counts as nothing.
-    pub(crate) fn read(amounts: &BTreeMap<Word, String>) -> Self {
+    pub(crate) fn read(amounts: &BTreeMap<InternedStr, String>) -> Self {
         let mut read = Self::default();
         for (name, amount) in amounts {
             *read.amount(name) = thousandths(amount);
@@ -85,7 +85,7 @@ impl Requests {
     }
 
     /// The amount of one resource, to be changed.
-    pub(crate) fn amount(&mut self, name: &Word) -> &mut i64 {
+    pub(crate) fn amount(&mut self, name: &InternedStr) -> &mut i64 {
         match name.as_str() {
             "cpu" => &mut self.cpu,
             "memory" => &mut self.memory,
@@ -101,7 +101,7 @@ impl Requests {
     }
 
     /// The amount of a resource that is neither of the usual three.
-    pub(crate) fn other(&self, name: &Word) -> i64 {
+    pub(crate) fn other(&self, name: &InternedStr) -> i64 {
         self.other.binary_search_by(|(one, _)| one.cmp(name)).map_or(0, |at| self.other[at].1)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{Key, LabelSelector, Labels, Matcher, Word};
+use keleustes_objects::{InternedStr, Key, LabelSelector, Labels, Matcher};
 use serde::Deserialize;
 
 use super::node::{Effect, Taint};
@@ -12,9 +12,9 @@ use super::nullable;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub(crate) struct Toleration {
-    key: Word,
-    operator: Word,
-    value: Word,
+    key: InternedStr,
+    operator: InternedStr,
+    value: InternedStr,
     effect: Option<Effect>,
 }
 
@@ -44,15 +44,15 @@ pub(crate) struct NodeTerm {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 struct NodeDemand {
-    key: Word,
-    operator: Word,
+    key: InternedStr,
+    operator: InternedStr,
     #[serde(deserialize_with = "nullable")]
-    values: Box<[Word]>,
+    values: Box<[InternedStr]>,
 }
 
 impl NodeTerm {
     /// Whether a node fits. A term that demands nothing fits no node.
-    pub(crate) fn fits(&self, name: &Word, labels: &Labels) -> bool {
+    pub(crate) fn fits(&self, name: &InternedStr, labels: &Labels) -> bool {
         let demands = !self.match_expressions.is_empty() || !self.match_fields.is_empty();
         demands
             && self.match_expressions.iter().all(|demand| demand.holds_for(labels.value(&demand.key)))
@@ -64,7 +64,7 @@ impl NodeTerm {
 }
 
 impl NodeDemand {
-    fn holds_for(&self, value: Option<&Word>) -> bool {
+    fn holds_for(&self, value: Option<&InternedStr>) -> bool {
         match &*self.operator {
             "In" => value.is_some_and(|value| self.values.contains(value)),
             "NotIn" => value.is_none_or(|value| !self.values.contains(value)),
@@ -101,9 +101,9 @@ pub(crate) struct PodTerms {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PodTerm {
     /// The label whose value tells the domain of a node.
-    pub(crate) topology_key: Word,
+    pub(crate) topology_key: InternedStr,
     /// The namespaces it looks at; empty for all.
-    namespaces: Box<[Word]>,
+    namespaces: Box<[InternedStr]>,
     /// Nothing if the selector is missing or nonsense; then no pod is selected.
     selector: Option<Matcher>,
 }
@@ -151,10 +151,10 @@ struct WirePodAffinity {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WirePodTerm {
-    topology_key: Word,
+    topology_key: InternedStr,
     label_selector: Option<LabelSelector>,
     #[serde(deserialize_with = "nullable")]
-    namespaces: Box<[Word]>,
+    namespaces: Box<[InternedStr]>,
     /// Namespaces are not watched here, so a selector of namespaces is taken to mean all.
     namespace_selector: Option<serde::de::IgnoredAny>,
 }
@@ -164,7 +164,7 @@ impl WireAffinity {
         self.node_affinity.required.take().map(|required| required.node_selector_terms)
     }
 
-    pub(super) fn pod_terms(self, own_namespace: &Word) -> Option<Arc<PodTerms>> {
+    pub(super) fn pod_terms(self, own_namespace: &InternedStr) -> Option<Arc<PodTerms>> {
         let read = |wire: WirePodAffinity| -> Box<[PodTerm]> {
             wire.required.into_iter().map(|term| term.read(own_namespace)).collect()
         };
@@ -174,10 +174,10 @@ impl WireAffinity {
 }
 
 impl WirePodTerm {
-    fn read(self, own_namespace: &Word) -> PodTerm {
+    fn read(self, own_namespace: &InternedStr) -> PodTerm {
         let namespaces = match (self.namespace_selector, self.namespaces) {
             (Some(_), _) => Box::default(),
-            (None, named) if named.is_empty() => Box::new([own_namespace.clone()]) as Box<[Word]>,
+            (None, named) if named.is_empty() => Box::new([own_namespace.clone()]) as Box<[InternedStr]>,
             (None, named) => named,
         };
         let selector = self.label_selector.and_then(|selector| selector.matcher().ok());
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     fn labels(pairs: &[(&str, &str)]) -> Labels {
-        pairs.iter().map(|(key, value)| (Word::from(*key), Word::from(*value))).collect()
+        pairs.iter().map(|(key, value)| (InternedStr::from(*key), InternedStr::from(*value))).collect()
     }
 
     #[test]
@@ -215,7 +215,7 @@ mod tests {
             ("{}", false),
         ] {
             let read: NodeTerm = serde_json::from_str(term).unwrap();
-            assert_eq!(read.fits(&Word::from("n"), &node), wanted, "{term}");
+            assert_eq!(read.fits(&InternedStr::from("n"), &node), wanted, "{term}");
         }
     }
 
@@ -244,7 +244,7 @@ mod tests {
                 r#"{{"podAntiAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":[{term}]}}}}"#
             );
             let wire: WireAffinity = serde_json::from_str(&text).unwrap();
-            wire.pod_terms(&Word::from("own")).unwrap().apart[0].clone()
+            wire.pod_terms(&InternedStr::from("own")).unwrap().apart[0].clone()
         };
         let pod = labels(&[("app", "x")]);
         let (own, other) = (Key::namespaced("own", "p"), Key::namespaced("other", "p"));

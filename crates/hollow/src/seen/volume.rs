@@ -1,6 +1,6 @@
 //! Volumes and their attachments to nodes.
 
-use keleustes_objects::{Key, Meta, Object, Resource, Text, Word};
+use keleustes_objects::{InternedStr, Key, Meta, Object, Resource, Text};
 use serde::Deserialize;
 
 use super::WireMeta;
@@ -21,7 +21,7 @@ pub(crate) struct Volume {
 #[serde(from = "WireAttachment")]
 pub(crate) struct Attachment {
     pub(crate) meta: Meta,
-    pub(crate) node: Word,
+    pub(crate) node: InternedStr,
     pub(crate) is_attached: bool,
 }
 
@@ -64,14 +64,14 @@ struct VolumeSpec {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ClaimRef {
-    namespace: Word,
+    namespace: InternedStr,
     name: Text,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Csi {
-    driver: Word,
+    driver: InternedStr,
     volume_handle: Text,
 }
 
@@ -87,7 +87,7 @@ struct WireAttachment {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct AttachmentSpec {
-    node_name: Word,
+    node_name: InternedStr,
 }
 
 #[derive(Default, Deserialize)]

@@ -24,7 +24,7 @@ fn house(answers: &'static [u16], options: &Options) -> (House, Arc<AtomicUsize>
             Ok::<_, std::convert::Infallible>(response)
         }
     });
-    (crate::house::furnish(options, Connection::over(server), Metrics::new()), asked)
+    (crate::house::build_process_context(options, Connection::over(server), Metrics::new()), asked)
 }
 
 struct Nobody;
@@ -55,7 +55,7 @@ async fn an_api_server_that_stays_unwell_ends_the_process_after_ten_seconds() {
     let (health, stop) = (HealthChecks::new(), CancellationToken::new());
     let duty = Duty { house: &house, options: &options, health: &health, pages: None };
     let mut background = JoinSet::new();
-    let leading = lead(duty, Locks::unelected(), Vec::new(), &stop, &mut background).await;
+    let leading = lead(duty, Locks::without_election(), Vec::new(), &stop, &mut background).await;
     let error = leading.unwrap_err().to_string();
     let begins = "failed to wait for apiserver being healthy: timed out waiting for the condition: ";
     assert!(error.starts_with(begins), "{error}");
@@ -69,7 +69,7 @@ async fn an_api_server_that_never_answers_ends_the_process_after_ten_seconds() {
     let server = tower::service_fn(|_: Request<Body>| {
         std::future::pending::<Result<Response<Body>, std::convert::Infallible>>()
     });
-    let house = crate::house::furnish(&options(&[]), Connection::over(server), Metrics::new());
+    let house = crate::house::build_process_context(&options(&[]), Connection::over(server), Metrics::new());
     let began = Instant::now();
     let error = wait_for_api_server(&house, &CancellationToken::new()).await.unwrap_err().to_string();
     assert!(error.ends_with("timed out waiting for the condition: no answer"), "{error}");
@@ -108,7 +108,7 @@ async fn a_part_that_fails_ends_the_rest_and_is_told() {
         tokio::time::sleep(Duration::from_secs(60)).await;
         bail!("the port is gone")
     });
-    let ended = lead(duty, Locks::unelected(), Vec::new(), &stop, &mut background).await;
+    let ended = lead(duty, Locks::without_election(), Vec::new(), &stop, &mut background).await;
     assert_eq!(ended.unwrap_err().to_string(), "the port is gone");
     assert!(stop.is_cancelled());
 }
@@ -127,7 +127,7 @@ async fn what_nobody_reads_is_not_watched() {
         }
     });
     let options = options(&["--controllers=clusterrole-aggregation"]);
-    let house = crate::house::furnish(&options, Connection::over(server), Metrics::new());
+    let house = crate::house::build_process_context(&options, Connection::over(server), Metrics::new());
     let team = Team::choose(&options, &keleustes_controllers::Settings::default());
     for controller in &team.members {
         loops::prepare(controller, &house.caches);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use keleustes_overheard::Log;
+use keleustes_test_log::Log;
 use tracing::Level;
 
 use super::*;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::meta::null_is_empty;
-use crate::{Kind, LabelSelector, Meta, Object, Resource, WireMeta, Word};
+use crate::{InternedStr, Kind, LabelSelector, Meta, Object, Resource, WireMeta};
 
 /// A cluster role.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -22,24 +22,24 @@ pub struct ClusterRole {
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyRule {
     /// What may be done.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Word]>::is_empty")]
-    pub verbs: Box<[Word]>,
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[InternedStr]>::is_empty")]
+    pub verbs: Box<[InternedStr]>,
     /// In which API groups.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Word]>::is_empty")]
-    pub api_groups: Box<[Word]>,
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[InternedStr]>::is_empty")]
+    pub api_groups: Box<[InternedStr]>,
     /// To which resources.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Word]>::is_empty")]
-    pub resources: Box<[Word]>,
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[InternedStr]>::is_empty")]
+    pub resources: Box<[InternedStr]>,
     /// To which objects; empty means all.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Word]>::is_empty")]
-    pub resource_names: Box<[Word]>,
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[InternedStr]>::is_empty")]
+    pub resource_names: Box<[InternedStr]>,
     /// On which paths that are no resources.
     #[serde(
         rename = "nonResourceURLs",
         deserialize_with = "null_is_empty",
-        skip_serializing_if = "<[Word]>::is_empty"
+        skip_serializing_if = "<[InternedStr]>::is_empty"
     )]
-    pub non_resource_urls: Box<[Word]>,
+    pub non_resource_urls: Box<[InternedStr]>,
 }
 
 impl Object for ClusterRole {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::annotations;
 use super::whole::whole_kind;
 use crate::meta::null_is_default;
-use crate::{Condition, IntOrString, LabelSelector, Resource, Template, Unknown, Word};
+use crate::{Condition, IntOrString, InternedStr, LabelSelector, Resource, Template, Unknown};
 
 whole_kind! {
     /// A daemon set.
@@ -34,7 +34,7 @@ pub struct DaemonSetSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct DaemonSetUpdateStrategy {
     /// `RollingUpdate` or `OnDelete`.
-    pub r#type: Word,
+    pub r#type: InternedStr,
     /// How many nodes may be without a pod, or have two, meanwhile.
     pub rolling_update: Option<RollingUpdateDaemonSet>,
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::whole::whole_kind;
 use crate::meta::null_is_default;
-use crate::{Condition, IntOrString, LabelSelector, Resource, Template, Unknown, Word};
+use crate::{Condition, IntOrString, InternedStr, LabelSelector, Resource, Template, Unknown};
 
 whole_kind! {
     /// A deployment.
@@ -40,7 +40,7 @@ pub struct DeploymentSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct DeploymentStrategy {
     /// `RollingUpdate` or `Recreate`.
-    pub r#type: Word,
+    pub r#type: InternedStr,
     /// How many pods may be missing or surplus meanwhile.
     pub rolling_update: Option<RollingUpdateDeployment>,
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::whole::keeps_whole_meta;
 use crate::meta::{MetaRest, null_is_default, null_is_empty};
 use crate::{
-    Addresses, Annotations, Kind, Labels, Meta, Resource, Shared, Text, Uid, Version, WireMeta, Word,
+    Addresses, Annotations, InternedStr, Kind, Labels, Meta, Resource, Shared, Text, Uid, Version, WireMeta,
 };
 
 /// A slice of a service's endpoints.
@@ -17,7 +17,7 @@ pub struct EndpointSlice {
     /// The rest of its metadata.
     pub rest: MetaRest,
     /// `IPv4`, `IPv6` or `FQDN`.
-    pub address_type: Word,
+    pub address_type: InternedStr,
     /// Its endpoints.
     pub endpoints: Box<[Endpoint]>,
     /// Its ports.
@@ -44,10 +44,10 @@ pub struct Endpoint {
     pub deprecated_topology: Labels,
     /// The node it is on; empty if nobody says.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub node_name: Word,
+    pub node_name: InternedStr,
     /// The zone it is in; empty if nobody says.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub zone: Word,
+    pub zone: InternedStr,
     /// Who should prefer it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hints: Option<Shared<EndpointHints>>,
@@ -73,9 +73,9 @@ pub struct EndpointConditions {
 #[serde(from = "WireTargetRef", into = "WireTargetRef")]
 pub struct TargetRef {
     /// Its kind.
-    pub kind: Word,
+    pub kind: InternedStr,
     /// Its namespace.
-    pub namespace: Word,
+    pub namespace: InternedStr,
     /// Its name.
     pub name: Text,
     /// The life of it that is meant.
@@ -88,30 +88,30 @@ pub struct TargetRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetRefRest {
     /// Group and version of its kind.
-    pub api_version: Word,
+    pub api_version: InternedStr,
     /// The state of it that is meant.
     pub resource_version: Version,
     /// The part of it that is meant.
-    pub field_path: Word,
+    pub field_path: InternedStr,
 }
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireTargetRef {
     #[serde(skip_serializing_if = "str::is_empty")]
-    kind: Word,
+    kind: InternedStr,
     #[serde(skip_serializing_if = "str::is_empty")]
-    namespace: Word,
+    namespace: InternedStr,
     #[serde(skip_serializing_if = "str::is_empty")]
     name: Text,
     #[serde(skip_serializing_if = "Uid::is_empty")]
     uid: Uid,
     #[serde(skip_serializing_if = "str::is_empty")]
-    api_version: Word,
+    api_version: InternedStr,
     #[serde(skip_serializing_if = "Version::is_empty")]
     resource_version: Version,
     #[serde(skip_serializing_if = "str::is_empty")]
-    field_path: Word,
+    field_path: InternedStr,
 }
 
 impl From<WireTargetRef> for TargetRef {
@@ -149,7 +149,7 @@ pub struct EndpointHints {
 #[serde(default)]
 pub struct Named {
     /// Its name.
-    pub name: Word,
+    pub name: InternedStr,
 }
 
 /// A port of every endpoint in a slice.
@@ -158,16 +158,16 @@ pub struct Named {
 pub struct EndpointPort {
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<Word>,
+    pub name: Option<InternedStr>,
     /// `TCP`, `UDP` or `SCTP`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<Word>,
+    pub protocol: Option<InternedStr>,
     /// Its number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<i32>,
     /// What is spoken on it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub app_protocol: Option<Word>,
+    pub app_protocol: Option<InternedStr>,
 }
 
 keeps_whole_meta!(EndpointSlice, &crate::protobuf::ENDPOINT_SLICE);
@@ -182,7 +182,7 @@ impl Kind for EndpointSlice {
 struct Wire {
     metadata: WireMeta<Annotations>,
     #[serde(default)]
-    address_type: Word,
+    address_type: InternedStr,
     #[serde(default, deserialize_with = "null_is_empty")]
     endpoints: Box<[Endpoint]>,
     #[serde(default, deserialize_with = "null_is_empty")]
@@ -231,7 +231,7 @@ mod tests {
         .unwrap();
         assert_eq!(serde_json::to_value(&slice.endpoints).unwrap(), endpoints);
         assert_eq!(serde_json::to_value(&slice.ports).unwrap(), ports);
-        assert_eq!(slice.whole_meta_json(), metadata);
+        assert_eq!(slice.full_meta_json(), metadata);
         let bare: EndpointSlice =
             serde_json::from_str(r#"{"metadata":{"name":"e"},"endpoints":null,"ports":null}"#).unwrap();
         assert!(bare.endpoints.is_empty() && bare.ports.is_empty());

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::whole::whole_kind;
 use crate::meta::{null_is_default, null_is_empty};
-use crate::{Condition, Conditions as _, LabelSelector, Resource, Template, Text, Time, Uid, Unknown, Word};
+use crate::{
+    Condition, Conditions as _, InternedStr, LabelSelector, Resource, Template, Text, Time, Uid, Unknown,
+};
 
 whole_kind! {
     /// A job.
@@ -39,14 +41,14 @@ pub struct JobSpec {
     /// For how long it is kept after its end.
     pub ttl_seconds_after_finished: Option<i32>,
     /// `NonIndexed` or `Indexed`.
-    pub completion_mode: Word,
+    pub completion_mode: InternedStr,
     /// Whether no pod is wanted for now.
     #[serde(deserialize_with = "null_is_default")]
     pub suspend: bool,
     /// `TerminatingOrFailed` or `Failed`: when a pod may be replaced.
-    pub pod_replacement_policy: Word,
+    pub pod_replacement_policy: InternedStr,
     /// Who else cares for it.
-    pub managed_by: Option<Word>,
+    pub managed_by: Option<InternedStr>,
 }
 
 /// What failed pods mean: the first rule that fits counts.
@@ -63,7 +65,7 @@ pub struct PodFailurePolicy {
 #[serde(rename_all = "camelCase", default)]
 pub struct PodFailureRule {
     /// `FailJob`, `FailIndex`, `Ignore` or `Count`.
-    pub action: Word,
+    pub action: InternedStr,
     /// It fits if a container ended so.
     pub on_exit_codes: Option<OnExitCodes>,
     /// It fits if a condition says so.
@@ -76,9 +78,9 @@ pub struct PodFailureRule {
 #[serde(rename_all = "camelCase", default)]
 pub struct OnExitCodes {
     /// Which container; any if it does not say.
-    pub container_name: Option<Word>,
+    pub container_name: Option<InternedStr>,
     /// `In` or `NotIn`.
-    pub operator: Word,
+    pub operator: InternedStr,
     /// Exit codes.
     #[serde(deserialize_with = "null_is_empty")]
     pub values: Box<[i32]>,
@@ -89,9 +91,9 @@ pub struct OnExitCodes {
 #[serde(default)]
 pub struct OnPodCondition {
     /// Its type.
-    pub r#type: Word,
+    pub r#type: InternedStr,
     /// What it says; `True` if absent.
-    pub status: Word,
+    pub status: InternedStr,
 }
 
 /// Which indexes are enough for success: the first rule that is met counts.
@@ -139,7 +141,7 @@ impl Default for JobSpec {
 /// The API's defaults.
 impl Default for OnPodCondition {
     fn default() -> Self {
-        Self { r#type: Word::default(), status: "True".into() }
+        Self { r#type: InternedStr::default(), status: "True".into() }
     }
 }
 

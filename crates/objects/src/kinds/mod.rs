@@ -39,7 +39,7 @@ pub use job::{
 pub use lease::{Lease, NODE_LEASE_NAMESPACE};
 pub use namespace::Namespace;
 pub use node::Node;
-pub use partial::Partial;
+pub use partial::PartialObjectMeta;
 pub use persistent_volume_claim::PersistentVolumeClaim;
 pub use pod::{
     Availability, ConditionStatus, Container, ContainerPort, ContainerStatus, Pod, PodPhase, PodSpec,
@@ -51,8 +51,8 @@ pub use root_ca_config_map::{ROOT_CA_CONFIG_MAP, RootCaConfigMap};
 pub use service::{Service, ServicePort};
 pub use service_account::ServiceAccount;
 pub use stateful_set::{
-    ClaimRetentionPolicy, ClaimTemplate, Ordinals, RollingUpdateStatefulSet, StatefulSet, StatefulSetSpec,
-    StatefulSetStatus, StatefulSetUpdateStrategy,
+    ClaimRetentionPolicy, Ordinals, RollingUpdateStatefulSet, StatefulSet, StatefulSetSpec,
+    StatefulSetStatus, StatefulSetUpdateStrategy, VolumeClaimTemplate,
 };
 pub use token_secret::{SECRET_TYPE_SERVICE_ACCOUNT_TOKEN, TokenSecret};
 

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::whole::keeps_whole_meta;
 use crate::meta::{MetaRest, null_is_default, null_is_empty};
-use crate::{Annotations, Condition, Kind, Meta, Resource, WireMeta, Word};
+use crate::{Annotations, Condition, InternedStr, Kind, Meta, Resource, WireMeta};
 
 /// A namespace.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -16,9 +16,9 @@ pub struct Namespace {
     pub rest: MetaRest,
     /// `spec.finalizers`: who must have emptied it before it goes. Not to be taken for
     /// `metadata.finalizers`.
-    pub spec_finalizers: Box<[Word]>,
+    pub spec_finalizers: Box<[InternedStr]>,
     /// `Active`, `Terminating`, or empty before the server has set it.
-    pub phase: Word,
+    pub phase: InternedStr,
     /// How its deletion goes on.
     pub conditions: Box<[Condition]>,
 }
@@ -42,13 +42,13 @@ struct Wire {
 #[serde(default)]
 struct Spec {
     #[serde(deserialize_with = "null_is_empty")]
-    finalizers: Box<[Word]>,
+    finalizers: Box<[InternedStr]>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Status {
-    phase: Word,
+    phase: InternedStr,
     #[serde(deserialize_with = "null_is_empty")]
     conditions: Box<[Condition]>,
 }

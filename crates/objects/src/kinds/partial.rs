@@ -8,12 +8,12 @@ use crate::{Meta, Object, WireMeta};
 /// The metadata of an object of any kind. The resource is that of the cache it is in.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
-pub struct Partial {
+pub struct PartialObjectMeta {
     /// The metadata.
     pub meta: Meta,
 }
 
-impl Object for Partial {
+impl Object for PartialObjectMeta {
     const MESSAGE: Option<&'static Message> = Some(&protobuf::PARTIAL);
 
     fn meta(&self) -> &Meta {
@@ -26,7 +26,7 @@ struct Wire {
     metadata: WireMeta,
 }
 
-impl From<Wire> for Partial {
+impl From<Wire> for PartialObjectMeta {
     fn from(wire: Wire) -> Self {
         Self { meta: wire.metadata.into() }
     }

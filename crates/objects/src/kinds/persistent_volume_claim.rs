@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::meta::null_is_default;
-use crate::{Kind, Meta, Object, Resource, WireMeta, Word};
+use crate::{InternedStr, Kind, Meta, Object, Resource, WireMeta};
 
 /// A claim of a volume.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -12,7 +12,7 @@ pub struct PersistentVolumeClaim {
     /// Its metadata.
     pub meta: Meta,
     /// `Pending`, `Bound` or `Lost`.
-    pub phase: Word,
+    pub phase: InternedStr,
 }
 
 impl Object for PersistentVolumeClaim {
@@ -36,7 +36,7 @@ struct Wire {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Status {
-    phase: Word,
+    phase: InternedStr,
 }
 
 impl From<Wire> for PersistentVolumeClaim {

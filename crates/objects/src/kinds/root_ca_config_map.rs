@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::whole::keeps_whole_meta;
 use crate::meta::{MetaRest, null_is_default};
-use crate::{Annotations, Kind, Meta, Projection, Resource, WireMeta, Word};
+use crate::{Annotations, InternedStr, Kind, Meta, Projection, Resource, WireMeta};
 
 /// The name of the config maps that carry the cluster's CA.
 pub const ROOT_CA_CONFIG_MAP: &str = "kube-root-ca.crt";
@@ -21,9 +21,9 @@ pub struct RootCaConfigMap {
     /// The rest of its metadata.
     pub rest: MetaRest,
     /// Its texts. Words, because all namespaces carry the same.
-    pub data: BTreeMap<Word, Word>,
+    pub data: BTreeMap<InternedStr, InternedStr>,
     /// Its bytes, base64 as on the wire.
-    pub binary_data: BTreeMap<Word, Word>,
+    pub binary_data: BTreeMap<InternedStr, InternedStr>,
     /// Whether its data must not change, if it says.
     pub immutable: Option<bool>,
 }
@@ -40,9 +40,9 @@ impl Kind for RootCaConfigMap {
 struct Wire {
     metadata: WireMeta<Annotations>,
     #[serde(default, deserialize_with = "null_is_default")]
-    data: BTreeMap<Word, Word>,
+    data: BTreeMap<InternedStr, InternedStr>,
     #[serde(default, deserialize_with = "null_is_default")]
-    binary_data: BTreeMap<Word, Word>,
+    binary_data: BTreeMap<InternedStr, InternedStr>,
     #[serde(default)]
     immutable: Option<bool>,
 }
@@ -66,7 +66,7 @@ mod tests {
                 "data":{"ca.crt":"CA"},"binaryData":null,"immutable":false}"#,
         )
         .unwrap();
-        assert_eq!(map.data.get("ca.crt").map(Word::as_str), Some("CA"));
+        assert_eq!(map.data.get("ca.crt").map(InternedStr::as_str), Some("CA"));
         assert_eq!(map.immutable, Some(false));
         assert_eq!(map.annotations().value("kubernetes.io/description").map(|text| text.as_str()), Some("d"));
     }

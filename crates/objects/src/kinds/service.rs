@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
-use crate::{IntOrString, Kind, Labels, Meta, Object, Resource, Text, WireMeta, Word};
+use crate::{IntOrString, InternedStr, Kind, Labels, Meta, Object, Resource, Text, WireMeta};
 
 /// A service.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -17,19 +17,19 @@ pub struct Service {
     /// Its ports.
     pub ports: Box<[ServicePort]>,
     /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
-    pub service_type: Word,
+    pub service_type: InternedStr,
     /// Its address: an IP address, `None`, or empty.
     pub cluster_ip: Text,
     /// Address families, the first one first.
-    pub ip_families: Box<[Word]>,
+    pub ip_families: Box<[InternedStr]>,
     /// Whether pods are published that are not ready.
     pub publish_not_ready_addresses: bool,
     /// Which endpoints clients should prefer.
-    pub traffic_distribution: Option<Word>,
+    pub traffic_distribution: Option<InternedStr>,
     /// Annotation `service.kubernetes.io/topology-aware-hints`.
-    pub topology_aware_hints: Option<Word>,
+    pub topology_aware_hints: Option<InternedStr>,
     /// Annotation `service.kubernetes.io/topology-mode`.
-    pub topology_mode: Option<Word>,
+    pub topology_mode: Option<InternedStr>,
 }
 
 /// A port of a service.
@@ -37,11 +37,11 @@ pub struct Service {
 #[serde(rename_all = "camelCase", default)]
 pub struct ServicePort {
     /// Its name; empty if it is the only one and has none.
-    pub name: Word,
+    pub name: InternedStr,
     /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: Word,
+    pub protocol: InternedStr,
     /// What is spoken on it.
-    pub app_protocol: Option<Word>,
+    pub app_protocol: Option<InternedStr>,
     /// The number clients use.
     pub port: i32,
     /// The number or name of the pods' port; absent or zero means `port`.
@@ -51,7 +51,13 @@ pub struct ServicePort {
 /// The API's defaults.
 impl Default for ServicePort {
     fn default() -> Self {
-        Self { name: Word::default(), protocol: "TCP".into(), app_protocol: None, port: 0, target_port: None }
+        Self {
+            name: InternedStr::default(),
+            protocol: "TCP".into(),
+            app_protocol: None,
+            port: 0,
+            target_port: None,
+        }
     }
 }
 
@@ -84,9 +90,9 @@ struct Wire {
 #[serde(default)]
 struct ReadAnnotations {
     #[serde(rename = "service.kubernetes.io/topology-aware-hints")]
-    topology_aware_hints: Option<Word>,
+    topology_aware_hints: Option<InternedStr>,
     #[serde(rename = "service.kubernetes.io/topology-mode")]
-    topology_mode: Option<Word>,
+    topology_mode: Option<InternedStr>,
 }
 
 #[derive(Default, Deserialize)]
@@ -95,14 +101,14 @@ struct Spec {
     selector: Option<Labels>,
     #[serde(deserialize_with = "null_is_empty")]
     ports: Box<[ServicePort]>,
-    r#type: Word,
+    r#type: InternedStr,
     #[serde(rename = "clusterIP")]
     cluster_ip: Text,
     #[serde(deserialize_with = "null_is_empty")]
-    ip_families: Box<[Word]>,
+    ip_families: Box<[InternedStr]>,
     #[serde(deserialize_with = "null_is_default")]
     publish_not_ready_addresses: bool,
-    traffic_distribution: Option<Word>,
+    traffic_distribution: Option<InternedStr>,
 }
 
 impl From<Wire> for Service {

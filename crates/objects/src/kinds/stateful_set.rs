@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::whole::whole_kind;
 use crate::meta::{null_is_default, null_is_empty};
 use crate::{
-    Condition, IntOrString, LabelSelector, Labels, RawJson, Resource, Template, Text, Unknown, Word,
+    Condition, IntOrString, InternedStr, LabelSelector, Labels, RawJson, Resource, Template, Text, Unknown,
 };
 
 whole_kind! {
@@ -26,11 +26,11 @@ pub struct StatefulSetSpec {
     pub template: Template,
     /// What the claims of each pod are made from.
     #[serde(deserialize_with = "null_is_empty")]
-    pub volume_claim_templates: Box<[ClaimTemplate]>,
+    pub volume_claim_templates: Box<[VolumeClaimTemplate]>,
     /// The domain of its pods.
-    pub service_name: Word,
+    pub service_name: InternedStr,
     /// `OrderedReady` or `Parallel`.
-    pub pod_management_policy: Word,
+    pub pod_management_policy: InternedStr,
     /// How old pods are replaced.
     pub update_strategy: StatefulSetUpdateStrategy,
     /// How many old revisions are kept; all if it does not say.
@@ -48,11 +48,11 @@ pub struct StatefulSetSpec {
 /// What a claim of each pod is made from: the text as the server sent it, and what is asked of it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "RawJson")]
-pub struct ClaimTemplate {
+pub struct VolumeClaimTemplate {
     /// The text as the server sent it.
     pub raw: RawJson,
     /// The name of the template and of the volume that mounts the claim.
-    pub name: Word,
+    pub name: InternedStr,
     /// Labels of the claims.
     pub labels: Labels,
 }
@@ -62,7 +62,7 @@ pub struct ClaimTemplate {
 #[serde(rename_all = "camelCase", default)]
 pub struct StatefulSetUpdateStrategy {
     /// `RollingUpdate`, `OnDelete` or `Recreate`.
-    pub r#type: Word,
+    pub r#type: InternedStr,
     /// Which pods are replaced, and how many at once. Absent differs from empty.
     #[serde(default)]
     pub rolling_update: Option<RollingUpdateStatefulSet>,
@@ -83,9 +83,9 @@ pub struct RollingUpdateStatefulSet {
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimRetentionPolicy {
     /// When the set is deleted: `Retain` or `Delete`.
-    pub when_deleted: Word,
+    pub when_deleted: InternedStr,
     /// When the set is scaled down: `Retain` or `Delete`.
-    pub when_scaled: Word,
+    pub when_scaled: InternedStr,
 }
 
 /// Where the ordinals of a stateful set start.
@@ -104,7 +104,7 @@ impl Default for StatefulSetSpec {
             selector: None,
             template: Template::default(),
             volume_claim_templates: Box::default(),
-            service_name: Word::default(),
+            service_name: InternedStr::default(),
             pod_management_policy: "OrderedReady".into(),
             update_strategy: StatefulSetUpdateStrategy::default(),
             revision_history_limit: Some(10),
@@ -139,11 +139,11 @@ struct WireClaimTemplate {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct WireClaimMetadata {
-    name: Word,
+    name: InternedStr,
     labels: Labels,
 }
 
-impl TryFrom<RawJson> for ClaimTemplate {
+impl TryFrom<RawJson> for VolumeClaimTemplate {
     type Error = serde_json::Error;
 
     fn try_from(raw: RawJson) -> Result<Self, serde_json::Error> {

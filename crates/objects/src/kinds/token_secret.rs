@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 
-use crate::{Kind, Meta, Object, Projection, Resource, Text, WireMeta, Word};
+use crate::{InternedStr, Kind, Meta, Object, Projection, Resource, Text, WireMeta};
 
 /// The type of Secrets that hold service account tokens.
 pub const SECRET_TYPE_SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
@@ -20,7 +20,7 @@ pub struct TokenSecret {
     /// The life of the account it is for; empty if it does not say.
     pub account_uid: Text,
     /// `data["ca.crt"]`, base64 as on the wire. One word: all Secrets of a cluster carry the same.
-    pub ca_base64: Word,
+    pub ca_base64: InternedStr,
     /// Whether `data["namespace"]` holds anything.
     pub has_namespace: bool,
     /// Whether `data["token"]` holds anything.
@@ -58,7 +58,7 @@ struct Annotations {
 #[serde(default)]
 struct Data {
     #[serde(rename = "ca.crt")]
-    ca: Word,
+    ca: InternedStr,
     namespace: Present,
     token: Present,
 }

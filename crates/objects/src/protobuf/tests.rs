@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::schema::{Message, Shape};
 use super::{Envelope, Error, LEASE, POD, WatchEvent, from_slice};
-use crate::{Encoded, Lease, Partial, Pod};
+use crate::{Encoded, Lease, PartialObjectMeta, Pod};
 
 /// Writes JSON as the API server writes protobuf: unset texts and numbers too, and fields nobody reads.
 fn write(object: &Value, message: &Message) -> Vec<u8> {
@@ -122,8 +122,8 @@ fn a_message_says_what_the_json_says() {
         let from_json: Pod = Encoded::Json(&pod.to_string()).read().unwrap();
         let bytes = write(&pod, &POD);
         assert_eq!(Encoded::Protobuf(&bytes).read::<Pod>().unwrap(), from_json);
-        let partial: Partial = Encoded::Json(&pod.to_string()).read().unwrap();
-        assert_eq!(Encoded::Protobuf(&bytes).read::<Partial>().unwrap(), partial);
+        let partial: PartialObjectMeta = Encoded::Json(&pod.to_string()).read().unwrap();
+        assert_eq!(Encoded::Protobuf(&bytes).read::<PartialObjectMeta>().unwrap(), partial);
     }
     let lease = json!({"metadata": {"name": "n1", "namespace": "kube-node-lease"}, "spec": {
         "holderIdentity": "n1", "leaseDurationSeconds": 40, "renewTime": "2026-11-15T09:00:01.000120Z"}});
@@ -152,7 +152,7 @@ fn half_a_message_and_garbage_are_errors_that_quote_nothing() {
         record(&mut bytes, number, b"secret");
         let mut meta = Vec::new();
         record(&mut meta, 1, &bytes);
-        from_slice::<Partial>(&meta, &super::PARTIAL)
+        from_slice::<PartialObjectMeta>(&meta, &super::PARTIAL)
     };
     assert!(text_for_number(7).is_err() && text_for_number(10).is_err());
 }

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 
-use keleustes_options::{Build, Controller, Known, Manner, Options, Outcome, parse};
+use keleustes_options::{Build, Controller, Known, Options, Outcome, RefusalOutput, parse};
 
 /// The names that tests need, in the original's spelling; the full list lives with the controllers.
 pub(crate) const CONTROLLERS: &[Controller<'static>] = &[
@@ -72,7 +72,7 @@ pub(crate) fn print(args: &[&str]) -> String {
     }
 }
 
-pub(crate) fn refusal(args: &[&str]) -> (String, Manner) {
+pub(crate) fn refusal(args: &[&str]) -> (String, RefusalOutput) {
     match parse(args, &known()) {
         Outcome::Refuse { message, exit_code: 1, manner } => (message, manner),
         other => panic!("{args:?} should be refused with code 1: {other:?}"),

@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 
-use keleustes_objects::{Discovered, Encoded, Failure, Key, Reason, Resource, Text, TypeLine, Uid, Version};
+use keleustes_objects::{
+    DiscoveredResources, Encoded, Failure, Key, Reason, Resource, Text, TypeMeta, Uid, Version,
+};
 use serde_json::Value;
 
 use super::World;
 use crate::{
-    Action, Amend, Applied, BoxFuture, Edited, EventNote, Fetched, Hands, Item, Listed, Listing, Measurement,
-    OnFailure, Outcome, Plan, Retry, Step, Stir, Target, View, Woken, Write,
+    Action, Applied, BoxFuture, Edited, Effects, EnqueuedItem, FetchResult, Hands, Item, Listed, Listing,
+    Measurement, OnFailure, Outcome, PatchMetadata, Plan, PlannedEvent, Retry, Step, Target, View, Write,
 };
 
 /// The hands of a rehearsal: they change the live objects of a world and keep minutes.
@@ -35,7 +37,7 @@ impl Rehearsing<'_> {
             for batch in batches(step) {
                 let mut failed = false;
                 for write in batch {
-                    let outcome = if ended { Outcome::NotTried } else { self.write(write) };
+                    let outcome = if ended { Outcome::NotSent } else { self.write(write) };
                     failed |= matches!(outcome, Outcome::Failed(_));
                     stopped |= self.note_outcome(&mut applied, write, outcome);
                 }
@@ -50,7 +52,7 @@ impl Rehearsing<'_> {
         let mut stops = false;
         if let Outcome::Failed(failure) = &outcome {
             stops = write.on_failure == OnFailure::StopAndRetry;
-            if !matches!(write.on_failure, OnFailure::LogOnly | OnFailure::Tell) {
+            if !matches!(write.on_failure, OnFailure::LogOnly | OnFailure::ReturnOutcome) {
                 applied.retry.get_or_insert_with(|| Retry::because(failure.to_string()));
             }
         }
@@ -61,7 +63,7 @@ impl Rehearsing<'_> {
         stops
     }
 
-    fn note_event(&mut self, event: &EventNote) {
+    fn note_event(&mut self, event: &PlannedEvent) {
         let (kind, reason, message) = (event.kind.as_str(), &event.reason, &event.message);
         let _ = writeln!(self.transcript, "event {kind} {reason}: {message}");
     }
@@ -101,11 +103,13 @@ impl Rehearsing<'_> {
                 | Action::Put { body, .. },
             ) => Ok(format!(": {body}")),
             (None, Action::Edit(edit)) => return self.edit(write, edit, &path),
-            (None, Action::Amend(amend)) => return self.amend(write, amend, &path),
-            (None, Action::Delete { propagation, only_at, .. }) => {
+            (None, Action::PatchMetadata(amend)) => return self.amend(write, amend, &path),
+            (None, Action::Delete { propagation, resource_version_precondition, .. }) => {
                 self.world.delete(&path);
                 let policy = propagation.map_or(String::new(), |policy| format!(" ({policy:?})"));
-                let state = only_at.as_ref().map_or(String::new(), |version| format!(" at {version}"));
+                let state = resource_version_precondition
+                    .as_ref()
+                    .map_or(String::new(), |version| format!(" at {version}"));
                 Ok(format!("{policy}{state}"))
             }
             (None, Action::DeleteCollection { .. }) => {
@@ -121,7 +125,7 @@ impl Rehearsing<'_> {
         outcome
     }
 
-    fn fetch_one(&mut self, resource: &Resource, key: &Key) -> Fetched {
+    fn fetch_one(&mut self, resource: &Resource, key: &Key) -> FetchResult {
         let path = resource.object_path(key);
         let _ = writeln!(self.transcript, "get {resource} {key}");
         match self.world.refusal("get", &path) {
@@ -150,7 +154,11 @@ impl Rehearsing<'_> {
             return Outcome::Unneeded;
         };
         let live_version = Version::from(live["metadata"]["resourceVersion"].as_str().unwrap_or_default());
-        if edit.decided_on.as_ref().is_some_and(|decided_on| *decided_on != live_version) {
+        if edit
+            .expected_resource_version
+            .as_ref()
+            .is_some_and(|expected_resource_version| *expected_resource_version != live_version)
+        {
             let _ = writeln!(self.transcript, "{write} (moved on)");
             return Outcome::Unneeded;
         }
@@ -170,7 +178,7 @@ impl Rehearsing<'_> {
 }
 
 impl Rehearsing<'_> {
-    fn amend(&mut self, write: &Write, amend: &Amend, path: &str) -> Outcome {
+    fn amend(&mut self, write: &Write, amend: &PatchMetadata, path: &str) -> Outcome {
         let Target { uid, .. } = &write.target;
         let live = self.world.live.get(path).map(|object| &object["metadata"]);
         let live = live.filter(|metadata| Uid::from(metadata["uid"].as_str().unwrap_or_default()) == *uid);
@@ -199,26 +207,26 @@ impl Hands for Rehearsing<'_> {
         let _ = writeln!(self.transcript, "wake {item}");
     }
 
-    fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<Fetched>> {
+    fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>> {
         let answers = keys.iter().map(|key| self.fetch_one(resource, key)).collect();
         Box::pin(async move { answers })
     }
 
-    fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, Fetched> {
+    fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, FetchResult> {
         let answer = self.fetch_one(resource, key);
         Box::pin(async move { answer })
     }
 
-    fn resource_of<'a>(&'a mut self, line: &'a TypeLine) -> BoxFuture<'a, Result<Option<Resource>, Failure>> {
+    fn resource_of<'a>(&'a mut self, line: &'a TypeMeta) -> BoxFuture<'a, Result<Option<Resource>, Failure>> {
         let served = self.world.discovered.clone().map(|discovered| {
             let resources = discovered.resources.into_iter().map(|one| one.resource);
-            resources.into_iter().find(|resource| TypeLine::of(resource) == *line)
+            resources.into_iter().find(|resource| TypeMeta::of(resource) == *line)
         });
         Box::pin(async move { served })
     }
 
-    fn stir(&mut self, stir: Stir) {
-        for Woken { queue, item, slowly } in stir.woken {
+    fn stir(&mut self, stir: Effects) {
+        for EnqueuedItem { queue, item, slowly } in stir.woken {
             let slowly = if slowly { " slowly" } else { "" };
             let _ = writeln!(self.transcript, "wake {item} of {queue}{slowly}");
         }
@@ -230,7 +238,7 @@ impl Hands for Rehearsing<'_> {
         Box::pin(async move { answers })
     }
 
-    fn discover(&mut self) -> BoxFuture<'_, Result<Discovered, Failure>> {
+    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, Failure>> {
         self.transcript.push_str("discover\n");
         let discovered = self.world.discovered.clone();
         Box::pin(async move { discovered })

@@ -14,18 +14,18 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
-use keleustes_objects::{Discovered, Failure, Key, Kind, Reason, Resource, Time, Uid};
+use keleustes_objects::{DiscoveredResources, Failure, Key, Kind, Reason, Resource, Time, Uid};
 use serde_json::{Value, json};
 
 use self::hands::Rehearsing;
 use crate::{
-    AnyChange, AnyTable, Behaviour, Change, Context, Guard, Hands as _, Item, KindEntry, Loop, Next, Now,
-    Retry, Target, View, Wakes,
+    AnyChange, AnyStore, Behaviour, Change, Context, Enqueue, Guard, Hands as _, Item, KindEntry, Loop, Next,
+    Now, Retry, Target, View,
 };
 
 /// A small world of caches and live objects.
 pub struct World {
-    tables: Vec<(KindEntry, Box<dyn AnyTable>)>,
+    tables: Vec<(KindEntry, Box<dyn AnyStore>)>,
     live: BTreeMap<String, Value>,
     /// By verb and path; those with a number end after so many times.
     refusals: BTreeMap<String, (Failure, Option<u32>)>,
@@ -33,7 +33,7 @@ pub struct World {
     moves: BTreeMap<String, Option<Value>>,
     /// Paths of objects that are asked to go and stay.
     staying: BTreeSet<String>,
-    discovered: Result<Discovered, Failure>,
+    discovered: Result<DiscoveredResources, Failure>,
     now: Now,
 }
 
@@ -46,7 +46,7 @@ impl Default for World {
             refusals: BTreeMap::new(),
             moves: BTreeMap::new(),
             staying: BTreeSet::new(),
-            discovered: Ok(Discovered::default()),
+            discovered: Ok(DiscoveredResources::default()),
             now,
         }
     }
@@ -58,7 +58,7 @@ impl World {
     pub fn of(a_loop: &Loop) -> Self {
         let mut world = Self::default();
         for entry in &a_loop.reads {
-            let mut table = entry.new_table();
+            let mut table = entry.new_store();
             for index in a_loop.indexes.iter().filter(|index| index.kind == *entry) {
                 index.add_to(&mut *table);
             }
@@ -70,12 +70,12 @@ impl World {
     /// Lets time pass, on both clocks.
     #[must_use]
     pub fn later(mut self, passed: Duration) -> Self {
-        self.let_pass(passed);
+        self.advance_clock(passed);
         self
     }
 
     /// Lets time pass, on both clocks.
-    pub fn let_pass(&mut self, passed: Duration) {
+    pub fn advance_clock(&mut self, passed: Duration) {
         let seconds = i64::try_from(passed.as_secs()).unwrap_or(i64::MAX);
         self.now.wall = Time::from_unix_seconds(self.now.wall.unix_seconds().saturating_add(seconds));
         self.now.monotonic += passed;
@@ -111,7 +111,7 @@ impl World {
 
     /// Adds an object of any resource to the live world.
     #[must_use]
-    pub fn live_at(mut self, resource: &Resource, json: Value) -> Self {
+    pub fn with_live_resource(mut self, resource: &Resource, json: Value) -> Self {
         let text = |field: &str| json["metadata"][field].as_str().unwrap_or_default();
         let path = resource.object_path(&Key::namespaced(text("namespace"), text("name")));
         self.live.insert(path, json);
@@ -127,7 +127,7 @@ impl World {
 
     /// Serves these resources.
     #[must_use]
-    pub fn serving(mut self, discovered: Result<Discovered, Failure>) -> Self {
+    pub fn serving(mut self, discovered: Result<DiscoveredResources, Failure>) -> Self {
         self.discovered = discovered;
         self
     }
@@ -135,19 +135,19 @@ impl World {
     /// Makes requests about an object fail. `verb` is `get` or a write's verb.
     #[must_use]
     pub fn refusing<T: Kind>(self, verb: &str, key: &Key, failure: Failure) -> Self {
-        self.refusing_at(verb, &T::RESOURCE.object_path(key), failure, None)
+        self.failing_at(verb, &T::RESOURCE.object_path(key), failure, None)
     }
 
     /// Makes requests to a path fail, so many times or always. `verb` is `get`, `list` or a write's verb.
     #[must_use]
-    pub fn refusing_at(mut self, verb: &str, path: &str, failure: Failure, times: Option<u32>) -> Self {
+    pub fn failing_at(mut self, verb: &str, path: &str, failure: Failure, times: Option<u32>) -> Self {
         self.refusals.insert(format!("{verb} {path}"), (failure, times));
         self
     }
 
     /// Changes an object, or takes it away, at the first request about it that fails: the failure came of it.
     #[must_use]
-    pub fn moving_on(mut self, path: &str, now: Option<Value>) -> Self {
+    pub fn changing_on_failure(mut self, path: &str, now: Option<Value>) -> Self {
         self.moves.insert(path.to_owned(), now);
         self
     }
@@ -221,7 +221,7 @@ impl World {
         let object: T = serde_json::from_value(json.clone()).expect("a well-formed object");
         self.live.insert(T::RESOURCE.object_path(object.key()), json);
         let change = self.table_mut::<T>().apply(Arc::new(object));
-        self.woken_by::<T>(a_loop, &change)
+        self.enqueue_on::<T>(a_loop, &change)
     }
 
     /// Takes an object out of the caches and out of the live world, and tells the items that this wakes.
@@ -232,10 +232,10 @@ impl World {
         self.live.remove(&T::RESOURCE.object_path(key));
         let last = self.view().get::<T>(key).expect("a cached object").clone();
         let change = self.table_mut::<T>().delete(last);
-        self.woken_by::<T>(a_loop, &change)
+        self.enqueue_on::<T>(a_loop, &change)
     }
 
-    fn table_mut<T: Kind>(&mut self) -> &mut dyn AnyTable {
+    fn table_mut<T: Kind>(&mut self) -> &mut dyn AnyStore {
         let wanted = KindEntry::of::<T>();
         let found = self.tables.iter_mut().find(|(entry, _)| *entry == wanted);
         &mut *found.expect("a declared kind").1
@@ -244,11 +244,11 @@ impl World {
     /// The items that a change wakes, one line each.
     #[must_use]
     pub fn wakes<T: Kind>(&self, a_loop: &Loop, change: Change<T>) -> Vec<String> {
-        self.woken_by::<T>(a_loop, &change.into())
+        self.enqueue_on::<T>(a_loop, &change.into())
     }
 
-    fn woken_by<T: Kind>(&self, a_loop: &Loop, change: &AnyChange) -> Vec<String> {
-        let (kind, mut wakes) = (KindEntry::of::<T>(), Wakes::default());
+    fn enqueue_on<T: Kind>(&self, a_loop: &Loop, change: &AnyChange) -> Vec<String> {
+        let (kind, mut wakes) = (KindEntry::of::<T>(), Enqueue::default());
         for watch in a_loop.watches.iter().filter(|watch| watch.kind == kind) {
             watch.wake(change, &self.view(), &mut wakes);
         }
@@ -263,7 +263,7 @@ impl World {
         let result = match &a_loop.behaviour {
             Behaviour::Decide(decide) => {
                 let plan = decide(&hands.world.view(), &item);
-                let revisit = plan.revisit().map_or(Next::Done, Next::Revisit);
+                let revisit = plan.revisit().map_or(Next::Done, Next::After);
                 now_or_never(hands.apply(plan)).all_done().map(|()| revisit)
             }
             Behaviour::Script(script) => {
@@ -275,8 +275,8 @@ impl World {
         // Writing to a String cannot fail.
         let _ = match result {
             Ok(Next::Done) => Ok(()),
-            Ok(Next::Revisit(delay)) => writeln!(transcript, "revisit after {delay:?}"),
-            Ok(Next::KeepWaiting(delay)) => writeln!(transcript, "keep waiting for {delay:?}"),
+            Ok(Next::After(delay)) => writeln!(transcript, "requeue after {delay:?}"),
+            Ok(Next::KeepBackoff(delay)) => writeln!(transcript, "requeue with kept backoff after {delay:?}"),
             Err(Retry { because, .. }) => writeln!(transcript, "retry: {because}"),
         };
         transcript

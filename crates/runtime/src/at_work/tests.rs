@@ -2,8 +2,8 @@
 
 use keleustes_client::{ClientOptions, Connection};
 use keleustes_objects::Key;
-use keleustes_overheard::Log;
 use keleustes_plan::{Item, Loop, Plan, View};
+use keleustes_test_log::Log;
 use tokio::time::Instant;
 use tracing::Level;
 
@@ -21,13 +21,17 @@ fn house() -> House {
 
 const FIRST: &str = "first-controller";
 
-fn idle(names: &[&'static str], interval: Duration) -> Roster {
-    Roster { controllers: names.iter().map(|name| Controller::new(name)).collect(), first: FIRST, interval }
+fn idle(names: &[&'static str], interval: Duration) -> ControllerSet {
+    ControllerSet {
+        controllers: names.iter().map(|name| Controller::new(name)).collect(),
+        first: FIRST,
+        interval,
+    }
 }
 
 /// Nobody led before, and nobody else wants to.
-fn alone(house: &House) -> Surroundings {
-    surroundings(house, &Leadership::unelected(), Legacy::None)
+fn alone(house: &House) -> ControllerContext {
+    surroundings(house, &Leadership::without_election(), Legacy::None)
 }
 
 /// Proves RUN-58, RUN-124, OPT-115.
@@ -40,7 +44,7 @@ async fn each_starts_after_a_delay_of_its_own_and_all_wait_at_once() {
     let interval = Duration::from_secs(10);
     let team = idle(&["a", FIRST, "b", "c", "d"], interval);
     let noted = || first_after = Some(began.elapsed());
-    let at_work = AtWork::start(&house, team, &surroundings, noted, &stop).await;
+    let at_work = RunningControllers::start(&house, team, &surroundings, noted, &stop).await;
     let took = began.elapsed();
     assert_eq!(at_work.running[0].name, FIRST);
     assert_eq!(at_work.running.len(), 5);
@@ -48,7 +52,7 @@ async fn each_starts_after_a_delay_of_its_own_and_all_wait_at_once() {
     assert!((interval..interval * 2).contains(&took), "{took:?}");
 
     let began = Instant::now();
-    AtWork::start(&house, idle(&["a", "b"], Duration::ZERO), &surroundings, || {}, &stop).await;
+    RunningControllers::start(&house, idle(&["a", "b"], Duration::ZERO), &surroundings, || {}, &stop).await;
     assert!(began.elapsed() < Duration::from_millis(5), "by default nobody waits");
 }
 
@@ -65,9 +69,9 @@ async fn a_stop_in_the_middle_forgets_nobody_who_has_started() {
             *begun.lock() += 1;
             Plan::none()
         };
-        controller.loops.push(Loop::deciding("counting", count).starting_with(Key::cluster("once")));
+        controller.loops.push(Loop::deciding("counting", count).initial_item(Key::cluster("once")));
     }
-    let starting = AtWork::start(&house, team, &surroundings, || {}, &stop);
+    let starting = RunningControllers::start(&house, team, &surroundings, || {}, &stop);
     let stopping = async {
         tokio::time::sleep(Duration::from_secs(15)).await;
         stop.cancel();

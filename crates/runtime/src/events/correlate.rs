@@ -46,20 +46,20 @@ pub struct Moment {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It goes to the API.
-    Write(Box<Correlated>),
+    Write(Box<CorrelatedEvent>),
     /// Enough has been said about the object for now.
     Skip,
 }
 
 /// An event as it goes to the API; a count above one says that the API should know it already.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Correlated {
+pub struct CorrelatedEvent {
     /// The event.
     pub event: Event,
     counted_as: CountKey,
 }
 
-impl Correlated {
+impl CorrelatedEvent {
     /// What it shares its count with.
     pub(super) fn counted_as(&self) -> &CountKey {
         &self.counted_as
@@ -98,14 +98,14 @@ impl Correlator {
         // Filtering comes last: what is skipped has been counted, and shows in the next patch.
         let bucket = self.buckets.get_or_insert_mut(BucketKey::of(&event), || Bucket::full(now));
         if bucket.takes_one(now) {
-            Verdict::Write(Box::new(Correlated { event, counted_as }))
+            Verdict::Write(Box::new(CorrelatedEvent { event, counted_as }))
         } else {
             Verdict::Skip
         }
     }
 
     /// Takes over what the API answered to a write.
-    pub fn refresh(&mut self, written: Correlated, stored: Stored) {
+    pub fn refresh(&mut self, written: CorrelatedEvent, stored: Stored) {
         let counted = Counted {
             count: stored.count,
             first_timestamp: stored.first_timestamp.unwrap_or(written.event.first_timestamp),
@@ -254,7 +254,7 @@ fn joined(event: &Event, more: &[&str]) -> Box<str> {
 #[cfg(test)]
 mod tests {
     use keleustes_objects::{Uid, Version};
-    use keleustes_plan::{EventKind, EventNote, Involved};
+    use keleustes_plan::{EventType, Involved, PlannedEvent};
     use serde_json::{Value, json};
 
     use super::super::event::tests::{NOW, names, pod};
@@ -279,13 +279,13 @@ mod tests {
             }
         }
 
-        fn says(&mut self, note: EventNote) -> Verdict {
+        fn says(&mut self, note: PlannedEvent) -> Verdict {
             let now = self.moment();
             let event = Event::new(note, "job-controller", now.wall, &mut self.names);
             self.correlator.correlate(event, now, &mut self.names)
         }
 
-        fn writes(&mut self, note: EventNote) -> Correlated {
+        fn writes(&mut self, note: PlannedEvent) -> CorrelatedEvent {
             match self.says(note) {
                 Verdict::Write(correlated) => *correlated,
                 Verdict::Skip => panic!("the event was skipped"),
@@ -293,7 +293,7 @@ mod tests {
         }
 
         fn warns(&mut self, reason: &str, message: &str) -> Event {
-            self.writes(EventNote::warning(pod(), reason, message)).event
+            self.writes(PlannedEvent::warning(pod(), reason, message)).event
         }
     }
 
@@ -342,7 +342,7 @@ mod tests {
         for at in 1..=9 {
             pipeline.warns("Failed", &format!("attempt {at}"));
         }
-        let mut note = EventNote::warning(pod(), "Failed", "attempt 10");
+        let mut note = PlannedEvent::warning(pod(), "Failed", "attempt 10");
         note.annotations.insert("a".to_owned(), "b".to_owned());
         let body = json_of(&pipeline.writes(note).event);
         assert_eq!(body["metadata"].get("annotations"), None);
@@ -383,14 +383,14 @@ mod tests {
         assert_eq!(pipeline.warns("Failed", "attempt 11").message, "attempt 11");
     }
 
-    fn changed(change: impl FnOnce(&mut EventNote)) -> Event {
-        let mut note = EventNote::warning(pod(), "Failed", "no");
+    fn changed(change: impl FnOnce(&mut PlannedEvent)) -> Event {
+        let mut note = PlannedEvent::warning(pod(), "Failed", "no");
         change(&mut note);
         Event::new(note, "job-controller", NOW, &mut names())
     }
 
     /// A change of a note, and whether it leads to another group, single event and bucket.
-    type KeyCase = (fn(&mut EventNote), [bool; 3]);
+    type KeyCase = (fn(&mut PlannedEvent), [bool; 3]);
 
     /// Proves EVT-31, EVT-36, EVT-39.
     #[test]
@@ -401,7 +401,7 @@ mod tests {
             (|note| note.involved.name = "b".to_owned(), [true, true, true]),
             (|note| note.involved.uid = Uid::from("b"), [true, true, true]),
             (|note| note.involved.api_version = "v2".to_owned(), [true, true, true]),
-            (|note| note.kind = EventKind::Normal, [true, true, true]),
+            (|note| note.kind = EventType::Normal, [true, true, true]),
             (|note| note.reason = "Other".to_owned(), [true, true, false]),
             (|note| note.message = "yes".to_owned(), [false, true, false]),
             (|note| note.involved.field_path = "spec".to_owned(), [false, true, false]),
@@ -431,7 +431,7 @@ mod tests {
         let first = pipeline.warns("Failed", "no");
         pipeline.seconds = 60;
         let later = Involved { resource_version: Version::from("99"), ..pod() };
-        let second = pipeline.writes(EventNote::warning(later, "Failed", "no")).event;
+        let second = pipeline.writes(PlannedEvent::warning(later, "Failed", "no")).event;
         assert_eq!((second.name(), second.count()), (first.name(), 2));
         let body = json_of(&second);
         assert_eq!(body["firstTimestamp"], "2026-11-15T09:00:01Z");
@@ -445,7 +445,7 @@ mod tests {
     #[test]
     fn the_answer_of_the_api_replaces_what_was_counted() {
         let mut pipeline = Pipeline::new();
-        let written = pipeline.writes(EventNote::warning(pod(), "Failed", "no"));
+        let written = pipeline.writes(PlannedEvent::warning(pod(), "Failed", "no"));
         let answer = json!({
             "metadata": {"name": "other", "resourceVersion": "7"},
             "count": 5,
@@ -466,8 +466,8 @@ mod tests {
             pipeline.warns(&format!("Reason{at}"), "no");
         }
         assert_eq!(pipeline.warns("Failed", "no").count(), 1);
-        let failed = || EventNote::warning(pod(), "Failed", "no");
-        assert_eq!(pipeline.says(EventNote::warning(pod(), "New", "no")), Verdict::Skip);
+        let failed = || PlannedEvent::warning(pod(), "Failed", "no");
+        assert_eq!(pipeline.says(PlannedEvent::warning(pod(), "New", "no")), Verdict::Skip);
         assert_eq!(pipeline.says(failed()), Verdict::Skip);
         pipeline.seconds = 299;
         assert_eq!(pipeline.says(failed()), Verdict::Skip);
@@ -488,7 +488,7 @@ mod tests {
         for at in 1..=25 {
             pipeline.warns("Failed", &format!("attempt {at}"));
         }
-        let note = EventNote::warning(pod(), "Failed", "attempt 26");
+        let note = PlannedEvent::warning(pod(), "Failed", "attempt 26");
         assert_eq!(pipeline.says(note), Verdict::Skip);
         pipeline.seconds = 300;
         let event = pipeline.warns("Failed", "attempt 27");
@@ -503,9 +503,9 @@ mod tests {
         for _ in 1..=25 {
             pipeline.warns("Failed", "no");
         }
-        let warning = || EventNote::warning(pod(), "Failed", "no");
+        let warning = || PlannedEvent::warning(pod(), "Failed", "no");
         assert_eq!(pipeline.says(warning()), Verdict::Skip);
-        pipeline.writes(EventNote::normal(pod(), "Failed", "no"));
+        pipeline.writes(PlannedEvent::normal(pod(), "Failed", "no"));
 
         let mut restarted = Pipeline::new();
         restarted.writes(warning());
@@ -513,7 +513,7 @@ mod tests {
         assert_eq!(pipeline.says(warning()), Verdict::Skip);
         for at in 0..4096 {
             let other = Involved { name: format!("other-{at}"), ..pod() };
-            pipeline.writes(EventNote::normal(other, "Fine", "yes"));
+            pipeline.writes(PlannedEvent::normal(other, "Fine", "yes"));
         }
         assert_eq!(pipeline.writes(warning()).event.count(), 1, "the count was evicted as well");
     }
@@ -524,7 +524,7 @@ mod tests {
         let mut pipeline = Pipeline::new();
         let about = |at: usize| {
             let object = Involved { name: format!("pod-{at}"), ..pod() };
-            EventNote::warning(object, "Failed", "no")
+            PlannedEvent::warning(object, "Failed", "no")
         };
         for at in 0..4096 {
             pipeline.writes(about(at));
@@ -557,7 +557,7 @@ mod tests {
         pipeline.seconds = 3600;
         pipeline.warns("Failed", "no");
         let back = Moment { wall: NOW, monotonic: Duration::from_secs(3601) };
-        let note = EventNote::warning(pod(), "Failed", "no");
+        let note = PlannedEvent::warning(pod(), "Failed", "no");
         let event = Event::new(note, "job-controller", back.wall, &mut pipeline.names);
         let verdict = pipeline.correlator.correlate(event, back, &mut pipeline.names);
         let Verdict::Write(written) = verdict else {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 use keleustes_objects::{Key, Resource, Time, Uid, Version};
-use keleustes_plan::{EventNote, Involved};
+use keleustes_plan::{Involved, PlannedEvent};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// Core events; the original's controllers write no others.
@@ -80,7 +80,7 @@ struct Repetition<'a> {
 impl Event {
     /// A first event about what was noted at this moment.
     #[must_use]
-    pub fn new(note: EventNote, component: &'static str, at: WallNanos, names: &mut Names) -> Self {
+    pub fn new(note: PlannedEvent, component: &'static str, at: WallNanos, names: &mut Names) -> Self {
         let namespace = match note.involved.namespace.as_str() {
             "" => NAMESPACE_FOR_CLUSTER_SCOPED,
             namespace => namespace,
@@ -295,14 +295,14 @@ pub(super) mod tests {
         Names::new(Rng::with_seed(7))
     }
 
-    fn body(note: EventNote) -> Value {
+    fn body(note: PlannedEvent) -> Value {
         serde_json::to_value(Event::new(note, "job-controller", NOW, &mut names())).unwrap()
     }
 
     /// Proves EVT-10, EVT-12, EVT-13, EVT-14, EVT-15.
     #[test]
     fn an_event_tells_about_whom_by_whom_and_when() {
-        let mut note = EventNote::normal(pod(), "SuccessfulCreate", "Created pod: web-1");
+        let mut note = PlannedEvent::normal(pod(), "SuccessfulCreate", "Created pod: web-1");
         note.annotations.insert("a".to_owned(), "b".to_owned());
         assert_eq!(
             body(note),
@@ -338,7 +338,7 @@ pub(super) mod tests {
     #[test]
     fn events_about_cluster_scoped_objects_live_in_default() {
         let node = Involved { kind: "Node".to_owned(), name: "n1".to_owned(), ..Involved::default() };
-        let body = body(EventNote::warning(node, "NodeNotReady", "n1 is not ready"));
+        let body = body(PlannedEvent::warning(node, "NodeNotReady", "n1 is not ready"));
         assert_eq!(body["metadata"]["namespace"], "default");
         assert_eq!(body["involvedObject"], json!({"kind": "Node", "name": "n1"}));
         assert_eq!(body["type"], "Warning");
@@ -349,7 +349,7 @@ pub(super) mod tests {
     #[test]
     fn a_reference_to_a_part_of_an_object_is_kept() {
         let part = Involved { field_path: "spec.containers{web}".to_owned(), ..pod() };
-        let body = body(EventNote::warning(part, "Failed", "no"));
+        let body = body(PlannedEvent::warning(part, "Failed", "no"));
         assert_eq!(body["involvedObject"]["fieldPath"], "spec.containers{web}");
     }
 
@@ -379,7 +379,7 @@ pub(super) mod tests {
     #[test]
     fn messages_are_not_cut() {
         let long = "x".repeat(20_000);
-        assert_eq!(body(EventNote::normal(pod(), "Long", long.as_str()))["message"], long);
+        assert_eq!(body(PlannedEvent::normal(pod(), "Long", long.as_str()))["message"], long);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lru::LruCache;
 
-use super::correlate::{Correlated, CountKey};
+use super::correlate::{CorrelatedEvent, CountKey};
 
 /// How long a repetition waits.
 const GATHERING: Duration = Duration::from_secs(1);
@@ -15,18 +15,18 @@ const GATHERING: Duration = Duration::from_secs(1);
 /// The repetitions that wait, each with when its waiting ends. The first to come is the first to go: a later one
 /// of its kind takes its place, but makes nobody wait longer. They need no bound: only what the correlator has counted
 /// before is a repetition, and no note is taken while one that is due is being written.
-pub(super) struct Gathering {
-    waiting: LruCache<CountKey, (Duration, Correlated)>,
+pub(super) struct RepetitionCoalescer {
+    waiting: LruCache<CountKey, (Duration, CorrelatedEvent)>,
 }
 
-impl Gathering {
+impl RepetitionCoalescer {
     /// With nothing that waits.
     pub(super) fn new() -> Self {
         Self { waiting: LruCache::unbounded() }
     }
 
     /// Lets a repetition wait, in place of an earlier one of its kind.
-    pub(super) fn add(&mut self, repetition: Correlated, now: Duration) {
+    pub(super) fn add(&mut self, repetition: CorrelatedEvent, now: Duration) {
         match self.waiting.peek_mut(repetition.counted_as()) {
             Some((_, earlier)) => *earlier = repetition,
             None => {
@@ -41,7 +41,7 @@ impl Gathering {
     }
 
     /// The next one, whether it has waited long enough or not.
-    pub(super) fn next(&mut self) -> Option<Correlated> {
+    pub(super) fn next(&mut self) -> Option<CorrelatedEvent> {
         self.waiting.pop_lru().map(|(_, (_, repetition))| repetition)
     }
 }

@@ -1,6 +1,6 @@
 //! What controllers want people to see becomes core/v1 Events, without ever holding a controller up.
 //!
-//! One pipeline per component: a [`Recorder`] takes notes and never waits, an [`EventWriter`] turns them
+//! One pipeline per component: a [`EventRecorder`] takes notes and never waits, an [`EventWriter`] turns them
 //! into requests, one after the other. Between them the [`Correlator`] keeps a chatty object from
 //! flooding the API: repeats raise a count, many similar messages become one, and what is still too much
 //! is left out. Of repeats that follow each other closely only the last is written.
@@ -15,6 +15,6 @@ mod gathering;
 mod recorder;
 
 pub use component::MANAGER_COMPONENT;
-pub use correlate::{Correlated, Correlator, Moment, Verdict};
+pub use correlate::{CorrelatedEvent, Correlator, Moment, Verdict};
 pub use event::{Event, Names, Stored, WallNanos};
-pub use recorder::{EventWriter, Recorder};
+pub use recorder::{EventRecorder, EventWriter};

@@ -1,12 +1,12 @@
 //! Notes go in without waiting and reach the API in order, or the log says what became of them. Only repetitions may
-//! come a little later (see [`Gathering`]).
+//! come a little later (see [`RepetitionCoalescer`]).
 
 use std::time::Duration;
 
 use fastrand::Rng;
 use keleustes_client::{Call, Patch};
 use keleustes_objects::{Failure, Key, Reason};
-use keleustes_plan::{Controller, EventNote};
+use keleustes_plan::{Controller, PlannedEvent};
 use kube::Client;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::Level;
 
 use super::component::log_level;
-use super::correlate::{Correlated, Correlator, Moment, Verdict};
+use super::correlate::{CorrelatedEvent, Correlator, Moment, Verdict};
 use super::event::{EVENTS, Event, Names, Stored, WallNanos};
-use super::gathering::Gathering;
+use super::gathering::RepetitionCoalescer;
 use crate::clock::Clocks;
 
 /// How many notes may wait. A controller that says more than the API takes loses the newest.
@@ -31,7 +31,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// Takes the notes of one component. Clones share one pipeline.
 #[derive(Clone)]
-pub struct Recorder {
+pub struct EventRecorder {
     queue: mpsc::Sender<Noted>,
     clocks: Clocks,
     log_level: Level,
@@ -39,11 +39,11 @@ pub struct Recorder {
 
 /// A note and when it was taken.
 struct Noted {
-    note: EventNote,
+    note: PlannedEvent,
     at: WallNanos,
 }
 
-impl Recorder {
+impl EventRecorder {
     /// A pipeline for a component. Notes are kept from now on; they are written once
     /// [`EventWriter::run`] does.
     #[must_use]
@@ -63,7 +63,7 @@ impl Recorder {
             names: Names::new(chance.fork()),
             chance,
             correlator: Correlator::new(),
-            gathering: Gathering::new(),
+            gathering: RepetitionCoalescer::new(),
         };
         (recorder, writer)
     }
@@ -82,7 +82,7 @@ impl Recorder {
 
     /// Takes a note. This never waits: if too many notes wait already, the note is dropped and the log
     /// says so.
-    pub fn record(&self, note: EventNote) {
+    pub fn record(&self, note: PlannedEvent) {
         self.log(&note);
         let at = WallNanos(self.clocks.wall_nanoseconds());
         let (dropped, why) = match self.queue.try_send(Noted { note, at }) {
@@ -94,7 +94,7 @@ impl Recorder {
         tracing::error!(%object, reason, "Unable to record event: {why}");
     }
 
-    fn log(&self, note: &EventNote) {
+    fn log(&self, note: &PlannedEvent) {
         // A level is part of a log line's fixed description, so each needs a line of its own. What the
         // original calls `message` is `note` here, because `message` is the name of the line's own text.
         macro_rules! event_occurred {
@@ -120,11 +120,11 @@ impl Recorder {
     }
 }
 
-fn involved(note: &EventNote) -> Key {
+fn involved(note: &PlannedEvent) -> Key {
     Key::namespaced(note.involved.namespace.as_str(), note.involved.name.as_str())
 }
 
-/// Writes what a [`Recorder`] was told, one event after the other.
+/// Writes what a [`EventRecorder`] was told, one event after the other.
 pub struct EventWriter {
     component: &'static str,
     noted: mpsc::Receiver<Noted>,
@@ -133,7 +133,7 @@ pub struct EventWriter {
     names: Names,
     chance: Rng,
     correlator: Correlator,
-    gathering: Gathering,
+    gathering: RepetitionCoalescer,
 }
 
 impl EventWriter {
@@ -165,7 +165,7 @@ impl EventWriter {
         }
     }
 
-    async fn take(&mut self, note: EventNote, at: WallNanos) {
+    async fn take(&mut self, note: PlannedEvent, at: WallNanos) {
         let event = Event::new(note, self.component, at, &mut self.names);
         let now =
             Moment { wall: WallNanos(self.clocks.wall_nanoseconds()), monotonic: self.clocks.monotonic() };
@@ -191,7 +191,7 @@ impl EventWriter {
 
     /// Tries until an answer comes, and gives up after some minutes. Later events wait meanwhile: order
     /// is worth more than speed, and they would fare no better.
-    async fn write(&mut self, correlated: Correlated) {
+    async fn write(&mut self, correlated: CorrelatedEvent) {
         let event = &correlated.event;
         for tries in 1..=TRIES_MAX {
             match self.send(event).await {

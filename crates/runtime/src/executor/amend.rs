@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keleustes_client::{Answer, Call, Patch};
 use keleustes_objects::{Failure, Reason, Uid};
-use keleustes_plan::{Amend, Target};
+use keleustes_plan::{PatchMetadata, Target};
 use serde_json::{Value, json};
 
 use super::Executor;
@@ -17,7 +17,11 @@ const WAIT_JITTER: f64 = 0.1;
 
 impl Executor {
     /// `None` if there was nothing to change, or nothing to change it on.
-    pub(super) async fn amend(&self, target: &Target, amend: &Amend) -> Result<Option<Answer>, Failure> {
+    pub(super) async fn amend(
+        &self,
+        target: &Target,
+        amend: &PatchMetadata,
+    ) -> Result<Option<Answer>, Failure> {
         let Target { resource, key, uid } = target;
         let mut wait = FIRST_WAIT;
         for tries_left in (0..amend.conflict_tries).rev() {

@@ -1,16 +1,16 @@
 //! Events on the Lease and two metrics tell people and dashboards who leads.
 
-use keleustes_plan::EventNote;
+use keleustes_plan::PlannedEvent;
 use kube::Client;
 
 use super::election::ElectionObserver;
 use crate::clock::Clocks;
-use crate::events::{EventWriter, MANAGER_COMPONENT, Recorder};
+use crate::events::{EventRecorder, EventWriter, MANAGER_COMPONENT};
 use crate::metrics::Metrics;
 
 /// The observer of a process that has an event pipeline and metrics.
 pub struct Announcer {
-    recorder: Recorder,
+    recorder: EventRecorder,
     metrics: Metrics,
 }
 
@@ -23,13 +23,13 @@ impl Announcer {
         chance: fastrand::Rng,
         metrics: Metrics,
     ) -> (Self, EventWriter) {
-        let (recorder, writer) = Recorder::new(MANAGER_COMPONENT, client, clocks, chance);
+        let (recorder, writer) = EventRecorder::new(MANAGER_COMPONENT, client, clocks, chance);
         (Self { recorder, metrics }, writer)
     }
 }
 
 impl ElectionObserver for Announcer {
-    fn event(&self, event: EventNote) {
+    fn event(&self, event: PlannedEvent) {
         self.recorder.record(event);
     }
 

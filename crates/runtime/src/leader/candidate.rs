@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use keleustes_objects::{Failure, Key, Reason, Resource};
-use keleustes_plan::{Item, Limiter};
+use keleustes_plan::{Item, RateLimiter};
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ impl Candidate {
     #[must_use]
     pub fn new(client: Client, candidacy: Candidacy, clocks: Clocks, metrics: &Metrics) -> Self {
         let key = Key::namespaced(NAMESPACE, candidacy.identity.as_str());
-        let queue = Queue::new(Limiter::DEFAULT, clocks.clone(), metrics.queue(QUEUE));
+        let queue = Queue::new(RateLimiter::DEFAULT, clocks.clone(), metrics.queue(QUEUE));
         let object = Named::new(client, &LEASE_CANDIDATES, key.clone(), REQUEST_TIMEOUT);
         Self { candidacy, object, clocks, queue, item: key.into(), synced: Arc::default() }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use keleustes_objects::{Failure, Reason, Resource};
-use keleustes_plan::EventNote;
+use keleustes_plan::PlannedEvent;
 use kube::Client;
 
 use super::elector::{Elector, Moment, Next, Standing};
@@ -14,7 +14,7 @@ use super::leadership::{Leadership, SentAt};
 use super::named::{Change, Named};
 use super::predecessor::{Handover, NOTE, Predecessor};
 use super::record::LeaseRecord;
-use super::settings::{BadSettings, Settings};
+use super::settings::{InvalidElectionConfig, Settings};
 use crate::clock::Clocks;
 
 static LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
@@ -22,7 +22,7 @@ static LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "lea
 /// Who wants to know about the election. Every method does nothing unless it is given.
 pub trait ElectionObserver: Send + Sync {
     /// Something happened that people should see as an event on the Lease.
-    fn event(&self, _event: EventNote) {}
+    fn event(&self, _event: PlannedEvent) {}
     /// Whether this process leads, for `leader_election_master_status`; called once before the first try.
     fn leading(&self, _lease_name: &str, _leading: bool) {}
     /// A renewal had to read the Lease first, for `leader_election_slowpath_total`.
@@ -77,7 +77,7 @@ impl LeaderElection {
         clocks: Clocks,
         chance: fastrand::Rng,
         observer: Arc<dyn ElectionObserver>,
-    ) -> Result<Self, BadSettings> {
+    ) -> Result<Self, InvalidElectionConfig> {
         settings.validate()?;
         Ok(Self {
             elector: Elector::new(settings.clone(), clocks.monotonic()),
@@ -150,8 +150,10 @@ impl LeaderElection {
                 }
                 Next::WaitUntil(moment) => {
                     self.prepare();
-                    let silent_from = self.elector.silent_from().filter(|from| self.prepared != Some(*from));
-                    let until = self.clocks.instant(silent_from.map_or(moment, |from| from.min(moment)));
+                    let holder_writes_end_at =
+                        self.elector.holder_writes_end_at().filter(|from| self.prepared != Some(*from));
+                    let until =
+                        self.clocks.instant(holder_writes_end_at.map_or(moment, |from| from.min(moment)));
                     tokio::select! {
                         biased;
                         () = &mut stop => break,
@@ -176,9 +178,10 @@ impl LeaderElection {
 
     /// Prepares to take over, once for each silence of whoever leads.
     fn prepare(&mut self) {
-        let silent_from = self.elector.silent_from().filter(|from| *from <= self.clocks.monotonic());
-        if silent_from.is_some() && silent_from != self.prepared {
-            self.prepared = silent_from;
+        let holder_writes_end_at =
+            self.elector.holder_writes_end_at().filter(|from| *from <= self.clocks.monotonic());
+        if holder_writes_end_at.is_some() && holder_writes_end_at != self.prepared {
+            self.prepared = holder_writes_end_at;
             self.handover.iter().for_each(|handover| handover.prepare());
         }
     }
@@ -216,7 +219,7 @@ impl LeaderElection {
 
     /// Claims the Lease: without a look if it is surely ours, else after reading it.
     async fn claim(&mut self) -> Result<(), Missed> {
-        if self.elector.may_renew_unseen(self.clocks.monotonic()) && self.write_claim().await.is_ok() {
+        if self.elector.may_renew_without_read(self.clocks.monotonic()) && self.write_claim().await.is_ok() {
             return Ok(());
         }
         self.read().await?;
@@ -233,7 +236,7 @@ impl LeaderElection {
         if self.elector.is_observed_holder() {
             self.observer.slow_path(&self.settings.lease.name);
         } else {
-            self.predecessor = Predecessor::of(self.lease.seen(), self.elector.silent_from());
+            self.predecessor = Predecessor::of(self.lease.seen(), self.elector.holder_writes_end_at());
         }
         self.write_claim().await
     }
@@ -311,7 +314,7 @@ impl LeaderElection {
 
     fn tell(&self, what: &str) {
         let message = format!("{} {what}", self.settings.identity);
-        self.observer.event(EventNote::normal(self.lease.involved(), "LeaderElection", message));
+        self.observer.event(PlannedEvent::normal(self.lease.involved(), "LeaderElection", message));
     }
 }
 

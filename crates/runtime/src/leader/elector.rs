@@ -179,7 +179,7 @@ impl Elector {
     /// Whether the lease is known to be ours and not expired, so that it can be renewed without a look. A
     /// coordinated election may have something to say, so there a look comes first.
     #[must_use]
-    pub fn may_renew_unseen(&self, now: Moment) -> bool {
+    pub fn may_renew_without_read(&self, now: Moment) -> bool {
         !self.settings.coordinated
             && self.is_observed_holder()
             && self.expires_at().is_some_and(|expires_at| expires_at > now)
@@ -208,7 +208,7 @@ impl Elector {
         };
         LeaseRecord {
             holder: self.settings.identity.clone(),
-            duration_seconds: self.settings.stored_seconds(),
+            duration_seconds: self.settings.lease_duration_seconds(),
             acquired_at,
             renewed_at: Some(wall),
             transitions,
@@ -223,12 +223,12 @@ impl Elector {
     /// never reaches the moment at which others may take over, which the original does not watch.
     pub fn claimed(&mut self, claim: LeaseRecord, sent_at: Moment, now: Moment) {
         let try_at = now + self.settings.retry_period;
-        let good_for_others = self.settings.good_for_others();
+        let valid_for_others = self.settings.valid_for_others();
         self.phase = Phase::Leading {
             transitions: claim.transitions,
             tried_at: sent_at,
             try_at,
-            lost_at: (try_at + self.settings.renew_deadline).min(sent_at + good_for_others),
+            lost_at: (try_at + self.settings.renew_deadline).min(sent_at + valid_for_others),
         };
         self.observed = Some(Observed { record: claim, at: now });
         self.free_since = None;
@@ -266,16 +266,17 @@ impl Elector {
     /// writes nothing any more, unless it is renewed. That is before it can be taken, and nothing can be said of a
     /// holder that was set up in another way.
     #[must_use]
-    pub fn silent_from(&self) -> Option<Moment> {
+    pub fn holder_writes_end_at(&self) -> Option<Moment> {
         if self.free_since.is_some() {
             return self.free_since;
         }
         let Observed { record, at } = self.observed.as_ref()?;
         let is_others = !record.holder.is_empty() && record.holder != self.settings.identity;
         let is_alike =
-            !self.settings.coordinated && record.duration_seconds == self.settings.stored_seconds();
-        let silent_from = *at + self.settings.heard_of_for();
-        (is_others && is_alike && Some(silent_from) < self.expires_at()).then_some(silent_from)
+            !self.settings.coordinated && record.duration_seconds == self.settings.lease_duration_seconds();
+        let holder_writes_end_at = *at + self.settings.holder_may_write_for();
+        (is_others && is_alike && Some(holder_writes_end_at) < self.expires_at())
+            .then_some(holder_writes_end_at)
     }
 
     fn expires_at(&self) -> Option<Moment> {
@@ -344,20 +345,23 @@ mod tests {
     #[test]
     fn whoever_had_a_lease_that_is_free_is_silent_since_that_was_first_seen() {
         let mut elector = elector();
-        assert_eq!(elector.silent_from(), None);
+        assert_eq!(elector.holder_writes_end_at(), None);
         elector.observe_absence(at(1.0));
         elector.observe_absence(at(2.0));
-        assert_eq!(elector.silent_from(), Some(at(1.0)));
+        assert_eq!(elector.holder_writes_end_at(), Some(at(1.0)));
         elector.observe(held_by("other", 0), at(3.0));
-        assert_eq!(elector.silent_from(), Some(at(3.0) + Settings::new(String::new()).heard_of_for()));
+        assert_eq!(
+            elector.holder_writes_end_at(),
+            Some(at(3.0) + Settings::new(String::new()).holder_may_write_for())
+        );
         elector.observe(held_by("", 4), at(4.0));
         elector.observe(held_by("", 4), at(5.0));
-        assert_eq!(elector.silent_from(), Some(at(4.0)));
+        assert_eq!(elector.holder_writes_end_at(), Some(at(4.0)));
         elector.observe_absence(at(6.0));
-        assert_eq!(elector.silent_from(), Some(at(6.0)));
+        assert_eq!(elector.holder_writes_end_at(), Some(at(6.0)));
         let claim = elector.claim(wall(7));
         elector.claimed(claim, at(7.0), at(7.0));
-        assert_eq!(elector.silent_from(), None);
+        assert_eq!(elector.holder_writes_end_at(), None);
     }
 
     /// Proves LE-22, LE-24, LE-26, LE-27, LE-28.
@@ -381,21 +385,21 @@ mod tests {
     #[test]
     fn a_holder_that_is_set_up_alike_is_silent_before_its_lease_can_be_taken() {
         let mut elector = elector();
-        assert_eq!(elector.silent_from(), None);
+        assert_eq!(elector.holder_writes_end_at(), None);
         elector.observe(held_by("other", 0), at(1.0));
-        assert_eq!(elector.silent_from(), Some(at(14.0)));
+        assert_eq!(elector.holder_writes_end_at(), Some(at(14.0)));
         elector.observe(held_by("other", 2), at(3.0));
-        assert_eq!(elector.silent_from(), Some(at(16.0)), "it has renewed");
+        assert_eq!(elector.holder_writes_end_at(), Some(at(16.0)), "it has renewed");
         let unalike = LeaseRecord { duration_seconds: 30, ..held_by("other", 3) };
         for record in [held_by("me", 3), unalike] {
             elector.observe(record.clone(), at(4.0));
-            assert_eq!(elector.silent_from(), None, "{record:?}");
+            assert_eq!(elector.holder_writes_end_at(), None, "{record:?}");
         }
         // A leader may write for nearly as long as its lease is good: there is no time before.
         let settings = Settings { renew_deadline: Duration::from_secs(13), ..Settings::new("me".to_owned()) };
         let mut elector = Elector::new(settings, at(0.0));
         elector.observe(held_by("other", 0), at(1.0));
-        assert_eq!(elector.silent_from(), None);
+        assert_eq!(elector.holder_writes_end_at(), None);
     }
 
     /// Proves LE-15, LE-28.
@@ -503,13 +507,13 @@ mod tests {
     #[test]
     fn only_a_lease_that_is_ours_and_fresh_is_renewed_unseen() {
         let mut elector = elector();
-        assert!(!elector.may_renew_unseen(at(0.0)));
+        assert!(!elector.may_renew_without_read(at(0.0)));
         let claim = elector.claim(wall(0));
         elector.claimed(claim, at(0.0), at(0.0));
-        assert!(elector.may_renew_unseen(at(14.9)));
-        assert!(!elector.may_renew_unseen(at(15.0)));
+        assert!(elector.may_renew_without_read(at(14.9)));
+        assert!(!elector.may_renew_without_read(at(15.0)));
         elector.observe(held_by("other", 3), at(3.0));
-        assert!(!elector.may_renew_unseen(at(3.0)));
+        assert!(!elector.may_renew_without_read(at(3.0)));
     }
 
     /// Proves LE-35, LE-102, LE-103.
@@ -577,7 +581,7 @@ mod tests {
         let renewed = LeaseRecord { renewed_at: Some(wall(1)), duration_seconds: 15, ..appointed("me", "") };
         assert_eq!(claim, renewed);
         elector.claimed(claim, at(0.0), at(0.0));
-        assert!(!elector.may_renew_unseen(at(2.0)), "a look comes first, always");
+        assert!(!elector.may_renew_without_read(at(2.0)), "a look comes first, always");
     }
 
     /// Proves LE-76.

@@ -54,7 +54,7 @@ pub(super) struct SentAt {
 impl Leadership {
     /// For a process without election (`--leader-elect=false`): always held.
     #[must_use]
-    pub fn unelected() -> Self {
+    pub fn without_election() -> Self {
         Self(Arc::new(Guard::Unelected))
     }
 
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn without_election_the_lease_is_always_held() {
-        let leadership = Leadership::unelected();
+        let leadership = Leadership::without_election();
         assert!(leadership.still_held());
         assert_eq!(leadership.check(), Ok(()));
     }

@@ -13,7 +13,7 @@ use super::election::{ElectionObserver, Ended, LeaderElection};
 use super::leadership::Leadership;
 use super::migration::Migration;
 use super::predecessor::{Handover, Predecessor};
-use super::settings::{BadSettings, Settings};
+use super::settings::{InvalidElectionConfig, Settings};
 use crate::clock::Clocks;
 
 /// A lock that controllers run under.
@@ -51,7 +51,7 @@ pub struct Ready(Option<oneshot::Sender<()>>);
 
 /// How a process with locks ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Finish<E> {
+pub enum LocksOutcome<E> {
     /// A lock was lost. Others may lead from now on: end the process at once.
     Lost(Lock),
     /// All work has ended, and the locks were given back if that is wanted.
@@ -78,7 +78,7 @@ impl Ready {
 impl Locks {
     /// For `--leader-elect=false`: work begins at once and no lock is taken, not even one of a migration.
     #[must_use]
-    pub fn unelected() -> Self {
+    pub fn without_election() -> Self {
         Self { main: None, migration: None }
     }
 
@@ -93,7 +93,7 @@ impl Locks {
         clocks: &Clocks,
         mut chance: fastrand::Rng,
         observer: &Arc<dyn ElectionObserver>,
-    ) -> Result<Self, BadSettings> {
+    ) -> Result<Self, InvalidElectionConfig> {
         let mut compete = |settings| {
             let (clocks, observer) = (clocks.clone(), Arc::clone(observer));
             LeaderElection::new(client.clone(), settings, clocks, chance.fork(), observer)
@@ -145,7 +145,7 @@ impl Locks {
     /// `work` is called once for each lock that is won. It shall run until [`Term::stop`] is cancelled, and
     /// resolve when nothing of it is left: its lock is given back then. If it ends or fails by itself, what
     /// runs under the other lock is stopped as well.
-    pub async fn run<E, F>(self, stop: &CancellationToken, work: impl Fn(Term) -> F) -> Finish<E>
+    pub async fn run<E, F>(self, stop: &CancellationToken, work: impl Fn(Term) -> F) -> LocksOutcome<E>
     where
         F: Future<Output = Result<(), E>>,
     {
@@ -164,8 +164,10 @@ impl Locks {
             serve(Lock::Migration, Some(election), Ready(None), &stop, &work).await
         };
         match future::try_join(main, migration).await {
-            Ok((main, migration)) => Finish::Stopped { errors: main.into_iter().chain(migration).collect() },
-            Err(Lost(lock)) => Finish::Lost(lock),
+            Ok((main, migration)) => {
+                LocksOutcome::Stopped { errors: main.into_iter().chain(migration).collect() }
+            }
+            Err(Lost(lock)) => LocksOutcome::Lost(lock),
         }
     }
 }
@@ -182,7 +184,7 @@ where
     F: Future<Output = Result<(), E>>,
 {
     let Some(election) = election else {
-        let (predecessor, leadership) = (Predecessor::Nobody, Leadership::unelected());
+        let (predecessor, leadership) = (Predecessor::Nobody, Leadership::without_election());
         let term = Term { lock, predecessor, leadership, stop: stop.clone(), ready };
         return Ok(work(term).await.err());
     };

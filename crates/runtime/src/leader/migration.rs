@@ -3,7 +3,7 @@
 use keleustes_objects::Key;
 
 use super::locks::Lock;
-use super::settings::{BadSettings, Settings};
+use super::settings::{InvalidElectionConfig, Settings};
 
 /// This program, in the words of a migration configuration.
 const COMPONENT: &str = "kube-controller-manager";
@@ -63,22 +63,22 @@ impl Migration {
     ///
     /// # Errors
     /// If the configuration asks for a lock that is no Lease.
-    pub fn settings(&self, main: &Settings) -> Result<Settings, BadSettings> {
+    pub fn settings(&self, main: &Settings) -> Result<Settings, InvalidElectionConfig> {
         match self.resource_lock.as_str() {
             "leases" => Ok(Settings {
                 lease: Key::namespaced(&*main.lease.namespace, self.leader_name.as_str()),
                 coordinated: false,
                 ..main.clone()
             }),
-            "endpoints" => Err(BadSettings::EndpointsLock),
-            other => Err(BadSettings::UnknownLock(other.to_owned())),
+            "endpoints" => Err(InvalidElectionConfig::EndpointsLock),
+            other => Err(InvalidElectionConfig::UnknownLock(other.to_owned())),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use keleustes_controllers::names::KNOWN;
+    use keleustes_controllers::names::UPSTREAM_CONTROLLERS;
 
     use super::*;
 
@@ -97,7 +97,7 @@ mod tests {
             assert_eq!(migration.lock_of(name), Some(Lock::Migration));
         }
         assert_eq!(migration.entries.len(), 3);
-        for known in KNOWN {
+        for known in UPSTREAM_CONTROLLERS {
             assert_eq!(migration.lock_of(known.name), Some(Lock::Main), "{}", known.name);
         }
     }

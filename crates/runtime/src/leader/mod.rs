@@ -49,10 +49,10 @@ pub use candidate::{Candidacy, Candidate};
 pub use election::{ElectionObserver, Ended, LeaderElection, Leading};
 pub use identity::{NoHostName, host_name, identity};
 pub use leadership::Leadership;
-pub use locks::{Finish, Lock, Locks, Ready, Term};
+pub use locks::{Lock, Locks, LocksOutcome, Ready, Term};
 pub use migration::Migration;
 pub use predecessor::{Handover, Predecessor};
-pub use settings::{BadSettings, Settings};
+pub use settings::{InvalidElectionConfig, Settings};
 
 /// What the client of the election adds to its user agent.
 pub const CLIENT_NAME: &str = "leader-election";

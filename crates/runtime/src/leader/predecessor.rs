@@ -36,13 +36,13 @@ pub trait Handover: Send + Sync {
 
 impl Predecessor {
     /// Whoever had the Lease that is about to be taken.
-    pub(super) fn of(lease: Option<&Value>, silent_from: Option<Moment>) -> Self {
+    pub(super) fn of(lease: Option<&Value>, holder_writes_end_at: Option<Moment>) -> Self {
         // Somebody may have deleted it to be rid of a leader.
-        let Some(lease) = lease else { return Self::Silent(silent_from) };
+        let Some(lease) = lease else { return Self::Silent(holder_writes_end_at) };
         let is_free = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().is_empty();
         match lease["metadata"]["annotations"][NOTE].as_str() {
             Some(note) if is_free => Self::Told(note.to_owned()),
-            _ => Self::Silent(silent_from),
+            _ => Self::Silent(holder_writes_end_at),
         }
     }
 }

@@ -60,7 +60,7 @@ impl LeaseRecord {
     }
 
     /// Whether two readings show the same state. Times count in whole seconds, as Go's clients compare
-    /// them; [`Settings::good_for_others`](super::Settings::good_for_others) allows for that.
+    /// them; [`Settings::valid_for_others`](super::Settings::valid_for_others) allows for that.
     #[must_use]
     pub fn is_same_as(&self, other: &Self) -> bool {
         let whole = |record: &Self| {

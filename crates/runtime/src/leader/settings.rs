@@ -46,15 +46,15 @@ impl Settings {
     ///
     /// # Errors
     /// The first rule that does not hold.
-    pub fn validate(&self) -> Result<(), BadSettings> {
+    pub fn validate(&self) -> Result<(), InvalidElectionConfig> {
         if self.lease_duration <= self.renew_deadline {
-            Err(BadSettings::LeaseTooShort)
+            Err(InvalidElectionConfig::LeaseTooShort)
         } else if self.renew_deadline <= self.retry_period.mul_f64(JITTER_FACTOR) {
-            Err(BadSettings::DeadlineTooShort)
+            Err(InvalidElectionConfig::DeadlineTooShort)
         } else if self.retry_period.is_zero() {
-            Err(BadSettings::NoRetryPeriod)
-        } else if self.good_for_others() < Duration::from_secs(1) {
-            Err(BadSettings::LeaseBelowTwoSeconds)
+            Err(InvalidElectionConfig::NoRetryPeriod)
+        } else if self.valid_for_others() < Duration::from_secs(1) {
+            Err(InvalidElectionConfig::LeaseBelowTwoSeconds)
         } else {
             Ok(())
         }
@@ -62,7 +62,7 @@ impl Settings {
 
     /// The duration as the Lease stores it, which is what others go by.
     #[must_use]
-    pub fn stored_seconds(&self) -> i64 {
+    pub fn lease_duration_seconds(&self) -> i64 {
         i64::try_from(self.lease_duration.as_secs()).unwrap_or(i64::MAX).min(i32::MAX.into())
     }
 
@@ -71,21 +71,22 @@ impl Settings {
     /// That is the stored duration less one second: two renewals within one second of the wall clock look
     /// alike to others, who then count from the first of them.
     #[must_use]
-    pub fn good_for_others(&self) -> Duration {
-        Duration::from_secs(self.stored_seconds().unsigned_abs()).saturating_sub(Duration::from_secs(1))
+    pub fn valid_for_others(&self) -> Duration {
+        Duration::from_secs(self.lease_duration_seconds().unsigned_abs())
+            .saturating_sub(Duration::from_secs(1))
     }
 
     /// How long the leader trusts a renewal: never longer than others do.
     #[must_use]
     pub fn trusted_for(&self) -> Duration {
-        self.renew_deadline.min(self.good_for_others())
+        self.renew_deadline.min(self.valid_for_others())
     }
 
     /// How long after a renewal was seen whoever sent it may still write, if it was set up like this process: it waits
     /// for a period, tries for as long as its deadline lets it, and others may have counted from a renewal within
     /// the same second.
     #[must_use]
-    pub fn heard_of_for(&self) -> Duration {
+    pub fn holder_may_write_for(&self) -> Duration {
         self.retry_period + self.renew_deadline + Duration::from_secs(1)
     }
 
@@ -98,7 +99,7 @@ impl Settings {
 
 /// Settings that would not keep two leaders apart.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadSettings {
+pub enum InvalidElectionConfig {
     /// A leader must give up before others may take over.
     #[error("leaseDuration must be greater than renewDeadline")]
     LeaseTooShort,
@@ -161,10 +162,10 @@ mod tests {
     #[test]
     fn what_others_go_by_bounds_what_the_leader_trusts() {
         let usual = Settings::new("me".to_owned());
-        assert_eq!((usual.stored_seconds(), usual.trusted_for()), (15, Duration::from_secs(10)));
+        assert_eq!((usual.lease_duration_seconds(), usual.trusted_for()), (15, Duration::from_secs(10)));
         assert_eq!(usual.request_timeout(), Duration::from_secs(5));
         let fraction = settings(2_900, 2_800, 200);
-        assert_eq!((fraction.stored_seconds(), fraction.trusted_for()), (2, Duration::from_secs(1)));
+        assert_eq!((fraction.lease_duration_seconds(), fraction.trusted_for()), (2, Duration::from_secs(1)));
         assert_eq!(fraction.request_timeout(), Duration::from_millis(1_400));
         assert_eq!(settings(3_000, 1_500, 200).request_timeout(), Duration::from_secs(1));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keleustes_client::{ConnectionObserver, PluginEnd};
+use keleustes_client::{ConnectionObserver, ExecPluginStatus};
 use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
@@ -100,17 +100,17 @@ impl Collector for Certificates {
 }
 
 impl ConnectionObserver for Metrics {
-    fn plugin_ended(&self, end: PluginEnd) {
+    fn exec_plugin_called(&self, end: ExecPluginStatus) {
         let (code, status) = match end {
-            PluginEnd::Well => (0, "no_error"),
-            PluginEnd::Failed(code) => (code, "plugin_execution_error"),
-            PluginEnd::NotFound => (1, "plugin_not_found_error"),
-            PluginEnd::NotRun => (1, "client_internal_error"),
+            ExecPluginStatus::Well => (0, "no_error"),
+            ExecPluginStatus::Failed(code) => (code, "plugin_execution_error"),
+            ExecPluginStatus::NotFound => (1, "plugin_not_found_error"),
+            ExecPluginStatus::ClientInternalError => (1, "client_internal_error"),
         };
         self.0.connections.plugin_calls.with_label_values(&[code.to_string().as_str(), status]).inc();
     }
 
-    fn plugin_certificate_ends(&self, origin: &str, at: Option<Timestamp>) {
+    fn exec_plugin_certificate_expires(&self, origin: &str, at: Option<Timestamp>) {
         let mut end_at = self.0.connections.certificates.end_at.lock();
         match at {
             Some(at) => end_at.insert(origin.to_owned(), at),
@@ -118,20 +118,20 @@ impl ConnectionObserver for Metrics {
         };
     }
 
-    fn plugin_certificate_replaced(&self, age: Duration) {
+    fn exec_plugin_certificate_rotated(&self, age: Duration) {
         self.0.connections.certificate_age.observe(age.as_secs_f64());
     }
 
-    fn transport_made(&self) {
+    fn transport_created(&self) {
         self.0.connections.transports.inc();
         self.0.connections.transport_calls.with_label_values(&["miss"]).inc();
     }
 
-    fn transport_shared(&self) {
+    fn transport_reused(&self) {
         self.0.connections.transport_calls.with_label_values(&["hit"]).inc();
     }
 
-    fn transport_gone(&self) {
+    fn transport_dropped(&self) {
         self.0.connections.transports.dec();
     }
 }
@@ -151,24 +151,24 @@ mod tests {
         tells("rest_client_exec_plugin_ttl_seconds inf");
         tells("rest_client_exec_plugin_certificate_rotation_age_count 0");
         tells("rest_client_transport_cache_entries 0");
-        metrics.plugin_ended(PluginEnd::Well);
-        metrics.plugin_ended(PluginEnd::Failed(7));
-        metrics.plugin_ended(PluginEnd::NotFound);
-        metrics.plugin_ended(PluginEnd::NotRun);
+        metrics.exec_plugin_called(ExecPluginStatus::Well);
+        metrics.exec_plugin_called(ExecPluginStatus::Failed(7));
+        metrics.exec_plugin_called(ExecPluginStatus::NotFound);
+        metrics.exec_plugin_called(ExecPluginStatus::ClientInternalError);
         let calls = |labels: &str| tells(&format!("rest_client_exec_plugin_call_total{{{labels}}} 1"));
         calls("call_status=\"no_error\",code=\"0\"");
         calls("call_status=\"plugin_execution_error\",code=\"7\"");
         calls("call_status=\"plugin_not_found_error\",code=\"1\"");
         calls("call_status=\"client_internal_error\",code=\"1\"");
         for _ in 0..2 {
-            metrics.transport_made();
+            metrics.transport_created();
         }
-        metrics.transport_shared();
-        metrics.transport_gone();
+        metrics.transport_reused();
+        metrics.transport_dropped();
         tells("rest_client_transport_cache_entries 1");
         tells("rest_client_transport_create_calls_total{result=\"hit\"} 1");
         tells("rest_client_transport_create_calls_total{result=\"miss\"} 2");
-        metrics.plugin_certificate_replaced(Duration::from_secs(3_600));
+        metrics.exec_plugin_certificate_rotated(Duration::from_secs(3_600));
         tells("rest_client_exec_plugin_certificate_rotation_age_bucket{le=\"1800\"} 0");
         tells("rest_client_exec_plugin_certificate_rotation_age_bucket{le=\"3600\"} 1");
     }
@@ -184,13 +184,13 @@ mod tests {
             line.unwrap().parse::<f64>().unwrap()
         };
         let hours = |hours: i64| Some(Timestamp::now() + jiff::SignedDuration::from_hours(hours));
-        metrics.plugin_certificate_ends("kubeconfig a", hours(2));
-        metrics.plugin_certificate_ends("kubeconfig b", hours(1));
+        metrics.exec_plugin_certificate_expires("kubeconfig a", hours(2));
+        metrics.exec_plugin_certificate_expires("kubeconfig b", hours(1));
         assert!((3_500.0..=3_600.0).contains(&left()), "{}", left());
-        metrics.plugin_certificate_ends("kubeconfig b", hours(3));
+        metrics.exec_plugin_certificate_expires("kubeconfig b", hours(3));
         assert!((7_100.0..=7_200.0).contains(&left()), "{}", left());
-        metrics.plugin_certificate_ends("kubeconfig a", None);
-        metrics.plugin_certificate_ends("kubeconfig b", hours(-1));
+        metrics.exec_plugin_certificate_expires("kubeconfig a", None);
+        metrics.exec_plugin_certificate_expires("kubeconfig b", hours(-1));
         assert!(left() < -3_599.0, "{}", left());
     }
 }

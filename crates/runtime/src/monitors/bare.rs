@@ -1,15 +1,17 @@
 //! What an observer of everything needs of an object; labels and annotations are not even allocated.
 
 use keleustes_objects::protobuf::{self, Message};
-use keleustes_objects::{Key, Meta, Object, OwnerRef, SharedList, Text, Time, Uid, Version, Word};
+use keleustes_objects::{
+    InternedList, InternedStr, Key, Meta, Object, OwnerReference, Text, Time, Uid, Version,
+};
 use serde::Deserialize;
 
 /// The metadata of an object, without labels.
 #[derive(Deserialize)]
 #[serde(from = "Wire")]
-pub(super) struct Bare(Meta);
+pub(super) struct PartialObjectMetadata(Meta);
 
-impl Object for Bare {
+impl Object for PartialObjectMetadata {
     const MESSAGE: Option<&'static Message> = Some(&protobuf::PARTIAL);
 
     fn meta(&self) -> &Meta {
@@ -26,15 +28,15 @@ struct Wire {
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
     name: Text,
-    namespace: Word,
+    namespace: InternedStr,
     uid: Uid,
     resource_version: Version,
     deletion_timestamp: Option<Time>,
-    owner_references: SharedList<OwnerRef>,
-    finalizers: SharedList<Word>,
+    owner_references: InternedList<OwnerReference>,
+    finalizers: InternedList<InternedStr>,
 }
 
-impl From<Wire> for Bare {
+impl From<Wire> for PartialObjectMetadata {
     fn from(wire: Wire) -> Self {
         let wire = wire.metadata;
         Self(Meta {
@@ -61,7 +63,7 @@ mod tests {
 
     #[test]
     fn metadata_is_the_same_in_either_form() {
-        const { assert!(Bare::SPEAKS_PROTOBUF, "there is hardly a watch that hears more") };
+        const { assert!(PartialObjectMetadata::SUPPORTS_PROTOBUF, "there is hardly a watch that hears more") };
         let owner = [record(1, b"Wish"), record(3, b"o"), record(4, b"u2"), record(5, b"a/v1")].concat();
         let fields: [(u8, &[u8]); 6] =
             [(1, b"b"), (3, b"a"), (5, b"u1"), (6, b"4"), (13, &owner), (14, b"orphan")];
@@ -70,8 +72,8 @@ mod tests {
         let json = r#"{"metadata": {"name": "b", "namespace": "a", "uid": "u1", "resourceVersion": "4",
             "ownerReferences": [{"apiVersion": "a/v1", "kind": "Wish", "name": "o", "uid": "u2"}],
             "finalizers": ["orphan"]}}"#;
-        let read: Bare = Encoded::Protobuf(&message).read().unwrap();
-        assert_eq!(read.0, Encoded::Json(json).read::<Bare>().unwrap().0);
+        let read: PartialObjectMetadata = Encoded::Protobuf(&message).read().unwrap();
+        assert_eq!(read.0, Encoded::Json(json).read::<PartialObjectMetadata>().unwrap().0);
         assert_eq!((read.0.owners.len(), read.0.finalizers.len()), (1, 1));
     }
 }

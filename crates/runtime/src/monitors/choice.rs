@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use keleustes_objects::{Discovered, Resource};
+use keleustes_objects::{DiscoveredResources, Resource};
 
 /// What can be done with resources whose objects are observed.
 const VERBS: [&str; 3] = ["delete", "list", "watch"];
@@ -10,7 +10,7 @@ const VERBS: [&str; 3] = ["delete", "list", "watch"];
 /// Every resource that can be listed, watched and deleted, each in one version. Those of `kept` whose
 /// group and version could not be learnt stay. `None` if hardly anything is known.
 pub(super) fn choose(
-    discovered: &Discovered,
+    discovered: &DiscoveredResources,
     kept: &BTreeSet<Resource>,
     ignores: impl Fn(&Resource) -> bool,
 ) -> Option<BTreeSet<Resource>> {
@@ -55,7 +55,8 @@ mod tests {
 
     fn chosen(resources: &[ApiResource], failed: &[&str], kept: &[(&'static str, &'static str)]) -> String {
         let failed = failed.iter().map(|name| ((*name).to_owned(), "no".to_owned()));
-        let discovered = Discovered { resources: resources.to_vec(), failed: BTreeMap::from_iter(failed) };
+        let discovered =
+            DiscoveredResources { resources: resources.to_vec(), failed: BTreeMap::from_iter(failed) };
         let kept = kept.iter().map(|(group, version)| one(group, version, "things", ALL).resource);
         let chosen = choose(&discovered, &kept.collect(), |resource| resource.plural == "events");
         let names = chosen.map(|set| set.iter().map(|one| format!("{} {one}", one.version)).collect());

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use keleustes_client::{Delta, Reflector, ReflectorObserver, Source};
 use keleustes_objects::{Failure, Key, Meta, Object as _, Projection, Resource};
-use keleustes_plan::{AnyChange, Observer, Stir};
+use keleustes_plan::{AnyChange, Effects, Observer};
 use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
-use super::Sink;
-use super::bare::Bare;
-use crate::caches::{Cache, Listener};
+use super::EffectsSink;
+use super::bare::PartialObjectMetadata;
+use crate::caches::{Cache, EventHandler};
 use crate::clock::Clocks;
 use crate::level::Level;
 use crate::metrics::{Metrics, QueueMetrics};
@@ -24,7 +24,7 @@ use crate::metrics::{Metrics, QueueMetrics};
 pub(super) struct Feed {
     pub(super) resource: Resource,
     pub(super) observer: Arc<dyn Observer>,
-    pub(super) sink: Arc<RwLock<Option<Sink>>>,
+    pub(super) sink: Arc<RwLock<Option<EffectsSink>>>,
     pub(super) clocks: Clocks,
     pub(super) metrics: Metrics,
     /// There once somebody works on what comes of it.
@@ -84,7 +84,7 @@ impl Monitor {
                 () = stop.cancelled() => return,
                 () = cache.synced() => {}
             }
-            let ear: Arc<dyn Listener> = Arc::new(Ear { feed, has_heard: AtomicBool::new(false) });
+            let ear: Arc<dyn EventHandler> = Arc::new(Ear { feed, has_heard: AtomicBool::new(false) });
             cache.subscribe(ear.clone());
             synced.set(true);
             stop.cancelled().await;
@@ -100,10 +100,10 @@ impl Monitor {
         chance: fastrand::Rng,
     ) -> impl Future<Output = ()> + use<> {
         let (stop, synced) = (self.stop.clone(), self.synced.clone());
-        let source = Source::<Bare>::new(feed.resource.clone(), Projection::METADATA);
+        let source = Source::<PartialObjectMetadata>::new(feed.resource.clone(), Projection::METADATA);
         let troubles =
             Troubles { metrics: feed.metrics.clone(), stop: stop.clone(), retired: self.retired.clone() };
-        let mut reflector = Reflector::new(client, source, chance).observed_by(Arc::new(troubles));
+        let mut reflector = Reflector::new(client, source, chance).with_observer(Arc::new(troubles));
         let figures = feed.metrics.observed(&feed.resource);
         async move {
             loop {
@@ -128,10 +128,10 @@ impl Monitor {
 }
 
 impl Feed {
-    fn take_in(&self, delta: Delta<Bare>) {
+    fn take_in(&self, delta: Delta<PartialObjectMetadata>) {
         match delta {
             Delta::Replace { objects, unreadable, .. } => {
-                let metas: Vec<&Meta> = objects.iter().map(Bare::meta).collect();
+                let metas: Vec<&Meta> = objects.iter().map(PartialObjectMetadata::meta).collect();
                 self.saw_all(&metas, &unreadable);
             }
             Delta::Apply(object) => self.tell(1, |observer, stir| {
@@ -152,8 +152,8 @@ impl Feed {
 
     /// Lets the observer hear of changes, which are counted as if they had gone through a queue. One odd
     /// object that it panics over must not keep it from hearing of others.
-    fn tell(&self, changes: usize, hear: impl FnOnce(&dyn Observer, &mut Stir)) {
-        let mut stir = Stir::default();
+    fn tell(&self, changes: usize, hear: impl FnOnce(&dyn Observer, &mut Effects)) {
+        let mut stir = Effects::default();
         let began = self.clocks.monotonic();
         let heard = catch_unwind(AssertUnwindSafe(|| hear(&*self.observer, &mut stir)));
         if let Some(counts) = self.counts.get().filter(|_| changes > 0) {
@@ -177,7 +177,7 @@ struct Ear {
     has_heard: AtomicBool,
 }
 
-impl Listener for Ear {
+impl EventHandler for Ear {
     fn changed(&self, changes: &[AnyChange]) {
         if !self.has_heard.swap(true, Ordering::Relaxed) {
             let metas: Vec<&Meta> = changes.iter().filter_map(AnyChange::meta).collect();

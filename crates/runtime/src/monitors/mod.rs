@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use keleustes_client::{RestMapping, discover};
+use keleustes_client::{RestMapper, discover};
 use keleustes_objects::Resource;
-use keleustes_plan::{Observer, Stir};
+use keleustes_plan::{Effects, Observer};
 use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -30,12 +30,12 @@ use crate::metrics::{Metrics, QueueMetrics, Running};
 const SURVEY_EVERY: Duration = Duration::from_secs(30);
 
 /// Takes what observing stirs up.
-pub type Sink = Arc<dyn Fn(Stir) + Send + Sync>;
+pub type EffectsSink = Arc<dyn Fn(Effects) + Send + Sync>;
 
 /// What monitors need from their surroundings.
-pub(crate) struct Ground {
+pub(crate) struct MonitorContext {
     pub(crate) client: kube::Client,
-    pub(crate) mapping: RestMapping,
+    pub(crate) mapping: RestMapper,
     pub(crate) clocks: Clocks,
     pub(crate) chance: Chance,
     pub(crate) metrics: Metrics,
@@ -46,8 +46,8 @@ pub(crate) struct Ground {
 /// The monitors of one observer.
 pub struct Monitors {
     observer: Arc<dyn Observer>,
-    ground: Ground,
-    sink: Arc<RwLock<Option<Sink>>>,
+    ground: MonitorContext,
+    sink: Arc<RwLock<Option<EffectsSink>>>,
     counts: Arc<OnceLock<QueueMetrics>>,
     monitors: Mutex<BTreeMap<Resource, Monitor>>,
     /// Those that end as soon as the server says that there is nothing to observe.
@@ -58,7 +58,7 @@ pub struct Monitors {
 
 impl Monitors {
     /// Begins to observe.
-    pub(crate) fn start(observer: Arc<dyn Observer>, ground: Ground, caches: Caches) -> Arc<Self> {
+    pub(crate) fn start(observer: Arc<dyn Observer>, ground: MonitorContext, caches: Caches) -> Arc<Self> {
         let monitors = Arc::new(Self {
             observer,
             ground,
@@ -93,7 +93,7 @@ impl Monitors {
     }
 
     /// From now on, what is stirred up goes to this sink, beginning with all that is still to be done.
-    pub fn begin(&self, sink: &Sink) {
+    pub fn begin(&self, sink: &EffectsSink) {
         // Nothing of this is told before there is somebody who works on it.
         self.ground.metrics.declare(self.observer.failures());
         self.counts.get_or_init(|| {
@@ -103,7 +103,7 @@ impl Monitors {
             counts
         });
         *self.sink.write() = Some(sink.clone());
-        let mut stir = Stir::default();
+        let mut stir = Effects::default();
         self.observer.begin(&mut stir);
         sink(stir);
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use keleustes_plan::{Item, Limiter};
+use keleustes_plan::{Item, RateLimiter};
 
 /// The state of a queue.
 pub(super) struct Core {
@@ -20,7 +20,7 @@ pub(super) struct Core {
     sequence: u64,
     failures: BTreeMap<Item, u32>,
     bucket: Bucket,
-    limiter: Limiter,
+    limiter: RateLimiter,
     closed: Option<Closing>,
 }
 
@@ -44,7 +44,7 @@ pub struct Running {
 }
 
 impl Core {
-    pub(super) fn new(limiter: Limiter) -> Self {
+    pub(super) fn new(limiter: RateLimiter) -> Self {
         Self {
             ready: VecDeque::new(),
             dirty: BTreeMap::new(),
@@ -94,8 +94,8 @@ impl Core {
         let failures = self.failures.entry(item.clone()).or_default();
         let doubled = 2_f64.powi((*failures).min(1000).cast_signed());
         *failures += 1;
-        let own = self.limiter.item_delay_first.as_secs_f64() * doubled;
-        let own = Duration::from_secs_f64(own.min(self.limiter.item_delay_max.as_secs_f64()));
+        let own = self.limiter.base_delay.as_secs_f64() * doubled;
+        let own = Duration::from_secs_f64(own.min(self.limiter.max_delay.as_secs_f64()));
         // Every retry costs a token of the whole queue, also when the item's own delay is longer.
         let delay = own.max(self.bucket.reserve(now)).max(at_least);
         self.add_after(item, delay, now);

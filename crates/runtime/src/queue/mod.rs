@@ -10,7 +10,7 @@ pub use self::core::Running;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_plan::{Item, Limiter};
+use keleustes_plan::{Item, RateLimiter};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -33,7 +33,7 @@ struct Shared {
 impl Queue {
     /// An empty queue whose metrics carry this name.
     #[must_use]
-    pub fn new(limiter: Limiter, clocks: Clocks, metrics: QueueMetrics) -> Self {
+    pub fn new(limiter: RateLimiter, clocks: Clocks, metrics: QueueMetrics) -> Self {
         let core = Mutex::new(Core::new(limiter));
         let shared = Arc::new(Shared { core, changed: Notify::new(), clocks, metrics });
         let watched = Arc::downgrade(&shared);

@@ -12,7 +12,7 @@ fn item(name: &str) -> Item {
 }
 
 fn core() -> Core {
-    Core::new(Limiter::DEFAULT)
+    Core::new(RateLimiter::DEFAULT)
 }
 
 fn take(core: &mut Core) -> Option<String> {
@@ -132,7 +132,7 @@ fn every_retry_takes_a_token_of_the_whole_queue() {
     assert_eq!(core.running(5 * MS).depth, 110);
     // Other limiters are other numbers of the same rules.
     let mut slow =
-        Core::new(Limiter { item_delay_first: 100 * MS, item_delay_max: 150 * MS, ..Limiter::DEFAULT });
+        Core::new(RateLimiter { base_delay: 100 * MS, max_delay: 150 * MS, ..RateLimiter::DEFAULT });
     for wanted in [100, 150, 150] {
         slow.add_rate_limited(item("a"), Duration::ZERO, Duration::ZERO);
         assert_eq!(slow.next_due(), Some(wanted * MS));
@@ -157,7 +157,7 @@ fn a_thousand_adds_of_one_item_delay_another_by_one_turn() {
 
 fn queue() -> Queue {
     let metrics = Metrics::new();
-    Queue::new(Limiter::DEFAULT, Clocks::new(|| 0), metrics.queue("test"))
+    Queue::new(RateLimiter::DEFAULT, Clocks::new(|| 0), metrics.queue("test"))
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,7 +185,7 @@ async fn waiting_ends_with_an_item_a_due_time_or_shutdown() {
 #[tokio::test(start_paused = true)]
 async fn metrics_tell_of_depth_adds_retries_and_running_work() {
     let metrics = Metrics::new();
-    let queue = Queue::new(Limiter::DEFAULT, Clocks::new(|| 0), metrics.queue("jobs"));
+    let queue = Queue::new(RateLimiter::DEFAULT, Clocks::new(|| 0), metrics.queue("jobs"));
     queue.add(item("a"));
     queue.add(item("b"));
     tokio::time::advance(Duration::from_secs(2)).await;

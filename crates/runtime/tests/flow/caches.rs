@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_apiserver::{LoggedRequest, Rule, Verdict};
-use keleustes_objects::{Key, Namespace, ServiceAccount, Word};
-use keleustes_plan::{AnyChange, Change, Controller, Index, Item, KindEntry, Loop, Next, Plan, View, Wakes};
-use keleustes_runtime::caches::Listener;
+use keleustes_objects::{InternedStr, Key, Namespace, ServiceAccount};
+use keleustes_plan::{
+    AnyChange, Change, Controller, Enqueue, Index, Item, KindEntry, Loop, Next, Plan, View,
+};
+use keleustes_runtime::caches::EventHandler;
 use keleustes_runtime::loops::prepare;
 use parking_lot::Mutex;
 
@@ -59,12 +61,12 @@ async fn changes_are_told_one_by_one_in_order_after_the_table_holds_them() {
 }
 
 const BY_COLOUR: Index<ConfigMap> =
-    Index { name: "colour", values: |map, emit| emit(Word::from(&*map.colour)) };
+    Index { name: "colour", values: |map, emit| emit(InternedStr::from(&*map.colour)) };
 
 /// Proves INF-31.
 #[tokio::test(start_paused = true)]
 async fn a_wake_up_sees_indexes_that_hold_the_change() {
-    fn wake(change: &Change<ConfigMap>, view: &View<'_>, wakes: &mut Wakes) {
+    fn wake(change: &Change<ConfigMap>, view: &View<'_>, wakes: &mut Enqueue) {
         let map = change.either();
         let found = view.table::<ConfigMap>().by(&BY_COLOUR, &map.colour).any(|there| there.meta == map.meta);
         assert_eq!(found, !change.is_deletion(), "{} in the index", map.meta.key);
@@ -72,8 +74,8 @@ async fn a_wake_up_sees_indexes_that_hold_the_change() {
     }
     let world = World::new();
     let a_loop = Loop::deciding("test", |_, _| Plan::none())
-        .woken_by::<ConfigMap>(wake)
-        .reads_by::<ConfigMap>(BY_COLOUR);
+        .enqueue_on::<ConfigMap>(wake)
+        .reads_index::<ConfigMap>(BY_COLOUR);
     let running = world.start(Controller::new("test").runs(a_loop)).await;
     for (key, colour) in [("a/x", "red"), ("a/y", "red"), ("a/x", "blue")] {
         world.put(key, colour);
@@ -101,7 +103,7 @@ async fn a_listener_that_comes_late_gets_everything_once_and_can_leave() {
     settle().await;
     assert_eq!(early.take(), ["+a/before", "+a/while", "+a/after"]);
     assert_eq!(late.take(), ["+a/before", "+a/while", "+a/after"], "no gap, nothing twice");
-    let leaving: Arc<dyn Listener> = late.clone();
+    let leaving: Arc<dyn EventHandler> = late.clone();
     cache.unsubscribe(&leaving);
     world.put("a/unheard", "red");
     settle().await;
@@ -275,7 +277,7 @@ async fn a_filter_on_both_states_tells_entering_from_leaving() {
     fn is_red(map: &Arc<ConfigMap>) -> bool {
         map.colour == "red"
     }
-    fn wake(change: &Change<ConfigMap>, _: &View<'_>, wakes: &mut Wakes) {
+    fn wake(change: &Change<ConfigMap>, _: &View<'_>, wakes: &mut Enqueue) {
         let (was, is) = (change.before().is_some_and(is_red), change.after().is_some_and(is_red));
         let key = &change.either().meta.key;
         match (was, is) {
@@ -293,7 +295,7 @@ async fn a_filter_on_both_states_tells_entering_from_leaving() {
         notes.lock().push(item.to_string());
         Box::pin(async { Ok(Next::Done) })
     });
-    let a_loop = Loop::scripted("test", act).woken_by::<ConfigMap>(wake);
+    let a_loop = Loop::reconciling("test", act).enqueue_on::<ConfigMap>(wake);
     let running = world.start(Controller::new("test").runs(a_loop)).await;
     for colour in ["blue", "green", "red", "red ", "red"] {
         world.put("a/x", colour);
@@ -315,7 +317,7 @@ async fn a_filter_on_both_states_tells_entering_from_leaving() {
 /// Panics over what it is told, if it is told of one key.
 struct Fragile(Mutex<usize>);
 
-impl Listener for Fragile {
+impl EventHandler for Fragile {
     fn changed(&self, changes: &[AnyChange]) {
         *self.0.lock() += changes.len();
         assert!(changes.iter().all(|change| change.meta().unwrap().key.name != "odd"));
@@ -368,7 +370,7 @@ async fn an_index_that_panics_over_one_object_does_not_end_the_cache() {
     const FRAGILE: Index<ConfigMap> =
         Index { name: "fragile", values: |map, _| assert!(map.colour != "odd", "an odd colour") };
     let world = World::new();
-    let a_loop = Loop::deciding("test", |_, _| Plan::none()).reads_by::<ConfigMap>(FRAGILE);
+    let a_loop = Loop::deciding("test", |_, _| Plan::none()).reads_index::<ConfigMap>(FRAGILE);
     prepare(&Controller::new("test").runs(a_loop), &world.caches);
     let cache = world.filled::<ConfigMap>().await;
     let notebook = Notebook::at(&cache);
@@ -387,7 +389,7 @@ async fn an_index_that_panics_over_one_object_does_not_end_the_cache() {
 async fn a_cache_tells_how_far_it_is_and_how_long_it_takes() {
     /// Takes its time.
     struct Slow(World);
-    impl Listener for Slow {
+    impl EventHandler for Slow {
         fn changed(&self, changes: &[AnyChange]) {
             if !changes.is_empty() {
                 let labels =

@@ -9,7 +9,7 @@ use http::Method;
 use keleustes_apiserver::{Rule, Verdict};
 use keleustes_objects::{Key, Kind as _, Reason, Resource};
 use keleustes_plan::{
-    Applied, Context, Controller, Grant, Loop, Next, Outcome, Plan, Propagation, Retry, Target, Write,
+    Applied, Context, Controller, Grant, Loop, Next, Outcome, Plan, PropagationPolicy, Retry, Target, Write,
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -29,7 +29,7 @@ async fn once<R: Send + 'static>(
     let result = Arc::new(Mutex::new(None));
     let told = result.clone();
     let script = Arc::new(script);
-    let a_loop = Loop::scripted(
+    let a_loop = Loop::reconciling(
         "test",
         act(move |cx, _| {
             let (script, told) = (script.clone(), told.clone());
@@ -41,9 +41,7 @@ async fn once<R: Send + 'static>(
         }),
     );
     let running = world
-        .start(
-            Controller::new("test").may_write(grants).runs(a_loop.starting_with(Key::namespaced("a", "x"))),
-        )
+        .start(Controller::new("test").may_write(grants).runs(a_loop.initial_item(Key::namespaced("a", "x"))))
         .await;
     settle().await;
     running.stop().await;
@@ -106,7 +104,7 @@ async fn objects_are_listed_whole_and_metadata_is_read_alone() {
 
 fn empty(namespace: &'static str) -> Write {
     Write::delete_collection(&ConfigMap::RESOURCE, namespace)
-        .propagating(Propagation::Background)
+        .propagation_policy(PropagationPolicy::Background)
         .because("the namespace goes")
 }
 
@@ -138,7 +136,7 @@ async fn a_refused_collection_is_told_or_tolerated() {
     let refused = applied(&world, EVERYTHING, empty("a")).await.unwrap();
     let [Outcome::Failed(failure)] = &refused.outcomes[..] else { panic!("a failure") };
     assert_eq!((failure.reason, refused.retry.is_some()), (Reason::MethodNotAllowed, true));
-    let tolerant = empty("a").tolerating(&[Reason::MethodNotAllowed]);
+    let tolerant = empty("a").ignoring_errors(&[Reason::MethodNotAllowed]);
     assert_eq!(applied(&world, EVERYTHING, tolerant).await.unwrap().outcomes, [Outcome::done()]);
     assert_eq!(world.colour("a/one").as_deref(), Some("red"));
 }
@@ -150,7 +148,7 @@ async fn a_collection_needs_its_grant_and_the_lease() {
     assert_eq!(applied(&world, DELETES, empty("a")).await, None, "the turn ended in a panic");
     world.leads.store(false, Ordering::Relaxed);
     let not_led = applied(&world, EVERYTHING, empty("a")).await.unwrap();
-    assert_eq!(not_led.outcomes, [Outcome::NotTried]);
+    assert_eq!(not_led.outcomes, [Outcome::NotSent]);
     assert_eq!(world.writes(), []);
 }
 
@@ -162,12 +160,12 @@ async fn an_object_of_any_resource_is_deleted_in_the_life_that_was_seen() {
         key: Key::namespaced("a", "one"),
         uid: uid.into(),
     };
-    let other_life = applied(&world, EVERYTHING, Write::delete_at(target("other"))).await.unwrap();
+    let other_life = applied(&world, EVERYTHING, Write::delete_target(target("other"))).await.unwrap();
     assert!(
         matches!(&other_life.outcomes[..], [Outcome::Failed(failure)] if failure.reason == Reason::Conflict)
     );
     let uid = world.server.object("configmaps", "a", "one").unwrap()["metadata"]["uid"].clone();
-    applied(&world, EVERYTHING, Write::delete_at(target(uid.as_str().unwrap()))).await.unwrap();
+    applied(&world, EVERYTHING, Write::delete_target(target(uid.as_str().unwrap()))).await.unwrap();
     assert_eq!(world.colour("a/one"), None);
 }
 
@@ -183,7 +181,7 @@ async fn who_keeps_waiting_is_neither_forgiven_nor_blamed() {
         let next = match noted.lock().len() {
             // Three failures: 5, 10 and 20 ms.
             1..=3 => Err(Retry::because("not yet")),
-            4 => Ok(Next::KeepWaiting(Duration::from_secs(1))),
+            4 => Ok(Next::KeepBackoff(Duration::from_secs(1))),
             // The fourth failure waits 40 ms.
             5 => Err(Retry::because("not yet")),
             _ => Ok(Next::Done),
@@ -207,7 +205,7 @@ async fn a_loop_may_be_shown_everything_again_more_often_than_others() {
         Box::pin(async { Ok(Next::Done) })
     });
     let running =
-        world.start(Controller::new("test").runs(note.shown_again_every(Duration::from_secs(300)))).await;
+        world.start(Controller::new("test").runs(note.resync_every(Duration::from_secs(300)))).await;
     wait(Duration::from_secs(299)).await;
     assert_eq!(turns.lock().len(), 3);
     wait(Duration::from_secs(2)).await;

@@ -11,8 +11,8 @@ use http::Method;
 use keleustes_apiserver::{Rule, Verdict};
 use keleustes_objects::{Failure, Key, Kind, Reason, Uid, Version};
 use keleustes_plan::{
-    Applied, Edited, EventNote, Grant, Guard, Involved, OnFailure, Outcome, PatchForm, Plan, Retry, Target,
-    Write,
+    Applied, Edited, Grant, Guard, Involved, OnFailure, Outcome, PatchKind, Plan, PlannedEvent, Retry,
+    Target, Write,
 };
 use keleustes_runtime::executor::Executor;
 use keleustes_runtime::gate::Gate;
@@ -90,7 +90,7 @@ pub(crate) fn letters(applied: &Applied) -> String {
         Outcome::Done { .. } => 'D',
         Outcome::Unneeded => 'U',
         Outcome::Failed(_) => 'F',
-        Outcome::NotTried => 'N',
+        Outcome::NotSent => 'N',
     };
     applied.outcomes.iter().map(letter).collect()
 }
@@ -184,7 +184,7 @@ async fn refused_in_the_middle(on_failure: OnFailure, tolerated: &'static [Reaso
     world.faults.add(on(Method::POST, taken).skip(1).times(1));
     let mut plan = Plan::none();
     plan.push(create("x"));
-    plan.push(create("y").on_failure(on_failure).tolerating(tolerated).because("it is missing"));
+    plan.push(create("y").on_failure(on_failure).ignoring_errors(tolerated).because("it is missing"));
     plan.push(create("z"));
     let applied = apply(&world, plan).await;
     (world, applied)
@@ -264,7 +264,7 @@ async fn guard_failure(change: impl FnOnce(&World)) -> String {
     world.server.clear_requests();
     let mut plan = Plan::none();
     for (name, depends) in [("x", true), ("y", false), ("z", true)] {
-        let write = create(name).tolerating(&[Reason::NotFound]).on_failure(OnFailure::ContinueAndRetry);
+        let write = create(name).ignoring_errors(&[Reason::NotFound]).on_failure(OnFailure::ContinueAndRetry);
         plan.push(if depends { guarded(write, &owner) } else { write });
     }
     let applied = apply(&world, plan).await;
@@ -355,7 +355,7 @@ async fn an_edit_leaves_alone_what_is_not_what_was_decided_about() {
     let map = seen(&world, "a/x");
     let stale = Version::from("1");
     let plans = [
-        ("another state", paint(&map, "blue").decided_on(&stale)),
+        ("another state", paint(&map, "blue").expected_resource_version(&stale)),
         ("nothing to do", Write::edit(&map, |_| Edited::Unneeded)),
         ("cannot be done", Write::edit(&map, |_| Edited::Impossible("it is odd".to_owned()))),
     ];
@@ -363,7 +363,8 @@ async fn an_edit_leaves_alone_what_is_not_what_was_decided_about() {
         let applied = apply(&world, Plan::of(write)).await;
         assert_eq!((&*letters(&applied), applied.all_done()), ("U", Ok(())), "{what}");
     }
-    let current = apply(&world, Plan::of(paint(&map, "green").decided_on(&map.meta.version))).await;
+    let current =
+        apply(&world, Plan::of(paint(&map, "green").expected_resource_version(&map.meta.version))).await;
     assert_eq!(letters(&current), "D");
 
     world.remove("a/x");
@@ -427,7 +428,7 @@ async fn a_delete_names_the_life_it_means() {
         world.writes().iter().map(|request| request.json()["preconditions"]["uid"].clone()).collect();
     assert_eq!(preconditions[0], json!(map.meta.uid));
     assert_ne!(preconditions[0], preconditions[1]);
-    let again = apply(&world, Plan::of(Write::delete(&map).tolerating(&[Reason::NotFound]))).await;
+    let again = apply(&world, Plan::of(Write::delete(&map).ignoring_errors(&[Reason::NotFound]))).await;
     assert_eq!(again.all_done(), Ok(()), "gone is as good as deleted");
 }
 
@@ -437,7 +438,7 @@ async fn type_lines_come_from_the_kind() {
     let world = world();
     world.put("a/x", "red");
     let mut plan = Plan::of(create("y"));
-    plan.record(EventNote::normal(Involved::of(&seen(&world, "a/x")), "Painted", "it is red"));
+    plan.record(PlannedEvent::normal(Involved::of(&seen(&world, "a/x")), "Painted", "it is red"));
     let applied = apply(&world, plan).await;
     assert_eq!(letters(&applied), "D");
     let body = world.writes()[0].json();
@@ -453,7 +454,7 @@ async fn what_was_not_declared_is_not_sent_and_nothing_beside_it() {
     let world = world();
     world.put("a/x", "red");
     let map = seen(&world, "a/x");
-    let undeclared = Write::patch(&map, PatchForm::Merge, json!({})).of_subresource("status");
+    let undeclared = Write::patch(&map, PatchKind::Merge, json!({})).on_subresource("status");
     let mut plan = Plan::of(create("before"));
     plan.push(undeclared);
     assert!(AssertUnwindSafe(apply(&world, plan)).catch_unwind().await.is_err());
@@ -476,7 +477,7 @@ async fn nothing_is_written_or_recorded_once_the_lease_is_lost() {
     let world = world();
     world.put("a/x", "red");
     let map = seen(&world, "a/x");
-    let event = || EventNote::normal(Involved::of(&map), "Painted", "it is blue");
+    let event = || PlannedEvent::normal(Involved::of(&map), "Painted", "it is blue");
 
     // Lost between two writes.
     let leads = world.leads.clone();

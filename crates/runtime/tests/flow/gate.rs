@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keleustes_objects::{Key, Kind, Namespace, TokenSecret, Uid, Version};
 use keleustes_plan::{Controller, Grant, Item, KindEntry, Loop, Plan, View, Write};
-use keleustes_runtime::gate::{Gate, HELD_MAX, Passage};
+use keleustes_runtime::gate::{Gate, GateDecision, HOLD_MAX};
 use keleustes_runtime::loops::Running;
 use serde_json::json;
 
@@ -18,7 +18,7 @@ const GRANTS: &[Grant] = &[
 /// A controller that is woken by namespaces and looks at ConfigMaps and Secrets, too.
 fn deciding(decide: fn(&View<'_>, &Item) -> Plan) -> Controller {
     let a_loop = Loop::deciding("test", decide)
-        .woken_by::<Namespace>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+        .enqueue_on::<Namespace>(|change, _, wakes| wakes.wake(&change.either().meta.key))
         .reads::<ConfigMap>()
         .reads::<TokenSecret>();
     Controller::new("test").may_write(GRANTS).runs(a_loop)
@@ -179,7 +179,7 @@ async fn a_cache_that_never_catches_up_holds_a_key_for_five_minutes() {
     touch(&world, "a");
     let running = start_lagging(&world, want_one).await;
     touch(&world, "a");
-    wait(HELD_MAX - Duration::from_secs(1)).await;
+    wait(HOLD_MAX - Duration::from_secs(1)).await;
     assert_eq!(world.writes().len(), 1);
     wait(Duration::from_secs(2)).await;
     assert_eq!(world.writes().len(), 2, "nothing woke it but the end of its patience");
@@ -197,35 +197,35 @@ async fn the_newest_version_counts_and_one_that_cannot_be_compared_never_does() 
 
     let unfilled = gate(empty.clone());
     unfilled.wrote(&item, &Namespace::RESOURCE, &Version::from("100"));
-    assert_eq!(unfilled.passage(&item), Passage::Free, "a cache without a version");
+    assert_eq!(unfilled.passage(&item), GateDecision::Free, "a cache without a version");
 
     let cache = world.filled::<ConfigMap>().await;
     let reached = cache.version();
     let gate = gate(cache);
     for odd in ["", "0", "abc", "007"] {
         gate.wrote(&item, &ConfigMap::RESOURCE, &Version::from(odd));
-        assert_eq!(gate.passage(&item), Passage::Free, "{odd:?}");
+        assert_eq!(gate.passage(&item), GateDecision::Free, "{odd:?}");
     }
     gate.wrote(&item, &ConfigMap::RESOURCE, &Version::from("1000000"));
     gate.wrote(&item, &ConfigMap::RESOURCE, &reached);
     gate.wrote(&item, &ConfigMap::RESOURCE, &Version::default());
     assert!(
-        matches!(gate.passage(&item), Passage::HeldFor(_)),
+        matches!(gate.passage(&item), GateDecision::HoldFor(_)),
         "an older write does not replace a newer one"
     );
-    assert_eq!(gate.passage(&Key::namespaced("a", "other").into()), Passage::Free);
+    assert_eq!(gate.passage(&Key::namespaced("a", "other").into()), GateDecision::Free);
     assert!(gate.release().is_empty());
 
     gate.wrote(&Key::namespaced("b", "owner").into(), &ConfigMap::RESOURCE, &reached);
-    assert_eq!(gate.passage(&Key::namespaced("b", "owner").into()), Passage::Free, "seen already");
+    assert_eq!(gate.passage(&Key::namespaced("b", "owner").into()), GateDecision::Free, "seen already");
     let other_kind = Item::from(Key::namespaced("c", "owner"));
     gate.wrote(&other_kind, &TokenSecret::RESOURCE, &Version::from("1000000"));
-    assert_eq!(gate.passage(&other_kind), Passage::Free, "a kind that the loop does not read");
+    assert_eq!(gate.passage(&other_kind), GateDecision::Free, "a kind that the loop does not read");
     gate.deleted(
         &Key::namespaced("d", "owner").into(),
         &ConfigMap::RESOURCE,
         &Key::namespaced("d", "x"),
         &Uid::from("u"),
     );
-    assert_eq!(gate.passage(&Key::namespaced("d", "owner").into()), Passage::Free, "not in the cache");
+    assert_eq!(gate.passage(&Key::namespaced("d", "owner").into()), GateDecision::Free, "not in the cache");
 }

@@ -9,7 +9,7 @@ use futures::future::join_all;
 use http::Method;
 use keleustes_apiserver::{ApiServer, Rule, Verdict};
 use keleustes_objects::{Failure, Key, Namespace, Reason, ServiceAccount};
-use keleustes_plan::{Change, Controller, Grant, Item, Loop, Next, Plan, Retry, View, Wakes, Write};
+use keleustes_plan::{Change, Controller, Enqueue, Grant, Item, Loop, Next, Plan, Retry, View, Write};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -65,13 +65,13 @@ async fn a_loop_begins_without_what_few_decisions_need() {
         note.lock().push(maps);
         let mut plan = Plan::none();
         if maps.is_none() {
-            plan.revisit_after(Duration::from_secs(1));
+            plan.requeue_after(Duration::from_secs(1));
         }
         plan
     };
     let a_loop = Loop::deciding("test", decide)
-        .woken_by::<Namespace>(|change, _, wakes| wakes.wake(&change.either().meta.key))
-        .begins_without::<ConfigMap>();
+        .enqueue_on::<Namespace>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+        .starts_without::<ConfigMap>();
     let began = Instant::now();
     let running = world.start(controller(a_loop)).await;
     assert!(began.elapsed() < Duration::from_secs(1));
@@ -116,7 +116,7 @@ async fn reading_what_was_not_declared_is_a_contained_panic() {
         let _ = view.all::<ServiceAccount>().count();
         Plan::none()
     });
-    let a_loop = a_loop.woken_by::<ConfigMap>(|change, _, wakes| wakes.wake(&change.either().meta.key));
+    let a_loop = a_loop.enqueue_on::<ConfigMap>(|change, _, wakes| wakes.wake(&change.either().meta.key));
     let running = world.start(controller(a_loop)).await;
     settle().await;
     assert!(world.metric(r#"keleustes_sync_panics_total{controller="test"} 1"#));
@@ -131,7 +131,7 @@ async fn writing_what_was_not_declared_is_a_contained_panic() {
     let a_loop = Loop::deciding("test", |view, item| {
         view.get::<ConfigMap>(item).map_or_else(Plan::none, |map| Plan::of(Write::delete(&**map)))
     });
-    let a_loop = a_loop.woken_by::<ConfigMap>(|change, _, wakes| wakes.wake(&change.either().meta.key));
+    let a_loop = a_loop.enqueue_on::<ConfigMap>(|change, _, wakes| wakes.wake(&change.either().meta.key));
     let running = world.start(Controller::new("test").runs(a_loop)).await;
     settle().await;
     assert!(world.metric(r#"keleustes_sync_panics_total{controller="test"} 1"#));
@@ -142,7 +142,7 @@ async fn writing_what_was_not_declared_is_a_contained_panic() {
 /// A list of a thousand objects has one that a wake-up panics over; all others wake their items.
 #[tokio::test(start_paused = true)]
 async fn a_wake_up_that_panics_over_one_object_loses_no_other() {
-    fn wake(change: &Change<ConfigMap>, _: &View<'_>, wakes: &mut Wakes) {
+    fn wake(change: &Change<ConfigMap>, _: &View<'_>, wakes: &mut Enqueue) {
         let key = &change.either().meta.key;
         assert!(key.name != "n0500", "a bug that shows for one object");
         wakes.wake(key);
@@ -157,7 +157,7 @@ async fn a_wake_up_that_panics_over_one_object_loses_no_other() {
         notes.note(item);
         Box::pin(async { Ok(Next::Done) })
     });
-    let running = world.start(controller(Loop::scripted("test", act).woken_by::<ConfigMap>(wake))).await;
+    let running = world.start(controller(Loop::reconciling("test", act).enqueue_on::<ConfigMap>(wake))).await;
     settle().await;
     assert_eq!(diary.items().len(), 2499);
     assert!(world.metric(r#"keleustes_sync_panics_total{controller="test"} 1"#));
@@ -177,7 +177,7 @@ async fn a_failing_item_is_dropped_after_its_retries_until_something_changes() {
         notes.note(item);
         Box::pin(async { Err(Retry::because("it never works")) })
     });
-    let running = world.start(controller(a_loop.retries_at_most(3))).await;
+    let running = world.start(controller(a_loop.max_retries(3))).await;
     wait(Duration::from_secs(3600)).await;
     assert_eq!(diary.times("a/x").len(), 4, "the first try and three more");
     world.put("a/x", "blue");
@@ -202,7 +202,7 @@ async fn tries_in(meets_outage: fn(usize) -> bool) -> Vec<u128> {
         };
         Box::pin(async { Err(retry) })
     });
-    let running = world.start(controller(a_loop.retries_at_most(3))).await;
+    let running = world.start(controller(a_loop.max_retries(3))).await;
     wait(Duration::from_secs(3600)).await;
     running.stop().await;
     diary.times("a/x")
@@ -238,7 +238,7 @@ async fn a_revisit_comes_at_its_time_and_success_forgets_failures() {
             match turn {
                 2 | 4 => Err(Retry::because("not yet")),
                 6 => Ok(Next::Done),
-                _ => Ok(Next::Revisit(Duration::from_secs(10))),
+                _ => Ok(Next::After(Duration::from_secs(10))),
             }
         })
     });
@@ -266,7 +266,7 @@ async fn a_server_that_asks_for_calm_gets_it() {
         if wanted { Plan::of(Write::create::<ConfigMap>(key, body)) } else { Plan::none() }
     });
     let a_loop = a_loop
-        .woken_by::<Namespace>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+        .enqueue_on::<Namespace>(|change, _, wakes| wakes.wake(&change.either().meta.key))
         .reads::<ConfigMap>();
     let running = world.start(controller(a_loop)).await;
     wait(Duration::from_millis(29_900)).await;
@@ -311,7 +311,7 @@ async fn stopping_ends_work_under_way_in_order_and_takes_up_no_more() {
         Box::pin(async move {
             wait(Duration::from_secs(60)).await;
             ended.fetch_add(1, Ordering::Relaxed);
-            Ok(Next::Revisit(Duration::from_secs(1)))
+            Ok(Next::After(Duration::from_secs(1)))
         })
     });
     let running = world.start(controller(a_loop.workers(2))).await;
@@ -401,12 +401,12 @@ async fn loops_that_read_the_same_kinds_in_any_order_never_wait_for_each_other()
     }
     let world = World::around(ApiServer::default(), None);
     let one = Loop::deciding("one", decide)
-        .woken_by::<ConfigMap>(|change, _, wakes| wakes.wake(&change.either().meta.key))
-        .woken_by::<ServiceAccount>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+        .enqueue_on::<ConfigMap>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+        .enqueue_on::<ServiceAccount>(|change, _, wakes| wakes.wake(&change.either().meta.key))
         .workers(4);
     let two = Loop::deciding("two", decide)
-        .woken_by::<ServiceAccount>(|change, _, wakes| wakes.wake(&change.either().meta.key))
-        .woken_by::<ConfigMap>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+        .enqueue_on::<ServiceAccount>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+        .enqueue_on::<ConfigMap>(|change, _, wakes| wakes.wake(&change.either().meta.key))
         .workers(4);
     let running = world.start(Controller::new("test").runs(one).runs(two)).await;
     let server = &world.server;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Kind as _, Partial, Resource};
+use keleustes_objects::{Kind as _, PartialObjectMeta, Resource};
 use keleustes_plan::{AnyChange, KindEntry};
-use keleustes_runtime::caches::Listener;
+use keleustes_runtime::caches::EventHandler;
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -15,10 +15,10 @@ use crate::world::{ConfigMap, Notebook, World, settle, wait};
 #[derive(Default)]
 struct Names(Mutex<Vec<String>>);
 
-impl Listener for Names {
+impl EventHandler for Names {
     fn changed(&self, changes: &[AnyChange]) {
         for new in changes.iter().filter_map(|change| change.new.clone()) {
-            let partial = new.into_any().downcast::<Partial>().expect("metadata and nothing else");
+            let partial = new.into_any().downcast::<PartialObjectMeta>().expect("metadata and nothing else");
             let label = partial.meta.labels.value("tier").map(ToString::to_string).unwrap_or_default();
             self.0.lock().push(format!("{} {label}", partial.meta.key));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Method;
 use keleustes_apiserver::{Rule, Verdict};
 use keleustes_objects::{Key, Meta, Resource};
-use keleustes_plan::{Controller, EventNote, Involved, Item, Loop, Metric, Next, Observer, Stir};
+use keleustes_plan::{Controller, Effects, Involved, Item, Loop, Metric, Next, Observer, PlannedEvent};
 use keleustes_runtime::loops;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ static FAILURES: Metric = Metric::counter("test_failures_total", "For tests.", &
 struct Witness(Arc<Mutex<Vec<String>>>);
 
 impl Witness {
-    fn note(&self, sign: &str, resource: &Resource, meta: &Meta, stir: &mut Stir) {
+    fn note(&self, sign: &str, resource: &Resource, meta: &Meta, stir: &mut Effects) {
         assert!(&*meta.key.name != "panic", "one odd object");
         // What a server brings along by itself is of no interest here.
         if matches!(&*resource.plural, "configmaps" | "widgets" | "secrets")
@@ -51,7 +51,7 @@ impl Observer for Witness {
         resource.plural == "events"
     }
 
-    fn saw_all(&self, resource: &Resource, metas: &[&Meta], unreadable: &[Key], stir: &mut Stir) {
+    fn saw_all(&self, resource: &Resource, metas: &[&Meta], unreadable: &[Key], stir: &mut Effects) {
         metas.iter().for_each(|meta| self.note("=", resource, meta, stir));
         for key in unreadable {
             self.0.lock().push(format!("?{} {key}", resource.plural));
@@ -61,18 +61,18 @@ impl Observer for Witness {
         }
     }
 
-    fn saw(&self, resource: &Resource, meta: &Meta, stir: &mut Stir) {
+    fn saw(&self, resource: &Resource, meta: &Meta, stir: &mut Effects) {
         self.note("+", resource, meta, stir);
     }
 
-    fn lost(&self, resource: &Resource, meta: &Meta, stir: &mut Stir) {
+    fn lost(&self, resource: &Resource, meta: &Meta, stir: &mut Effects) {
         self.note("-", resource, meta, stir);
     }
 
-    fn begin(&self, stir: &mut Stir) {
+    fn begin(&self, stir: &mut Effects) {
         stir.wake("echo", Key::cluster("begin"));
-        stir.wake_slowly("echo", Key::cluster("slowly"));
-        stir.events.push(EventNote::normal(Involved::default(), "Begin", "begins"));
+        stir.enqueue_rate_limited("echo", Key::cluster("slowly"));
+        stir.events.push(PlannedEvent::normal(Involved::default(), "Begin", "begins"));
     }
 }
 
@@ -83,7 +83,7 @@ fn echo(witness: &Witness, worked: &Arc<Mutex<Vec<String>>>) -> Controller {
         worked.lock().push(item.key.to_string());
         Box::pin(async { Ok(Next::Done) })
     });
-    Controller::new("test").observes_everything(witness.clone()).runs(Loop::scripted("echo", script))
+    Controller::new("test").observer(witness.clone()).runs(Loop::reconciling("echo", script))
 }
 
 async fn observing(world: &World) -> (Witness, loops::Running) {
@@ -261,7 +261,7 @@ async fn one_kind_that_cannot_be_listed_holds_nobody_up_for_long() {
     assert!(world.metric("test_failures_total 1"), "{}", world.metrics.text());
     wait(Duration::from_secs(61)).await;
     assert!(world.metric("test_failures_total 1"), "counted once, as nothing more has changed");
-    world.faults.retire_all();
+    world.faults.disable_all();
     wait(Duration::from_secs(61)).await;
     assert_eq!(witness.heard(), ["no widgets"]);
 }

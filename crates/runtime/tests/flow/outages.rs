@@ -44,14 +44,10 @@ async fn whatever_goes_wrong_with_writes_every_namespace_gets_its_account() {
         ("forbidden for a while", Verdict::status(403, "Forbidden", "no role yet")),
         ("connection refused", Verdict::ConnectionError(ErrorKind::ConnectionRefused)),
         ("connection reset", reset()),
-        ("answer lost after the effect", Verdict::AfterEffect(Box::new(reset()))),
+        ("answer lost after the effect", Verdict::ApplyThen(Box::new(reset()))),
         (
             "error told after the effect",
-            Verdict::AfterEffect(Box::new(Verdict::status(
-                500,
-                "InternalError",
-                "etcdserver: leader changed",
-            ))),
+            Verdict::ApplyThen(Box::new(Verdict::status(500, "InternalError", "etcdserver: leader changed"))),
         ),
         ("no answer ever", Verdict::Hang),
         ("an answer that cannot be read", Verdict::RawBody { code: 201, body: "<html>".into() }),
@@ -116,7 +112,7 @@ fn a_process_that_dies_between_writes_is_continued_by_the_next() {
         first.block_on(async {
             let world = World::around(server.clone(), None);
             // The answer to this write never arrives, although it takes effect.
-            let last = Verdict::AfterEffect(Box::new(Verdict::Hang));
+            let last = Verdict::ApplyThen(Box::new(Verdict::Hang));
             world.faults.add(Rule::new(last).method(Method::POST).skip(writes as u64 - 1));
             let running = world.start(serviceaccount::controller()).await;
             settle().await;
@@ -140,7 +136,7 @@ fn a_process_that_dies_between_writes_is_continued_by_the_next() {
 async fn what_is_undone_between_two_lists_is_done_again() {
     for (what, answer) in [
         ("answered", Verdict::Pass),
-        ("answer lost", Verdict::AfterEffect(Box::new(Verdict::ConnectionError(ErrorKind::ConnectionReset)))),
+        ("answer lost", Verdict::ApplyThen(Box::new(Verdict::ConnectionError(ErrorKind::ConnectionReset)))),
     ] {
         let world = World::new();
         let running = world.start(serviceaccount::controller()).await;
@@ -202,7 +198,7 @@ async fn after_a_storm_everything_is_as_it_should_be() {
                 0 => Verdict::status(500, "InternalError", "boom"),
                 1 => Verdict::too_many_requests(1),
                 2 => Verdict::ConnectionError(ErrorKind::ConnectionReset),
-                3 => Verdict::AfterEffect(Box::new(Verdict::ConnectionError(ErrorKind::ConnectionReset))),
+                3 => Verdict::ApplyThen(Box::new(Verdict::ConnectionError(ErrorKind::ConnectionReset))),
                 4 => Verdict::CutStream { after_events: chance.usize(0..3), cleanly: chance.bool() },
                 _ => Verdict::DelayThen(Duration::from_millis(chance.u64(0..3000)), Box::new(Verdict::Pass)),
             };
@@ -218,7 +214,7 @@ async fn after_a_storm_everything_is_as_it_should_be() {
             }
             wait(Duration::from_millis(chance.u64(0..5000))).await;
         }
-        world.faults.retire_all();
+        world.faults.disable_all();
         wait(Duration::from_secs(1200)).await;
         assert_complete(&world, &format!("seed {seed}"));
         assert!(!world.metrics.text().contains("keleustes_sync_panics_total{"), "seed {seed}");

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use keleustes_objects::Key;
-use keleustes_plan::{Controller, Grant, Item, Loop, PatchForm, Plan, Telling, View, Write};
-use keleustes_runtime::pace::{GAP_FIRST, GAP_MAX};
+use keleustes_plan::{Controller, Grant, Item, Loop, PatchKind, Plan, StatusUrgency, View, Write};
+use keleustes_runtime::pace::{INTERVAL_FIRST, INTERVAL_MAX};
 use serde_json::json;
 
 use crate::world::{ConfigMap, World, settle, wait};
@@ -18,8 +18,8 @@ fn tell_the_colour(view: &View<'_>, _: &Item) -> Plan {
     if sky.colour == report.colour {
         return Plan::none();
     }
-    let telling = if sky.colour == "gold" { Telling::AtOnce } else { Telling::WhenCalm };
-    let write = Write::patch(&**report, PatchForm::Merge, json!({"data": {"colour": sky.colour}}));
+    let telling = if sky.colour == "gold" { StatusUrgency::Immediate } else { StatusUrgency::Coalesce };
+    let write = Write::patch(&**report, PatchKind::Merge, json!({"data": {"colour": sky.colour}}));
     Plan::of(write.telling(telling).because("the sky has another colour"))
 }
 
@@ -27,7 +27,7 @@ async fn world() -> (World, keleustes_runtime::loops::Running) {
     let world = World::new();
     world.put("a/sky", "blue");
     world.put("a/report", "blue");
-    let a_loop = Loop::deciding("test", tell_the_colour).woken_by::<ConfigMap>(|change, _, wakes| {
+    let a_loop = Loop::deciding("test", tell_the_colour).enqueue_on::<ConfigMap>(|change, _, wakes| {
         if change.either().meta.key.name == "sky" {
             wakes.wake(&change.either().meta.key);
         }
@@ -43,7 +43,7 @@ async fn a_change_that_comes_alone_is_told_at_once() {
         world.put("a/sky", colour);
         settle().await;
         assert_eq!(world.colour("a/report").as_deref(), Some(colour));
-        wait(GAP_MAX).await;
+        wait(INTERVAL_MAX).await;
     }
     running.stop().await;
 }
@@ -58,10 +58,10 @@ async fn of_many_changes_some_are_told_and_the_last_one_without_anything_waking_
     let told = world.writes().len();
     assert!((2..=5).contains(&told), "the first, and then fewer and fewer: {told}");
     assert_ne!(world.colour("a/report").as_deref(), Some("shade 99"));
-    wait(GAP_MAX).await;
+    wait(INTERVAL_MAX).await;
     assert_eq!(world.colour("a/report").as_deref(), Some("shade 99"));
     assert_eq!(world.writes().len(), told + 1);
-    wait(10 * GAP_MAX).await;
+    wait(10 * INTERVAL_MAX).await;
     assert_eq!(world.writes().len(), told + 1, "then there is nothing left to tell");
     running.stop().await;
 }
@@ -75,7 +75,7 @@ async fn what_somebody_waits_for_is_told_at_once_however_much_was_told() {
     }
     assert_eq!(world.colour("a/report").as_deref(), Some("gold"));
     assert_eq!(world.writes().len(), 2, "nobody heard of the grey");
-    wait(10 * GAP_MAX).await;
+    wait(10 * INTERVAL_MAX).await;
     assert_eq!(world.writes().len(), 2);
     running.stop().await;
 }
@@ -87,7 +87,7 @@ async fn what_has_passed_by_the_time_it_could_be_told_is_not_told() {
         world.put("a/sky", colour);
         settle().await;
     }
-    wait(GAP_FIRST).await;
+    wait(INTERVAL_FIRST).await;
     assert_eq!(world.colour("a/report").as_deref(), Some("red"));
     assert_eq!(world.writes().len(), 1);
     running.stop().await;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use http::Method;
 use keleustes_apiserver::Verdict;
 use keleustes_objects::{Key, Namespace, Uid};
-use keleustes_plan::{Controller, EventNote, Involved, Loop, Metric, Next, Outcome, PatchForm, Plan, Write};
+use keleustes_plan::{
+    Controller, Involved, Loop, Metric, Next, Outcome, PatchKind, Plan, PlannedEvent, Write,
+};
 use serde_json::{Value, json};
 
 use crate::executor::{apply, create, letters, many, on, seen, world};
@@ -53,7 +55,7 @@ async fn writes_sent_together_do_not_stop_each_other() {
     let world = world();
     world.faults.add(on(Method::POST, Verdict::status(403, "Forbidden", "no")).skip(2).times(1));
     let mut plan = Plan::none();
-    plan.push_together(many(6));
+    plan.push_parallel(many(6));
     let applied = apply(&world, plan).await;
     assert_eq!(letters(&applied), "DDFDDD");
     assert!(applied.retry.is_some());
@@ -65,7 +67,7 @@ async fn a_patch_changes_only_the_life_that_was_seen() {
     world.put("a/x", "red");
     let mut map = seen(&world, "a/x");
     let patch = |map: &ConfigMap| {
-        Plan::of(Write::patch(map, PatchForm::Merge, json!({"metadata": {"labels": {"mine": "yes"}}})))
+        Plan::of(Write::patch(map, PatchKind::Merge, json!({"metadata": {"labels": {"mine": "yes"}}})))
     };
     assert_eq!(letters(&apply(&world, patch(&map)).await), "D");
     map.meta.uid = Uid::from("11111111-1111-1111-1111-111111111111");
@@ -81,16 +83,16 @@ async fn people_are_told_what_became_of_a_write() {
         let about = about.clone();
         write.reporting(move |outcome| match outcome {
             Outcome::Done { name, .. } => {
-                Some(EventNote::normal(about.clone(), "Made", format!("Made {name}")))
+                Some(PlannedEvent::normal(about.clone(), "Made", format!("Made {name}")))
             }
             Outcome::Failed(failure) => {
-                Some(EventNote::warning(about.clone(), "Failed", failure.to_string()))
+                Some(PlannedEvent::warning(about.clone(), "Failed", failure.to_string()))
             }
-            Outcome::Unneeded | Outcome::NotTried => None,
+            Outcome::Unneeded | Outcome::NotSent => None,
         })
     };
     let mut plan = Plan::none();
-    plan.push_together(vec![told(create("one")), told(create("two"))]);
+    plan.push_parallel(vec![told(create("one")), told(create("two"))]);
     apply(&world, plan).await;
     let events: Vec<_> = world.events.lock().iter().map(|event| event.message.clone()).collect();
     assert_eq!(events[0], "Made one");
@@ -103,7 +105,7 @@ static TURNS: Metric = Metric::counter("turns_total", "Turns.", &[]);
 #[tokio::test(start_paused = true)]
 async fn an_item_may_be_there_from_the_start() {
     let world = World::new();
-    let pass = Loop::scripted("passes", Pass).starting_with(Key::cluster("pass"));
+    let pass = Loop::reconciling("passes", Pass).initial_item(Key::cluster("pass"));
     let running = world.start(Controller::new("test").measures([&TURNS]).runs(pass)).await;
     wait(Duration::from_secs(45)).await;
     assert!(world.metric("turns_total 3"), "at 0, 20 and 40 seconds");
@@ -119,7 +121,7 @@ impl keleustes_plan::Script for Pass {
         _: &'a keleustes_plan::Item,
     ) -> keleustes_plan::BoxFuture<'a, Result<Next, keleustes_plan::Retry>> {
         cx.measure(TURNS.one(&[]));
-        Box::pin(async { Ok(Next::Revisit(Duration::from_secs(20))) })
+        Box::pin(async { Ok(Next::After(Duration::from_secs(20))) })
     }
 }
 
@@ -136,7 +138,7 @@ async fn a_script_may_wake_another_item() {
             Ok(Next::Done)
         })
     });
-    let a_loop = Loop::scripted("test", wakes_the_other).starting_with(Key::cluster("first"));
+    let a_loop = Loop::reconciling("test", wakes_the_other).initial_item(Key::cluster("first"));
     let running = world.start(Controller::new("test").measures([&TURNS]).runs(a_loop)).await;
     wait(Duration::from_secs(1)).await;
     assert!(world.metric("turns_total 2"), "the first one and the one it woke");

@@ -12,13 +12,13 @@ use http_body_util::{BodyExt as _, StreamBody};
 use keleustes_apiserver::{ApiServer, Faults, LoggedRequest, clock};
 use keleustes_objects::{Kind, Meta, Object, Resource, WireMeta};
 use keleustes_plan::{
-    AnyChange, BoxFuture as ScriptFuture, Context, Controller, EventNote, Item, KindEntry, Loop, Next, Retry,
-    Script,
+    AnyChange, BoxFuture as ScriptFuture, Context, Controller, Item, KindEntry, Loop, Next, PlannedEvent,
+    Retry, Script,
 };
-use keleustes_runtime::caches::{Cache, Caches, Listener};
+use keleustes_runtime::caches::{Cache, Caches, EventHandler};
 use keleustes_runtime::clock::{Chance, Clocks};
 use keleustes_runtime::handover::Legacy;
-use keleustes_runtime::loops::{self, Running, Surroundings};
+use keleustes_runtime::loops::{self, ControllerContext, Running};
 use keleustes_runtime::metrics::Metrics;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -39,8 +39,8 @@ pub(crate) struct World {
     pub(crate) metrics: Metrics,
     pub(crate) caches: Caches,
     pub(crate) leads: Arc<AtomicBool>,
-    pub(crate) events: Arc<Mutex<Vec<EventNote>>>,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) events: Arc<Mutex<Vec<PlannedEvent>>>,
+    pub(crate) surroundings: ControllerContext,
 }
 
 impl World {
@@ -71,7 +71,7 @@ impl World {
         let client = tap.client(&faults, &server);
         let caches = Caches::new(client, clocks.clone(), chance.clone(), metrics.clone(), resync_period);
         let leads = Arc::new(AtomicBool::new(true));
-        let surroundings = Surroundings {
+        let surroundings = ControllerContext {
             caches: caches.clone(),
             clocks,
             chance,
@@ -233,7 +233,7 @@ impl Notebook {
     }
 }
 
-impl Listener for Notebook {
+impl EventHandler for Notebook {
     fn changed(&self, changes: &[AnyChange]) {
         if changes.is_empty() {
             *self.bookmarks.lock() += 1;
@@ -281,8 +281,8 @@ where
         + Sync
         + 'static,
 {
-    Loop::scripted("test", self::act(act))
-        .woken_by::<ConfigMap>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+    Loop::reconciling("test", self::act(act))
+        .enqueue_on::<ConfigMap>(|change, _, wakes| wakes.wake(&change.either().meta.key))
 }
 
 /// Stands between client and server: notes what is asked for and what comes back, and can hold the

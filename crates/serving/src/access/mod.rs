@@ -42,7 +42,7 @@ const PROXY_CA_FLAG: &str = "--requestheader-client-ca-file";
 
 /// Whom to ask.
 #[derive(Clone, Default)]
-pub struct Delegates {
+pub struct DelegatingClients {
     /// By the credentials of `--authentication-kubeconfig`, or of the pod; without it tokens say nothing
     /// and nothing is looked up in the cluster.
     pub authentication: Option<ApiServer>,
@@ -125,7 +125,7 @@ impl Access {
     pub async fn open(
         authentication: &AuthenticationOptions,
         authorization: &AuthorizationOptions,
-        delegates: Delegates,
+        delegates: DelegatingClients,
         registry: &Registry,
         mut chance: fastrand::Rng,
     ) -> Result<Self, ServingError> {

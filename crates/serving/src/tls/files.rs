@@ -72,8 +72,12 @@ impl Origin {
         let key = directory.join(format!("{PAIR_NAME}.key"));
         match (certificate.exists(), key.exists()) {
             (true, true) => {}
-            (true, false) => return Err(ServingError::HalfPair { missing: key, present: certificate }),
-            (false, true) => return Err(ServingError::HalfPair { missing: certificate, present: key }),
+            (true, false) => {
+                return Err(ServingError::IncompleteKeyPair { missing: key, present: certificate });
+            }
+            (false, true) => {
+                return Err(ServingError::IncompleteKeyPair { missing: certificate, present: key });
+            }
             (false, false) => {
                 let pair = generate(bind_address, now)?;
                 // A directory that cannot be written costs only that the certificate changes with each start.

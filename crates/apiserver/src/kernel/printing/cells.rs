@@ -319,7 +319,7 @@ pub(super) fn controller(object: &Value, _: Timestamp) -> Value {
     ))
 }
 
-pub(super) fn ready_of_wanted(object: &Value, _: Timestamp) -> Value {
+pub(super) fn ready_of_desired(object: &Value, _: Timestamp) -> Value {
     json!(format!("{}/{}", number(object, "/status/readyReplicas"), number(object, "/spec/replicas")))
 }
 
@@ -540,7 +540,7 @@ pub(super) fn token_requests(object: &Value, _: Timestamp) -> Value {
     json!(if audiences.is_empty() { "<unset>".to_owned() } else { audiences })
 }
 
-pub(super) fn volume_life_cycles(object: &Value, _: Timestamp) -> Value {
+pub(super) fn volume_lifecycle_modes(object: &Value, _: Timestamp) -> Value {
     json!(list(object, "/spec/volumeLifecycleModes").map(plain).collect::<Vec<_>>().join(","))
 }
 

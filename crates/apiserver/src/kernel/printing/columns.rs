@@ -261,7 +261,7 @@ static KINDS: &[(&str, &[Column])] = &[
         "Deployment",
         &[
             NAME,
-            text("Ready", Source::Call(cells::ready_of_wanted)),
+            text("Ready", Source::Call(cells::ready_of_desired)),
             text("Up-to-date", Source::Number("/status/updatedReplicas")),
             text("Available", Source::Number("/status/availableReplicas")),
             AGE,
@@ -283,7 +283,7 @@ static KINDS: &[(&str, &[Column])] = &[
             SELECTOR,
         ],
     ),
-    ("StatefulSet", &[NAME, text("Ready", Source::Call(cells::ready_of_wanted)), AGE, CONTAINERS, IMAGES]),
+    ("StatefulSet", &[NAME, text("Ready", Source::Call(cells::ready_of_desired)), AGE, CONTAINERS, IMAGES]),
     (
         "APIService",
         &[
@@ -389,7 +389,7 @@ static KINDS: &[(&str, &[Column])] = &[
             flag("StorageCapacity", "/spec/storageCapacity"),
             text("TokenRequests", Source::Call(cells::token_requests)),
             flag("RequiresRepublish", "/spec/requiresRepublish"),
-            text("Modes", Source::Call(cells::volume_life_cycles)),
+            text("Modes", Source::Call(cells::volume_lifecycle_modes)),
             AGE,
         ],
     ),

@@ -14,7 +14,7 @@ use super::accept::{Included, Representation, metadata_only};
 use super::metadata::{meta, meta_str};
 use super::resources::{Resource, Strategy};
 use super::store::Stored;
-use super::views::shown_form;
+use super::views::to_served_version;
 use columns::{Column, Source};
 
 pub(crate) use text::selector as selector_text;
@@ -27,7 +27,7 @@ pub(crate) fn shown(
     now: Timestamp,
 ) -> Stored {
     match representation {
-        Representation::Whole => shown_form(resource, object),
+        Representation::Whole => to_served_version(resource, object),
         Representation::MetadataOnly | Representation::MetadataList => Arc::new(metadata_only(object)),
         Representation::Table(included) => {
             let mut table = table(resource, std::slice::from_ref(object), included, now);
@@ -79,7 +79,7 @@ fn row(
     let is_bookmark = meta_str(object, "name").is_empty();
     match included {
         Included::Nothing | Included::Unknown if !is_bookmark => row["object"] = Value::Null,
-        Included::Whole => row["object"] = Value::clone(&shown_form(resource, object)),
+        Included::Whole => row["object"] = Value::clone(&to_served_version(resource, object)),
         _ => row["object"] = metadata_only(object),
     }
     row

@@ -30,21 +30,22 @@ const EVENT_FIELDS: &[SelectableField] = &[
 ];
 
 const FINALIZE: Subresource =
-    Subresource { name: "finalize", exchanged: ("", "v1", "Namespace"), verbs: &["update"] };
+    Subresource { name: "finalize", group_version_kind: ("", "v1", "Namespace"), verbs: &["update"] };
 
 const TOKEN: Subresource = Subresource {
     name: "token",
-    exchanged: ("authentication.k8s.io", "v1", "TokenRequest"),
+    group_version_kind: ("authentication.k8s.io", "v1", "TokenRequest"),
     verbs: &["create"],
 };
 
 const BINDING: Subresource =
-    Subresource { name: "binding", exchanged: ("", "v1", "Binding"), verbs: &["create"] };
+    Subresource { name: "binding", group_version_kind: ("", "v1", "Binding"), verbs: &["create"] };
 
 const EVICTION: Subresource =
-    Subresource { name: "eviction", exchanged: ("policy", "v1", "Eviction"), verbs: &["create"] };
+    Subresource { name: "eviction", group_version_kind: ("policy", "v1", "Eviction"), verbs: &["create"] };
 
-const RESIZE: Subresource = Subresource { name: "resize", exchanged: ("", "v1", "Pod"), verbs: READ_WRITE };
+const RESIZE: Subresource =
+    Subresource { name: "resize", group_version_kind: ("", "v1", "Pod"), verbs: READ_WRITE };
 
 pub(super) static KINDS: &[Resource] = &[
     Resource {

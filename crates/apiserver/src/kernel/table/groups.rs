@@ -19,7 +19,7 @@ const EVENTS_FIELDS: &[SelectableField] = &[
 
 const APPROVAL: Subresource = Subresource {
     name: "approval",
-    exchanged: ("certificates.k8s.io", "v1", "CertificateSigningRequest"),
+    group_version_kind: ("certificates.k8s.io", "v1", "CertificateSigningRequest"),
     verbs: READ_WRITE,
 };
 

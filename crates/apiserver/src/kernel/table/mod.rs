@@ -61,7 +61,7 @@ pub(super) const fn zero(
 const READ_WRITE: &[&str] = &["get", "patch", "update"];
 
 pub(crate) const SCALE: Subresource =
-    Subresource { name: "scale", exchanged: ("autoscaling", "v1", "Scale"), verbs: READ_WRITE };
+    Subresource { name: "scale", group_version_kind: ("autoscaling", "v1", "Scale"), verbs: READ_WRITE };
 
 /// All built-in kinds, in the order discovery shows them.
 pub(super) fn builtin() -> impl Iterator<Item = &'static Resource> {

@@ -115,7 +115,7 @@ fn a_token_in_a_secret_is_good_while_its_account_lives() {
     };
     assert_eq!(world.reply(&request).0, 200);
     let accounts = world.kernel.resource("serviceaccounts").unwrap();
-    world.kernel.unseed(accounts, "kube-system", "job-controller");
+    world.kernel.remove_object(accounts, "kube-system", "job-controller");
     assert_eq!(world.reply(&request).0, 401);
 }
 

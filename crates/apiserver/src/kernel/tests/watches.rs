@@ -17,7 +17,7 @@ fn a_watch_replays_from_its_version_and_goes_on() {
     changed["data"] = json!({"k": "v"});
     world.put(&format!("{CONFIG_MAPS}/a"), &changed);
     world.delete(&format!("{CONFIG_MAPS}/b"), &Value::Null);
-    assert_eq!(world.kernel.take_woken(), [watch]);
+    assert_eq!(world.kernel.take_ready_watches(), [watch]);
     assert_eq!(world.frames(watch), ["MODIFIED a", "DELETED b"]);
 }
 

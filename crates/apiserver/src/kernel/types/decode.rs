@@ -10,7 +10,7 @@ use super::{Field, Presence, Quantity, Shape, Struct};
 /// Why a value does not have the shape of its field, in the words of the real server; it has others for values that are
 /// not read from a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mismatch(pub(crate) String, pub(crate) Option<String>);
+pub(crate) struct TypeMismatch(pub(crate) String, pub(crate) Option<String>);
 
 /// In which form a value is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ struct Reading {
     /// Fields nobody knows; they are left out.
     unknown: Vec<String>,
     /// The first value of a wrong type; reading goes on, because a text that says nothing outweighs it.
-    wrong: Option<Mismatch>,
+    wrong: Option<TypeMismatch>,
     form: Form,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn decode(
     value: Value,
     form: Form,
     unknown: &mut Vec<String>,
-) -> Result<Value, Mismatch> {
+) -> Result<Value, TypeMismatch> {
     let mut reading =
         Reading { path: Vec::new(), fields: Vec::new(), unknown: Vec::new(), wrong: None, form };
     let decoded = reading.object(kind, value);
@@ -62,7 +62,7 @@ pub(crate) fn decode(
         (Ok(_), Some(wrong)) => Err(wrong),
         (Err(illegible), None) => Err(illegible),
         // What is not read from a text is given up at the first fault.
-        (Err(illegible), Some(wrong)) => Err(Mismatch(illegible.0, wrong.1.or(Some(wrong.0)))),
+        (Err(illegible), Some(wrong)) => Err(TypeMismatch(illegible.0, wrong.1.or(Some(wrong.0)))),
     }
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn is_micro_time(text: &str) -> bool {
 
 impl Reading {
     /// What is found is not what Go would read into the field.
-    fn wrong(&self, found: &Value, wanted: &str) -> Mismatch {
+    fn wrong(&self, found: &Value, wanted: &str) -> TypeMismatch {
         let found = match found {
             Value::Null => "null".to_owned(),
             Value::Bool(_) => "bool".to_owned(),
@@ -113,16 +113,16 @@ impl Reading {
         } else {
             format!("unrecognized type: {wanted}")
         };
-        Mismatch(told, Some(restored))
+        TypeMismatch(told, Some(restored))
     }
 
     /// Notes a fault that does not end the reading.
-    fn note(&mut self, wrong: Mismatch) -> Value {
+    fn note(&mut self, wrong: TypeMismatch) -> Value {
         self.wrong.get_or_insert(wrong);
         Value::Null
     }
 
-    fn object(&mut self, kind: &'static Struct, value: Value) -> Result<Value, Mismatch> {
+    fn object(&mut self, kind: &'static Struct, value: Value) -> Result<Value, TypeMismatch> {
         let mut given = match value {
             Value::Null => Map::new(),
             Value::Object(map) => map,
@@ -186,7 +186,7 @@ impl Reading {
         (field.presence == Presence::Always).then(|| zero(&field.shape))
     }
 
-    fn value(&mut self, shape: &'static Shape, value: Value) -> Result<Value, Mismatch> {
+    fn value(&mut self, shape: &'static Shape, value: Value) -> Result<Value, TypeMismatch> {
         if let Shape::Pointer(inner) = shape {
             return if value.is_null() { Ok(Value::Null) } else { self.value(inner, value) };
         }
@@ -203,7 +203,7 @@ impl Reading {
         }
     }
 
-    fn list(&mut self, items: &'static Shape, value: Value) -> Result<Value, Mismatch> {
+    fn list(&mut self, items: &'static Shape, value: Value) -> Result<Value, TypeMismatch> {
         let list = match value {
             Value::Null => return Ok(Value::Null),
             Value::Array(list) => list,
@@ -219,7 +219,7 @@ impl Reading {
         Ok(Value::Array(decoded))
     }
 
-    fn map(&mut self, values: &'static Shape, value: Value) -> Result<Value, Mismatch> {
+    fn map(&mut self, values: &'static Shape, value: Value) -> Result<Value, TypeMismatch> {
         let map = match value {
             Value::Null => return Ok(Value::Null),
             Value::Object(map) => map,
@@ -235,7 +235,7 @@ impl Reading {
         Ok(Value::Object(decoded))
     }
 
-    fn scalar(&mut self, shape: &Shape, value: Value) -> Result<Value, Mismatch> {
+    fn scalar(&mut self, shape: &Shape, value: Value) -> Result<Value, TypeMismatch> {
         match (shape, &value) {
             (Shape::Text | Shape::Duration, Value::String(_)) | (Shape::Flag, Value::Bool(_)) => Ok(value),
             (Shape::Int64, Value::Number(n)) if n.is_i64() => Ok(value),
@@ -276,17 +276,17 @@ const QUANTITY_RULE: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
 /// A text of the right type that says nothing.
-fn illegible(why: String) -> Mismatch {
-    Mismatch(why, None)
+fn illegible(why: String) -> TypeMismatch {
+    TypeMismatch(why, None)
 }
 
-fn unreadable_bytes(at: usize) -> Mismatch {
+fn unreadable_bytes(at: usize) -> TypeMismatch {
     let why = format!("illegal base64 data at input byte {at}");
     let restored = format!("error decoding from json: {why}");
-    Mismatch(why, Some(restored))
+    TypeMismatch(why, Some(restored))
 }
 
-fn unreadable_time(text: &str, form: &str) -> Mismatch {
+fn unreadable_time(text: &str, form: &str) -> TypeMismatch {
     let (rest, wanted) = match text.find('Z').filter(|_| form.contains('.')) {
         Some(at) => (&text[at..], ".000000"),
         None => (text, "2006"),
@@ -354,7 +354,7 @@ mod tests {
     use super::super::of_kind;
     use super::*;
 
-    fn read(kind: &str, value: Value) -> Result<(Value, Vec<String>), Mismatch> {
+    fn read(kind: &str, value: Value) -> Result<(Value, Vec<String>), TypeMismatch> {
         let mut unknown = Vec::new();
         let decoded = decode(of_kind("", "v1", kind).unwrap(), value, Form::Stored, &mut unknown)?;
         Ok((decoded, unknown))

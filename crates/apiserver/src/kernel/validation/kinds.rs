@@ -326,7 +326,7 @@ pub(super) fn node(old: Option<&Value>, new: &Value, errors: &mut Errors) {
         let same = |other: &Value| other["key"] == taint["key"] && other["effect"] == taint["effect"];
         if taints[..at].iter().any(same) {
             let why = "taints must be unique by key and effect pair";
-            errors.push(FieldError::duplicate_because(&path, taint, why));
+            errors.push(FieldError::duplicate_with_detail(&path, taint, why));
         }
     }
     let ranges = list(new, "/spec/podCIDRs");

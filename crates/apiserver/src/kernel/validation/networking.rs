@@ -66,7 +66,7 @@ pub(crate) fn is_open(service: &Value) -> bool {
 }
 
 /// Whether somebody asks each node of a service whether it can take traffic.
-pub(crate) fn is_checked(service: &Value) -> bool {
+pub(crate) fn needs_health_check_node_port(service: &Value) -> bool {
     text(service, "/spec/type") == "LoadBalancer" && text(service, "/spec/externalTrafficPolicy") == "Local"
 }
 
@@ -151,7 +151,7 @@ fn balancer_fields(kind: &str, new: &Value, errors: &mut Errors) {
     }
     let check = new.pointer("/spec/healthCheckNodePort").and_then(Value::as_i64).unwrap_or(0);
     let field = "spec.healthCheckNodePort";
-    match (is_checked(new), check) {
+    match (needs_health_check_node_port(new), check) {
         (false, 0) => {}
         (false, _) => {
             let why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
@@ -173,7 +173,8 @@ fn balancer_update(old: &Value, new: &Value, errors: &mut Errors) {
         let class = &new["spec"]["loadBalancerClass"];
         errors.push(FieldError::invalid("spec.loadBalancerClass", class, "may not change once set"));
     }
-    if is_checked(old) && is_checked(new) && !same("healthCheckNodePort") {
+    if needs_health_check_node_port(old) && needs_health_check_node_port(new) && !same("healthCheckNodePort")
+    {
         errors.push(FieldError::forbidden("spec.healthCheckNodePort", "field is immutable"));
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn part(part: &str, old: Option<&Value>, new: &Value, errors: &mut Er
             errors.push(FieldError::forbidden(&format!("spec.{name}"), &why));
         }
     }
-    let class = super::super::prepare::quality_of_service;
+    let class = super::super::prepare::qos_class;
     if let Some(old) = old.filter(|old| class(old) != class(new)) {
         let why = "Pod QOS Class may not change as a result of resizing";
         errors.push(FieldError::invalid("spec", &json!(class(old)), why));

@@ -86,7 +86,7 @@ fn job(old: &Value, new: &Value, errors: &mut Errors) {
     let holds = |object: &Value, kind: &str| {
         list(object, "/status/conditions").iter().any(|c| c["type"] == kind && c["status"] == "True")
     };
-    let conditions = |why: &str| FieldError::wordless("status.conditions", why);
+    let conditions = |why: &str| FieldError::invalid_without_value("status.conditions", why);
     let (complete, failed) = (holds(new, "Complete"), holds(new, "Failed"));
     let finished = complete || failed;
     let number = |field: &str| status[field].as_i64().unwrap_or(0);

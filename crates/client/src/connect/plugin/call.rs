@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-use crate::connect::observer::{PluginEnd, Told};
+use crate::connect::observer::{ExecPluginStatus, Told};
 use crate::layers::Token;
 
 /// Where a plugin finds what it is told.
@@ -166,20 +166,24 @@ impl Plugin {
         let ended = tokio::time::timeout(patience, ended).await;
         let command = self.command.clone();
         let (end, result) = match ended {
-            Err(_) => (PluginEnd::NotRun, Err(PluginError::Late { command })),
+            Err(_) => (ExecPluginStatus::ClientInternalError, Err(PluginError::Late { command })),
             Ok(Err(cause)) => {
                 let absent =
                     matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
-                let end = if absent { PluginEnd::NotFound } else { PluginEnd::NotRun };
+                let end =
+                    if absent { ExecPluginStatus::NotFound } else { ExecPluginStatus::ClientInternalError };
                 (end, Err(PluginError::CannotRun { command, cause, hint: self.hint() }))
             }
-            Ok(Ok(output)) if output.status.success() => (PluginEnd::Well, Ok(output.stdout)),
+            Ok(Ok(output)) if output.status.success() => (ExecPluginStatus::Well, Ok(output.stdout)),
             Ok(Ok(output)) => {
                 let status = output.status;
-                (PluginEnd::Failed(status.code().unwrap_or(-1)), Err(PluginError::Failed { command, status }))
+                (
+                    ExecPluginStatus::Failed(status.code().unwrap_or(-1)),
+                    Err(PluginError::Failed { command, status }),
+                )
             }
         };
-        told.tell(|observer| observer.plugin_ended(end));
+        told.tell(|observer| observer.exec_plugin_called(end));
         result
     }
 

@@ -25,7 +25,7 @@ use tower::{BoxError, Service, ServiceExt as _};
 pub(super) use self::call::PluginError;
 use self::call::{Credentials, Identity, Plugin};
 use super::way::Route;
-use crate::layers::{AnswerBody, Token, Transport};
+use crate::layers::{ResponseBody, Token, Transport};
 
 /// A way with the credentials of a plugin.
 #[derive(Clone)]
@@ -63,7 +63,7 @@ impl Plugged {
     ///
     /// # Errors
     /// Why there are none.
-    pub(super) async fn try_credentials(&self) -> Result<(), PluginError> {
+    pub(super) async fn prefetch_credentials(&self) -> Result<(), PluginError> {
         self.0.current().await.map(|_| ())
     }
 }
@@ -113,17 +113,17 @@ impl Shared {
         self.route.told.tell(|observer| {
             if let Some(old) = old.filter(|old| Some(*old) != new) {
                 let age = Timestamp::now().duration_since(old.begins_at);
-                observer.plugin_certificate_replaced(Duration::try_from(age).unwrap_or_default());
+                observer.exec_plugin_certificate_rotated(Duration::try_from(age).unwrap_or_default());
             }
-            observer.plugin_certificate_ends(&self.origin, new.map(|identity| identity.ends_at));
+            observer.exec_plugin_certificate_expires(&self.origin, new.map(|identity| identity.ends_at));
         });
     }
 }
 
 impl Service<Request<Body>> for Plugged {
-    type Response = Response<AnswerBody>;
+    type Response = Response<ResponseBody>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<AnswerBody>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<ResponseBody>, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::connect::tests::{Files, Server, base64, kubeconfig};
-use crate::connect::{ConnectError, ConnectionObserver, PluginEnd};
+use crate::connect::{ConnectError, ConnectionObserver, ExecPluginStatus};
 use crate::{Call, ClientFactory, ClientOptions, Connection};
 
 const VERSION: &str = "client.authentication.k8s.io/v1";
@@ -37,11 +37,11 @@ impl Notes {
 }
 
 impl ConnectionObserver for Notes {
-    fn plugin_ended(&self, end: PluginEnd) {
+    fn exec_plugin_called(&self, end: ExecPluginStatus) {
         self.note(format!("{end:?}"));
     }
 
-    fn plugin_certificate_ends(&self, origin: &str, at: Option<Timestamp>) {
+    fn exec_plugin_certificate_expires(&self, origin: &str, at: Option<Timestamp>) {
         assert!(origin.starts_with("kubeconfig /") && origin.ends_with("/config"), "{origin}");
         self.note(match at {
             Some(at) => format!("certificate until {}", at.strftime("%Y")),
@@ -49,7 +49,7 @@ impl ConnectionObserver for Notes {
         });
     }
 
-    fn plugin_certificate_replaced(&self, age: Duration) {
+    fn exec_plugin_certificate_rotated(&self, age: Duration) {
         self.note(format!("certificate replaced after {} days", age.as_secs() / 86_400));
     }
 }
@@ -157,7 +157,7 @@ async fn a_refused_token_is_replaced_and_the_refusal_told() {
     let connection = world.with_plugin();
     let client = root(&connection);
     world.answers(&json!({"token": "refused"}));
-    connection.try_credentials().await.unwrap();
+    connection.prefetch_credentials().await.unwrap();
     world.answers(&json!({"token": "accepted"}));
     let failure = call().send(&client).await.unwrap_err();
     assert_eq!((failure.reason, world.asked()), (Reason::Unauthorized, 2));
@@ -206,7 +206,7 @@ async fn a_plugin_is_told_what_it_needs_to_know() {
     world.answers(&json!({"token": "t"}));
     let more = "', a, 'b c'], env: [{name: FLAVOUR, value: salt}], provideClusterInfo: true}";
     let exec = world.exec().replace("']}", more).replace("Never", "IfAvailable");
-    world.connect(&exec).unwrap().try_credentials().await.unwrap();
+    world.connect(&exec).unwrap().prefetch_credentials().await.unwrap();
     let read = |name: &str| std::fs::read_to_string(world.files.path().join(name)).unwrap();
     assert_eq!(read("words"), "salt|a|b c|");
     let info: Value = serde_json::from_str(&read("info")).unwrap();
@@ -252,7 +252,7 @@ async fn what_goes_wrong_with_a_plugin_is_told_and_never_quoted() {
     let client = root(&connection);
     for (answer, wanted) in rows {
         world.files.write("answer", answer);
-        let error = connection.try_credentials().await.unwrap_err();
+        let error = connection.prefetch_credentials().await.unwrap_err();
         let failure = call().send(&client).await.unwrap_err();
         assert_eq!(failure.reason, Reason::Unauthorized);
         for said in [error.to_string(), format!("{error:?}"), failure.to_string()] {
@@ -269,7 +269,7 @@ async fn a_plugin_that_fails_is_named() {
     let world = World::new().await;
     world.plugin("echo hunter2; exit 7");
     let says = async |exec: &str, wanted: &str, end: &str| {
-        let error = world.connect(exec).unwrap().try_credentials().await.unwrap_err().to_string();
+        let error = world.connect(exec).unwrap().prefetch_credentials().await.unwrap_err().to_string();
         assert!(error.contains("bad credentials: getting credentials: exec"), "{error}");
         assert!(error.contains(wanted) && !error.contains("hunter2"), "{wanted:?} in {error}");
         assert_eq!(world.told.take(), Vec::from_iter((!end.is_empty()).then(|| end.to_owned())));
@@ -298,7 +298,7 @@ async fn a_plugin_that_hangs_is_given_up_and_ended() {
     let world = World::new().await;
     world.plugin("echo $$ > pid; exec sleep 600");
     let connection = world.connect(&world.exec()).unwrap();
-    let asking = tokio::spawn(async move { connection.try_credentials().await });
+    let asking = tokio::spawn(async move { connection.prefetch_credentials().await });
     let pid = loop {
         let pid = std::fs::read_to_string(world.files.path().join("pid")).unwrap_or_default();
         if pid.ends_with('\n') {
@@ -309,7 +309,7 @@ async fn a_plugin_that_hangs_is_given_up_and_ended() {
     tokio::time::pause();
     let error = asking.await.unwrap().unwrap_err().to_string();
     assert!(error.ends_with("plugin has not ended within 60s"), "{error}");
-    assert_eq!(world.told.take(), ["NotRun"]);
+    assert_eq!(world.told.take(), ["ClientInternalError"]);
     tokio::time::resume();
     // It has been killed; who was its parent may still have to take note.
     let state = || std::fs::read_to_string(Path::new("/proc").join(&pid).join("stat")).unwrap_or_default();

@@ -158,13 +158,13 @@ async fn transports_are_counted_while_they_are_held() {
     #[derive(Default)]
     struct Count(Mutex<(i32, i32, i32)>);
     impl ConnectionObserver for Count {
-        fn transport_made(&self) {
+        fn transport_created(&self) {
             self.0.lock().0 += 1;
         }
-        fn transport_shared(&self) {
+        fn transport_reused(&self) {
             self.0.lock().1 += 1;
         }
-        fn transport_gone(&self) {
+        fn transport_dropped(&self) {
             self.0.lock().2 += 1;
         }
     }

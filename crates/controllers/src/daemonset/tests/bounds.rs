@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Time, Word};
+use keleustes_objects::{InternedStr, Time};
 use keleustes_plan::Now;
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ use crate::daemonset::facts::{Eligibility, Facts};
 /// The facts of a DaemonSet with these nodes: their names, whether they are to have a pod, and what they have.
 pub(super) fn facts(set: DaemonSet, nodes: &[(&str, bool, Vec<Value>)]) -> Facts {
     let judged = |(name, should_run, _): &(&str, bool, Vec<Value>)| {
-        (Word::from(*name), Eligibility { should_run: *should_run, should_continue: true })
+        (InternedStr::from(*name), Eligibility { should_run: *should_run, should_continue_running: true })
     };
     let pods = nodes.iter().flat_map(|(_, _, pods)| pods);
     let pods = pods.map(|pod| Arc::new(serde_json::from_value(pod.clone()).unwrap())).collect();

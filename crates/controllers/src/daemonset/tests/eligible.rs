@@ -81,14 +81,14 @@ fn a_taint_keeps_pods_away_or_drives_them_out() {
 /// Proves DS-30, DS-102.
 #[test]
 fn what_is_tolerated_does_not_count() {
-    let tolerating = |toleration: Value| spec("tolerations", json!([toleration]));
-    let anything = tolerating(json!({"operator": "Exists"}));
+    let ignoring_errors = |toleration: Value| spec("tolerations", json!([toleration]));
+    let anything = ignoring_errors(json!({"operator": "Exists"}));
     let judged = |set: &Value, taint: Value| {
         let creates = moves(bare(set.clone(), [taint.clone()], [])) == ["create on n"];
         (creates, moves(bare(set.clone(), [taint], [pod("x", "n")])).is_empty())
     };
     assert_eq!(judged(&anything, tainted("n", "x", "NoExecute")), BOTH);
-    let one = tolerating(json!({"key": "x", "value": "v", "effect": "NoSchedule"}));
+    let one = ignoring_errors(json!({"key": "x", "value": "v", "effect": "NoSchedule"}));
     assert_eq!(judged(&one, tainted("n", "x", "NoSchedule")), BOTH);
     assert_eq!(judged(&one, tainted("n", "x", "NoExecute")), NEITHER);
     for (key, effect) in [
@@ -105,10 +105,12 @@ fn what_is_tolerated_does_not_count() {
     assert_eq!(on(&set(), network()), (false, true));
     assert_eq!(judged(&spec("hostNetwork", json!(true)), network()), BOTH);
     // Numbers are compared only behind a gate.
-    let at_most = tolerating(json!({"key": "x", "operator": "Lt", "value": "5", "effect": "NoSchedule"}));
+    let at_most =
+        ignoring_errors(json!({"key": "x", "operator": "Lt", "value": "5", "effect": "NoSchedule"}));
     let numbered = but(tainted("n", "x", "NoSchedule"), "/spec/taints/0/value", json!("3"));
     assert_eq!(judged(&at_most, numbered.clone()), (false, true));
-    let comparing = controller(&Settings { compares_taints: true, ..Settings::default() }).loops.remove(0);
+    let comparing =
+        controller(&Settings { comparison_operators: true, ..Settings::default() }).loops.remove(0);
     assert_eq!(moves_in(&comparing, &mut bare(at_most, [numbered], [])), ["create on n"]);
 }
 

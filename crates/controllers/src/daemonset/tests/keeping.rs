@@ -139,11 +139,11 @@ fn a_node_that_refuses_pods_gets_them_more_slowly() {
     let mut world = world(set(), [node("n"), node("m")], [phase("Failed", pod("x", "n")), pod("y", "m")]);
     assert_eq!(moves_in(&a_loop, &mut world), ["delete x"]);
     let waits = |world: &mut World| world.outline(&a_loop, agent());
-    assert_eq!(waits(&mut world), format!("{STATUS}revisit after 1s\n"));
-    world.let_pass(Duration::from_secs(1));
+    assert_eq!(waits(&mut world), format!("{STATUS}requeue after 1s\n"));
+    world.advance_clock(Duration::from_secs(1));
     assert_eq!(moves_in(&a_loop, &mut world), ["delete x"]);
-    world.let_pass(Duration::from_secs(1));
-    assert_eq!(waits(&mut world), format!("{STATUS}revisit after 2s\n"), "the whole of it");
+    world.advance_clock(Duration::from_secs(1));
+    assert_eq!(waits(&mut world), format!("{STATUS}requeue after 2s\n"), "the whole of it");
     // Once a new wish was looked at, all is forgiven.
     let seen = but(set(), "/metadata/resourceVersion", json!("8"));
     world.put::<DaemonSet>(&a_loop, but(seen, "/status/observedGeneration", json!(3)));

@@ -11,7 +11,7 @@ mod waking;
 
 use keleustes_objects::{Failure, Key, Reason};
 use keleustes_plan::rehearsal::World;
-use keleustes_plan::{Limiter, Loop, Telling};
+use keleustes_plan::{Loop, RateLimiter, StatusUrgency};
 use serde_json::{Value, json};
 
 use super::*;
@@ -225,13 +225,13 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
         ]
     );
     let a_loop = the_loop();
-    assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("daemonset", 2, None));
-    assert_eq!(a_loop.limiter, Limiter::DEFAULT);
+    assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("daemonset", 2, None));
+    assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
     let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
     assert_eq!(reads, ["daemonsets.apps", "pods", "controllerrevisions.apps", "nodes"]);
     let set: DaemonSet = serde_json::from_value(set()).unwrap();
     let facts = bounds::facts(set, &[]);
-    let plan = status::plan(&facts, &keleustes_objects::DaemonSetStatus::default(), Telling::AtOnce);
+    let plan = status::plan(&facts, &keleustes_objects::DaemonSetStatus::default(), StatusUrgency::Immediate);
     let [keleustes_plan::Step::One(write)] = plan.steps() else { panic!("one write") };
     let keleustes_plan::Action::Put { conflict_tries: 2, .. } = &write.action else { panic!("two tries") };
 }

@@ -66,7 +66,7 @@ fn it_is_looked_at_again_when_pods_may_be_available() {
         let set = but(set(), "/spec/minReadySeconds", json!(seconds));
         turn(world(set, [node("n")], [pod])).lines().last().unwrap_or_default().to_owned()
     };
-    assert_eq!(last(5, young(pod("x", "n"))), "revisit after 5s");
+    assert_eq!(last(5, young(pod("x", "n"))), "requeue after 5s");
     assert!(!last(5, pod("x", "n")).starts_with("revisit"));
     assert!(!last(0, young(pod("x", "n"))).starts_with("revisit"));
     assert!(!last(5, unready(pod("x", "n"))).starts_with("revisit"));
@@ -81,16 +81,16 @@ fn a_node_that_is_gone_is_not_counted() {
 
 #[test]
 fn wishes_seen_and_fulfilled_must_be_known_at_once() {
-    let telling = |set: Value, has_moved, change: fn(&mut keleustes_objects::DaemonSetStatus)| {
+    let telling = |set: Value, changed_anything, change: fn(&mut keleustes_objects::DaemonSetStatus)| {
         let set: DaemonSet = serde_json::from_value(set).unwrap();
         let mut said = set.status.clone();
         change(&mut said);
-        status::telling(&bounds::facts(set, &[]), &said, has_moved)
+        status::telling(&bounds::facts(set, &[]), &said, changed_anything)
     };
     let short = || but(content(3), "/status/numberAvailable", json!(1));
-    assert_eq!(telling(short(), false, |said| said.number_available = 2), Telling::WhenCalm);
-    assert_eq!(telling(short(), true, |said| said.number_available = 2), Telling::Outdated);
-    assert_eq!(telling(short(), true, |said| said.number_available = 3), Telling::AtOnce);
-    assert_eq!(telling(content(3), false, |said| said.number_available = 2), Telling::WhenCalm);
-    assert_eq!(telling(content(3), false, |said| said.observed_generation = 9), Telling::AtOnce);
+    assert_eq!(telling(short(), false, |said| said.number_available = 2), StatusUrgency::Coalesce);
+    assert_eq!(telling(short(), true, |said| said.number_available = 2), StatusUrgency::Superseded);
+    assert_eq!(telling(short(), true, |said| said.number_available = 3), StatusUrgency::Immediate);
+    assert_eq!(telling(content(3), false, |said| said.number_available = 2), StatusUrgency::Coalesce);
+    assert_eq!(telling(content(3), false, |said| said.observed_generation = 9), StatusUrgency::Immediate);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_plan::{Change, Table, Wakes};
+use keleustes_plan::{Change, Enqueue, Table};
 
 use super::*;
 
@@ -120,7 +120,7 @@ fn a_pod_that_changes_wakes_its_owner_and_the_one_before() {
 fn a_pod_that_becomes_ready_wakes_its_owner_again_a_second_after_it_is_available() {
     let delays = |seconds: i32| {
         let world = bare(but(set(), "/spec/minReadySeconds", json!(seconds)), [], []);
-        let (mut pods, mut woken) = (Table::default(), Wakes::default());
+        let (mut pods, mut woken) = (Table::default(), Enqueue::default());
         pods.apply(decoded::<Pod>(unready(pod("x", "n"))));
         let change = pods.apply(decoded(but(pod("x", "n"), "/metadata/resourceVersion", json!("2"))));
         wakes::pod_changed(&change, &world.view(), &mut woken);

@@ -10,7 +10,7 @@ mod waking;
 
 use keleustes_objects::{Key, Reason};
 use keleustes_plan::rehearsal::World;
-use keleustes_plan::{Limiter, Loop};
+use keleustes_plan::{Loop, RateLimiter};
 use serde_json::{Value, json};
 
 use super::*;
@@ -191,8 +191,8 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
         ]
     );
     let a_loop = the_loop();
-    assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("deployment", 5, Some(15)));
-    assert_eq!(a_loop.limiter, Limiter::DEFAULT);
+    assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("deployment", 5, Some(15)));
+    assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
     let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
     assert_eq!(reads, ["deployments.apps", "replicasets.apps", "pods"]);
 }

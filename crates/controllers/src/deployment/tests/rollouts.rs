@@ -68,7 +68,7 @@ fn where_all_old_pods_must_go_first_they_are_waited_for_to_be_known() {
     };
     assert_eq!(
         without_pods(recreating(deployment(3)), &[old(0, 0)]),
-        format!("{STATUS}revisit after 100ms\n")
+        format!("{STATUS}requeue after 100ms\n")
     );
     let rolled = without_pods(deployment(3), &[old(3, 3), new(1, 1)]);
     assert!(rolled.starts_with("patch replicasets.apps a/old"), "{rolled}");

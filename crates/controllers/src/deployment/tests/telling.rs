@@ -1,6 +1,6 @@
 //! Counts, conditions, and when to look again.
 
-use keleustes_plan::Telling;
+use keleustes_plan::StatusUrgency;
 
 use super::*;
 use crate::deployment::facts::Facts;
@@ -68,7 +68,7 @@ fn terminating_pods_are_counted_if_all_tell() {
     assert_eq!(sum(telling(old(1, 1), Value::Null), telling(new(3, 3), json!(3))), Value::Null);
     let unseen = but(telling(old(1, 1), Value::Null), "/status/observedGeneration", json!(0));
     assert_eq!(sum(unseen, telling(new(3, 3), json!(3))), 3);
-    let silent = Settings { counts_terminating: false, ..Settings::default() };
+    let silent = Settings { count_terminating_replicas: false, ..Settings::default() };
     let transcript = world(complete(3), [new(3, 3)]).sync(&controller(&silent).loops.remove(0), web());
     assert!(transcript.starts_with("put deployments.apps/status") && !transcript.contains("terminating"));
 }
@@ -181,7 +181,7 @@ fn it_times_out_when_it_stands_still_and_recovers_when_it_gets_on() {
     };
     assert_eq!(reason(progress("True", "ReplicaSetUpdated", 601)), "ProgressDeadlineExceeded");
     assert_eq!(reason(progress("Unknown", "DeploymentResumed", 601)), "ProgressDeadlineExceeded");
-    assert_eq!(reason(progress("True", "ReplicaSetUpdated", 600)), "revisit after 1s\n");
+    assert_eq!(reason(progress("True", "ReplicaSetUpdated", 600)), "requeue after 1s\n");
     let timed_out =
         told(world(halfway(&progress("True", "ReplicaSetUpdated", 601)), [new(3, 2)]), "Progressing");
     assert_eq!(
@@ -197,7 +197,7 @@ fn it_times_out_when_it_stands_still_and_recovers_when_it_gets_on() {
     // A time from the future puts it off.
     let mut future = progress("True", "ReplicaSetUpdated", 9);
     future["lastUpdateTime"] = json!("2027-01-15T09:00:00Z");
-    assert_eq!(reason(future), "revisit after 4201s\n");
+    assert_eq!(reason(future), "requeue after 4201s\n");
 }
 
 /// Proves DEP-88.
@@ -225,7 +225,7 @@ fn what_keeps_a_replica_set_from_its_pods_is_passed_on() {
 #[test]
 fn it_is_looked_at_again_when_the_deadline_will_have_passed() {
     let there = |progress: Value| world(halfway(&progress), [new(3, 2)]);
-    check(there(progress("True", "ReplicaSetUpdated", 100)), "revisit after 501s\n");
+    check(there(progress("True", "ReplicaSetUpdated", 100)), "requeue after 501s\n");
     check(there(progress("False", "ProgressDeadlineExceeded", 100)), "");
     let endless = but(halfway(&progress("True", "x", 100)), "/spec/progressDeadlineSeconds", Value::Null);
     assert!(!turn(world(but(endless, "/status/conditions", json!([])), [new(3, 2)])).contains("revisit"));
@@ -247,7 +247,7 @@ fn where_nothing_is_rolled_only_counts_and_availability_are_told() {
 }
 
 /// How soon the status must be known that a Deployment with these sets comes to.
-fn telling(deployment: Value, sets: &[Value], has_moved: bool) -> Telling {
+fn telling(deployment: Value, sets: &[Value], changed_anything: bool) -> StatusUrgency {
     let world = world(deployment, sets.iter().cloned());
     let view = world.view();
     let (deployment, _) = Facts::claim(&view, &web().into()).unwrap();
@@ -255,29 +255,32 @@ fn telling(deployment: Value, sets: &[Value], has_moved: bool) -> Telling {
     let mut draft = Draft::of(&facts);
     draft.count(&facts, true);
     draft.judge_progress(&facts);
-    draft.telling(&facts, has_moved)
+    draft.telling(&facts, changed_anything)
 }
 
 #[test]
 fn wishes_seen_and_fulfilled_and_conditions_must_be_known_at_once() {
     let halfway = || halfway(&progress("True", "ReplicaSetUpdated", 10));
     // One more, one less, and the last one.
-    assert_eq!(telling(but(halfway(), "/spec/replicas", json!(9)), &[new(9, 8)], false), Telling::WhenCalm);
-    assert_eq!(telling(halfway(), &[new(3, 2), old(1, 0)], true), Telling::Outdated);
-    assert_eq!(telling(halfway(), &[new(3, 3)], false), Telling::AtOnce);
-    assert_eq!(telling(halfway(), &[new(3, 3)], true), Telling::AtOnce);
+    assert_eq!(
+        telling(but(halfway(), "/spec/replicas", json!(9)), &[new(9, 8)], false),
+        StatusUrgency::Coalesce
+    );
+    assert_eq!(telling(halfway(), &[new(3, 2), old(1, 0)], true), StatusUrgency::Superseded);
+    assert_eq!(telling(halfway(), &[new(3, 3)], false), StatusUrgency::Immediate);
+    assert_eq!(telling(halfway(), &[new(3, 3)], true), StatusUrgency::Immediate);
     // What is complete stays so, while old pods take their time to end.
     let ending = but(old(0, 0), "/status/terminatingReplicas", json!(1));
-    assert_eq!(telling(complete(3), &[new(3, 3), ending], false), Telling::WhenCalm);
+    assert_eq!(telling(complete(3), &[new(3, 3), ending], false), StatusUrgency::Coalesce);
     // Somebody has asked for something else.
     let asked = but(halfway(), "/metadata/generation", json!(3));
-    assert_eq!(telling(asked, &[new(3, 2)], true), Telling::AtOnce);
+    assert_eq!(telling(asked, &[new(3, 2)], true), StatusUrgency::Immediate);
     // Too few are left, and nothing gets on any more.
-    assert_eq!(telling(halfway(), &[new(3, 1)], false), Telling::AtOnce);
+    assert_eq!(telling(halfway(), &[new(3, 1)], false), StatusUrgency::Immediate);
     let patient = but(
         with_progress(halfway(), &progress("True", "ReplicaSetUpdated", 700)),
         "/spec/progressDeadlineSeconds",
         json!(600),
     );
-    assert_eq!(telling(patient, &[new(3, 2)], false), Telling::AtOnce);
+    assert_eq!(telling(patient, &[new(3, 2)], false), StatusUrgency::Immediate);
 }

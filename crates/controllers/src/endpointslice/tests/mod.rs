@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use keleustes_objects::{EndpointSlice, Failure, Key, Kind, Node, Pod, Service};
 use keleustes_plan::rehearsal::World;
-use keleustes_plan::{Change, KindEntry, Loop, Wakes};
+use keleustes_plan::{Change, Enqueue, KindEntry, Loop};
 use serde_json::{Value, json};
 
 use super::{Settings, the_loop};
@@ -73,8 +73,8 @@ impl Stage {
     }
 
     /// A stage whose slices hold so many endpoints.
-    pub(super) fn of_slices(endpoints_max: usize) -> Self {
-        Self::with(&Settings { endpoints_max, ..Settings::default() })
+    pub(super) fn of_slices(max_endpoints_per_slice: usize) -> Self {
+        Self::with(&Settings { max_endpoints_per_slice, ..Settings::default() })
     }
 
     pub(super) fn service(&mut self, service: Value) -> &mut Self {
@@ -134,7 +134,7 @@ impl Stage {
         self
     }
 
-    pub(super) fn let_pass(&mut self, time: Duration) -> &mut Self {
+    pub(super) fn advance_clock(&mut self, time: Duration) -> &mut Self {
         self.passed += time;
         self
     }
@@ -162,7 +162,7 @@ impl Stage {
 
     /// Turns come a second apart, when nobody gathers any more.
     fn sync_item(&mut self, key: Key) -> Minutes {
-        self.let_pass(Duration::from_secs(1));
+        self.advance_clock(Duration::from_secs(1));
         self.turn(key)
     }
 
@@ -201,7 +201,7 @@ impl Stage {
 
     /// What a change wakes, and after how many milliseconds.
     pub(super) fn wakes<T: Kind>(&self, change: Change<T>) -> Vec<(String, u128)> {
-        let (kind, change, mut wakes) = (KindEntry::of::<T>(), change.into(), Wakes::default());
+        let (kind, change, mut wakes) = (KindEntry::of::<T>(), change.into(), Enqueue::default());
         let world = self.world();
         for watch in self.a_loop.watches.iter().filter(|watch| watch.kind == kind) {
             watch.wake(&change, &world.view(), &mut wakes);

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::{Stage, endpoint, pod, service, service_with, slice, slice_of, terminating, unready, with};
 
 /// A stage where these slices are there and their pods too: `sizes` endpoints in each.
-fn stage(endpoints_max: usize, sizes: &[usize]) -> Stage {
-    let (mut stage, mut next) = (Stage::of_slices(endpoints_max), 0);
+fn stage(max_endpoints_per_slice: usize, sizes: &[usize]) -> Stage {
+    let (mut stage, mut next) = (Stage::of_slices(max_endpoints_per_slice), 0);
     stage.service(service());
     for (at, size) in sizes.iter().enumerate() {
         stage.slice(slice_of(&format!("web-{at}"), next..next + size)).pods(next..next + size);

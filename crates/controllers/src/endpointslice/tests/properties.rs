@@ -60,7 +60,7 @@ fn is_listed(state: &State) -> bool {
 /// A world as anybody could have left it, and what happens in it.
 #[derive(Clone, Debug)]
 struct Story {
-    endpoints_max: usize,
+    max_endpoints_per_slice: usize,
     /// Endpoints of any pods, doubled ones too, and whether they are at the other port.
     slices: Vec<(Vec<usize>, bool)>,
     moments: Vec<Vec<State>>,
@@ -68,12 +68,17 @@ struct Story {
 }
 
 fn stories() -> impl Strategy<Value = Story> {
-    (1_usize..9).prop_flat_map(|endpoints_max| {
-        let endpoints = prop::collection::vec(0..PODS, 0..=endpoints_max);
+    (1_usize..9).prop_flat_map(|max_endpoints_per_slice| {
+        let endpoints = prop::collection::vec(0..PODS, 0..=max_endpoints_per_slice);
         let slices = prop::collection::vec((endpoints, any::<bool>()), 0..6);
         let moments = prop::collection::vec(prop::collection::vec(state(), PODS), 1..4);
         let parts = (slices, moments, any::<bool>());
-        parts.prop_map(move |(slices, moments, close)| Story { endpoints_max, slices, moments, close })
+        parts.prop_map(move |(slices, moments, close)| Story {
+            max_endpoints_per_slice,
+            slices,
+            moments,
+            close,
+        })
     })
 }
 
@@ -97,7 +102,7 @@ proptest! {
     /// slice holds more than it may, and a second turn has nothing to do.
     #[test]
     fn nobody_is_lost_or_doubled_no_slice_is_too_full_and_it_comes_to_rest(story in stories()) {
-        let mut stage = Stage::of_slices(story.endpoints_max);
+        let mut stage = Stage::of_slices(story.max_endpoints_per_slice);
         let mut service = service_with("spec/ports/0/targetPort", json!("http"));
         if story.close {
             service["spec"]["trafficDistribution"] = json!("PreferSameZone");
@@ -115,7 +120,7 @@ proptest! {
                 (format!("p{at:03}"), (1, if matches!(state, State::OtherPort) { 9090 } else { 8080 }))
             }).collect();
             prop_assert_eq!(listed(&stage), wanted);
-            prop_assert!(stage.sizes().iter().all(|size| *size <= story.endpoints_max), "{:?}", stage.sizes());
+            prop_assert!(stage.sizes().iter().all(|size| *size <= story.max_endpoints_per_slice), "{:?}", stage.sizes());
             let names: BTreeSet<_> = minutes.writes.iter().map(|write| &write.name).filter(|name| !name.is_empty()).collect();
             let named = minutes.writes.iter().filter(|write| !write.name.is_empty()).count();
             prop_assert_eq!(names.len(), named, "no slice is written twice in one turn");

@@ -16,20 +16,20 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
     assert_eq!(controller.service_account, Some("endpointslice-controller"));
     assert_eq!(controller.event_component, Some("endpoint-slice-controller"));
     let [a_loop] = &controller.loops[..] else { panic!("one loop") };
-    assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("endpoint_slice", 7, Some(15)));
+    assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("endpoint_slice", 7, Some(15)));
     // Fifteen failures of a second and more, each twice as long, come to the longest delay.
     let limiter = a_loop.limiter;
-    assert_eq!(
-        (limiter.item_delay_first, limiter.item_delay_max),
-        (Duration::from_secs(1), Duration::from_secs(1000))
-    );
+    assert_eq!((limiter.base_delay, limiter.max_delay), (Duration::from_secs(1), Duration::from_secs(1000)));
     assert_eq!((limiter.retries_per_second, limiter.retries_burst), (10.0, 100.0));
     // A loop starts when all it reads is there.
     let mut reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
     reads.sort();
     assert_eq!(reads, ["endpointslices.discovery.k8s.io", "nodes", "pods", "services"]);
     let defaults = Settings::default();
-    assert_eq!((defaults.workers, defaults.endpoints_max, defaults.batch_period), (5, 100, Duration::ZERO));
+    assert_eq!(
+        (defaults.workers, defaults.max_endpoints_per_slice, defaults.updates_batch_period),
+        (5, 100, Duration::ZERO)
+    );
 }
 
 /// Proves EPS-26, EPS-102.

@@ -30,8 +30,8 @@ pub(super) fn updated<T: Kind>(old: Value, new: Value) -> Change<T> {
 }
 
 /// A stage with `a/web`, which selects `app: web`, and `a/other`, which selects `app: other`.
-fn stage(batch_period: Duration) -> Stage {
-    let mut stage = Stage::with(&Settings { batch_period, ..Settings::default() });
+fn stage(updates_batch_period: Duration) -> Stage {
+    let mut stage = Stage::with(&Settings { updates_batch_period, ..Settings::default() });
     let other = with(service_with("metadata/name", json!("other")), "spec/selector", json!({"app": "other"}));
     let blind = with(service_with("metadata/name", json!("blind")), "spec/selector", Value::Null);
     stage.service(service()).service(other).service(blind);
@@ -195,7 +195,7 @@ fn a_node_that_comes_wakes_the_services_that_miss_it() {
     assert!(stage.sync().retry.is_some(), "its pods are left out");
     assert_eq!(stage.wakes::<Node>(added(node("n2", "z1"))), at_once(&["zones"]));
     assert_eq!(stage.wakes::<Node>(added(node("n1", "z1"))), at_once(&["a/web", "zones"]));
-    stage.node(node("n1", "z1")).let_pass(Duration::from_secs(1));
+    stage.node(node("n1", "z1")).advance_clock(Duration::from_secs(1));
     assert!(stage.sync().retry.is_none());
     assert_eq!(stage.wakes::<Node>(added(node("n1", "z1"))), at_once(&["zones"]), "nobody misses it now");
 }
@@ -214,15 +214,15 @@ fn changes_of_pods_gather_for_a_moment_after_a_write() {
     assert_eq!(stage.pods(2..3).turn(key()).waits.as_deref(), Some("waiting for 100ms"));
     stage.wakes::<Service>(updated(service(), service()));
     assert_eq!(stage.turn(key()).verbs(), ["put"]);
-    stage.let_pass(Duration::from_millis(60));
+    stage.advance_clock(Duration::from_millis(60));
     assert_eq!(delay(&stage), 40);
-    stage.let_pass(Duration::from_millis(60));
+    stage.advance_clock(Duration::from_millis(60));
     assert_eq!(delay(&stage), 0);
     assert!(stage.sync().is_calm());
     assert_eq!(delay(&stage), 0, "a turn without a write starts nothing");
     assert_eq!(stage.pods(2..250).sync().verbs().len(), 3);
     assert_eq!(delay(&stage), 300, "longer, the more slices were written");
-    stage.let_pass(Duration::from_secs(1)).pods(250..2000).sync();
+    stage.advance_clock(Duration::from_secs(1)).pods(250..2000).sync();
     assert_eq!(delay(&stage), 500, "but not for ever");
 }
 
@@ -236,9 +236,9 @@ fn in_a_row_of_changes_they_gather_for_up_to_a_second() {
     for count in 3..9 {
         delays.push(delay(&stage));
         let pause = Duration::from_millis(u64::try_from(delay(&stage)).unwrap() + 20);
-        stage.let_pass(pause).pods(0..count).turn(keleustes_objects::Key::namespaced("a", "web"));
+        stage.advance_clock(pause).pods(0..count).turn(keleustes_objects::Key::namespaced("a", "web"));
     }
     assert_eq!(delays, [100, 200, 400, 800, 1000, 1000]);
-    stage.let_pass(Duration::from_secs(2)).pods(0..9).sync();
+    stage.advance_clock(Duration::from_secs(2)).pods(0..9).sync();
     assert_eq!(delay(&stage), 100, "after a pause it begins anew");
 }

@@ -7,11 +7,11 @@ use keleustes_objects::Key;
 
 use super::super::identity::Identity;
 use super::slots::{At, Sight};
-use super::{Check, Graph, Ripple};
+use super::{Check, Graph, GraphEffects};
 
 impl Graph {
     /// The API was asked and has no object of this identity.
-    pub(crate) fn verified_absent(&mut self, identity: &Identity, ripple: &mut Ripple) {
+    pub(crate) fn process_virtual_delete(&mut self, identity: &Identity, ripple: &mut GraphEffects) {
         let Some(at) = self.present(&identity.uid) else { return };
         let slot = &self.slots[at];
         let is_that = slot.identity() == *identity;
@@ -20,7 +20,7 @@ impl Graph {
         let doubters: Vec<At> = dependents
             .iter()
             .copied()
-            .filter(|&dependent| self.says_otherwise(dependent, at, identity))
+            .filter(|&dependent| self.reference_differs(dependent, at, identity))
             .collect();
         // What was seen is gone only if it was seen there; what was not, only if nobody says it is elsewhere.
         let is_gone = if is_virtual { doubters.is_empty() } else { is_that };
@@ -28,7 +28,8 @@ impl Graph {
             self.remove(at, identity, ripple);
             return;
         }
-        let mut believers = dependents.into_iter().filter(|&one| self.says_so(one, at, identity)).peekable();
+        let mut believers =
+            dependents.into_iter().filter(|&one| self.reference_matches(one, at, identity)).peekable();
         if believers.peek().is_some() {
             let believers: Vec<At> = believers.collect();
             self.absent.add(identity);

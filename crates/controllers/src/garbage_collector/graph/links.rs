@@ -1,15 +1,15 @@
 //! The links between nodes: made and cut as references come and go, questioned where they cannot be right.
 
-use keleustes_objects::{Key, OwnerRef, TypeLine};
-use keleustes_plan::{EventNote, Involved};
+use keleustes_objects::{Key, OwnerReference, TypeMeta};
+use keleustes_plan::{Involved, PlannedEvent};
 
 use super::super::identity::Identity;
 use super::slots::{At, Owners, Reference, Sight};
-use super::{Graph, Ripple};
+use super::{Graph, GraphEffects};
 
 impl Graph {
     /// Brings the references of an object, and the links they stand for, up to date.
-    pub(super) fn refer(&mut self, at: At, owners: &[OwnerRef], ripple: &mut Ripple) {
+    pub(super) fn refer(&mut self, at: At, owners: &[OwnerReference], ripple: &mut GraphEffects) {
         if self.says_the_same(at, owners) {
             return;
         }
@@ -32,13 +32,13 @@ impl Graph {
     /// Takes an object off the dependents of another.
     pub(super) fn unlink(&mut self, owner: At, dependent: At) {
         self.slots[owner].dependents.remove(dependent);
-        self.give_back_if_unused(owner);
+        self.free_if_unreferenced(owner);
     }
 
     /// The slot of something that is gone stays only while somebody refers to it.
-    pub(super) fn give_back_if_unused(&mut self, at: At) {
+    pub(super) fn free_if_unreferenced(&mut self, at: At) {
         if self.slots[at].is_absent() && self.slots[at].dependents.is_empty() {
-            self.slots.give_back(at);
+            self.slots.free_slot(at);
         }
     }
 
@@ -48,7 +48,7 @@ impl Graph {
         &self,
         at: At,
         references: impl IntoIterator<Item = &'a Reference>,
-        ripple: &mut Ripple,
+        ripple: &mut GraphEffects,
     ) {
         let dependent = &self.slots[at];
         let namespace = &dependent.key.namespace;
@@ -68,7 +68,7 @@ impl Graph {
             }
             if elsewhere
                 || of_unknown_scope
-                || !identity.is_meant_by(&reference.line, &reference.name, namespace)
+                || !identity.matches_reference(&reference.line, &reference.name, namespace)
             {
                 ripple.check(dependent);
                 return;
@@ -77,9 +77,9 @@ impl Graph {
     }
 
     /// Has those dependents checked that mean another object than the one that was seen.
-    pub(super) fn question_dependents(&self, owner: At, seen: &Identity, ripple: &mut Ripple) {
+    pub(super) fn check_mismatched_dependents(&self, owner: At, seen: &Identity, ripple: &mut GraphEffects) {
         for at in self.slots[owner].dependents.iter() {
-            if self.says_otherwise(at, owner, seen) {
+            if self.reference_differs(at, owner, seen) {
                 if !seen.may_own_in(&self.slots[at].key.namespace) {
                     self.report_elsewhere(at, owner, ripple);
                 }
@@ -89,20 +89,22 @@ impl Graph {
     }
 
     /// Whether a dependent has a reference to an owner with these coordinates.
-    pub(super) fn says_so(&self, dependent: At, owner: At, identity: &Identity) -> bool {
+    pub(super) fn reference_matches(&self, dependent: At, owner: At, identity: &Identity) -> bool {
         let slot = &self.slots[dependent];
-        slot.owners.to(owner).any(|one| identity.is_meant_by(&one.line, &one.name, &slot.key.namespace))
+        slot.owners.to(owner).any(|one| identity.matches_reference(&one.line, &one.name, &slot.key.namespace))
     }
 
     /// Whether a dependent has a reference to an owner with other coordinates than these.
-    pub(super) fn says_otherwise(&self, dependent: At, owner: At, identity: &Identity) -> bool {
+    pub(super) fn reference_differs(&self, dependent: At, owner: At, identity: &Identity) -> bool {
         let slot = &self.slots[dependent];
-        slot.owners.to(owner).any(|one| !identity.is_meant_by(&one.line, &one.name, &slot.key.namespace))
+        slot.owners
+            .to(owner)
+            .any(|one| !identity.matches_reference(&one.line, &one.name, &slot.key.namespace))
     }
 
-    fn says_the_same(&self, at: At, owners: &[OwnerRef]) -> bool {
+    fn says_the_same(&self, at: At, owners: &[OwnerReference]) -> bool {
         let known = self.slots[at].owners.as_slice();
-        let same = |(reference, owner): (&Reference, &OwnerRef)| {
+        let same = |(reference, owner): (&Reference, &OwnerReference)| {
             self.slots[reference.owner].uid == owner.uid
                 && reference.name == owner.name
                 && *reference.line.kind() == owner.kind
@@ -113,7 +115,7 @@ impl Graph {
     }
 
     /// Owners that an object kept from being deleted, and keeps no longer.
-    fn check_unblocked(&self, at: At, new: &[OwnerRef], ripple: &mut Ripple) {
+    fn check_unblocked(&self, at: At, new: &[OwnerReference], ripple: &mut GraphEffects) {
         for reference in self.slots[at].owners.as_slice().iter().filter(|reference| reference.blocks) {
             let owner = &self.slots[reference.owner];
             let still_blocks = new.iter().any(|one| one.uid == owner.uid && one.block_owner_deletion);
@@ -125,8 +127,8 @@ impl Graph {
 
     /// A reference with the slot of its owner. An owner that nobody knows gets a virtual node, which is
     /// checked: whoever is referred to need not exist.
-    fn resolve(&mut self, at: At, owner: &OwnerRef, ripple: &mut Ripple) -> Reference {
-        let line = TypeLine::new(owner.api_version.clone(), owner.kind.clone());
+    fn resolve(&mut self, at: At, owner: &OwnerReference, ripple: &mut GraphEffects) -> Reference {
+        let line = TypeMeta::new(owner.api_version.clone(), owner.kind.clone());
         let key = Key { namespace: self.slots[at].key.namespace.clone(), name: owner.name.clone() };
         let found = self.slots.find(&owner.uid);
         let owner_at = match found {
@@ -151,7 +153,7 @@ impl Graph {
         Reference { name, line, owner: owner_at, blocks: owner.block_owner_deletion }
     }
 
-    fn report_elsewhere(&self, dependent: At, owner: At, ripple: &mut Ripple) {
+    fn report_elsewhere(&self, dependent: At, owner: At, ripple: &mut GraphEffects) {
         let slot = &self.slots[dependent];
         let Some(reference) = slot.owners.to(owner).next() else { return };
         let namespace = &slot.key.namespace;
@@ -169,7 +171,7 @@ impl Graph {
             ..Involved::default()
         };
         let message = format!("ownerRef {said} does not exist in namespace {:?}", namespace.as_str());
-        ripple.events.push(EventNote::warning(involved, "OwnerRefInvalidNamespace", message));
+        ripple.events.push(PlannedEvent::warning(involved, "OwnerRefInvalidNamespace", message));
     }
 }
 

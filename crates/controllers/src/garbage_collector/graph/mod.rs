@@ -7,7 +7,7 @@
 //! everybody outside it does not exist.
 //!
 //! Invariant: an object is among the dependents of a slot exactly when its references name that slot's
-//! uid. Nothing here asks the API: what has to be asked is handed on in a [`Ripple`].
+//! uid. Nothing here asks the API: what has to be asked is handed on in a [`GraphEffects`].
 
 mod disputes;
 mod links;
@@ -18,10 +18,10 @@ pub(super) mod story;
 
 use std::collections::BTreeSet;
 
-use keleustes_objects::{Key, Meta, TypeLine, Uid};
-use keleustes_plan::EventNote;
+use keleustes_objects::{Key, Meta, TypeMeta, Uid};
+use keleustes_plan::PlannedEvent;
 
-pub(super) use self::picture::{Picture, Vertex};
+pub(super) use self::picture::{GraphDump, Vertex};
 use self::slots::{At, Dependents, Marks, Owners, Sight, Slot, Slots};
 use super::absent::Absent;
 use super::identity::Identity;
@@ -39,10 +39,10 @@ pub struct Graph {
 
 /// What a change to the graph sets in motion.
 #[derive(Default)]
-pub struct Ripple {
+pub struct GraphEffects {
     pub(crate) checks: Vec<Check>,
-    pub(crate) orphanings: Vec<Uid>,
-    pub(crate) events: Vec<EventNote>,
+    pub(crate) attempts_to_orphan: Vec<Uid>,
+    pub(crate) events: Vec<PlannedEvent>,
 }
 
 /// A node that may have to be deleted, or to let go of a finalizer.
@@ -84,7 +84,7 @@ impl Graph {
     }
 
     /// An object was seen.
-    pub fn saw(&mut self, line: &TypeLine, meta: &Meta, ripple: &mut Ripple) {
+    pub fn saw(&mut self, line: &TypeMeta, meta: &Meta, ripple: &mut GraphEffects) {
         // What has no uid cannot be deleted safely, nor be an owner.
         if meta.uid.is_empty() {
             return;
@@ -96,7 +96,7 @@ impl Graph {
     }
 
     /// An object was seen to go.
-    pub fn lost(&mut self, line: &TypeLine, meta: &Meta, ripple: &mut Ripple) {
+    pub fn lost(&mut self, line: &TypeMeta, meta: &Meta, ripple: &mut GraphEffects) {
         if self.present(&meta.uid).is_some() {
             let at = self.reveal(line, meta, ripple);
             let identity = Identity { line: line.clone(), key: meta.key.clone(), uid: meta.uid.clone() };
@@ -108,10 +108,10 @@ impl Graph {
     /// but could not be read. Versions of one kind are one kind: the server may prefer another one now.
     pub fn saw_all<'a>(
         &mut self,
-        line: &TypeLine,
+        line: &TypeMeta,
         metas: impl Iterator<Item = &'a Meta>,
         unreadable: &[Key],
-        ripple: &mut Ripple,
+        ripple: &mut GraphEffects,
     ) {
         let mut seen = BTreeSet::new();
         for meta in metas {
@@ -134,13 +134,13 @@ impl Graph {
 
     /// Everything that still has to be set in motion, as if all had just been seen. For whoever has only
     /// watched so far and has to act from now on.
-    pub fn rouse(&self, ripple: &mut Ripple) {
+    pub fn requeue_all(&self, ripple: &mut GraphEffects) {
         for (at, slot) in self.slots.all() {
             let Marks { sight, awaits_orphaning, awaits_dependents, .. } = slot.marks;
             match sight {
                 Sight::Absent => self.check_all(slot.dependents.iter(), ripple),
                 Sight::Virtual => ripple.check(slot),
-                Sight::Observed if awaits_orphaning => ripple.orphanings.push(slot.uid.clone()),
+                Sight::Observed if awaits_orphaning => ripple.attempts_to_orphan.push(slot.uid.clone()),
                 Sight::Observed if awaits_dependents => {
                     self.check_all(slot.dependents.iter().chain([at]), ripple);
                 }
@@ -172,14 +172,14 @@ impl Graph {
     /// Whether an owner is known not to exist. A slot of an owner that is gone knows it as well as the memory of such
     /// owners does, and for as long as somebody refers to it: thousands of owners that go at once would push each other
     /// out of that memory, and the API be asked about each of them once more for each of their dependents.
-    pub(crate) fn is_known_absent(&mut self, identity: &Identity) -> bool {
+    pub(crate) fn is_absent_owner(&mut self, identity: &Identity) -> bool {
         let slot = self.slots.find(&identity.uid).map(|at| &self.slots[at]);
         let has_gone = slot.is_some_and(|slot| slot.is_absent() && slot.identity() == *identity);
         has_gone || self.absent.has(identity)
     }
 
     /// Remembers that an owner does not exist.
-    pub(crate) fn remember_absent(&mut self, identity: &Identity) {
+    pub(crate) fn record_absent_owner(&mut self, identity: &Identity) {
         self.absent.add(identity);
     }
 
@@ -189,7 +189,7 @@ impl Graph {
 
     /// The slot of an object that was just seen. If its coordinates were only guessed before, those who
     /// refer to it by others are questioned.
-    fn reveal(&mut self, line: &TypeLine, meta: &Meta, ripple: &mut Ripple) -> At {
+    fn reveal(&mut self, line: &TypeMeta, meta: &Meta, ripple: &mut GraphEffects) -> At {
         let identity = Identity { line: line.clone(), key: meta.key.clone(), uid: meta.uid.clone() };
         let Some(at) = self.slots.find(&meta.uid) else {
             return self.slots.take(identity, Sight::Observed);
@@ -203,7 +203,7 @@ impl Graph {
             }
             slot.marks.sight = Sight::Observed;
             if !was_right {
-                self.question_dependents(at, &identity, ripple);
+                self.check_mismatched_dependents(at, &identity, ripple);
             }
         }
         // The server may prefer another version by now, and have given up the one that was seen first.
@@ -212,7 +212,7 @@ impl Graph {
     }
 
     /// Follows an object on its way out.
-    fn note_deletion(&mut self, at: At, meta: &Meta, is_new: bool, ripple: &mut Ripple) {
+    fn note_deletion(&mut self, at: At, meta: &Meta, is_new: bool, ripple: &mut GraphEffects) {
         let is_deleted = meta.deleted_at.is_some();
         let waits_with = |finalizer: &str| is_deleted && meta.finalizers.iter().any(|one| one == finalizer);
         let (orphaning, foreground) = (waits_with(ORPHAN), waits_with(FOREGROUND));
@@ -228,14 +228,14 @@ impl Graph {
             ..before
         };
         if orphaning && !before.awaits_orphaning {
-            ripple.orphanings.push(slot.uid.clone());
+            ripple.attempts_to_orphan.push(slot.uid.clone());
         } else if awaits_dependents && !before.awaits_dependents {
             self.check_all(self.slots[at].dependents.iter().chain([at]), ripple);
         }
     }
 
     /// Takes an object out. Its dependents may have to follow, and its owners may have waited for it.
-    fn remove(&mut self, at: At, identity: &Identity, ripple: &mut Ripple) {
+    fn remove(&mut self, at: At, identity: &Identity, ripple: &mut GraphEffects) {
         let owners = std::mem::replace(&mut self.slots[at].owners, Owners::None);
         let dependents = self.slots[at].dependents.to_vec();
         if !dependents.is_empty() {
@@ -255,15 +255,15 @@ impl Graph {
             }
             self.unlink(reference.owner, at);
         }
-        self.give_back_if_unused(at);
+        self.free_if_unreferenced(at);
     }
 
-    fn check_all(&self, slots: impl Iterator<Item = At>, ripple: &mut Ripple) {
+    fn check_all(&self, slots: impl Iterator<Item = At>, ripple: &mut GraphEffects) {
         slots.for_each(|at| ripple.check(&self.slots[at]));
     }
 }
 
-impl Ripple {
+impl GraphEffects {
     fn check(&mut self, slot: &Slot) {
         let is_virtual = slot.marks.sight == Sight::Virtual;
         self.checks.push(Check { uid: slot.uid.clone(), is_virtual, slowly: false });

@@ -9,7 +9,7 @@ use super::Graph;
 use super::slots::{Sight, Slot};
 
 /// Nodes and the references between them, in no order.
-pub(crate) struct Picture {
+pub(crate) struct GraphDump {
     pub(crate) vertices: Vec<Vertex>,
     /// From dependents to owners.
     pub(crate) edges: Vec<(Uid, Uid)>,
@@ -27,8 +27,8 @@ pub(crate) struct Vertex {
 
 impl Graph {
     /// The nodes of these uids that have owners or dependents.
-    pub(crate) fn picture(&self, wanted: impl Fn(&Uid) -> bool) -> Picture {
-        let mut picture = Picture { vertices: Vec::new(), edges: Vec::new() };
+    pub(crate) fn picture(&self, wanted: impl Fn(&Uid) -> bool) -> GraphDump {
+        let mut picture = GraphDump { vertices: Vec::new(), edges: Vec::new() };
         let slots = self.slots.all().map(|(_, slot)| slot).filter(|slot| wanted(&slot.uid));
         for slot in slots {
             let owners = slot.owners.as_slice();
@@ -43,7 +43,7 @@ impl Graph {
     }
 
     /// All that can be reached from these uids, up and down.
-    pub(crate) fn connected_with(&self, uids: &[Uid]) -> BTreeSet<Uid> {
+    pub(crate) fn uids_connected_to(&self, uids: &[Uid]) -> BTreeSet<Uid> {
         let mut reached = BTreeSet::new();
         let mut open: Vec<_> = uids.iter().filter_map(|uid| self.slots.find(uid)).collect();
         while let Some(at) = open.pop() {

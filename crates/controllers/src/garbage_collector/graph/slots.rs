@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use hashbrown::HashTable;
-use keleustes_objects::{Key, Text, TypeLine, Uid};
+use keleustes_objects::{Key, Text, TypeMeta, Uid};
 
 use super::super::identity::Identity;
 
@@ -24,7 +24,7 @@ pub(super) struct Slots {
 /// One object, as far as its owners and dependents are concerned.
 pub(super) struct Slot {
     pub(super) uid: Uid,
-    pub(super) line: TypeLine,
+    pub(super) line: TypeMeta,
     pub(super) key: Key,
     pub(super) owners: Owners,
     pub(super) dependents: Dependents,
@@ -62,7 +62,7 @@ pub(super) enum Sight {
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Reference {
     pub(super) name: Text,
-    pub(super) line: TypeLine,
+    pub(super) line: TypeMeta,
     pub(super) owner: At,
     pub(super) blocks: bool,
 }
@@ -121,7 +121,7 @@ impl Slots {
     }
 
     /// Gives a slot back, if it is not given back already.
-    pub(super) fn give_back(&mut self, at: At) {
+    pub(super) fn free_slot(&mut self, at: At) {
         let hashed = hash(self.hash_key, &self[at].uid);
         if let Ok(entry) = self.by_uid.find_entry(hashed, |&there| there == at) {
             entry.remove();
@@ -166,7 +166,7 @@ impl Slot {
     fn empty() -> Self {
         Self {
             uid: Uid::default(),
-            line: TypeLine::new("", ""),
+            line: TypeMeta::new("", ""),
             key: Key::default(),
             owners: Owners::None,
             dependents: Dependents::None,
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn slots_given_back_are_taken_again_and_found_no_more() {
         let identity = |uid: &str| Identity {
-            line: TypeLine::new("v1", "Pod"),
+            line: TypeMeta::new("v1", "Pod"),
             key: Key::namespaced("ns", "pod"),
             uid: Uid::from(uid),
         };
@@ -280,7 +280,7 @@ mod tests {
         let taken: Vec<_> =
             (0..1000).map(|n| slots.take(identity(&n.to_string()), Sight::Observed)).collect();
         assert!((0..1000).all(|n| slots.find(&Uid::from(&*n.to_string())) == Some(taken[n])));
-        slots.give_back(taken[3]);
+        slots.free_slot(taken[3]);
         assert_eq!((slots.find(&Uid::from("3")), slots.len(), slots.all().count()), (None, 999, 999));
         assert_eq!(slots.take(identity("x"), Sight::Virtual), taken[3]);
         assert_eq!(slots.len(), 1000);

@@ -1,10 +1,10 @@
 //! Tells tests what happens to a graph, one line for everything that is set in motion.
 
-use keleustes_objects::{Key, Meta, Partial, TypeLine, Uid};
+use keleustes_objects::{Key, Meta, PartialObjectMeta, TypeMeta, Uid};
 use serde_json::{Value, json};
 
 use super::super::identity::Identity;
-use super::{Graph, Ripple};
+use super::{Graph, GraphEffects};
 
 /// A graph and what happens to it. Every step must leave the links as they should be.
 pub(crate) struct Story {
@@ -20,7 +20,7 @@ impl Default for Story {
 /// An object as it is on the wire.
 #[derive(Clone)]
 pub(crate) struct Seen {
-    pub(crate) line: TypeLine,
+    pub(crate) line: TypeMeta,
     metadata: Value,
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn object(line: &str, key: &str, uid: &str) -> Seen {
     let (api_version, kind) = line.split_once(' ').unwrap();
     let (namespace, name) = key.split_once('/').unwrap_or(("", key));
     let metadata = json!({"namespace": namespace, "name": name, "uid": uid, "ownerReferences": []});
-    Seen { line: TypeLine::new(api_version, kind), metadata }
+    Seen { line: TypeMeta::new(api_version, kind), metadata }
 }
 
 impl Seen {
@@ -56,7 +56,7 @@ impl Seen {
     }
 
     pub(crate) fn meta(&self) -> Meta {
-        serde_json::from_value::<Partial>(json!({"metadata": self.metadata})).unwrap().meta
+        serde_json::from_value::<PartialObjectMeta>(json!({"metadata": self.metadata})).unwrap().meta
     }
 }
 
@@ -73,7 +73,7 @@ impl Story {
         let (api_version, kind) = line.split_once(' ').unwrap();
         let metas: Vec<Meta> = all.iter().map(Seen::meta).collect();
         let unreadable: Vec<Key> = unreadable.iter().map(|key| key.parse().unwrap()).collect();
-        let line = TypeLine::new(api_version, kind);
+        let line = TypeMeta::new(api_version, kind);
         self.step(|graph, ripple| graph.saw_all(&line, metas.iter(), &unreadable, ripple))
     }
 
@@ -81,11 +81,11 @@ impl Story {
     pub(crate) fn absent(&mut self, line: &str, key: &str, uid: &str) -> Vec<String> {
         let seen = object(line, key, uid);
         let identity = Identity { line: seen.line.clone(), key: seen.meta().key, uid: Uid::from(uid) };
-        self.step(|graph, ripple| graph.verified_absent(&identity, ripple))
+        self.step(|graph, ripple| graph.process_virtual_delete(&identity, ripple))
     }
 
-    pub(crate) fn rouse(&mut self) -> Vec<String> {
-        self.step(|graph, ripple| graph.rouse(ripple))
+    pub(crate) fn requeue_all(&mut self) -> Vec<String> {
+        self.step(|graph, ripple| graph.requeue_all(ripple))
     }
 
     /// A node with its states, dependents after an arrow.
@@ -108,8 +108,8 @@ impl Story {
         text
     }
 
-    fn step(&mut self, step: impl FnOnce(&mut Graph, &mut Ripple)) -> Vec<String> {
-        let mut ripple = Ripple::default();
+    fn step(&mut self, step: impl FnOnce(&mut Graph, &mut GraphEffects)) -> Vec<String> {
+        let mut ripple = GraphEffects::default();
         step(&mut self.graph, &mut ripple);
         self.graph.assert_links();
         lines(&ripple)
@@ -117,18 +117,18 @@ impl Story {
 }
 
 /// What was set in motion, one line each.
-pub(crate) fn lines(ripple: &Ripple) -> Vec<String> {
+pub(crate) fn lines(ripple: &GraphEffects) -> Vec<String> {
     let checks = ripple.checks.iter().map(|check| {
         let is_virtual = if check.is_virtual { "virtual " } else { "" };
         let slowly = if check.slowly { " slowly" } else { "" };
         format!("check {is_virtual}{}{slowly}", check.uid)
     });
-    let orphanings = ripple.orphanings.iter().map(|uid| format!("orphan {uid}"));
+    let attempts_to_orphan = ripple.attempts_to_orphan.iter().map(|uid| format!("orphan {uid}"));
     let events = ripple.events.iter().map(|event| {
         let about = &event.involved;
         format!("{} {} on {}: {}", event.kind.as_str(), event.reason, about.uid, event.message)
     });
-    checks.chain(orphanings).chain(events).collect()
+    checks.chain(attempts_to_orphan).chain(events).collect()
 }
 
 impl Graph {

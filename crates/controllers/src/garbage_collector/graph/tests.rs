@@ -161,13 +161,13 @@ fn what_goes_wakes_its_dependents_and_the_owners_that_wait_for_it() {
     assert_eq!(story.lost(&owned), ["check a", "check b", "check web"]);
     assert_eq!(story.node("set"), "none");
     assert!(story.node("web").ends_with("deletingDependents"), "{}", story.node("web"));
-    assert!(story.graph.is_known_absent(&identity(&owned)), "nobody has to ask the API whether it is there");
+    assert!(story.graph.is_absent_owner(&identity(&owned)), "nobody has to ask the API whether it is there");
     assert_eq!(story.lost(&owned), nothing(), "what is not known cannot go");
 
     let lonely = pod("ns/lonely", "lonely");
     story.saw(&lonely);
     story.lost(&lonely);
-    assert!(!story.graph.is_known_absent(&identity(&lonely)), "nobody will ask for it");
+    assert!(!story.graph.is_absent_owner(&identity(&lonely)), "nobody will ask for it");
 }
 
 #[test]
@@ -183,13 +183,13 @@ fn however_many_owners_go_at_once_none_is_asked_for_while_somebody_refers_to_it(
     for n in 0..600 {
         story.lost(&owner(n));
     }
-    assert!((0..600).all(|n| story.graph.is_known_absent(&gone(n))));
+    assert!((0..600).all(|n| story.graph.is_absent_owner(&gone(n))));
     let elsewhere = super::Identity { key: Key::namespaced("else", &*name(0)), ..gone(0) };
-    assert!(!story.graph.is_known_absent(&elsewhere), "only what was seen to go is known to be gone");
+    assert!(!story.graph.is_absent_owner(&elsewhere), "only what was seen to go is known to be gone");
 
     // What is seen again, of a server whose past was restored, is there; nobody remembers otherwise.
     story.saw(&owner(0));
-    assert!(!story.graph.is_known_absent(&gone(0)));
+    assert!(!story.graph.is_absent_owner(&gone(0)));
 }
 
 /// What is at one place gone may be at another: of the last place that somebody guessed nothing is known.
@@ -205,8 +205,8 @@ fn only_the_place_that_was_asked_about_is_known_to_be_empty() {
     story.absent(REPLICA_SET, "ns/set", "set");
     assert_eq!(story.node("set"), "none");
     let at = |namespace: &str| identity(&object(REPLICA_SET, &format!("{namespace}/set"), "set"));
-    assert!(story.graph.is_known_absent(&at("ns")));
-    assert!(!story.graph.is_known_absent(&at("else")));
+    assert!(story.graph.is_absent_owner(&at("ns")));
+    assert!(!story.graph.is_absent_owner(&at("else")));
 }
 
 /// Proves GC-142.
@@ -398,7 +398,7 @@ fn what_was_seen_is_gone_only_if_it_is_gone_from_there() {
     assert!(story.node("set").ends_with("<- good typo"));
     let wrong = object(REPLICA_SET, "ns/typo", "set");
     let wrong = super::Identity { line: wrong.line.clone(), key: wrong.meta().key, uid: wrong.meta().uid };
-    assert!(story.graph.is_known_absent(&wrong));
+    assert!(story.graph.is_absent_owner(&wrong));
     assert_eq!(story.absent(REPLICA_SET, "ns/set", "set"), ["check good", "check typo"]);
     assert_eq!(story.node("set"), "none");
 }
@@ -456,7 +456,7 @@ fn whoever_begins_to_act_is_told_of_all_that_is_under_way() {
     story.lost(&object(NODE, "n", "n"));
     story.saw(&pod("else/d", "d").owned(REPLICA_SET, "set", "set"));
     story.saw(&pod("ns/fine", "fine").owned(POD, "a", "a"));
-    let mut motion = story.rouse();
+    let mut motion = story.requeue_all();
     motion.sort();
     assert_eq!(
         motion,
@@ -540,7 +540,7 @@ proptest! {
                 }
             }
         }
-        story.rouse();
+        story.requeue_all();
         (0..6).for_each(|who| drop(story.lost(&whole(who))));
         story.saw_all(POD, &[], &[]);
         for who in 0..6 {

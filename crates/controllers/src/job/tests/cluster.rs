@@ -11,18 +11,18 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use keleustes_objects::{
-    Conditions as _, Discovered, Failure, Job, Key, Kind, Pod, Reason, Resource, Text, TypeLine, Uid,
-    UncountedTerminatedPods, Version,
+    Conditions as _, DiscoveredResources, Failure, Job, Key, Kind, Pod, Reason, Resource, Text, TypeMeta,
+    Uid, UncountedTerminatedPods, Version,
 };
 use keleustes_plan::rehearsal::World;
 use keleustes_plan::{
-    Action, Applied, Behaviour, BoxFuture, Context, Fetched, Hands, Item, Listed, Listing, Loop, Measurement,
-    OnFailure, Outcome, Plan, Retry, Step, Stir, View, Write,
+    Action, Applied, Behaviour, BoxFuture, Context, Effects, FetchResult, Hands, Item, Listed, Listing, Loop,
+    Measurement, OnFailure, Outcome, Plan, Retry, Step, View, Write,
 };
 use serde_json::{Value, json};
 
 use super::super::indexes::Indexes;
-use super::super::{Settings, TRACKING, controller};
+use super::super::{Settings, TRACKING_FINALIZER, controller};
 
 pub(super) struct Cluster {
     a_loop: Loop,
@@ -105,7 +105,7 @@ impl Cluster {
         let now = self.caches.view().now().monotonic;
         self.caches = World::of(&self.a_loop);
         let passed = now.saturating_sub(self.caches.view().now().monotonic);
-        self.caches.let_pass(passed);
+        self.caches.advance_clock(passed);
         self.faults.dies_at = None;
         self.shown.clear();
         (self.sent, self.is_dead) = (0, false);
@@ -170,7 +170,7 @@ impl Cluster {
     }
 
     pub(super) fn pass(&mut self, seconds: u64) {
-        self.caches.let_pass(Duration::from_secs(seconds));
+        self.caches.advance_clock(Duration::from_secs(seconds));
     }
 
     pub(super) fn job(&self) -> Job {
@@ -191,7 +191,7 @@ impl Cluster {
 
     /// How many pods hold the finalizer.
     pub(super) fn holding(&self) -> i32 {
-        let held = self.live.values().filter(|object| is_held(object)).count();
+        let held = self.live.values().filter(|object| is_tracked_or_adopted(object)).count();
         i32::try_from(held).unwrap()
     }
 
@@ -240,7 +240,7 @@ impl Cluster {
     fn store_pod(&mut self, path: String, pod: Value) {
         let is_going = !pod["metadata"]["deletionTimestamp"].is_null();
         let has_ended = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap());
-        if is_going && has_ended && !is_held(&pod) {
+        if is_going && has_ended && !is_tracked_or_adopted(&pod) {
             self.version += 1;
             self.live.remove(&path);
         } else {
@@ -305,8 +305,8 @@ impl Cluster {
                     return if is_fine { Outcome::done() } else { refused(Reason::NotFound) };
                 };
                 let freed = &body["metadata"]["$deleteFromPrimitiveList/finalizers"];
-                assert_eq!(*freed, json!([TRACKING]), "nothing else is patched in these stories");
-                if is_held(&pod) {
+                assert_eq!(*freed, json!([TRACKING_FINALIZER]), "nothing else is patched in these stories");
+                if is_tracked_or_adopted(&pod) {
                     self.note_release(&pod, &write.because);
                 }
                 let mut pod = pod;
@@ -361,7 +361,8 @@ impl Cluster {
     fn check(&self) {
         let (job, books) = (self.job(), &self.books);
         let (status, lists) = (&job.status, lists(&job));
-        let held = |uid: &&Uid| self.live.values().any(|pod| is_held(pod) && uid_of(pod) == **uid);
+        let held =
+            |uid: &&Uid| self.live.values().any(|pod| is_tracked_or_adopted(pod) && uid_of(pod) == **uid);
         let free = |list: &[Uid]| i32::try_from(list.iter().filter(|uid| !held(uid)).count()).unwrap();
         assert_eq!(status.failed + free(&lists.failed), books.counted_failed, "failed");
         if job.is_indexed() {
@@ -382,8 +383,10 @@ pub(super) fn key() -> Key {
     Key::namespaced("a", "j")
 }
 
-fn is_held(object: &Value) -> bool {
-    object["metadata"]["finalizers"].as_array().is_some_and(|held| held.iter().any(|it| it == TRACKING))
+fn is_tracked_or_adopted(object: &Value) -> bool {
+    object["metadata"]["finalizers"]
+        .as_array()
+        .is_some_and(|held| held.iter().any(|it| it == TRACKING_FINALIZER))
 }
 
 fn uid_of(object: &Value) -> Uid {
@@ -405,7 +408,7 @@ impl Sending<'_> {
             let mut failed_in_step = false;
             for write in step.writes() {
                 let skips = stopped || (failed_in_step && matches!(step, Step::SlowStart(_)));
-                let outcome = if skips { Outcome::NotTried } else { self.0.send(write) };
+                let outcome = if skips { Outcome::NotSent } else { self.0.send(write) };
                 if let Outcome::Failed(failure) = &outcome {
                     failed_in_step = true;
                     applied.retry.get_or_insert_with(|| Retry::because(failure.to_string()));
@@ -432,17 +435,17 @@ impl Hands for Sending<'_> {
 
     fn wake(&mut self, _: Item) {}
 
-    fn stir(&mut self, _: Stir) {}
+    fn stir(&mut self, _: Effects) {}
 
-    fn resource_of<'a>(&'a mut self, _: &'a TypeLine) -> BoxFuture<'a, Result<Option<Resource>, Failure>> {
+    fn resource_of<'a>(&'a mut self, _: &'a TypeMeta) -> BoxFuture<'a, Result<Option<Resource>, Failure>> {
         unreachable!("nothing is looked up")
     }
 
-    fn fetch<'a>(&'a mut self, _: &'a Resource, _: &'a [Key]) -> BoxFuture<'a, Vec<Fetched>> {
+    fn fetch<'a>(&'a mut self, _: &'a Resource, _: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>> {
         unreachable!("Jobs are not read afresh in these stories")
     }
 
-    fn fetch_metadata<'a>(&'a mut self, _: &'a Resource, _: &'a Key) -> BoxFuture<'a, Fetched> {
+    fn fetch_metadata<'a>(&'a mut self, _: &'a Resource, _: &'a Key) -> BoxFuture<'a, FetchResult> {
         unreachable!("Jobs are not read afresh in these stories")
     }
 
@@ -450,7 +453,7 @@ impl Hands for Sending<'_> {
         unreachable!("nothing is listed afresh")
     }
 
-    fn discover(&mut self) -> BoxFuture<'_, Result<Discovered, Failure>> {
+    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, Failure>> {
         unreachable!("nothing is discovered")
     }
 }

@@ -276,7 +276,8 @@ fn a_suspended_job_has_no_pods_and_says_so() {
     );
     assert!(turn.events().contains(&"Normal Suspended: Job suspended"));
     assert_eq!(turn.measured("job_syncs_total"), ["NonIndexed,success,pods_deleted} 1"]);
-    let kept = super::super::Settings { suspension_clears_start: false, ..super::super::Settings::default() };
+    let kept =
+        super::super::Settings { clear_start_time_on_suspend: false, ..super::super::Settings::default() };
     assert_eq!(Stage::told(&kept, job(&suspended)).turn().status()["startTime"], at(-50));
     // It has said so already.
     let mut told = suspended;
@@ -327,9 +328,9 @@ fn after_failures_the_next_pod_waits_longer_and_longer() {
     }
     stage.change_job(job(&merged(&wish, &json!({"status": {"failed": 2, "startTime": at(0)}}))));
     assert_eq!(stage.turn().revisit(), Some("16s"));
-    stage.world.let_pass(std::time::Duration::from_secs(15));
+    stage.world.advance_clock(std::time::Duration::from_secs(15));
     assert_eq!(stage.turn().revisit(), Some("1s"));
-    stage.world.let_pass(std::time::Duration::from_secs(1));
+    stage.world.advance_clock(std::time::Duration::from_secs(1));
     assert_eq!(stage.turn().created().len(), 1);
     // Another process knows nothing of it.
     let turn = Stage::of(job(&merged(&wish, &json!({"status": {"failed": 2}})))).turn();

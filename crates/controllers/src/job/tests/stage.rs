@@ -5,7 +5,7 @@ use keleustes_plan::Controller;
 use keleustes_plan::rehearsal::World;
 use serde_json::{Value, json};
 
-use super::super::{Settings, TRACKING, controller};
+use super::super::{Settings, TRACKING_FINALIZER, controller};
 
 /// When all stories happen.
 pub(super) const NOW: i64 = 1_800_000_000;
@@ -38,7 +38,7 @@ pub(super) fn pod(name: &str, phase: &str, more: &Value) -> Value {
     let mut pod = json!({
         "metadata": {
             "name": name, "namespace": "a", "uid": format!("{name}-1"), "resourceVersion": "3",
-            "creationTimestamp": at(-1000), "labels": {"job": "j"}, "finalizers": [TRACKING],
+            "creationTimestamp": at(-1000), "labels": {"job": "j"}, "finalizers": [TRACKING_FINALIZER],
             "ownerReferences": [owner()],
         },
         "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
@@ -119,7 +119,7 @@ impl Stage {
     /// Makes requests about the Job fail, or only so many of them.
     pub(super) fn refusing_job(mut self, verb: &str, reason: Reason, times: Option<u32>) -> Self {
         let path = Job::RESOURCE.object_path(&Key::namespaced("a", "j"));
-        self.world = self.world.refusing_at(verb, &path, Failure::transport(reason, "refused"), times);
+        self.world = self.world.failing_at(verb, &path, Failure::transport(reason, "refused"), times);
         self
     }
 
@@ -205,7 +205,7 @@ impl Turn {
     }
 
     pub(super) fn revisit(&self) -> Option<&str> {
-        self.lines("revisit after ").next().map(|line| line.trim_start_matches("revisit after "))
+        self.lines("requeue after ").next().map(|line| line.trim_start_matches("requeue after "))
     }
 
     pub(super) fn is_retried(&self) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keleustes_objects::{Failure, Job, Key, Kind, Pod, Reason};
 use keleustes_plan::rehearsal::World;
-use keleustes_plan::{AnyChange, AnyObject, Change, Item, KindEntry, Wakes};
+use keleustes_plan::{AnyChange, AnyObject, Change, Enqueue, Item, KindEntry};
 use serde_json::{Value, json};
 
 use super::super::{Settings, controller};
@@ -13,7 +13,7 @@ use super::stage::{Stage, at, job, merge, owner, pod};
 
 /// The items that a change wakes in a loop, with their delays in seconds.
 fn woken<T: Kind>(stage: &Stage, which: usize, change: &AnyChange) -> Vec<(String, u64)> {
-    let (kind, mut wakes) = (KindEntry::of::<T>(), Wakes::default());
+    let (kind, mut wakes) = (KindEntry::of::<T>(), Enqueue::default());
     for watch in stage.controller.loops[which].watches.iter().filter(|watch| watch.kind == kind) {
         watch.wake(change, &stage.world.view(), &mut wakes);
     }
@@ -25,7 +25,7 @@ fn read<T: Kind>(json: &Value) -> Arc<T> {
 }
 
 fn updated<T: Kind>(before: &Value, after: &Value) -> AnyChange {
-    let mut table = KindEntry::of::<T>().new_table();
+    let mut table = KindEntry::of::<T>().new_store();
     let before: Arc<dyn AnyObject> = read::<T>(before);
     table.apply(before);
     let mut after = after.clone();
@@ -71,8 +71,8 @@ fn two_queues_with_as_many_workers_as_told() {
         let controller = controller(&settings);
         assert_eq!(controller.loops.iter().map(|it| it.queue).collect::<Vec<_>>(), ["job", "job_orphan_pod"]);
         for a_loop in &controller.loops {
-            assert_eq!((a_loop.workers, a_loop.retries_max), (workers, None));
-            let (first, most) = (a_loop.limiter.item_delay_first, a_loop.limiter.item_delay_max);
+            assert_eq!((a_loop.workers, a_loop.max_retries), (workers, None));
+            let (first, most) = (a_loop.limiter.base_delay, a_loop.limiter.max_delay);
             assert_eq!((first, most), (Duration::from_secs(1), Duration::from_secs(60)));
             assert!(a_loop.limiter.retries_per_second > 1e5);
             let watched: Vec<_> =

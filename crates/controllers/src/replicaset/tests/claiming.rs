@@ -1,6 +1,6 @@
 //! Whose pods are whose.
 
-use keleustes_plan::PatchForm;
+use keleustes_plan::PatchKind;
 use keleustes_plan::{Action, Write};
 
 use super::*;
@@ -40,7 +40,7 @@ fn what_does_not_match_any_more_is_released() {
     let [write] = &writes[..] else { panic!("one write") };
     assert!(mine.is_empty());
     assert_eq!(write.target.uid.to_string(), "u-y", "the life that was seen, and no other");
-    let Action::Patch { form: PatchForm::Strategic, body, subresource: "" } = &write.action else {
+    let Action::Patch { form: PatchKind::Strategic, body, subresource: "" } = &write.action else {
         panic!("a strategic patch")
     };
     assert_eq!(*body, json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": "u-web"}]}}));
@@ -60,7 +60,7 @@ fn what_matches_and_nobody_manages_is_adopted() {
     let (mine, writes) = claims_of(set(1), &[orphan("x")]);
     let [write] = &writes[..] else { panic!("one write") };
     assert_eq!((mine, write.target.uid.to_string()), (vec!["x".to_owned()], "u-x".to_owned()));
-    let Action::Patch { form: PatchForm::Strategic, body, subresource: "" } = &write.action else {
+    let Action::Patch { form: PatchKind::Strategic, body, subresource: "" } = &write.action else {
         panic!("a strategic patch")
     };
     let owner = json!({

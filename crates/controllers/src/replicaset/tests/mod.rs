@@ -7,7 +7,7 @@ mod waking;
 
 use keleustes_objects::{Key, Reason};
 use keleustes_plan::rehearsal::World;
-use keleustes_plan::{Limiter, Loop};
+use keleustes_plan::{Loop, RateLimiter};
 use serde_json::{Value, json};
 
 use super::*;
@@ -126,8 +126,8 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
         ]
     );
     let a_loop = the_loop();
-    assert_eq!((a_loop.queue, a_loop.workers, a_loop.retries_max), ("replicaset", 5, None));
-    assert_eq!(a_loop.limiter, Limiter::DEFAULT);
+    assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("replicaset", 5, None));
+    assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
     let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
     assert_eq!(reads, ["replicasets.apps", "pods"]);
 }
@@ -150,13 +150,13 @@ fn claims_come_before_sizes_and_sizes_before_the_status() {
              delete pods a/y because there are more pods than wanted\n\
              event Normal SuccessfulDelete: Deleted pod: y\n\
              {STATUS}\
-             revisit after 3s\n"
+             requeue after 3s\n"
         ),
     );
     let few = with_pods(world(but(waiting, "/spec/replicas", json!(3))), [orphan("x"), young]);
     check(
         few,
-        &format!("patch pods a/x {ADOPT}\npatch pods a/y {ADOPT}\n{CREATE}{STATUS}revisit after 3s\n"),
+        &format!("patch pods a/x {ADOPT}\npatch pods a/y {ADOPT}\n{CREATE}{STATUS}requeue after 3s\n"),
     );
 }
 

@@ -38,7 +38,7 @@ fn the_difference_is_made_up_for_five_hundred_at_a_time() {
 /// Proves RS-40, RS-91.
 #[test]
 fn pods_are_made_slowly_at_first_so_that_a_common_mistake_costs_little() {
-    let full = |times| world(set(9)).refusing_at("create", PODS, refused(Reason::Forbidden), times);
+    let full = |times| world(set(9)).failing_at("create", PODS, refused(Reason::Forbidden), times);
     const FAILED: &str = "create pods a/ because there are fewer pods than wanted FAILED: refused\n\
                           event Warning FailedCreate: Error creating: refused\n";
     check(full(None), &format!("{FAILED}{STATUS}retry: refused\n"));
@@ -55,7 +55,7 @@ fn plan_of(set: Value, pods: &[Value]) -> keleustes_plan::Plan {
         set: serde_json::from_value(set).unwrap(),
         pods: pods.iter().map(|pod| serde_json::from_value(pod.clone()).unwrap()).collect(),
         terminating: 0,
-        crowds: std::collections::BTreeMap::new(),
+        active_pods_per_node: std::collections::BTreeMap::new(),
         now: keleustes_objects::Time::from_unix_seconds(1_800_000_000),
     };
     scale::plan(&facts, &Settings::default())
@@ -65,7 +65,7 @@ fn plan_of(set: Value, pods: &[Value]) -> keleustes_plan::Plan {
 #[test]
 fn a_namespace_on_its_way_out_takes_nothing_in_and_that_is_fine() {
     let world = with_pods(world(set(2)), [pod("x")]);
-    let world = world.refusing_at("create", PODS, refused(Reason::NamespaceTerminating), None);
+    let world = world.failing_at("create", PODS, refused(Reason::NamespaceTerminating), None);
     const FINE: &str =
         "create pods a/ because there are fewer pods than wanted (refused, which is fine: refused)\n";
     check(world, &format!("{FINE}{STATUS}"));
@@ -95,7 +95,7 @@ fn pods_are_deleted_at_once_and_none_stops_another() {
     assert_eq!(writes[0].target.uid.to_string(), "u-x", "the life that was seen, and no other");
     assert!(matches!(
         writes[0].action,
-        Action::Delete { propagation: None, grace_seconds: None, only_at: None }
+        Action::Delete { propagation: None, grace_seconds: None, resource_version_precondition: None }
     ));
 }
 
@@ -146,7 +146,7 @@ fn the_cost_of_a_deletion_counts_unless_it_is_switched_off() {
         ["x"]
     );
     assert!(there.sync(&the_loop(), web()).contains("delete pods a/y"));
-    let deaf = Settings { heeds_deletion_cost: false, ..Settings::default() };
+    let deaf = Settings { honor_deletion_cost: false, ..Settings::default() };
     assert!(there.sync(&controller(&deaf).loops.remove(0), web()).contains("delete pods a/x"));
 }
 

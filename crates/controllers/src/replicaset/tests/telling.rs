@@ -1,6 +1,6 @@
 //! What the status says, and when it is looked at again.
 
-use keleustes_plan::{Action, Step, Telling};
+use keleustes_plan::{Action, StatusUrgency, Step};
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn counts(world: World) -> [i64; 4] {
 
 fn refusing_creates(set: Value) -> World {
     let path = "/api/v1/namespaces/a/pods/";
-    world(set).refusing_at("create", path, refused(Reason::Forbidden), None)
+    world(set).failing_at("create", path, refused(Reason::Forbidden), None)
 }
 
 /// Proves RS-61, RS-62, RS-63.
@@ -62,7 +62,7 @@ fn pods_on_their_way_out_are_counted_unless_that_is_switched_off() {
     assert_eq!(status(with_pods(world(set(1)), there))["terminatingReplicas"], 1);
     let told = status(with_pods(world(set(1)), [pod("y")]));
     assert_eq!(told["terminatingReplicas"], 0, "written even if there are none");
-    let silent = Settings { counts_terminating: false, ..Settings::default() };
+    let silent = Settings { count_terminating_replicas: false, ..Settings::default() };
     let transcript =
         with_pods(world(content(1)), [pod("y")]).sync(&controller(&silent).loops.remove(0), web());
     assert!(transcript.starts_with("put replicasets.apps/status") && !transcript.contains("terminating"));
@@ -131,7 +131,7 @@ fn the_status_goes_with_the_metadata_that_was_seen() {
     assert_eq!(put["status"]["observedGeneration"], 9);
     assert!(metadata.get("managedFields").is_none() && put.get("spec").is_none());
     let seen: ReplicaSet = serde_json::from_value(whole).unwrap();
-    let plan = status::plan(&seen, &ReplicaSetStatus::default(), Telling::AtOnce);
+    let plan = status::plan(&seen, &ReplicaSetStatus::default(), StatusUrgency::Immediate);
     let [Step::One(write)] = plan.steps() else { panic!("one write") };
     assert!(matches!(write.action, Action::Put { subresource: "status", conflict_tries: 2, .. }));
 }
@@ -142,7 +142,7 @@ fn it_is_looked_at_again_when_the_next_pod_will_be_available() {
     let revisit = |seconds: i32, pods: Vec<Value>| {
         let replicas = i32::try_from(pods.len()).unwrap();
         let transcript = turn(with_pods(world(patient(set(replicas), seconds)), pods));
-        transcript.lines().find_map(|line| line.strip_prefix("revisit after ").map(str::to_owned))
+        transcript.lines().find_map(|line| line.strip_prefix("requeue after ").map(str::to_owned))
     };
     let some = |text: &str| Some(text.to_owned());
     let (recent, newest) = ("2027-01-15T07:59:53Z", "2027-01-15T07:59:55Z");
@@ -158,31 +158,40 @@ fn it_is_looked_at_again_when_the_next_pod_will_be_available() {
 
 #[test]
 fn only_a_goal_and_trouble_must_be_known_at_once() {
-    let telling = |set: Value, counts: Value, has_moved| {
+    let telling = |set: Value, counts: Value, changed_anything| {
         let set: ReplicaSet = serde_json::from_value(set).unwrap();
         let status: ReplicaSetStatus = serde_json::from_value(counts).unwrap();
-        status::telling(&set, &status, has_moved)
+        status::telling(&set, &status, changed_anything)
     };
     let counts = |replicas: i32, available: i32| json!({"observedGeneration": 2, "replicas": replicas, "availableReplicas": available});
-    for (set, counts, has_moved, expected) in [
+    for (set, counts, changed_anything, expected) in [
         // On the way up, pod by pod; then the last one.
-        (set(3), counts(3, 1), false, Telling::WhenCalm),
-        (set(3), counts(3, 3), false, Telling::AtOnce),
-        (set(3), counts(3, 3), true, Telling::AtOnce),
+        (set(3), counts(3, 1), false, StatusUrgency::Coalesce),
+        (set(3), counts(3, 3), false, StatusUrgency::Immediate),
+        (set(3), counts(3, 3), true, StatusUrgency::Immediate),
         // Pods were made or deleted, and have not been looked at since.
-        (set(3), counts(0, 0), true, Telling::Outdated),
-        (set(3), counts(2, 1), true, Telling::WhenCalm),
+        (set(3), counts(0, 0), true, StatusUrgency::Superseded),
+        (set(3), counts(2, 1), true, StatusUrgency::Coalesce),
         // One fails, and comes back.
-        (content(3), counts(3, 2), false, Telling::WhenCalm),
-        (but(content(3), "/status/availableReplicas", json!(2)), counts(3, 3), false, Telling::AtOnce),
+        (content(3), counts(3, 2), false, StatusUrgency::Coalesce),
+        (
+            but(content(3), "/status/availableReplicas", json!(2)),
+            counts(3, 3),
+            false,
+            StatusUrgency::Immediate,
+        ),
         // It has all it wants and says so already: pods that end beside that can wait.
-        (content(3), counts(3, 3), false, Telling::WhenCalm),
+        (content(3), counts(3, 3), false, StatusUrgency::Coalesce),
         // Down to the last one.
-        (but(content(3), "/spec/replicas", json!(0)), counts(0, 0), false, Telling::AtOnce),
+        (but(content(3), "/spec/replicas", json!(0)), counts(0, 0), false, StatusUrgency::Immediate),
     ] {
-        assert_eq!(telling(set.clone(), counts.clone(), has_moved), expected, "{set} {counts} {has_moved}");
+        assert_eq!(
+            telling(set.clone(), counts.clone(), changed_anything),
+            expected,
+            "{set} {counts} {changed_anything}"
+        );
     }
     let mut failing = counts(1, 1);
     failing["conditions"] = json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}]);
-    assert_eq!(telling(set(3), failing, true), Telling::AtOnce);
+    assert_eq!(telling(set(3), failing, true), StatusUrgency::Immediate);
 }

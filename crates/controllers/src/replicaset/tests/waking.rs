@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_plan::{Change, Table, Wakes};
+use keleustes_plan::{Change, Enqueue, Table};
 
 use super::*;
 use crate::workloads::fixtures::unready;
@@ -36,7 +36,7 @@ impl Before {
     }
 
     fn wakes(&self, change: &Change<Pod>) -> Vec<(String, u64)> {
-        let mut wakes = Wakes::default();
+        let mut wakes = Enqueue::default();
         wakes::pod_changed::<ReplicaSet>(change, &self.world.view(), &mut wakes);
         let items = wakes.into_items().into_iter();
         items.map(|(item, delay): (_, Duration)| (item.to_string(), delay.as_secs())).collect()

@@ -105,7 +105,7 @@ fn a_revision_that_means_the_same_is_kept() {
     let world = |set: Value| world(set, []).with::<ControllerRevision>(other_words.clone());
     assert!(deeds_to_revisions(world(changed())).is_empty());
     assert_eq!(update_revision(world(changed())), "web-3");
-    let a_loop = loop_of(&Settings { compares_meaning: false, ..Settings::default() });
+    let a_loop = loop_of(&Settings { semantic_revision_comparison: false, ..Settings::default() });
     let mut literal = world(changed());
     assert!(literal.outline(&a_loop, web()).contains("create controllerrevisions.apps a/web-"));
     // Only the newest is asked for its meaning.

@@ -114,7 +114,7 @@ fn each_that_goes_is_one_less_of_the_current_ones() {
 /// Proves STS-77, STS-126.
 #[test]
 fn with_the_gate_off_one_goes_at_a_time() {
-    let a_loop = loop_of(&Settings { heeds_max_unavailable: false, ..Settings::default() });
+    let a_loop = loop_of(&Settings { honor_max_unavailable: false, ..Settings::default() });
     let moves = |set: Value, pods: Vec<Value>| moves_by(&a_loop, world(set, pods));
     assert_eq!(moves(allowing(4, 3), all_old(4)), ["delete web-3"]);
     assert_eq!(moves(parallel(allowing(4, 3)), all_old(4)), ["delete web-3"]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keleustes_plan::Telling;
+use keleustes_plan::StatusUrgency;
 
 use super::*;
 
@@ -86,7 +86,8 @@ fn only_news_are_told() {
 fn a_status_is_put_again_after_a_conflict() {
     let set: StatefulSet = serde_json::from_value(set(1)).unwrap();
     let facts = bounds::facts(set, &[Some(pod(0))]);
-    let plan = status::plan(&facts, &keleustes_objects::StatefulSetStatus::default(), Telling::AtOnce);
+    let plan =
+        status::plan(&facts, &keleustes_objects::StatefulSetStatus::default(), StatusUrgency::Immediate);
     let [keleustes_plan::Step::One(write)] = plan.steps() else { panic!("one write") };
     let keleustes_plan::Action::Put { conflict_tries, .. } = &write.action else { panic!("a put") };
     assert_eq!(*conflict_tries, 5);
@@ -97,12 +98,12 @@ fn a_status_is_put_again_after_a_conflict() {
 fn it_is_looked_at_again_when_a_pod_will_be_available() {
     let patient = || but(parallel(set(2)), "/spec/minReadySeconds", json!(5));
     let last = |world: World| turn(world).lines().last().unwrap_or_default().to_owned();
-    assert_eq!(last(world(patient(), [young(pod(0)), pod(1)])), "revisit after 2s");
+    assert_eq!(last(world(patient(), [young(pod(0)), pod(1)])), "requeue after 2s");
     // By this process's clock: a kubelet that is ahead makes it take longer.
     let ahead = but(pod(0), "/status/conditions/0/lastTransitionTime", json!("2027-01-15T08:01:00Z"));
-    assert_eq!(last(world(patient(), [ahead, pod(1)])), "revisit after 65s");
+    assert_eq!(last(world(patient(), [ahead, pod(1)])), "requeue after 65s");
     let silent = but(pod(0), "/status/conditions/0/lastTransitionTime", Value::Null);
-    assert_eq!(last(world(patient(), [silent, pod(1)])), "revisit after 5s");
+    assert_eq!(last(world(patient(), [silent, pod(1)])), "requeue after 5s");
     let later = world(patient(), [young(pod(0)), pod(1)]).later(Duration::from_secs(2));
     assert!(!last(later).starts_with("revisit"));
     assert!(!last(world(parallel(set(2)), [young(pod(0)), pod(1)])).starts_with("revisit"));
@@ -166,9 +167,9 @@ fn wishes_seen_and_fulfilled_must_be_known_at_once() {
     };
     let short =
         || but(but(content(3), "/status/availableReplicas", json!(1)), "/status/readyReplicas", json!(1));
-    assert_eq!(telling(short(), |said| said.available_replicas = 2), Telling::WhenCalm);
-    assert_eq!(telling(short(), |said| said.available_replicas = 3), Telling::AtOnce);
-    assert_eq!(telling(content(3), |said| said.available_replicas = 2), Telling::WhenCalm);
-    assert_eq!(telling(content(3), |said| said.observed_generation = 9), Telling::AtOnce);
-    assert_eq!(telling(content(3), |said| said.current_revision = "web-9".into()), Telling::AtOnce);
+    assert_eq!(telling(short(), |said| said.available_replicas = 2), StatusUrgency::Coalesce);
+    assert_eq!(telling(short(), |said| said.available_replicas = 3), StatusUrgency::Immediate);
+    assert_eq!(telling(content(3), |said| said.available_replicas = 2), StatusUrgency::Coalesce);
+    assert_eq!(telling(content(3), |said| said.observed_generation = 9), StatusUrgency::Immediate);
+    assert_eq!(telling(content(3), |said| said.current_revision = "web-9".into()), StatusUrgency::Immediate);
 }

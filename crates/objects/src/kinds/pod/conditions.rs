@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::condition::{FALSE, TRUE, UNKNOWN};
-use crate::{Condition, Pod, Text, Time, Word};
+use crate::{Condition, InternedStr, Pod, Text, Time};
 
 /// What a condition says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,9 +64,9 @@ pub(super) struct UsualConditions {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct WireCondition {
-    r#type: Word,
-    status: Word,
-    reason: Word,
+    r#type: InternedStr,
+    status: InternedStr,
+    reason: InternedStr,
     message: Text,
     last_transition_time: Option<Time>,
     last_probe_time: Option<Time>,
@@ -117,7 +117,7 @@ impl Pod {
     pub fn condition(&self, r#type: &str) -> Option<ConditionStatus> {
         let usual = USUAL.iter().position(|usual| *usual == r#type);
         usual.and_then(|at| self.conditions.statuses[at]).or_else(|| {
-            let unusual = self.unusual_condition(r#type)?;
+            let unusual = self.full_condition(r#type)?;
             ConditionStatus::read(&unusual.status)
         })
     }
@@ -125,8 +125,8 @@ impl Pod {
     /// A condition that is kept whole. `Ready`, `ContainersReady`, `Initialized`, `PodScheduled` and
     /// `PodReadyToStartContainers` are not.
     #[must_use]
-    pub fn unusual_condition(&self, r#type: &str) -> Option<&Condition> {
-        self.unusual_conditions().iter().find(|condition| condition.r#type == r#type)
+    pub fn full_condition(&self, r#type: &str) -> Option<&Condition> {
+        self.full_conditions().iter().find(|condition| condition.r#type == r#type)
     }
 
     /// Whether its `Ready` condition holds.

@@ -4,13 +4,13 @@ use serde::Deserialize;
 
 use super::PodSpec;
 use crate::meta::null_is_default;
-use crate::{Pod, Time, Word};
+use crate::{InternedStr, Pod, Time};
 
 /// What became of a container so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerStatus {
     /// Its name.
-    pub name: Word,
+    pub name: InternedStr,
     /// How often it was started again.
     pub restart_count: i32,
     /// Whether it is an init container.
@@ -34,7 +34,7 @@ pub struct Terminated {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct WireContainerStatus {
-    name: Word,
+    name: InternedStr,
     restart_count: i32,
     #[serde(deserialize_with = "null_is_default")]
     state: WireState,

@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
 use crate::protobuf::{self, Message};
-use crate::{Address, Addresses, Kind, Meta, Object, Resource, Shared, Text, Time, WireMeta, Word};
+use crate::{Address, Addresses, InternedStr, Kind, Meta, Object, Resource, Shared, Text, Time, WireMeta};
 
 pub use conditions::{Availability, ConditionStatus};
 pub use containers::{ContainerStatus, Terminated};
@@ -34,7 +34,7 @@ pub struct Pod {
     /// What its template says; shared with all pods that say the same.
     pub spec: Shared<PodSpec>,
     /// The node it is bound to; empty if it is not.
-    pub node_name: Word,
+    pub node_name: InternedStr,
     /// Where it is in its life.
     pub phase: PodPhase,
     /// Its addresses: `status.podIPs`, or `status.podIP` if there are none.
@@ -132,8 +132,8 @@ struct Wire {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireStatus {
-    phase: Word,
-    reason: Word,
+    phase: InternedStr,
+    reason: InternedStr,
     #[serde(rename = "podIP")]
     pod_ip: Text,
     #[serde(rename = "podIPs", deserialize_with = "null_is_empty")]

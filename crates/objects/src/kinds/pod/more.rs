@@ -9,14 +9,14 @@ use crate::annotations::{
     CONFIG_MIRROR, JOB_COMPLETION_INDEX, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT,
     POD_DELETION_COST,
 };
-use crate::{Condition, Pod, Text, Time, Word};
+use crate::{Condition, InternedStr, Pod, Text, Time};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct More {
     pub(super) hostname: Text,
-    pub(super) wanted_node: Word,
+    pub(super) wanted_node: InternedStr,
     pub(super) claims: Box<[Claim]>,
-    pub(super) reason: Word,
+    pub(super) reason: InternedStr,
     pub(super) conditions: Box<[Condition]>,
     pub(super) containers: Box<[ContainerStatus]>,
     pub(super) annotations: ReadAnnotations,
@@ -25,7 +25,7 @@ pub(super) struct More {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Claim {
-    pub(super) volume: Word,
+    pub(super) volume: InternedStr,
     pub(super) claim: Text,
 }
 
@@ -40,7 +40,7 @@ const READ: [&str; 5] = [
 
 /// Those of [`READ`] that a pod has.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct ReadAnnotations(Box<[(&'static str, Word)]>);
+pub(super) struct ReadAnnotations(Box<[(&'static str, InternedStr)]>);
 
 impl<'de> Deserialize<'de> for ReadAnnotations {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -74,19 +74,19 @@ impl Pod {
 
     /// The node it is bound to or, while it is not, the one node that its required affinity names.
     #[must_use]
-    pub fn target_node(&self) -> Option<&Word> {
+    pub fn target_node(&self) -> Option<&InternedStr> {
         let wanted = self.more.as_deref().map(|more| &more.wanted_node);
         Some(&self.node_name).filter(|name| !name.is_empty()).or(wanted.filter(|name| !name.is_empty()))
     }
 
     /// The claim that one of its volumes mounts.
     #[must_use]
-    pub fn claim_of_volume(&self, volume: &str) -> Option<&Text> {
+    pub fn pvc_of_volume(&self, volume: &str) -> Option<&Text> {
         self.more.as_deref()?.claims.iter().find(|claim| claim.volume == volume).map(|claim| &claim.claim)
     }
 
     /// Volumes that mount claims, with the names of the claims.
-    pub fn claims(&self) -> impl Iterator<Item = (&Word, &Text)> {
+    pub fn claims(&self) -> impl Iterator<Item = (&InternedStr, &Text)> {
         let claims = self.more.as_deref().map_or(&[][..], |more| &more.claims);
         claims.iter().map(|claim| (&claim.volume, &claim.claim))
     }
@@ -97,9 +97,9 @@ impl Pod {
         self.more.as_deref().map_or("", |more| &more.reason)
     }
 
-    /// All conditions that are kept whole; see [`Pod::unusual_condition`].
+    /// All conditions that are kept whole; see [`Pod::full_condition`].
     #[must_use]
-    pub fn unusual_conditions(&self) -> &[Condition] {
+    pub fn full_conditions(&self) -> &[Condition] {
         self.more.as_deref().map_or(&[], |more| &more.conditions)
     }
 
@@ -118,7 +118,7 @@ impl Pod {
 
     /// When its deletion was asked for: the server writes the time at which the grace ends.
     #[must_use]
-    pub fn deletion_asked_at(&self) -> Option<Time> {
+    pub fn deletion_requested_at(&self) -> Option<Time> {
         let grace = self.deletion_grace_seconds().unwrap_or(0);
         Some(self.meta.deleted_at?.plus_seconds(-grace))
     }

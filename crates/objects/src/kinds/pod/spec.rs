@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
 use crate::placement::WireAffinity;
-use crate::{Text, Toleration, Word};
+use crate::{InternedStr, Text, Toleration};
 
 /// What a pod's template says, as far as some controller reads it. Nothing that differs between pods
 /// of one template may stand here, or they would share nothing.
@@ -15,11 +15,11 @@ pub struct PodSpec {
     /// Init containers that run beside the containers (`restartPolicy: Always`).
     pub sidecars: Box<[Container]>,
     /// `Always`, `OnFailure` or `Never`.
-    pub restart_policy: Word,
+    pub restart_policy: InternedStr,
     /// What it tolerates.
     pub tolerations: Box<[Toleration]>,
     /// The domain under which its hostname can be found.
-    pub subdomain: Word,
+    pub subdomain: InternedStr,
     /// Whether it uses the node's network.
     pub host_network: bool,
     /// How long it may take to end.
@@ -33,7 +33,7 @@ pub struct PodSpec {
 #[serde(default)]
 pub struct Container {
     /// Its name.
-    pub name: Word,
+    pub name: InternedStr,
     /// The ports it declares.
     #[serde(deserialize_with = "null_is_empty")]
     pub ports: Box<[ContainerPort]>,
@@ -44,25 +44,25 @@ pub struct Container {
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerPort {
     /// Its name, if it has one.
-    pub name: Word,
+    pub name: InternedStr,
     /// Its number.
     pub container_port: i32,
     /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: Word,
+    pub protocol: InternedStr,
 }
 
 impl Default for ContainerPort {
     fn default() -> Self {
-        Self { name: Word::default(), container_port: 0, protocol: "TCP".into() }
+        Self { name: InternedStr::default(), container_port: 0, protocol: "TCP".into() }
     }
 }
 
 /// The part of a spec that is a pod's own.
 pub(super) struct Own {
-    pub(super) node_name: Word,
+    pub(super) node_name: InternedStr,
     pub(super) hostname: Text,
-    pub(super) wanted_node: Option<Word>,
-    pub(super) claims: Vec<(Word, Text)>,
+    pub(super) wanted_node: Option<InternedStr>,
+    pub(super) claims: Vec<(InternedStr, Text)>,
 }
 
 #[derive(Default, Deserialize)]
@@ -72,15 +72,15 @@ pub(super) struct WireSpec {
     containers: Box<[Container]>,
     #[serde(deserialize_with = "null_is_empty")]
     init_containers: Box<[WireInitContainer]>,
-    restart_policy: Word,
+    restart_policy: InternedStr,
     #[serde(deserialize_with = "null_is_empty")]
     tolerations: Box<[Toleration]>,
-    subdomain: Word,
+    subdomain: InternedStr,
     #[serde(deserialize_with = "null_is_default")]
     host_network: bool,
     termination_grace_period_seconds: Option<i64>,
     priority: Option<i32>,
-    node_name: Word,
+    node_name: InternedStr,
     hostname: Text,
     affinity: Option<WireAffinity>,
     #[serde(deserialize_with = "null_is_empty")]
@@ -90,10 +90,10 @@ pub(super) struct WireSpec {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireInitContainer {
-    name: Word,
+    name: InternedStr,
     #[serde(deserialize_with = "null_is_empty")]
     ports: Box<[ContainerPort]>,
-    restart_policy: Word,
+    restart_policy: InternedStr,
 }
 
 #[derive(Default, Deserialize)]
@@ -113,7 +113,7 @@ impl WireSpec {
     /// Parts what the template says from what is the pod's own.
     pub(super) fn split(self) -> (Own, PodSpec) {
         let claim = |volume: WireVolume| {
-            Some((Word::from(&*volume.name), volume.persistent_volume_claim?.claim_name))
+            Some((InternedStr::from(&*volume.name), volume.persistent_volume_claim?.claim_name))
         };
         let own = Own {
             node_name: self.node_name,
@@ -137,7 +137,7 @@ impl WireSpec {
 }
 
 /// The one node that the first `metadata.name In` requirement of the required affinity names.
-fn named_node(affinity: WireAffinity) -> Option<Word> {
+fn named_node(affinity: WireAffinity) -> Option<InternedStr> {
     let terms = affinity.required()?;
     match terms.iter().find_map(|term| term.named_nodes())? {
         [name] => Some(name.clone()),

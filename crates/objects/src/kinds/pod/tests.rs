@@ -134,8 +134,8 @@ fn a_failed_pod_of_a_job_tells_how_it_ended() {
     assert_eq!((pod.completion_index(), pod.index_failure_count()), (Some("4"), Some("2")));
     assert_eq!((pod.deletion_cost(), pod.index_ignored_failure_count()), (Some("-3"), None));
     assert_eq!((pod.hostname(), pod.reason()), ("sum-4", "Evicted"));
-    assert_eq!(pod.deletion_asked_at(), Some(at(60)));
-    let target = pod.unusual_condition("DisruptionTarget").unwrap();
+    assert_eq!(pod.deletion_requested_at(), Some(at(60)));
+    let target = pod.full_condition("DisruptionTarget").unwrap();
     assert_eq!((target.message.as_str(), target.observed_generation), ("m", Some(2)));
     assert_eq!(pod.condition("DisruptionTarget"), Some(ConditionStatus::True));
 }
@@ -162,8 +162,8 @@ fn a_pod_of_a_stateful_set_mounts_claims() {
     json["spec"]["volumes"] = serde_json::json!([
         {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}, {"name": "tmp", "emptyDir": {}}]);
     let pod = pod(json);
-    assert_eq!(pod.claim_of_volume("data").map(|claim| claim.as_str()), Some("data-db-0"));
-    assert_eq!((pod.claim_of_volume("tmp"), pod.claims().count()), (None, 1));
+    assert_eq!(pod.pvc_of_volume("data").map(|claim| claim.as_str()), Some("data-db-0"));
+    assert_eq!((pod.pvc_of_volume("tmp"), pod.claims().count()), (None, 1));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{Encoded, EndpointSlice, Node, Object as _, ReplicaSet, Undecodable};
+use crate::{DecodeError, Encoded, EndpointSlice, Node, Object as _, ReplicaSet};
 
 /// Numbers as they stand on the wire: seven bits in a byte, the lowest first.
 fn varints<const N: usize>(numbers: [usize; N]) -> Vec<u8> {
@@ -89,7 +89,7 @@ fn a_field_that_would_be_lost_is_asked_for_as_json() {
     let deep_inside = part(2, &[&part(3, &[&part(2, &[&text(99, "new")])])]);
     for message in [at_the_top, deep_inside] {
         assert_eq!(to_json(&message, &REPLICA_SET), Err(NotWhole::Stranger));
-        assert!(matches!(Encoded::Protobuf(&message).read::<ReplicaSet>(), Err(Undecodable::OnlyAsJson)));
+        assert!(matches!(Encoded::Protobuf(&message).read::<ReplicaSet>(), Err(DecodeError::RequiresJson)));
     }
 }
 

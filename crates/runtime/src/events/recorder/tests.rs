@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use http::{Method, Request};
 use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict as Fault};
-use keleustes_client::layers::{Around, Retry, transport};
+use keleustes_client::layers::{MiddlewareLayer, Retry, transport};
 use keleustes_objects::Version;
-use keleustes_overheard::Log;
 use keleustes_plan::Involved;
+use keleustes_test_log::Log;
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ impl Api {
                 faulty.oneshot(Request::from_parts(head, Body::from(body))).await
             }
         });
-        let retry = Around::new(Retry::new("embedded".to_owned(), None));
+        let retry = MiddlewareLayer::new(Retry::new("embedded".to_owned(), None));
         Client::new(retry.layer(transport(service)), "default")
     }
 
@@ -108,7 +108,7 @@ fn clocks() -> Clocks {
 }
 
 struct Pipeline {
-    recorder: Recorder,
+    recorder: EventRecorder,
     writer: JoinHandle<()>,
     stop: CancellationToken,
 }
@@ -118,14 +118,15 @@ fn pipeline(api: &Api) -> Pipeline {
 }
 
 fn seeded(api: &Api, seed: u64) -> Pipeline {
-    let (recorder, writer) = Recorder::new("job-controller", api.client(), clocks(), Rng::with_seed(seed));
+    let (recorder, writer) =
+        EventRecorder::new("job-controller", api.client(), clocks(), Rng::with_seed(seed));
     let stop = CancellationToken::new();
     Pipeline { recorder, writer: tokio::spawn(writer.run(stop.clone())), stop }
 }
 
 impl Pipeline {
     fn warns(&self, message: &str) {
-        self.recorder.record(EventNote::warning(pod(), "Failed", message));
+        self.recorder.record(PlannedEvent::warning(pod(), "Failed", message));
     }
 
     /// Waits until all is written.
@@ -147,12 +148,12 @@ fn rejections(log: &Log) -> Vec<String> {
 async fn the_first_is_posted_and_repetitions_are_patched() {
     let api = Api::new();
     let pipeline = pipeline(&api);
-    let mut note = EventNote::warning(pod(), "Failed", "no");
+    let mut note = PlannedEvent::warning(pod(), "Failed", "no");
     note.annotations.insert("a".to_owned(), "b".to_owned());
     pipeline.recorder.record(note);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let later = Involved { resource_version: Version::from("99"), ..pod() };
-    pipeline.recorder.record(EventNote::warning(later, "Failed", "no"));
+    pipeline.recorder.record(PlannedEvent::warning(later, "Failed", "no"));
     pipeline.finish().await;
 
     let [first, second] = &api.asked()[..] else {
@@ -201,7 +202,7 @@ async fn what_is_new_does_not_wait_for_repetitions_nor_they_for_it() {
     let (pipeline, began) = (pipeline(&api), Instant::now());
     let note = |object: usize| {
         let object = Involved { name: format!("pod-{object}"), ..pod() };
-        EventNote::warning(object, "Failed", "no")
+        PlannedEvent::warning(object, "Failed", "no")
     };
     pipeline.recorder.record(note(0));
     pipeline.recorder.record(note(0));
@@ -290,7 +291,7 @@ async fn an_answer_is_final() {
 #[tokio::test(start_paused = true)]
 async fn an_event_that_was_stored_although_the_answer_got_lost_is_no_error() {
     let (log, _guard) = Log::at(Level::TRACE);
-    let api = Api::with([Fault::AfterEffect(Box::new(unreachable()))]);
+    let api = Api::with([Fault::ApplyThen(Box::new(unreachable()))]);
     let pipeline = pipeline(&api);
     pipeline.warns("first");
     pipeline.warns("next");
@@ -341,7 +342,7 @@ async fn what_cannot_be_asked_is_not_asked_again() {
     let api = Api::new();
     let pipeline = pipeline(&api);
     let odd = Involved { namespace: "no namespace".to_owned(), ..pod() };
-    pipeline.recorder.record(EventNote::warning(odd, "Failed", "odd"));
+    pipeline.recorder.record(PlannedEvent::warning(odd, "Failed", "odd"));
     pipeline.warns("next");
     pipeline.finish().await;
     assert_eq!(api.messages(), ["next"]);
@@ -416,7 +417,7 @@ async fn while_the_api_is_down_a_thousand_events_wait_and_the_rest_is_dropped() 
     tokio::time::sleep(Duration::from_secs(15)).await;
     for at in 0..1002 {
         let object = Involved { name: format!("pod-{at}"), ..pod() };
-        pipeline.recorder.record(EventNote::warning(object, "Failed", format!("{at}")));
+        pipeline.recorder.record(PlannedEvent::warning(object, "Failed", format!("{at}")));
     }
     let dropped = log.lines(&["Unable to record event: too many queued events, dropped event"]);
     assert_eq!(dropped.len(), 2);
@@ -442,7 +443,7 @@ async fn stopping_abandons_a_retry_and_later_notes_are_logged_and_dropped() {
     pipeline.writer.await.unwrap();
     assert_eq!(stopped_at.elapsed(), Duration::ZERO);
 
-    pipeline.recorder.record(EventNote::warning(pod(), "Failed", "late"));
+    pipeline.recorder.record(PlannedEvent::warning(pod(), "Failed", "late"));
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(api.asked().len(), tries);
     assert_eq!(log.count(&["Unable to record event: the recorder has stopped"]), 1);
@@ -474,10 +475,10 @@ async fn every_event_is_logged_even_if_it_is_not_written() {
 async fn the_managers_own_events_are_logged_without_being_asked_for() {
     let (log, _guard) = Log::at(Level::INFO);
     let client = Api::new().client();
-    let (quiet, _quiet) = Recorder::new("job-controller", client.clone(), clocks(), Rng::with_seed(1));
-    let (loud, _loud) = Recorder::new(MANAGER_COMPONENT, client, clocks(), Rng::with_seed(1));
-    quiet.record(EventNote::normal(pod(), "Quiet", "x"));
-    loud.record(EventNote::normal(pod(), "LeaderElection", "me became leader"));
+    let (quiet, _quiet) = EventRecorder::new("job-controller", client.clone(), clocks(), Rng::with_seed(1));
+    let (loud, _loud) = EventRecorder::new(MANAGER_COMPONENT, client, clocks(), Rng::with_seed(1));
+    quiet.record(PlannedEvent::normal(pod(), "Quiet", "x"));
+    loud.record(PlannedEvent::normal(pod(), "LeaderElection", "me became leader"));
     let lines = log.lines(&["Event occurred"]);
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].contains("LeaderElection"), "{lines:?}");
@@ -486,18 +487,18 @@ async fn the_managers_own_events_are_logged_without_being_asked_for() {
 /// Proves EVT-61.
 #[tokio::test]
 async fn a_controller_without_a_component_has_no_recorder() {
-    let of = |controller| Recorder::of(&controller, Api::new().client(), clocks(), Rng::with_seed(1));
+    let of = |controller| EventRecorder::of(&controller, Api::new().client(), clocks(), Rng::with_seed(1));
     assert!(of(Controller::new("serviceaccount-controller")).is_none());
     let (_, writer) =
-        of(Controller::new("endpoints-controller").records_events_as("endpoint-controller")).unwrap();
+        of(Controller::new("endpoints-controller").event_component("endpoint-controller")).unwrap();
     assert_eq!(writer.component, "endpoint-controller");
 }
 
 #[tokio::test(start_paused = true)]
 async fn notes_taken_before_the_writer_runs_are_kept() {
     let api = Api::new();
-    let (recorder, writer) = Recorder::new("job-controller", api.client(), clocks(), Rng::with_seed(1));
-    recorder.record(EventNote::normal(pod(), "Early", "early"));
+    let (recorder, writer) = EventRecorder::new("job-controller", api.client(), clocks(), Rng::with_seed(1));
+    recorder.record(PlannedEvent::normal(pod(), "Early", "early"));
     drop(recorder);
     writer.run(CancellationToken::new()).await;
     assert_eq!(api.messages(), ["early"]);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keleustes_apiserver::{Rule, Verdict};
-use keleustes_overheard::Log;
+use keleustes_test_log::Log;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -18,12 +18,16 @@ const MIGRATION: &str = "cloud-provider-extraction-migration";
 struct Process {
     stop: CancellationToken,
     terms: mpsc::UnboundedReceiver<(Term, oneshot::Sender<Result<(), &'static str>>)>,
-    life: JoinHandle<Finish<&'static str>>,
+    life: JoinHandle<LocksOutcome<&'static str>>,
     diary: Arc<Diary>,
     faults: Faults,
 }
 
-fn locks(machine: &Machine, name: &str, migration: Option<Migration>) -> Result<Locks, BadSettings> {
+fn locks(
+    machine: &Machine,
+    name: &str,
+    migration: Option<Migration>,
+) -> Result<Locks, InvalidElectionConfig> {
     let settings = Settings::new(name.to_owned());
     let observer = Arc::clone(&machine.diary) as Arc<dyn ElectionObserver>;
     Locks::elected(&machine.client, settings, migration, &machine.clocks, chance(name), &observer)
@@ -94,7 +98,7 @@ async fn work_begins_when_the_lock_is_won_and_told_of() {
         assert!(log.count(&[&format!("{line} lock=kube-system/kube-controller-manager")]) > 0, "{line}");
     }
     me.faults.add(Rule::new(Verdict::Hang));
-    assert_eq!(me.life.await.unwrap(), Finish::Lost(Lock::Main));
+    assert_eq!(me.life.await.unwrap(), LocksOutcome::Lost(Lock::Main));
     assert!(log.count(&["Failed to renew lease lock=kube-system/kube-controller-manager"]) > 0);
     assert!(log.count(&["leaderelection lost/stopped"]) > 0);
 }
@@ -109,7 +113,7 @@ async fn a_process_that_never_led_ends_as_one_that_did() {
     sleep(Duration::from_secs(30)).await;
     assert!(me.idle());
     me.stop.cancel();
-    assert_eq!(me.life.await.unwrap(), Finish::Stopped { errors: vec![] });
+    assert_eq!(me.life.await.unwrap(), LocksOutcome::Stopped { errors: vec![] });
     assert!(
         log.count(&[" leaderelection lost/stopped"]) > 0 && log.count(&["migration leaderelection"]) == 0
     );
@@ -124,7 +128,7 @@ async fn without_election_or_migration_there_is_no_second_lock() {
     let with = locks(&machine, "me", Some(listed)).unwrap();
     assert_eq!(with.lock_of("job-controller"), Some(Lock::Migration));
     assert_eq!(locks(&machine, "me", None).unwrap().lock_of("job-controller"), Some(Lock::Main));
-    assert_eq!(Locks::unelected().lock_of("job-controller"), Some(Lock::Main));
+    assert_eq!(Locks::without_election().lock_of("job-controller"), Some(Lock::Main));
 
     let stop = CancellationToken::new();
     let work = |term: Term| {
@@ -135,9 +139,9 @@ async fn without_election_or_migration_there_is_no_second_lock() {
             Err("as planned")
         }
     };
-    let (finish, ()) = tokio::join!(Locks::unelected().run(&stop, work), async { stop.cancel() });
-    assert_eq!(finish, Finish::Stopped { errors: vec!["as planned"] });
-    assert_eq!((Locks::unelected().health())(), Ok(()));
+    let (finish, ()) = tokio::join!(Locks::without_election().run(&stop, work), async { stop.cancel() });
+    assert_eq!(finish, LocksOutcome::Stopped { errors: vec!["as planned"] });
+    assert_eq!((Locks::without_election().health())(), Ok(()));
     assert!(server.requests().is_empty());
 
     let mut me = process(&server, "me", None);
@@ -190,7 +194,7 @@ async fn losing_either_lock_ends_the_process() {
         let (second, _second_end) = me.next().await;
         me.faults.add(Rule::new(Verdict::status(500, "InternalError", "no")).target(name));
         let began = Instant::now();
-        assert_eq!(me.life.await.unwrap(), Finish::Lost(lost));
+        assert_eq!(me.life.await.unwrap(), LocksOutcome::Lost(lost));
         assert_eq!(began.elapsed().as_secs(), 12);
         assert!(log.count(&[line]) > 0);
         // The other lock was good until then; with the process its trust ends in time.
@@ -221,7 +225,7 @@ async fn work_that_fails_under_either_lock_ends_both_in_order() {
         let other_name = if failing == Lock::Main { MIGRATION } else { "kube-controller-manager" };
         assert_eq!(holder_of(&server, other_name).as_deref(), Some("me"));
         other.send(Err("broken too")).unwrap();
-        let Finish::Stopped { mut errors } = me.life.await.unwrap() else { panic!("not lost") };
+        let LocksOutcome::Stopped { mut errors } = me.life.await.unwrap() else { panic!("not lost") };
         errors.sort_unstable();
         assert_eq!(errors, ["broken", "broken too"]);
         for name in ["kube-controller-manager", MIGRATION] {
@@ -236,7 +240,7 @@ async fn work_that_fails_before_it_is_ready_keeps_the_second_lock_untried() {
     let mut me = process(&server, "me", Some(Migration::default()));
     let (main, main_end) = me.next().await;
     main_end.send(Err("broken")).unwrap();
-    assert_eq!(me.life.await.unwrap(), Finish::Stopped { errors: vec!["broken"] });
+    assert_eq!(me.life.await.unwrap(), LocksOutcome::Stopped { errors: vec!["broken"] });
     drop(main);
     assert!(holder_of(&server, MIGRATION).is_none());
 }
@@ -257,7 +261,7 @@ async fn both_locks_change_hands_at_once_when_they_are_given_back() {
     old.stop.cancel();
     main_end.send(Ok(())).unwrap();
     second_end.send(Ok(())).unwrap();
-    assert_eq!(old.life.await.unwrap(), Finish::Stopped { errors: vec![] });
+    assert_eq!(old.life.await.unwrap(), LocksOutcome::Stopped { errors: vec![] });
     let (main, _main_end) = heir.next().await;
     main.ready.signal();
     let (second, _second_end) = heir.next().await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keleustes_apiserver::{ApiServer, Faults, clock};
-use keleustes_plan::EventNote;
+use keleustes_plan::PlannedEvent;
 use kube::Client;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -44,12 +44,12 @@ fn edit(server: &ApiServer, field: &str, value: Value) {
 
 #[derive(Default)]
 struct Diary {
-    events: Mutex<Vec<EventNote>>,
+    events: Mutex<Vec<PlannedEvent>>,
     notes: Mutex<Vec<String>>,
 }
 
 impl ElectionObserver for Diary {
-    fn event(&self, event: EventNote) {
+    fn event(&self, event: PlannedEvent) {
         self.events.lock().push(event);
     }
     fn leading(&self, lease_name: &str, leading: bool) {

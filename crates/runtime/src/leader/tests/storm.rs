@@ -69,13 +69,13 @@ fn join(server: &ApiServer, name: &str, round: usize, chance: &mut fastrand::Rng
 fn stir(crew: &[Option<Member>], chance: &mut fastrand::Rng, stormy: bool) {
     for member in crew.iter().flatten() {
         if !stormy {
-            member.faults.retire_all();
+            member.faults.disable_all();
         } else if chance.u8(..) < 24 {
-            member.faults.retire_all();
+            member.faults.disable_all();
             let verdict = match chance.u8(..6) {
                 0 => Verdict::Hang,
                 1 => Verdict::ConnectionError(std::io::ErrorKind::ConnectionReset),
-                2 => Verdict::AfterEffect(Box::new(Verdict::ConnectionError(
+                2 => Verdict::ApplyThen(Box::new(Verdict::ConnectionError(
                     std::io::ErrorKind::ConnectionReset,
                 ))),
                 3 => Verdict::DelayThen(Duration::from_millis(chance.u64(1..6_000)), Box::new(Verdict::Pass)),

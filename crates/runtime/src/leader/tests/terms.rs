@@ -465,7 +465,7 @@ async fn a_standby_outlives_any_outage_and_stops_when_asked() {
 async fn a_claim_whose_answer_was_not_awaited_is_taken_back() {
     let server = server();
     let hasty = contestant(&server, "hasty", 0);
-    let lost_answer = Verdict::AfterEffect(Box::new(Verdict::Hang));
+    let lost_answer = Verdict::ApplyThen(Box::new(Verdict::Hang));
     hasty.faults.add(Rule::new(lost_answer).method(Method::POST).times(1));
     assert!(hasty.election.acquire(sleep(Duration::from_secs(1))).await.is_none());
     assert_eq!(holder(&server), "");

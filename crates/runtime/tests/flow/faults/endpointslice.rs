@@ -105,7 +105,7 @@ fn then(server: &ApiServer) -> Result<(), String> {
 fn every_pod_is_listed_once_whatever_goes_wrong() {
     survive(&Case {
         controllers: || {
-            vec![endpointslice::controller(&Settings { endpoints_max: 2, ..Settings::default() })]
+            vec![endpointslice::controller(&Settings { max_endpoints_per_slice: 2, ..Settings::default() })]
         },
         given,
         when,
@@ -123,7 +123,7 @@ async fn what_it_wrote_itself_does_not_wake_it() {
     for slice in ["of-an-older-life", "of-another-type"] {
         world.server.remove("endpointslices.discovery.k8s.io", "a", slice);
     }
-    let settings = Settings { endpoints_max: 2, ..Settings::default() };
+    let settings = Settings { max_endpoints_per_slice: 2, ..Settings::default() };
     let running = world.start(endpointslice::controller(&settings)).await;
     let turns = |count: usize| {
         let line = format!("endpoint_slice_controller_syncs{{result=\"success\"}} {count}");

@@ -117,8 +117,8 @@ fn write_verdicts() -> Vec<(&'static str, Verdict)> {
         ("429", Verdict::too_many_requests(2)),
         ("500", Verdict::status(500, "InternalError", "boom")),
         ("no connection", Verdict::ConnectionError(ErrorKind::ConnectionRefused)),
-        ("a timeout after the effect", Verdict::AfterEffect(Box::new(late))),
-        ("a lost answer after the effect", Verdict::AfterEffect(Box::new(lost))),
+        ("a timeout after the effect", Verdict::ApplyThen(Box::new(late))),
+        ("a lost answer after the effect", Verdict::ApplyThen(Box::new(lost))),
         ("silence", Verdict::Hang),
     ]
 }
@@ -161,7 +161,7 @@ impl Play<'_> {
         self.disturb(&first).await;
         if let Fault::Crash { .. } = self.fault {
             // A process whose every request leads nowhere is as good as dead.
-            first.faults.retire_all();
+            first.faults.disable_all();
             first.faults.add(Rule::new(Verdict::Hang));
             self.server.cut_watches();
             running.extend(self.start(&self.process()).await);

@@ -113,7 +113,7 @@ async fn a_served_version_that_is_not_preferred_will_do() {
     let asked =
         world.server.requests().iter().filter(|request| request.target.ends_with("/widgets/owner")).count();
     assert_eq!(asked, 0, "nobody polls");
-    delete(&world, &WIDGETS, "a/owner", Propagation::Background).await;
+    delete(&world, &WIDGETS, "a/owner", PropagationPolicy::Background).await;
     wait(LONG).await;
     assert_eq!(there(&world.server), [""; 0]);
 }
@@ -131,7 +131,7 @@ async fn a_version_that_is_not_served_keeps_its_dependent_and_no_other() {
         there(&world.server),
         ["configmaps a/owner", "secrets a/good <owner", "secrets a/stuck <owner"]
     );
-    delete(&world, &MAPS, "a/owner", Propagation::Background).await;
+    delete(&world, &MAPS, "a/owner", PropagationPolicy::Background).await;
     wait(Duration::from_secs(3600)).await;
     assert_eq!(there(&world.server), ["secrets a/stuck <owner"]);
 }
@@ -147,7 +147,7 @@ async fn a_new_object_of_an_old_name_is_left_alone() {
     world.tap.lag("secrets");
     assert!(world.server.remove("secrets", "a", "pod"));
     object(&SECRETS, "a/pod").make(&world).await;
-    delete(&world, &MAPS, "a/owner", Propagation::Background).await;
+    delete(&world, &MAPS, "a/owner", PropagationPolicy::Background).await;
     wait(Duration::from_secs(1)).await;
     assert_eq!(there(&world.server), ["secrets a/pod"]);
     world.tap.catch_up();
@@ -180,7 +180,7 @@ async fn who_comes_after_its_owner_is_gone_goes_too() {
     let world = yard();
     let owner = object(&MAPS, "a/owner").make(&world).await;
     let _running = start(&world).await;
-    delete(&world, &MAPS, "a/owner", Propagation::Orphan).await;
+    delete(&world, &MAPS, "a/owner", PropagationPolicy::Orphan).await;
     wait(LONG).await;
     object(&SECRETS, "a/late").owned(&owner).make(&world).await;
     wait(LONG).await;
@@ -191,7 +191,7 @@ async fn who_comes_after_its_owner_is_gone_goes_too() {
 #[tokio::test(start_paused = true)]
 async fn what_is_first_seen_on_its_way_out_is_finished() {
     for (propagation, left) in
-        [(Propagation::Orphan, vec!["secrets a/one"]), (Propagation::Foreground, vec![])]
+        [(PropagationPolicy::Orphan, vec!["secrets a/one"]), (PropagationPolicy::Foreground, vec![])]
     {
         let world = yard();
         let _running = start(&world).await;

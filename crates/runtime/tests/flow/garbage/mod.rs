@@ -7,7 +7,7 @@ pub(crate) mod trouble;
 use std::time::Duration;
 
 use keleustes_apiserver::{ApiServer, LoggedRequest};
-use keleustes_client::{Call, Deletion, Patch, Propagation, RestMapping};
+use keleustes_client::{Call, Deletion, Patch, PropagationPolicy, RestMapper};
 use keleustes_controllers::garbage_collector::{Settings, controller};
 use keleustes_objects::{Key, Resource};
 use keleustes_runtime::loops::Running;
@@ -101,7 +101,7 @@ async fn start(world: &World) -> Running {
     running
 }
 
-async fn delete(world: &World, resource: &Resource, key: &str, propagation: Propagation) {
+async fn delete(world: &World, resource: &Resource, key: &str, propagation: PropagationPolicy) {
     let deletion = Deletion { propagation: Some(propagation), ..Deletion::default() };
     Call::delete(resource, &key.parse().unwrap(), &deletion).send(&world.client()).await.unwrap();
 }
@@ -153,7 +153,7 @@ async fn what_nobody_owns_any_more_goes_in_the_background() {
         ],
         "who never existed owns nothing"
     );
-    delete(&world, &MAPS, "a/owner", Propagation::Background).await;
+    delete(&world, &MAPS, "a/owner", PropagationPolicy::Background).await;
     wait(LONG).await;
     assert_eq!(
         there(&world.server),
@@ -172,7 +172,7 @@ async fn in_the_foreground_dependents_go_first() {
     let held = held.make(&world).await;
     object(&SECRETS, "a/shared").blocking(&owner).owned(&other).make(&world).await;
     let _running = start(&world).await;
-    delete(&world, &MAPS, "a/owner", Propagation::Foreground).await;
+    delete(&world, &MAPS, "a/owner", PropagationPolicy::Foreground).await;
     wait(LONG).await;
     assert_eq!(
         there(&world.server),
@@ -209,7 +209,7 @@ async fn a_dependent_that_does_not_block_holds_up_nobody() {
         .make(&world)
         .await;
     let _running = start(&world).await;
-    delete(&world, &MAPS, "a/owner", Propagation::Foreground).await;
+    delete(&world, &MAPS, "a/owner", PropagationPolicy::Foreground).await;
     wait(LONG).await;
     assert_eq!(there(&world.server), ["secrets a/slow <owner going"]);
 }
@@ -225,7 +225,7 @@ async fn who_orphans_leaves_its_dependents_free() {
     }
     object(&SECRETS, "a/shared").owned(&owner).owned(&other).make(&world).await;
     let _running = start(&world).await;
-    delete(&world, &MAPS, "a/owner", Propagation::Orphan).await;
+    delete(&world, &MAPS, "a/owner", PropagationPolicy::Orphan).await;
     wait(LONG).await;
     let mut expected = vec!["configmaps a/other".to_owned()];
     expected.extend((0..20).map(|n| format!("secrets a/free{n:02}")));
@@ -240,7 +240,7 @@ async fn what_is_deleted_in_the_foreground_twice_lets_go_twice() {
     object(&MAPS, "a/owner").with("finalizers", json!(["example.org/hold"])).make(&world).await;
     let _running = start(&world).await;
     for _ in 0..2 {
-        delete(&world, &MAPS, "a/owner", Propagation::Foreground).await;
+        delete(&world, &MAPS, "a/owner", PropagationPolicy::Foreground).await;
         wait(LONG).await;
         let owner = world.server.object("configmaps", "a", "owner").unwrap();
         assert_eq!(owner["metadata"]["finalizers"], json!(["example.org/hold"]));
@@ -259,7 +259,7 @@ async fn a_circle_of_owners_ends() {
     let call = Call::patch(&MAPS, &Key::namespaced("a", "first"), Patch::Merge, &body);
     call.send(&world.client()).await.unwrap();
     let _running = start(&world).await;
-    delete(&world, &MAPS, "a/first", Propagation::Foreground).await;
+    delete(&world, &MAPS, "a/first", PropagationPolicy::Foreground).await;
     wait(LONG).await;
     assert_eq!(there(&world.server), [""; 0]);
 }
@@ -284,7 +284,7 @@ async fn kinds_that_are_served_later_take_part() {
         ["secrets a/builtin <root", "widgets a/custom <root", "widgets a/root"],
         "now it is known that there is no such owner"
     );
-    delete(&world, &WIDGETS, "a/root", Propagation::Foreground).await;
+    delete(&world, &WIDGETS, "a/root", PropagationPolicy::Foreground).await;
     wait(LONG).await;
     assert_eq!(there(&world.server), [""; 0]);
 }
@@ -293,7 +293,7 @@ async fn kinds_that_are_served_later_take_part() {
 #[tokio::test(start_paused = true)]
 async fn what_kinds_are_served_as_is_asked_again_when_it_is_old_or_unknown() {
     let world = yard();
-    let mapping: RestMapping = world.caches.mapping().clone();
+    let mapping: RestMapper = world.caches.mapping().clone();
     let widget = || mapping.resource_of("example.org", Some("v1"), "Widget");
     assert!(widget().await.unwrap().is_none());
     super::monitors::define_widgets(&world).await;

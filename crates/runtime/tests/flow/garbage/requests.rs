@@ -49,7 +49,7 @@ async fn references_and_finalizers_are_patched_away() {
     let custom = object(&WIDGETS, "a/custom").owned(&other).owned(&owner).make(&world).await;
     let bare = object(&WIDGETS, "a/bare").owned(&owner).make(&world).await;
     let _running = start(&world).await;
-    delete(&world, &MAPS, "a/owner", Propagation::Orphan).await;
+    delete(&world, &MAPS, "a/owner", PropagationPolicy::Orphan).await;
     wait(LONG).await;
     let patches = sent(&world, &Method::PATCH);
     let of = |words: &str, code: u16| {
@@ -91,7 +91,7 @@ async fn a_circle_is_opened_at_references_that_block() {
     );
     call.send(&world.client()).await.unwrap();
     let _running = start(&world).await;
-    delete(&world, &WIDGETS, "a/first", Propagation::Foreground).await;
+    delete(&world, &WIDGETS, "a/first", PropagationPolicy::Foreground).await;
     wait(LONG).await;
     assert_eq!(there(&world.server), [""; 0]);
     let patches = sent(&world, &Method::PATCH);
@@ -116,7 +116,7 @@ async fn a_finalizer_is_taken_off_in_four_tries() {
     let rule = keleustes_apiserver::Rule::new(conflict).method(Method::PATCH).times(3);
     let id = world.faults.add(rule);
     let began = tokio::time::Instant::now();
-    delete(&world, &MAPS, "a/owner", Propagation::Foreground).await;
+    delete(&world, &MAPS, "a/owner", PropagationPolicy::Foreground).await;
     while !there(&world.server).is_empty() {
         wait(Duration::from_millis(1)).await;
     }

@@ -36,9 +36,9 @@ pub(crate) fn given(server: &ApiServer) {
 /// Deletes three owners, each in its way.
 pub(crate) async fn delete_all(client: kube::Client) {
     for (name, propagation) in [
-        ("background", Propagation::Background),
-        ("foreground", Propagation::Foreground),
-        ("orphaning", Propagation::Orphan),
+        ("background", PropagationPolicy::Background),
+        ("foreground", PropagationPolicy::Foreground),
+        ("orphaning", PropagationPolicy::Orphan),
     ] {
         let deletion = Deletion { propagation: Some(propagation), ..Deletion::default() };
         Call::delete(&MAPS, &Key::namespaced("a", name), &deletion).send(&client).await.unwrap();

@@ -162,7 +162,7 @@ async fn a_watch_tells_changes_at_once() {
             Ok::<_, std::io::Error>(Response::new(body))
         }
     }));
-    let delegates = Delegates { authentication: Some(api), authorization: None };
+    let delegates = DelegatingClients { authentication: Some(api), authorization: None };
     let (authentication, authorization) = (AuthenticationOptions::default(), AuthorizationOptions::default());
     let rng = fastrand::Rng::with_seed(1);
     let access =

@@ -121,7 +121,8 @@ async fn open_with(
     authorization: &AuthorizationOptions,
     registry: &Registry,
 ) -> Result<Access, ServingError> {
-    let delegates = Delegates { authentication: Some(cluster.api()), authorization: Some(cluster.api()) };
+    let delegates =
+        DelegatingClients { authentication: Some(cluster.api()), authorization: Some(cluster.api()) };
     Access::open(authentication, authorization, delegates, registry, fastrand::Rng::with_seed(7)).await
 }
 

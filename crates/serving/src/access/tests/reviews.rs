@@ -88,7 +88,7 @@ async fn without_the_api_server_strangers_see_health_and_tokens_say_nothing() {
     let down = ApiServer::over(tower::service_fn(|_: Request<Bytes>| async {
         Err::<Response<Full<Bytes>>, _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
     }));
-    let delegates = Delegates { authentication: Some(down.clone()), authorization: Some(down) };
+    let delegates = DelegatingClients { authentication: Some(down.clone()), authorization: Some(down) };
     let authentication = AuthenticationOptions { skip_lookup: true, ..AuthenticationOptions::default() };
     let options = AuthorizationOptions::default();
     let rng = fastrand::Rng::with_seed(1);
