@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
-use keleustes_control_plane::build::{Program, Workshop};
+use keleustes_control_plane::build::{BinaryCache, Program};
 use keleustes_control_plane::{Builder, ControlPlane, User};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -103,7 +103,7 @@ impl Options {
 
 fn build(builder: &Builder) -> Result<ExitCode> {
     let wanted = builder.programs();
-    let found = Workshop::from_env().provide(&wanted)?;
+    let found = BinaryCache::from_env().provide(&wanted)?;
     for path in wanted.iter().filter_map(|program| found.path(*program)) {
         println!("{}", path.display());
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use keleustes_apiserver::http::{Limits, Pki, serve};
-use keleustes_apiserver::keep::StateDir;
+use keleustes_apiserver::state_dir::StateDir;
 use keleustes_apiserver::{ApiServer, User};
 
 #[tokio::main]
@@ -15,10 +15,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ApiServer::builder().rbac(true).event_ttl(Duration::from_secs(3600)).request_log_limit(1000);
     let (ending, ended) = tokio::sync::watch::channel(false);
     let (server, pki, keeping) = match arguments.next() {
-        None => (builder.build(), Pki::fresh()?, None),
+        None => (builder.build(), Pki::generate()?, None),
         Some(dir) => {
             let (server, keeper, found) = StateDir::open(&dir, builder)?;
-            println!("{} entries read, {} lost", found.entries, found.lost);
+            println!("{} entries read, {} lost", found.entries, found.skipped);
             let pki = Pki::load_or_generate(&dir)?;
             let keeping = tokio::spawn(keeper.run(server.clone(), Duration::from_millis(200), ended));
             (server, pki, Some(keeping))

@@ -24,7 +24,7 @@ pub type FaultyBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// What happens to a request that a rule strikes.
 #[derive(Debug, Clone)]
-pub enum Verdict {
+pub enum InjectedFault {
     /// Nothing: the request goes through.
     Pass,
     /// The server is not asked; a Status comes back.
@@ -43,9 +43,9 @@ pub enum Verdict {
     /// The server is not asked and no answer ever comes.
     Hang,
     /// The verdict is carried out after a delay.
-    DelayThen(Duration, Box<Verdict>),
+    DelayThen(Duration, Box<InjectedFault>),
     /// The server does what was asked, but its answer is lost and this comes instead.
-    ApplyThen(Box<Verdict>),
+    ApplyThen(Box<InjectedFault>),
     /// The answer's stream ends after so many lines (watch events).
     CutStream {
         /// Lines that still arrive.
@@ -62,16 +62,16 @@ pub enum Verdict {
     },
 }
 
-impl Verdict {
+impl InjectedFault {
     /// A Status without a word on retrying.
-    pub fn status(code: u16, reason: &str, message: &str) -> Verdict {
+    pub fn status(code: u16, reason: &str, message: &str) -> InjectedFault {
         let (reason, message) = (reason.to_owned(), message.to_owned());
-        Verdict::Status { code, reason, message, retry_after_seconds: None }
+        InjectedFault::Status { code, reason, message, retry_after_seconds: None }
     }
 
     /// 429 that asks to come back later.
-    pub fn too_many_requests(retry_after_seconds: u32) -> Verdict {
-        Verdict::Status {
+    pub fn too_many_requests(retry_after_seconds: u32) -> InjectedFault {
+        InjectedFault::Status {
             code: 429,
             reason: "TooManyRequests".to_owned(),
             message: "the server has received too many requests and has asked us to try again later"
@@ -83,7 +83,7 @@ impl Verdict {
 
 /// Which requests a rule strikes, how often, and with what.
 #[derive(Debug, Clone)]
-pub struct Rule {
+pub struct FaultRule {
     /// Only this method.
     pub method: Option<Method>,
     /// Only targets (path and query) that contain this.
@@ -97,47 +97,55 @@ pub struct Rule {
     /// The rule strikes this many times; `None` means always.
     pub times: Option<u64>,
     /// What happens to the request.
-    pub verdict: Verdict,
+    pub fault: InjectedFault,
 }
 
-impl Rule {
+impl FaultRule {
     /// A rule that strikes every request.
-    pub fn new(verdict: Verdict) -> Rule {
-        Rule { method: None, target_contains: None, watch: None, writes: None, skip: 0, times: None, verdict }
+    pub fn new(verdict: InjectedFault) -> FaultRule {
+        FaultRule {
+            method: None,
+            target_contains: None,
+            watch: None,
+            writes: None,
+            skip: 0,
+            times: None,
+            fault: verdict,
+        }
     }
 
     /// Restricts the rule to a method.
-    pub fn method(mut self, method: Method) -> Rule {
+    pub fn method(mut self, method: Method) -> FaultRule {
         self.method = Some(method);
         self
     }
 
     /// Restricts the rule to targets (path and query) that contain `part`.
-    pub fn target(mut self, part: &str) -> Rule {
+    pub fn target(mut self, part: &str) -> FaultRule {
         self.target_contains = Some(part.to_owned());
         self
     }
 
     /// Restricts the rule to watches, or to what is no watch.
-    pub fn watch(mut self, watch: bool) -> Rule {
+    pub fn watch(mut self, watch: bool) -> FaultRule {
         self.watch = Some(watch);
         self
     }
 
     /// Restricts the rule to what changes something, or to what does not.
-    pub fn writes(mut self, writes: bool) -> Rule {
+    pub fn writes(mut self, writes: bool) -> FaultRule {
         self.writes = Some(writes);
         self
     }
 
     /// Lets the first `requests` matching ones pass.
-    pub fn skip(mut self, requests: u64) -> Rule {
+    pub fn skip(mut self, requests: u64) -> FaultRule {
         self.skip = requests;
         self
     }
 
     /// Lets the rule strike only so many times.
-    pub fn times(mut self, times: u64) -> Rule {
+    pub fn times(mut self, times: u64) -> FaultRule {
         self.times = Some(times);
         self
     }
@@ -160,7 +168,7 @@ pub struct FaultRuleId(usize);
 
 #[derive(Debug)]
 struct Armed {
-    rule: Rule,
+    rule: FaultRule,
     seen: u64,
     struck: u64,
     retired: bool,
@@ -179,14 +187,14 @@ impl Faults {
     }
 
     /// Adds a rule behind those in force; the first that strikes decides.
-    pub fn add(&self, rule: Rule) -> FaultRuleId {
+    pub fn add(&self, rule: FaultRule) -> FaultRuleId {
         let mut rules = self.rules.lock();
         rules.push(Armed { rule, seen: 0, struck: 0, retired: false });
         FaultRuleId(rules.len() - 1)
     }
 
     /// Takes a rule out of force; its count stays readable.
-    pub fn retire(&self, id: FaultRuleId) {
+    pub fn disable(&self, id: FaultRuleId) {
         if let Some(armed) = self.rules.lock().get_mut(id.0) {
             armed.retired = true;
         }
@@ -198,11 +206,11 @@ impl Faults {
     }
 
     /// How often a rule has struck.
-    pub fn struck(&self, id: FaultRuleId) -> u64 {
+    pub fn hits(&self, id: FaultRuleId) -> u64 {
         self.rules.lock().get(id.0).map_or(0, |armed| armed.struck)
     }
 
-    fn judge<B>(&self, request: &Request<B>) -> Verdict {
+    fn judge<B>(&self, request: &Request<B>) -> InjectedFault {
         for armed in self.rules.lock().iter_mut().filter(|a| !a.retired) {
             if !armed.rule.matches(request) {
                 continue;
@@ -210,10 +218,10 @@ impl Faults {
             armed.seen += 1;
             if armed.seen > armed.rule.skip && armed.rule.times.is_none_or(|times| armed.struck < times) {
                 armed.struck += 1;
-                return armed.rule.verdict.clone();
+                return armed.rule.fault.clone();
             }
         }
-        Verdict::Pass
+        InjectedFault::Pass
     }
 }
 
@@ -259,7 +267,7 @@ where
 }
 
 async fn carry_out<S, B, R>(
-    verdict: Verdict,
+    verdict: InjectedFault,
     mut inner: S,
     request: Request<B>,
 ) -> Result<Response<FaultyBody>, BoxError>
@@ -271,13 +279,13 @@ where
 {
     let boxed = |response: Response<R>| response.map(|body| body.map_err(Into::into).boxed_unsync());
     match after_delay(verdict).await {
-        Verdict::Pass => inner.call(request).await.map(boxed).map_err(Into::into),
-        Verdict::CutStream { after_events, cleanly } => {
+        InjectedFault::Pass => inner.call(request).await.map(boxed).map_err(Into::into),
+        InjectedFault::CutStream { after_events, cleanly } => {
             let response = inner.call(request).await.map(boxed).map_err(Into::into)?;
             Ok(response
                 .map(|body| CutBody { body, lines_left: after_events, cleanly, over: false }.boxed_unsync()))
         }
-        Verdict::ApplyThen(then) => {
+        InjectedFault::ApplyThen(then) => {
             // Whatever the server says, the client never hears it.
             drop(inner.call(request).await);
             answer(after_delay(*then).await).await
@@ -286,8 +294,8 @@ where
     }
 }
 
-async fn after_delay(mut verdict: Verdict) -> Verdict {
-    while let Verdict::DelayThen(delay, then) = verdict {
+async fn after_delay(mut verdict: InjectedFault) -> InjectedFault {
+    while let InjectedFault::DelayThen(delay, then) = verdict {
         tokio::time::sleep(delay).await;
         verdict = *then;
     }
@@ -295,9 +303,9 @@ async fn after_delay(mut verdict: Verdict) -> Verdict {
 }
 
 /// Answers without asking the server.
-async fn answer(verdict: Verdict) -> Result<Response<FaultyBody>, BoxError> {
+async fn answer(verdict: InjectedFault) -> Result<Response<FaultyBody>, BoxError> {
     match verdict {
-        Verdict::Status { code, reason, message, retry_after_seconds } => {
+        InjectedFault::Status { code, reason, message, retry_after_seconds } => {
             let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
                 "message": message, "reason": reason, "code": code});
             if let Some(seconds) = retry_after_seconds {
@@ -309,13 +317,14 @@ async fn answer(verdict: Verdict) -> Result<Response<FaultyBody>, BoxError> {
             }
             Ok(response)
         }
-        Verdict::RawBody { code, body } => Ok(raw(code, body)),
-        Verdict::Hang => std::future::pending().await,
-        Verdict::ConnectionError(kind) => Err(io::Error::from(kind).into()),
+        InjectedFault::RawBody { code, body } => Ok(raw(code, body)),
+        InjectedFault::Hang => std::future::pending().await,
+        InjectedFault::ConnectionError(kind) => Err(io::Error::from(kind).into()),
         // Where an answer is needed and the verdict gives none, the connection is what breaks.
-        Verdict::Pass | Verdict::DelayThen(..) | Verdict::ApplyThen(_) | Verdict::CutStream { .. } => {
-            Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
-        }
+        InjectedFault::Pass
+        | InjectedFault::DelayThen(..)
+        | InjectedFault::ApplyThen(_)
+        | InjectedFault::CutStream { .. } => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
     }
 }
 

@@ -30,12 +30,12 @@
 //! ```
 
 pub mod clock;
-pub mod face;
 pub mod faults;
 pub mod http;
-pub mod keep;
 pub mod kernel;
+pub mod service;
+pub mod state_dir;
 
-pub use face::{ApiServer, Builder, LoggedRequest};
-pub use faults::{Faults, Rule, Verdict};
-pub use kernel::{Cause, Outcome, Reason, Status, TokenVerifier, User};
+pub use faults::{FaultRule, Faults, InjectedFault};
+pub use kernel::{ApiResult, Status, StatusCause, StatusReason, TokenVerifier, User};
+pub use service::{ApiServer, Builder, LoggedRequest};

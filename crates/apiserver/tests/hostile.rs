@@ -285,7 +285,7 @@ async fn somebody_who_reads_no_answers_gets_no_more() {
 #[tokio::test]
 async fn too_many_requests_at_once_are_asked_to_come_again() {
     let server = ApiServer::builder().build();
-    let serving = serving(&server, Limits { requests_max: 2, ..Limits::default() }).await;
+    let serving = serving(&server, Limits { requests_in_flight_max: 2, ..Limits::default() }).await;
     let mut waiting = Vec::new();
     for _ in 0..2 {
         let mut stream = raw(&serving).await;

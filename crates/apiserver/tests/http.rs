@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use keleustes_apiserver::http::{HttpError, Limits, Pki, Serving, serve};
+use keleustes_apiserver::http::{HttpError, Limits, Pki, RunningServer, serve};
 use keleustes_apiserver::{ApiServer, User};
 use kube::api::{PostParams, WatchEvent, WatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -15,7 +15,7 @@ use serde_json::json;
 use support::serving;
 use tokio::net::TcpStream;
 
-async fn client(serving: &Serving, user: &User) -> Client {
+async fn client(serving: &RunningServer, user: &User) -> Client {
     let kubeconfig =
         Kubeconfig::from_yaml(&serving.kubeconfig(user).expect("a certificate")).expect("a kubeconfig");
     let config =
@@ -76,6 +76,6 @@ async fn stopping_ends_watches_cleanly_and_quickly() {
 async fn a_port_in_use_is_told() {
     let server = ApiServer::builder().build();
     let first = serving(&server, Limits::default()).await;
-    let again = serve(server, first.address(), Pki::fresh().unwrap(), Limits::default()).await;
+    let again = serve(server, first.address(), Pki::generate().unwrap(), Limits::default()).await;
     assert!(matches!(again, Err(HttpError::Listen { .. })));
 }

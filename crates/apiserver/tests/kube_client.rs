@@ -7,7 +7,7 @@ use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict, clock};
+use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault, clock};
 use kube::api::{
     DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchEvent, WatchParams,
 };
@@ -250,26 +250,26 @@ fn faulty(server: &ApiServer) -> (Faults, Api<ConfigMap>) {
 async fn faults_strike_what_their_rules_name() {
     let server = ApiServer::builder().build();
     let (faults, api) = faulty(&server);
-    let refused =
-        faults.add(Rule::new(Verdict::too_many_requests(3)).method(http::Method::GET).skip(1).times(1));
+    let refused = faults
+        .add(FaultRule::new(InjectedFault::too_many_requests(3)).method(http::Method::GET).skip(1).times(1));
     assert_eq!(api.get_opt("a").await.unwrap(), None);
     assert_eq!(code(api.get("a").await.unwrap_err()), (429, "TooManyRequests".to_owned()));
     assert_eq!(api.get_opt("a").await.unwrap(), None);
-    assert_eq!(faults.struck(refused), 1);
+    assert_eq!(faults.hits(refused), 1);
 
-    let broken = Verdict::ConnectionError(std::io::ErrorKind::ConnectionRefused);
-    let late = Verdict::DelayThen(Duration::from_secs(5), Box::new(broken));
-    let rule = faults.add(Rule::new(late).target("/configmaps/b"));
+    let broken = InjectedFault::ConnectionError(std::io::ErrorKind::ConnectionRefused);
+    let late = InjectedFault::DelayThen(Duration::from_secs(5), Box::new(broken));
+    let rule = faults.add(FaultRule::new(late).target("/configmaps/b"));
     let before = tokio::time::Instant::now();
     let error = api.get("b").await.unwrap_err();
     assert!(matches!(&error, kube::Error::Service(_)), "{error}");
     assert_eq!(before.elapsed(), Duration::from_secs(5));
-    faults.retire(rule);
+    faults.disable(rule);
 
-    let garbled = Verdict::RawBody { code: 200, body: "<html>".into() };
-    faults.add(Rule::new(garbled).target("/configmaps/c").times(1));
+    let garbled = InjectedFault::RawBody { code: 200, body: "<html>".into() };
+    faults.add(FaultRule::new(garbled).target("/configmaps/c").times(1));
     assert!(api.get("c").await.is_err());
-    faults.add(Rule::new(Verdict::Hang).target("/configmaps/d"));
+    faults.add(FaultRule::new(InjectedFault::Hang).target("/configmaps/d"));
     assert!(tokio::time::timeout(Duration::from_secs(60), api.get("d")).await.is_err());
     faults.disable_all();
     assert_eq!(api.get_opt("d").await.unwrap(), None);
@@ -279,8 +279,10 @@ async fn faults_strike_what_their_rules_name() {
 async fn a_lost_answer_leaves_its_effect() {
     let server = ApiServer::builder().build();
     let (faults, api) = faulty(&server);
-    let lost = Verdict::ApplyThen(Box::new(Verdict::ConnectionError(std::io::ErrorKind::ConnectionReset)));
-    faults.add(Rule::new(lost).method(http::Method::POST));
+    let lost = InjectedFault::ApplyThen(Box::new(InjectedFault::ConnectionError(
+        std::io::ErrorKind::ConnectionReset,
+    )));
+    faults.add(FaultRule::new(lost).method(http::Method::POST));
     assert!(api.create(&PostParams::default(), &config_map("a", "1")).await.is_err());
     assert!(server.object("configmaps", "default", "a").is_some());
 }
@@ -292,8 +294,12 @@ async fn streams_are_cut_after_a_number_of_events() {
     for name in ["a", "b", "c"] {
         api.create(&PostParams::default(), &config_map(name, "1")).await.unwrap();
     }
-    faults.add(Rule::new(Verdict::CutStream { after_events: 2, cleanly: true }).watch(true).times(1));
-    faults.add(Rule::new(Verdict::CutStream { after_events: 1, cleanly: false }).watch(true).times(1));
+    faults.add(
+        FaultRule::new(InjectedFault::CutStream { after_events: 2, cleanly: true }).watch(true).times(1),
+    );
+    faults.add(
+        FaultRule::new(InjectedFault::CutStream { after_events: 1, cleanly: false }).watch(true).times(1),
+    );
     let stream = api.watch(&WatchParams::default(), "0").await.unwrap();
     assert_eq!(kinds(stream, 10).await, ["ADDED", "ADDED"]);
     let events: Vec<_> = api.watch(&WatchParams::default(), "0").await.unwrap().collect().await;

@@ -11,8 +11,8 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use keleustes_apiserver::ApiServer;
-use keleustes_apiserver::face::Body;
 use keleustes_apiserver::http::Limits;
+use keleustes_apiserver::service::Body;
 use support::{CONFIG_MAPS, asked, is_well, multiplexed, seed, serving};
 use tower::ServiceExt as _;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Empty};
 use jiff::Timestamp;
-use keleustes_apiserver::face::Body;
+use keleustes_apiserver::service::Body;
 use keleustes_apiserver::{ApiServer, clock};
 use serde_json::{Value, json};
 use tokio::time::Instant;

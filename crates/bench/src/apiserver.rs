@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
-use keleustes_apiserver::face::Body;
 use keleustes_apiserver::http::{Limits, Pki, serve};
+use keleustes_apiserver::service::Body;
 use keleustes_apiserver::{ApiServer, User};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -118,7 +118,7 @@ async fn pages(server: &ApiServer) -> anyhow::Result<(usize, Duration)> {
 /// The same list through TLS and a real client.
 async fn socket(server: &ApiServer, pods: usize) -> anyhow::Result<()> {
     let address = "127.0.0.1:0".parse().context("an address")?;
-    let serving = serve(server.clone(), address, Pki::fresh()?, Limits::default()).await?;
+    let serving = serve(server.clone(), address, Pki::generate()?, Limits::default()).await?;
     let kubeconfig = Kubeconfig::from_yaml(&serving.kubeconfig(&User::admin())?)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let client = Client::try_from(config)?;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use keleustes_client::{Call, Deletion, PropagationPolicy};
+use keleustes_client::{Call, DeleteOptions, PropagationPolicy};
 use keleustes_control_plane::AuditEntry;
 use keleustes_objects::{Key, Resource};
 use keleustes_scenarios::real::{Manager, Real};
@@ -92,7 +92,7 @@ async fn cascade(
     let before = real.plane().audit_mark()?;
     let began = Instant::now();
     for n in 0..owners {
-        let deletion = Deletion { propagation: Some(propagation), ..Deletion::default() };
+        let deletion = DeleteOptions { propagation_policy: Some(propagation), ..DeleteOptions::default() };
         Call::delete(&MAPS, &Key::namespaced(namespace, owner(n)), &deletion).send(client).await?;
     }
     while !is_done(client, namespace, propagation).await? {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use keleustes_controllers::garbage_collector::{Graph, GraphEffects};
-use keleustes_objects::{Meta, PartialObjectMeta, TypeMeta};
+use keleustes_objects::{ObjectMeta, PartialObjectMeta, TypeMeta};
 use serde_json::json;
 
 use crate::meters::Meter;
@@ -37,9 +37,9 @@ pub(crate) fn measure(objects: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn fill(run: usize, shape: Shape, objects: usize) -> anyhow::Result<(Graph, Vec<Meta>)> {
+fn fill(run: usize, shape: Shape, objects: usize) -> anyhow::Result<(Graph, Vec<ObjectMeta>)> {
     let line = TypeMeta::new("apps/v1", "ReplicaSet");
-    let read = |n: usize| -> anyhow::Result<Meta> {
+    let read = |n: usize| -> anyhow::Result<ObjectMeta> {
         Ok(serde_json::from_str::<PartialObjectMeta>(&text(run, shape, n))?.meta)
     };
     let (mut graph, mut cache, mut nanoseconds) = (Graph::new(7), Vec::new(), 0);
@@ -57,7 +57,7 @@ fn fill(run: usize, shape: Shape, objects: usize) -> anyhow::Result<(Graph, Vec<
             }
         };
         let began = Instant::now();
-        graph.saw(&line, meta, &mut GraphEffects::default());
+        graph.apply_update(&line, meta, &mut GraphEffects::default());
         nanoseconds += began.elapsed().as_nanos();
     }
     let bytes = Meter::own().anonymous()?.saturating_sub(before) / objects as u64;

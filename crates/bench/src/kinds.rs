@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use keleustes_objects::{EndpointSlice, Lease, Node, Object, Pod, ReplicaSet, Service};
-use keleustes_plan::Table;
+use keleustes_plan::Store;
 use serde_json::{Value, json};
 
 use crate::meters::Meter;
@@ -34,8 +34,8 @@ pub(crate) fn measure(objects: usize) -> anyhow::Result<()> {
 
 /// Reads objects into a table. Their texts are made by another thread, whose memory the allocator keeps
 /// apart: in a manager too, the memory of the reader holds what was read and nothing else for long.
-fn fill<T: Object>(what: &str, objects: usize, sample: fn(usize) -> Value) -> anyhow::Result<Table<T>> {
-    let mut table = Table::<T>::default();
+fn fill<T: Object>(what: &str, objects: usize, sample: fn(usize) -> Value) -> anyhow::Result<Store<T>> {
+    let mut table = Store::<T>::default();
     let (sender, texts) = std::sync::mpsc::sync_channel(64);
     let maker = std::thread::spawn(move || {
         (0..=objects).try_for_each(|n| sender.send(sample(n).to_string())).ok();

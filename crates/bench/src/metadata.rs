@@ -13,7 +13,7 @@ use keleustes_control_plane::{ControlPlane, User};
 use keleustes_objects::Resource;
 use keleustes_plan::KindEntry;
 use keleustes_runtime::caches::Caches;
-use keleustes_runtime::clock::{Chance, Clocks};
+use keleustes_runtime::clock::{Clocks, Random};
 use keleustes_runtime::metrics::Metrics;
 use keleustes_scenarios::real::{Manager, Real, built_manager, client_of};
 use kube::api::PostParams;
@@ -132,16 +132,16 @@ pub(crate) async fn fill_caches(kubeconfig: &Path) -> anyhow::Result<()> {
     let connection = Connection::open(Some(kubeconfig), None, None)?;
     let client = ClientFactory::new(connection, ClientOptions::default()).root("metadata-informers");
     let (pid, clocks) = (std::process::id(), Clocks::new(|| 0));
-    let caches = Caches::new(client, clocks, Chance::seeded(1), Metrics::new(), None);
+    let caches = Caches::new(client, clocks, Random::seeded(1), Metrics::new(), None);
     // A kind with few objects warms up connections, TLS and the parser, which are not what is measured.
     let namespaces = Resource::cluster("", "v1", "namespaces", "Namespace");
-    caches.cache(&KindEntry::metadata_of(namespaces)).synced().await;
+    caches.cache(&KindEntry::metadata_of(namespaces)).wait_for_sync().await;
     let before = Meter(pid).anonymous()?;
     let secrets = Resource::namespaced("", "v1", "secrets", "Secret");
     let config_maps = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
     let filled = [secrets, config_maps].map(|resource| caches.cache(&KindEntry::metadata_of(resource)));
     for cache in &filled {
-        cache.synced().await;
+        cache.wait_for_sync().await;
     }
     let objects: usize = filled.iter().map(|cache| cache.len()).sum();
     let after = Meter(pid).settled().await?;

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use keleustes_client::{Call, ClientFactory, ClientOptions, Connection, Deletion};
+use keleustes_client::{Call, ClientFactory, ClientOptions, Connection, DeleteOptions};
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{AuditEntry, ControlPlane, Process, User};
-use keleustes_objects::{Key, Reason, Resource};
+use keleustes_objects::{ErrorReason, Key, Resource};
 use keleustes_scenarios::real::{Manager, Real, built_manager};
 use serde_json::{Value, json};
 
@@ -81,10 +81,10 @@ async fn empty(real: &Real, client: &kube::Client, name: &str, whose: &'static s
     let before = real.plane().audit_mark()?;
     let key = Key::cluster(name);
     let began = Instant::now();
-    Call::delete(&NAMESPACES, &key, &Deletion::default()).send(client).await?;
+    Call::delete(&NAMESPACES, &key, &DeleteOptions::default()).send(client).await?;
     loop {
         match Call::get(&NAMESPACES, &key).send(client).await {
-            Err(failure) if failure.reason == Reason::NotFound => break,
+            Err(failure) if failure.reason == ErrorReason::NotFound => break,
             Err(failure) => return Err(failure.into()),
             Ok(there) if began.elapsed() > Duration::from_secs(900) => bail!("{whose}: {}", there["status"]),
             Ok(_) => tokio::time::sleep(Duration::from_millis(20)).await,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use keleustes_objects::{Failure, Key, Kind as _, Namespace, Reason, ServiceAccount};
+use keleustes_objects::{ApiError, ErrorReason, Key, Kind as _, Namespace, ServiceAccount};
 use kube::Client;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -18,8 +18,8 @@ use tower::Layer as _;
 
 use crate::connect::{Connection, user_agent};
 use crate::layers::{
-    BearerToken, MaxInFlight, MayWrite, MiddlewareLayer, Observe, Rate, RequestObserver, Retry, Throttle,
-    Token, TokenSource, Transport, UserAgent, WriteFence,
+    BearerToken, MaxInFlight, MayWrite, MiddlewareLayer, Observe, RateLimit, RequestObserver, RetryAfter,
+    Throttle, Token, TokenSource, Transport, UserAgent, WriteFence,
 };
 use crate::writes::{Call, unreadable};
 
@@ -41,7 +41,7 @@ const RENEW_AGAIN_AFTER: Duration = Duration::from_secs(10);
 #[derive(Clone, Default)]
 pub struct ClientOptions {
     /// The rate that each client keeps to; by default none.
-    pub throttle: Option<Rate>,
+    pub throttle: Option<RateLimit>,
     /// How many requests of one client wait for an answer at the same time; by default any number.
     pub in_flight_max: Option<usize>,
     /// Who hears of requests.
@@ -76,7 +76,7 @@ impl ClientFactory {
 
     /// Makes clients that keep to so many times the rate and the burst, if there is one to keep to.
     #[must_use]
-    pub fn hurrying(&self, rate_factor: u16, burst_factor: u16) -> Self {
+    pub fn with_qps_multiplier(&self, rate_factor: u16, burst_factor: u16) -> Self {
         let mut hurrying = self.clone();
         if let Some(rate) = &mut hurrying.options.throttle {
             rate.qps *= f32::from(rate_factor);
@@ -87,7 +87,7 @@ impl ClientFactory {
 
     /// Makes clients that ask, right before a change leaves, whether it may still be made.
     #[must_use]
-    pub fn asking(&self, may_write: MayWrite) -> Self {
+    pub fn with_write_fence(&self, may_write: MayWrite) -> Self {
         Self { may_write: Some(may_write), ..self.clone() }
     }
 
@@ -140,7 +140,7 @@ impl ClientFactory {
             let throttle = Throttle::new(rate, host.clone(), observer.clone());
             way = Transport::new(MiddlewareLayer::new(throttle).layer(way));
         }
-        let way = MiddlewareLayer::new(Retry::new(host, observer)).layer(way);
+        let way = MiddlewareLayer::new(RetryAfter::new(host, observer)).layer(way);
         let way = MiddlewareLayer::new(UserAgent::new(&user_agent(component))).layer(way);
         Client::new(way, "default")
     }
@@ -159,7 +159,7 @@ pub struct ServiceAccountTokens {
 struct Known {
     token: Option<KnownToken>,
     /// What the last try came to, if it failed.
-    failure: Option<(Instant, Failure)>,
+    failure: Option<(Instant, ApiError)>,
 }
 
 #[derive(Clone)]
@@ -198,7 +198,7 @@ impl ServiceAccountTokens {
         }
     }
 
-    async fn current(&self) -> Result<Token, Failure> {
+    async fn current(&self) -> Result<Token, ApiError> {
         let called_at = Instant::now();
         if let Some(token) = self.known_until(|known| known.renew_at) {
             return Ok(token);
@@ -227,7 +227,7 @@ impl ServiceAccountTokens {
         Some(token.token.clone())
     }
 
-    async fn renew(&self) -> Result<Token, Failure> {
+    async fn renew(&self) -> Result<Token, ApiError> {
         let asked = self.ask_repeatedly().await;
         let now = Instant::now();
         let mut known = self.known.lock();
@@ -237,7 +237,7 @@ impl ServiceAccountTokens {
                 Ok(known.token.insert(fresh).token.clone())
             }
             Err(failure) => {
-                let failure = Failure {
+                let failure = ApiError {
                     message: format!("failed to get token for {}: {failure}", self.account),
                     ..failure
                 };
@@ -256,7 +256,7 @@ impl ServiceAccountTokens {
         }
     }
 
-    async fn ask_repeatedly(&self) -> Result<KnownToken, Failure> {
+    async fn ask_repeatedly(&self) -> Result<KnownToken, ApiError> {
         let mut waits = TRY_AGAIN_AFTER.into_iter();
         loop {
             match (self.ask().await, waits.next()) {
@@ -269,7 +269,7 @@ impl ServiceAccountTokens {
         }
     }
 
-    async fn ask(&self) -> Result<KnownToken, Failure> {
+    async fn ask(&self) -> Result<KnownToken, ApiError> {
         self.ensure_account().await?;
         let body = json!({
             "kind": "TokenRequest",
@@ -286,10 +286,10 @@ impl ServiceAccountTokens {
         Ok(KnownToken { token, renew_at: asked_at + life.mul_f64(RENEW_AFTER), ends_at: asked_at + life })
     }
 
-    async fn ensure_account(&self) -> Result<(), Failure> {
+    async fn ensure_account(&self) -> Result<(), ApiError> {
         let accounts = ServiceAccount::RESOURCE;
         match Call::get(&accounts, &self.account).send_for_metadata(&self.client).await {
-            Err(failure) if failure.reason == Reason::NotFound => {}
+            Err(failure) if failure.reason == ErrorReason::NotFound => {}
             found => return found.map(|_| ()),
         }
         self.ensure_namespace().await;
@@ -301,7 +301,7 @@ impl ServiceAccountTokens {
         let created =
             Call::create(&accounts, &self.account.namespace, &body).send_for_metadata(&self.client).await;
         match created {
-            Err(failure) if failure.reason != Reason::AlreadyExists => Err(failure),
+            Err(failure) if failure.reason != ErrorReason::AlreadyExists => Err(failure),
             _ => Ok(()),
         }
     }
@@ -311,7 +311,7 @@ impl ServiceAccountTokens {
     async fn ensure_namespace(&self) {
         let key = Key::cluster(self.account.namespace.as_str());
         let found = Call::get(&Namespace::RESOURCE, &key).send_for_metadata(&self.client).await;
-        if found.is_err_and(|failure| failure.reason == Reason::NotFound) {
+        if found.is_err_and(|failure| failure.reason == ErrorReason::NotFound) {
             let body = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": key.name}});
             let created = Call::create(&Namespace::RESOURCE, "", &body).send_for_metadata(&self.client).await;
             if let Err(failure) = created {
@@ -322,7 +322,7 @@ impl ServiceAccountTokens {
 }
 
 impl TokenSource for ServiceAccountTokens {
-    fn token(&self) -> BoxFuture<'_, Result<Token, Failure>> {
+    fn token(&self) -> BoxFuture<'_, Result<Token, ApiError>> {
         Box::pin(self.current())
     }
 
@@ -341,7 +341,7 @@ mod tests {
 
     use http::header::{AUTHORIZATION, USER_AGENT};
     use http::{HeaderMap, Request, Response};
-    use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
+    use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault};
     use kube::client::Body;
     use tower::{BoxError, ServiceExt as _};
 
@@ -378,7 +378,7 @@ mod tests {
             let way =
                 MiddlewareLayer::shared(Arc::clone(&headers)).layer(transport(faults.layer(server.clone())));
             let options = ClientOptions { use_service_account_credentials: true, ..ClientOptions::default() };
-            let factory = ClientFactory::new(Connection::over(way), options);
+            let factory = ClientFactory::new(Connection::from_service(way), options);
             Self { server, faults, headers, factory }
         }
 
@@ -387,7 +387,7 @@ mod tests {
         }
     }
 
-    async fn read(client: &Client) -> Result<serde_json::Value, Failure> {
+    async fn read(client: &Client) -> Result<serde_json::Value, ApiError> {
         Call::raw(http::Method::GET, "/api/v1/secrets").send(client).await
     }
 
@@ -450,14 +450,16 @@ mod tests {
         let world = World::new();
         let client = world.factory.for_controller("job-controller");
         read(&client).await.unwrap();
-        world.faults.add(Rule::new(Verdict::status(500, "InternalError", "boom")).target("/token"));
+        world
+            .faults
+            .add(FaultRule::new(InjectedFault::status(500, "InternalError", "boom")).target("/token"));
         tokio::time::advance(Duration::from_secs(2900)).await;
         read(&client).await.unwrap();
         tokio::time::advance(Duration::from_secs(600)).await;
         read(&client).await.unwrap();
         tokio::time::advance(Duration::from_secs(200)).await;
         let failure = read(&client).await.unwrap_err();
-        assert_eq!(failure.reason, Reason::Unavailable);
+        assert_eq!(failure.reason, ErrorReason::Unavailable);
         assert_eq!(failure.message, "failed to get token for kube-system/job-controller: boom");
     }
 
@@ -465,17 +467,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_token_is_tried_for_four_times_and_all_who_wait_share_the_outcome() {
         let world = World::new();
-        let refused = Rule::new(Verdict::ConnectionError(ErrorKind::ConnectionRefused));
+        let refused = FaultRule::new(InjectedFault::ConnectionError(ErrorKind::ConnectionRefused));
         let id = world.faults.add(refused);
         let client = world.factory.for_controller("job-controller");
         let start = Instant::now();
         let outcomes = futures::future::join_all((0..5).map(|_| read(&client))).await;
         assert!(
-            outcomes.iter().all(|one| one.as_ref().is_err_and(|it| it.reason == Reason::ConnectionRefused))
+            outcomes
+                .iter()
+                .all(|one| one.as_ref().is_err_and(|it| it.reason == ErrorReason::ConnectionRefused))
         );
         assert_eq!(start.elapsed(), Duration::from_millis(3500));
         assert_eq!(world.asked(), vec![format!("GET {ACCOUNT}"); 4]);
-        world.faults.retire(id);
+        world.faults.disable(id);
         tokio::time::advance(Duration::from_millis(1)).await;
         read(&client).await.unwrap();
     }
@@ -487,8 +491,10 @@ mod tests {
         let client = world.factory.for_controller("job-controller");
         read(&client).await.unwrap();
         world.asked();
-        world.faults.add(Rule::new(Verdict::status(401, "Unauthorized", "who?")).target("/secrets").times(1));
-        assert_eq!(read(&client).await.unwrap_err().reason, Reason::Unauthorized);
+        world.faults.add(
+            FaultRule::new(InjectedFault::status(401, "Unauthorized", "who?")).target("/secrets").times(1),
+        );
+        assert_eq!(read(&client).await.unwrap_err().reason, ErrorReason::Unauthorized);
         read(&client).await.unwrap();
         assert!(world.asked().contains(&format!("POST {ACCOUNT}/token")));
     }
@@ -497,8 +503,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn somebody_else_may_create_the_account_at_the_same_time() {
         let world = World::new();
-        let exists = Verdict::status(409, "AlreadyExists", "there");
-        let creation = Rule::new(Verdict::ApplyThen(Box::new(exists)));
+        let exists = InjectedFault::status(409, "AlreadyExists", "there");
+        let creation = FaultRule::new(InjectedFault::ApplyThen(Box::new(exists)));
         world.faults.add(creation.method(http::Method::POST).target("/serviceaccounts").times(1));
         read(&world.factory.for_controller("job-controller")).await.unwrap();
     }
@@ -524,7 +530,7 @@ mod tests {
     async fn a_client_that_is_held_back_holds_no_other_back() {
         let world = World::new();
         let options =
-            ClientOptions { throttle: Some(Rate { qps: 1.0, burst: 1 }), ..ClientOptions::default() };
+            ClientOptions { throttle: Some(RateLimit { qps: 1.0, burst: 1 }), ..ClientOptions::default() };
         let factory = ClientFactory::new(world.factory.connection().clone(), options);
         let (busy, calm) = (factory.root("busy"), factory.root("calm"));
         let start = Instant::now();
@@ -542,10 +548,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_hurries_keeps_to_a_multiple_of_the_rate() {
         let world = World::new();
-        let throttle = Some(Rate { qps: 0.5, burst: 1 });
+        let throttle = Some(RateLimit { qps: 0.5, burst: 1 });
         let factory = |throttle| {
             let options = ClientOptions { throttle, ..ClientOptions::default() };
-            ClientFactory::new(world.factory.connection().clone(), options).hurrying(2, 3)
+            ClientFactory::new(world.factory.connection().clone(), options).with_qps_multiplier(2, 3)
         };
         let start = Instant::now();
         let hurried = factory(throttle).root("hurried");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
-use keleustes_objects::{Failure, Reason};
+use keleustes_objects::{ApiError, ErrorReason};
 use kube::core::Status;
 
 /// Errors of HTTP and TLS nest a handful of levels; a chain longer than this has a cycle.
@@ -18,20 +18,20 @@ const MESSAGE_BYTES_MAX: usize = 2048;
 
 /// The failure behind an error of the client.
 #[must_use]
-pub fn of(error: &kube::Error) -> Failure {
+pub fn of(error: &kube::Error) -> ApiError {
     match error {
         kube::Error::Api(status) => of_status(status, None),
         kube::Error::SerdeError(_)
         | kube::Error::FromUtf8(_)
         | kube::Error::LinesCodecMaxLineLengthExceeded => {
-            Failure::transport(Reason::Unreadable, "the answer cannot be read")
+            ApiError::transport(ErrorReason::UnreadableResponse, "the answer cannot be read")
         }
         kube::Error::ReadEvents(cause) => of_transport(cause),
         kube::Error::HyperError(cause) => of_transport(cause),
         kube::Error::Service(cause) => of_transport(cause.as_ref()),
         // A token that could not be had: the request was never sent.
-        kube::Error::Auth(cause) => Failure::transport(Reason::Unauthorized, with_sources(cause)),
-        other => Failure::transport(Reason::Other, with_sources(other)),
+        kube::Error::Auth(cause) => ApiError::transport(ErrorReason::Unauthorized, with_sources(cause)),
+        other => ApiError::transport(ErrorReason::Other, with_sources(other)),
     }
 }
 
@@ -39,10 +39,10 @@ pub fn of(error: &kube::Error) -> Failure {
 ///
 /// A layer may pass on a [`Failure`] of its own (a token that could not be had); it comes out as it was.
 #[must_use]
-pub fn of_transport(error: &(dyn Error + 'static)) -> Failure {
-    let mut reason = Reason::Unreachable;
+pub fn of_transport(error: &(dyn Error + 'static)) -> ApiError {
+    let mut reason = ErrorReason::ConnectionLost;
     for cause in sources(error) {
-        if let Some(failure) = cause.downcast_ref::<Failure>() {
+        if let Some(failure) = cause.downcast_ref::<ApiError>() {
             return failure.clone();
         }
         if let Some(kube::Error::Api(status)) = cause.downcast_ref::<kube::Error>() {
@@ -55,15 +55,15 @@ pub fn of_transport(error: &(dyn Error + 'static)) -> Failure {
             .downcast_ref::<hyper_util::client::legacy::Error>()
             .is_some_and(hyper_util::client::legacy::Error::is_connect);
         if refused || never_connected {
-            reason = Reason::ConnectionRefused;
+            reason = ErrorReason::ConnectionRefused;
         }
     }
-    Failure::transport(reason, with_sources(error))
+    ApiError::transport(reason, with_sources(error))
 }
 
 /// The failure behind an answer whose code is not one of success.
 #[must_use]
-pub fn of_answer(code: u16, headers: &HeaderMap, body: &Bytes) -> Failure {
+pub fn of_answer(code: u16, headers: &HeaderMap, body: &Bytes) -> ApiError {
     let retry_after = retry_after(headers);
     match serde_json::from_slice::<Status>(body) {
         // Proxies answer with JSON of their own, which reads as a Status without any field.
@@ -75,7 +75,7 @@ pub fn of_answer(code: u16, headers: &HeaderMap, body: &Bytes) -> Failure {
         }
         _ => {
             let text = clipped(String::from_utf8_lossy(body).trim());
-            let mut failure = Failure::from_status(code, "", &text, [], 0);
+            let mut failure = ApiError::from_status(code, "", &text, [], 0);
             failure.retry_after = retry_after;
             failure
         }
@@ -84,10 +84,10 @@ pub fn of_answer(code: u16, headers: &HeaderMap, body: &Bytes) -> Failure {
 
 /// The failure that a Status object tells of.
 #[must_use]
-pub fn of_status(status: &Status, retry_after: Option<Duration>) -> Failure {
+pub fn of_status(status: &Status, retry_after: Option<Duration>) -> ApiError {
     let details = status.details.as_ref();
     let causes = details.map(|details| details.causes.as_slice()).unwrap_or_default();
-    let mut failure = Failure::from_status(
+    let mut failure = ApiError::from_status(
         status.code,
         &status.reason,
         &clipped(&status.message),
@@ -141,7 +141,7 @@ mod tests {
                  "details":{"causes":[{"reason":"NamespaceTerminating"}],"retryAfterSeconds":7}}"#,
         );
         let failure = of_answer(403, &HeaderMap::new(), &body);
-        assert_eq!(failure.reason, Reason::NamespaceTerminating);
+        assert_eq!(failure.reason, ErrorReason::NamespaceTerminating);
         assert_eq!(failure.retry_after, Some(Duration::from_secs(7)));
         assert_eq!(failure.message, "no");
     }
@@ -151,10 +151,10 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(RETRY_AFTER, http::HeaderValue::from_static("3"));
         let failure = of_answer(429, &headers, &Bytes::from_static(b"<html>busy</html>"));
-        assert_eq!(failure.reason, Reason::TooManyRequests);
+        assert_eq!(failure.reason, ErrorReason::TooManyRequests);
         assert_eq!(failure.retry_after, Some(Duration::from_secs(3)));
         let failure = of_answer(503, &HeaderMap::new(), &Bytes::from_static(b"{\"error\":\"x\"}"));
-        assert_eq!((failure.reason, failure.code), (Reason::Unavailable, 503));
+        assert_eq!((failure.reason, failure.code), (ErrorReason::Unavailable, 503));
         assert_eq!(failure.message, "{\"error\":\"x\"}");
     }
 
@@ -176,7 +176,7 @@ mod tests {
         };
         let (refused, request) = client(address);
         let failure = of(&refused.send(request).await.unwrap_err());
-        assert_eq!(failure.reason, Reason::ConnectionRefused, "{failure}");
+        assert_eq!(failure.reason, ErrorReason::ConnectionRefused, "{failure}");
         assert!(failure.message.to_lowercase().contains("refused"), "{failure}");
 
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -187,6 +187,6 @@ mod tests {
         };
         let (answer, ()) = tokio::join!(broken.send(request), server);
         let failure = of(&answer.unwrap_err());
-        assert_eq!(failure.reason, Reason::Unreachable, "{failure}");
+        assert_eq!(failure.reason, ErrorReason::ConnectionLost, "{failure}");
     }
 }

@@ -8,7 +8,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
 use keleustes_objects::{
-    Failure, Key, Reason, Resource, Uid, Version, decode_error_without_content, escape_html,
+    ApiError, ErrorReason, Key, Resource, ResourceVersion, Uid, decode_error_without_content, escape_html,
 };
 use kube::Client;
 use kube::client::Body;
@@ -48,7 +48,7 @@ pub struct Call {
 
 /// How the body of a patch is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Patch {
+pub enum PatchType {
     /// A list of operations (RFC 6902).
     Json,
     /// Fields to set, `null` to remove (RFC 7386).
@@ -66,15 +66,15 @@ pub enum Patch {
 
 /// What a deletion asks for; by default everything is left to the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Deletion {
+pub struct DeleteOptions {
     /// Only this life of the object.
     pub uid: Option<Uid>,
     /// Only this state of the object.
-    pub version: Option<Version>,
+    pub resource_version: Option<ResourceVersion>,
     /// What becomes of objects that it owns.
-    pub propagation: Option<PropagationPolicy>,
+    pub propagation_policy: Option<PropagationPolicy>,
     /// How long the object may take to end.
-    pub grace_seconds: Option<u32>,
+    pub grace_period_seconds: Option<u32>,
 }
 
 /// What becomes of the objects that a deleted object owns.
@@ -90,13 +90,13 @@ pub enum PropagationPolicy {
 
 /// What is kept of the object that a write answers with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct WriteResponse {
     /// Where the object is; the server may have chosen the name.
     pub key: Key,
     /// Its life.
     pub uid: Uid,
     /// Its state after the write.
-    pub version: Version,
+    pub resource_version: ResourceVersion,
     /// False if only a Status came, as for an object that a deletion removed at once; then there is no
     /// version, and the uid is the one the Status names.
     pub is_object: bool,
@@ -142,13 +142,13 @@ impl Call {
 
     /// Changes parts of an object.
     #[must_use]
-    pub fn patch(resource: &Resource, key: &Key, patch: Patch, change: &impl Serialize) -> Self {
+    pub fn patch(resource: &Resource, key: &Key, patch: PatchType, change: &impl Serialize) -> Self {
         let mut call = Self::raw(Method::PATCH, resource.object_path(key)).with_body(change);
         call.content_type = Some(match patch {
-            Patch::Json => "application/json-patch+json",
-            Patch::Merge => "application/merge-patch+json",
-            Patch::Strategic => "application/strategic-merge-patch+json",
-            Patch::Apply { manager, force } => {
+            PatchType::Json => "application/json-patch+json",
+            PatchType::Merge => "application/merge-patch+json",
+            PatchType::Strategic => "application/strategic-merge-patch+json",
+            PatchType::Apply { manager, force } => {
                 call.query.push(("fieldManager", manager));
                 call.query.push(("force", force.to_string()));
                 "application/apply-patch+yaml"
@@ -159,23 +159,23 @@ impl Call {
 
     /// Deletes an object. Nothing asked for means no body at all, as from the original.
     #[must_use]
-    pub fn delete(resource: &Resource, key: &Key, deletion: &Deletion) -> Self {
+    pub fn delete(resource: &Resource, key: &Key, deletion: &DeleteOptions) -> Self {
         let call = Self::raw(Method::DELETE, resource.object_path(key));
         let mut options = serde_json::Map::new();
         let mut preconditions = serde_json::Map::new();
         if let Some(uid) = &deletion.uid {
             preconditions.insert("uid".to_owned(), json!(uid));
         }
-        if let Some(version) = &deletion.version {
+        if let Some(version) = &deletion.resource_version {
             preconditions.insert("resourceVersion".to_owned(), json!(version));
         }
         if !preconditions.is_empty() {
             options.insert("preconditions".to_owned(), Value::Object(preconditions));
         }
-        if let Some(propagation) = deletion.propagation {
+        if let Some(propagation) = deletion.propagation_policy {
             options.insert("propagationPolicy".to_owned(), json!(propagation));
         }
-        if let Some(seconds) = deletion.grace_seconds {
+        if let Some(seconds) = deletion.grace_period_seconds {
             options.insert("gracePeriodSeconds".to_owned(), json!(seconds));
         }
         if options.is_empty() {
@@ -188,7 +188,7 @@ impl Call {
 
     /// Deletes all objects of a namespace. The answer lists them; only their metadata is asked for.
     #[must_use]
-    pub fn delete_collection(resource: &Resource, namespace: &str, deletion: &Deletion) -> Self {
+    pub fn delete_collection(resource: &Resource, namespace: &str, deletion: &DeleteOptions) -> Self {
         let mut call =
             Self::delete(resource, &Key { namespace: namespace.into(), name: "".into() }, deletion);
         call.path = resource.collection_path(namespace);
@@ -241,7 +241,7 @@ impl Call {
     ///
     /// # Errors
     /// Whatever kept the call from succeeding.
-    pub async fn send(&self, client: &Client) -> Result<Value, Failure> {
+    pub async fn send(&self, client: &Client) -> Result<Value, ApiError> {
         self.send_as(client).await
     }
 
@@ -250,7 +250,7 @@ impl Call {
     ///
     /// # Errors
     /// Whatever kept the call from succeeding.
-    pub async fn send_for_metadata(&self, client: &Client) -> Result<Answer, Failure> {
+    pub async fn send_for_metadata(&self, client: &Client) -> Result<WriteResponse, ApiError> {
         Ok(self.clone().metadata_only().send_as::<WireAnswer>(client).await?.into())
     }
 
@@ -258,7 +258,7 @@ impl Call {
     ///
     /// # Errors
     /// Whatever kept the call from succeeding; [`Reason::Unreadable`] if the answer is something else.
-    pub async fn send_as<T: DeserializeOwned>(&self, client: &Client) -> Result<T, Failure> {
+    pub async fn send_as<T: DeserializeOwned>(&self, client: &Client) -> Result<T, ApiError> {
         let text = self.send_for_bytes(client).await?;
         serde_json::from_slice(&text).map_err(|error| {
             let place = decode_error_without_content(&error);
@@ -270,7 +270,7 @@ impl Call {
     ///
     /// # Errors
     /// Whatever kept the call from succeeding.
-    pub async fn send_for_bytes(&self, client: &Client) -> Result<Bytes, Failure> {
+    pub async fn send_for_bytes(&self, client: &Client) -> Result<Bytes, ApiError> {
         let answer = async {
             let response = self.open(client).await?;
             let body = response.into_body().collect().await;
@@ -283,7 +283,7 @@ impl Call {
     ///
     /// # Errors
     /// Whatever kept the call from succeeding.
-    pub async fn send_discarding_body(&self, client: &Client) -> Result<(), Failure> {
+    pub async fn send_discarding_body(&self, client: &Client) -> Result<(), ApiError> {
         let answer = async {
             let mut body = self.open(client).await?.into_body();
             while let Some(frame) = body.frame().await {
@@ -294,17 +294,17 @@ impl Call {
         self.in_time(answer).await
     }
 
-    async fn in_time<T>(&self, answer: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    async fn in_time<T>(&self, answer: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
         tokio::time::timeout(ANSWER_WITHIN, answer).await.unwrap_or_else(|_| {
-            Err(Failure::transport(
-                Reason::Unreachable,
+            Err(ApiError::transport(
+                ErrorReason::ConnectionLost,
                 format!("no answer to {self} within {} s", ANSWER_WITHIN.as_secs()),
             ))
         })
     }
 
     /// Sends the call and waits only for the head of the answer; the body is still to be read.
-    pub(crate) async fn open(&self, client: &Client) -> Result<Response<Body>, Failure> {
+    pub(crate) async fn open(&self, client: &Client) -> Result<Response<Body>, ApiError> {
         let response = client.send(self.request()?).await.map_err(|error| failure::of(&error))?;
         let status = response.status();
         if status.is_success() {
@@ -316,7 +316,7 @@ impl Call {
         Err(failure::of_answer(status.as_u16(), &parts.headers, &body))
     }
 
-    fn request(&self) -> Result<Request<Body>, Failure> {
+    fn request(&self) -> Result<Request<Body>, ApiError> {
         let mut request = Request::builder()
             .method(self.method.clone())
             .uri(self.path_and_query())
@@ -327,7 +327,7 @@ impl Call {
         request
             .body(Body::from(self.body.clone()))
             // Only a name that no object can have makes a path that is no URL.
-            .map_err(|error| Failure::from_status(400, "Invalid", &format!("{self}: {error}"), [], 0))
+            .map_err(|error| ApiError::from_status(400, "Invalid", &format!("{self}: {error}"), [], 0))
     }
 
     fn path_and_query(&self) -> String {
@@ -339,8 +339,8 @@ impl Call {
     }
 }
 
-pub(crate) fn unreadable(message: &str) -> Failure {
-    Failure::transport(Reason::Unreadable, message)
+pub(crate) fn unreadable(message: &str) -> ApiError {
+    ApiError::transport(ErrorReason::UnreadableResponse, message)
 }
 
 impl fmt::Display for Call {
@@ -368,10 +368,10 @@ struct WireAnswer {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireIdentity {
-    name: keleustes_objects::Text,
+    name: keleustes_objects::ArcStr,
     namespace: keleustes_objects::InternedStr,
     uid: Uid,
-    resource_version: Version,
+    resource_version: ResourceVersion,
 }
 
 #[derive(Default, Deserialize)]
@@ -380,13 +380,13 @@ struct WireDetails {
     uid: Uid,
 }
 
-impl From<WireAnswer> for Answer {
+impl From<WireAnswer> for WriteResponse {
     fn from(wire: WireAnswer) -> Self {
         let is_object = wire.kind != "Status";
         Self {
             key: Key { namespace: wire.metadata.namespace, name: wire.metadata.name },
             uid: if is_object { wire.metadata.uid } else { wire.details.uid },
-            version: wire.metadata.resource_version,
+            resource_version: wire.metadata.resource_version,
             is_object,
         }
     }
@@ -410,9 +410,9 @@ mod tests {
     #[test]
     fn patches_say_how_they_are_read() {
         let key = Key::namespaced("a", "b");
-        let merge = Call::patch(&secrets(), &key, Patch::Merge, &json!({}));
+        let merge = Call::patch(&secrets(), &key, PatchType::Merge, &json!({}));
         assert_eq!(merge.content_type, Some("application/merge-patch+json"));
-        let apply = Patch::Apply { manager: "clusterrole aggregation".to_owned(), force: true };
+        let apply = PatchType::Apply { manager: "clusterrole aggregation".to_owned(), force: true };
         let apply = Call::patch(&secrets(), &key, apply, &json!({})).subresource("status");
         assert_eq!(apply.content_type, Some("application/apply-patch+yaml"));
         assert_eq!(
@@ -424,13 +424,13 @@ mod tests {
     #[test]
     fn deletions_ask_only_for_what_was_asked() {
         let key = Key::namespaced("a", "b");
-        let plain = Call::delete(&secrets(), &key, &Deletion::default());
+        let plain = Call::delete(&secrets(), &key, &DeleteOptions::default());
         assert!(plain.body.is_empty() && plain.content_type.is_none());
-        let guarded = Deletion {
+        let guarded = DeleteOptions {
             uid: Some(Uid::from("u")),
-            version: Some(Version::from("7")),
-            propagation: Some(PropagationPolicy::Background),
-            grace_seconds: Some(0),
+            resource_version: Some(ResourceVersion::from("7")),
+            propagation_policy: Some(PropagationPolicy::Background),
+            grace_period_seconds: Some(0),
         };
         let guarded = Call::delete(&secrets(), &key, &guarded);
         let body: Value = serde_json::from_slice(&guarded.body).unwrap();
@@ -443,15 +443,15 @@ mod tests {
 
     #[test]
     fn answers_keep_identity_and_state() {
-        let read = |text: &str| Answer::from(serde_json::from_str::<WireAnswer>(text).unwrap());
+        let read = |text: &str| WriteResponse::from(serde_json::from_str::<WireAnswer>(text).unwrap());
         let object = read(
             r#"{"kind":"Secret","metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"9"}}"#,
         );
         assert!(object.is_object);
         assert_eq!(object.key, Key::namespaced("a", "x"));
-        assert_eq!((object.uid, object.version), (Uid::from("u"), Version::from("9")));
+        assert_eq!((object.uid, object.resource_version), (Uid::from("u"), ResourceVersion::from("9")));
         let status = read(r#"{"kind":"Status","metadata":{},"status":"Success","details":{"uid":"u"}}"#);
-        assert!(!status.is_object && status.version.is_empty());
+        assert!(!status.is_object && status.resource_version.is_empty());
         assert_eq!(status.uid, Uid::from("u"));
     }
 
@@ -466,25 +466,25 @@ mod tests {
         assert_eq!(created.key, key);
         let again =
             Call::create(&secrets, "default", &body("1")).send_for_metadata(&client).await.unwrap_err();
-        assert_eq!(again.reason, Reason::AlreadyExists);
+        assert_eq!(again.reason, ErrorReason::AlreadyExists);
 
         let mut read = Call::get(&secrets, &key).from_cache().send(&client).await.unwrap();
         assert_eq!(read["metadata"]["uid"], created.uid.to_string());
         let change = json!({"metadata": {"labels": {"l": "1"}}});
         let patched =
-            Call::patch(&secrets, &key, Patch::Merge, &change).send_for_metadata(&client).await.unwrap();
-        assert!(created.version.is_older_than(&patched.version));
+            Call::patch(&secrets, &key, PatchType::Merge, &change).send_for_metadata(&client).await.unwrap();
+        assert!(created.resource_version.is_older_than(&patched.resource_version));
         read["metadata"]["labels"] = json!({"l": "2"});
         let stale = Call::replace(&secrets, &key, &read).send_for_metadata(&client).await.unwrap_err();
-        assert_eq!(stale.reason, Reason::Conflict);
+        assert_eq!(stale.reason, ErrorReason::Conflict);
 
-        let other_life = Deletion { uid: Some(Uid::from("another")), ..Deletion::default() };
+        let other_life = DeleteOptions { uid: Some(Uid::from("another")), ..DeleteOptions::default() };
         let refused = Call::delete(&secrets, &key, &other_life).send_for_metadata(&client).await.unwrap_err();
-        assert_eq!(refused.reason, Reason::Conflict);
-        let this_life = Deletion { uid: Some(created.uid), ..Deletion::default() };
+        assert_eq!(refused.reason, ErrorReason::Conflict);
+        let this_life = DeleteOptions { uid: Some(created.uid), ..DeleteOptions::default() };
         Call::delete(&secrets, &key, &this_life).send_for_metadata(&client).await.unwrap();
         let gone = Call::get(&secrets, &key).send(&client).await.unwrap_err();
-        assert_eq!((gone.reason, gone.code), (Reason::NotFound, 404));
+        assert_eq!((gone.reason, gone.code), (ErrorReason::NotFound, 404));
     }
 
     #[tokio::test(start_paused = true)]
@@ -495,7 +495,10 @@ mod tests {
             let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": namespace, "name": name}});
             server.seed(secret).unwrap();
         }
-        let deletion = Deletion { propagation: Some(PropagationPolicy::Background), ..Deletion::default() };
+        let deletion = DeleteOptions {
+            propagation_policy: Some(PropagationPolicy::Background),
+            ..DeleteOptions::default()
+        };
         Call::delete_collection(&secrets(), "default", &deletion)
             .send_discarding_body(&client)
             .await
@@ -524,26 +527,26 @@ mod tests {
     /// Proves RUN-34.
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_never_comes_is_not_waited_for_forever() {
-        use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
+        use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault};
         use tower::Layer as _;
         let faults = Faults::new();
-        faults.add(Rule::new(Verdict::Hang));
+        faults.add(FaultRule::new(InjectedFault::Hang));
         let client = Client::new(faults.layer(ApiServer::default()), "default");
         let failure = Call::list(&secrets(), "").send(&client).await.unwrap_err();
-        assert_eq!(failure.reason, Reason::Unreachable);
+        assert_eq!(failure.reason, ErrorReason::ConnectionLost);
         assert_eq!(failure.message, "no answer to GET /api/v1/secrets within 90 s");
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_cannot_be_read_is_not_quoted() {
-        use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
+        use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault};
         use tower::Layer as _;
         let faults = Faults::new();
         let body = Bytes::from_static(b"{\"metadata\": \"hunter2\"}");
-        faults.add(Rule::new(Verdict::RawBody { code: 200, body }));
+        faults.add(FaultRule::new(InjectedFault::RawBody { code: 200, body }));
         let client = Client::new(faults.layer(ApiServer::default()), "default");
         let failure = Call::list(&secrets(), "").send_for_metadata(&client).await.unwrap_err();
-        assert_eq!(failure.reason, Reason::Unreadable);
+        assert_eq!(failure.reason, ErrorReason::UnreadableResponse);
         assert!(!format!("{failure:?}").contains("hunter2"), "{failure:?}");
     }
 }

@@ -61,7 +61,7 @@ pub struct ObjectRef {
 impl AuditEntry {
     /// Whether a controller manager asked, or one of its service accounts.
     #[must_use]
-    pub fn by_manager(&self) -> bool {
+    pub fn is_from_manager(&self) -> bool {
         self.user == User::ControllerManager.name()
             || self.user.starts_with("system:serviceaccount:kube-system:")
     }
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn requests_are_told_apart_by_who_asks_and_what_for() {
         let entries = parse(LOG);
-        assert!(entries[0].by_manager() && entries[0].is_write() && !entries[0].is_routine());
-        assert!(!entries[1].by_manager() && !entries[1].is_write() && entries[1].is_routine());
+        assert!(entries[0].is_from_manager() && entries[0].is_write() && !entries[0].is_routine());
+        assert!(!entries[1].is_from_manager() && !entries[1].is_write() && entries[1].is_routine());
     }
 }

@@ -137,13 +137,13 @@ impl Programs {
 
 /// Where programs are taken from and kept.
 #[derive(Clone, Debug)]
-pub struct Workshop {
+pub struct BinaryCache {
     cache: PathBuf,
     assets: Option<PathBuf>,
     go: PathBuf,
 }
 
-impl Workshop {
+impl BinaryCache {
     /// The workshop the environment describes (`KELEUSTES_CACHE`, `XDG_CACHE_HOME`, `HOME`, `KUBEBUILDER_ASSETS`).
     pub fn from_env() -> Self {
         Self::from_vars(|name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from))

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::audit::{self, AuditEntry, AuditMark};
-use crate::build::{Program, Programs, Workshop};
+use crate::build::{BinaryCache, Program, Programs};
 use crate::components;
 use crate::error::{During, Error, Result};
 use crate::pki::{KeyKind, Pki, User};
@@ -104,7 +104,7 @@ impl Builder {
 
     /// Builds what is missing, starts everything, and returns when it is ready.
     pub fn start(self) -> Result<ControlPlane> {
-        let workshop = Workshop::from_env();
+        let workshop = BinaryCache::from_env();
         let programs = workshop.provide(&self.programs())?;
         let plane = ControlPlane::prepare(&self, &workshop, programs)?;
         plane.start_etcd()?;
@@ -154,7 +154,7 @@ impl ControlPlane {
     }
 
     /// Writes everything the parts will read, and chooses their ports.
-    fn prepare(builder: &Builder, workshop: &Workshop, programs: Programs) -> Result<Self> {
+    fn prepare(builder: &Builder, workshop: &BinaryCache, programs: Programs) -> Result<Self> {
         let scratch = Scratch::create("keleustes-control-plane-")?;
         let logs = builder.logs.clone().unwrap_or_else(|| scratch.path().join("logs"));
         fs::create_dir_all(&logs).during(|| format!("creating {}", logs.display()))?;

@@ -17,7 +17,7 @@ pub fn controller() -> Controller {
             resource: "clusterroles",
             verbs: &["escalate", "get", "list", "patch", "update", "watch"],
         }])
-        .runs(
+        .with_loop(
             Loop::deciding("ClusterRoleAggregator", decide)
                 .workers(5)
                 .enqueue_on::<ClusterRole>(role_changed),
@@ -29,7 +29,7 @@ const NAME: &str = "clusterrole-aggregation-controller";
 /// Any role may be, or may have been, part of any aggregated one.
 fn role_changed(_: &Change<ClusterRole>, view: &View<'_>, wakes: &mut Enqueue) {
     for role in view.all::<ClusterRole>().filter(|role| role.aggregation.is_some()) {
-        wakes.wake(&role.meta.key);
+        wakes.add(&role.meta.key);
     }
 }
 
@@ -39,7 +39,7 @@ fn decide(view: &View<'_>, item: &Item) -> Plan {
     };
     let wanted = match union_of_rules(role, view) {
         Ok(wanted) => wanted,
-        Err(error) => return Plan::stuck(format!("a selector of ClusterRole {item} is invalid: {error}")),
+        Err(error) => return Plan::error(format!("a selector of ClusterRole {item} is invalid: {error}")),
     };
     if wanted == *role.rules {
         return Plan::none();
@@ -69,9 +69,9 @@ fn union_of_rules(role: &ClusterRole, view: &View<'_>) -> Result<Vec<PolicyRule>
 mod tests {
     use std::sync::Arc;
 
-    use keleustes_objects::{Failure, Key, Reason};
+    use keleustes_objects::{ApiError, ErrorReason, Key};
     use keleustes_plan::RateLimiter;
-    use keleustes_plan::rehearsal::World;
+    use keleustes_plan::rehearsal::RehearsalCluster;
     use serde_json::Value;
 
     use super::*;
@@ -104,8 +104,9 @@ mod tests {
     /// The minutes of one look at `whole` in a world of these roles.
     fn sync(roles: &[Value]) -> String {
         let a_loop = the_loop();
-        let mut world = roles.iter().cloned().fold(World::of(&a_loop), World::with::<ClusterRole>);
-        world.sync(&a_loop, Key::cluster("whole"))
+        let mut world =
+            roles.iter().cloned().fold(RehearsalCluster::of(&a_loop), RehearsalCluster::with::<ClusterRole>);
+        world.reconcile(&a_loop, Key::cluster("whole"))
     }
 
     fn applies(resources: &[&str]) -> String {
@@ -173,10 +174,10 @@ mod tests {
         let a_loop = the_loop();
         let mut world = [whole(&[invalid], &["kept"]), good, role("a", "bar", &["a"])]
             .into_iter()
-            .fold(World::of(&a_loop), World::with::<ClusterRole>);
-        let minutes = world.sync(&a_loop, Key::cluster("whole"));
+            .fold(RehearsalCluster::of(&a_loop), RehearsalCluster::with::<ClusterRole>);
+        let minutes = world.reconcile(&a_loop, Key::cluster("whole"));
         assert!(minutes.starts_with("retry: a selector of ClusterRole whole is invalid: "), "{minutes}");
-        assert!(world.sync(&a_loop, Key::cluster("good")).starts_with("apply"));
+        assert!(world.reconcile(&a_loop, Key::cluster("good")).starts_with("apply"));
     }
 
     /// Proves CRA-16.
@@ -234,11 +235,16 @@ mod tests {
     #[test]
     fn every_refusal_is_tried_again_until_the_role_is_gone() {
         let a_loop = the_loop();
-        for reason in [Reason::NotFound, Reason::Conflict, Reason::Forbidden, Reason::Unavailable] {
-            let world = World::of(&a_loop).with::<ClusterRole>(whole(&[], &["x"]));
-            let failure = Failure::transport(reason, "refused");
-            let mut world = world.refusing::<ClusterRole>("patch", &Key::cluster("whole"), failure);
-            assert!(world.sync(&a_loop, Key::cluster("whole")).ends_with("retry: refused\n"), "{reason:?}");
+        for reason in
+            [ErrorReason::NotFound, ErrorReason::Conflict, ErrorReason::Forbidden, ErrorReason::Unavailable]
+        {
+            let world = RehearsalCluster::of(&a_loop).with::<ClusterRole>(whole(&[], &["x"]));
+            let failure = ApiError::transport(reason, "refused");
+            let mut world = world.failing::<ClusterRole>("patch", &Key::cluster("whole"), failure);
+            assert!(
+                world.reconcile(&a_loop, Key::cluster("whole")).ends_with("retry: refused\n"),
+                "{reason:?}"
+            );
         }
         assert_eq!(sync(&[]), "");
     }
@@ -251,10 +257,10 @@ mod tests {
         second["metadata"]["name"] = json!("second");
         let world = [whole(&[], &[]), second, role("a", "bar", &[])]
             .into_iter()
-            .fold(World::of(&a_loop), World::with::<ClusterRole>);
+            .fold(RehearsalCluster::of(&a_loop), RehearsalCluster::with::<ClusterRole>);
         let any = || -> Arc<ClusterRole> { Arc::new(serde_json::from_value(role("any", "x", &[])).unwrap()) };
         for change in [Change::added(any()), Change::deleted(any()), Change::resync(any())] {
-            assert_eq!(world.wakes(&a_loop, change), ["second", "whole"]);
+            assert_eq!(world.enqueued_by(&a_loop, change), ["second", "whole"]);
         }
     }
 
@@ -266,6 +272,6 @@ mod tests {
         assert_eq!(controller.event_component, None);
         let a_loop = the_loop();
         assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("ClusterRoleAggregator", 5, None));
-        assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
+        assert_eq!(a_loop.rate_limiter, RateLimiter::DEFAULT);
     }
 }

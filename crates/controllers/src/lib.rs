@@ -26,4 +26,4 @@ pub mod statefulset;
 pub mod taint_eviction;
 mod workloads;
 
-pub use registry::{Settings, all};
+pub use registry::{ControllersOptions, all_controllers};

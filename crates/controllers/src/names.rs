@@ -3,93 +3,97 @@
 
 /// A controller that the original has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct UpstreamController {
     /// Its canonical name.
     pub name: &'static str,
     /// Its older name; empty if it never had one.
     pub alias: &'static str,
     /// Whether it runs without being named.
-    pub default: Default,
+    pub default: DefaultState,
     /// The feature gates that must be on for it to run.
     pub gates: &'static [&'static str],
 }
 
 /// Whether a controller runs without being named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Default {
+pub enum DefaultState {
     /// It does.
-    On,
+    Enabled,
     /// It must be named.
     Disabled,
 }
 
 /// All names.
-pub const UPSTREAM_CONTROLLERS: [Known; 49] = [
-    known("serviceaccount-token-controller", "serviceaccount-token", Default::On),
-    known("endpoints-controller", "endpoint", Default::On),
-    known("endpointslice-controller", "endpointslice", Default::On),
-    known("endpointslice-mirroring-controller", "endpointslicemirroring", Default::On),
-    known("replicationcontroller-controller", "replicationcontroller", Default::On),
-    known("pod-garbage-collector-controller", "podgc", Default::On),
-    known("resourcequota-controller", "resourcequota", Default::On),
-    known("namespace-controller", "namespace", Default::On),
-    known("serviceaccount-controller", "serviceaccount", Default::On),
-    known("garbage-collector-controller", "garbagecollector", Default::On),
-    known("daemonset-controller", "daemonset", Default::On),
-    known("job-controller", "job", Default::On),
-    known("deployment-controller", "deployment", Default::On),
-    known("replicaset-controller", "replicaset", Default::On),
-    known("horizontal-pod-autoscaler-controller", "horizontalpodautoscaling", Default::On),
-    known("disruption-controller", "disruption", Default::On),
-    known("statefulset-controller", "statefulset", Default::On),
-    known("cronjob-controller", "cronjob", Default::On),
-    known("certificatesigningrequest-signing-controller", "csrsigning", Default::On),
-    known("certificatesigningrequest-approving-controller", "csrapproving", Default::On),
-    known("certificatesigningrequest-cleaner-controller", "csrcleaner", Default::On),
-    known("podcertificaterequest-cleaner-controller", "", Default::On).behind(&["PodCertificateRequest"]),
-    known("ttl-controller", "ttl", Default::On),
-    known("bootstrap-signer-controller", "bootstrapsigner", Default::Disabled),
-    known("token-cleaner-controller", "tokencleaner", Default::Disabled),
-    known("node-ipam-controller", "nodeipam", Default::On),
-    known("node-lifecycle-controller", "nodelifecycle", Default::On),
-    known("taint-eviction-controller", "", Default::On).behind(&["SeparateTaintEvictionController"]),
-    known("device-taint-eviction-controller", "", Default::On)
+pub const UPSTREAM_CONTROLLERS: [UpstreamController; 49] = [
+    known("serviceaccount-token-controller", "serviceaccount-token", DefaultState::Enabled),
+    known("endpoints-controller", "endpoint", DefaultState::Enabled),
+    known("endpointslice-controller", "endpointslice", DefaultState::Enabled),
+    known("endpointslice-mirroring-controller", "endpointslicemirroring", DefaultState::Enabled),
+    known("replicationcontroller-controller", "replicationcontroller", DefaultState::Enabled),
+    known("pod-garbage-collector-controller", "podgc", DefaultState::Enabled),
+    known("resourcequota-controller", "resourcequota", DefaultState::Enabled),
+    known("namespace-controller", "namespace", DefaultState::Enabled),
+    known("serviceaccount-controller", "serviceaccount", DefaultState::Enabled),
+    known("garbage-collector-controller", "garbagecollector", DefaultState::Enabled),
+    known("daemonset-controller", "daemonset", DefaultState::Enabled),
+    known("job-controller", "job", DefaultState::Enabled),
+    known("deployment-controller", "deployment", DefaultState::Enabled),
+    known("replicaset-controller", "replicaset", DefaultState::Enabled),
+    known("horizontal-pod-autoscaler-controller", "horizontalpodautoscaling", DefaultState::Enabled),
+    known("disruption-controller", "disruption", DefaultState::Enabled),
+    known("statefulset-controller", "statefulset", DefaultState::Enabled),
+    known("cronjob-controller", "cronjob", DefaultState::Enabled),
+    known("certificatesigningrequest-signing-controller", "csrsigning", DefaultState::Enabled),
+    known("certificatesigningrequest-approving-controller", "csrapproving", DefaultState::Enabled),
+    known("certificatesigningrequest-cleaner-controller", "csrcleaner", DefaultState::Enabled),
+    known("podcertificaterequest-cleaner-controller", "", DefaultState::Enabled)
+        .behind(&["PodCertificateRequest"]),
+    known("ttl-controller", "ttl", DefaultState::Enabled),
+    known("bootstrap-signer-controller", "bootstrapsigner", DefaultState::Disabled),
+    known("token-cleaner-controller", "tokencleaner", DefaultState::Disabled),
+    known("node-ipam-controller", "nodeipam", DefaultState::Enabled),
+    known("node-lifecycle-controller", "nodelifecycle", DefaultState::Enabled),
+    known("taint-eviction-controller", "", DefaultState::Enabled)
+        .behind(&["SeparateTaintEvictionController"]),
+    known("device-taint-eviction-controller", "", DefaultState::Enabled)
         .behind(&["DynamicResourceAllocation", "DRADeviceTaints"]),
-    known("persistentvolume-binder-controller", "persistentvolume-binder", Default::On),
-    known("persistentvolume-attach-detach-controller", "attachdetach", Default::On),
-    known("persistentvolume-expander-controller", "persistentvolume-expander", Default::On),
-    known("clusterrole-aggregation-controller", "clusterrole-aggregation", Default::On),
-    known("persistentvolumeclaim-protection-controller", "pvc-protection", Default::On),
-    known("persistentvolume-protection-controller", "pv-protection", Default::On),
-    known("podgroup-protection-controller", "", Default::On).behind(&["GenericWorkload"]),
-    known("ttl-after-finished-controller", "ttl-after-finished", Default::On),
-    known("root-ca-certificate-publisher-controller", "root-ca-cert-publisher", Default::On),
-    known("kube-apiserver-serving-clustertrustbundle-publisher-controller", "", Default::On)
+    known("persistentvolume-binder-controller", "persistentvolume-binder", DefaultState::Enabled),
+    known("persistentvolume-attach-detach-controller", "attachdetach", DefaultState::Enabled),
+    known("persistentvolume-expander-controller", "persistentvolume-expander", DefaultState::Enabled),
+    known("clusterrole-aggregation-controller", "clusterrole-aggregation", DefaultState::Enabled),
+    known("persistentvolumeclaim-protection-controller", "pvc-protection", DefaultState::Enabled),
+    known("persistentvolume-protection-controller", "pv-protection", DefaultState::Enabled),
+    known("podgroup-protection-controller", "", DefaultState::Enabled).behind(&["GenericWorkload"]),
+    known("ttl-after-finished-controller", "ttl-after-finished", DefaultState::Enabled),
+    known("root-ca-certificate-publisher-controller", "root-ca-cert-publisher", DefaultState::Enabled),
+    known("kube-apiserver-serving-clustertrustbundle-publisher-controller", "", DefaultState::Enabled)
         .behind(&["ClusterTrustBundle"]),
-    known("ephemeral-volume-controller", "ephemeral-volume", Default::On),
-    known("storageversion-garbage-collector-controller", "storage-version-gc", Default::On)
+    known("ephemeral-volume-controller", "ephemeral-volume", DefaultState::Enabled),
+    known("storageversion-garbage-collector-controller", "storage-version-gc", DefaultState::Enabled)
         .behind(&["APIServerIdentity", "StorageVersionAPI"]),
-    known("resourceclaim-controller", "resource-claim-controller", Default::On)
+    known("resourceclaim-controller", "resource-claim-controller", DefaultState::Enabled)
         .behind(&["DynamicResourceAllocation"]),
-    known("resourcepoolstatusrequest-controller", "", Default::On).behind(&["DRAResourcePoolStatus"]),
+    known("resourcepoolstatusrequest-controller", "", DefaultState::Enabled)
+        .behind(&["DRAResourcePoolStatus"]),
     known(
         "legacy-serviceaccount-token-cleaner-controller",
         "legacy-service-account-token-cleaner",
-        Default::On,
+        DefaultState::Enabled,
     ),
-    known("validatingadmissionpolicy-status-controller", "", Default::On),
-    known("volumeattributesclass-protection-controller", "", Default::On).behind(&["VolumeAttributesClass"]),
-    known("service-cidr-controller", "", Default::On).behind(&["MultiCIDRServiceAllocator"]),
-    known("storage-version-migrator-controller", "svm", Default::On)
+    known("validatingadmissionpolicy-status-controller", "", DefaultState::Enabled),
+    known("volumeattributesclass-protection-controller", "", DefaultState::Enabled)
+        .behind(&["VolumeAttributesClass"]),
+    known("service-cidr-controller", "", DefaultState::Enabled).behind(&["MultiCIDRServiceAllocator"]),
+    known("storage-version-migrator-controller", "svm", DefaultState::Enabled)
         .behind(&["StorageVersionMigrator", "InformerResourceVersion"]),
-    known("selinux-warning-controller", "", Default::Disabled).behind(&["SELinuxChangePolicy"]),
+    known("selinux-warning-controller", "", DefaultState::Disabled).behind(&["SELinuxChangePolicy"]),
 ];
 
-const fn known(name: &'static str, alias: &'static str, default: Default) -> Known {
-    Known { name, alias, default, gates: &[] }
+const fn known(name: &'static str, alias: &'static str, default: DefaultState) -> UpstreamController {
+    UpstreamController { name, alias, default, gates: &[] }
 }
 
-impl Known {
+impl UpstreamController {
     const fn behind(self, gates: &'static [&'static str]) -> Self {
         Self { gates, ..self }
     }
@@ -97,7 +101,7 @@ impl Known {
 
 /// The controller of this name or alias.
 #[must_use]
-pub fn find(name: &str) -> Option<&'static Known> {
+pub fn find(name: &str) -> Option<&'static UpstreamController> {
     UPSTREAM_CONTROLLERS.iter().find(|known| !name.is_empty() && (known.name == name || known.alias == name))
 }
 
@@ -106,7 +110,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::{Settings, all};
+    use crate::{ControllersOptions, all_controllers};
 
     /// Proves RUN-60, RUN-61.
     #[test]
@@ -114,7 +118,7 @@ mod tests {
         let aliases = UPSTREAM_CONTROLLERS.iter().map(|known| known.alias).filter(|alias| !alias.is_empty());
         let names: Vec<_> = UPSTREAM_CONTROLLERS.iter().map(|known| known.name).chain(aliases).collect();
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
-        for controller in all(&Settings::default()) {
+        for controller in all_controllers(&ControllersOptions::default()) {
             let known = find(controller.name).unwrap_or_else(|| panic!("{} is not known", controller.name));
             assert!(controller.aliases.iter().all(|alias| *alias == known.alias), "{}", controller.name);
         }

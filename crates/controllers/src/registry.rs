@@ -4,40 +4,41 @@ use keleustes_plan::Controller;
 
 /// What controllers are told by flags and files.
 #[derive(Default)]
-pub struct Settings {
+pub struct ControllersOptions {
     /// For the token controller, which only runs with a key to sign with.
-    pub serviceaccount_token: Option<crate::serviceaccount_token::Settings>,
+    pub serviceaccount_token: Option<crate::serviceaccount_token::ServiceAccountTokenOptions>,
     /// For StatefulSets.
-    pub statefulset: crate::statefulset::Settings,
+    pub statefulset: crate::statefulset::StatefulSetOptions,
     /// For DaemonSets.
-    pub daemonset: crate::daemonset::Settings,
+    pub daemonset: crate::daemonset::DaemonSetOptions,
     /// For Deployments.
-    pub deployment: crate::deployment::Settings,
+    pub deployment: crate::deployment::DeploymentOptions,
     /// For EndpointSlices.
-    pub endpointslice: crate::endpointslice::Settings,
+    pub endpointslice: crate::endpointslice::EndpointSliceOptions,
     /// For Jobs.
-    pub job: crate::job::Settings,
+    pub job: crate::job::JobOptions,
     /// For ReplicaSets.
-    pub replicaset: crate::replicaset::Settings,
+    pub replicaset: crate::replicaset::ReplicaSetOptions,
     /// For ReplicationControllers.
-    pub replicationcontroller: crate::replicaset::Settings,
+    pub replicationcontroller: crate::replicaset::ReplicaSetOptions,
     /// For the pod garbage collector.
-    pub pod_garbage_collector: crate::pod_garbage_collector::Settings,
+    pub pod_garbage_collector: crate::pod_garbage_collector::PodGarbageCollectorOptions,
     /// For nodes that are lost.
-    pub node_lifecycle: crate::node_lifecycle::Settings,
+    pub node_lifecycle: crate::node_lifecycle::NodeLifecycleOptions,
     /// For the eviction of pods from tainted nodes.
-    pub taint_eviction: crate::taint_eviction::Settings,
+    pub taint_eviction: crate::taint_eviction::TaintEvictionOptions,
     /// For the config maps that carry the CA.
-    pub root_ca_certificate_publisher: crate::root_ca_certificate_publisher::Settings,
+    pub root_ca_certificate_publisher:
+        crate::root_ca_certificate_publisher::RootCaCertificatePublisherOptions,
     /// For the garbage collector.
-    pub garbage_collector: crate::garbage_collector::Settings,
+    pub garbage_collector: crate::garbage_collector::GarbageCollectorOptions,
     /// For the namespace controller.
-    pub namespace: crate::namespace::Settings,
+    pub namespace: crate::namespace::NamespaceOptions,
 }
 
 /// All controllers that can run with these settings, in the order in which they start.
 #[must_use]
-pub fn all(settings: &Settings) -> Vec<Controller> {
+pub fn all_controllers(settings: &ControllersOptions) -> Vec<Controller> {
     [
         // First, because others may need a token before they can do anything.
         settings.serviceaccount_token.as_ref().map(crate::serviceaccount_token::controller),

@@ -5,25 +5,25 @@
 
 use std::borrow::Cow;
 
-use keleustes_objects::{ReplicaSetStatus, ReplicationController, Template};
+use keleustes_objects::{PodTemplate, ReplicaSetStatus, ReplicationController};
 use keleustes_plan::{Controller, Grant, View};
 
-use crate::replicaset::{AGE_RATIO, Replicated, Settings, the_loop};
+use crate::replicaset::{AGE_RATIO, ReplicaSetOptions, Replicated, replica_loop};
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &Settings) -> Controller {
+pub fn controller(settings: &ReplicaSetOptions) -> Controller {
     Controller::new("replicationcontroller-controller")
         .also_known_as(&["replicationcontroller"])
         .service_account("replication-controller")
         .event_component("replication-controller")
-        .measures([&AGE_RATIO])
+        .metrics([&AGE_RATIO])
         .may_write(&[
             Grant { group: "", resource: "replicationcontrollers", verbs: &["get"] },
             Grant { group: "", resource: "replicationcontrollers/status", verbs: &["update"] },
             Grant { group: "", resource: "pods", verbs: &["create", "delete", "patch"] },
         ])
-        .runs(the_loop::<ReplicationController>("replicationmanager", settings))
+        .with_loop(replica_loop::<ReplicationController>("replicationmanager", settings))
 }
 
 impl Replicated for ReplicationController {
@@ -31,7 +31,7 @@ impl Replicated for ReplicationController {
         self.spec.replicas
     }
 
-    fn template(&self) -> &Template {
+    fn template(&self) -> &PodTemplate {
         &self.spec.template
     }
 
@@ -59,19 +59,19 @@ impl Replicated for ReplicationController {
 
 #[cfg(test)]
 mod tests {
-    use keleustes_objects::{Failure, Key, Pod, Reason};
-    use keleustes_plan::rehearsal::World;
+    use keleustes_objects::{ApiError, ErrorReason, Key, Pod};
+    use keleustes_plan::rehearsal::RehearsalCluster;
     use keleustes_plan::{Loop, RateLimiter};
     use serde_json::{Value, json};
 
     use super::*;
 
     fn the_loop() -> Loop {
-        controller(&Settings::default()).loops.remove(0)
+        controller(&ReplicaSetOptions::default()).loops.remove(0)
     }
 
-    fn world(replicas: i32) -> World {
-        World::of(&the_loop()).with::<ReplicationController>(rc(replicas))
+    fn world(replicas: i32) -> RehearsalCluster {
+        RehearsalCluster::of(&the_loop()).with::<ReplicationController>(rc(replicas))
     }
 
     fn rc(replicas: i32) -> Value {
@@ -109,8 +109,8 @@ mod tests {
         owned_by("ReplicationController", orphan(name))
     }
 
-    fn turn(mut world: World) -> String {
-        world.sync(&the_loop(), Key::namespaced("a", "web"))
+    fn turn(mut world: RehearsalCluster) -> String {
+        world.reconcile(&the_loop(), Key::namespaced("a", "web"))
     }
 
     const OWNER: &str = concat!(
@@ -121,7 +121,7 @@ mod tests {
     /// Proves RC-2, RC-3, RC-4, RC-22, RC-30.
     #[test]
     fn it_is_known_by_the_original_s_names_and_numbers() {
-        let controller = controller(&Settings::default());
+        let controller = controller(&ReplicaSetOptions::default());
         assert_eq!(
             (controller.name, controller.aliases),
             ("replicationcontroller-controller", &["replicationcontroller"][..])
@@ -141,9 +141,9 @@ mod tests {
         );
         let a_loop = the_loop();
         assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("replicationmanager", 5, None));
-        assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
+        assert_eq!(a_loop.rate_limiter, RateLimiter::DEFAULT);
         // A queue and workers of its own: it goes or stays without the other.
-        assert_ne!(crate::replicaset::controller(&Settings::default()).loops[0].queue, a_loop.queue);
+        assert_ne!(crate::replicaset::controller(&ReplicaSetOptions::default()).loops[0].queue, a_loop.queue);
     }
 
     /// Proves RC-1, RC-6, RC-13, RC-26.
@@ -197,8 +197,8 @@ mod tests {
     fn nothing_is_adopted_for_one_that_is_going() {
         let mut going = rc(1);
         going["metadata"]["deletionTimestamp"] = json!("2027-01-03T00:00:00Z");
-        let world = World::of(&the_loop()).cached::<ReplicationController>(rc(1));
-        let world = world.live::<ReplicationController>(going).with::<Pod>(orphan("x"));
+        let world = RehearsalCluster::of(&the_loop()).with_cached::<ReplicationController>(rc(1));
+        let world = world.with_live::<ReplicationController>(going).with::<Pod>(orphan("x"));
         assert!(
             turn(world).ends_with("FAILED: the owner is being deleted\nretry: the owner is being deleted\n")
         );
@@ -209,7 +209,7 @@ mod tests {
     fn without_selector_or_template_it_makes_nothing() {
         let mut blind = rc(1);
         blind["spec"]["selector"] = json!({});
-        let world = || World::of(&the_loop());
+        let world = || RehearsalCluster::of(&the_loop());
         assert_eq!(turn(world().with::<ReplicationController>(blind).with::<Pod>(pod("x"))), "");
         let mut bare = rc(1);
         bare["spec"]["template"] = Value::Null;
@@ -225,7 +225,7 @@ mod tests {
         patient["spec"]["minReadySeconds"] = json!(5);
         let mut leaving = pod("y");
         leaving["metadata"]["deletionTimestamp"] = json!("2027-01-03T00:00:00Z");
-        let world = World::of(&the_loop()).with::<ReplicationController>(patient);
+        let world = RehearsalCluster::of(&the_loop()).with::<ReplicationController>(patient);
         let world = world.with::<Pod>(pod("x")).with::<Pod>(leaving.clone());
         assert_eq!(
             turn(world),
@@ -239,7 +239,7 @@ mod tests {
         for count in ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
             content["status"][count] = json!(1);
         }
-        let world = World::of(&the_loop()).with::<ReplicationController>(content);
+        let world = RehearsalCluster::of(&the_loop()).with::<ReplicationController>(content);
         assert_eq!(turn(world.with::<Pod>(pod("x")).with::<Pod>(leaving)), "");
     }
 
@@ -252,7 +252,7 @@ mod tests {
             pod["spec"]["nodeName"] = json!(node);
             pod
         };
-        let world = World::of(&the_loop()).with::<ReplicationController>(managed);
+        let world = RehearsalCluster::of(&the_loop()).with::<ReplicationController>(managed);
         let world = world.with::<Pod>(on("n", pod("x"))).with::<Pod>(on("o", pod("a")));
         let transcript = turn(world.with::<Pod>(on("n", pod("y"))));
         assert!(transcript.contains("delete pods a/a "), "by uid, though another node has two: {transcript}");
@@ -262,7 +262,7 @@ mod tests {
     /// Proves RC-24.
     #[test]
     fn a_failure_is_told() {
-        let failure = Failure::transport(Reason::Forbidden, "refused");
+        let failure = ApiError::transport(ErrorReason::Forbidden, "refused");
         let world = world(1).failing_at("create", "/api/v1/namespaces/a/pods/", failure, None);
         let transcript = turn(world);
         assert!(transcript.contains(

@@ -5,17 +5,17 @@
 use std::sync::Arc;
 
 use keleustes_objects::{
-    Failure, InternedStr, Key, Namespace, ROOT_CA_CONFIG_MAP, Reason, RootCaConfigMap, Whole as _,
+    ApiError, ErrorReason, FullMeta as _, InternedStr, Key, Namespace, ROOT_CA_CONFIG_MAP, RootCaConfigMap,
 };
 use keleustes_plan::{
-    Applied, BoxFuture, Buckets, Change, Context, Controller, Enqueue, Grant, Item, Loop, Metric, Next,
-    Outcome, Plan, Retry, Script, View, Write,
+    Applied, BoxFuture, Buckets, Change, Context, Controller, Enqueue, Grant, Item, Loop, Metric, Outcome,
+    Plan, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::json;
 
 /// What the controller is told.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct RootCaCertificatePublisherOptions {
     /// The CA, as PEM; empty if none is known.
     pub ca: Arc<str>,
 }
@@ -41,13 +41,13 @@ static DURATIONS: Metric = Metric::histogram(
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &Settings) -> Controller {
+pub fn controller(settings: &RootCaCertificatePublisherOptions) -> Controller {
     Controller::new("root-ca-certificate-publisher-controller")
         .also_known_as(&["root-ca-cert-publisher"])
         .service_account("root-ca-cert-publisher")
         .may_write(&[Grant { group: "", resource: "configmaps", verbs: &["create", "update"] }])
-        .measures([&SYNCS, &DURATIONS])
-        .runs(
+        .metrics([&SYNCS, &DURATIONS])
+        .with_loop(
             Loop::reconciling("root_ca_cert_publisher", Publishing { ca: InternedStr::from(&*settings.ca) })
                 .enqueue_on::<Namespace>(namespace_changed)
                 .enqueue_on::<RootCaConfigMap>(map_changed),
@@ -55,16 +55,16 @@ pub fn controller(settings: &Settings) -> Controller {
 }
 
 fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, wakes: &mut Enqueue) {
-    let is_new = change.before().is_none();
-    if let Some(namespace) = change.after().filter(|namespace| is_new || namespace.phase == "Active") {
-        wakes.wake(&namespace.meta.key);
+    let is_new = change.old().is_none();
+    if let Some(namespace) = change.new().filter(|namespace| is_new || namespace.phase == "Active") {
+        wakes.add(&namespace.meta.key);
     }
 }
 
 /// A map that has just been made is what its maker wanted; if not, its namespace is looked at anyway.
 fn map_changed(change: &Change<RootCaConfigMap>, _: &View<'_>, wakes: &mut Enqueue) {
-    if change.before().is_some() {
-        wakes.wake(Key::cluster(&*change.either().meta.key.namespace));
+    if change.old().is_some() {
+        wakes.add(Key::cluster(&*change.latest().meta.key.namespace));
     }
 }
 
@@ -72,15 +72,19 @@ struct Publishing {
     ca: InternedStr,
 }
 
-impl Script for Publishing {
-    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+impl Reconciler for Publishing {
+    fn reconcile<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        item: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
         Box::pin(async move {
             let (began, plan) = cx.gather(|view| (view.now().monotonic, decide(view, item, &self.ca)));
             let applied = cx.apply(plan).await;
             let took = cx.gather(|view| view.now().monotonic).saturating_sub(began);
             let (code, result) = verdict(applied);
-            cx.measure(DURATIONS.measured(&[&code.to_string()], took.as_secs_f64()));
-            cx.measure(SYNCS.one(&[&code.to_string()]));
+            cx.measure(DURATIONS.measurement(&[&code.to_string()], took.as_secs_f64()));
+            cx.measure(SYNCS.increment(&[&code.to_string()]));
             result
         })
     }
@@ -92,7 +96,7 @@ fn decide(view: &View<'_>, namespace: &Key, ca: &InternedStr) -> Plan {
         let metadata = json!({"name": ROOT_CA_CONFIG_MAP, "annotations": {DESCRIPTION: DESCRIBED}});
         let write = Write::create::<RootCaConfigMap>(key, json!({"metadata": metadata, "data": {CA: ca}}))
             // A namespace that is gone or goes needs nothing.
-            .ignoring_errors(&[Reason::NotFound, Reason::NamespaceTerminating])
+            .ignoring_errors(&[ErrorReason::NotFound, ErrorReason::NamespaceTerminating])
             .because("the namespace has no CA");
         return Plan::of(write);
     };
@@ -113,23 +117,23 @@ fn decide(view: &View<'_>, namespace: &Key, ca: &InternedStr) -> Plan {
 }
 
 /// The code that the sync is counted under, and what follows.
-fn verdict(applied: Applied) -> (u16, Result<Next, Retry>) {
+fn verdict(applied: Applied) -> (u16, Result<Requeue, ReconcileError>) {
     let code = match applied.outcomes.first() {
         None | Some(Outcome::Done { .. }) => 200,
         // What was to be changed is gone. Its deletion has not been seen here yet, so it is tried again.
         Some(Outcome::Unneeded) => {
-            return (404, Err(Retry::because("the config map is gone")));
+            return (404, Err(ReconcileError::because("the config map is gone")));
         }
-        Some(Outcome::Failed(Failure { code: 0, .. }) | Outcome::NotSent) => 500,
+        Some(Outcome::Failed(ApiError { code: 0, .. }) | Outcome::NotSent) => 500,
         Some(Outcome::Failed(failure)) => failure.code,
     };
-    (code, applied.all_done().map(|()| Next::Done))
+    (code, applied.all_done().map(|()| Requeue::Forget))
 }
 
 #[cfg(test)]
 mod tests {
-    use keleustes_plan::rehearsal::World;
-    use keleustes_plan::{Form, RateLimiter};
+    use keleustes_plan::rehearsal::RehearsalCluster;
+    use keleustes_plan::{MetricType, RateLimiter};
     use serde_json::Value;
 
     use super::*;
@@ -137,7 +141,7 @@ mod tests {
     const PEM: &str = "-----BEGIN CERTIFICATE-----";
 
     fn the_loop() -> Loop {
-        controller(&Settings { ca: PEM.into() }).loops.remove(0)
+        controller(&RootCaCertificatePublisherOptions { ca: PEM.into() }).loops.remove(0)
     }
 
     fn map(data: &Value, annotations: &Value) -> Value {
@@ -150,16 +154,16 @@ mod tests {
     }
 
     /// What is done about namespace `a`, without what is measured.
-    fn sync(mut world: World) -> (String, String) {
-        let transcript = world.sync(&the_loop(), Key::cluster("a"));
+    fn sync(mut world: RehearsalCluster) -> (String, String) {
+        let transcript = world.reconcile(&the_loop(), Key::cluster("a"));
         let measured = "measure root_ca_cert_publisher_sync_";
         let (told, done): (Vec<_>, Vec<_>) = transcript.lines().partition(|line| line.starts_with(measured));
         let told = told.iter().map(|line| &line[measured.len()..]).collect::<Vec<_>>().join("; ");
         (done.join("\n"), told)
     }
 
-    fn with(map: Value) -> World {
-        World::of(&the_loop()).with::<RootCaConfigMap>(map)
+    fn with(map: Value) -> RehearsalCluster {
+        RehearsalCluster::of(&the_loop()).with::<RootCaConfigMap>(map)
     }
 
     fn counted(code: u16) -> String {
@@ -174,7 +178,7 @@ mod tests {
     /// Proves RCA-10, RCA-20, RCA-22, RCA-24.
     #[test]
     fn a_missing_map_is_created_whatever_is_known_of_the_namespace() {
-        let (done, told) = sync(World::of(&the_loop()));
+        let (done, told) = sync(RehearsalCluster::of(&the_loop()));
         assert!(done.starts_with("create configmaps a/kube-root-ca.crt because the namespace has no CA: "));
         let description = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
             endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed \
@@ -183,8 +187,8 @@ mod tests {
         let metadata = json!({"name": "kube-root-ca.crt", "annotations": annotations});
         assert_eq!(body(&done), json!({"metadata": metadata, "data": {"ca.crt": PEM}}));
         assert_eq!(told, counted(200));
-        let a_loop = controller(&Settings::default()).loops.remove(0);
-        let transcript = World::of(&a_loop).sync(&a_loop, Key::cluster("a"));
+        let a_loop = controller(&RootCaCertificatePublisherOptions::default()).loops.remove(0);
+        let transcript = RehearsalCluster::of(&a_loop).reconcile(&a_loop, Key::cluster("a"));
         assert!(transcript.contains(r#""data":{"ca.crt":""}"#), "no CA is an empty one: {transcript}");
     }
 
@@ -225,10 +229,11 @@ mod tests {
     fn only_a_create_in_a_namespace_that_is_gone_or_goes_may_fail() {
         let key = Key::namespaced("a", ROOT_CA_CONFIG_MAP);
         let failure = |code, reason: &str, causes: &[&'static str]| {
-            Failure::from_status(code, reason, "refused", causes.iter().copied(), 0)
+            ApiError::from_status(code, reason, "refused", causes.iter().copied(), 0)
         };
-        let created =
-            |failure| sync(World::of(&the_loop()).refusing::<RootCaConfigMap>("create", &key, failure));
+        let created = |failure| {
+            sync(RehearsalCluster::of(&the_loop()).failing::<RootCaConfigMap>("create", &key, failure))
+        };
         for fine in [failure(404, "NotFound", &[]), failure(403, "Forbidden", &["NamespaceTerminating"])] {
             let (done, told) = created(fine);
             assert!(done.ends_with("(refused, which is fine: refused)"), "{done}");
@@ -240,12 +245,12 @@ mod tests {
             assert!(done.ends_with("retry: refused"), "{done}");
             assert_eq!(told, counted(code));
         }
-        let lost = Failure::transport(Reason::Unreachable, "lost");
+        let lost = ApiError::transport(ErrorReason::ConnectionLost, "lost");
         assert_eq!(created(lost).1, counted(500), "no answer has no code");
         for code in [404, 409, 422, 500] {
             let world = with(map(&json!({}), &json!({})));
             let refused = failure(code, "", &[]);
-            let (done, told) = sync(world.refusing::<RootCaConfigMap>("update", &key, refused));
+            let (done, told) = sync(world.failing::<RootCaConfigMap>("update", &key, refused));
             assert!(done.contains("retry: "), "{done}");
             assert_eq!(told, counted(code));
         }
@@ -254,34 +259,34 @@ mod tests {
     /// Proves RCA-3, RCA-4, RCA-5, RCA-43.
     #[test]
     fn changed_maps_and_active_namespaces_wake() {
-        let (a_loop, world) = (the_loop(), World::of(&the_loop()));
-        let mut maps = keleustes_plan::Table::<RootCaConfigMap>::default();
+        let (a_loop, world) = (the_loop(), RehearsalCluster::of(&the_loop()));
+        let mut maps = keleustes_plan::Store::<RootCaConfigMap>::default();
         let decode = |json: Value| Arc::new(serde_json::from_value::<RootCaConfigMap>(json).unwrap());
-        assert!(world.wakes(&a_loop, maps.apply(decode(right()))).is_empty(), "a new one");
+        assert!(world.enqueued_by(&a_loop, maps.apply(decode(right()))).is_empty(), "a new one");
         let mut newer = right();
         newer["metadata"]["resourceVersion"] = json!("8");
-        assert_eq!(world.wakes(&a_loop, maps.apply(decode(newer))), ["a"]);
-        assert_eq!(world.wakes(&a_loop, Change::resync(decode(right()))), ["a"]);
-        assert_eq!(world.wakes(&a_loop, Change::deleted(decode(right()))), ["a"]);
+        assert_eq!(world.enqueued_by(&a_loop, maps.apply(decode(newer))), ["a"]);
+        assert_eq!(world.enqueued_by(&a_loop, Change::resync(decode(right()))), ["a"]);
+        assert_eq!(world.enqueued_by(&a_loop, Change::deleted(decode(right()))), ["a"]);
 
         let namespace = |phase: &str, version: &str| -> Arc<Namespace> {
             let metadata = json!({"name": "a", "uid": "u", "resourceVersion": version});
             let namespace = json!({"metadata": metadata, "status": {"phase": phase}});
             Arc::new(serde_json::from_value(namespace).unwrap())
         };
-        let mut namespaces = keleustes_plan::Table::<Namespace>::default();
-        assert_eq!(world.wakes(&a_loop, namespaces.apply(namespace("Terminating", "1"))), ["a"]);
-        assert_eq!(world.wakes(&a_loop, namespaces.apply(namespace("Active", "2"))), ["a"]);
-        assert!(world.wakes(&a_loop, namespaces.apply(namespace("Terminating", "3"))).is_empty());
-        assert_eq!(world.wakes(&a_loop, Change::resync(namespace("Active", "4"))), ["a"]);
-        assert!(world.wakes(&a_loop, Change::resync(namespace("Terminating", "4"))).is_empty());
-        assert!(world.wakes(&a_loop, Change::deleted(namespace("Active", "4"))).is_empty());
+        let mut namespaces = keleustes_plan::Store::<Namespace>::default();
+        assert_eq!(world.enqueued_by(&a_loop, namespaces.apply(namespace("Terminating", "1"))), ["a"]);
+        assert_eq!(world.enqueued_by(&a_loop, namespaces.apply(namespace("Active", "2"))), ["a"]);
+        assert!(world.enqueued_by(&a_loop, namespaces.apply(namespace("Terminating", "3"))).is_empty());
+        assert_eq!(world.enqueued_by(&a_loop, Change::resync(namespace("Active", "4"))), ["a"]);
+        assert!(world.enqueued_by(&a_loop, Change::resync(namespace("Terminating", "4"))).is_empty());
+        assert!(world.enqueued_by(&a_loop, Change::deleted(namespace("Active", "4"))).is_empty());
     }
 
     /// Proves RCA-6, RCA-7, RCA-31, RCA-32.
     #[test]
     fn it_is_known_by_the_original_s_names_and_numbers() {
-        let mut controller = controller(&Settings::default());
+        let mut controller = controller(&RootCaCertificatePublisherOptions::default());
         assert_eq!(controller.name, "root-ca-certificate-publisher-controller");
         assert_eq!(controller.aliases, ["root-ca-cert-publisher"]);
         assert_eq!(controller.service_account, Some("root-ca-cert-publisher"));
@@ -290,10 +295,10 @@ mod tests {
             controller.metrics.iter().all(|metric| metric.labels == ["code"] && metric.stability == "ALPHA")
         );
         let buckets = Buckets::Exponential { first: 0.001, factor: 2.0, count: 15 };
-        assert_eq!(controller.metrics[1].form, Form::Histogram(buckets));
+        assert_eq!(controller.metrics[1].metric_type, MetricType::Histogram(buckets));
         let a_loop = controller.loops.remove(0);
         assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("root_ca_cert_publisher", 1, None));
-        assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
+        assert_eq!(a_loop.rate_limiter, RateLimiter::DEFAULT);
         let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
         assert_eq!(reads, ["namespaces", "configmaps"]);
     }

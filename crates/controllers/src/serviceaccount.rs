@@ -2,7 +2,7 @@
 //!
 //! Parity: pkg/controller/serviceaccount/serviceaccounts_controller.go.
 
-use keleustes_objects::{Key, Namespace, Reason, ServiceAccount};
+use keleustes_objects::{ErrorReason, Key, Namespace, ServiceAccount};
 use keleustes_plan::{Change, Controller, Enqueue, Grant, Item, Loop, Plan, View, Write};
 use serde_json::json;
 
@@ -16,7 +16,7 @@ pub fn controller() -> Controller {
         .also_known_as(&["serviceaccount"])
         .service_account("service-account-controller")
         .may_write(&[Grant { group: "", resource: "serviceaccounts", verbs: &["create"] }])
-        .runs(
+        .with_loop(
             Loop::deciding("serviceaccount", decide)
                 .enqueue_on::<Namespace>(namespace_changed)
                 .enqueue_on::<ServiceAccount>(account_changed),
@@ -25,14 +25,14 @@ pub fn controller() -> Controller {
 
 fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, wakes: &mut Enqueue) {
     if !change.is_deletion() && !change.is_resync() {
-        wakes.wake(change.either().meta.key.clone());
+        wakes.add(change.latest().meta.key.clone());
     }
 }
 
 /// Whatever account is gone, the namespace may lack its `default` now.
 fn account_changed(change: &Change<ServiceAccount>, _: &View<'_>, wakes: &mut Enqueue) {
     if change.is_deletion() {
-        wakes.wake(Key::cluster(&*change.either().meta.key.namespace));
+        wakes.add(Key::cluster(&*change.latest().meta.key.namespace));
     }
 }
 
@@ -48,7 +48,7 @@ fn decide(view: &View<'_>, item: &Item) -> Plan {
     Plan::of(
         Write::create::<ServiceAccount>(key, account)
             // A namespace that has begun to go takes nothing in any more, and needs nothing.
-            .ignoring_errors(&[Reason::AlreadyExists, Reason::NamespaceTerminating])
+            .ignoring_errors(&[ErrorReason::AlreadyExists, ErrorReason::NamespaceTerminating])
             .because("the namespace has no default account"),
     )
 }
@@ -57,8 +57,8 @@ fn decide(view: &View<'_>, item: &Item) -> Plan {
 mod tests {
     use std::sync::Arc;
 
-    use keleustes_objects::{Failure, Object};
-    use keleustes_plan::rehearsal::World;
+    use keleustes_objects::{ApiError, Object};
+    use keleustes_plan::rehearsal::RehearsalCluster;
     use keleustes_plan::{Loop, RateLimiter};
     use serde_json::Value;
 
@@ -80,13 +80,13 @@ mod tests {
     }
 
     /// What is done about namespace `a`.
-    fn check(world: impl FnOnce(World) -> World, wanted: &str) {
+    fn check(world: impl FnOnce(RehearsalCluster) -> RehearsalCluster, wanted: &str) {
         let a_loop = the_loop();
-        assert_eq!(world(World::of(&a_loop)).sync(&a_loop, Key::cluster("a")), wanted);
+        assert_eq!(world(RehearsalCluster::of(&a_loop)).reconcile(&a_loop, Key::cluster("a")), wanted);
     }
 
-    fn refused(reason: Reason) -> Failure {
-        Failure::transport(reason, "refused")
+    fn refused(reason: ErrorReason) -> ApiError {
+        ApiError::transport(reason, "refused")
     }
 
     /// Proves SA-10, SA-46.
@@ -136,8 +136,8 @@ mod tests {
     fn system_namespaces_are_like_any_other() {
         let a_loop = the_loop();
         for name in ["kube-system", "kube-public", "kube-node-lease", "default", "mine"] {
-            let mut world = World::of(&a_loop).with::<Namespace>(namespace(name, "Active"));
-            assert!(world.sync(&a_loop, Key::cluster(name)).contains(&format!("{name}/default")));
+            let mut world = RehearsalCluster::of(&a_loop).with::<Namespace>(namespace(name, "Active"));
+            assert!(world.reconcile(&a_loop, Key::cluster(name)).contains(&format!("{name}/default")));
         }
     }
 
@@ -147,13 +147,20 @@ mod tests {
         let refusing = |reason| {
             let a_loop = the_loop();
             let key = Key::namespaced("a", "default");
-            let world = World::of(&a_loop).with::<Namespace>(namespace("a", "Active"));
-            world.refusing::<ServiceAccount>("create", &key, refused(reason)).sync(&a_loop, Key::cluster("a"))
+            let world = RehearsalCluster::of(&a_loop).with::<Namespace>(namespace("a", "Active"));
+            world
+                .failing::<ServiceAccount>("create", &key, refused(reason))
+                .reconcile(&a_loop, Key::cluster("a"))
         };
-        for fine in [Reason::AlreadyExists, Reason::NamespaceTerminating] {
+        for fine in [ErrorReason::AlreadyExists, ErrorReason::NamespaceTerminating] {
             assert!(refusing(fine).ends_with("(refused, which is fine: refused)\n"), "{fine:?}");
         }
-        for bad in [Reason::Forbidden, Reason::NotFound, Reason::Unavailable, Reason::Unreachable] {
+        for bad in [
+            ErrorReason::Forbidden,
+            ErrorReason::NotFound,
+            ErrorReason::Unavailable,
+            ErrorReason::ConnectionLost,
+        ] {
             assert!(refusing(bad).ends_with("retry: refused\n"), "{bad:?}");
         }
     }
@@ -162,23 +169,23 @@ mod tests {
     #[test]
     fn namespaces_wake_by_change_and_accounts_by_deletion() {
         let (a_loop, decode) = (the_loop(), |json| Arc::new(serde_json::from_value(json).unwrap()));
-        let mut table = keleustes_plan::Table::<Namespace>::default();
-        let world = World::of(&a_loop);
+        let mut table = keleustes_plan::Store::<Namespace>::default();
+        let world = RehearsalCluster::of(&a_loop);
         let added = table.apply(decode(namespace("a", "Active")));
-        assert_eq!(world.wakes(&a_loop, added), ["a"]);
+        assert_eq!(world.enqueued_by(&a_loop, added), ["a"]);
         let mut newer = namespace("a", "Active");
         newer["metadata"]["resourceVersion"] = json!("2");
         let updated = table.apply(decode(newer));
-        assert_eq!(world.wakes(&a_loop, updated), ["a"]);
+        assert_eq!(world.enqueued_by(&a_loop, updated), ["a"]);
         let object = table.get(&Key::cluster("a")).unwrap().clone();
-        assert!(world.wakes(&a_loop, Change::resync(object.clone())).is_empty());
-        assert!(world.wakes(&a_loop, Change::deleted(object)).is_empty());
+        assert!(world.enqueued_by(&a_loop, Change::resync(object.clone())).is_empty());
+        assert!(world.enqueued_by(&a_loop, Change::deleted(object)).is_empty());
 
         let account: Arc<ServiceAccount> = Arc::new(serde_json::from_value(account("a", "any")).unwrap());
         assert_eq!(account.key().namespace, "a");
-        assert!(world.wakes(&a_loop, Change::added(account.clone())).is_empty());
-        assert!(world.wakes(&a_loop, Change::resync(account.clone())).is_empty());
-        assert_eq!(world.wakes(&a_loop, Change::deleted(account)), ["a"]);
+        assert!(world.enqueued_by(&a_loop, Change::added(account.clone())).is_empty());
+        assert!(world.enqueued_by(&a_loop, Change::resync(account.clone())).is_empty());
+        assert_eq!(world.enqueued_by(&a_loop, Change::deleted(account)), ["a"]);
     }
 
     /// Proves SA-4, SA-5, SA-30, RUN-64.
@@ -192,7 +199,7 @@ mod tests {
         assert_eq!(controller.event_component, None);
         let a_loop = the_loop();
         assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("serviceaccount", 1, None));
-        assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
+        assert_eq!(a_loop.rate_limiter, RateLimiter::DEFAULT);
         // A loop starts when all it reads is there.
         let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
         assert_eq!(reads, ["namespaces", "serviceaccounts"]);

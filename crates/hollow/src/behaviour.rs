@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use keleustes_objects::Text;
+use keleustes_objects::ArcStr;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::duration;
@@ -56,7 +56,7 @@ pub(crate) struct Behaviour {
     /// On a node: it plays dead.
     pub(crate) failed: bool,
     /// Annotations of ours that say nothing we understand.
-    pub(crate) unreadable: Vec<Text>,
+    pub(crate) unreadable: Vec<ArcStr>,
 }
 
 impl Behaviour {
@@ -82,7 +82,7 @@ impl Behaviour {
             _ => false,
         };
         if !understood {
-            self.unreadable.push(Text::from(format!("{name}={value}")));
+            self.unreadable.push(ArcStr::from(format!("{name}={value}")));
         }
     }
 }

@@ -4,8 +4,8 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
-use keleustes_client::{Answer, Delta, Reflector};
-use keleustes_objects::{Failure, InternedStr, Object as _};
+use keleustes_client::{Delta, Reflector, WriteResponse};
+use keleustes_objects::{ApiError, InternedStr, Object as _};
 use kube::Client;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
@@ -36,7 +36,7 @@ pub(crate) struct Driver {
     pub(crate) max_in_flight: usize,
 }
 
-type Answers = FuturesUnordered<BoxFuture<'static, (Who, Result<Answer, Failure>)>>;
+type Answers = FuturesUnordered<BoxFuture<'static, (Who, Result<WriteResponse, ApiError>)>>;
 
 impl Driver {
     /// Runs until it is told to stop, or nobody is left who could tell.

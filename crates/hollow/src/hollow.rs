@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keleustes_client::{Reflector, Source};
+use keleustes_client::{ListWatch, Reflector};
 use keleustes_objects::Projection;
 use kube::Client;
 use tokio::sync::{mpsc, oneshot};
@@ -204,7 +204,7 @@ fn reflector<T: keleustes_objects::Object>(
     chance: &mut fastrand::Rng,
     resource: keleustes_objects::Resource,
 ) -> Reflector<T> {
-    Reflector::new(client.clone(), Source::new(resource, Projection::WHOLE), chance.fork())
+    Reflector::new(client.clone(), ListWatch::new(resource, Projection::WHOLE), chance.fork())
 }
 
 /// Hollow nodes that run. When the handle is dropped they fall silent.

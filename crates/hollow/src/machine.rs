@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keleustes_client::{Call, Patch};
-use keleustes_objects::{Failure, InternedStr, Key, Reason, Resource, Text, Uid, Version};
+use keleustes_client::{Call, PatchType};
+use keleustes_objects::{ApiError, ArcStr, ErrorReason, InternedStr, Key, Resource, ResourceVersion, Uid};
 use serde_json::{Value, json};
 
 use crate::clock::{after, stamp};
@@ -65,7 +65,7 @@ pub(crate) struct Machine {
     register_is_due: bool,
     restate_is_due: bool,
     /// The state of the Node object that has the taint of new nodes, and the taints it is to keep.
-    untaint: Option<(Version, Vec<Taint>)>,
+    untaint: Option<(ResourceVersion, Vec<Taint>)>,
     has_lease: bool,
     lease_at: Timestamp,
     status_at: Timestamp,
@@ -76,7 +76,7 @@ pub(crate) struct Machine {
     /// The pods that are bound to it.
     pub(crate) pods: BTreeSet<Key>,
     /// Names of attachable volumes that its pods use.
-    volumes_in_use: BTreeSet<Text>,
+    volumes_in_use: BTreeSet<ArcStr>,
 }
 
 impl Machine {
@@ -126,7 +126,7 @@ impl Machine {
         let has_taint = node.is_ready && node.taints.iter().any(|taint| is_newcomer(&taint));
         self.untaint = (build.removes_not_ready_taint && has_taint).then(|| {
             let kept = node.taints.iter().filter(|taint| !is_newcomer(taint)).cloned().collect();
-            (node.meta.version.clone(), kept)
+            (node.meta.resource_version.clone(), kept)
         });
         if self.failed_by_annotation != node.wants_to_fail {
             self.failed_by_annotation = node.wants_to_fail;
@@ -208,17 +208,17 @@ impl Machine {
     }
 
     /// Takes back what was granted. True if the refusal tells what to do instead, at once.
-    pub(crate) fn refused(&mut self, need: Need, failure: &Failure) -> bool {
+    pub(crate) fn refused(&mut self, need: Need, failure: &ApiError) -> bool {
         match (need, failure.reason) {
             // Somebody, perhaps an earlier process, has registered it: it must only be brought up to date.
-            (Need::Register, Reason::AlreadyExists) => self.restate_is_due = true,
-            (Need::RenewLease, Reason::NotFound) => {
+            (Need::Register, ErrorReason::AlreadyExists) => self.restate_is_due = true,
+            (Need::RenewLease, ErrorReason::NotFound) => {
                 self.has_lease = false;
                 self.lease_at = Timestamp::MIN;
             }
-            (Need::CreateLease, Reason::AlreadyExists) => self.lease_at = Timestamp::MIN,
+            (Need::CreateLease, ErrorReason::AlreadyExists) => self.lease_at = Timestamp::MIN,
             // The deletion will be seen.
-            (Need::UpdateStatus | Need::Heartbeat, Reason::NotFound) | (Need::Untaint, _) => {}
+            (Need::UpdateStatus | Need::Heartbeat, ErrorReason::NotFound) | (Need::Untaint, _) => {}
             (need, _) => {
                 match need {
                     Need::Register => self.register_is_due = true,
@@ -245,7 +245,7 @@ impl Machine {
     }
 
     /// Tells which volumes are in use; reported if that is news.
-    pub(crate) fn set_volumes_in_use(&mut self, volumes: BTreeSet<Text>) -> bool {
+    pub(crate) fn set_volumes_in_use(&mut self, volumes: BTreeSet<ArcStr>) -> bool {
         let is_news = self.volumes_in_use != volumes;
         self.volumes_in_use = volumes;
         self.restate_is_due |= is_news;
@@ -261,24 +261,24 @@ impl Machine {
             Need::CreateLease => Call::create(&LEASES, LEASE_NAMESPACE, &self.lease(build, now)),
             Need::RenewLease => {
                 let renewal = json!({"spec": {"holderIdentity": self.name, "renewTime": micro(now)}});
-                Call::patch(&LEASES, &lease, Patch::Merge, &renewal)
+                Call::patch(&LEASES, &lease, PatchType::Merge, &renewal)
             }
             Need::UpdateStatus => {
                 let patch =
                     json!({"metadata": {"labels": self.labels(build)}, "status": self.status(build, now)});
-                Call::patch(&Node::RESOURCE, &node, Patch::Strategic, &patch).subresource("status")
+                Call::patch(&Node::RESOURCE, &node, PatchType::Strategic, &patch).subresource("status")
             }
             Need::Untaint => {
                 let (version, kept) = self.untaint.clone().unwrap_or_default();
                 let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"taints": kept}});
-                Call::patch(&Node::RESOURCE, &node, Patch::Merge, &patch)
+                Call::patch(&Node::RESOURCE, &node, PatchType::Merge, &patch)
             }
             Need::Heartbeat => {
                 let alive = CONDITIONS.map(|(name, status, _, _)| {
                     json!({"type": name, "status": status, "lastHeartbeatTime": stamp(now)})
                 });
                 let patch = json!({"status": {"conditions": alive}});
-                Call::patch(&Node::RESOURCE, &node, Patch::Strategic, &patch).subresource("status")
+                Call::patch(&Node::RESOURCE, &node, PatchType::Strategic, &patch).subresource("status")
             }
         }
     }

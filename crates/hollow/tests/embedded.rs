@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict, clock};
-use keleustes_client::{Call, Deletion};
+use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault, clock};
+use keleustes_client::{Call, DeleteOptions};
 use keleustes_hollow::{Builder, Hollow, HollowHandle};
 use keleustes_objects::{Key, Resource};
 use kube::Client;
@@ -115,7 +115,7 @@ async fn a_pod_is_bound_becomes_ready_and_ends_gracefully() {
     assert!(pod["spec"]["nodeName"].as_str().unwrap().starts_with("hollow-"));
     assert_eq!(pod["status"]["containerStatuses"][0]["ready"], true);
 
-    Call::delete(&PODS, &Key::namespaced("default", "p"), &Deletion::default())
+    Call::delete(&PODS, &Key::namespaced("default", "p"), &DeleteOptions::default())
         .send(&world.client)
         .await
         .unwrap();
@@ -139,7 +139,7 @@ async fn a_pod_that_cannot_be_placed_says_why_and_is_placed_when_it_can_be() {
     );
     let patch = json!({"metadata": {"labels": {"disk": "ssd"}}});
     let node = Key::cluster("hollow-1");
-    Call::patch(&NODES, &node, keleustes_client::Patch::Merge, &patch).send(&world.client).await.unwrap();
+    Call::patch(&NODES, &node, keleustes_client::PatchType::Merge, &patch).send(&world.client).await.unwrap();
     until("readiness", || is_ready(world.pod("p"))).await;
     assert_eq!(world.pod("p").unwrap()["spec"]["nodeName"], "hollow-1");
     hollow.stop().await;
@@ -180,7 +180,8 @@ async fn a_failed_node_lets_its_lease_run_out_and_recovers() {
 
     // A node lifecycle controller would write this.
     let unknown = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
-    let call = Call::patch(&NODES, &Key::cluster("hollow-0"), keleustes_client::Patch::Strategic, &unknown);
+    let call =
+        Call::patch(&NODES, &Key::cluster("hollow-0"), keleustes_client::PatchType::Strategic, &unknown);
     call.subresource("status").send(&world.client).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(condition(&world.node("hollow-0").unwrap(), "Ready"), "Unknown");
@@ -209,8 +210,8 @@ async fn what_an_earlier_process_left_is_taken_over_without_a_write() {
 async fn failing_writes_and_cut_watches_delay_and_do_not_lose() {
     let world = World::new();
     let refuse = |method: http::Method, target: &'static str| {
-        let verdict = Verdict::status(500, "InternalError", "try again");
-        world.faults.add(Rule::new(verdict).method(method).target(target).times(3));
+        let verdict = InjectedFault::status(500, "InternalError", "try again");
+        world.faults.add(FaultRule::new(verdict).method(method).target(target).times(3));
     };
     refuse(http::Method::POST, "/api/v1/nodes");
     refuse(http::Method::POST, "/leases");
@@ -223,7 +224,8 @@ async fn failing_writes_and_cut_watches_delay_and_do_not_lose() {
     until("readiness", || is_ready(world.pod("p")) && is_ready(world.pod("q"))).await;
     world.server.compact();
     world.server.expire_watches();
-    let delete = |name: &str| Call::delete(&PODS, &Key::namespaced("default", name), &Deletion::default());
+    let delete =
+        |name: &str| Call::delete(&PODS, &Key::namespaced("default", name), &DeleteOptions::default());
     world.faults.disable_all();
     delete("p").send(&world.client).await.unwrap();
     until("the end", || world.pod("p").is_none()).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use http::Method;
-use keleustes_apiserver::kernel::{Entry, Identity};
+use keleustes_apiserver::kernel::{JournalEntry, ObjectIdentity};
 use keleustes_apiserver::{ApiServer, User};
 use keleustes_client::Connection;
 use keleustes_control_plane::{ControlPlane, User as Account};
@@ -53,17 +53,17 @@ impl World {
 }
 
 fn embedded_side() -> Side {
-    Side::new(Connection::over(embedded()).with_credentials())
+    Side::new(Connection::from_service(embedded()).with_credentials())
 }
 
 fn embedded() -> ApiServer {
-    let nothing = Identity {
+    let nothing = ObjectIdentity {
         api_version: "v1".to_owned(),
         kind: "Pod".to_owned(),
         namespace: "default".to_owned(),
         name: "none".to_owned(),
     };
-    let begin = Entry::Removed { revision: FIRST_VERSION, object: nothing };
+    let begin = JournalEntry::Removed { revision: FIRST_VERSION, object: nothing };
     let builder = ApiServer::builder().bootstrap(true).service_accounts(true).request_log_limit(0);
     let (server, _) = builder.restore([begin]);
     let mut admin = User::admin();

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use keleustes_controllers::names::{Default, UPSTREAM_CONTROLLERS};
-use keleustes_options::{Build, Controller, Known, Options, Outcome, RefusalOutput, Shell};
+use keleustes_controllers::names::{DefaultState, UPSTREAM_CONTROLLERS};
+use keleustes_options::{Build, CommandLineContext, Controller, Options, ParseOutcome, RefusalOutput, Shell};
 
 /// The release of the API that this program speaks and reports.
 pub(crate) const VERSION: &str = "v1.37.1";
@@ -20,13 +20,13 @@ pub(crate) fn read(args: impl Iterator<Item = OsString>) -> Result<Box<Options>,
         .map(|known| Controller {
             name: known.name,
             alias: known.alias,
-            on_by_default: known.default != Default::Disabled,
+            on_by_default: known.default != DefaultState::Disabled,
         })
         .collect();
-    let landed = crate::team::landed();
-    let known = Known {
+    let landed = crate::controller_selection::implemented_controllers();
+    let known = CommandLineContext {
         controllers: &controllers,
-        landed: &landed,
+        implemented: &landed,
         build: Build {
             git_version: VERSION,
             git_commit: option_env!("KELEUSTES_COMMIT").unwrap_or_default(),
@@ -44,12 +44,12 @@ pub(crate) fn read(args: impl Iterator<Item = OsString>) -> Result<Box<Options>,
         return Err(end);
     }
     match keleustes_options::parse(args, &known) {
-        Outcome::Run(options) => Ok(options),
-        Outcome::Print(text) => {
+        ParseOutcome::Run(options) => Ok(options),
+        ParseOutcome::Print(text) => {
             say(&text);
             Err(ExitCode::SUCCESS)
         }
-        Outcome::Refuse { message, exit_code, manner } => {
+        ParseOutcome::Refuse { message, exit_code, manner } => {
             match manner {
                 RefusalOutput::Usage => eprintln!("{}\nError: {message}", keleustes_options::usage()),
                 RefusalOutput::Plain => eprintln!("Error: {message}"),
@@ -61,7 +61,7 @@ pub(crate) fn read(args: impl Iterator<Item = OsString>) -> Result<Box<Options>,
 }
 
 /// Commands that are not the manager itself; the original takes no arguments, so none of its is taken away.
-fn beside(args: &[OsString], known: &Known<'_>) -> Option<ExitCode> {
+fn beside(args: &[OsString], known: &CommandLineContext<'_>) -> Option<ExitCode> {
     let words: Vec<_> = args.iter().map(|arg| arg.to_str().unwrap_or_default()).collect();
     let shell = |name| match name {
         "bash" => Some(Shell::Bash),

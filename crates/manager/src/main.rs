@@ -1,14 +1,14 @@
 //! The drop-in kube-controller-manager: reads options, then keeps everything running until it must stop.
 
 mod command;
-mod files;
-mod house;
-mod life;
+mod controller_selection;
 mod logging;
+mod options_from_files;
 #[cfg(feature = "playground")]
 mod playground;
+mod process_context;
+mod run;
 mod serving;
-mod team;
 
 use std::process::ExitCode;
 
@@ -29,8 +29,8 @@ fn main() -> ExitCode {
     }
     let verbosity = logging::Verbosity::new(options.logs.verbosity, options.logs.vmodule.clone());
     let form = match options.logs.format {
-        LogFormat::Text => logging::Form::Text,
-        LogFormat::Json => logging::Form::Json,
+        LogFormat::Text => logging::LogFormat::Text,
+        LogFormat::Json => logging::LogFormat::Json,
     };
     logging::start(form, verbosity.clone());
     tracing::info!(version = command::VERSION, keleustes = env!("CARGO_PKG_VERSION"), "Starting");
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     for line in options.flag_lines().iter().filter(|_| options.logs.verbosity >= 1) {
         tracing::info!("{line}");
     }
-    match life::run(&options, &verbosity) {
+    match run::run(&options, &verbosity) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(err = %format_args!("{error:#}"), "command failed");

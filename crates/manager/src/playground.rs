@@ -12,15 +12,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use keleustes_apiserver::http::{Limits, Pki, Serving, serve};
-use keleustes_apiserver::keep::StateDir;
+use keleustes_apiserver::http::{Limits, Pki, RunningServer, serve};
+use keleustes_apiserver::state_dir::StateDir;
 use keleustes_apiserver::{ApiServer, User};
 use keleustes_client::{ClientFactory, ClientOptions, Connection};
 use keleustes_hollow::Hollow;
 use tokio::sync::watch;
 
 use crate::logging::Verbosity;
-use crate::{command, life};
+use crate::{command, run};
 
 const HELP: &str = "\
 Starts a whole cluster to play with, in this one process.
@@ -125,7 +125,7 @@ async fn play(wish: &Wish) -> anyhow::Result<()> {
     let worked = if wish.demo {
         let client = admin.root("demo");
         let manager_flags = manager_flags(&serving, folder)?;
-        demo::Stage { client, nodes: &nodes, manager_flags, folder }.play().await
+        demo::Demo { client, nodes: &nodes, manager_flags, folder }.play().await
     } else {
         greet(wish, &kubeconfig, began);
         if wish.manager { manage(&serving, folder).await } else { Ok(tokio::signal::ctrl_c().await?) }
@@ -162,16 +162,16 @@ async fn start_server(
     wish: &Wish,
     folder: &Path,
     ended: watch::Receiver<bool>,
-) -> anyhow::Result<(Serving, Option<Keeping>)> {
+) -> anyhow::Result<(RunningServer, Option<Keeping>)> {
     let builder = ApiServer::builder().rbac(true).service_accounts(true);
     let builder = builder.event_ttl(EVENTS_LIVE).request_log_limit(1000);
     let (server, pki, keeping) = match &wish.data {
-        None => (builder.build(), Pki::fresh()?, None),
+        None => (builder.build(), Pki::generate()?, None),
         Some(data) => {
             std::fs::create_dir_all(data).with_context(|| format!("--data={}", data.display()))?;
             let (server, keeper, found) =
                 StateDir::open(folder, builder).with_context(|| format!("--data={}", data.display()))?;
-            println!("data         {} entries read, {} lost", found.entries, found.lost);
+            println!("data         {} entries read, {} lost", found.entries, found.skipped);
             let keeping = tokio::spawn(keeper.run(server.clone(), SAVE_EVERY, ended));
             (server, Pki::load_or_generate(folder)?, Some(keeping))
         }
@@ -184,7 +184,7 @@ async fn start_server(
 }
 
 /// The flags by which a manager finds the server, as a kubeadm manifest would give them.
-fn manager_flags(serving: &Serving, folder: &Path) -> anyhow::Result<Vec<String>> {
+fn manager_flags(serving: &RunningServer, folder: &Path) -> anyhow::Result<Vec<String>> {
     let file = |name: &str| folder.join(name);
     let user = User::new("system:kube-controller-manager", &[]);
     write(&file("manager.kubeconfig"), &serving.kubeconfig(&user)?)?;
@@ -202,12 +202,12 @@ fn manager_flags(serving: &Serving, folder: &Path) -> anyhow::Result<Vec<String>
 }
 
 /// Runs the manager in this process; ends with Ctrl-C.
-async fn manage(serving: &Serving, folder: &Path) -> anyhow::Result<()> {
+async fn manage(serving: &RunningServer, folder: &Path) -> anyhow::Result<()> {
     let mut flags = manager_flags(serving, folder)?;
     flags.push("--leader-elect=false".to_owned());
     let options = command::read(flags.into_iter().map(Into::into));
     let Ok(options) = options else { bail!("the manager does not take the playground's flags") };
-    life::live(&options, &Verbosity::new(0, Vec::new())).await
+    run::run_until_stopped(&options, &Verbosity::new(0, Vec::new())).await
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {

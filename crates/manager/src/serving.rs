@@ -10,18 +10,18 @@ use http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Response, StatusCode};
 use keleustes_client::{ClientFactory, ClientOptions, Connection};
 use keleustes_options::{Options, SniCertKey, TlsVersion};
-use keleustes_plan::{Controller, Shown};
-use keleustes_runtime::house::House;
+use keleustes_plan::{Controller, DebugPage};
+use keleustes_runtime::process_context::ProcessContext;
 use keleustes_serving::{
-    About, Access, ApiServer, AuthenticationOptions, AuthorizationOptions, CertificateSource,
-    DelegatingClients, Feature, HealthChecks, Limits, NamedCertificate, PageOptions, Pages,
-    RequestHeaderOptions, Server, ServingOptions, TlsOptions,
+    Access, ApiServerClient, AuthenticationOptions, AuthorizationOptions, CertificateSource,
+    ConnectionLimits, DelegatingClients, FeatureGate, HealthChecks, NamedCertificate, PageOptions, Pages,
+    RequestHeaderOptions, Server, ServingOptions, TlsOptions, VersionInfo,
 };
 
 use crate::logging::Verbosity;
 
 /// The secure port, and the pages that are shown there.
-pub(crate) struct Opened {
+pub(crate) struct ServingHandle {
     /// `None` if nothing came of binding the port.
     pub(crate) server: Option<Server>,
     pub(crate) pages: Pages,
@@ -32,26 +32,26 @@ pub(crate) struct Opened {
 /// # Errors
 /// What is wrong with a certificate, an address or the way to the API server, with the flag's name.
 pub(crate) async fn open(
-    house: &House,
+    house: &ProcessContext,
     options: &Options,
     health: HealthChecks,
     missing: &[&'static str],
     verbosity: &Verbosity,
-) -> anyhow::Result<Option<Opened>> {
-    if !options.serving.is_on() {
+) -> anyhow::Result<Option<ServingHandle>> {
+    if !options.serving.is_enabled() {
         return Ok(None);
     }
     let registry = house.metrics.registry().clone();
     let access = access(options, house).await?;
     let pages = Pages::new(health, registry, SystemTime::now(), pages(house, options, missing, verbosity)?);
     let server = Server::bind(&serving(options)?, pages.clone(), access)?;
-    Ok(Some(Opened { server, pages }))
+    Ok(Some(ServingHandle { server, pages }))
 }
 
 /// Shows what controllers have to show to people who look into the process.
-pub(crate) fn show<'a>(pages: &Pages, controllers: impl IntoIterator<Item = &'a Controller>) {
+pub(crate) fn register_debug_pages<'a>(pages: &Pages, controllers: impl IntoIterator<Item = &'a Controller>) {
     for controller in controllers {
-        if let Some(page) = controller.page.clone() {
+        if let Some(page) = controller.debug_handler.clone() {
             pages.add_debug(controller.name, move |path, query| {
                 let query: Vec<_> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
                 answer(page(path, &query))
@@ -61,7 +61,7 @@ pub(crate) fn show<'a>(pages: &Pages, controllers: impl IntoIterator<Item = &'a 
 }
 
 /// What is not there is answered in the original's few words.
-fn answer(shown: Option<Shown>) -> Response<Bytes> {
+fn answer(shown: Option<DebugPage>) -> Response<Bytes> {
     let (status, content_type, body) = match shown {
         Some(shown) => (StatusCode::OK, shown.content_type, shown.body),
         None => (StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "\n".to_owned()),
@@ -90,7 +90,7 @@ fn serving(options: &Options) -> anyhow::Result<ServingOptions> {
         Some(TlsVersion::Tls13) => "VersionTLS13",
     };
     let streams = u32::try_from(flags.http2_max_streams).ok().filter(|streams| *streams > 0);
-    let defaults = Limits::default();
+    let defaults = ConnectionLimits::default();
     Ok(ServingOptions {
         bind_address: flags.bind_address,
         port: u16::try_from(flags.secure_port).context("--secure-port")?,
@@ -101,7 +101,10 @@ fn serving(options: &Options) -> anyhow::Result<ServingOptions> {
         unauthenticated_http2_dos_mitigation: options.gates.enabled("UnauthenticatedHTTP2DOSMitigation"),
         permit_address_sharing: flags.permit_address_sharing,
         permit_port_sharing: flags.permit_port_sharing,
-        limits: Limits { http2_streams_max: streams.unwrap_or(defaults.http2_streams_max), ..defaults },
+        limits: ConnectionLimits {
+            http2_streams_max: streams.unwrap_or(defaults.http2_streams_max),
+            ..defaults
+        },
         ..ServingOptions::default()
     })
 }
@@ -115,7 +118,7 @@ fn named_certificate(sni: &SniCertKey) -> NamedCertificate {
 }
 
 /// Who may see what: asked of the API server that the two kubeconfigs name, or of the one around us.
-async fn access(options: &Options, house: &House) -> anyhow::Result<Access> {
+async fn access(options: &Options, house: &ProcessContext) -> anyhow::Result<Access> {
     let flags = &options.authentication;
     let header = &flags.request_header;
     let some_file = |file: &str| (!file.is_empty()).then(|| PathBuf::from(file));
@@ -149,16 +152,16 @@ async fn access(options: &Options, house: &House) -> anyhow::Result<Access> {
         .await?,
     };
     let registry = house.metrics.registry();
-    Ok(Access::open(&authentication, &authorization, delegates, registry, house.chance.fork()).await?)
+    Ok(Access::open(&authentication, &authorization, delegates, registry, house.random.fork()).await?)
 }
 
 /// The API server that a kubeconfig names; without one, that of the pod this runs in, if it runs in one.
 async fn delegate(
     options: &Options,
-    house: &House,
+    house: &ProcessContext,
     flag: &str,
     kubeconfig: &str,
-) -> anyhow::Result<Option<ApiServer>> {
+) -> anyhow::Result<Option<ApiServerClient>> {
     let observer = Arc::new(house.metrics.clone());
     // Manifests name one file three times; its connections and its plugin are then the manager's own.
     let connection = if kubeconfig == options.client.kubeconfig && options.client.master.is_empty() {
@@ -177,20 +180,20 @@ async fn delegate(
     };
     let client_options = ClientOptions { observer: Some(observer), ..ClientOptions::default() };
     let client = ClientFactory::new(connection, client_options).root("delegated-access");
-    Ok(Some(ApiServer::over(tower::service_fn(move |request: http::Request<bytes::Bytes>| {
+    Ok(Some(ApiServerClient::from_service(tower::service_fn(move |request: http::Request<bytes::Bytes>| {
         let client = client.clone();
         async move { client.send(request.map(kube::client::Body::from)).await }
     }))))
 }
 
 fn pages(
-    house: &House,
+    house: &ProcessContext,
     options: &Options,
     missing: &[&'static str],
     verbosity: &Verbosity,
 ) -> anyhow::Result<PageOptions> {
     let verbosity = verbosity.clone();
-    let features = options.gates.all().map(|gate| Feature {
+    let features = options.gates.all().map(|gate| FeatureGate {
         name: gate.name.to_owned(),
         stage: gate.stage.name().to_owned(),
         enabled: gate.enabled,
@@ -200,11 +203,11 @@ fn pages(
     let configuration =
         configuration.as_object().and_then(|map| map.values().next()).map(ToString::to_string);
     Ok(PageOptions {
-        about: About {
+        version_info: VersionInfo {
             version: options.reported_version.trim_start_matches('v').to_owned(),
             emulation_version: options.versions.emulation.to_string(),
             min_compatibility_version: options.versions.min_compatibility.to_string(),
-            ..About::default()
+            ..VersionInfo::default()
         },
         profiling: options.debugging.profiling,
         flags: options.gates.enabled("ComponentFlagz").then(|| options.flagz()),
@@ -217,7 +220,7 @@ fn pages(
             verbosity.change(level);
             Ok(())
         })),
-        chance: house.chance.fork(),
+        rng: house.random.fork(),
     })
 }
 
@@ -230,7 +233,7 @@ mod tests {
     #[test]
     fn what_a_controller_shows_is_answered_as_it_says_and_nothing_else_is_there() {
         let header = |answer: &Response<Bytes>, name| answer.headers()[name].to_str().unwrap().to_owned();
-        let shown = answer(Some(Shown { content_type: "text/vnd.graphviz", body: "graph".to_owned() }));
+        let shown = answer(Some(DebugPage { content_type: "text/vnd.graphviz", body: "graph".to_owned() }));
         assert_eq!((shown.status(), &shown.body()[..]), (StatusCode::OK, &b"graph"[..]));
         assert_eq!(header(&shown, CONTENT_TYPE), "text/vnd.graphviz");
         assert_eq!(header(&shown, X_CONTENT_TYPE_OPTIONS), "nosniff");

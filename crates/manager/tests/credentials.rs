@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
-use keleustes_apiserver::http::{Limits, Pki, Serving, serve};
+use keleustes_apiserver::http::{Limits, Pki, RunningServer, serve};
 use keleustes_apiserver::{ApiServer, User};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -19,7 +19,7 @@ use serde_json::json;
 /// An API server that knows one user by one token.
 struct World {
     server: ApiServer,
-    serving: Serving,
+    serving: RunningServer,
     folder: tempfile::TempDir,
 }
 
@@ -38,7 +38,8 @@ impl World {
         let ann = User::new("ann", &["system:masters"]);
         let server = ApiServer::builder().rbac(true).token(token, ann).build();
         let address = "127.0.0.1:0".parse().unwrap();
-        let serving = serve(server.clone(), address, Pki::fresh().unwrap(), Limits::default()).await.unwrap();
+        let serving =
+            serve(server.clone(), address, Pki::generate().unwrap(), Limits::default()).await.unwrap();
         Self { server, serving, folder: tempfile::tempdir().unwrap() }
     }
 

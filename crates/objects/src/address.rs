@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde::de::{Deserialize, Deserializer};
 use serde::{Serialize, Serializer};
 
-use crate::Text;
+use crate::ArcStr;
 
 /// An address: nearly always an IP address in its canonical spelling, which takes no allocation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,7 +15,7 @@ pub struct Address(Form);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Form {
     Ip(IpAddr),
-    Other(Text),
+    Other(ArcStr),
 }
 
 impl Address {

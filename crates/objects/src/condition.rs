@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{InternedStr, Text, Time};
+use crate::{ArcStr, InternedStr, Time};
 
 /// Fields of the API that this program does not know; they are written back as they were read.
 pub type Unknown = serde_json::Map<String, serde_json::Value>;
@@ -27,7 +27,7 @@ pub struct Condition {
     pub reason: InternedStr,
     /// Why, in a sentence.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub message: Text,
+    pub message: ArcStr,
     /// When `status` changed last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
@@ -75,7 +75,7 @@ pub trait Conditions {
     fn of_type(&self, r#type: &str) -> Option<&Condition>;
 
     /// Whether there is a condition of that type and it holds.
-    fn holds(&self, r#type: &str) -> bool {
+    fn is_condition_true(&self, r#type: &str) -> bool {
         self.of_type(r#type).is_some_and(Condition::is_true)
     }
 }
@@ -95,7 +95,7 @@ mod tests {
         let text = r#"{"type":"Ready","status":"True","reason":"KubeletReady","message":"ok","lastTransitionTime":"2026-01-01T00:00:00Z","lastHeartbeatTime":"2026-01-02T00:00:00Z","sinceWhen":{"a":1}}"#;
         let condition: Condition = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&condition).unwrap(), text);
-        assert!([condition].holds("Ready"));
+        assert!([condition].is_condition_true("Ready"));
         let null: Condition =
             serde_json::from_str(r#"{"type":"A","status":"False","lastProbeTime":null}"#).unwrap();
         assert_eq!(serde_json::to_string(&null).unwrap(), r#"{"type":"A","status":"False"}"#);

@@ -23,7 +23,7 @@ pub fn pod(object: &mut Value) {
     for list in ["containers", "initContainers"] {
         items(spec, list).for_each(requests_follow_limits);
     }
-    set(spec, "enableServiceLinks", json!(true));
+    set_default(spec, "enableServiceLinks", json!(true));
     if spec["hostNetwork"] == true {
         host_ports(spec);
     }
@@ -41,11 +41,11 @@ pub fn template(template: &mut Value) {
 }
 
 fn pod_spec(spec: &mut Value) {
-    set(spec, "restartPolicy", json!("Always"));
-    set(spec, "terminationGracePeriodSeconds", json!(30));
-    set(spec, "dnsPolicy", json!("ClusterFirst"));
-    set(spec, "schedulerName", json!("default-scheduler"));
-    set(spec, "securityContext", json!({}));
+    set_default(spec, "restartPolicy", json!("Always"));
+    set_default(spec, "terminationGracePeriodSeconds", json!(30));
+    set_default(spec, "dnsPolicy", json!("ClusterFirst"));
+    set_default(spec, "schedulerName", json!("default-scheduler"));
+    set_default(spec, "securityContext", json!({}));
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         items(spec, list).for_each(container);
     }
@@ -64,7 +64,7 @@ fn host_ports(spec: &mut Value) {
         for container in items(spec, list) {
             for port in items(container, "ports") {
                 let number = port["containerPort"].clone();
-                set(port, "hostPort", number);
+                set_default(port, "hostPort", number);
             }
         }
     }
@@ -76,8 +76,8 @@ fn requests_follow_limits(container: &mut Value) {
     };
     for (name, amount) in limits {
         let resources = &mut container["resources"];
-        set(resources, "requests", json!({}));
-        set(&mut resources["requests"], &name, amount);
+        set_default(resources, "requests", json!({}));
+        set_default(&mut resources["requests"], &name, amount);
     }
 }
 
@@ -86,9 +86,9 @@ fn container(container: &mut Value) {
     // The tag follows the last colon, unless that colon belongs to the port of a registry.
     let tag = image.rsplit_once(':').map_or("", |(_, tag)| tag);
     let floating = !image.contains('@') && (matches!(tag, "" | "latest") || tag.contains('/'));
-    set(container, "imagePullPolicy", json!(if floating { "Always" } else { "IfNotPresent" }));
-    set(container, "terminationMessagePath", json!("/dev/termination-log"));
-    set(container, "terminationMessagePolicy", json!("File"));
+    set_default(container, "imagePullPolicy", json!(if floating { "Always" } else { "IfNotPresent" }));
+    set_default(container, "terminationMessagePath", json!("/dev/termination-log"));
+    set_default(container, "terminationMessagePolicy", json!("File"));
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if let Some(found) = present(container, name) {
             probe(found);
@@ -100,51 +100,51 @@ fn container(container: &mut Value) {
         }
     }
     for port in items(container, "ports") {
-        set(port, "protocol", json!("TCP"));
+        set_default(port, "protocol", json!("TCP"));
     }
     for variable in items(container, "env") {
         if let Some(source) = variable.get_mut("valueFrom").and_then(|v| present(v, "fieldRef")) {
-            set(source, "apiVersion", json!("v1"));
+            set_default(source, "apiVersion", json!("v1"));
         }
     }
 }
 
 fn probe(probe: &mut Value) {
-    set(probe, "timeoutSeconds", json!(1));
-    set(probe, "periodSeconds", json!(10));
-    set(probe, "successThreshold", json!(1));
-    set(probe, "failureThreshold", json!(3));
+    set_default(probe, "timeoutSeconds", json!(1));
+    set_default(probe, "periodSeconds", json!(10));
+    set_default(probe, "successThreshold", json!(1));
+    set_default(probe, "failureThreshold", json!(3));
     http_get(probe);
     if let Some(call) = present(probe, "grpc") {
-        set(call, "service", json!(""));
+        set_default(call, "service", json!(""));
     }
 }
 
 fn http_get(action: &mut Value) {
     if let Some(get) = present(action, "httpGet") {
-        set(get, "path", json!("/"));
-        set(get, "scheme", json!("HTTP"));
+        set_default(get, "path", json!("/"));
+        set_default(get, "scheme", json!("HTTP"));
     }
 }
 
 fn volume(volume: &mut Value) {
     let sources = volume.as_object().map_or(0, |map| map.keys().filter(|k| *k != "name").count());
     if sources == 0 {
-        set(volume, "emptyDir", json!({}));
+        set_default(volume, "emptyDir", json!({}));
     }
     for kind in ["secret", "configMap", "downwardAPI", "projected"] {
         if let Some(source) = present(volume, kind) {
-            set(source, "defaultMode", json!(0o644));
+            set_default(source, "defaultMode", json!(0o644));
             downward(source);
         }
     }
     if let Some(path) = present(volume, "hostPath") {
-        set(path, "type", json!(""));
+        set_default(path, "type", json!(""));
     }
     if let Some(projected) = present(volume, "projected") {
         for source in items(projected, "sources") {
             if let Some(token) = present(source, "serviceAccountToken") {
-                set(token, "expirationSeconds", json!(3600));
+                set_default(token, "expirationSeconds", json!(3600));
             }
             if let Some(fields) = present(source, "downwardAPI") {
                 downward(fields);
@@ -152,20 +152,20 @@ fn volume(volume: &mut Value) {
         }
     }
     if let Some(spec) = volume.pointer_mut("/ephemeral/volumeClaimTemplate/spec") {
-        set(spec, "volumeMode", json!("Filesystem"));
+        set_default(spec, "volumeMode", json!("Filesystem"));
     }
 }
 
 fn downward(source: &mut Value) {
     for item in items(source, "items") {
         if let Some(field) = present(item, "fieldRef") {
-            set(field, "apiVersion", json!("v1"));
+            set_default(field, "apiVersion", json!("v1"));
         }
     }
 }
 
 /// Sets a field that is missing or null; a missing object around it is made.
-pub fn set(object: &mut Value, field: &str, value: Value) {
+pub fn set_default(object: &mut Value, field: &str, value: Value) {
     if object.is_null() {
         *object = json!({});
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 /// An answer of the API that is not success, or the lack of any answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct ApiError {
     /// What happened, by what a caller does next.
-    pub reason: Reason,
+    pub reason: ErrorReason,
     /// The HTTP status; zero if no answer came.
     pub code: u16,
     /// The server's or the transport's words.
@@ -18,7 +18,7 @@ pub struct Failure {
 
 /// What happened, by what a caller does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum ErrorReason {
     /// The object is not there: deleting it is done, updating it is moot.
     NotFound,
     /// An object of that name is there already: creating it is done, if ours.
@@ -46,14 +46,14 @@ pub enum Reason {
     /// No connection could be made; the request did not take effect.
     ConnectionRefused,
     /// The connection broke; the request may have taken effect.
-    Unreachable,
+    ConnectionLost,
     /// An answer came that cannot be read.
-    Unreadable,
+    UnreadableResponse,
     /// Anything else that the server answered.
     Other,
 }
 
-impl Reason {
+impl ErrorReason {
     /// Whether the server is in trouble, does not know us at the moment or does not keep what was asked for: nothing
     /// is said of the object, and the same request may well succeed later.
     #[must_use]
@@ -63,17 +63,17 @@ impl Reason {
             Self::TooManyRequests
                 | Self::Unavailable
                 | Self::ConnectionRefused
-                | Self::Unreachable
+                | Self::ConnectionLost
                 | Self::Unauthorized
                 | Self::Gone
         )
     }
 }
 
-impl Failure {
+impl ApiError {
     /// A failure of the transport: no answer came.
     #[must_use]
-    pub fn transport(reason: Reason, message: impl Into<String>) -> Self {
+    pub fn transport(reason: ErrorReason, message: impl Into<String>) -> Self {
         Self { reason, code: 0, message: message.into(), retry_after: None }
     }
 
@@ -88,36 +88,38 @@ impl Failure {
         retry_after_seconds: u32,
     ) -> Self {
         let mut known = match (reason, code) {
-            ("NotFound", _) => Reason::NotFound,
-            ("AlreadyExists", _) => Reason::AlreadyExists,
-            ("Conflict", _) => Reason::Conflict,
-            ("Gone" | "Expired", _) => Reason::Gone,
-            ("Invalid", _) => Reason::Invalid,
-            ("MethodNotAllowed", _) => Reason::MethodNotAllowed,
-            ("Forbidden", _) => Reason::Forbidden,
-            ("Unauthorized", _) => Reason::Unauthorized,
-            ("TooManyRequests", _) => Reason::TooManyRequests,
-            ("ServerTimeout" | "Timeout" | "ServiceUnavailable" | "InternalError", _) => Reason::Unavailable,
-            (_, 404) => Reason::NotFound,
-            (_, 405) => Reason::MethodNotAllowed,
-            (_, 409) => Reason::Conflict,
-            (_, 410) => Reason::Gone,
-            (_, 422) => Reason::Invalid,
-            (_, 403) => Reason::Forbidden,
-            (_, 401) => Reason::Unauthorized,
-            (_, 429) => Reason::TooManyRequests,
-            (_, 500..=599) => Reason::Unavailable,
-            _ => Reason::Other,
+            ("NotFound", _) => ErrorReason::NotFound,
+            ("AlreadyExists", _) => ErrorReason::AlreadyExists,
+            ("Conflict", _) => ErrorReason::Conflict,
+            ("Gone" | "Expired", _) => ErrorReason::Gone,
+            ("Invalid", _) => ErrorReason::Invalid,
+            ("MethodNotAllowed", _) => ErrorReason::MethodNotAllowed,
+            ("Forbidden", _) => ErrorReason::Forbidden,
+            ("Unauthorized", _) => ErrorReason::Unauthorized,
+            ("TooManyRequests", _) => ErrorReason::TooManyRequests,
+            ("ServerTimeout" | "Timeout" | "ServiceUnavailable" | "InternalError", _) => {
+                ErrorReason::Unavailable
+            }
+            (_, 404) => ErrorReason::NotFound,
+            (_, 405) => ErrorReason::MethodNotAllowed,
+            (_, 409) => ErrorReason::Conflict,
+            (_, 410) => ErrorReason::Gone,
+            (_, 422) => ErrorReason::Invalid,
+            (_, 403) => ErrorReason::Forbidden,
+            (_, 401) => ErrorReason::Unauthorized,
+            (_, 429) => ErrorReason::TooManyRequests,
+            (_, 500..=599) => ErrorReason::Unavailable,
+            _ => ErrorReason::Other,
         };
         for cause in causes {
             match cause {
-                "NamespaceTerminating" => known = Reason::NamespaceTerminating,
-                "ResourceVersionTooLarge" => known = Reason::ResourceVersionTooLarge,
+                "NamespaceTerminating" => known = ErrorReason::NamespaceTerminating,
+                "ResourceVersionTooLarge" => known = ErrorReason::ResourceVersionTooLarge,
                 _ => {}
             }
         }
-        if known == Reason::Unavailable && message.contains("Too large resource version") {
-            known = Reason::ResourceVersionTooLarge;
+        if known == ErrorReason::Unavailable && message.contains("Too large resource version") {
+            known = ErrorReason::ResourceVersionTooLarge;
         }
         let retry_after = (retry_after_seconds > 0).then(|| Duration::from_secs(retry_after_seconds.into()));
         Self { reason: known, code, message: message.to_owned(), retry_after }
@@ -126,36 +128,42 @@ impl Failure {
     /// Whether the server answered with a status, as opposed to no answer or an unreadable one.
     #[must_use]
     pub fn is_status_reply(&self) -> bool {
-        !matches!(self.reason, Reason::ConnectionRefused | Reason::Unreachable | Reason::Unreadable)
+        !matches!(
+            self.reason,
+            ErrorReason::ConnectionRefused | ErrorReason::ConnectionLost | ErrorReason::UnreadableResponse
+        )
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.message.is_empty() { write!(f, "HTTP {}", self.code) } else { f.write_str(&self.message) }
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for ApiError {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn reason(code: u16, reason: &str, message: &str, causes: &[&str]) -> Reason {
-        Failure::from_status(code, reason, message, causes.iter().copied(), 0).reason
+    fn reason(code: u16, reason: &str, message: &str, causes: &[&str]) -> ErrorReason {
+        ApiError::from_status(code, reason, message, causes.iter().copied(), 0).reason
     }
 
     #[test]
     fn reasons_come_before_codes_and_causes_before_both() {
-        assert_eq!(reason(409, "AlreadyExists", "", &[]), Reason::AlreadyExists);
-        assert_eq!(reason(409, "Conflict", "", &[]), Reason::Conflict);
-        assert_eq!(reason(404, "", "", &[]), Reason::NotFound);
-        assert_eq!(reason(405, "", "", &[]), Reason::MethodNotAllowed);
-        assert_eq!(reason(403, "Forbidden", "", &["NamespaceTerminating"]), Reason::NamespaceTerminating);
-        assert_eq!(reason(410, "Expired", "", &[]), Reason::Gone);
-        assert_eq!(reason(503, "", "", &[]), Reason::Unavailable);
-        assert_eq!(reason(418, "", "", &[]), Reason::Other);
+        assert_eq!(reason(409, "AlreadyExists", "", &[]), ErrorReason::AlreadyExists);
+        assert_eq!(reason(409, "Conflict", "", &[]), ErrorReason::Conflict);
+        assert_eq!(reason(404, "", "", &[]), ErrorReason::NotFound);
+        assert_eq!(reason(405, "", "", &[]), ErrorReason::MethodNotAllowed);
+        assert_eq!(
+            reason(403, "Forbidden", "", &["NamespaceTerminating"]),
+            ErrorReason::NamespaceTerminating
+        );
+        assert_eq!(reason(410, "Expired", "", &[]), ErrorReason::Gone);
+        assert_eq!(reason(503, "", "", &[]), ErrorReason::Unavailable);
+        assert_eq!(reason(418, "", "", &[]), ErrorReason::Other);
     }
 
     #[test]
@@ -169,12 +177,15 @@ mod tests {
     /// Proves INF-18.
     #[test]
     fn a_version_that_is_too_large_is_known_by_cause_or_words() {
-        assert_eq!(reason(504, "Timeout", "", &["ResourceVersionTooLarge"]), Reason::ResourceVersionTooLarge);
+        assert_eq!(
+            reason(504, "Timeout", "", &["ResourceVersionTooLarge"]),
+            ErrorReason::ResourceVersionTooLarge
+        );
         assert_eq!(
             reason(504, "Timeout", "Too large resource version: 9, current: 3", &[]),
-            Reason::ResourceVersionTooLarge
+            ErrorReason::ResourceVersionTooLarge
         );
-        assert_eq!(reason(504, "Timeout", "slow", &[]), Reason::Unavailable);
-        assert_eq!(reason(400, "BadRequest", "Too large resource version: 9", &[]), Reason::Other);
+        assert_eq!(reason(504, "Timeout", "slow", &[]), ErrorReason::Unavailable);
+        assert_eq!(reason(400, "BadRequest", "Too large resource version: 9", &[]), ErrorReason::Other);
     }
 }

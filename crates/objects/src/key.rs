@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{InternedStr, Text};
+use crate::{ArcStr, InternedStr};
 
 /// Where an object of a known kind is: its namespace (empty for cluster-scoped kinds) and its name.
 ///
@@ -13,19 +13,19 @@ pub struct Key {
     /// The namespace; empty for cluster-scoped kinds.
     pub namespace: InternedStr,
     /// The name.
-    pub name: Text,
+    pub name: ArcStr,
 }
 
 impl Key {
     /// The key of a namespaced object.
     #[must_use]
-    pub fn namespaced(namespace: impl Into<InternedStr>, name: impl Into<Text>) -> Self {
+    pub fn namespaced(namespace: impl Into<InternedStr>, name: impl Into<ArcStr>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
     /// The key of a cluster-scoped object.
     #[must_use]
-    pub fn cluster(name: impl Into<Text>) -> Self {
+    pub fn cluster(name: impl Into<ArcStr>) -> Self {
         Self { namespace: InternedStr::default(), name: name.into() }
     }
 }

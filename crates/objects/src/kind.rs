@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 
 use crate::protobuf::{self, Message, NotWhole, Whole};
-use crate::{Key, Meta};
+use crate::{Key, ObjectMeta};
 
 /// An object as a cache keeps it.
 pub trait Object: DeserializeOwned + Send + Sync + 'static {
@@ -20,7 +20,7 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     const SUPPORTS_PROTOBUF: bool = Self::MESSAGE.is_some() || Self::WHOLE.is_some();
 
     /// The metadata that every object has.
-    fn meta(&self) -> &Meta;
+    fn meta(&self) -> &ObjectMeta;
 
     /// Where the object is.
     fn key(&self) -> &Key {

@@ -3,7 +3,7 @@
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 
-use crate::{InternedList, InternedStr, Text};
+use crate::{ArcStr, InternedList, InternedStr};
 
 /// Labels, sorted by key. Equal sets are held once, empty ones cost nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -11,7 +11,7 @@ pub struct Labels(InternedList<(InternedStr, InternedStr)>);
 
 /// Annotations, sorted by key. Empty sets take no allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Annotations(Box<[(InternedStr, Text)]>);
+pub struct Annotations(Box<[(InternedStr, ArcStr)]>);
 
 impl Labels {
     /// Whether every pair is also among other labels.
@@ -106,7 +106,7 @@ macro_rules! map_of_strings {
 }
 
 map_of_strings!(Labels, InternedStr);
-map_of_strings!(Annotations, Text);
+map_of_strings!(Annotations, ArcStr);
 
 #[cfg(test)]
 mod tests {

@@ -3,27 +3,27 @@
 use serde::de::{Deserialize, Deserializer, IgnoredAny};
 use serde_json::{Value, json};
 
-use crate::{Annotations, InternedList, InternedStr, Key, Kind, Labels, Text, Time, Uid, Version};
+use crate::{Annotations, ArcStr, InternedList, InternedStr, Key, Kind, Labels, ResourceVersion, Time, Uid};
 
 /// What a cache keeps of an object's metadata. Annotations are kept by the kinds that read some.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Meta {
+pub struct ObjectMeta {
     /// Namespace and name.
     pub key: Key,
     /// The uid of this life of the object.
     pub uid: Uid,
     /// The state that was read.
-    pub version: Version,
+    pub resource_version: ResourceVersion,
     /// How often what is wanted of it has changed; zero for kinds that do not count it.
     pub generation: i64,
     /// When it was created.
-    pub created_at: Option<Time>,
+    pub creation_timestamp: Option<Time>,
     /// When its deletion was asked for, if it was.
-    pub deleted_at: Option<Time>,
+    pub deletion_timestamp: Option<Time>,
     /// Its labels.
     pub labels: Labels,
     /// Its owners.
-    pub owners: InternedList<OwnerReference>,
+    pub owner_references: InternedList<OwnerReference>,
     /// Its finalizers.
     pub finalizers: InternedList<InternedStr>,
 }
@@ -37,7 +37,7 @@ pub struct OwnerReference {
     /// Kind of the owner.
     pub kind: InternedStr,
     /// Name of the owner, in the namespace of the object or in none.
-    pub name: Text,
+    pub name: ArcStr,
     /// The life of the owner that is meant.
     pub uid: Uid,
     /// Whether this owner manages the object.
@@ -48,11 +48,11 @@ pub struct OwnerReference {
     pub block_owner_deletion: bool,
 }
 
-impl Meta {
+impl ObjectMeta {
     /// The owner that manages the object, if one does.
     #[must_use]
-    pub fn controller(&self) -> Option<&OwnerReference> {
-        self.owners.iter().find(|owner| owner.controller)
+    pub fn controller_ref(&self) -> Option<&OwnerReference> {
+        self.owner_references.iter().find(|owner| owner.controller)
     }
 }
 
@@ -69,7 +69,7 @@ pub struct MetaRest {
 ///
 /// The server restores by itself what nobody may change (`managedFields` if absent, `selfLink`, the
 /// grace period of a deletion); everything else is in [`Whole::full_meta_json`].
-pub trait Whole: Kind {
+pub trait FullMeta: Kind {
     /// The metadata beside [`crate::Object::meta`].
     fn meta_rest(&self) -> &MetaRest;
 
@@ -81,7 +81,8 @@ pub trait Whole: Kind {
     /// The metadata of a body that replaces the object, or its status, and loses nothing.
     fn full_meta_json(&self) -> Value {
         let (meta, rest) = (self.meta(), self.meta_rest());
-        let mut json = json!({"name": meta.key.name, "uid": meta.uid, "resourceVersion": meta.version});
+        let mut json =
+            json!({"name": meta.key.name, "uid": meta.uid, "resourceVersion": meta.resource_version});
         let mut set = |field: &str, absent: bool, value: Value| {
             if !absent {
                 json[field] = value;
@@ -90,11 +91,11 @@ pub trait Whole: Kind {
         set("namespace", meta.key.namespace.is_empty(), json!(meta.key.namespace));
         set("generateName", rest.generate_name.is_empty(), json!(rest.generate_name));
         set("generation", meta.generation == 0, json!(meta.generation));
-        set("creationTimestamp", meta.created_at.is_none(), json!(meta.created_at));
-        set("deletionTimestamp", meta.deleted_at.is_none(), json!(meta.deleted_at));
+        set("creationTimestamp", meta.creation_timestamp.is_none(), json!(meta.creation_timestamp));
+        set("deletionTimestamp", meta.deletion_timestamp.is_none(), json!(meta.deletion_timestamp));
         set("labels", meta.labels.is_empty(), json!(meta.labels));
         set("annotations", rest.annotations.is_empty(), json!(rest.annotations));
-        set("ownerReferences", meta.owners.is_empty(), json!(meta.owners));
+        set("ownerReferences", meta.owner_references.is_empty(), json!(meta.owner_references));
         set("finalizers", meta.finalizers.is_empty(), json!(meta.finalizers));
         json
     }
@@ -105,10 +106,10 @@ pub trait Whole: Kind {
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase", default, bound = "A: Default + Deserialize<'de>")]
 pub struct WireMeta<A = Skipped> {
-    name: Text,
+    name: ArcStr,
     namespace: InternedStr,
     uid: Uid,
-    resource_version: Version,
+    resource_version: ResourceVersion,
     #[serde(deserialize_with = "null_is_default")]
     generation: i64,
     /// What the name was made from.
@@ -155,24 +156,24 @@ impl<'de> Deserialize<'de> for Skipped {
 
 impl WireMeta<Annotations> {
     /// The metadata of a kind that is written back whole.
-    pub(crate) fn whole(mut self) -> (Meta, MetaRest) {
+    pub(crate) fn whole(mut self) -> (ObjectMeta, MetaRest) {
         let annotations = std::mem::take(&mut self.annotations);
         let generate_name = std::mem::take(&mut self.generate_name);
         (self.into(), MetaRest { annotations, generate_name })
     }
 }
 
-impl<A> From<WireMeta<A>> for Meta {
+impl<A> From<WireMeta<A>> for ObjectMeta {
     fn from(wire: WireMeta<A>) -> Self {
         Self {
             key: Key { namespace: wire.namespace, name: wire.name },
             uid: wire.uid,
-            version: wire.resource_version,
+            resource_version: wire.resource_version,
             generation: wire.generation,
-            created_at: wire.creation_timestamp,
-            deleted_at: wire.deletion_timestamp,
+            creation_timestamp: wire.creation_timestamp,
+            deletion_timestamp: wire.deletion_timestamp,
             labels: wire.labels,
-            owners: wire.owner_references,
+            owner_references: wire.owner_references,
             finalizers: wire.finalizers,
         }
     }
@@ -191,7 +192,7 @@ mod tests {
             r#"{"name":"a","managedFields":[{"manager":"x","fieldsV1":{"f:data":{}}}],"resourceVersion":"3"}"#,
         )
         .unwrap();
-        assert_eq!(Meta::from(plain), Meta::from(managed));
+        assert_eq!(ObjectMeta::from(plain), ObjectMeta::from(managed));
     }
 
     #[test]
@@ -203,11 +204,11 @@ mod tests {
                                    {"apiVersion":"v1","kind":"Job","name":"j","uid":"v","controller":true}]}"#,
         )
         .unwrap();
-        let meta = Meta::from(wire);
+        let meta = ObjectMeta::from(wire);
         assert_eq!(meta.labels.value("a").map(InternedStr::as_str), Some("2"));
         assert_eq!(meta.labels.value("b"), None);
         assert_eq!(meta.labels.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["a", "z"]);
-        assert_eq!(meta.controller().map(|owner| owner.name.as_str()), Some("j"));
-        assert!(meta.deleted_at.is_some());
+        assert_eq!(meta.controller_ref().map(|owner| owner.name.as_str()), Some("j"));
+        assert!(meta.deletion_timestamp.is_some());
     }
 }

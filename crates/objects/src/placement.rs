@@ -68,7 +68,7 @@ impl Placement {
     /// Whether node name, node selector and required affinity let the pod onto a node. Taints are
     /// another matter.
     #[must_use]
-    pub fn admits(&self, name: &str, labels: &Labels) -> bool {
+    pub fn matches_node(&self, name: &str, labels: &Labels) -> bool {
         (self.node_name.is_empty() || self.node_name == name)
             && self.node_selector.is_subset_of(labels)
             && self.required.as_ref().is_none_or(|terms| terms.iter().any(|term| term.matches(name, labels)))
@@ -133,7 +133,7 @@ mod tests {
     fn admits(spec: &str) -> bool {
         let labels: Labels = serde_json::from_str(r#"{"disk":"ssd","cores":"16"}"#).unwrap();
         let wire: WirePlacement = serde_json::from_str(spec).unwrap();
-        Placement::from(wire).admits("n1", &labels)
+        Placement::from(wire).matches_node("n1", &labels)
     }
 
     fn affinity(terms: &str) -> String {

@@ -9,9 +9,9 @@ use serde::de::{Deserialize, Deserializer};
 use serde::{Serialize, Serializer};
 
 /// A value that is held once, however many objects have an equal one.
-pub struct Shared<T: Eq + Hash + Send + Sync + 'static>(ArcIntern<T>);
+pub struct Interned<T: Eq + Hash + Send + Sync + 'static>(ArcIntern<T>);
 
-impl<T: Eq + Hash + Send + Sync> Shared<T> {
+impl<T: Eq + Hash + Send + Sync> Interned<T> {
     /// Finds the value among those that are held, or holds it from now on.
     #[must_use]
     pub fn new(value: T) -> Self {
@@ -19,54 +19,54 @@ impl<T: Eq + Hash + Send + Sync> Shared<T> {
     }
 }
 
-impl<T: Eq + Hash + Send + Sync> Clone for Shared<T> {
+impl<T: Eq + Hash + Send + Sync> Clone for Interned<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
 /// Equal values are one allocation, so this compares addresses.
-impl<T: Eq + Hash + Send + Sync> PartialEq for Shared<T> {
+impl<T: Eq + Hash + Send + Sync> PartialEq for Interned<T> {
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 }
 
-impl<T: Eq + Hash + Send + Sync> Eq for Shared<T> {}
+impl<T: Eq + Hash + Send + Sync> Eq for Interned<T> {}
 
-impl<T: Eq + Hash + Send + Sync + Default> Default for Shared<T> {
+impl<T: Eq + Hash + Send + Sync + Default> Default for Interned<T> {
     fn default() -> Self {
         Self::new(T::default())
     }
 }
 
-impl<T: Eq + Hash + Send + Sync> Deref for Shared<T> {
+impl<T: Eq + Hash + Send + Sync> Deref for Interned<T> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.0
     }
 }
 
-impl<T: Eq + Hash + Send + Sync + fmt::Debug> fmt::Debug for Shared<T> {
+impl<T: Eq + Hash + Send + Sync + fmt::Debug> fmt::Debug for Interned<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<T: Eq + Hash + Send + Sync + Serialize> Serialize for Shared<T> {
+impl<T: Eq + Hash + Send + Sync + Serialize> Serialize for Interned<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (**self).serialize(serializer)
     }
 }
 
-impl<'de, T: Eq + Hash + Send + Sync + Deserialize<'de>> Deserialize<'de> for Shared<T> {
+impl<'de, T: Eq + Hash + Send + Sync + Deserialize<'de>> Deserialize<'de> for Interned<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         T::deserialize(deserializer).map(Self::new)
     }
 }
 
 /// A list that is held once, however many objects have an equal one. The empty one costs nothing.
-pub struct InternedList<T: Eq + Hash + Send + Sync + 'static>(Option<Shared<Box<[T]>>>);
+pub struct InternedList<T: Eq + Hash + Send + Sync + 'static>(Option<Interned<Box<[T]>>>);
 
 impl<T: Eq + Hash + Send + Sync> Clone for InternedList<T> {
     fn clone(&self) -> Self {
@@ -111,7 +111,7 @@ impl<'a, T: Eq + Hash + Send + Sync> IntoIterator for &'a InternedList<T> {
 
 impl<T: Eq + Hash + Send + Sync> From<Vec<T>> for InternedList<T> {
     fn from(list: Vec<T>) -> Self {
-        Self((!list.is_empty()).then(|| Shared::new(list.into())))
+        Self((!list.is_empty()).then(|| Interned::new(list.into())))
     }
 }
 

@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::placement::WirePlacement;
-use crate::{Annotations, InternedStr, Labels, Placement, Shared};
+use crate::{Annotations, Interned, InternedStr, Labels, Placement};
 
 /// A pod template: the text as the server sent it, and what controllers ask of it all the time.
 /// Equal texts are held once.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Template(Shared<Body>);
+pub struct PodTemplate(Interned<Body>);
 
 struct Body {
     raw: Box<str>,
@@ -55,14 +55,14 @@ struct WireSpec {
     restart_policy: InternedStr,
 }
 
-impl Template {
+impl PodTemplate {
     /// Reads a template.
     ///
     /// # Errors
     /// If the text is no JSON object with the shape of a template.
     pub fn parse(raw: &str) -> serde_json::Result<Self> {
         let wire: Wire = serde_json::from_str::<Option<Wire>>(raw)?.unwrap_or_default();
-        Ok(Self(Shared::new(Body {
+        Ok(Self(Interned::new(Body {
             raw: raw.into(),
             labels: wire.metadata.unwrap_or_default().labels,
             restart_policy: wire.spec.unwrap_or_default().restart_policy,
@@ -121,9 +121,9 @@ impl Template {
 }
 
 /// The template of an owner that has none.
-impl Default for Template {
+impl Default for PodTemplate {
     fn default() -> Self {
-        Self(Shared::new(Body {
+        Self(Interned::new(Body {
             raw: "{}".into(),
             labels: Labels::default(),
             restart_policy: InternedStr::default(),
@@ -131,20 +131,20 @@ impl Default for Template {
     }
 }
 
-impl fmt::Debug for Template {
+impl fmt::Debug for PodTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.raw())
     }
 }
 
-impl Serialize for Template {
+impl Serialize for PodTemplate {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let raw: &RawValue = serde_json::from_str(self.raw()).map_err(serde::ser::Error::custom)?;
         raw.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Template {
+impl<'de> Deserialize<'de> for PodTemplate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         Self::parse(raw.get()).map_err(serde::de::Error::custom)
@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn every_byte_is_kept_and_equal_texts_are_held_once() {
-        let one: Template = serde_json::from_str(TEXT).unwrap();
-        let two: Template = serde_json::from_str(TEXT).unwrap();
+        let one: PodTemplate = serde_json::from_str(TEXT).unwrap();
+        let two: PodTemplate = serde_json::from_str(TEXT).unwrap();
         assert!(std::ptr::eq(one.raw(), two.raw()));
         assert_eq!(serde_json::to_string(&one).unwrap(), TEXT);
         assert_eq!(one.labels().value("a").map(InternedStr::as_str), Some("b"));
@@ -173,12 +173,12 @@ mod tests {
     #[test]
     fn odd_templates_are_empty_or_refused() {
         for text in ["null", "{}", r#"{"metadata":null,"spec":null}"#] {
-            let template: Template = serde_json::from_str(text).unwrap();
+            let template: PodTemplate = serde_json::from_str(text).unwrap();
             assert!(template.labels().is_empty() && template.json().get("x").is_none());
             assert_eq!(template.placement().unwrap(), Placement::default());
         }
-        assert!(serde_json::from_str::<Template>("[1]").is_err());
-        assert!(serde_json::from_str::<Template>(r#"{"metadata":{"labels":7}}"#).is_err());
-        assert!(serde_json::from_value::<Template>(serde_json::json!({"spec": {}})).is_ok());
+        assert!(serde_json::from_str::<PodTemplate>("[1]").is_err());
+        assert!(serde_json::from_str::<PodTemplate>(r#"{"metadata":{"labels":7}}"#).is_err());
+        assert!(serde_json::from_value::<PodTemplate>(serde_json::json!({"spec": {}})).is_ok());
     }
 }

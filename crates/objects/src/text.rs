@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 
 /// A string of its own, cheap to clone. The empty one takes no allocation.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Text(Option<Arc<str>>);
+pub struct ArcStr(Option<Arc<str>>);
 
 /// A string that a cluster repeats; every equal word shares one allocation, freed with its last user.
 ///
@@ -20,7 +20,7 @@ pub struct Text(Option<Arc<str>>);
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct InternedStr(Option<ArcIntern<str>>);
 
-impl Text {
+impl ArcStr {
     /// The string.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -49,13 +49,13 @@ impl Ord for InternedStr {
     }
 }
 
-impl From<&str> for Text {
+impl From<&str> for ArcStr {
     fn from(text: &str) -> Self {
         Self((!text.is_empty()).then(|| Arc::from(text)))
     }
 }
 
-impl From<String> for Text {
+impl From<String> for ArcStr {
     fn from(text: String) -> Self {
         Self::from(text.as_str())
     }
@@ -138,7 +138,7 @@ macro_rules! string_like {
     };
 }
 
-string_like!(Text);
+string_like!(ArcStr);
 string_like!(InternedStr);
 
 #[cfg(test)]
@@ -155,10 +155,10 @@ mod tests {
 
     #[test]
     fn empty_strings_cost_nothing_and_are_all_equal() {
-        assert_eq!((size_of::<Text>(), size_of::<InternedStr>()), (16, 16));
-        assert_eq!(Text::from(""), Text::default());
+        assert_eq!((size_of::<ArcStr>(), size_of::<InternedStr>()), (16, 16));
+        assert_eq!(ArcStr::from(""), ArcStr::default());
         assert_eq!(InternedStr::from(""), InternedStr::default());
-        assert!([Text::from(""), Text::from("a")].is_sorted());
+        assert!([ArcStr::from(""), ArcStr::from("a")].is_sorted());
         assert_eq!(serde_json::to_string(&InternedStr::default()).unwrap(), "\"\"");
     }
 

@@ -3,18 +3,18 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use crate::{InternedStr, Resource, Shared};
+use crate::{Interned, InternedStr, Resource};
 
 /// `apiVersion` and `kind` of objects. Every equal pair shares one allocation, so that it takes one
 /// pointer wherever objects of many kinds are mixed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct TypeMeta(Shared<(InternedStr, InternedStr)>);
+pub struct TypeMeta(Interned<(InternedStr, InternedStr)>);
 
 impl TypeMeta {
     /// The pair of these two.
     #[must_use]
     pub fn new(api_version: impl Into<InternedStr>, kind: impl Into<InternedStr>) -> Self {
-        Self(Shared::new((api_version.into(), kind.into())))
+        Self(Interned::new((api_version.into(), kind.into())))
     }
 
     /// What objects of a resource say.

@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use serde::de::{Deserialize, Deserializer};
 use serde::{Serialize, Serializer};
 
-use crate::Text;
+use crate::ArcStr;
 
 /// The uid of one life of an object. UUIDs, which is what API servers hand out, take no allocation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,7 +15,7 @@ pub struct Uid(UidForm);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum UidForm {
     Uuid([u8; 16]),
-    Other(Text),
+    Other(ArcStr),
 }
 
 impl Uid {
@@ -34,7 +34,7 @@ impl Default for Uid {
 
 impl From<&str> for Uid {
     fn from(text: &str) -> Self {
-        Self(parse_uuid(text).map_or_else(|| UidForm::Other(Text::from(text)), UidForm::Uuid))
+        Self(parse_uuid(text).map_or_else(|| UidForm::Other(ArcStr::from(text)), UidForm::Uuid))
     }
 }
 
@@ -77,15 +77,15 @@ impl fmt::Display for Uid {
 /// Versions of one resource in one cluster are comparable as integers. A version that is not a plain
 /// positive integer compares with nothing, so nobody ever waits for it.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Version(VersionForm);
+pub struct ResourceVersion(VersionForm);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum VersionForm {
     Number(NonZeroU64),
-    Other(Text),
+    Other(ArcStr),
 }
 
-impl Version {
+impl ResourceVersion {
     /// Whether no version is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -120,21 +120,21 @@ impl Version {
     }
 }
 
-impl Default for Version {
+impl Default for ResourceVersion {
     fn default() -> Self {
         Self::from("")
     }
 }
 
-impl From<&str> for Version {
+impl From<&str> for ResourceVersion {
     fn from(text: &str) -> Self {
         let plain = !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
         let number = if plain { text.parse().ok() } else { None };
-        Self(number.map_or_else(|| VersionForm::Other(Text::from(text)), VersionForm::Number))
+        Self(number.map_or_else(|| VersionForm::Other(ArcStr::from(text)), VersionForm::Number))
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for ResourceVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             VersionForm::Number(number) => write!(f, "{number}"),
@@ -165,7 +165,7 @@ macro_rules! text_on_the_wire {
 }
 
 text_on_the_wire!(Uid);
-text_on_the_wire!(Version);
+text_on_the_wire!(ResourceVersion);
 
 #[cfg(test)]
 mod tests {
@@ -183,7 +183,7 @@ mod tests {
     /// Proves INF-75.
     #[test]
     fn versions_compare_as_integers_of_any_length_or_not_at_all() {
-        let older = |a: &str, b: &str| Version::from(a).is_older_than(&Version::from(b));
+        let older = |a: &str, b: &str| ResourceVersion::from(a).is_older_than(&ResourceVersion::from(b));
         assert!(older("9", "10"));
         assert!(older("99999999999999999998", "99999999999999999999"));
         assert!(older("18446744073709551615", "99999999999999999999"));
@@ -198,8 +198,8 @@ mod tests {
 
     #[test]
     fn the_gauge_keeps_fifteen_digits() {
-        assert_eq!(Version::from("42").gauge(), 42.0);
-        assert_eq!(Version::from("1234567890123456789").gauge(), 567_890_123_456_789.0);
-        assert_eq!(Version::from("").gauge(), 0.0);
+        assert_eq!(ResourceVersion::from("42").gauge(), 42.0);
+        assert_eq!(ResourceVersion::from("1234567890123456789").gauge(), 567_890_123_456_789.0);
+        assert_eq!(ResourceVersion::from("").gauge(), 0.0);
     }
 }

@@ -3,7 +3,7 @@
 use crate::flag::{Flag, Group, Start};
 use crate::value::Value;
 use crate::versions::Versions;
-use crate::{Known, flags, gates};
+use crate::{CommandLineContext, flags, gates};
 
 const ABOUT: &str = "Keleustes is a kube-controller-manager: it watches a cluster through its API server and keeps \
                      changing it until it is in the state that its objects ask for.";
@@ -15,7 +15,7 @@ pub fn usage() -> &'static str {
 }
 
 /// All flags, by group.
-pub(crate) fn text(known: &Known<'_>) -> String {
+pub(crate) fn text(known: &CommandLineContext<'_>) -> String {
     let width = known.width.unwrap_or(usize::MAX);
     let mut text = wrap(ABOUT, 0, width);
     text.push_str("\n\nUsage:\n  kube-controller-manager [flags]\n");
@@ -25,7 +25,7 @@ pub(crate) fn text(known: &Known<'_>) -> String {
     text
 }
 
-fn section(group: &Group, known: &Known<'_>, width: usize) -> String {
+fn section(group: &Group, known: &CommandLineContext<'_>, width: usize) -> String {
     let shown: Vec<_> = group.flags.iter().filter(|flag| flag.deprecated.is_none()).collect();
     let names: Vec<_> = shown.iter().map(|flag| spelling(flag)).collect();
     let indent = names.iter().map(String::len).max().unwrap_or(0) + 3;
@@ -49,12 +49,12 @@ fn spelling(flag: &Flag) -> String {
 }
 
 /// What help says about a flag: what it does, its default, its possible values, whether it does anything.
-pub(crate) fn description(flag: &Flag, known: &Known<'_>) -> Vec<String> {
+pub(crate) fn description(flag: &Flag, known: &CommandLineContext<'_>) -> Vec<String> {
     let mut first = flag.help.to_owned();
     if let Some(default) = default_text(flag) {
         first.push_str(&format!(" (default {default})"));
     }
-    if let Some(remark) = flag.remark(known.landed) {
+    if let Some(remark) = flag.remark(known.implemented) {
         first.push(' ');
         first.push_str(remark);
     }
@@ -74,7 +74,7 @@ pub(crate) fn description(flag: &Flag, known: &Known<'_>) -> Vec<String> {
     lines
 }
 
-fn controller_lines(known: &Known<'_>) -> [String; 2] {
+fn controller_lines(known: &CommandLineContext<'_>) -> [String; 2] {
     let list = |wanted: &dyn Fn(&str, bool) -> bool| {
         let matching = known.controllers.iter().filter(|known| wanted(known.name, known.on_by_default));
         let mut names: Vec<_> = matching.map(|controller| controller.name).collect();

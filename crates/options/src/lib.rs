@@ -24,7 +24,7 @@ use std::io;
 
 pub use build::Build;
 pub use controllers::{Chosen, Controller};
-pub use gates::{FeatureGates, GateState, Stage};
+pub use gates::{FeatureGates, FeatureStage, GateState};
 pub use go_text::{Quantity, Span};
 pub use help::usage;
 pub use leader_migration::{ControllerLeader, LeaderMigration};
@@ -38,11 +38,11 @@ use value::VersionWish;
 
 /// What the command line depends on besides its arguments.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub struct CommandLineContext<'a> {
     /// All controllers the original has, whether they have landed here or not.
     pub controllers: &'a [Controller<'a>],
     /// Canonical names of the controllers that have landed.
-    pub landed: &'a [&'a str],
+    pub implemented: &'a [&'a str],
     /// The program's own version.
     pub build: Build<'a>,
     /// Columns of the terminal that help is wrapped to; `None` leaves lines as long as they are.
@@ -53,7 +53,7 @@ pub struct Known<'a> {
 
 /// What to do after the command line has been read.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum ParseOutcome {
     /// Run with these options.
     Run(Box<Options>),
     /// Print this on stdout and end with success.
@@ -81,7 +81,7 @@ pub enum RefusalOutput {
 }
 
 /// Reads the arguments, without the program's name.
-pub fn parse<I, S>(args: I, known: &Known<'_>) -> Outcome
+pub fn parse<I, S>(args: I, known: &CommandLineContext<'_>) -> ParseOutcome
 where
     I: IntoIterator<Item = S>,
     S: Into<OsString>,
@@ -96,7 +96,7 @@ where
         Err(message) => return refuse(message, RefusalOutput::Usage),
     };
     if values.bool("help") {
-        return Outcome::Print(help::text(known));
+        return ParseOutcome::Print(help::text(known));
     }
     if values.left_over.iter().any(|arg| !arg.is_empty()) {
         let got = go_text::quote_list(&values.left_over);
@@ -112,28 +112,28 @@ where
 }
 
 /// Versions and gates come first, so that a wrong one is told even beside `--version`.
-fn resolve(values: Values, known: &Known<'_>) -> Result<Outcome, String> {
+fn resolve(values: Values, known: &CommandLineContext<'_>) -> Result<ParseOutcome, String> {
     let (emulated, oldest) = (values.list("emulated-version"), values.list("min-compatibility-version"));
     let versions = Versions::read(&emulated, &oldest, &known.build)?;
     let read = FeatureGates::read(&values.gates("feature-gates"), versions)?;
     match values.version("version") {
-        VersionWish::Line => return Ok(Outcome::Print(known.build.line())),
-        VersionWish::Raw => return Ok(Outcome::Print(known.build.raw())),
+        VersionWish::Line => return Ok(ParseOutcome::Print(known.build.line())),
+        VersionWish::Raw => return Ok(ParseOutcome::Print(known.build.raw())),
         VersionWish::Run | VersionWish::Report(_) => {}
     }
     let mut options = Options::read(values, read.gates, versions, known)?;
     options.warnings.splice(0..0, read.warnings);
-    Ok(Outcome::Run(Box::new(options)))
+    Ok(ParseOutcome::Run(Box::new(options)))
 }
 
 /// Refuses in one line, whatever was typed.
-fn refuse(message: String, manner: RefusalOutput) -> Outcome {
+fn refuse(message: String, manner: RefusalOutput) -> ParseOutcome {
     let message = if message.contains(['\n', '\r']) {
         message.replace('\n', "\\n").replace('\r', "\\r")
     } else {
         message
     };
-    Outcome::Refuse { message, exit_code: 1, manner }
+    ParseOutcome::Refuse { message, exit_code: 1, manner }
 }
 
 /// Puts all problems into one line: a single one as it is, several in brackets and none twice.

@@ -4,7 +4,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 
 use crate::flag::{Flag, Part, Start};
-use crate::{Known, flags, gates, help};
+use crate::{CommandLineContext, flags, gates, help};
 
 /// A shell that can complete flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ const PROGRAM: &str = "kube-controller-manager";
 
 /// A script that teaches a shell to complete the flags.
 #[must_use]
-pub fn completion(shell: Shell, known: &Known<'_>) -> String {
+pub fn completion(shell: Shell, known: &CommandLineContext<'_>) -> String {
     let shell = match shell {
         Shell::Bash => clap_complete::Shell::Bash,
         Shell::Zsh => clap_complete::Shell::Zsh,
@@ -34,7 +34,7 @@ pub fn completion(shell: Shell, known: &Known<'_>) -> String {
 
 /// The man page, in roff.
 #[must_use]
-pub fn man_page(known: &Known<'_>) -> String {
+pub fn man_page(known: &CommandLineContext<'_>) -> String {
     let man = clap_mangen::Man::new(command(known)).section("8");
     let mut page = Vec::new();
     // Writing into memory does not fail. The synopsis is ours: clap would list all flags there.
@@ -48,7 +48,7 @@ pub fn man_page(known: &Known<'_>) -> String {
 
 /// The flags as a clap command. It is used to write pages and never to parse: clap cannot leave a word after a
 /// boolean alone, replace a list's default on its first use only, or read underscores as hyphens.
-fn command(known: &Known<'_>) -> Command {
+fn command(known: &CommandLineContext<'_>) -> Command {
     let mut command = Command::new(PROGRAM)
         .about("Keeps a Kubernetes cluster in the state its objects ask for")
         .version(known.build.git_version.trim_start_matches('v').to_owned())
@@ -63,7 +63,7 @@ fn command(known: &Known<'_>) -> Command {
     command
 }
 
-fn argument(flag: &Flag, known: &Known<'_>) -> Arg {
+fn argument(flag: &Flag, known: &CommandLineContext<'_>) -> Arg {
     // Shells show the first line, the man page all of them.
     let mut argument = Arg::new(flag.name)
         .long(flag.name)
@@ -85,7 +85,7 @@ fn argument(flag: &Flag, known: &Known<'_>) -> Arg {
     }
 }
 
-fn possible_values(flag: &Flag, known: &Known<'_>) -> Vec<String> {
+fn possible_values(flag: &Flag, known: &CommandLineContext<'_>) -> Vec<String> {
     match flag.name {
         // Not `*`: bash would complete it to the files of the directory.
         "controllers" => known.controllers.iter().map(|controller| controller.name.to_owned()).collect(),

@@ -4,7 +4,7 @@ mod common;
 
 use common::known;
 use keleustes_options::flag::Start;
-use keleustes_options::{Known, Outcome, flags, parse};
+use keleustes_options::{CommandLineContext, ParseOutcome, flags, parse};
 use proptest::prelude::*;
 
 /// Values that are likely to be right or nearly right for some flag.
@@ -40,15 +40,15 @@ proptest! {
     #[test]
     fn no_command_line_makes_the_parser_panic(args in prop::collection::vec(argument(), 0..5)) {
         match parse(args.into_iter().flatten(), &known()) {
-            Outcome::Refuse { message, exit_code, .. } => {
+            ParseOutcome::Refuse { message, exit_code, .. } => {
                 prop_assert_eq!(exit_code, 1);
                 prop_assert!(!message.is_empty() && !message.contains(['\n', '\r']), "{:?}", message);
             }
-            Outcome::Run(options) => {
+            ParseOutcome::Run(options) => {
                 let _ = options.configz();
                 let _ = options.flagz_text(": ");
             }
-            Outcome::Print(text) => prop_assert!(text.ends_with('\n')),
+            ParseOutcome::Print(text) => prop_assert!(text.ends_with('\n')),
         }
     }
 
@@ -59,9 +59,9 @@ proptest! {
         if !readable || flag.name == "help" {
             return Ok(());
         }
-        let Outcome::Run(options) = parse([format!("--{}={value}", flag.name)], &known()) else { return Ok(()) };
+        let ParseOutcome::Run(options) = parse([format!("--{}={value}", flag.name)], &known()) else { return Ok(()) };
         let shown = options.flagz()[flag.name].clone();
-        let Outcome::Run(again) = parse([format!("--{}={shown}", flag.name)], &known()) else {
+        let ParseOutcome::Run(again) = parse([format!("--{}={shown}", flag.name)], &known()) else {
             return Err(TestCaseError::fail(format!("--{}={shown} was refused", flag.name)));
         };
         prop_assert_eq!(&again.flagz()[flag.name], &shown);
@@ -77,9 +77,9 @@ proptest! {
         manifest in any::<bool>(),
     ) {
         let read = |_: &str| Ok(text.clone());
-        let known = Known { read_file: &read, ..known() };
+        let known = CommandLineContext { read_file: &read, ..known() };
         let args: &[&str] = if manifest { &["--allow-metric-labels-manifest=f"] } else { &["--enable-leader-migration", "--leader-migration-config=f"] };
-        if let Outcome::Refuse { message, exit_code, .. } = parse(args, &known) {
+        if let ParseOutcome::Refuse { message, exit_code, .. } = parse(args, &known) {
             prop_assert_eq!(exit_code, 1);
             prop_assert!(!message.is_empty() && !message.contains('\n'), "{:?}", message);
         }

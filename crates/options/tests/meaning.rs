@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use common::{CONTROLLERS, known, print, run};
 use keleustes_options::{
-    Known, LogFormat, Outcome, RefusalOutput, Shell, Span, Throttle, TlsVersion, completion, flags, man_page,
-    parse,
+    CommandLineContext, LogFormat, ParseOutcome, RefusalOutput, Shell, Span, Throttle, TlsVersion,
+    completion, flags, man_page, parse,
 };
 
 /// Proves OPT-1.
@@ -83,7 +83,7 @@ fn the_connection_is_throttled_only_when_asked() {
     assert_eq!(client(&["--kube-api-qps=0"]).throttle, Some(Throttle { qps: 5.0, burst: 30 }));
     assert_eq!(client(&["--kube-api-content-type=application/json"]).content_type, "application/json");
     let options = run(&["--kube-api-qps=20"]);
-    assert!(options.set("kube-api-qps") && !options.set("kube-api-burst"));
+    assert!(options.is_set("kube-api-qps") && !options.is_set("kube-api-burst"));
 }
 
 /// Proves OPT-12, OPT-13.
@@ -104,7 +104,10 @@ fn deprecated_flags_work_and_are_told() {
 #[test]
 fn help_goes_before_versions_and_gates_and_these_before_the_version() {
     assert!(print(&["--help", "--feature-gates=Foo=true", "extra"]).contains("Usage:"));
-    assert!(matches!(parse(["--version", "--feature-gates=Foo=true"], &known()), Outcome::Refuse { .. }));
+    assert!(matches!(
+        parse(["--version", "--feature-gates=Foo=true"], &known()),
+        ParseOutcome::Refuse { .. }
+    ));
     // Logging is set up before anything else is checked, and after the version was printed.
     assert!(print(&["--version", "--logging-format=foo"]).starts_with("Kubernetes "));
     let both = ["--logging-format=foo", "--secure-port=-1"];
@@ -129,16 +132,16 @@ fn help_is_grouped_and_says_what_does_nothing_yet() {
     assert!(!line_of(&help, "concurrent-serviceaccount-token-syncs").contains(waiting));
     assert!(!line_of(&help, "secure-port").contains(waiting));
     assert!(line_of(&help, "cloud-config").ends_with("(accepted and without effect)"));
-    let all_landed = Known { landed: &["deployment-controller"], ..known() };
-    let Outcome::Print(help) = parse(["--help"], &all_landed) else { panic!("no help") };
+    let all_landed = CommandLineContext { implemented: &["deployment-controller"], ..known() };
+    let ParseOutcome::Print(help) = parse(["--help"], &all_landed) else { panic!("no help") };
     assert!(!line_of(&help, "concurrent-deployment-syncs").contains(waiting));
 }
 
 /// Proves OPT-23.
 #[test]
 fn help_keeps_to_the_width_of_the_terminal() {
-    let narrow = Known { width: Some(120), controllers: &[], ..known() };
-    let Outcome::Print(help) = parse(["--help"], &narrow) else { panic!("no help") };
+    let narrow = CommandLineContext { width: Some(120), controllers: &[], ..known() };
+    let ParseOutcome::Print(help) = parse(["--help"], &narrow) else { panic!("no help") };
     for line in help.lines() {
         assert!(line.len() <= 120, "{line}");
     }
@@ -282,7 +285,7 @@ fn what_serving_needs_is_checked_last_and_only_when_it_serves() {
     ];
     for (flag, message) in bad {
         assert_eq!(common::refused(&[flag]), message);
-        assert!(!run(&[flag, "--secure-port=0"]).serving.is_on());
+        assert!(!run(&[flag, "--secure-port=0"]).serving.is_enabled());
         // Other mistakes are told first.
         assert_eq!(
             common::refused(&[flag, "--controllers=foo"]),
@@ -385,8 +388,8 @@ fn metrics_are_typed() {
     assert_eq!(metrics.disabled, ["x", "y"]);
     assert!(metrics.show_hidden && !run(&[]).metrics.show_hidden);
     let read = |_: &str| Ok("\"m,l\": a\n".to_owned());
-    let known = Known { read_file: &read, ..known() };
-    let Outcome::Run(options) = parse(["--allow-metric-labels-manifest=f"], &known) else {
+    let known = CommandLineContext { read_file: &read, ..known() };
+    let ParseOutcome::Run(options) = parse(["--allow-metric-labels-manifest=f"], &known) else {
         panic!("refused")
     };
     assert_eq!(options.metrics.allow_labels.get("m,l").map(String::as_str), Some("a"));
@@ -450,7 +453,7 @@ fn an_argument_that_is_no_text_is_refused() {
     let argument = std::ffi::OsString::from_vec(b"--cluster-name=\xff".to_vec());
     let outcome = parse([argument], &known());
     assert!(
-        matches!(outcome, Outcome::Refuse { exit_code: 1, manner: RefusalOutput::Usage, .. }),
+        matches!(outcome, ParseOutcome::Refuse { exit_code: 1, manner: RefusalOutput::Usage, .. }),
         "{outcome:?}"
     );
 }

@@ -8,7 +8,7 @@ mod common;
 use std::process::Command;
 
 use common::{known, recorded, refusal};
-use keleustes_options::{Outcome, RefusalOutput, parse};
+use keleustes_options::{ParseOutcome, RefusalOutput, parse};
 use serde::Deserialize;
 
 /// A command line and what the original says about it, always with exit code 1.
@@ -78,9 +78,11 @@ fn broken_files_are_refused_in_one_line() {
     ];
     for (text, start) in migrations {
         let read = |_: &str| Ok(text.to_owned());
-        let known = keleustes_options::Known { read_file: &read, ..known() };
+        let known = keleustes_options::CommandLineContext { read_file: &read, ..known() };
         let args = ["--enable-leader-migration", "--leader-migration-config=x"];
-        let Outcome::Refuse { message, exit_code: 1, .. } = parse(args, &known) else { panic!("{text}") };
+        let ParseOutcome::Refuse { message, exit_code: 1, .. } = parse(args, &known) else {
+            panic!("{text}")
+        };
         assert!(message.starts_with(start), "{text}: {message}");
         assert!(!message.contains('\n'), "{text}: {message}");
     }
@@ -89,8 +91,8 @@ fn broken_files_are_refused_in_one_line() {
         ("\"a", "failed to parse allow list manifest: "),
     ] {
         let read = |_: &str| Ok(text.to_owned());
-        let known = keleustes_options::Known { read_file: &read, ..known() };
-        let Outcome::Refuse { message, exit_code: 1, .. } =
+        let known = keleustes_options::CommandLineContext { read_file: &read, ..known() };
+        let ParseOutcome::Refuse { message, exit_code: 1, .. } =
             parse(["--allow-metric-labels-manifest=x"], &known)
         else {
             panic!("{text}")

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Key, Object, Text};
+use keleustes_objects::{ArcStr, Key, Object};
 
 /// What happened to one object of a kind: the state before, the state after, or both.
 pub struct Change<T> {
@@ -46,19 +46,19 @@ impl<T: Object> Change<T> {
 
     /// The state before, if there was one.
     #[must_use]
-    pub fn before(&self) -> Option<&Arc<T>> {
+    pub fn old(&self) -> Option<&Arc<T>> {
         self.old.as_ref()
     }
 
     /// The state after, if there is one.
     #[must_use]
-    pub fn after(&self) -> Option<&Arc<T>> {
+    pub fn new(&self) -> Option<&Arc<T>> {
         self.new.as_ref()
     }
 
     /// The newest state that is known.
     #[must_use]
-    pub fn either(&self) -> &Arc<T> {
+    pub fn latest(&self) -> &Arc<T> {
         match (&self.new, &self.old) {
             (Some(object), _) | (None, Some(object)) => object,
             (None, None) => unreachable!("every constructor gives at least one state"),
@@ -67,7 +67,7 @@ impl<T: Object> Change<T> {
 
     /// Both states, the old one first: whoever depends on what an object points to wants to hear of
     /// where it pointed before, too.
-    pub fn states(&self) -> impl Iterator<Item = &Arc<T>> {
+    pub fn old_and_new(&self) -> impl Iterator<Item = &Arc<T>> {
         let new = if self.resync { None } else { self.new.as_ref() };
         self.old.iter().chain(new)
     }
@@ -91,20 +91,20 @@ impl<T: Object> Change<T> {
 pub struct Item {
     /// What it is about.
     pub key: Key,
-    facts: Vec<(&'static str, Text)>,
+    facts: Vec<(&'static str, ArcStr)>,
 }
 
 impl Item {
     /// Adds a fact.
     #[must_use]
-    pub fn with(mut self, name: &'static str, fact: impl Into<Text>) -> Self {
+    pub fn with_attribute(mut self, name: &'static str, fact: impl Into<ArcStr>) -> Self {
         self.facts.push((name, fact.into()));
         self
     }
 
     /// A fact; empty if it was not given.
     #[must_use]
-    pub fn fact(&self, name: &str) -> &str {
+    pub fn attribute(&self, name: &str) -> &str {
         self.facts.iter().find(|(there, _)| *there == name).map_or("", |(_, fact)| fact.as_str())
     }
 }
@@ -151,7 +151,7 @@ pub struct Enqueue {
 
 impl Enqueue {
     /// Enqueue an item now.
-    pub fn wake(&mut self, item: impl Into<Item>) {
+    pub fn add(&mut self, item: impl Into<Item>) {
         self.items.push((item.into(), Duration::ZERO));
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_objects::{
-    DiscoveredResources, Failure, InternedStr, Key, Kind, Object, PartialObjectMeta, Reason, Resource, Text,
-    TypeMeta, Uid, Version,
+    ApiError, ArcStr, DiscoveredResources, ErrorReason, InternedStr, Key, Kind, Object, PartialObjectMeta,
+    Resource, ResourceVersion, TypeMeta, Uid,
 };
 
 use crate::{AnyObject, Effects, Item, KindEntry, Measurement, Plan, View};
@@ -17,66 +17,67 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What the world offers to a script. The runtime has one made of caches and connections, a
 /// rehearsal one made of tables.
-pub trait Hands: Send {
+pub trait ReconcileIo: Send {
     /// Shows the caches as they are at this moment.
-    fn look(&self, eye: &mut dyn FnMut(&View<'_>));
+    fn with_view(&self, eye: &mut dyn FnMut(&View<'_>));
     /// Carries out a plan.
     fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied>;
     /// Notes a measurement.
     fn measure(&mut self, measurement: Measurement);
     /// Puts another item into the queue of the same loop.
-    fn wake(&mut self, item: Item);
+    fn enqueue(&mut self, item: Item);
     /// Reads objects afresh, as JSON, all at once: one answer for each key, in order.
     fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>>;
     /// Reads the metadata of one object afresh, as JSON; `None` if it is not there.
     fn fetch_metadata<'a>(&'a mut self, resource: &'a Resource, key: &'a Key) -> BoxFuture<'a, FetchResult>;
     /// The resource of a kind as it is served now or was a moment ago; `None` if there is none.
-    fn resource_of<'a>(&'a mut self, line: &'a TypeMeta) -> BoxFuture<'a, Result<Option<Resource>, Failure>>;
+    fn resource_of<'a>(&'a mut self, line: &'a TypeMeta)
+    -> BoxFuture<'a, Result<Option<Resource>, ApiError>>;
     /// Enqueue other items and records events.
-    fn stir(&mut self, stir: Effects);
+    fn effects(&mut self, stir: Effects);
     /// Lists afresh, all at once: one answer for each question, in order.
-    fn list<'a>(&'a mut self, listings: &'a [Listing]) -> BoxFuture<'a, Vec<Listed>>;
+    fn list<'a>(&'a mut self, listings: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>>;
     /// Asks the server anew what it serves.
-    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, Failure>>;
+    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, ApiError>>;
 }
 
 /// An object as the server has it, as JSON; `None` if it is not there.
-pub type FetchResult = Result<Option<String>, Failure>;
+pub type FetchResult = Result<Option<String>, ApiError>;
 
 /// What is to be listed.
 #[derive(Clone, Debug)]
-pub struct Listing {
+pub struct ListRequest {
     /// Objects of this kind.
     pub kind: KindEntry,
     /// In this namespace; empty for all.
     pub namespace: InternedStr,
     /// At most so many; all, if there is no number.
-    pub at_most: Option<u32>,
+    pub limit: Option<u32>,
 }
 
 /// The objects that a list came to.
-pub type Listed = Result<Vec<Arc<dyn AnyObject>>, Failure>;
+pub type ListResult = Result<Vec<Arc<dyn AnyObject>>, ApiError>;
 
 /// What a script of several decisions works with.
 pub struct Context<'a> {
-    hands: &'a mut dyn Hands,
+    io: &'a mut dyn ReconcileIo,
 }
 
 impl<'a> Context<'a> {
     /// A context over some hands.
-    pub fn new(hands: &'a mut dyn Hands) -> Self {
-        Self { hands }
+    pub fn new(hands: &'a mut dyn ReconcileIo) -> Self {
+        Self { io: hands }
     }
 
     /// The hands themselves, for whoever stands between a script and the world.
-    pub fn hands(&mut self) -> &mut dyn Hands {
-        self.hands
+    pub fn io(&mut self) -> &mut dyn ReconcileIo {
+        self.io
     }
 
     /// Gathers facts from the caches as they are at this moment.
     pub fn gather<R>(&self, gather: impl FnOnce(&View<'_>) -> R) -> R {
         let (mut gather, mut facts) = (Some(gather), None);
-        self.hands.look(&mut |view| {
+        self.io.with_view(&mut |view| {
             if let Some(gather) = gather.take() {
                 facts = Some(gather(view));
             }
@@ -86,17 +87,17 @@ impl<'a> Context<'a> {
 
     /// Carries out a plan and tells what became of it.
     pub async fn apply(&mut self, plan: Plan) -> Applied {
-        self.hands.apply(plan).await
+        self.io.apply(plan).await
     }
 
     /// Notes a measurement.
     pub fn measure(&mut self, measurement: Measurement) {
-        self.hands.measure(measurement);
+        self.io.measure(measurement);
     }
 
     /// Enqueue another item of the same loop, for a reason that lies in no object of its own.
-    pub fn wake(&mut self, item: impl Into<Item>) {
-        self.hands.wake(item.into());
+    pub fn enqueue(&mut self, item: impl Into<Item>) {
+        self.io.enqueue(item.into());
     }
 
     /// Reads one object afresh.
@@ -104,14 +105,14 @@ impl<'a> Context<'a> {
     /// # Errors
     /// If the server could not be asked, or its answer could not be read. An object that is not
     /// there is no error.
-    pub async fn fetch<T: Kind>(&mut self, key: &Key) -> Result<Option<T>, Retry> {
+    pub async fn fetch<T: Kind>(&mut self, key: &Key) -> Result<Option<T>, ReconcileError> {
         let mut answers = self.fetch_all(std::slice::from_ref(key)).await;
         answers.pop().unwrap_or_else(|| unreachable!("one key, one answer"))
     }
 
     /// Reads objects afresh, all at once: one answer for each key, in order.
-    pub async fn fetch_all<T: Kind>(&mut self, keys: &[Key]) -> Vec<Result<Option<T>, Retry>> {
-        let answers = self.hands.fetch(&T::RESOURCE, keys).await.into_iter();
+    pub async fn fetch_all<T: Kind>(&mut self, keys: &[Key]) -> Vec<Result<Option<T>, ReconcileError>> {
+        let answers = self.io.fetch(&T::RESOURCE, keys).await.into_iter();
         answers.zip(keys).map(|(answer, key)| read(answer, key)).collect()
     }
 
@@ -124,12 +125,13 @@ impl<'a> Context<'a> {
         &mut self,
         resource: &Resource,
         key: &Key,
-    ) -> Result<Option<PartialObjectMeta>, Failure> {
-        let Some(json) = self.hands.fetch_metadata(resource, key).await? else {
+    ) -> Result<Option<PartialObjectMeta>, ApiError> {
+        let Some(json) = self.io.fetch_metadata(resource, key).await? else {
             return Ok(None);
         };
-        let unreadable =
-            || Failure::transport(Reason::Unreadable, format!("{resource} {key} cannot be read"));
+        let unreadable = || {
+            ApiError::transport(ErrorReason::UnreadableResponse, format!("{resource} {key} cannot be read"))
+        };
         serde_json::from_str(&json).map(Some).map_err(|_| unreadable())
     }
 
@@ -137,22 +139,22 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// If it cannot be known whether there is one.
-    pub async fn resource_of(&mut self, line: &TypeMeta) -> Result<Option<Resource>, Failure> {
-        self.hands.resource_of(line).await
+    pub async fn resource_of(&mut self, line: &TypeMeta) -> Result<Option<Resource>, ApiError> {
+        self.io.resource_of(line).await
     }
 
     /// Enqueue other items and records events.
-    pub fn stir(&mut self, stir: Effects) {
-        self.hands.stir(stir);
+    pub fn effects(&mut self, stir: Effects) {
+        self.io.effects(stir);
     }
 
     /// Lists the objects of a kind afresh, in one namespace.
     ///
     /// # Errors
     /// If the server could not be asked, or not every object could be read.
-    pub async fn list<T: Kind>(&mut self, namespace: &str) -> Result<Vec<Arc<T>>, Failure> {
-        let listing = Listing { kind: KindEntry::of::<T>(), namespace: namespace.into(), at_most: None };
-        let mut answers = self.hands.list(&[listing]).await;
+    pub async fn list<T: Kind>(&mut self, namespace: &str) -> Result<Vec<Arc<T>>, ApiError> {
+        let listing = ListRequest { kind: KindEntry::of::<T>(), namespace: namespace.into(), limit: None };
+        let mut answers = self.io.list(&[listing]).await;
         answers.pop().unwrap_or_else(|| unreachable!("one question, one answer")).map(typed)
     }
 
@@ -163,34 +165,35 @@ impl<'a> Context<'a> {
         resources: impl IntoIterator<Item = &'r Resource>,
         namespace: &str,
         at_most: Option<u32>,
-    ) -> Vec<Result<Vec<Arc<PartialObjectMeta>>, Failure>> {
-        let listing = |resource: &Resource| Listing {
+    ) -> Vec<Result<Vec<Arc<PartialObjectMeta>>, ApiError>> {
+        let listing = |resource: &Resource| ListRequest {
             kind: KindEntry::metadata_of(resource.clone()),
             namespace: namespace.into(),
-            at_most,
+            limit: at_most,
         };
         let listings: Vec<_> = resources.into_iter().map(listing).collect();
-        self.hands.list(&listings).await.into_iter().map(|listed| listed.map(typed)).collect()
+        self.io.list(&listings).await.into_iter().map(|listed| listed.map(typed)).collect()
     }
 
     /// Asks the server anew what it serves.
     ///
     /// # Errors
     /// If nothing at all could be learnt.
-    pub async fn discover(&mut self) -> Result<DiscoveredResources, Failure> {
-        self.hands.discover().await
+    pub async fn discover(&mut self) -> Result<DiscoveredResources, ApiError> {
+        self.io.discover().await
     }
 }
 
-fn read<T: Kind>(answer: FetchResult, key: &Key) -> Result<Option<T>, Retry> {
-    let Some(json) = answer.map_err(|failure| Retry::after(&failure, format!("reading {key}: {failure}")))?
+fn read<T: Kind>(answer: FetchResult, key: &Key) -> Result<Option<T>, ReconcileError> {
+    let Some(json) = answer
+        .map_err(|failure| ReconcileError::from_api_error(&failure, format!("reading {key}: {failure}")))?
     else {
         return Ok(None);
     };
     // The error of the decoder may quote the object, so it is not repeated.
     serde_json::from_str(&json)
         .map(Some)
-        .map_err(|_| Retry::because(format!("{} {key} cannot be read", T::RESOURCE)))
+        .map_err(|_| ReconcileError::because(format!("{} {key} cannot be read", T::RESOURCE)))
 }
 
 fn typed<T: Object>(objects: Vec<Arc<dyn AnyObject>>) -> Vec<Arc<T>> {
@@ -207,16 +210,16 @@ pub enum Outcome {
     /// It took effect, or was refused in a way that is as good.
     Done {
         /// The state it led to; empty if the server did not say.
-        version: Version,
+        resource_version: ResourceVersion,
         /// The life it led to; empty if the server did not say.
         uid: Uid,
         /// The name, which the server may have chosen; empty if it did not say.
-        name: Text,
+        name: ArcStr,
     },
     /// There was nothing to write when it came to it.
     Unneeded,
     /// It was refused or got lost.
-    Failed(Failure),
+    Failed(ApiError),
     /// A failure before it stopped the plan; or it only tells how things stand, and its item has told much lately.
     NotSent,
 }
@@ -225,7 +228,11 @@ impl Outcome {
     /// Success of which nothing is known but that it is one.
     #[must_use]
     pub fn done() -> Self {
-        Self::Done { version: Version::default(), uid: Uid::default(), name: Text::default() }
+        Self::Done {
+            resource_version: ResourceVersion::default(),
+            uid: Uid::default(),
+            name: ArcStr::default(),
+        }
     }
 }
 
@@ -235,7 +242,7 @@ pub struct Applied {
     /// One per write.
     pub outcomes: Vec<Outcome>,
     /// Why the item is to be tried again, if it is.
-    pub retry: Option<Retry>,
+    pub error: Option<ReconcileError>,
 }
 
 impl Applied {
@@ -243,16 +250,16 @@ impl Applied {
     ///
     /// # Errors
     /// The reason for another try.
-    pub fn all_done(self) -> Result<(), Retry> {
-        self.retry.map_or(Ok(()), Err)
+    pub fn all_done(self) -> Result<(), ReconcileError> {
+        self.error.map_or(Ok(()), Err)
     }
 }
 
 /// What follows a finished item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum Requeue {
     /// Nothing, until something changes.
-    Done,
+    Forget,
     /// Another look after a while.
     After(Duration),
     /// Another look after a while. It did not fail, but is not through either: earlier failures still
@@ -262,28 +269,28 @@ pub enum Next {
 
 /// The item is to be tried again later, ever more slowly.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Retry {
+pub struct ReconcileError {
     /// For the log.
     pub because: String,
     /// The server's wish, if it expressed one.
-    pub after: Option<Duration>,
+    pub retry_after: Option<Duration>,
     /// Nothing is wrong that an operator would want to read of.
     pub quiet: bool,
     /// The server is in trouble, not the item: an item is never given up for that.
     pub outage: bool,
 }
 
-impl Retry {
+impl ReconcileError {
     /// Tries again later for this reason.
     #[must_use]
     pub fn because(reason: impl Into<String>) -> Self {
-        Self { because: reason.into(), after: None, quiet: false, outage: false }
+        Self { because: reason.into(), retry_after: None, quiet: false, outage: false }
     }
 
     /// Tries again because a call failed, when the server wants it.
     #[must_use]
-    pub fn after(failure: &Failure, reason: impl Into<String>) -> Self {
-        Self { after: failure.retry_after, outage: failure.reason.is_outage(), ..Self::because(reason) }
+    pub fn from_api_error(failure: &ApiError, reason: impl Into<String>) -> Self {
+        Self { retry_after: failure.retry_after, outage: failure.reason.is_outage(), ..Self::because(reason) }
     }
 
     /// The same, without a line in the log: it is in the order of things.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use keleustes_objects::{Kind, Resource};
 
 use crate::{
-    Action, AnyChange, AnyStore, BoxFuture, Change, Context, Enqueue, Index, Item, KindEntry, Metric, Next,
-    Observer, Plan, Retry, Table, View, Write,
+    Action, AnyChange, AnyStore, BoxFuture, Change, Context, Enqueue, Index, Item, KindEntry, Metric,
+    Observer, Plan, ReconcileError, Requeue, Store, View, Write,
 };
 
 /// A controller: a name, an identity, and one loop or a few.
@@ -30,7 +30,7 @@ pub struct Controller {
     /// Who hears of every object of every kind, if somebody does.
     pub observer: Option<Arc<dyn Observer>>,
     /// What it shows to people who look into the process.
-    pub page: Option<Page>,
+    pub debug_handler: Option<DebugHandler>,
     /// Its loops.
     pub loops: Vec<Loop>,
 }
@@ -61,11 +61,11 @@ impl Grant {
 
 /// Answers a request for a page: what follows the controller's name in the path, and the query in; the page
 /// out, if there is one.
-pub type Page = Arc<dyn Fn(&str, &[(String, String)]) -> Option<Shown> + Send + Sync>;
+pub type DebugHandler = Arc<dyn Fn(&str, &[(String, String)]) -> Option<DebugPage> + Send + Sync>;
 
 /// A page for people who look into the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct DebugPage {
     /// What the body is.
     pub content_type: &'static str,
     /// The body.
@@ -76,14 +76,14 @@ pub struct Shown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpsMultiplier {
     /// So many times the rate.
-    pub rate: u16,
+    pub qps: u16,
     /// So many times the burst.
     pub burst: u16,
 }
 
 impl QpsMultiplier {
     /// As the flags say.
-    pub const DEFAULT: Self = Self { rate: 1, burst: 1 };
+    pub const DEFAULT: Self = Self { qps: 1, burst: 1 };
 }
 
 /// One queue and those who work on it.
@@ -96,13 +96,13 @@ pub struct Loop {
     /// a number, for ever.
     pub max_retries: Option<u32>,
     /// How retries slow down.
-    pub limiter: RateLimiter,
+    pub rate_limiter: RateLimiter,
     /// The kinds whose changes wake items.
     pub watches: Vec<Watch>,
     /// All kinds that decisions look at, the watched ones among them.
     pub reads: Vec<KindEntry>,
     /// Those of them that it may begin without; see [`View::known`].
-    pub late: Vec<KindEntry>,
+    pub starts_without: Vec<KindEntry>,
     /// Indexes that decisions use.
     pub indexes: Vec<DeclaredIndex>,
     /// How often everything it watches is shown to it again, beside what the caches do for all.
@@ -110,7 +110,7 @@ pub struct Loop {
     /// Items that are there from the start; a pass over everything is one.
     pub initial_items: Vec<Item>,
     /// How it decides.
-    pub behaviour: Behaviour,
+    pub loop_kind: LoopKind,
 }
 
 /// How the retries of one queue slow down.
@@ -157,7 +157,7 @@ impl DeclaredIndex {
 pub struct Watch {
     /// The kind.
     pub kind: KindEntry,
-    wake: WakeFn,
+    enqueue: WakeFn,
 }
 
 type AddIndex = Arc<dyn Fn(&mut dyn AnyStore) + Send + Sync>;
@@ -165,26 +165,30 @@ type WakeFn = Box<dyn Fn(&AnyChange, &View<'_>, &mut Enqueue) + Send + Sync>;
 
 impl Watch {
     /// Collects the items that a change wakes.
-    pub fn wake(&self, change: &AnyChange, view: &View<'_>, wakes: &mut Enqueue) {
-        (self.wake)(change, view, wakes);
+    pub fn enqueue(&self, change: &AnyChange, view: &View<'_>, wakes: &mut Enqueue) {
+        (self.enqueue)(change, view, wakes);
     }
 }
 
 /// How a loop decides.
-pub enum Behaviour {
+pub enum LoopKind {
     /// One decision, one plan.
     Decide(Decide),
     /// Several decisions, each on the results of the writes before it.
-    Script(Arc<dyn Script>),
+    Reconcile(Arc<dyn Reconciler>),
 }
 
 /// Makes one decision: what is to be done about an item.
 pub type Decide = Arc<dyn Fn(&View<'_>, &Item) -> Plan + Send + Sync>;
 
 /// Several decisions in a row. Nothing but deciding and applying alternate in here.
-pub trait Script: Send + Sync {
+pub trait Reconciler: Send + Sync {
     /// Works on one item.
-    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>>;
+    fn reconcile<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        item: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>>;
 }
 
 impl Controller {
@@ -200,7 +204,7 @@ impl Controller {
             qps_multiplier: QpsMultiplier::DEFAULT,
             metrics: Vec::new(),
             observer: None,
-            page: None,
+            debug_handler: None,
             loops: Vec::new(),
         }
     }
@@ -235,14 +239,14 @@ impl Controller {
 
     /// Sends faster than others where flags hold requests back.
     #[must_use]
-    pub fn hurrying(mut self, qps_multiplier: QpsMultiplier) -> Self {
+    pub fn qps_multiplier(mut self, qps_multiplier: QpsMultiplier) -> Self {
         self.qps_multiplier = qps_multiplier;
         self
     }
 
     /// The figures it tells.
     #[must_use]
-    pub fn measures(mut self, metrics: impl IntoIterator<Item = &'static Metric>) -> Self {
+    pub fn metrics(mut self, metrics: impl IntoIterator<Item = &'static Metric>) -> Self {
         self.metrics.extend(metrics);
         self
     }
@@ -256,17 +260,17 @@ impl Controller {
 
     /// Shows people who look into the process what it knows.
     #[must_use]
-    pub fn shows(
+    pub fn debug_handler(
         mut self,
-        page: impl Fn(&str, &[(String, String)]) -> Option<Shown> + Send + Sync + 'static,
+        page: impl Fn(&str, &[(String, String)]) -> Option<DebugPage> + Send + Sync + 'static,
     ) -> Self {
-        self.page = Some(Arc::new(page));
+        self.debug_handler = Some(Arc::new(page));
         self
     }
 
     /// Adds a loop.
     #[must_use]
-    pub fn runs(mut self, a_loop: Loop) -> Self {
+    pub fn with_loop(mut self, a_loop: Loop) -> Self {
         self.loops.push(a_loop);
         self
     }
@@ -288,19 +292,19 @@ impl Controller {
 impl Loop {
     /// A loop around a queue of this name, with one worker.
     #[must_use]
-    pub fn new(queue: &'static str, behaviour: Behaviour) -> Self {
+    pub fn new(queue: &'static str, behaviour: LoopKind) -> Self {
         Self {
             queue,
             workers: 1,
             max_retries: None,
-            limiter: RateLimiter::DEFAULT,
+            rate_limiter: RateLimiter::DEFAULT,
             watches: Vec::new(),
             reads: Vec::new(),
-            late: Vec::new(),
+            starts_without: Vec::new(),
             indexes: Vec::new(),
             resync_period: None,
             initial_items: Vec::new(),
-            behaviour,
+            loop_kind: behaviour,
         }
     }
 
@@ -310,13 +314,13 @@ impl Loop {
         queue: &'static str,
         decide: impl Fn(&View<'_>, &Item) -> Plan + Send + Sync + 'static,
     ) -> Self {
-        Self::new(queue, Behaviour::Decide(Arc::new(decide)))
+        Self::new(queue, LoopKind::Decide(Arc::new(decide)))
     }
 
     /// A loop of scripts.
     #[must_use]
-    pub fn reconciling(queue: &'static str, script: impl Script + 'static) -> Self {
-        Self::new(queue, Behaviour::Script(Arc::new(script)))
+    pub fn reconciling(queue: &'static str, script: impl Reconciler + 'static) -> Self {
+        Self::new(queue, LoopKind::Reconcile(Arc::new(script)))
     }
 
     /// Enqueue items on changes of a kind. The old and the new state are both there to be looked at.
@@ -328,7 +332,7 @@ impl Loop {
         let erased = move |change: &AnyChange, view: &View<'_>, wakes: &mut Enqueue| {
             wake(&change.typed::<T>(), view, wakes);
         };
-        self.watches.push(Watch { kind: KindEntry::of::<T>(), wake: Box::new(erased) });
+        self.watches.push(Watch { kind: KindEntry::of::<T>(), enqueue: Box::new(erased) });
         self.reads::<T>()
     }
 
@@ -346,7 +350,7 @@ impl Loop {
     /// need it come again later.
     #[must_use]
     pub fn starts_without<T: Kind>(mut self) -> Self {
-        self.late.push(KindEntry::of::<T>());
+        self.starts_without.push(KindEntry::of::<T>());
         self.reads::<T>()
     }
 
@@ -354,7 +358,7 @@ impl Loop {
     #[must_use]
     pub fn reads_index<T: Kind>(mut self, index: Index<T>) -> Self {
         let add = move |table: &mut dyn AnyStore| {
-            if let Some(table) = table.as_any_mut().downcast_mut::<Table<T>>() {
+            if let Some(table) = table.as_any_mut().downcast_mut::<Store<T>>() {
                 // Another loop may share the index; then it is there, which is all that is asked for.
                 let _ = table.add_index(index);
             }
@@ -380,7 +384,7 @@ impl Loop {
     /// Slows retries down in its own way.
     #[must_use]
     pub fn rate_limited_by(mut self, limiter: RateLimiter) -> Self {
-        self.limiter = limiter;
+        self.rate_limiter = limiter;
         self
     }
 

@@ -5,21 +5,22 @@ use std::fmt;
 use std::sync::Arc;
 
 use keleustes_objects::{
-    DecodeError, Encoded, Key, Kind, Meta, Object, PartialObjectMeta, Projection, Resource, Version,
+    DecodeError, Encoded, Key, Kind, Object, ObjectMeta, PartialObjectMeta, Projection, Resource,
+    ResourceVersion,
 };
 
-use crate::{Change, Table};
+use crate::{Change, Store};
 
 /// An object whose type is known to the table it belongs to.
 pub trait AnyObject: Send + Sync + 'static {
     /// Its metadata.
-    fn meta(&self) -> &Meta;
+    fn meta(&self) -> &ObjectMeta;
     /// The way back to its type.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
 impl<T: Object> AnyObject for T {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         Object::meta(self)
     }
 
@@ -55,7 +56,7 @@ impl AnyChange {
 
     /// Metadata of the newest state that is known.
     #[must_use]
-    pub fn meta(&self) -> Option<&Meta> {
+    pub fn meta(&self) -> Option<&ObjectMeta> {
         self.new.as_ref().or(self.old.as_ref()).map(|object| object.meta())
     }
 }
@@ -79,22 +80,22 @@ pub trait AnyStore: Send + Sync {
         &mut self,
         objects: Vec<Arc<dyn AnyObject>>,
         unreadable: &[Key],
-        version: Version,
+        version: ResourceVersion,
     ) -> Vec<AnyChange>;
     /// See [`Table::apply`].
     fn apply(&mut self, object: Arc<dyn AnyObject>) -> AnyChange;
     /// See [`Table::delete`].
     fn delete(&mut self, last: Arc<dyn AnyObject>) -> AnyChange;
     /// See [`Table::bookmark`].
-    fn bookmark(&mut self, version: Version);
+    fn bookmark(&mut self, version: ResourceVersion);
     /// See [`Table::version`].
-    fn version(&self) -> &Version;
+    fn resource_version(&self) -> &ResourceVersion;
     /// Every object, as a change that shows it again.
     fn resync(&self) -> Vec<AnyChange>;
     /// Every object, as a change that adds it.
     fn additions(&self) -> Vec<AnyChange>;
     /// Metadata of one object.
-    fn meta(&self, key: &Key) -> Option<&Meta>;
+    fn meta(&self, key: &Key) -> Option<&ObjectMeta>;
     /// How many objects there are.
     fn len(&self) -> usize;
     /// Whether there are none.
@@ -107,7 +108,7 @@ fn typed<T: Object>(object: Arc<dyn AnyObject>) -> Arc<T> {
     object.into_any().downcast().unwrap_or_else(|_| panic!("an object of another kind than its table"))
 }
 
-impl<T: Object> AnyStore for Table<T> {
+impl<T: Object> AnyStore for Store<T> {
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -120,26 +121,26 @@ impl<T: Object> AnyStore for Table<T> {
         &mut self,
         objects: Vec<Arc<dyn AnyObject>>,
         unreadable: &[Key],
-        version: Version,
+        version: ResourceVersion,
     ) -> Vec<AnyChange> {
-        let changes = Table::replace(self, objects.into_iter().map(typed::<T>), unreadable, version);
+        let changes = Store::replace(self, objects.into_iter().map(typed::<T>), unreadable, version);
         changes.into_iter().map(AnyChange::from).collect()
     }
 
     fn apply(&mut self, object: Arc<dyn AnyObject>) -> AnyChange {
-        Table::apply(self, typed::<T>(object)).into()
+        Store::apply(self, typed::<T>(object)).into()
     }
 
     fn delete(&mut self, last: Arc<dyn AnyObject>) -> AnyChange {
-        Table::delete(self, typed::<T>(last)).into()
+        Store::delete(self, typed::<T>(last)).into()
     }
 
-    fn bookmark(&mut self, version: Version) {
-        Table::bookmark(self, version);
+    fn bookmark(&mut self, version: ResourceVersion) {
+        Store::bookmark(self, version);
     }
 
-    fn version(&self) -> &Version {
-        Table::version(self)
+    fn resource_version(&self) -> &ResourceVersion {
+        Store::resource_version(self)
     }
 
     fn resync(&self) -> Vec<AnyChange> {
@@ -150,12 +151,12 @@ impl<T: Object> AnyStore for Table<T> {
         self.all().map(|object| Change::added(object.clone()).into()).collect()
     }
 
-    fn meta(&self, key: &Key) -> Option<&Meta> {
+    fn meta(&self, key: &Key) -> Option<&ObjectMeta> {
         self.get(key).map(|object| Object::meta(&**object))
     }
 
     fn len(&self) -> usize {
-        Table::len(self)
+        Store::len(self)
     }
 }
 
@@ -168,7 +169,7 @@ pub struct KindEntry {
     type_id: TypeId,
     resource: Resource,
     projection: Projection,
-    speaks_protobuf: bool,
+    supports_protobuf: bool,
     decode: Decode,
     table: fn() -> Box<dyn AnyStore>,
 }
@@ -191,9 +192,9 @@ impl KindEntry {
             type_id: TypeId::of::<T>(),
             resource,
             projection,
-            speaks_protobuf: T::SUPPORTS_PROTOBUF,
+            supports_protobuf: T::SUPPORTS_PROTOBUF,
             decode: |object| Ok(Arc::new(object.read::<T>()?)),
-            table: || Box::new(Table::<T>::default()),
+            table: || Box::new(Store::<T>::default()),
         }
     }
 
@@ -217,8 +218,8 @@ impl KindEntry {
 
     /// Whether that also reads protobuf.
     #[must_use]
-    pub fn speaks_protobuf(&self) -> bool {
-        self.speaks_protobuf
+    pub fn supports_protobuf(&self) -> bool {
+        self.supports_protobuf
     }
 
     /// A new, empty table for its objects.

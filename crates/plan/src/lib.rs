@@ -20,20 +20,23 @@ mod view;
 mod write;
 
 pub use change::{Change, Enqueue, Item};
-pub use context::{Applied, BoxFuture, Context, FetchResult, Hands, Listed, Listing, Next, Outcome, Retry};
+pub use context::{
+    Applied, BoxFuture, Context, FetchResult, ListRequest, ListResult, Outcome, ReconcileError, ReconcileIo,
+    Requeue,
+};
 pub use controller::{
-    Behaviour, Controller, Decide, DeclaredIndex, Grant, Loop, Page, QpsMultiplier, RateLimiter, Script,
-    Shown, Watch,
+    Controller, DebugHandler, DebugPage, Decide, DeclaredIndex, Grant, Loop, LoopKind, QpsMultiplier,
+    RateLimiter, Reconciler, Watch,
 };
 pub use kinds::{AnyChange, AnyObject, AnyStore, Decode, KindEntry};
 pub use memory::Memory;
-pub use metric::{Buckets, Form, Measurement, Metric};
-pub use note::{EventType, Involved, PlannedEvent};
+pub use metric::{Buckets, Measurement, Metric, MetricType};
+pub use note::{EventType, InvolvedObject, PlannedEvent};
 pub use observer::{Effects, EnqueuedItem, Observer};
 pub use plan::{Plan, Step};
-pub use table::{DuplicateIndex, Index, Table};
+pub use table::{DuplicateIndex, Index, Store};
 pub use view::{Now, View};
 pub use write::{
-    Action, Edit, Edited, Guard, MakeFields, OnFailure, PatchKind, PatchMetadata, PropagationPolicy, Report,
-    StatusUrgency, Target, Write,
+    Action, Edit, Edited, Guard, MakeFields, OnFailure, OutcomeEventFn, PatchKind, PatchMetadata,
+    PropagationPolicy, StatusUrgency, Target, Write,
 };

@@ -12,12 +12,12 @@ pub struct Metric {
     /// The names of its labels.
     pub labels: &'static [&'static str],
     /// What kind of figure it is.
-    pub form: Form,
+    pub metric_type: MetricType,
 }
 
 /// What kind of figure a metric is, and so what a measurement of it does.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Form {
+pub enum MetricType {
     /// Measurements add up.
     Counter,
     /// The last measurement counts.
@@ -30,7 +30,7 @@ pub enum Form {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Buckets {
     /// These bounds.
-    Listed(&'static [f64]),
+    Explicit(&'static [f64]),
     /// So many bounds, each a multiple of the one before.
     Exponential {
         /// The first bound.
@@ -57,13 +57,13 @@ impl Metric {
     /// A figure that adds up.
     #[must_use]
     pub const fn counter(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Self {
-        Self::new(name, help, labels, Form::Counter)
+        Self::new(name, help, labels, MetricType::Counter)
     }
 
     /// A figure that goes up and down.
     #[must_use]
     pub const fn gauge(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Self {
-        Self::new(name, help, labels, Form::Gauge)
+        Self::new(name, help, labels, MetricType::Gauge)
     }
 
     /// Figures counted by size.
@@ -74,21 +74,21 @@ impl Metric {
         labels: &'static [&'static str],
         buckets: Buckets,
     ) -> Self {
-        Self::new(name, help, labels, Form::Histogram(buckets))
+        Self::new(name, help, labels, MetricType::Histogram(buckets))
     }
 
     const fn new(
         name: &'static str,
         help: &'static str,
         labels: &'static [&'static str],
-        form: Form,
+        form: MetricType,
     ) -> Self {
-        Self { name, help, stability: "ALPHA", labels, form }
+        Self { name, help, stability: "ALPHA", labels, metric_type: form }
     }
 
     /// Promises as much as the original does: `BETA` or `STABLE` instead of `ALPHA`.
     #[must_use]
-    pub const fn promised(mut self, stability: &'static str) -> Self {
+    pub const fn with_stability(mut self, stability: &'static str) -> Self {
         self.stability = stability;
         self
     }
@@ -98,7 +98,7 @@ impl Metric {
     /// # Panics
     /// If there are more or fewer values than labels.
     #[must_use]
-    pub fn measured(&'static self, labels: &[&str], value: f64) -> Measurement {
+    pub fn measurement(&'static self, labels: &[&str], value: f64) -> Measurement {
         assert_eq!(labels.len(), self.labels.len(), "{} has other labels", self.name);
         Measurement { metric: self, labels: labels.iter().map(|label| (*label).to_owned()).collect(), value }
     }
@@ -108,20 +108,21 @@ impl Metric {
     /// # Panics
     /// If there are more or fewer values than labels.
     #[must_use]
-    pub fn one(&'static self, labels: &[&str]) -> Measurement {
-        self.measured(labels, 1.0)
+    pub fn increment(&'static self, labels: &[&str]) -> Measurement {
+        self.measurement(labels, 1.0)
     }
 }
 
 impl Buckets {
     /// The default bounds of Prometheus libraries, made for seconds.
-    pub const SECONDS: Self = Self::Listed(&[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]);
+    pub const SECONDS: Self =
+        Self::Explicit(&[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]);
 
     /// The bounds, smallest first.
     #[must_use]
     pub fn bounds(self) -> Vec<f64> {
         match self {
-            Self::Listed(bounds) => bounds.to_vec(),
+            Self::Explicit(bounds) => bounds.to_vec(),
             Self::Exponential { first, factor, count } => {
                 (0..count).map(|at| first * factor.powi(i32::from(at))).collect()
             }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use keleustes_objects::{Kind, Resource, Uid, Version};
+use keleustes_objects::{Kind, Resource, ResourceVersion, Uid};
 
 /// An event to be recorded with the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedEvent {
     /// The object it is about.
-    pub involved: Involved,
+    pub involved_object: InvolvedObject,
     /// How serious it is.
-    pub kind: EventType,
+    pub event_type: EventType,
     /// One CamelCase word for machines.
     pub reason: String,
     /// A sentence for people.
@@ -41,7 +41,7 @@ impl EventType {
 
 /// The object that an event is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Involved {
+pub struct InvolvedObject {
     /// Group and version.
     pub api_version: String,
     /// Kind.
@@ -53,21 +53,33 @@ pub struct Involved {
     /// The life that is meant.
     pub uid: Uid,
     /// The state that was seen.
-    pub resource_version: Version,
+    pub resource_version: ResourceVersion,
     /// A part of the object; empty for all of it.
     pub field_path: String,
 }
 
-impl Involved {
+impl InvolvedObject {
     /// Refers to a cached object. Caches hold no type lines; the type knows them.
     pub fn of<T: Kind>(object: &T) -> Self {
         let (meta, resource) = (object.meta(), T::RESOURCE);
-        Self::named(&resource, &meta.key.namespace, &meta.key.name, meta.uid.clone(), meta.version.clone())
+        Self::named(
+            &resource,
+            &meta.key.namespace,
+            &meta.key.name,
+            meta.uid.clone(),
+            meta.resource_version.clone(),
+        )
     }
 
     /// Refers to an object of any resource.
     #[must_use]
-    pub fn named(resource: &Resource, namespace: &str, name: &str, uid: Uid, version: Version) -> Self {
+    pub fn named(
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        uid: Uid,
+        version: ResourceVersion,
+    ) -> Self {
         Self {
             api_version: resource.api_version(),
             kind: resource.kind.to_string(),
@@ -83,17 +95,23 @@ impl Involved {
 impl PlannedEvent {
     /// An event of the normal course of things.
     #[must_use]
-    pub fn normal(involved: Involved, reason: &str, message: impl Into<String>) -> Self {
+    pub fn normal(involved: InvolvedObject, reason: &str, message: impl Into<String>) -> Self {
         Self::new(involved, EventType::Normal, reason, message.into())
     }
 
     /// An event that somebody may want to look at.
     #[must_use]
-    pub fn warning(involved: Involved, reason: &str, message: impl Into<String>) -> Self {
+    pub fn warning(involved: InvolvedObject, reason: &str, message: impl Into<String>) -> Self {
         Self::new(involved, EventType::Warning, reason, message.into())
     }
 
-    fn new(involved: Involved, kind: EventType, reason: &str, message: String) -> Self {
-        Self { involved, kind, reason: reason.to_owned(), message, annotations: BTreeMap::new() }
+    fn new(involved: InvolvedObject, kind: EventType, reason: &str, message: String) -> Self {
+        Self {
+            involved_object: involved,
+            event_type: kind,
+            reason: reason.to_owned(),
+            message,
+            annotations: BTreeMap::new(),
+        }
     }
 }

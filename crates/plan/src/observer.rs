@@ -1,7 +1,7 @@
 //! Hears of every object of every kind, whatever the server serves: for controllers to which all kinds
 //! are alike.
 
-use keleustes_objects::{Key, Meta, Resource};
+use keleustes_objects::{Key, ObjectMeta, Resource};
 
 use crate::{Item, Metric, PlannedEvent};
 
@@ -18,20 +18,20 @@ pub trait Observer: Send + Sync {
     /// Whether objects of a resource are of no interest.
     fn ignores(&self, resource: &Resource) -> bool;
     /// These are all objects of a resource, but for those that are there and could not be read.
-    fn saw_all(&self, resource: &Resource, metas: &[&Meta], unreadable: &[Key], stir: &mut Effects);
+    fn on_list(&self, resource: &Resource, metas: &[&ObjectMeta], unreadable: &[Key], stir: &mut Effects);
     /// An object is new or has changed.
-    fn saw(&self, resource: &Resource, meta: &Meta, stir: &mut Effects);
+    fn on_update(&self, resource: &Resource, meta: &ObjectMeta, stir: &mut Effects);
     /// An object is gone; this was its last state.
-    fn lost(&self, resource: &Resource, meta: &Meta, stir: &mut Effects);
+    fn on_delete(&self, resource: &Resource, meta: &ObjectMeta, stir: &mut Effects);
     /// From now on, what is stirred up is worked on. Tells all that is still to be done.
-    fn begin(&self, stir: &mut Effects);
+    fn on_start_leading(&self, stir: &mut Effects);
 }
 
 /// What something stirs up beyond the item at hand: items of any queue of the controller, and events.
 #[derive(Default)]
 pub struct Effects {
     /// Items that want work.
-    pub woken: Vec<EnqueuedItem>,
+    pub enqueued: Vec<EnqueuedItem>,
     /// Events, in order.
     pub events: Vec<PlannedEvent>,
 }
@@ -44,17 +44,17 @@ pub struct EnqueuedItem {
     /// The item.
     pub item: Item,
     /// Not now, but ever more slowly, as if it had failed.
-    pub slowly: bool,
+    pub rate_limited: bool,
 }
 
 impl Effects {
     /// Enqueue an item now.
-    pub fn wake(&mut self, queue: &'static str, item: impl Into<Item>) {
-        self.woken.push(EnqueuedItem { queue, item: item.into(), slowly: false });
+    pub fn enqueue(&mut self, queue: &'static str, item: impl Into<Item>) {
+        self.enqueued.push(EnqueuedItem { queue, item: item.into(), rate_limited: false });
     }
 
     /// Enqueue an item ever more slowly, as if it had failed.
     pub fn enqueue_rate_limited(&mut self, queue: &'static str, item: impl Into<Item>) {
-        self.woken.push(EnqueuedItem { queue, item: item.into(), slowly: true });
+        self.enqueued.push(EnqueuedItem { queue, item: item.into(), rate_limited: true });
     }
 }

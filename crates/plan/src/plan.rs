@@ -24,7 +24,7 @@ pub enum Step {
     /// one request, not a thousand.
     SlowStart(Vec<Write>),
     /// Writes that do not depend on each other, sent at once; none stops another.
-    Together(Vec<Write>),
+    Parallel(Vec<Write>),
 }
 
 impl Step {
@@ -33,7 +33,7 @@ impl Step {
     pub fn writes(&self) -> &[Write] {
         match self {
             Self::One(write) => std::slice::from_ref(&**write),
-            Self::SlowStart(writes) | Self::Together(writes) => writes,
+            Self::SlowStart(writes) | Self::Parallel(writes) => writes,
         }
     }
 }
@@ -56,7 +56,7 @@ impl Plan {
     /// The item cannot be decided for a reason that lies in the objects; it is tried again, ever more
     /// slowly, because a change elsewhere may cure it without waking the item.
     #[must_use]
-    pub fn stuck(complaint: impl Into<String>) -> Self {
+    pub fn error(complaint: impl Into<String>) -> Self {
         Self { complaint: Some(complaint.into()), ..Self::default() }
     }
 
@@ -75,7 +75,7 @@ impl Plan {
     /// Adds writes that do not depend on each other, to be sent at once.
     pub fn push_parallel(&mut self, writes: Vec<Write>) {
         if !writes.is_empty() {
-            self.steps.push(Step::Together(writes));
+            self.steps.push(Step::Parallel(writes));
         }
     }
 
@@ -114,7 +114,7 @@ impl Plan {
     pub fn writes_mut(&mut self) -> impl Iterator<Item = &mut Write> {
         self.steps.iter_mut().flat_map(|step| match step {
             Step::One(write) => std::slice::from_mut(&mut **write),
-            Step::SlowStart(writes) | Step::Together(writes) => writes.as_mut_slice(),
+            Step::SlowStart(writes) | Step::Parallel(writes) => writes.as_mut_slice(),
         })
     }
 
@@ -132,13 +132,13 @@ impl Plan {
 
     /// Why the item cannot be decided, if it cannot.
     #[must_use]
-    pub fn complaint(&self) -> Option<&str> {
+    pub fn error_message(&self) -> Option<&str> {
         self.complaint.as_deref()
     }
 
     /// When to look again.
     #[must_use]
-    pub fn revisit(&self) -> Option<Duration> {
+    pub fn requeue_delay(&self) -> Option<Duration> {
         self.requeue_after
     }
 }

@@ -7,17 +7,17 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use keleustes_objects::{InternedStr, Key, Object, Text, Version};
+use keleustes_objects::{ArcStr, InternedStr, Key, Object, ResourceVersion};
 
 use crate::Change;
 
 /// The objects of one kind, sorted by namespace and name.
 ///
 /// The key of a row is the one inside its object, so no name is held twice.
-pub struct Table<T> {
+pub struct Store<T> {
     rows: BTreeSet<Row<T>>,
     indexes: Vec<Indexed<T>>,
-    version: Version,
+    resource_version: ResourceVersion,
 }
 
 /// A named question that a table keeps answered: which objects have this value?
@@ -53,13 +53,13 @@ impl fmt::Display for DuplicateIndex {
 
 impl std::error::Error for DuplicateIndex {}
 
-impl<T: Object> Default for Table<T> {
+impl<T: Object> Default for Store<T> {
     fn default() -> Self {
-        Self { rows: BTreeSet::new(), indexes: Vec::new(), version: Version::default() }
+        Self { rows: BTreeSet::new(), indexes: Vec::new(), resource_version: ResourceVersion::default() }
     }
 }
 
-impl<T: Object> Table<T> {
+impl<T: Object> Store<T> {
     /// Adds an index and fills it from the objects that are there.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl<T: Object> Table<T> {
         &'a self,
         namespace: &InternedStr,
     ) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
-        let first = Key { namespace: namespace.clone(), name: Text::default() };
+        let first = Key { namespace: namespace.clone(), name: ArcStr::default() };
         let namespace = namespace.clone();
         self.rows
             .range::<Key, _>((Bound::Included(first), Bound::Unbounded))
@@ -104,7 +104,11 @@ impl<T: Object> Table<T> {
     ///
     /// # Panics
     /// If no index of that name was declared: the caller would otherwise see an empty world.
-    pub fn by<'a>(&'a self, index: &Index<T>, value: &str) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
+    pub fn by_index<'a>(
+        &'a self,
+        index: &Index<T>,
+        value: &str,
+    ) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
         let indexed = self.indexes.iter().find(|there| there.index.name == index.name);
         let indexed = indexed.unwrap_or_else(|| panic!("index {:?} was not declared", index.name));
         indexed.rows.get(value).into_iter().flatten().map(|row| &row.0)
@@ -124,24 +128,24 @@ impl<T: Object> Table<T> {
 
     /// The state of the world this table has come to.
     #[must_use]
-    pub fn version(&self) -> &Version {
-        &self.version
+    pub fn resource_version(&self) -> &ResourceVersion {
+        &self.resource_version
     }
 
     /// Notes that the world has moved on without a change to these objects.
-    pub fn bookmark(&mut self, version: Version) {
-        self.version = version;
+    pub fn bookmark(&mut self, version: ResourceVersion) {
+        self.resource_version = version;
     }
 
     /// Puts an object in. Whether it was added or updated is told by what was there, not by the sender.
     pub fn apply(&mut self, object: Arc<T>) -> Change<T> {
-        self.version = object.meta().version.clone();
+        self.resource_version = object.meta().resource_version.clone();
         self.put(object)
     }
 
     /// Takes an object out. The change shows its last state, also if it was never here.
     pub fn delete(&mut self, last: Arc<T>) -> Change<T> {
-        self.version = last.meta().version.clone();
+        self.resource_version = last.meta().resource_version.clone();
         self.take(last.key());
         Change::deleted(last)
     }
@@ -154,7 +158,7 @@ impl<T: Object> Table<T> {
         &mut self,
         objects: impl IntoIterator<Item = Arc<T>>,
         unreadable: &[Key],
-        version: Version,
+        version: ResourceVersion,
     ) -> Vec<Change<T>> {
         let mut gone = self.rows.clone();
         for key in unreadable {
@@ -170,7 +174,7 @@ impl<T: Object> Table<T> {
         }
         let mut told: Vec<_> = gone.into_iter().map(|row| row.0).collect();
         told.retain(|object| self.take(object.key()).is_some());
-        self.version = version;
+        self.resource_version = version;
         told.into_iter().map(Change::deleted).chain(changes).collect()
     }
 
@@ -178,7 +182,10 @@ impl<T: Object> Table<T> {
         let old = self.rows.get(object.key()).map(|row| row.0.clone());
         if let Some(old) = &old {
             let (before, after) = (old.meta(), object.meta());
-            if before.version == after.version && before.uid == after.uid && !after.version.is_empty() {
+            if before.resource_version == after.resource_version
+                && before.uid == after.uid
+                && !after.resource_version.is_empty()
+            {
                 return Change::resync(old.clone());
             }
             self.take(&after.key);
@@ -278,7 +285,7 @@ mod tests {
     /// Proves INF-4.
     #[test]
     fn namespaces_and_indexes_answer_from_any_moment_on() {
-        let mut table = Table::default();
+        let mut table = Store::default();
         table.replace(
             [partial("a/x", "1", "5"), partial("b/x", "2", "6"), partial("a/y", "3", "7")],
             &[],
@@ -287,37 +294,37 @@ mod tests {
         assert_eq!(keys(table.in_namespace(&InternedStr::from("a"))), ["a/x", "a/y"]);
         assert_eq!(keys(table.in_namespace(&InternedStr::from("c"))), [""; 0]);
         table.add_index(BY_UID).unwrap();
-        assert_eq!(keys(table.by(&BY_UID, "2")), ["b/x"], "a late index covers what is there");
+        assert_eq!(keys(table.by_index(&BY_UID, "2")), ["b/x"], "a late index covers what is there");
         table.apply(partial("b/z", "4", "10"));
-        assert_eq!(keys(table.by(&BY_UID, "4")), ["b/z"]);
+        assert_eq!(keys(table.by_index(&BY_UID, "4")), ["b/z"]);
         table.apply(partial("b/z", "5", "11"));
-        assert_eq!(keys(table.by(&BY_UID, "4")), [""; 0], "no stale entries");
+        assert_eq!(keys(table.by_index(&BY_UID, "4")), [""; 0], "no stale entries");
         table.delete(partial("b/z", "5", "12"));
-        assert_eq!(keys(table.by(&BY_UID, "5")), [""; 0]);
+        assert_eq!(keys(table.by_index(&BY_UID, "5")), [""; 0]);
         assert_eq!(table.add_index(BY_UID), Err(DuplicateIndex("uid")));
     }
 
     /// Proves INF-32, INF-36.
     #[test]
     fn what_was_there_decides_between_added_and_updated() {
-        let mut table = Table::default();
+        let mut table = Store::default();
         let added = table.apply(partial("a/x", "1", "5"));
-        assert!(added.before().is_none() && added.after().is_some());
+        assert!(added.old().is_none() && added.new().is_some());
         let updated = table.apply(partial("a/x", "1", "6"));
-        assert_eq!(updated.before().map(|old| old.meta.version.to_string()).as_deref(), Some("5"));
+        assert_eq!(updated.old().map(|old| old.meta.resource_version.to_string()).as_deref(), Some("5"));
         let reborn = table.apply(partial("a/x", "2", "9"));
         let uids =
-            (reborn.before().map(|o| o.meta.uid.to_string()), reborn.after().map(|n| n.meta.uid.to_string()));
+            (reborn.old().map(|o| o.meta.uid.to_string()), reborn.new().map(|n| n.meta.uid.to_string()));
         assert_eq!(uids, (Some("1".into()), Some("2".into())), "a new life shows as update with two uids");
     }
 
     /// Proves INF-33.
     #[test]
     fn a_deletion_shows_the_final_state_even_of_a_stranger() {
-        let mut table = Table::default();
+        let mut table = Store::default();
         table.apply(partial("a/x", "1", "5"));
         let change = table.delete(partial("a/x", "1", "8"));
-        assert_eq!(change.before().map(|old| old.meta.version.to_string()).as_deref(), Some("8"));
+        assert_eq!(change.old().map(|old| old.meta.resource_version.to_string()).as_deref(), Some("8"));
         assert!(table.is_empty());
         assert!(table.delete(partial("a/never", "2", "9")).is_deletion());
     }
@@ -325,7 +332,7 @@ mod tests {
     /// Proves INF-34, INF-35, INF-37, INF-144.
     #[test]
     fn a_replacement_tells_deletions_first_and_nothing_that_did_not_change() {
-        let mut table = Table::default();
+        let mut table = Store::default();
         table.replace(
             [partial("a/kept", "1", "5"), partial("a/gone", "2", "6"), partial("a/new", "3", "7")],
             &[],
@@ -337,33 +344,33 @@ mod tests {
             "9".into(),
         );
         let told: Vec<_> =
-            changes.iter().map(|change| (change.is_deletion(), change.either().key().to_string())).collect();
+            changes.iter().map(|change| (change.is_deletion(), change.latest().key().to_string())).collect();
         assert_eq!(told, [(true, "a/gone".into()), (false, "a/added".into()), (false, "a/new".into())]);
         assert_eq!(keys(table.all()), ["a/added", "a/kept", "a/new"]);
     }
 
     #[test]
     fn an_object_that_cannot_be_read_is_not_taken_for_gone() {
-        let mut table = Table::default();
+        let mut table = Store::default();
         table.replace([partial("a/odd", "1", "5"), partial("a/gone", "2", "6")], &[], "7".into());
         let unreadable = [Key::namespaced("a", "odd"), Key::namespaced("a", "never-read")];
         let changes = table.replace([], &unreadable, "9".into());
         assert_eq!(changes.len(), 1);
-        assert_eq!(changes[0].either().key().to_string(), "a/gone");
+        assert_eq!(changes[0].latest().key().to_string(), "a/gone");
         assert_eq!(keys(table.all()), ["a/odd"]);
     }
 
     /// Proves INF-41, INF-150.
     #[test]
     fn the_version_follows_every_event_and_the_list() {
-        let mut table = Table::default();
+        let mut table = Store::default();
         table.replace([partial("a/x", "1", "50")], &[], "40".into());
-        assert_eq!(table.version().to_string(), "40", "the list's, even if an object is newer");
+        assert_eq!(table.resource_version().to_string(), "40", "the list's, even if an object is newer");
         table.apply(partial("a/x", "1", "51"));
-        assert_eq!(table.version().to_string(), "51");
+        assert_eq!(table.resource_version().to_string(), "51");
         table.bookmark("60".into());
-        assert_eq!(table.version().to_string(), "60");
+        assert_eq!(table.resource_version().to_string(), "60");
         table.delete(partial("a/x", "1", "61"));
-        assert_eq!(table.version().to_string(), "61");
+        assert_eq!(table.resource_version().to_string(), "61");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keleustes_objects::{InternedStr, Key, Kind, Time};
 
-use crate::{AnyStore, KindEntry, Table};
+use crate::{AnyStore, KindEntry, Store};
 
 /// A reading of the two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,13 +41,13 @@ impl<'a> View<'a> {
     /// If the controller did not declare that it reads this kind, or declared that it may begin without it and it is not
     /// known yet. What it would see could be empty or stale, and a decision on that is worse than none.
     #[must_use]
-    pub fn table<T: Kind>(&self) -> &'a Table<T> {
-        self.known().unwrap_or_else(|| panic!("{} is read without being declared", T::RESOURCE))
+    pub fn store<T: Kind>(&self) -> &'a Store<T> {
+        self.store_if_synced().unwrap_or_else(|| panic!("{} is read without being declared", T::RESOURCE))
     }
 
     /// All objects of a kind that the loop may begin without; nothing until they are known.
     #[must_use]
-    pub fn known<T: Kind>(&self) -> Option<&'a Table<T>> {
+    pub fn store_if_synced<T: Kind>(&self) -> Option<&'a Store<T>> {
         let wanted = KindEntry::of::<T>();
         let (_, table) = self.tables.iter().find(|(entry, _)| *entry == wanted)?;
         table.as_any().downcast_ref()
@@ -56,12 +56,12 @@ impl<'a> View<'a> {
     /// One object.
     #[must_use]
     pub fn get<T: Kind>(&self, key: &Key) -> Option<&'a Arc<T>> {
-        self.table::<T>().get(key)
+        self.store::<T>().get(key)
     }
 
     /// All objects of a kind, sorted by namespace and name.
     pub fn all<T: Kind>(&self) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
-        self.table::<T>().all()
+        self.store::<T>().all()
     }
 
     /// The objects of one namespace, sorted by name.
@@ -69,6 +69,6 @@ impl<'a> View<'a> {
         &self,
         namespace: &InternedStr,
     ) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
-        self.table::<T>().in_namespace(namespace)
+        self.store::<T>().in_namespace(namespace)
     }
 }

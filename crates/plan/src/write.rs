@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use keleustes_objects::{Key, Kind, Meta, Reason, Resource, Uid, Version, Whole};
+use keleustes_objects::{ErrorReason, FullMeta, Key, Kind, ObjectMeta, Resource, ResourceVersion, Uid};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -20,19 +20,19 @@ pub struct Write {
     /// What must hold, freshly checked, before it is sent.
     pub guard: Option<Guard>,
     /// Refusals that are as good as success.
-    pub tolerated: &'static [Reason],
+    pub ignored_errors: &'static [ErrorReason],
     /// What any other refusal means for the rest of the plan.
     pub on_failure: OnFailure,
     /// How soon it must be known, if all it does is tell how things stand.
-    pub telling: Option<StatusUrgency>,
+    pub status_urgency: Option<StatusUrgency>,
     /// Why, for whoever asks what this program did and for what reason.
     pub because: Cow<'static, str>,
     /// What people are told of what became of it.
-    pub report: Option<Report>,
+    pub outcome_event: Option<OutcomeEventFn>,
 }
 
 /// Makes an event of what became of a write, if it is worth one.
-pub type Report = Arc<dyn Fn(&Outcome) -> Option<PlannedEvent> + Send + Sync>;
+pub type OutcomeEventFn = Arc<dyn Fn(&Outcome) -> Option<PlannedEvent> + Send + Sync>;
 
 /// An object that a write is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub enum Action {
         /// How long it may take to end; its own wish if unset.
         grace_seconds: Option<u32>,
         /// Only in this state, if one is given.
-        resource_version_precondition: Option<Version>,
+        resource_version_precondition: Option<ResourceVersion>,
     },
     /// Deletes every object of the resource in the target's namespace, whatever life it is in. Nothing
     /// holds the item back until caches have seen it: it is for those who look at the server.
@@ -125,7 +125,7 @@ pub struct Edit {
     pub change: Arc<dyn Fn(&mut Value) -> Edited + Send + Sync>,
     /// The state the decision was made on. If the object has moved on, nothing is written: the
     /// change that moved it will wake the controller again.
-    pub expected_resource_version: Option<Version>,
+    pub expected_resource_version: Option<ResourceVersion>,
     /// How often a conflict is answered by reading again.
     pub conflict_tries: u32,
     /// The subresource it is put to; empty for the object itself.
@@ -161,7 +161,7 @@ pub enum Edited {
 pub enum Guard {
     /// The owner still lives: same uid, no deletion asked for. Asked once per plan, however many
     /// writes depend on it, and its failure fails them all.
-    OwnerLives(Target),
+    RecheckOwner(Target),
 }
 
 /// What a refusal that is not tolerated means for the rest of the plan.
@@ -200,7 +200,7 @@ impl Target {
 
     /// An object of a resource that is only known at run time, as it was seen.
     #[must_use]
-    pub fn at(resource: &Resource, meta: &Meta) -> Self {
+    pub fn of_resource(resource: &Resource, meta: &ObjectMeta) -> Self {
         Self { resource: resource.clone(), key: meta.key.clone(), uid: meta.uid.clone() }
     }
 
@@ -225,7 +225,7 @@ impl Write {
 
     /// Patches an object.
     pub fn patch<T: Kind>(object: &T, form: PatchKind, body: Value) -> Self {
-        Self::patch_at(Target::of(object), form, body)
+        Self::patch_target(Target::of(object), form, body)
     }
 
     /// Reads an object afresh, changes it and puts it back.
@@ -255,7 +255,7 @@ impl Write {
 
     /// Patches an object of a resource that is only known at run time.
     #[must_use]
-    pub fn patch_at(target: Target, form: PatchKind, body: Value) -> Self {
+    pub fn patch_target(target: Target, form: PatchKind, body: Value) -> Self {
         Self::new(target, Action::Patch { form, body, subresource: "" })
     }
 
@@ -289,7 +289,7 @@ impl Write {
     ///
     /// # Panics
     /// If the status cannot be written as JSON, which only maps with keys that are no strings cannot.
-    pub fn put_status<T: Whole>(object: &T, status: &impl Serialize) -> Self {
+    pub fn put_status<T: FullMeta>(object: &T, status: &impl Serialize) -> Self {
         Self::put(object, "status", json!({"metadata": object.full_meta_json(), "status": status}))
     }
 
@@ -298,21 +298,21 @@ impl Write {
             target,
             action,
             guard: None,
-            tolerated: &[],
+            ignored_errors: &[],
             on_failure: OnFailure::StopAndRetry,
-            telling: None,
+            status_urgency: None,
             because: Cow::Borrowed(""),
-            report: None,
+            outcome_event: None,
         }
     }
 
     /// Tells people what became of it.
     #[must_use]
-    pub fn reporting(
+    pub fn record_on_outcome(
         mut self,
         report: impl Fn(&Outcome) -> Option<PlannedEvent> + Send + Sync + 'static,
     ) -> Self {
-        self.report = Some(Arc::new(report));
+        self.outcome_event = Some(Arc::new(report));
         self
     }
 
@@ -338,7 +338,7 @@ impl Write {
 
     /// Of a delete: only if the object is still in this state.
     #[must_use]
-    pub fn resource_version_precondition(mut self, version: &Version) -> Self {
+    pub fn resource_version_precondition(mut self, version: &ResourceVersion) -> Self {
         if let Action::Delete { resource_version_precondition, .. } = &mut self.action {
             *resource_version_precondition = Some(version.clone());
         }
@@ -364,8 +364,8 @@ impl Write {
 
     /// Takes these refusals for success.
     #[must_use]
-    pub fn ignoring_errors(mut self, tolerated: &'static [Reason]) -> Self {
-        self.tolerated = tolerated;
+    pub fn ignoring_errors(mut self, tolerated: &'static [ErrorReason]) -> Self {
+        self.ignored_errors = tolerated;
         self
     }
 
@@ -378,8 +378,8 @@ impl Write {
 
     /// Says that it only tells how things stand, and how soon that must be known.
     #[must_use]
-    pub fn telling(mut self, telling: StatusUrgency) -> Self {
-        self.telling = Some(telling);
+    pub fn status_urgency(mut self, telling: StatusUrgency) -> Self {
+        self.status_urgency = Some(telling);
         self
     }
 
@@ -392,7 +392,7 @@ impl Write {
 
     /// Of an edit: writes nothing if the object has moved on since this state.
     #[must_use]
-    pub fn expected_resource_version(mut self, version: &Version) -> Self {
+    pub fn expected_resource_version(mut self, version: &ResourceVersion) -> Self {
         if let Action::Edit(edit) = &mut self.action {
             edit.expected_resource_version = Some(version.clone());
         }

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use keleustes_client::{ClientFactory, ClientOptions, Connection};
-use keleustes_runtime::clock::{Chance, Clocks};
+use keleustes_runtime::clock::{Clocks, Random};
 use keleustes_runtime::leader::{
-    Announcer, CLIENT_NAME, Candidacy, Candidate, ElectionObserver, Lock, Locks, LocksOutcome, Migration,
-    Settings, Term, host_name, identity,
+    Announcer, CLIENT_NAME, Candidacy, Candidate, ElectionObserver, LeaderElectionConfig, Lock, Locks,
+    LocksOutcome, Migration, Term, host_name, identity,
 };
 use keleustes_runtime::metrics::Metrics;
 use tokio::signal::unix::{SignalKind, signal};
@@ -73,9 +73,9 @@ async fn live(arguments: &Arguments) -> Result<ExitCode, Failed> {
     let connection = Connection::open(arguments.kubeconfig.as_deref(), None, None)?;
     let factory = ClientFactory::new(connection, ClientOptions::default());
     let (clocks, chance) =
-        (Clocks::new(wall_nanoseconds), Chance::seeded(wall_nanoseconds().cast_unsigned()));
+        (Clocks::new(wall_nanoseconds), Random::seeded(wall_nanoseconds().cast_unsigned()));
     let metrics = Metrics::new();
-    let mut settings = Settings::new(identity(&host_name()?, &mut chance.fork()));
+    let mut settings = LeaderElectionConfig::new(identity(&host_name()?, &mut chance.fork()));
     settings.release_on_stop = !arguments.keep;
     settings.coordinated = arguments.coordinated;
     say(&format!("I am {}", settings.identity));

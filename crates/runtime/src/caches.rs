@@ -14,19 +14,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keleustes_client::{Delta, Reflector, ReflectorObserver, RestMapper, Source};
-use keleustes_objects::{Failure, Key, Meta, Resource, Uid, Version};
+use keleustes_client::{Delta, ListWatch, Reflector, ReflectorObserver, RestMapper};
+use keleustes_objects::{ApiError, Key, ObjectMeta, Resource, ResourceVersion, Uid};
 use keleustes_plan::{AnyChange, AnyObject, AnyStore, DeclaredIndex, KindEntry, Observer, View};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::clock::{Chance, Clocks};
+use crate::clock::{Clocks, Random};
 use crate::handover::WrittenVersions;
-use crate::level::Level;
 use crate::metrics::{CacheMetrics, Metrics};
 use crate::monitors::{MonitorContext, Monitors};
+use crate::ordered_watch::OrderedWatch;
 
 /// Objects are not shown again more often than this, whatever is asked for.
 pub(crate) const RESYNC_PERIOD_MIN: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ pub struct Caches(Arc<Shared>);
 struct Shared {
     client: kube::Client,
     clocks: Clocks,
-    chance: Chance,
+    chance: Random,
     metrics: Metrics,
     resync_period: Option<Duration>,
     caches: Mutex<Vec<Arc<Cache>>>,
@@ -53,7 +53,7 @@ struct Shared {
 pub trait EventHandler: Send + Sync {
     /// The table holds these changes now. Empty if the cache only learnt that nothing happened up to
     /// a newer version.
-    fn changed(&self, changes: &[AnyChange]);
+    fn on_changes(&self, changes: &[AnyChange]);
 }
 
 /// The cache of one kind.
@@ -63,19 +63,19 @@ pub struct Cache {
     rank: usize,
     table: RwLock<Box<dyn AnyStore>>,
     /// How many whole lists the table has taken in.
-    lists: Level<u64>,
+    list_count: OrderedWatch<u64>,
     /// How many deltas of any kind it has taken in.
-    deltas: Level<u64>,
+    deltas: OrderedWatch<u64>,
     /// How often somebody wanted it to be filled afresh, the first time included.
-    afresh: Level<u64>,
+    afresh: OrderedWatch<u64>,
     /// How often that was wanted when the list was begun that was last taken in.
-    filled: Level<u64>,
+    filled: OrderedWatch<u64>,
     /// When that was last wanted, and how often by then.
     wanted_afresh: Mutex<(Duration, u64)>,
     /// The version of the last change to an object that a watch has told of.
-    last_event_version: Mutex<Option<Version>>,
+    last_event_version: Mutex<Option<ResourceVersion>>,
     /// The version of the last list.
-    last_list_version: Mutex<Option<Version>>,
+    last_list_version: Mutex<Option<ResourceVersion>>,
     /// Held while changes are told, so that a late listener gets every object and then every change.
     listeners: Mutex<Vec<Arc<dyn EventHandler>>>,
     clocks: Clocks,
@@ -101,7 +101,7 @@ impl Caches {
     pub fn new(
         client: kube::Client,
         clocks: Clocks,
-        chance: Chance,
+        chance: Random,
         metrics: Metrics,
         resync_period: Option<Duration>,
     ) -> Self {
@@ -132,10 +132,10 @@ impl Caches {
             entry: entry.clone(),
             rank: caches.len(),
             table: RwLock::new(entry.new_store()),
-            lists: Level::new(0),
-            deltas: Level::new(0),
-            afresh: Level::new(1),
-            filled: Level::new(0),
+            list_count: OrderedWatch::new(0),
+            deltas: OrderedWatch::new(0),
+            afresh: OrderedWatch::new(1),
+            filled: OrderedWatch::new(0),
             wanted_afresh: Mutex::new((shared.clocks.monotonic(), 1)),
             last_event_version: Mutex::default(),
             last_list_version: Mutex::default(),
@@ -151,7 +151,7 @@ impl Caches {
 
     /// The cache that holds all objects of a resource, if there is one already.
     #[must_use]
-    pub fn whole(&self, resource: &Resource) -> Option<Arc<Cache>> {
+    pub fn unfiltered_cache(&self, resource: &Resource) -> Option<Arc<Cache>> {
         let holds_all = |cache: &&Arc<Cache>| {
             let (there, projection) = (cache.entry.resource(), cache.entry.projection());
             projection.field_selector.is_none()
@@ -163,7 +163,7 @@ impl Caches {
 
     /// What was written by those who read them, for the next leader.
     #[must_use]
-    pub fn deeds(&self) -> &WrittenVersions {
+    pub fn written_versions(&self) -> &WrittenVersions {
         &self.0.deeds
     }
 
@@ -178,7 +178,7 @@ impl Caches {
     pub fn monitors(&self, observer: &Arc<dyn Observer>) -> Arc<Monitors> {
         let shared = &self.0;
         let mut monitors = shared.monitors.lock();
-        if let Some(there) = monitors.iter().find(|there| there.serve(observer)) {
+        if let Some(there) = monitors.iter().find(|there| there.is_for(observer)) {
             return there.clone();
         }
         let ground = MonitorContext {
@@ -197,13 +197,13 @@ impl Caches {
 
     /// What kinds are served as, learnt when it is needed and shared by all.
     #[must_use]
-    pub fn mapping(&self) -> &RestMapper {
+    pub fn rest_mapping(&self) -> &RestMapper {
         &self.0.mapping
     }
 
     /// A window onto the caches of these kinds.
     #[must_use]
-    pub fn window(&self, entries: &[KindEntry]) -> CacheReader {
+    pub fn reader(&self, entries: &[KindEntry]) -> CacheReader {
         let mut caches: Vec<_> = entries.iter().map(|entry| self.cache(entry)).collect();
         caches.sort_by_key(|cache| cache.rank);
         caches.dedup_by_key(|cache| cache.rank);
@@ -223,7 +223,7 @@ impl Caches {
         let caches = self.0.caches.lock();
         caches
             .iter()
-            .filter(|cache| cache.lists() == 0)
+            .filter(|cache| cache.list_count() == 0)
             .map(|cache| cache.entry.resource().to_string())
             .collect()
     }
@@ -253,7 +253,7 @@ impl Caches {
                     () = shared.stop.cancelled() => return,
                     () = cache.afresh.wait_for(|wanted| wanted > afresh) => {
                         afresh = cache.afresh.get();
-                        reflector.start_over();
+                        reflector.relist();
                         false
                     }
                     delta = reflector.next() => {
@@ -294,7 +294,7 @@ impl CacheReader {
 
     /// The caches that are shown from the beginning, or those that are not.
     #[must_use]
-    pub fn part(&self, is_late: bool) -> Vec<Arc<Cache>> {
+    pub fn caches_where_deferred(&self, is_late: bool) -> Vec<Arc<Cache>> {
         self.caches.iter().filter(|cache| self.late.contains(&cache.entry) == is_late).cloned().collect()
     }
 
@@ -304,7 +304,7 @@ impl CacheReader {
     }
 
     /// Shows them, all held still. The eye must not look again while it looks.
-    pub fn look(&self, eye: &mut dyn FnMut(&View<'_>)) {
+    pub fn with_view(&self, eye: &mut dyn FnMut(&View<'_>)) {
         let guards: Vec<RwLockReadGuard<'_, Box<dyn AnyStore>>> =
             self.caches.iter().map(|cache| cache.table.read()).collect();
         let shows_late = self.shows_late.load(Ordering::Acquire);
@@ -315,18 +315,18 @@ impl CacheReader {
 }
 
 /// What there is of a kind, in all namespaces.
-pub(crate) fn source(entry: &KindEntry) -> Source<Arc<dyn AnyObject>> {
-    Source {
+pub(crate) fn source(entry: &KindEntry) -> ListWatch<Arc<dyn AnyObject>> {
+    ListWatch {
         resource: entry.resource().clone(),
         projection: entry.projection().clone(),
         namespace: String::new(),
-        speaks_protobuf: entry.speaks_protobuf(),
+        accepts_protobuf: entry.supports_protobuf(),
         decode: entry.decode(),
         meta: meta_of,
     }
 }
 
-fn meta_of(object: &Arc<dyn AnyObject>) -> &Meta {
+fn meta_of(object: &Arc<dyn AnyObject>) -> &ObjectMeta {
     object.meta()
 }
 
@@ -350,24 +350,24 @@ impl Cache {
     /// The version of the last change to an object that a watch has told of, if one has. Every cache of the same
     /// objects is told of it sooner or later, which does not hold for versions of lists and bookmarks.
     #[must_use]
-    pub fn last_event_version(&self) -> Option<Version> {
+    pub fn last_event_version(&self) -> Option<ResourceVersion> {
         self.last_event_version.lock().clone()
     }
 
     /// The version of the last list that it has taken in, if it has any.
     #[must_use]
-    pub fn last_list_version(&self) -> Option<Version> {
+    pub fn last_list_version(&self) -> Option<ResourceVersion> {
         self.last_list_version.lock().clone()
     }
 
     /// Whether it has come at least to this version. One that was never filled has come nowhere.
     #[must_use]
-    pub fn is_at_least(&self, version: &Version) -> bool {
-        self.lists() > 0 && !self.version().is_older_than(version)
+    pub fn is_at_least(&self, version: &ResourceVersion) -> bool {
+        self.list_count() > 0 && !self.resource_version().is_older_than(version)
     }
 
     /// Returns as soon as it has come at least to this version.
-    pub async fn reached(&self, version: &Version) {
+    pub async fn wait_until_at_least(&self, version: &ResourceVersion) {
         self.deltas.wait_for(|_| self.is_at_least(version)).await;
     }
 
@@ -391,21 +391,21 @@ impl Cache {
 
     /// Returns as soon as the first whole list is in the table. Never, if the caches are
     /// stopped before: whoever waits has to give up waiting then.
-    pub async fn synced(&self) {
-        self.lists.wait_for(|lists| lists > 0).await;
+    pub async fn wait_for_sync(&self) {
+        self.list_count.wait_for(|lists| lists > 0).await;
     }
 
     /// How many whole lists it has taken in: one when it is first filled, one more after each gap in
     /// which changes may have gone unnoticed.
     #[must_use]
-    pub fn lists(&self) -> u64 {
-        self.lists.get()
+    pub fn list_count(&self) -> u64 {
+        self.list_count.get()
     }
 
     /// The version of the world this cache has come to.
     #[must_use]
-    pub fn version(&self) -> Version {
-        self.table.read().version().clone()
+    pub fn resource_version(&self) -> ResourceVersion {
+        self.table.read().resource_version().clone()
     }
 
     /// Which life of an object is in the cache, if any is.
@@ -417,7 +417,7 @@ impl Cache {
     /// Whether this life of an object is no longer in the cache, or is in it with its deletion asked for.
     #[must_use]
     pub fn has_observed_deletion(&self, key: &Key, uid: &Uid) -> bool {
-        self.table.read().meta(key).is_none_or(|meta| meta.uid != *uid || meta.deleted_at.is_some())
+        self.table.read().meta(key).is_none_or(|meta| meta.uid != *uid || meta.deletion_timestamp.is_some())
     }
 
     /// How many objects there are.
@@ -434,23 +434,23 @@ impl Cache {
 
     /// Tells a listener of every object that is there, as if it had just been added, and of every
     /// change from then on. Not to be called by a listener while it is told something.
-    pub fn subscribe(&self, listener: Arc<dyn EventHandler>) {
+    pub fn add_event_handler(&self, listener: Arc<dyn EventHandler>) {
         let mut listeners = self.listeners.lock();
         let additions = self.table.read().additions();
-        self.contain("wake-up", || listener.changed(&additions));
+        self.contain("wake-up", || listener.on_changes(&additions));
         listeners.push(listener);
     }
 
     /// Shows everything that is there to one listener again.
-    pub fn show_again(&self, listener: &Arc<dyn EventHandler>) {
+    pub fn resync_handler(&self, listener: &Arc<dyn EventHandler>) {
         let _telling = self.listeners.lock();
         let again = self.table.read().resync();
-        self.contain("wake-up", || listener.changed(&again));
+        self.contain("wake-up", || listener.on_changes(&again));
     }
 
     /// Stops telling a listener, and returns when nothing is being told to it any more. Not to be
     /// called by a listener while it is told something.
-    pub fn unsubscribe(&self, listener: &Arc<dyn EventHandler>) {
+    pub fn remove_event_handler(&self, listener: &Arc<dyn EventHandler>) {
         self.listeners.lock().retain(|there| !Arc::ptr_eq(there, listener));
     }
 
@@ -478,11 +478,11 @@ impl Cache {
                     Vec::new()
                 }
             };
-            (changes, table.version().clone())
+            (changes, table.resource_version().clone())
         };
         if is_list {
             *self.last_list_version.lock() = Some(version.clone());
-            self.lists.modify(|lists| lists + 1);
+            self.list_count.modify(|lists| lists + 1);
         } else if size > 0 {
             *self.last_event_version.lock() = Some(version.clone());
         }
@@ -490,7 +490,7 @@ impl Cache {
         self.tell(&listeners, &changes);
         if let Some(counts) = &self.counts {
             let took = self.clocks.monotonic().saturating_sub(began);
-            counts.told(&version, (size > 0).then_some(took));
+            counts.observe_delivery(&version, (size > 0).then_some(took));
         }
     }
 
@@ -502,7 +502,7 @@ impl Cache {
 
     fn tell(&self, listeners: &[Arc<dyn EventHandler>], changes: &[AnyChange]) {
         for listener in listeners {
-            self.contain("wake-up", || listener.changed(changes));
+            self.contain("wake-up", || listener.on_changes(changes));
         }
     }
 
@@ -525,7 +525,7 @@ impl ReflectorObserver for Complaints {
         self.metrics.undecodable(resource);
     }
 
-    fn failed(&self, resource: &Resource, failure: &Failure) {
+    fn failed(&self, resource: &Resource, failure: &ApiError) {
         tracing::warn!(%resource, %failure, "list or watch failed, trying again");
     }
 }

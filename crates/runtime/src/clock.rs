@@ -50,9 +50,9 @@ impl Clocks {
 
 /// The source of chance: everything random in a process descends from one seed.
 #[derive(Clone)]
-pub struct Chance(Arc<Mutex<fastrand::Rng>>);
+pub struct Random(Arc<Mutex<fastrand::Rng>>);
 
-impl Chance {
+impl Random {
     /// A source that gives the same sequence for the same seed.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {

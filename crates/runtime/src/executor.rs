@@ -1,6 +1,6 @@
 //! Carries plans out: checks what must hold, sends the writes, remembers what they led to.
 
-mod amend;
+mod patch_metadata;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,12 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::join_all;
 use futures::stream;
-use keleustes_client::{Answer, Call, Deletion, Patch};
-use keleustes_objects::{DiscoveredResources, Failure, Key, Reason, Resource, Uid, Version};
+use keleustes_client::{Call, DeleteOptions, PatchType, WriteResponse};
+use keleustes_objects::{ApiError, DiscoveredResources, ErrorReason, Key, Resource, ResourceVersion, Uid};
 use keleustes_plan::{
-    Action, Applied, Controller, Edit, Edited, FetchResult, Grant, Guard, Item, Listed, Listing, OnFailure,
-    Outcome, PatchKind, Plan, PlannedEvent, PropagationPolicy, Retry, Step, Target, Write,
+    Action, Applied, Controller, Edit, Edited, FetchResult, Grant, Guard, Item, ListRequest, ListResult,
+    OnFailure, Outcome, PatchKind, Plan, PlannedEvent, PropagationPolicy, ReconcileError, Step, Target,
+    Write,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ use crate::caches::{self, Caches};
 use crate::clock::Clocks;
 use crate::gate::Gate;
 use crate::metrics::Metrics;
-use crate::pace::Pace;
+use crate::status_coalescing::StatusCoalescer;
 
 /// Carries out the plans of one loop.
 pub struct Executor {
@@ -36,12 +37,12 @@ pub struct Executor {
     /// The caches, which keep what the next leader must know of the writes.
     pub caches: Caches,
     /// What items have told lately, and the clock that this goes by.
-    pub pace: Arc<Mutex<Pace>>,
+    pub status_coalescer: Arc<Mutex<StatusCoalescer>>,
     /// The clocks.
     pub clocks: Clocks,
     /// Whether this process still leads. Asked before every write, so that a process that slept
     /// through its lease writes nothing on waking.
-    pub leads: Arc<dyn Fn() -> bool + Send + Sync>,
+    pub is_leader: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Where events go.
     pub record: Arc<dyn Fn(PlannedEvent) + Send + Sync>,
     /// Where measurements go.
@@ -49,7 +50,7 @@ pub struct Executor {
     /// How many writes of one plan may be under way at once.
     pub in_flight_max: usize,
     /// For the waits between tries after a conflict.
-    pub chance: Mutex<fastrand::Rng>,
+    pub random: Mutex<fastrand::Rng>,
 }
 
 /// How long to wait before reading again after a conflict; up to twice that, by chance.
@@ -65,10 +66,11 @@ impl Executor {
         for write in plan.steps().iter().flat_map(Step::writes) {
             self.assert_granted(write);
         }
-        let mut applied = Applied { retry: plan.complaint().map(Retry::because), ..Applied::default() };
-        let mut stopped = !(self.leads)();
+        let mut applied =
+            Applied { error: plan.error_message().map(ReconcileError::because), ..Applied::default() };
+        let mut stopped = !(self.is_leader)();
         if stopped {
-            applied.retry = Some(Retry::because(NOT_LEADING));
+            applied.error = Some(ReconcileError::because(NOT_LEADING));
         } else {
             plan.events().iter().cloned().for_each(|event| (self.record)(event));
             plan.measurements().iter().for_each(|measurement| self.metrics.measure(measurement));
@@ -84,7 +86,7 @@ impl Executor {
                 Step::SlowStart(writes) => {
                     stopped = self.slow_start(item, writes, &guards, &mut applied).await;
                 }
-                Step::Together(writes) => {
+                Step::Parallel(writes) => {
                     stopped = self.together(item, writes, &guards, &mut applied).await;
                 }
             }
@@ -128,8 +130,8 @@ impl Executor {
         match call.send_for_bytes(&self.client).await {
             Ok(bytes) => String::from_utf8(bytes.to_vec())
                 .map(Some)
-                .map_err(|_| Failure::transport(Reason::Unreadable, "the answer is not UTF-8")),
-            Err(failure) if failure.reason == Reason::NotFound => Ok(None),
+                .map_err(|_| ApiError::transport(ErrorReason::UnreadableResponse, "the answer is not UTF-8")),
+            Err(failure) if failure.reason == ErrorReason::NotFound => Ok(None),
             Err(failure) => Err(failure),
         }
     }
@@ -138,9 +140,9 @@ impl Executor {
     ///
     /// # Panics
     /// If the controller did not declare that it may.
-    pub async fn list(&self, listings: &[Listing]) -> Vec<Listed> {
-        let ask = |listing: &Listing| {
-            let Listing { kind, namespace, at_most } = listing;
+    pub async fn list(&self, listings: &[ListRequest]) -> Vec<ListResult> {
+        let ask = |listing: &ListRequest| {
+            let ListRequest { kind, namespace, limit: at_most } = listing;
             self.assert_may(kind.resource(), "list");
             let source = caches::source(kind).in_namespace(&**namespace);
             let (client, at_most) = (self.client.clone(), *at_most);
@@ -154,7 +156,7 @@ impl Executor {
     ///
     /// # Errors
     /// If nothing at all could be learnt.
-    pub async fn discover(&self) -> Result<DiscoveredResources, Failure> {
+    pub async fn discover(&self) -> Result<DiscoveredResources, ApiError> {
         keleustes_client::discover(&self.client).await
     }
 
@@ -193,7 +195,7 @@ impl Executor {
     /// Writes an outcome down and tells whether it stops the plan.
     fn note(&self, applied: &mut Applied, write: &Write, outcome: Outcome) -> bool {
         let mut stops = false;
-        if let Some(event) = write.report.as_ref().and_then(|report| report(&outcome)) {
+        if let Some(event) = write.outcome_event.as_ref().and_then(|report| report(&outcome)) {
             (self.record)(event);
         }
         match &outcome {
@@ -208,10 +210,10 @@ impl Executor {
                     }
                     OnFailure::StopAndRetry | OnFailure::ContinueAndRetry => {
                         // The first failure is the reason; the longest wait that was asked for is kept.
-                        let again = Retry::after(failure, format!("{write}: {failure}"));
-                        let (after, outage) = (again.after, again.outage);
-                        let retry = applied.retry.get_or_insert(again);
-                        retry.after = retry.after.max(after);
+                        let again = ReconcileError::from_api_error(failure, format!("{write}: {failure}"));
+                        let (after, outage) = (again.retry_after, again.outage);
+                        let retry = applied.error.get_or_insert(again);
+                        retry.retry_after = retry.retry_after.max(after);
                         retry.outage |= outage;
                     }
                 }
@@ -229,7 +231,7 @@ impl Executor {
             Controller::is_granted(self.grants, write),
             "{controller} may not {write}: its grants do not cover it"
         );
-        if let Some(Guard::OwnerLives(owner)) = &write.guard {
+        if let Some(Guard::RecheckOwner(owner)) = &write.guard {
             self.assert_may(&owner.resource, "get");
         }
     }
@@ -243,8 +245,8 @@ impl Executor {
     }
 
     async fn write(&self, item: &Item, write: &Write, guards: &Guards) -> Outcome {
-        if let Some(telling) = write.telling
-            && !self.pace.lock().may_write_now(&item.key, telling, self.clocks.monotonic())
+        if let Some(telling) = write.status_urgency
+            && !self.status_coalescer.lock().may_write_now(&item.key, telling, self.clocks.monotonic())
         {
             return Outcome::NotSent;
         }
@@ -258,19 +260,19 @@ impl Executor {
             Action::PatchMetadata(amend) => self.amend(&write.target, amend).await,
             Action::Put { body, conflict_tries, .. } => self.put(write, body, *conflict_tries).await,
             Action::DeleteCollection { propagation } => {
-                return self.delete_collection(&write.target, *propagation, write.tolerated).await;
+                return self.delete_collection(&write.target, *propagation, write.ignored_errors).await;
             }
             _ => self.send(&call_for(write)).await.map(Some),
         };
         match result {
             Ok(Some(answer)) => {
-                if write.telling.is_some() {
-                    self.pace.lock().told(&item.key, self.clocks.monotonic());
+                if write.status_urgency.is_some() {
+                    self.status_coalescer.lock().record_write(&item.key, self.clocks.monotonic());
                 }
                 self.remember(item, write, &answer)
             }
             Ok(None) => Outcome::Unneeded,
-            Err(failure) if write.tolerated.contains(&failure.reason) => {
+            Err(failure) if write.ignored_errors.contains(&failure.reason) => {
                 self.remember_refusal(item, write, failure.reason);
                 Outcome::done()
             }
@@ -279,18 +281,18 @@ impl Executor {
     }
 
     /// The last check before anything leaves: only a leader writes.
-    async fn send(&self, call: &Call) -> Result<Answer, Failure> {
+    async fn send(&self, call: &Call) -> Result<WriteResponse, ApiError> {
         self.check_leading()?;
         let answer = call.send_for_metadata(&self.client).await;
         // Anything but a clear refusal leaves open what became of the write.
         if answer.as_ref().is_err_and(|failure| !(400..500).contains(&failure.code)) {
-            self.caches.deeds().record_unknown_outcome();
+            self.caches.written_versions().record_unknown_outcome();
         }
         answer
     }
 
-    fn check_leading(&self) -> Result<(), Failure> {
-        if (self.leads)() { Ok(()) } else { Err(Failure::transport(Reason::Other, NOT_LEADING)) }
+    fn check_leading(&self) -> Result<(), ApiError> {
+        if (self.is_leader)() { Ok(()) } else { Err(ApiError::transport(ErrorReason::Other, NOT_LEADING)) }
     }
 
     /// The answer lists all that went; nobody needs it.
@@ -298,9 +300,10 @@ impl Executor {
         &self,
         target: &Target,
         propagation: Option<PropagationPolicy>,
-        tolerated: &[Reason],
+        tolerated: &[ErrorReason],
     ) -> Outcome {
-        let deletion = Deletion { propagation: propagation.map(on_the_wire), ..Deletion::default() };
+        let deletion =
+            DeleteOptions { propagation_policy: propagation.map(on_the_wire), ..DeleteOptions::default() };
         let call = Call::delete_collection(&target.resource, &target.key.namespace, &deletion);
         let sent = match self.check_leading() {
             Ok(()) => call.send_discarding_body(&self.client).await,
@@ -312,49 +315,49 @@ impl Executor {
         }
     }
 
-    fn remember(&self, item: &Item, write: &Write, answer: &Answer) -> Outcome {
+    fn remember(&self, item: &Item, write: &Write, answer: &WriteResponse) -> Outcome {
         let target = &write.target;
         if answer.is_object {
-            self.caches.deeds().wrote(&target.resource, &answer.version);
+            self.caches.written_versions().record_write(&target.resource, &answer.resource_version);
         } else {
             let uid = if target.uid.is_empty() { &answer.uid } else { &target.uid };
-            self.caches.deeds().deleted(&self.caches, &target.resource, &target.key, uid);
+            self.caches.written_versions().record_deletion(&self.caches, &target.resource, &target.key, uid);
         }
         if matches!(write.action, Action::Delete { .. }) {
-            self.gate.deleted(item, &target.resource, &target.key, &target.uid);
+            self.gate.expect_deleted(item, &target.resource, &target.key, &target.uid);
         } else {
-            self.gate.wrote(item, &target.resource, &answer.version);
+            self.gate.expect_version(item, &target.resource, &answer.resource_version);
         }
-        let Answer { version, uid, key, .. } = answer.clone();
+        let WriteResponse { resource_version: version, uid, key, .. } = answer.clone();
         let name = if key.name.is_empty() { target.key.name.clone() } else { key.name };
-        Outcome::Done { version, uid, name }
+        Outcome::Done { resource_version: version, uid, name }
     }
 
     /// A refusal may tell that the cache is behind. Looking at it again before it has caught up would
     /// lead to the same refusal.
-    fn remember_refusal(&self, item: &Item, write: &Write, reason: Reason) {
+    fn remember_refusal(&self, item: &Item, write: &Write, reason: ErrorReason) {
         let Target { resource, key, uid } = &write.target;
         match (&write.action, reason) {
-            (Action::Create(_), Reason::AlreadyExists) => self.gate.met(item, resource, key),
-            (Action::Delete { .. }, Reason::NotFound | Reason::Conflict) => {
-                self.gate.deleted(item, resource, key, uid);
+            (Action::Create(_), ErrorReason::AlreadyExists) => self.gate.expect_present(item, resource, key),
+            (Action::Delete { .. }, ErrorReason::NotFound | ErrorReason::Conflict) => {
+                self.gate.expect_deleted(item, resource, key, uid);
             }
             _ => {}
         }
     }
 
     /// Reads, changes and puts back, again after a conflict. `None` if there was nothing to write.
-    async fn edit(&self, write: &Write, edit: &Edit) -> Result<Option<Answer>, Failure> {
+    async fn edit(&self, write: &Write, edit: &Edit) -> Result<Option<WriteResponse>, ApiError> {
         let Target { resource, key, uid } = &write.target;
         for tries_left in (0..edit.conflict_tries).rev() {
             let mut live: Value = match Call::get(resource, key).send(&self.client).await {
                 Ok(live) => live,
-                Err(failure) if failure.reason == Reason::NotFound => return Ok(None),
+                Err(failure) if failure.reason == ErrorReason::NotFound => return Ok(None),
                 Err(failure) => return Err(failure),
             };
             let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
             let another_life = !uid.is_empty() && Uid::from(text("/metadata/uid")) != *uid;
-            let version = Version::from(text("/metadata/resourceVersion"));
+            let version = ResourceVersion::from(text("/metadata/resourceVersion"));
             let moved_on = edit
                 .expected_resource_version
                 .as_ref()
@@ -371,11 +374,11 @@ impl Executor {
                 }
             }
             match self.send(&to_part(Call::replace(resource, key, &live), edit.subresource)).await {
-                Err(failure) if failure.reason == Reason::Conflict && tries_left > 0 => {
+                Err(failure) if failure.reason == ErrorReason::Conflict && tries_left > 0 => {
                     self.wait_after_conflict().await;
                 }
                 // It went away between reading and putting back.
-                Err(failure) if failure.reason == Reason::NotFound => return Ok(None),
+                Err(failure) if failure.reason == ErrorReason::NotFound => return Ok(None),
                 answer => return answer.map(Some),
             }
         }
@@ -384,12 +387,12 @@ impl Executor {
 
     /// Puts what was made from the cache. After a conflict the same part goes into the object as it is
     /// now: somebody else has changed another part of it, or the cache was behind.
-    async fn put(&self, write: &Write, body: &Value, tries: u32) -> Result<Option<Answer>, Failure> {
+    async fn put(&self, write: &Write, body: &Value, tries: u32) -> Result<Option<WriteResponse>, ApiError> {
         let Target { resource, key, .. } = &write.target;
         let part = write.subresource();
         match self.send(&to_part(Call::replace(resource, key, &with_type(resource, body)), part)).await {
-            Err(failure) if failure.reason == Reason::Conflict && tries > 1 && !part.is_empty() => {}
-            Err(failure) if failure.reason == Reason::NotFound => return Ok(None),
+            Err(failure) if failure.reason == ErrorReason::Conflict && tries > 1 && !part.is_empty() => {}
+            Err(failure) if failure.reason == ErrorReason::NotFound => return Ok(None),
             answer => return answer.map(Some),
         }
         self.wait_after_conflict().await;
@@ -411,7 +414,7 @@ impl Executor {
     }
 
     async fn wait_after_conflict(&self) {
-        let by_chance = self.chance.lock().f64();
+        let by_chance = self.random.lock().f64();
         tokio::time::sleep(CONFLICT_WAIT.mul_f64(1.0 + by_chance)).await;
     }
 }
@@ -428,12 +431,17 @@ fn call_for(write: &Write) -> Call {
         Action::Apply { manager, fields } => {
             let mut fields = with_type(resource, fields);
             fields["metadata"]["name"] = json!(key.name);
-            Call::patch(resource, key, Patch::Apply { manager: (*manager).to_owned(), force: true }, &fields)
+            Call::patch(
+                resource,
+                key,
+                PatchType::Apply { manager: (*manager).to_owned(), force: true },
+                &fields,
+            )
         }
         Action::Patch { form, body, subresource } => {
             let form = match form {
-                PatchKind::Merge => Patch::Merge,
-                PatchKind::Strategic => Patch::Strategic,
+                PatchKind::Merge => PatchType::Merge,
+                PatchKind::Strategic => PatchType::Strategic,
             };
             let mut body = body.clone();
             if !uid.is_empty() {
@@ -446,7 +454,16 @@ fn call_for(write: &Write) -> Call {
             let propagation = propagation.map(on_the_wire);
             let uid = (!uid.is_empty()).then(|| uid.clone());
             let (version, grace_seconds) = (resource_version_precondition.clone(), *grace_seconds);
-            Call::delete(resource, key, &Deletion { uid, version, propagation, grace_seconds })
+            Call::delete(
+                resource,
+                key,
+                &DeleteOptions {
+                    uid,
+                    resource_version: version,
+                    propagation_policy: propagation,
+                    grace_period_seconds: grace_seconds,
+                },
+            )
         }
         Action::Edit(_) | Action::PatchMetadata(_) | Action::Put { .. } | Action::DeleteCollection { .. } => {
             unreachable!("sent by ways of their own")
@@ -471,15 +488,15 @@ fn with_type(resource: &Resource, body: &Value) -> Value {
 
 /// The guards of one plan: each is checked once, however many writes depend on it.
 #[derive(Default)]
-struct Guards(tokio::sync::Mutex<Vec<(Guard, Result<(), Failure>)>>);
+struct Guards(tokio::sync::Mutex<Vec<(Guard, Result<(), ApiError>)>>);
 
 impl Guards {
-    async fn check(&self, executor: &Executor, guard: &Guard) -> Result<(), Failure> {
+    async fn check(&self, executor: &Executor, guard: &Guard) -> Result<(), ApiError> {
         let mut checked = self.0.lock().await;
         if let Some((_, result)) = checked.iter().find(|(there, _)| there == guard) {
             return result.clone();
         }
-        let Guard::OwnerLives(owner) = guard;
+        let Guard::RecheckOwner(owner) = guard;
         let result = owner_lives(executor, owner).await;
         checked.push((guard.clone(), result.clone()));
         result
@@ -487,12 +504,12 @@ impl Guards {
 }
 
 /// Reads an owner afresh: it must be the same life, and not on its way out.
-async fn owner_lives(executor: &Executor, owner: &Target) -> Result<(), Failure> {
+async fn owner_lives(executor: &Executor, owner: &Target) -> Result<(), ApiError> {
     let Target { resource, key, uid: wanted } = owner;
     let unknown = |why: String| format!("can't recheck DeletionTimestamp: {why}");
     let live: Value = match Call::get(resource, key).send(&executor.client).await {
         Ok(live) => live,
-        Err(failure) => return Err(Failure { message: unknown(failure.to_string()), ..failure }),
+        Err(failure) => return Err(ApiError { message: unknown(failure.to_string()), ..failure }),
     };
     let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (uid, deleted_at) = (text("/metadata/uid"), text("/metadata/deletionTimestamp"));
@@ -504,5 +521,5 @@ async fn owner_lives(executor: &Executor, owner: &Target) -> Result<(), Failure>
     } else {
         return Ok(());
     };
-    Err(Failure::transport(Reason::Other, gone))
+    Err(ApiError::transport(ErrorReason::Other, gone))
 }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Key, Resource, Uid, Version};
+use keleustes_objects::{Key, Resource, ResourceVersion, Uid};
 use keleustes_plan::Item;
 use parking_lot::Mutex;
 
@@ -67,7 +67,7 @@ struct Want {
 
 enum Sight {
     /// A state of the world at least this new.
-    Version(Version),
+    Version(ResourceVersion),
     /// This life of an object gone, or going.
     Deletion(Key, Uid),
     /// An object of this name, or a list taken in after so many others.
@@ -78,7 +78,7 @@ enum Sight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateDecision {
     /// It may be worked on.
-    Free,
+    Proceed,
     /// It is held. [`Gate::release`] will give it back; if not, it may come again after this time.
     HoldFor(Duration),
 }
@@ -92,7 +92,7 @@ impl Gate {
     }
 
     /// Remembers a write that led to a new state; the newest counts.
-    pub fn wrote(&self, item: &Item, resource: &Resource, version: &Version) {
+    pub fn expect_version(&self, item: &Item, resource: &Resource, version: &ResourceVersion) {
         if version.is_empty() {
             return;
         }
@@ -110,26 +110,26 @@ impl Gate {
     }
 
     /// Remembers a deletion.
-    pub fn deleted(&self, item: &Item, resource: &Resource, object: &Key, uid: &Uid) {
+    pub fn expect_deleted(&self, item: &Item, resource: &Resource, object: &Key, uid: &Uid) {
         self.remember(item, resource, |record, cache| {
             record.wants.push(Want { cache, sight: Sight::Deletion(object.clone(), uid.clone()) });
         });
     }
 
     /// Remembers having been told that there is an object of this name already.
-    pub fn met(&self, item: &Item, resource: &Resource, object: &Key) {
+    pub fn expect_present(&self, item: &Item, resource: &Resource, object: &Key) {
         self.remember(item, resource, |record, cache| {
-            let sight = Sight::Presence(object.clone(), self.caches[cache].lists());
+            let sight = Sight::Presence(object.clone(), self.caches[cache].list_count());
             record.wants.push(Want { cache, sight });
         });
     }
 
     /// Remembers a fresh read that found an object, if a cache does not show it: should it go before a list would show
     /// it, nothing else would tell.
-    pub fn read(&self, item: &Item, resource: &Resource, object: &Key) {
+    pub fn expect_fetched(&self, item: &Item, resource: &Resource, object: &Key) {
         let of_kind = |cache: &&Arc<Cache>| cache.entry().resource() == resource;
         if self.caches.iter().filter(of_kind).any(|cache| cache.uid(object).is_none()) {
-            self.met(item, resource, object);
+            self.expect_present(item, resource, object);
         }
     }
 
@@ -155,12 +155,12 @@ impl Gate {
 
     /// Whether an item may be worked on.
     #[must_use]
-    pub fn passage(&self, item: &Item) -> GateDecision {
+    pub fn decide(&self, item: &Item) -> GateDecision {
         let mut state = self.state.lock();
         let now = self.clocks.monotonic();
         let Some(record) = state.records.get_mut(&item.key) else {
             state.held.remove(item);
-            return GateDecision::Free;
+            return GateDecision::Proceed;
         };
         if self.holds(&item.key, record, now) {
             let passage = GateDecision::HoldFor(record.expires_at.saturating_sub(now));
@@ -172,14 +172,14 @@ impl Gate {
         }
         state.records.remove(&item.key);
         state.held.remove(item);
-        GateDecision::Free
+        GateDecision::Proceed
     }
 
     /// How many whole lists the caches have taken in. An item during whose turn this number grew is to
     /// be looked at again, for the reason that [`Gate::release`] has.
     #[must_use]
-    pub fn lists(&self) -> u64 {
-        self.caches.iter().map(|cache| cache.lists()).sum()
+    pub fn list_count(&self) -> u64 {
+        self.caches.iter().map(|cache| cache.list_count()).sum()
     }
 
     /// The held items that may be worked on now.
@@ -187,8 +187,8 @@ impl Gate {
     /// After a whole new list, those that have written something lately are among them: of what was made
     /// and undone between two lists nobody is ever told, so nothing else would wake them.
     #[must_use]
-    pub fn release(&self) -> Vec<Item> {
-        let lists = self.lists();
+    pub fn take_released(&self) -> Vec<Item> {
+        let lists = self.list_count();
         let State { records, held, lists: seen, .. } = &mut *self.state.lock();
         if std::mem::replace(seen, lists) != lists {
             held.extend(records.values().flat_map(|record| record.writers.iter().cloned()));
@@ -216,9 +216,9 @@ impl Gate {
     fn has_seen(&self, want: &Want) -> bool {
         let cache = &self.caches[want.cache];
         match &want.sight {
-            Sight::Version(version) => !cache.version().is_older_than(version),
+            Sight::Version(version) => !cache.resource_version().is_older_than(version),
             Sight::Deletion(key, uid) => cache.has_observed_deletion(key, uid),
-            Sight::Presence(key, lists) => cache.lists() != *lists || cache.uid(key).is_some(),
+            Sight::Presence(key, lists) => cache.list_count() != *lists || cache.uid(key).is_some(),
         }
     }
 }
@@ -241,25 +241,25 @@ mod tests {
 
     use super::*;
     use crate::caches::Caches;
-    use crate::clock::Chance;
+    use crate::clock::Random;
     use crate::metrics::Metrics;
 
     #[tokio::test(start_paused = true)]
     async fn records_that_nobody_asks_about_do_not_pile_up() {
         let client = kube::Client::new(ApiServer::default(), "default");
         let clocks = Clocks::new(|| 0);
-        let caches = Caches::new(client, clocks.clone(), Chance::seeded(7), Metrics::new(), None);
+        let caches = Caches::new(client, clocks.clone(), Random::seeded(7), Metrics::new(), None);
         let cache = caches.cache(&KindEntry::of::<Namespace>());
-        cache.synced().await;
+        cache.wait_for_sync().await;
         let gate = Gate::new(std::slice::from_ref(&cache), None, clocks);
         for n in 0..10_000 {
             let item = Item::from(Key::cluster(format!("n{n}")));
-            gate.wrote(&item, &Namespace::RESOURCE, &cache.version());
+            gate.expect_version(&item, &Namespace::RESOURCE, &cache.resource_version());
         }
         assert!(gate.state.lock().records.len() <= 2 * RECORDS_MIN);
         for n in 0..1000 {
             let item = Item::from(Key::cluster(format!("n{n}")));
-            gate.wrote(&item, &Namespace::RESOURCE, &Version::from("1000000"));
+            gate.expect_version(&item, &Namespace::RESOURCE, &ResourceVersion::from("1000000"));
         }
         assert!(gate.state.lock().records.len() >= 1000, "what is still waited for stays");
     }
@@ -269,20 +269,20 @@ mod tests {
         let server = ApiServer::default();
         let clocks = Clocks::new(|| 0);
         let client = kube::Client::new(server.clone(), "default");
-        let caches = Caches::new(client, clocks.clone(), Chance::seeded(7), Metrics::new(), None);
+        let caches = Caches::new(client, clocks.clone(), Random::seeded(7), Metrics::new(), None);
         let cache = caches.cache(&KindEntry::of::<Namespace>());
-        cache.synced().await;
+        cache.wait_for_sync().await;
         let gate = Gate::new(std::slice::from_ref(&cache), None, clocks);
         let item = Item::from(Key::cluster("item"));
-        assert!(gate.release().is_empty());
+        assert!(gate.take_released().is_empty());
 
-        gate.read(&item, &Namespace::RESOURCE, &Key::cluster("default"));
-        assert_eq!(gate.passage(&item), GateDecision::Free, "the cache shows it");
-        gate.read(&item, &Namespace::RESOURCE, &Key::cluster("gone-by-then"));
-        assert!(matches!(gate.passage(&item), GateDecision::HoldFor(_)));
+        gate.expect_fetched(&item, &Namespace::RESOURCE, &Key::cluster("default"));
+        assert_eq!(gate.decide(&item), GateDecision::Proceed, "the cache shows it");
+        gate.expect_fetched(&item, &Namespace::RESOURCE, &Key::cluster("gone-by-then"));
+        assert!(matches!(gate.decide(&item), GateDecision::HoldFor(_)));
         tokio::time::advance(Duration::from_secs(1)).await;
         cache.wait_for_list_since(gate.clocks.monotonic()).await;
-        assert_eq!(gate.release(), std::slice::from_ref(&item));
-        assert_eq!(gate.passage(&item), GateDecision::Free);
+        assert_eq!(gate.take_released(), std::slice::from_ref(&item));
+        assert_eq!(gate.decide(&item), GateDecision::Proceed);
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use keleustes_objects::{Key, Resource, Uid, Version};
+use keleustes_objects::{Key, Resource, ResourceVersion, Uid};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
@@ -33,7 +33,7 @@ const GONE_MANY: usize = 64;
 
 /// How far a cache of the leader before had come.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct CacheProgress {
     /// The last event or write, of which every watch tells.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     told: String,
@@ -51,7 +51,7 @@ pub struct WrittenVersions {
 #[derive(Default)]
 struct State {
     /// The newest state that was written of each kind.
-    newest: BTreeMap<Resource, Version>,
+    newest: BTreeMap<Resource, ResourceVersion>,
     /// Objects that were gone with the answer, which tells no version.
     gone: Vec<(Resource, Key, Uid)>,
     /// When a write last failed in a way that leaves open whether it took effect.
@@ -66,7 +66,7 @@ impl WrittenVersions {
     }
 
     /// A write led to this state.
-    pub fn wrote(&self, resource: &Resource, version: &Version) {
+    pub fn record_write(&self, resource: &Resource, version: &ResourceVersion) {
         let newest = &mut self.state.lock().newest;
         match newest.get_mut(resource) {
             Some(there) if version.is_older_than(there) => {}
@@ -76,7 +76,7 @@ impl WrittenVersions {
     }
 
     /// An object is gone.
-    pub fn deleted(&self, caches: &Caches, resource: &Resource, key: &Key, uid: &Uid) {
+    pub fn record_deletion(&self, caches: &Caches, resource: &Resource, key: &Key, uid: &Uid) {
         let gone = &mut self.state.lock().gone;
         if gone.len() >= GONE_MANY {
             gone.retain(|deed| is_unseen(caches, deed));
@@ -91,7 +91,7 @@ impl WrittenVersions {
 
     /// What to leave to the next leader when nothing is at work any more; nothing if there is no telling.
     #[must_use]
-    pub fn note(&self, caches: &Caches) -> Option<String> {
+    pub fn handover_record(&self, caches: &Caches) -> Option<String> {
         let State { newest, gone, unsure_at } = &*self.state.lock();
         let is_unsure = unsure_at.is_some_and(|at| self.clocks.monotonic() < at + UNSURE_FOR);
         if is_unsure || gone.iter().any(|deed| is_unseen(caches, deed)) {
@@ -104,8 +104,10 @@ impl WrittenVersions {
                 (Some(event), Some(written)) if event.is_older_than(&written) => Some(written),
                 (event, written) => event.or(written),
             };
-            let text = |version: Option<Version>| version.map_or_else(String::new, |there| there.to_string());
-            (cache.name(), Seen { told: text(told), listed: text(cache.last_list_version()) })
+            let text = |version: Option<ResourceVersion>| {
+                version.map_or_else(String::new, |there| there.to_string())
+            };
+            (cache.name(), CacheProgress { told: text(told), listed: text(cache.last_list_version()) })
         };
         let seen: BTreeMap<_, _> = caches.all().iter().map(seen).collect();
         serde_json::to_string(&seen).ok()
@@ -118,11 +120,11 @@ fn is_unseen(caches: &Caches, (resource, key, uid): &(Resource, Key, Uid)) -> bo
 }
 
 impl Handover for Caches {
-    fn note(&self) -> Option<String> {
-        self.deeds().note(self)
+    fn handover_record(&self) -> Option<String> {
+        self.written_versions().handover_record(self)
     }
 
-    fn prepare(&self) {
+    fn prepare_takeover(&self) {
         tracing::info!("the leader has fallen silent; the caches are filled afresh");
         for cache in self.all() {
             cache.request_relist();
@@ -131,53 +133,51 @@ impl Handover for Caches {
 }
 
 /// What caches must know before anybody acts on them.
-pub enum Legacy {
+pub enum PredecessorState {
     /// There was no leader before.
     None,
     /// It told how far its caches had come.
-    Told {
+    Recorded {
         /// By the names of caches.
-        seen: BTreeMap<String, Seen>,
+        seen: BTreeMap<String, CacheProgress>,
         /// Until when a cache may come that far by itself.
         deadline: Instant,
         /// A list that was begun after this moment of the monotonic clock will do in any case.
         lists_from: Duration,
     },
     /// It told nothing. Whatever it did shows in lists that were begun after this moment.
-    Untold {
+    Unrecorded {
         /// Of the monotonic clock.
         lists_from: Duration,
     },
 }
 
-impl Legacy {
+impl PredecessorState {
     /// What a leader before this moment has left.
     #[must_use]
     pub fn of(predecessor: &Predecessor, clocks: &Clocks) -> Self {
         let now = clocks.monotonic();
         match predecessor {
-            Predecessor::Nobody => Self::None,
-            Predecessor::Told(note) => {
-                serde_json::from_str(note).map_or(Self::Untold { lists_from: now }, |seen| Self::Told {
-                    seen,
-                    deadline: Instant::now() + TOLD_WITHIN,
-                    lists_from: now,
+            Predecessor::Absent => Self::None,
+            Predecessor::LeftRecord(note) => {
+                serde_json::from_str(note).map_or(Self::Unrecorded { lists_from: now }, |seen| {
+                    Self::Recorded { seen, deadline: Instant::now() + TOLD_WITHIN, lists_from: now }
                 })
             }
-            Predecessor::Silent(moment) => Self::Untold { lists_from: moment.unwrap_or(now) },
+            Predecessor::LeftNoRecord(moment) => Self::Unrecorded { lists_from: moment.unwrap_or(now) },
         }
     }
 
     /// Returns when these caches know all that the leader before can have done.
-    pub async fn reaches(&self, caches: &[Arc<Cache>]) {
+    pub async fn wait_for_caches(&self, caches: &[Arc<Cache>]) {
         join_all(caches.iter().map(|cache| self.reaches_one(cache))).await;
     }
 
     async fn reaches_one(&self, cache: &Cache) {
         match self {
             Self::None => {}
-            Self::Untold { lists_from } => cache.wait_for_list_since(*lists_from).await,
-            Self::Told { seen, deadline, lists_from } => {
+            Self::Unrecorded { lists_from } => cache.wait_for_list_since(*lists_from).await,
+            Self::Recorded { seen, deadline, lists_from } => {
                 let Some(seen) = seen.get(&cache.name()) else { return };
                 if !seen.is_shown_by(cache, *deadline).await {
                     tracing::info!(cache = cache.name(), ?seen, "behind the leader before, filled afresh");
@@ -188,29 +188,31 @@ impl Legacy {
     }
 }
 
-impl Seen {
+impl CacheProgress {
     /// Whether a cache has come as far, or does so in time.
     async fn is_shown_by(&self, cache: &Cache, deadline: Instant) -> bool {
-        let (told, listed) = (Version::from(self.told.as_str()), Version::from(self.listed.as_str()));
-        let is_told = self.told.is_empty() || timeout_at(deadline, cache.reached(&told)).await.is_ok();
+        let (told, listed) =
+            (ResourceVersion::from(self.told.as_str()), ResourceVersion::from(self.listed.as_str()));
+        let is_told =
+            self.told.is_empty() || timeout_at(deadline, cache.wait_until_at_least(&told)).await.is_ok();
         is_told && (self.listed.is_empty() || cache.is_at_least(&listed))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
+    use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault};
     use keleustes_objects::{Kind as _, Namespace};
     use keleustes_plan::KindEntry;
     use serde_json::json;
     use tower::Layer as _;
 
     use super::*;
-    use crate::clock::Chance;
+    use crate::clock::Random;
     use crate::metrics::Metrics;
 
     async fn catch_up(caches: &Caches, predecessor: &Predecessor, clocks: &Clocks) {
-        Legacy::of(predecessor, clocks).reaches(&caches.all()).await;
+        PredecessorState::of(predecessor, clocks).wait_for_caches(&caches.all()).await;
     }
 
     fn seed(server: &ApiServer, name: &str) {
@@ -221,9 +223,9 @@ mod tests {
     /// The caches of one process, filled.
     async fn caches(server: &ApiServer, faults: &Faults, clocks: &Clocks) -> (Caches, Arc<Cache>) {
         let client = kube::Client::new(faults.layer(server.clone()), "default");
-        let caches = Caches::new(client, clocks.clone(), Chance::seeded(7), Metrics::new(), None);
+        let caches = Caches::new(client, clocks.clone(), Random::seeded(7), Metrics::new(), None);
         let cache = caches.cache(&KindEntry::of::<Namespace>());
-        cache.synced().await;
+        cache.wait_for_sync().await;
         (caches, cache)
     }
 
@@ -236,9 +238,9 @@ mod tests {
     /// Ends the watch after the list of so many objects, and lets none come about again.
     fn deaf(objects: usize) -> Faults {
         let faults = Faults::new();
-        let after_the_list = Verdict::CutStream { after_events: objects + 1, cleanly: true };
-        faults.add(Rule::new(after_the_list).target("sendInitialEvents").times(1));
-        faults.add(Rule::new(Verdict::Hang).target("?resourceVersion="));
+        let after_the_list = InjectedFault::CutStream { after_events: objects + 1, cleanly: true };
+        faults.add(FaultRule::new(after_the_list).target("sendInitialEvents").times(1));
+        faults.add(FaultRule::new(InjectedFault::Hang).target("?resourceVersion="));
         faults
     }
 
@@ -249,13 +251,13 @@ mod tests {
         let (standby, _) = caches(&server, &Faults::new(), &clocks).await;
         seed(&server, "new");
         told_of(&led, "new").await;
-        let note = leader.deeds().note(&leader).unwrap();
+        let note = leader.written_versions().handover_record(&leader).unwrap();
         let (began, lists) = (Instant::now(), server.requests().len());
-        catch_up(&standby, &Predecessor::Told(note), &clocks).await;
+        catch_up(&standby, &Predecessor::LeftRecord(note), &clocks).await;
         assert!(standby.all()[0].uid(&Key::cluster("new")).is_some());
         assert!(began.elapsed() < Duration::from_millis(100));
-        catch_up(&standby, &Predecessor::Nobody, &clocks).await;
-        let holder_writes_end_at = Predecessor::Silent(Some(Duration::ZERO));
+        catch_up(&standby, &Predecessor::Absent, &clocks).await;
+        let holder_writes_end_at = Predecessor::LeftNoRecord(Some(Duration::ZERO));
         catch_up(&standby, &holder_writes_end_at, &clocks).await;
         assert_eq!(server.requests().len(), lists, "nothing was listed again");
     }
@@ -266,15 +268,20 @@ mod tests {
         let (leader, led) = caches(&server, &Faults::new(), &clocks).await;
         // Its first list does not come.
         let faults = Faults::new();
-        faults.add(Rule::new(Verdict::Hang).target("sendInitialEvents").times(1));
+        faults.add(FaultRule::new(InjectedFault::Hang).target("sendInitialEvents").times(1));
         let client = kube::Client::new(faults.layer(server.clone()), "default");
-        let standby = Caches::new(client, clocks.clone(), Chance::seeded(7), Metrics::new(), None);
+        let standby = Caches::new(client, clocks.clone(), Random::seeded(7), Metrics::new(), None);
         let cache = standby.cache(&KindEntry::of::<Namespace>());
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(cache.lists(), 0);
+        assert_eq!(cache.list_count(), 0);
         seed(&server, "new");
         told_of(&led, "new").await;
-        catch_up(&standby, &Predecessor::Told(leader.deeds().note(&leader).unwrap()), &clocks).await;
+        catch_up(
+            &standby,
+            &Predecessor::LeftRecord(leader.written_versions().handover_record(&leader).unwrap()),
+            &clocks,
+        )
+        .await;
         assert!(cache.uid(&Key::cluster("new")).is_some());
     }
 
@@ -287,7 +294,12 @@ mod tests {
         assert_eq!(led.last_event_version(), None, "it has only listed it");
         tokio::time::advance(Duration::from_secs(1)).await;
         let began = Instant::now();
-        catch_up(&standby, &Predecessor::Told(leader.deeds().note(&leader).unwrap()), &clocks).await;
+        catch_up(
+            &standby,
+            &Predecessor::LeftRecord(leader.written_versions().handover_record(&leader).unwrap()),
+            &clocks,
+        )
+        .await;
         assert!(cache.uid(&Key::cluster("new")).is_some());
         assert!(began.elapsed() < Duration::from_millis(100));
     }
@@ -301,8 +313,9 @@ mod tests {
             seed(&server, name);
             assert!(cache.uid(&Key::cluster(name)).is_none());
             told_of(&leader.all()[0], name).await;
-            let note = leader.deeds().note(&leader).unwrap();
-            let predecessor = if noted { Predecessor::Told(note) } else { Predecessor::Silent(None) };
+            let note = leader.written_versions().handover_record(&leader).unwrap();
+            let predecessor =
+                if noted { Predecessor::LeftRecord(note) } else { Predecessor::LeftNoRecord(None) };
             catch_up(&standby, &predecessor, &clocks).await;
             assert!(cache.uid(&Key::cluster(name)).is_some(), "{name}");
         }
@@ -314,12 +327,13 @@ mod tests {
         let (standby, cache) = caches(&server, &deaf(ApiServer::default().snapshot().len()), &clocks).await;
         seed(&server, "new");
         tokio::time::advance(Duration::from_secs(1)).await;
-        let (asked, legacy) = (server.requests().len(), Legacy::of(&Predecessor::Silent(None), &clocks));
+        let (asked, legacy) =
+            (server.requests().len(), PredecessorState::of(&Predecessor::LeftNoRecord(None), &clocks));
         let all = standby.all();
-        tokio::join!(legacy.reaches(&all), legacy.reaches(&all));
+        tokio::join!(legacy.wait_for_caches(&all), legacy.wait_for_caches(&all));
         assert!(cache.uid(&Key::cluster("new")).is_some());
         tokio::time::advance(Duration::from_secs(1)).await;
-        legacy.reaches(&all).await;
+        legacy.wait_for_caches(&all).await;
         assert_eq!(server.requests().len(), asked + 1);
     }
 
@@ -330,14 +344,14 @@ mod tests {
         tokio::time::advance(Duration::from_secs(13)).await;
         let holder_writes_end_at = Some(clocks.monotonic());
         seed(&server, "last");
-        standby.prepare();
+        standby.prepare_takeover();
         told_of(&cache, "last").await;
         let asked = server.requests().len();
-        catch_up(&standby, &Predecessor::Silent(holder_writes_end_at), &clocks).await;
+        catch_up(&standby, &Predecessor::LeftNoRecord(holder_writes_end_at), &clocks).await;
         assert_eq!(server.requests().len(), asked, "nothing was listed again");
 
         tokio::time::advance(Duration::from_secs(60)).await;
-        catch_up(&standby, &Predecessor::Silent(Some(clocks.monotonic())), &clocks).await;
+        catch_up(&standby, &Predecessor::LeftNoRecord(Some(clocks.monotonic())), &clocks).await;
         assert!(server.requests().len() > asked, "that was another silence");
     }
 
@@ -345,27 +359,27 @@ mod tests {
     async fn a_note_knows_of_own_writes_and_is_left_out_where_they_are_in_doubt() {
         let (server, clocks) = (ApiServer::default(), Clocks::new(|| 0));
         let (leader, cache) = caches(&server, &Faults::new(), &clocks).await;
-        let deeds = leader.deeds();
+        let deeds = leader.written_versions();
         let noted = |told: &str| {
             let listed = cache.last_list_version().unwrap().to_string();
-            let seen = BTreeMap::from([("namespaces", Seen { told: told.to_owned(), listed })]);
+            let seen = BTreeMap::from([("namespaces", CacheProgress { told: told.to_owned(), listed })]);
             serde_json::to_string(&seen).unwrap()
         };
-        assert_eq!(deeds.note(&leader).unwrap(), noted(""));
-        deeds.wrote(&Namespace::RESOURCE, &Version::from("1000"));
-        deeds.wrote(&Namespace::RESOURCE, &Version::from("999"));
-        assert_eq!(deeds.note(&leader).unwrap(), noted("1000"));
+        assert_eq!(deeds.handover_record(&leader).unwrap(), noted(""));
+        deeds.record_write(&Namespace::RESOURCE, &ResourceVersion::from("1000"));
+        deeds.record_write(&Namespace::RESOURCE, &ResourceVersion::from("999"));
+        assert_eq!(deeds.handover_record(&leader).unwrap(), noted("1000"));
 
         seed(&server, "gone");
         told_of(&cache, "gone").await;
         let (key, uid) = (Key::cluster("gone"), cache.uid(&Key::cluster("gone")).unwrap());
-        deeds.deleted(&leader, &Namespace::RESOURCE, &key, &uid);
-        assert_eq!(deeds.note(&leader), None, "nobody has seen it go");
+        deeds.record_deletion(&leader, &Namespace::RESOURCE, &key, &uid);
+        assert_eq!(deeds.handover_record(&leader), None, "nobody has seen it go");
         deeds.state.lock().gone.clear();
 
         deeds.record_unknown_outcome();
-        assert_eq!(deeds.note(&leader), None);
+        assert_eq!(deeds.handover_record(&leader), None);
         tokio::time::advance(UNSURE_FOR).await;
-        assert!(deeds.note(&leader).is_some());
+        assert!(deeds.handover_record(&leader).is_some());
     }
 }

@@ -6,19 +6,19 @@
 //! caches have seen what this item wrote before, and lets the controller decide; the [`executor`] carries the
 //! plan out.
 
-pub mod at_work;
 pub mod caches;
 pub mod clock;
 pub mod events;
 pub mod executor;
 pub mod gate;
 pub mod handover;
-pub mod house;
 pub mod leader;
-pub mod level;
 pub mod loops;
 pub mod metrics;
 pub mod monitors;
-pub mod pace;
+pub mod ordered_watch;
+pub mod process_context;
 pub mod queue;
+pub mod running_controllers;
 pub mod signing;
+pub mod status_coalescing;

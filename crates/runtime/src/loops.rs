@@ -8,25 +8,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use keleustes_objects::{DiscoveredResources, Failure, Key, Resource, TypeMeta};
+use keleustes_objects::{ApiError, DiscoveredResources, Key, Resource, TypeMeta};
 use keleustes_plan::{
-    AnyChange, Applied, Behaviour, BoxFuture, Context, Controller, Effects, Enqueue, EnqueuedItem,
-    FetchResult, Hands, Item, KindEntry, Listed, Listing, Loop, Measurement, Next, Plan, PlannedEvent, Retry,
-    View,
+    AnyChange, Applied, BoxFuture, Context, Controller, Effects, Enqueue, EnqueuedItem, FetchResult, Item,
+    KindEntry, ListRequest, ListResult, Loop, LoopKind, Measurement, Plan, PlannedEvent, ReconcileError,
+    ReconcileIo, Requeue, View,
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::caches::{Cache, CacheReader, Caches, EventHandler, RESYNC_PERIOD_MIN};
-use crate::clock::{Chance, Clocks};
+use crate::clock::{Clocks, Random};
 use crate::executor::Executor;
 use crate::gate::{Gate, GateDecision};
-use crate::handover::Legacy;
+use crate::handover::PredecessorState;
 use crate::metrics::Metrics;
 use crate::monitors::{EffectsSink, Monitors};
-use crate::pace::Pace;
 use crate::queue::Queue;
+use crate::status_coalescing::StatusCoalescer;
 
 /// A turn that takes longer than this is told, with its item.
 const SLOW_TURN: Duration = Duration::from_millis(250);
@@ -44,19 +44,19 @@ pub struct ControllerContext {
     /// The clocks.
     pub clocks: Clocks,
     /// The source of chance.
-    pub chance: Chance,
+    pub random: Random,
     /// The metrics.
     pub metrics: Metrics,
     /// Whether this process still leads.
-    pub leads: Arc<dyn Fn() -> bool + Send + Sync>,
+    pub is_leader: Arc<dyn Fn() -> bool + Send + Sync>,
     /// How many writes of one plan may be under way at once.
     pub in_flight_max: usize,
     /// What caches must know of the leader before.
-    pub legacy: Arc<Legacy>,
+    pub predecessor_state: Arc<PredecessorState>,
 }
 
 /// A controller at work. Dropped, it hears of nothing any more; [`Running::stop`] lets the work under way end.
-pub struct Running {
+pub struct RunningController {
     /// Its name.
     pub name: &'static str,
     loops: Vec<Arc<RunningLoop>>,
@@ -73,7 +73,7 @@ struct RunningLoop {
     /// How many of an item's failures were those of a server in trouble. Kept only where items can be given up.
     held_up: Mutex<BTreeMap<Item, u32>>,
     gate: Arc<Gate>,
-    pace: Arc<Mutex<Pace>>,
+    pace: Arc<Mutex<StatusCoalescer>>,
     executor: Executor,
     outbox: Arc<Outbox>,
     metrics: Metrics,
@@ -90,7 +90,7 @@ struct Outbox {
 
 impl Outbox {
     fn take(&self, stir: Effects) {
-        for EnqueuedItem { queue: name, item, slowly } in stir.woken {
+        for EnqueuedItem { queue: name, item, rate_limited: slowly } in stir.enqueued {
             let found = self.queues.iter().find(|(there, _)| *there == name);
             let (_, queue) = found.unwrap_or_else(|| panic!("no loop of this controller has a queue {name}"));
             if slowly { queue.add_rate_limited(item, Duration::ZERO) } else { queue.add(item) }
@@ -103,7 +103,7 @@ impl Outbox {
 /// indexes it declared.
 pub fn prepare(controller: &Controller, caches: &Caches) {
     for a_loop in &controller.loops {
-        let _filling = caches.window(&a_loop.reads);
+        let _filling = caches.reader(&a_loop.reads);
         caches.add_indexes(&a_loop.indexes);
     }
     if let Some(observer) = &controller.observer {
@@ -120,48 +120,53 @@ pub async fn start(
     surroundings: &ControllerContext,
     client: kube::Client,
     record: Arc<dyn Fn(PlannedEvent) + Send + Sync>,
-) -> Running {
+) -> RunningController {
     prepare(&controller, &surroundings.caches);
-    known(&needed(&controller, &surroundings.caches), &surroundings.legacy).await;
+    known(&needed(&controller, &surroundings.caches), &surroundings.predecessor_state).await;
     let monitors = observed(&controller, &surroundings.caches).await;
     let (name, grants) = (controller.name, controller.grants);
     controller.metrics.iter().for_each(|metric| surroundings.metrics.declare(metric));
     let queue_of = |what: &Loop| {
         let metrics = surroundings.metrics.queue(what.queue);
-        (what.queue, Queue::new(what.limiter, surroundings.clocks.clone(), metrics))
+        (what.queue, Queue::new(what.rate_limiter, surroundings.clocks.clone(), metrics))
     };
     let outbox = Arc::new(Outbox {
         queues: controller.loops.iter().map(queue_of).collect(),
         record: record.clone(),
-        leads: surroundings.leads.clone(),
+        leads: surroundings.is_leader.clone(),
     });
-    let mut running =
-        Running { name, loops: Vec::new(), ears: Vec::new(), monitors: None, workers: TaskTracker::new() };
+    let mut running = RunningController {
+        name,
+        loops: Vec::new(),
+        ears: Vec::new(),
+        monitors: None,
+        workers: TaskTracker::new(),
+    };
     if let Some(monitors) = monitors {
         let sink = outbox.clone();
         let sink: EffectsSink = Arc::new(move |stir| sink.take(stir));
-        monitors.begin(&sink);
+        monitors.start_leading(&sink);
         running.monitors = Some(monitors);
     }
     for (what, (_, queue)) in controller.loops.into_iter().zip(&outbox.queues) {
-        let window = surroundings.caches.window(&what.reads).deferring(&what.late);
+        let window = surroundings.caches.reader(&what.reads).deferring(&what.starts_without);
         // By convention, items are named after objects of the first kind that wakes them.
         let owners = what.watches.first().map(|watch| surroundings.caches.cache(&watch.kind));
         let gate = Arc::new(Gate::new(window.caches(), owners, surroundings.clocks.clone()));
-        let pace = Arc::new(Mutex::new(Pace::default()));
+        let pace = Arc::new(Mutex::new(StatusCoalescer::default()));
         let executor = Executor {
             controller: name,
             grants,
             client: client.clone(),
             gate: gate.clone(),
             caches: surroundings.caches.clone(),
-            pace: pace.clone(),
+            status_coalescer: pace.clone(),
             clocks: surroundings.clocks.clone(),
-            leads: surroundings.leads.clone(),
+            is_leader: surroundings.is_leader.clone(),
             record: record.clone(),
             metrics: surroundings.metrics.clone(),
             in_flight_max: surroundings.in_flight_max,
-            chance: Mutex::new(surroundings.chance.fork()),
+            random: Mutex::new(surroundings.random.fork()),
         };
         running.run(RunningLoop {
             controller: name,
@@ -177,7 +182,7 @@ pub async fn start(
             clocks: surroundings.clocks.clone(),
             stop: CancellationToken::new(),
         });
-        running.learn_late(&surroundings.legacy);
+        running.learn_late(&surroundings.predecessor_state);
     }
     running.workers.close();
     tracing::info!(controller = name, "started");
@@ -189,29 +194,29 @@ fn needed(controller: &Controller, caches: &Caches) -> Vec<Arc<Cache>> {
     if controller.observer.is_some() {
         return caches.all();
     }
-    let window = |a_loop: &Loop| caches.window(&a_loop.reads).deferring(&a_loop.late);
-    controller.loops.iter().flat_map(|a_loop| window(a_loop).part(false)).collect()
+    let window = |a_loop: &Loop| caches.reader(&a_loop.reads).deferring(&a_loop.starts_without);
+    controller.loops.iter().flat_map(|a_loop| window(a_loop).caches_where_deferred(false)).collect()
 }
 
 /// Returns when caches are filled and know all that the leader before can have done.
-async fn known(caches: &[Arc<Cache>], legacy: &Legacy) {
-    legacy.reaches(caches).await;
+async fn known(caches: &[Arc<Cache>], legacy: &PredecessorState) {
+    legacy.wait_for_caches(caches).await;
     for cache in caches {
-        cache.synced().await;
+        cache.wait_for_sync().await;
     }
 }
 
 /// The monitors of a controller that observes, once all there is has been listed.
 async fn observed(controller: &Controller, caches: &Caches) -> Option<Arc<Monitors>> {
     let monitors = caches.monitors(controller.observer.as_ref()?);
-    if tokio::time::timeout(OBSERVED_WITHIN, monitors.synced()).await.is_err() {
+    if tokio::time::timeout(OBSERVED_WITHIN, monitors.wait_for_sync()).await.is_err() {
         // One kind that cannot be listed must not keep all others waiting.
         tracing::warn!(controller = controller.name, "not all resources could be listed, starting without");
     }
     Some(monitors)
 }
 
-impl Running {
+impl RunningController {
     /// Lets a loop hear of everything, then lets its workers begin.
     fn run(&mut self, a_loop: RunningLoop) {
         let a_loop = Arc::new(a_loop);
@@ -219,7 +224,7 @@ impl Running {
         for cache in a_loop.window.caches() {
             let ear: Arc<dyn EventHandler> =
                 Arc::new(Ear { a_loop: a_loop.clone(), kind: cache.entry().clone() });
-            cache.subscribe(ear.clone());
+            cache.add_event_handler(ear.clone());
             self.ears.push((cache.clone(), ear));
         }
         if let Some(period) = a_loop.what.resync_period {
@@ -239,13 +244,14 @@ impl Running {
     }
 
     /// Shows the last loop what it begins without as soon as that is known.
-    fn learn_late(&self, legacy: &Arc<Legacy>) {
-        let Some(a_loop) = self.loops.last().cloned().filter(|there| !there.what.late.is_empty()) else {
+    fn learn_late(&self, legacy: &Arc<PredecessorState>) {
+        let Some(a_loop) = self.loops.last().cloned().filter(|there| !there.what.starts_without.is_empty())
+        else {
             return;
         };
         let legacy = legacy.clone();
         self.workers.spawn(async move {
-            let late = a_loop.window.part(true);
+            let late = a_loop.window.caches_where_deferred(true);
             tokio::select! {
                 biased;
                 () = a_loop.stop.cancelled() => {}
@@ -263,19 +269,19 @@ impl Running {
 
     fn take_up_no_more(&self) {
         for (cache, ear) in &self.ears {
-            cache.unsubscribe(ear);
+            cache.remove_event_handler(ear);
         }
         for a_loop in &self.loops {
             a_loop.stop.cancel();
             a_loop.queue.shut_down();
         }
         if let Some(monitors) = &self.monitors {
-            monitors.rest();
+            monitors.stop_leading();
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningController {
     /// Nobody works on where nobody waits for the end. Caches know their listeners and loops know their caches, so
     /// one of the two must let go, or neither is ever freed.
     fn drop(&mut self) {
@@ -295,7 +301,7 @@ async fn show_again(
             () = a_loop.stop.cancelled() => return,
             () = tokio::time::sleep(period) => {}
         }
-        ears.iter().for_each(|(cache, ear)| cache.show_again(ear));
+        ears.iter().for_each(|(cache, ear)| cache.resync_handler(ear));
     }
 }
 
@@ -306,24 +312,24 @@ struct Ear {
 }
 
 impl EventHandler for Ear {
-    fn changed(&self, changes: &[AnyChange]) {
+    fn on_changes(&self, changes: &[AnyChange]) {
         let a_loop = &self.a_loop;
         let watches: Vec<_> = a_loop.what.watches.iter().filter(|watch| watch.kind == self.kind).collect();
         // In portions: while tables are looked at, nobody can write to them.
         for changes in changes.chunks(CHANGES_AT_ONCE).filter(|_| !watches.is_empty()) {
             let mut wakes = Enqueue::default();
-            a_loop.window.look(&mut |view| {
+            a_loop.window.with_view(&mut |view| {
                 for (change, watch) in
                     changes.iter().flat_map(|change| watches.iter().map(move |w| (change, w)))
                 {
-                    a_loop.contain_wake(|| watch.wake(change, view, &mut wakes));
+                    a_loop.contain_wake(|| watch.enqueue(change, view, &mut wakes));
                 }
             });
             for (item, delay) in wakes.into_items() {
                 a_loop.queue.add_after(item, delay);
             }
         }
-        for item in a_loop.gate.release() {
+        for item in a_loop.gate.take_released() {
             a_loop.queue.add(item);
         }
     }
@@ -346,14 +352,14 @@ impl RunningLoop {
             if self.stop.is_cancelled() {
                 return;
             }
-            match self.gate.passage(&item) {
-                GateDecision::Free => {
-                    let (lists, began) = (self.gate.lists(), self.clocks.monotonic());
-                    self.pace.lock().begin_turn(&item.key);
+            match self.gate.decide(&item) {
+                GateDecision::Proceed => {
+                    let (lists, began) = (self.gate.list_count(), self.clocks.monotonic());
+                    self.pace.lock().begin_reconcile(&item.key);
                     let result = AssertUnwindSafe(self.sync(&item)).catch_unwind().await;
                     self.follow_up(&item, result.unwrap_or_else(|panic| Err(self.contain_panic(&*panic))));
                     self.tell_if_slow(&item, began);
-                    if self.gate.lists() != lists {
+                    if self.gate.list_count() != lists {
                         self.queue.add(item.clone());
                     }
                 }
@@ -366,18 +372,18 @@ impl RunningLoop {
         }
     }
 
-    async fn sync(&self, item: &Item) -> Result<Next, Retry> {
-        match &self.what.behaviour {
-            Behaviour::Decide(decide) => {
+    async fn sync(&self, item: &Item) -> Result<Requeue, ReconcileError> {
+        match &self.what.loop_kind {
+            LoopKind::Decide(decide) => {
                 let mut plan = None;
-                self.window.look(&mut |view| plan = Some(decide(view, item)));
+                self.window.with_view(&mut |view| plan = Some(decide(view, item)));
                 let plan = plan.unwrap_or_default();
-                let next = plan.revisit().map_or(Next::Done, Next::After);
+                let next = plan.requeue_delay().map_or(Requeue::Forget, Requeue::After);
                 self.executor.apply(item, plan).await.all_done().map(|()| next)
             }
-            Behaviour::Script(script) => {
+            LoopKind::Reconcile(script) => {
                 let mut hands = RealHands { a_loop: self, item };
-                script.sync(&mut Context::new(&mut hands), item).await
+                script.reconcile(&mut Context::new(&mut hands), item).await
             }
         }
     }
@@ -390,22 +396,25 @@ impl RunningLoop {
     }
 
     /// A panic ends this item's turn and nothing else: other items, other loops, the process go on.
-    fn contain_panic(&self, panic: &(dyn Any + Send)) -> Retry {
+    fn contain_panic(&self, panic: &(dyn Any + Send)) -> ReconcileError {
         self.metrics.panicked(self.controller);
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Retry::because(format!("a bug was contained: {}", text.unwrap_or("a panic without a message")))
+        ReconcileError::because(format!(
+            "a bug was contained: {}",
+            text.unwrap_or("a panic without a message")
+        ))
     }
 
-    fn follow_up(&self, item: &Item, result: Result<Next, Retry>) {
+    fn follow_up(&self, item: &Item, result: Result<Requeue, ReconcileError>) {
         let retry = match result {
-            Ok(Next::KeepBackoff(delay)) => return self.queue.add_after(item.clone(), delay),
+            Ok(Requeue::KeepBackoff(delay)) => return self.queue.add_after(item.clone(), delay),
             Ok(next) => {
                 self.forget(item);
                 if let Some(wait) = self.pace.lock().end_reconcile(&item.key, self.clocks.monotonic()) {
                     self.queue.add_after(item.clone(), wait);
                 }
-                if let Next::After(delay) = next {
+                if let Requeue::After(delay) = next {
                     self.queue.add_after(item.clone(), delay);
                 }
                 return;
@@ -423,12 +432,12 @@ impl RunningLoop {
         } else {
             tracing::warn!(controller, %item, because, "trying again later");
         }
-        self.queue.add_rate_limited(item.clone(), retry.after.unwrap_or_default());
+        self.queue.add_rate_limited(item.clone(), retry.retry_after.unwrap_or_default());
     }
 
     /// Whether an item has used up its retries. Those that met a server in trouble do not count: what
     /// was asked for before an outage comes about after it, however long that lasts.
-    fn is_hopeless(&self, item: &Item, retry: &Retry) -> bool {
+    fn is_hopeless(&self, item: &Item, retry: &ReconcileError) -> bool {
         let Some(max) = self.what.max_retries else { return false };
         let mut held_up = self.held_up.lock();
         if retry.outage {
@@ -454,9 +463,9 @@ struct RealHands<'a> {
     item: &'a Item,
 }
 
-impl Hands for RealHands<'_> {
-    fn look(&self, eye: &mut dyn FnMut(&View<'_>)) {
-        self.a_loop.window.look(eye);
+impl ReconcileIo for RealHands<'_> {
+    fn with_view(&self, eye: &mut dyn FnMut(&View<'_>)) {
+        self.a_loop.window.with_view(eye);
     }
 
     fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied> {
@@ -467,7 +476,7 @@ impl Hands for RealHands<'_> {
         self.a_loop.metrics.measure(&measurement);
     }
 
-    fn wake(&mut self, item: Item) {
+    fn enqueue(&mut self, item: Item) {
         self.a_loop.queue.add(item);
     }
 
@@ -475,7 +484,7 @@ impl Hands for RealHands<'_> {
         Box::pin(async move {
             let answers = self.a_loop.executor.fetch_all(resource, keys).await;
             for (key, _) in keys.iter().zip(&answers).filter(|(_, answer)| matches!(answer, Ok(Some(_)))) {
-                self.a_loop.gate.read(self.item, resource, key);
+                self.a_loop.gate.expect_fetched(self.item, resource, key);
             }
             answers
         })
@@ -485,23 +494,26 @@ impl Hands for RealHands<'_> {
         Box::pin(self.a_loop.executor.fetch_metadata(resource, key))
     }
 
-    fn resource_of<'a>(&'a mut self, line: &'a TypeMeta) -> BoxFuture<'a, Result<Option<Resource>, Failure>> {
-        let mapping = self.a_loop.executor.caches.mapping();
+    fn resource_of<'a>(
+        &'a mut self,
+        line: &'a TypeMeta,
+    ) -> BoxFuture<'a, Result<Option<Resource>, ApiError>> {
+        let mapping = self.a_loop.executor.caches.rest_mapping();
         Box::pin(async move {
-            let found = mapping.resource_of(line.group(), Some(line.version()), line.kind()).await?;
+            let found = mapping.mapping_for_kind(line.group(), Some(line.version()), line.kind()).await?;
             Ok(found.map(|found| found.resource))
         })
     }
 
-    fn stir(&mut self, stir: Effects) {
+    fn effects(&mut self, stir: Effects) {
         self.a_loop.outbox.take(stir);
     }
 
-    fn list<'a>(&'a mut self, listings: &'a [Listing]) -> BoxFuture<'a, Vec<Listed>> {
+    fn list<'a>(&'a mut self, listings: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>> {
         Box::pin(self.a_loop.executor.list(listings))
     }
 
-    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, Failure>> {
+    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, ApiError>> {
         Box::pin(self.a_loop.executor.discover())
     }
 }

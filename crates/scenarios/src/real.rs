@@ -264,7 +264,7 @@ impl Real {
         };
         let refused = entries.filter(|entry| {
             let refused = entry.code == 401 || entry.code == 403 && !entry.authorised;
-            refused && entry.by_manager() && !in_outage(&entry.received_at)
+            refused && entry.is_from_manager() && !in_outage(&entry.received_at)
         });
         Ok(refused
             .map(|entry| format!("{} {} {} {}", entry.code, entry.user, entry.verb, entry.uri))

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use keleustes_apiserver::{ApiServer, clock};
 use keleustes_client::{ClientOptions, Connection};
-use keleustes_controllers::{Settings, all, root_ca_certificate_publisher, serviceaccount_token};
-use keleustes_runtime::at_work::{ControllerSet, RunningControllers, surroundings};
-use keleustes_runtime::clock::{Chance, Clocks};
-use keleustes_runtime::handover::Legacy;
-use keleustes_runtime::house::House;
+use keleustes_controllers::{
+    ControllersOptions, all_controllers, root_ca_certificate_publisher, serviceaccount_token,
+};
+use keleustes_runtime::clock::{Clocks, Random};
+use keleustes_runtime::handover::PredecessorState;
 use keleustes_runtime::leader::Leadership;
 use keleustes_runtime::metrics::Metrics;
+use keleustes_runtime::process_context::ProcessContext;
+use keleustes_runtime::running_controllers::{ControllerSet, RunningControllers, controller_context};
 use keleustes_scenarios::{ALL, Stage, World};
 use tokio_util::sync::CancellationToken;
 
@@ -26,24 +28,26 @@ fn clocks() -> Clocks {
 
 /// All controllers at work on an API server.
 async fn start_controllers(server: &ApiServer) -> RunningControllers {
-    let settings = Settings {
-        serviceaccount_token: Some(serviceaccount_token::Settings {
+    let settings = ControllersOptions {
+        serviceaccount_token: Some(serviceaccount_token::ServiceAccountTokenOptions {
             sign: Arc::new(|claims| Ok(claims.to_string())),
             ca: Arc::from(*b"-----BEGIN CERTIFICATE-----"),
             workers: 5,
         }),
-        root_ca_certificate_publisher: root_ca_certificate_publisher::Settings {
+        root_ca_certificate_publisher: root_ca_certificate_publisher::RootCaCertificatePublisherOptions {
             ca: "-----BEGIN CERTIFICATE-----".into(),
         },
-        ..Settings::default()
+        ..ControllersOptions::default()
     };
-    let (connection, metrics) = (Connection::over(server.clone()), Metrics::new());
-    let house = House::new(connection, ClientOptions::default(), clocks(), Chance::seeded(1), metrics, None);
+    let (connection, metrics) = (Connection::from_service(server.clone()), Metrics::new());
+    let house =
+        ProcessContext::new(connection, ClientOptions::default(), clocks(), Random::seeded(1), metrics, None);
     let first = "serviceaccount-token-controller";
-    let roster = ControllerSet { controllers: all(&settings), first, interval: Duration::ZERO };
+    let roster =
+        ControllerSet { controllers: all_controllers(&settings), first, start_interval: Duration::ZERO };
     let stop = CancellationToken::new();
-    let surroundings = surroundings(&house, &Leadership::without_election(), Legacy::None);
-    RunningControllers::start(&house, roster, &surroundings, || {}, &stop).await
+    let context = controller_context(&house, &Leadership::without_election(), PredecessorState::None);
+    RunningControllers::start(&house, roster, &context, || {}, &stop).await
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::access::{Access, Admission};
-use crate::options::Limits;
+use crate::options::ConnectionLimits;
 use crate::pages::{Asked, Pages};
 use crate::tls::Greeting;
 
@@ -42,7 +42,7 @@ pub(crate) struct Desk {
     pub(crate) greeting: RwLock<Greeting>,
     pub(crate) pages: Pages,
     pub(crate) access: Access,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ConnectionLimits,
     pub(crate) unauthenticated_http2_dos_mitigation: bool,
 }
 
@@ -189,7 +189,7 @@ fn without_body(mut answer: Response<Bytes>) -> Response<Full<Bytes>> {
     answer.map(|_| Full::default())
 }
 
-fn protocol(limits: Limits) -> auto::Builder<TokioExecutor> {
+fn protocol(limits: ConnectionLimits) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()

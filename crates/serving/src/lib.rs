@@ -18,13 +18,13 @@ mod process;
 mod server;
 mod tls;
 
-pub use access::{Access, ApiServer, DelegatingClients};
+pub use access::{Access, ApiServerClient, DelegatingClients};
 pub use error::ServingError;
 pub use health::HealthChecks;
 pub use options::{
-    AuthenticationOptions, AuthorizationOptions, CertificateSource, Limits, NamedCertificate,
+    AuthenticationOptions, AuthorizationOptions, CertificateSource, ConnectionLimits, NamedCertificate,
     RequestHeaderOptions, ServingOptions,
 };
-pub use pages::{About, DebugPage, Feature, PageOptions, Pages, SetVerbosity};
+pub use pages::{DebugPageHandler, FeatureGate, PageOptions, Pages, SetVerbosity, VersionInfo};
 pub use server::Server;
 pub use tls::TlsOptions;

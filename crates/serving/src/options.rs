@@ -36,7 +36,7 @@ pub struct ServingOptions {
     /// How often files are looked at for changes: those of certificates and of client CAs.
     pub reload_every: Duration,
     /// What clients may hold on to; `--http2-max-streams-per-connection` is one of its fields.
-    pub limits: Limits,
+    pub limits: ConnectionLimits,
 }
 
 impl Default for ServingOptions {
@@ -52,7 +52,7 @@ impl Default for ServingOptions {
             permit_address_sharing: false,
             permit_port_sharing: false,
             reload_every: Duration::from_secs(2),
-            limits: Limits::default(),
+            limits: ConnectionLimits::default(),
         }
     }
 }
@@ -106,7 +106,7 @@ impl FromStr for NamedCertificate {
 
 /// What clients may hold on to.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ConnectionLimits {
     /// Connections at a time; more wait to be accepted. The original has no such bound.
     pub connections_max: usize,
     /// The size of a request's head.
@@ -121,7 +121,7 @@ pub struct Limits {
     pub shutdown_grace: Duration,
 }
 
-impl Default for Limits {
+impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             connections_max: 256,

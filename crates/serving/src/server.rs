@@ -51,14 +51,14 @@ impl Server {
             io::ErrorKind::AddrInUse => ServingError::PortInUse { address },
             _ => ServingError::Bind { address, cause },
         })?;
-        Self::on(listener, options, pages, access).map(Some)
+        Self::from_listener(listener, options, pages, access).map(Some)
     }
 
     /// Serves on a socket that is bound already, whatever address and port the options name.
     ///
     /// # Errors
     /// If the socket cannot be used or there is no usable certificate.
-    pub fn on(
+    pub fn from_listener(
         listener: std::net::TcpListener,
         options: &ServingOptions,
         pages: Pages,

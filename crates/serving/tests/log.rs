@@ -88,7 +88,7 @@ async fn serving_and_requests_are_logged() {
     };
     let pages = Pages::new(HealthChecks::new(), Registry::new(), SystemTime::now(), PageOptions::default());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = Server::on(listener, &options, pages, without_kubeconfigs().await).unwrap();
+    let server = Server::from_listener(listener, &options, pages, without_kubeconfigs().await).unwrap();
     let address = server.address();
     tokio::spawn(server.run(std::future::pending()));
 

@@ -23,7 +23,7 @@ use http_body_util::Full;
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{ControlPlane, Process, User};
 use keleustes_serving::{
-    Access, ApiServer, AuthenticationOptions, AuthorizationOptions, DelegatingClients, HealthChecks,
+    Access, ApiServerClient, AuthenticationOptions, AuthorizationOptions, DelegatingClients, HealthChecks,
     PageOptions, Pages, RequestHeaderOptions, Server, ServingOptions,
 };
 use rustls::pki_types::pem::PemObject as _;
@@ -215,11 +215,11 @@ impl World {
     }
 
     /// The API server, asked as the controller manager.
-    fn api(&self) -> ApiServer {
+    fn api(&self) -> ApiServerClient {
         let pair = pair_in(&self.plane.kubeconfig(User::ControllerManager));
         let manager = Arc::new(Asker { name: "the manager", headers: Vec::new(), pair: Some(pair) });
         let address = self.plane.api_server_url().strip_prefix("https://").unwrap().parse().unwrap();
-        ApiServer::over(tower::service_fn(move |request: Request<Bytes>| {
+        ApiServerClient::from_service(tower::service_fn(move |request: Request<Bytes>| {
             let manager = Arc::clone(&manager);
             let mut request = request.map(Full::new);
             request.headers_mut().insert(HOST, HeaderValue::from_static("localhost"));
@@ -241,7 +241,7 @@ impl World {
         let pages = Pages::new(health, registry, SystemTime::now(), told);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let options = ServingOptions { bind_address: [127, 0, 0, 1].into(), ..ServingOptions::default() };
-        let server = Server::on(listener, &options, pages, access).unwrap();
+        let server = Server::from_listener(listener, &options, pages, access).unwrap();
         let address = server.address();
         tokio::spawn(server.run(std::future::pending()));
         address

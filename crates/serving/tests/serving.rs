@@ -11,7 +11,8 @@ use http::{Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use keleustes_serving::{
-    Access, CertificateSource, HealthChecks, Limits, PageOptions, Pages, Server, ServingError, ServingOptions,
+    Access, CertificateSource, ConnectionLimits, HealthChecks, PageOptions, Pages, Server, ServingError,
+    ServingOptions,
 };
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
@@ -39,7 +40,7 @@ fn pages(health: &HealthChecks) -> Pages {
     Pages::new(health.clone(), prometheus::Registry::new(), SystemTime::now(), PageOptions::default())
 }
 
-fn start(limits: Limits) -> World {
+fn start(limits: ConnectionLimits) -> World {
     let directory = tempfile::tempdir().unwrap();
     let options = ServingOptions {
         bind_address: LOOPBACK,
@@ -49,7 +50,7 @@ fn start(limits: Limits) -> World {
     };
     let health = HealthChecks::new();
     let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
-    let server = Server::on(listener, &options, pages(&health), Access::closed()).unwrap();
+    let server = Server::from_listener(listener, &options, pages(&health), Access::deny_all()).unwrap();
     let address = server.address();
     let (stop, stopped) = oneshot::channel();
     let served = tokio::spawn(server.run(async {
@@ -112,18 +113,18 @@ async fn closed_after(mut stream: impl tokio::io::AsyncRead + Unpin) -> Duration
     begun.elapsed()
 }
 
-fn impatient() -> Limits {
-    Limits {
+fn impatient() -> ConnectionLimits {
+    ConnectionLimits {
         first_request_timeout: Duration::from_millis(300),
         idle_timeout: Duration::from_millis(300),
-        ..Limits::default()
+        ..ConnectionLimits::default()
     }
 }
 
 /// Proves SRV-11, SRV-15, SRV-100.
 #[tokio::test]
 async fn both_versions_of_http_are_spoken_over_verified_tls() {
-    let world = start(Limits::default());
+    let world = start(ConnectionLimits::default());
     let old = world.connect(&["http/1.1"]).await;
     assert_eq!(old.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
     let answer = ask_http1(old, "/healthz").await;
@@ -149,7 +150,7 @@ async fn both_versions_of_http_are_spoken_over_verified_tls() {
 /// Proves SRV-20, SRV-102.
 #[tokio::test]
 async fn checks_added_while_serving_are_told() {
-    let world = start(Limits::default());
+    let world = start(ConnectionLimits::default());
     assert_eq!(world.ask("/healthz").await.status(), StatusCode::OK);
     world.health.add("leaderElection", || Err("late".to_owned()));
     let answer = world.ask("/healthz").await;
@@ -169,7 +170,7 @@ async fn one_socket_serves_both_families() {
         certificate: CertificateSource::Directory(directory.path().to_owned()),
         ..ServingOptions::default()
     };
-    let server = Server::bind(&options, pages(&HealthChecks::new()), Access::closed()).unwrap().unwrap();
+    let server = Server::bind(&options, pages(&HealthChecks::new()), Access::deny_all()).unwrap().unwrap();
     let has_ipv6 = server.address().is_ipv6();
     tokio::spawn(server.run(std::future::pending()));
     let mut hosts = vec![LOOPBACK];
@@ -188,7 +189,7 @@ async fn a_port_in_use_is_told_with_address_and_flag() {
     let address = taken.local_addr().unwrap();
     let options =
         ServingOptions { bind_address: LOOPBACK, port: address.port(), ..ServingOptions::default() };
-    let error = Server::bind(&options, pages(&HealthChecks::new()), Access::closed()).err().unwrap();
+    let error = Server::bind(&options, pages(&HealthChecks::new()), Access::deny_all()).err().unwrap();
     assert!(matches!(error, ServingError::PortInUse { .. }), "{error:?}");
     let text = error.to_string();
     assert!(text.starts_with(&format!("cannot serve on {address}: the port is in use")), "{text}");
@@ -203,7 +204,7 @@ async fn an_address_of_another_machine_is_told_with_its_flag() {
         ..ServingOptions::default()
     };
     let error =
-        Server::bind(&options, pages(&HealthChecks::new()), Access::closed()).err().unwrap().to_string();
+        Server::bind(&options, pages(&HealthChecks::new()), Access::deny_all()).err().unwrap().to_string();
     assert!(
         error.starts_with("cannot serve on 192.0.2.1:10257 (--bind-address, --secure-port): "),
         "{error}"
@@ -214,13 +215,13 @@ async fn an_address_of_another_machine_is_told_with_its_flag() {
 #[tokio::test]
 async fn port_zero_serves_nothing() {
     let options = ServingOptions { port: 0, ..ServingOptions::default() };
-    assert!(Server::bind(&options, pages(&HealthChecks::new()), Access::closed()).unwrap().is_none());
+    assert!(Server::bind(&options, pages(&HealthChecks::new()), Access::deny_all()).unwrap().is_none());
 }
 
 /// Proves SRV-17.
 #[tokio::test]
 async fn a_head_that_is_too_large_is_refused() {
-    let limits = Limits { header_bytes_max: 16 << 10, ..Limits::default() };
+    let limits = ConnectionLimits { header_bytes_max: 16 << 10, ..ConnectionLimits::default() };
     let world = start(limits);
     let mut stream = world.connect(&["http/1.1"]).await;
     let head =
@@ -260,7 +261,7 @@ async fn clients_that_say_too_little_are_let_go() {
 /// Proves SRV-17.
 #[tokio::test]
 async fn a_connection_stays_between_requests_but_not_for_ever() {
-    let world = start(Limits { first_request_timeout: Duration::from_secs(10), ..impatient() });
+    let world = start(ConnectionLimits { first_request_timeout: Duration::from_secs(10), ..impatient() });
     let mut stream = world.connect(&["http/1.1"]).await;
     for _ in 0..4 {
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
@@ -286,8 +287,8 @@ async fn requests_beyond_the_streams_of_a_connection_are_refused() {
     const RST_STREAM: u8 = 3;
     const STREAMS_MAX: [u8; 2] = [0, 3];
     const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
-    assert_eq!(Limits::default().http2_streams_max, 100);
-    let world = start(Limits { http2_streams_max: 2, ..Limits::default() });
+    assert_eq!(ConnectionLimits::default().http2_streams_max, 100);
+    let world = start(ConnectionLimits { http2_streams_max: 2, ..ConnectionLimits::default() });
     let mut stream = world.connect(&["h2"]).await;
     // GET https://localhost/ in the words of the static table, three times at once.
     let get = [b"\x82\x87\x84\x01\x09".as_slice(), b"localhost"].concat();
@@ -320,7 +321,7 @@ async fn requests_beyond_the_streams_of_a_connection_are_refused() {
 
 #[tokio::test]
 async fn connections_beyond_the_bound_wait_their_turn() {
-    let world = start(Limits { connections_max: 1, ..Limits::default() });
+    let world = start(ConnectionLimits { connections_max: 1, ..ConnectionLimits::default() });
     let first = world.connect(&["http/1.1"]).await;
     let second = tokio::time::timeout(Duration::from_millis(300), world.ask("/healthz")).await;
     assert!(second.is_err(), "a second connection was served beside the first");
@@ -331,7 +332,8 @@ async fn connections_beyond_the_bound_wait_their_turn() {
 /// Proves SRV-19.
 #[tokio::test]
 async fn stopping_closes_socket_and_quiet_connections_at_once() {
-    let world = start(Limits { shutdown_grace: Duration::from_secs(10), ..Limits::default() });
+    let world =
+        start(ConnectionLimits { shutdown_grace: Duration::from_secs(10), ..ConnectionLimits::default() });
     let mut quiet = world.connect(&["http/1.1"]).await;
     quiet.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut answer = [0; 4096];
@@ -347,7 +349,7 @@ async fn stopping_closes_socket_and_quiet_connections_at_once() {
 /// Proves SRV-11.
 #[tokio::test]
 async fn tls_below_1_2_is_refused() {
-    let world = start(Limits::default());
+    let world = start(ConnectionLimits::default());
     let mut stream = TcpStream::connect(world.address).await.unwrap();
     // A ClientHello of TLS 1.1: version 3.2, 32 bytes of random, no session, one suite, no compression, and
     // the extensions (groups, point formats, signatures) without which it would be refused for other reasons.

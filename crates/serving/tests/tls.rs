@@ -11,8 +11,9 @@ use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use keleustes_serving::{
-    Access, ApiServer, AuthenticationOptions, AuthorizationOptions, CertificateSource, DelegatingClients,
-    HealthChecks, NamedCertificate, PageOptions, Pages, Server, ServingError, ServingOptions, TlsOptions,
+    Access, ApiServerClient, AuthenticationOptions, AuthorizationOptions, CertificateSource,
+    DelegatingClients, HealthChecks, NamedCertificate, PageOptions, Pages, Server, ServingError,
+    ServingOptions, TlsOptions,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -121,7 +122,7 @@ fn start(options: &ServingOptions, access: Access) -> World {
     let page_options = PageOptions { set_verbosity: Some(Arc::new(|_| Ok(()))), ..PageOptions::default() };
     let pages = Pages::new(health, prometheus::Registry::new(), SystemTime::now(), page_options);
     let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
-    let server = Server::on(listener, options, pages.clone(), access).unwrap();
+    let server = Server::from_listener(listener, options, pages.clone(), access).unwrap();
     let address = server.address();
     World { address, served: tokio::spawn(server.run(std::future::pending())), pages }
 }
@@ -164,7 +165,7 @@ async fn certificates_follow_their_files() {
         key: directory.path().join("named.key"),
         names: Vec::new(),
     }];
-    let world = start(&options, Access::closed());
+    let world = start(&options, Access::deny_all());
     assert_eq!(shown(world.address, &ca, "localhost").await, old);
     assert_eq!(shown(world.address, &ca, "named.io").await, old_named);
     // A bad file leaves the old one in use, and does not end the server.
@@ -191,7 +192,7 @@ async fn only_what_flags_allow_is_spoken() {
     ca.write(directory.path(), "usual", &["localhost"]);
     let with = |tls: TlsOptions| ServingOptions { tls, ..options(directory.path()) };
     let speaks = |tls: TlsOptions, speaks: Speaks| {
-        let world = start(&with(tls), Access::closed());
+        let world = start(&with(tls), Access::deny_all());
         let ca = &ca;
         async move { connect(world.address, ca, "localhost", speaks).await.is_ok() }
     };
@@ -217,14 +218,14 @@ async fn only_what_flags_allow_is_spoken() {
     assert!(speaks(parse("", &[], &[29]), Speaks::default()).await);
 
     let options = ServingOptions { http2: false, ..options(directory.path()) };
-    let world = start(&options, Access::closed());
+    let world = start(&options, Access::deny_all());
     let modern = Speaks { alpn: b"h2", ..Speaks::default() };
     assert!(connect(world.address, &ca, "localhost", modern).await.is_err(), "HTTP/2 is turned off");
 }
 
 /// An API server that allows masters' friends nothing and is never needed for masters.
-fn cluster() -> ApiServer {
-    ApiServer::over(tower::service_fn(|_: Request<Bytes>| async {
+fn cluster() -> ApiServerClient {
+    ApiServerClient::from_service(tower::service_fn(|_: Request<Bytes>| async {
         let body = Bytes::from_static(b"{\"status\":{}}");
         Ok::<_, std::io::Error>(Response::new(Full::new(body)))
     }))
@@ -334,7 +335,8 @@ async fn a_socket_that_fails_ends_the_server() {
         SystemTime::now(),
         PageOptions::default(),
     );
-    let server = Server::on(listener, &options(directory.path()), pages, Access::closed()).unwrap();
+    let server =
+        Server::from_listener(listener, &options(directory.path()), pages, Access::deny_all()).unwrap();
     let served = tokio::spawn(server.run(std::future::pending()));
     tokio::time::sleep(Duration::from_millis(100)).await;
     handle.shutdown(std::net::Shutdown::Both).unwrap();
@@ -351,7 +353,7 @@ async fn a_port_can_be_shared_by_those_who_both_say_so() {
     let bind = |options: &ServingOptions| {
         let registry = prometheus::Registry::new();
         let pages = Pages::new(HealthChecks::new(), registry, SystemTime::now(), PageOptions::default());
-        Server::bind(options, pages, Access::closed())
+        Server::bind(options, pages, Access::deny_all())
     };
     let _first = bind(&options).unwrap().unwrap();
     let _second = bind(&options).unwrap().unwrap();
@@ -363,7 +365,7 @@ async fn a_port_can_be_shared_by_those_who_both_say_so() {
 #[tokio::test]
 async fn without_flags_a_certificate_is_made() {
     let made = ServingOptions { bind_address: LOOPBACK, ..ServingOptions::default() };
-    let world = start(&made, Access::closed());
+    let world = start(&made, Access::deny_all());
     let error = connect(world.address, &Ca::new(), "localhost", Speaks::default()).await.err().unwrap();
     assert!(error.to_string().contains("UnknownIssuer"), "it speaks TLS, vouched for by nobody: {error}");
     assert!(!world.served.is_finished());

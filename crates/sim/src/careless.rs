@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use keleustes_objects::{DiscoveredResources, Failure, Key, Resource, TypeMeta, Uid};
+use keleustes_objects::{ApiError, DiscoveredResources, Key, Resource, TypeMeta, Uid};
 use keleustes_plan::{
-    Action, Applied, Behaviour, BoxFuture, Context, Controller, Edited, Effects, FetchResult, Hands, Item,
-    Listed, Listing, Measurement, Next, Plan, Retry, Script, View, Write,
+    Action, Applied, BoxFuture, Context, Controller, Edited, Effects, FetchResult, Item, ListRequest,
+    ListResult, LoopKind, Measurement, Plan, ReconcileError, ReconcileIo, Reconciler, Requeue, View, Write,
 };
 use serde_json::Value;
 
@@ -82,13 +82,13 @@ fn without(body: &mut Value, field: &str) -> bool {
 pub fn forget(controller: &mut Controller, caution: Caution, forgotten: &Arc<AtomicU64>) {
     for a_loop in &mut controller.loops {
         let between = Between { caution, forgotten: forgotten.clone() };
-        a_loop.behaviour = match &a_loop.behaviour {
-            Behaviour::Decide(decide) => {
+        a_loop.loop_kind = match &a_loop.loop_kind {
+            LoopKind::Decide(decide) => {
                 let decide = decide.clone();
-                Behaviour::Decide(Arc::new(move |view, item| between.without(decide(view, item))))
+                LoopKind::Decide(Arc::new(move |view, item| between.without(decide(view, item))))
             }
-            Behaviour::Script(script) => {
-                Behaviour::Script(Arc::new(Careless { script: script.clone(), between }))
+            LoopKind::Reconcile(script) => {
+                LoopKind::Reconcile(Arc::new(Careless { script: script.clone(), between }))
             }
         };
     }
@@ -110,27 +110,31 @@ impl Between {
 }
 
 struct Careless {
-    script: Arc<dyn Script>,
+    script: Arc<dyn Reconciler>,
     between: Between,
 }
 
-impl Script for Careless {
-    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+impl Reconciler for Careless {
+    fn reconcile<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        item: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
         Box::pin(async move {
-            let mut hands = CarelessHands { hands: cx.hands(), between: &self.between };
-            self.script.sync(&mut Context::new(&mut hands), item).await
+            let mut hands = CarelessHands { hands: cx.io(), between: &self.between };
+            self.script.reconcile(&mut Context::new(&mut hands), item).await
         })
     }
 }
 
 struct CarelessHands<'a> {
-    hands: &'a mut dyn Hands,
+    hands: &'a mut dyn ReconcileIo,
     between: &'a Between,
 }
 
-impl Hands for CarelessHands<'_> {
-    fn look(&self, eye: &mut dyn FnMut(&View<'_>)) {
-        self.hands.look(eye);
+impl ReconcileIo for CarelessHands<'_> {
+    fn with_view(&self, eye: &mut dyn FnMut(&View<'_>)) {
+        self.hands.with_view(eye);
     }
 
     fn apply(&mut self, plan: Plan) -> BoxFuture<'_, Applied> {
@@ -141,8 +145,8 @@ impl Hands for CarelessHands<'_> {
         self.hands.measure(measurement);
     }
 
-    fn wake(&mut self, item: Item) {
-        self.hands.wake(item);
+    fn enqueue(&mut self, item: Item) {
+        self.hands.enqueue(item);
     }
 
     fn fetch<'a>(&'a mut self, resource: &'a Resource, keys: &'a [Key]) -> BoxFuture<'a, Vec<FetchResult>> {
@@ -153,19 +157,22 @@ impl Hands for CarelessHands<'_> {
         self.hands.fetch_metadata(resource, key)
     }
 
-    fn resource_of<'a>(&'a mut self, line: &'a TypeMeta) -> BoxFuture<'a, Result<Option<Resource>, Failure>> {
+    fn resource_of<'a>(
+        &'a mut self,
+        line: &'a TypeMeta,
+    ) -> BoxFuture<'a, Result<Option<Resource>, ApiError>> {
         self.hands.resource_of(line)
     }
 
-    fn stir(&mut self, stir: Effects) {
-        self.hands.stir(stir);
+    fn effects(&mut self, stir: Effects) {
+        self.hands.effects(stir);
     }
 
-    fn list<'a>(&'a mut self, listings: &'a [Listing]) -> BoxFuture<'a, Vec<Listed>> {
+    fn list<'a>(&'a mut self, listings: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>> {
         self.hands.list(listings)
     }
 
-    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, Failure>> {
+    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, ApiError>> {
         self.hands.discover()
     }
 }

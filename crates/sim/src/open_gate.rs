@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
 use keleustes_apiserver::ApiServer;
-use keleustes_apiserver::face::Body;
+use keleustes_apiserver::service::Body;
 use serde_json::{Value, json};
 
 use crate::witness::{Route, looked_up, text};

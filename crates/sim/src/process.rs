@@ -10,14 +10,14 @@ use std::time::Duration;
 use keleustes_apiserver::User;
 use keleustes_client::ClientOptions;
 use keleustes_plan::Controller;
-use keleustes_runtime::at_work::{self, ControllerSet};
-use keleustes_runtime::clock::{Chance, Clocks};
-use keleustes_runtime::house::House;
+use keleustes_runtime::clock::{Clocks, Random};
 use keleustes_runtime::leader::{
     self, Announcer, ElectionObserver, Handover, Leadership, Locks, LocksOutcome, Predecessor, Term,
 };
 use keleustes_runtime::loops;
 use keleustes_runtime::metrics::Metrics;
+use keleustes_runtime::process_context::ProcessContext;
+use keleustes_runtime::running_controllers::{self, ControllerSet};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
@@ -155,41 +155,41 @@ impl Supervisor {
         }
     }
 
-    fn build_process_context(&mut self, wire: &Wire) -> House {
+    fn build_process_context(&mut self, wire: &Wire) -> ProcessContext {
         let (began, skew) = (self.witness.began(), self.skew.clone());
         let wall = move || {
             let since = i64::try_from(Instant::now().duration_since(began).as_nanos()).unwrap_or(i64::MAX);
             START_NANOSECONDS + since + skew.load(Ordering::Relaxed) * 1_000_000_000
         };
         let options = ClientOptions { use_service_account_credentials: true, ..ClientOptions::default() };
-        let chance = Chance::seeded(self.chance.u64(..));
+        let chance = Random::seeded(self.chance.u64(..));
         let resync = Some(Duration::from_secs(12 * 3600));
-        House::new(wire.connection(), options, Clocks::new(wall), chance, Metrics::new(), resync)
+        ProcessContext::new(wire.connection(), options, Clocks::new(wall), chance, Metrics::new(), resync)
     }
 }
 
 /// The life of a manager, as its `main` wires it, without flags, files and sockets. Tells how it ended.
-async fn live(house: Arc<House>, crew: &Crew, host: String, stop: CancellationToken) -> String {
+async fn live(house: Arc<ProcessContext>, crew: &Crew, host: String, stop: CancellationToken) -> String {
     let root = house.factory.root("kube-controller-manager");
     let (clocks, metrics) = (house.clocks.clone(), house.metrics.clone());
-    let (announcer, events) = Announcer::new(root, clocks, house.chance.fork(), metrics);
+    let (announcer, events) = Announcer::new(root, clocks, house.random.fork(), metrics);
     tokio::spawn(events.run(stop.clone()));
-    let identity = leader::identity(&host, &mut house.chance.fork());
+    let identity = leader::identity(&host, &mut house.random.fork());
     let announcer: Arc<dyn ElectionObserver> = Arc::new(announcer);
-    let mut settings = leader::Settings::new(identity);
+    let mut settings = leader::LeaderElectionConfig::new(identity);
     settings.release_on_stop = true;
     let client = house.factory.root("leader-election");
-    let locks = Locks::elected(&client, settings, None, &house.clocks, house.chance.fork(), &announcer);
+    let locks = Locks::elected(&client, settings, None, &house.clocks, house.random.fork(), &announcer);
     let mut locks = match locks {
         // A mutant that learns nothing of the leader before does not prepare for its end either.
         Ok(locks) if !crew.catches_up => locks,
         Ok(locks) => {
             let handover: Arc<dyn Handover> = Arc::new(house.caches.clone());
-            locks.handing_over(&handover)
+            locks.with_handover(&handover)
         }
         Err(error) => return format!("does not start: {error}"),
     };
-    locks.look().await;
+    locks.read_leases().await;
     let members = (crew.members)();
     for controller in &members {
         loops::prepare(controller, &house.caches);
@@ -200,11 +200,11 @@ async fn live(house: Arc<House>, crew: &Crew, host: String, stop: CancellationTo
             term.leadership = Leadership::without_election();
         }
         if !crew.catches_up {
-            term.predecessor = Predecessor::Nobody;
+            term.predecessor = Predecessor::Absent;
         }
         let controllers = std::mem::take(&mut *members.lock());
-        let roster = ControllerSet { controllers, first: FIRST, interval: Duration::ZERO };
-        at_work::serve(&house, roster, term, STOPS_WITHIN, |_| {})
+        let roster = ControllerSet { controllers, first: FIRST, start_interval: Duration::ZERO };
+        running_controllers::run_controllers(&house, roster, term, STOPS_WITHIN, |_| {})
     };
     match locks.run(&stop, work).await {
         LocksOutcome::Lost(_) => "loses the lease and ends".to_owned(),

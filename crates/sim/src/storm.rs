@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use keleustes_apiserver::{ApiServer, User, clock};
-use keleustes_controllers::{Settings, all};
+use keleustes_controllers::{ControllersOptions, all_controllers};
 use keleustes_hollow::{Hollow, HollowHandle};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -70,22 +70,22 @@ pub struct Stage {
 impl Default for Stage {
     /// All controllers that ship, and no transcript.
     fn default() -> Self {
-        let crew: Members = Arc::new(|| all(&settings()));
+        let crew: Members = Arc::new(|| all_controllers(&settings()));
         Self { crew, transcript: false, heeds_lease: true, catches_up: true, open_gate: None }
     }
 }
 
 /// What the controllers are told in a storm.
 #[must_use]
-pub fn settings() -> Settings {
-    let mut settings = Settings {
-        serviceaccount_token: Some(keleustes_controllers::serviceaccount_token::Settings {
+pub fn settings() -> ControllersOptions {
+    let mut settings = ControllersOptions {
+        serviceaccount_token: Some(keleustes_controllers::serviceaccount_token::ServiceAccountTokenOptions {
             // A signature draws chance of its own, which no seed reaches.
             sign: Arc::new(|claims| Ok(format!("signed.{}", claims["sub"].as_str().unwrap_or_default()))),
             ca: Arc::from(&b"the CA"[..]),
             workers: 2,
         }),
-        ..Settings::default()
+        ..ControllersOptions::default()
     };
     settings.garbage_collector.hash_key = 7;
     settings.root_ca_certificate_publisher.ca = "the CA".into();
@@ -165,7 +165,7 @@ impl<'a> World<'a> {
             .clock(clock)
             .rbac(schedule.roles)
             .request_log_limit(0)
-            .parsed(true)
+            .keep_parsed(true)
             .build();
         let witness = Witness::new(checks::all(), stage.transcript);
         let network = Network::new(server.clone(), witness.clone(), chance.fork(), stage.open_gate);

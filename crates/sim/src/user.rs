@@ -1,6 +1,6 @@
 //! Does what users do, with plain requests; what the server refuses is refused.
 
-use keleustes_client::{Call, Deletion, Patch};
+use keleustes_client::{Call, DeleteOptions, PatchType};
 use keleustes_objects::{
     Key, Kind as _, Node, Pod, ROOT_CA_CONFIG_MAP, Resource, RootCaConfigMap, ServiceAccount,
 };
@@ -52,18 +52,24 @@ impl User {
             }
             UserAction::Roll(thing, flavour) => {
                 let (resource, change) = (thing.kind.resource(), bodies::rolled(*flavour));
-                self.send(&Call::patch(&resource, &thing.key(), Patch::Strategic, &change)).await;
+                self.send(&Call::patch(&resource, &thing.key(), PatchType::Strategic, &change)).await;
             }
             UserAction::Hold(thing, held) => {
                 let field = if thing.kind == Kind::Job { "suspend" } else { "paused" };
                 self.merge(&thing.kind.resource(), &thing.key(), json!({"spec": {field: held}})).await;
             }
             UserAction::Delete(thing, farewell) => {
-                let deletion = Deletion { propagation: Some((*farewell).into()), ..Deletion::default() };
+                let deletion = DeleteOptions {
+                    propagation_policy: Some((*farewell).into()),
+                    ..DeleteOptions::default()
+                };
                 self.send(&Call::delete(&thing.kind.resource(), &thing.key(), &deletion)).await;
             }
             UserAction::Recreate(thing, farewell, wish) => {
-                let deletion = Deletion { propagation: Some((*farewell).into()), ..Deletion::default() };
+                let deletion = DeleteOptions {
+                    propagation_policy: Some((*farewell).into()),
+                    ..DeleteOptions::default()
+                };
                 let resource = thing.kind.resource();
                 self.send(&Call::delete(&resource, &thing.key(), &deletion)).await;
                 self.create(&resource, &thing.namespace, &bodies::wished(thing, wish)).await;
@@ -196,11 +202,11 @@ impl User {
     }
 
     pub(crate) async fn merge(&self, resource: &Resource, key: &Key, change: Value) {
-        self.send(&Call::patch(resource, key, Patch::Merge, &change)).await;
+        self.send(&Call::patch(resource, key, PatchType::Merge, &change)).await;
     }
 
     pub(crate) async fn delete(&self, resource: &Resource, key: &Key) {
-        self.send(&Call::delete(resource, key, &Deletion::default())).await;
+        self.send(&Call::delete(resource, key, &DeleteOptions::default())).await;
     }
 
     /// Sends a request; whatever is refused comes back as null.

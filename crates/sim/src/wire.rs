@@ -16,9 +16,9 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use keleustes_apiserver::ApiServer;
-use keleustes_apiserver::face::Body as ServerBody;
+use keleustes_apiserver::service::Body as ServerBody;
 use keleustes_client::Connection;
-use keleustes_runtime::level::Level;
+use keleustes_runtime::ordered_watch::OrderedWatch;
 use kube::client::Body;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -52,7 +52,7 @@ pub struct Network {
     /// By number: managers that sleep until then.
     asleep: Mutex<BTreeMap<usize, Instant>>,
     /// By number: which connection of a manager is the present one.
-    connections: Mutex<BTreeMap<usize, Level<u32>>>,
+    connections: Mutex<BTreeMap<usize, OrderedWatch<u32>>>,
     chance: Mutex<fastrand::Rng>,
     /// The account of a mutant that never learns which state its writes led to.
     open_gate: Option<&'static str>,
@@ -115,9 +115,9 @@ impl Network {
     }
 
     /// The number of the present connection of a party.
-    fn connection(&self, party: Option<Party>) -> Level<u32> {
-        let Some(Party::Manager(number)) = party else { return Level::new(0) };
-        self.connections.lock().entry(number).or_insert_with(|| Level::new(0)).clone()
+    fn connection(&self, party: Option<Party>) -> OrderedWatch<u32> {
+        let Some(Party::Manager(number)) = party else { return OrderedWatch::new(0) };
+        self.connections.lock().entry(number).or_insert_with(|| OrderedWatch::new(0)).clone()
     }
 
     /// Waits until a party is awake.
@@ -172,8 +172,8 @@ pub struct Wire {
     /// Tells the lives of a party from each other.
     life: u32,
     /// Which connection is the present one.
-    connection: Level<u32>,
-    severed: Level<bool>,
+    connection: OrderedWatch<u32>,
+    severed: OrderedWatch<bool>,
 }
 
 impl Wire {
@@ -188,7 +188,15 @@ impl Wire {
         let server = network.server.acting_as(user);
         let (network, connection) = (network.clone(), network.connection(party));
         let life = network.ways.fetch_add(1, Ordering::Relaxed);
-        Self { network, server, party, name: name.into(), life, connection, severed: Level::new(false) }
+        Self {
+            network,
+            server,
+            party,
+            name: name.into(),
+            life,
+            connection,
+            severed: OrderedWatch::new(false),
+        }
     }
 
     /// The end of whoever sends on this way: nothing more leaves and nothing arrives any more.
@@ -199,7 +207,7 @@ impl Wire {
     /// The way as clients want it.
     #[must_use]
     pub fn connection(&self) -> Connection {
-        Connection::over(self.clone())
+        Connection::from_service(self.clone())
     }
 
     fn is_severed(&self) -> bool {

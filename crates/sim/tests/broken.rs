@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use keleustes_controllers::all;
-use keleustes_objects::{Key, Namespace, Pod, Reason, ReplicaSet, RootCaConfigMap};
+use keleustes_controllers::all_controllers;
+use keleustes_objects::{ErrorReason, Key, Namespace, Pod, ReplicaSet, RootCaConfigMap};
 use keleustes_plan::{
-    Action, BoxFuture, Context, Controller, Grant, Item, Loop, Next, Outcome, Plan, Retry, Script, View,
-    Write,
+    Action, BoxFuture, Context, Controller, Grant, Item, Loop, Outcome, Plan, ReconcileError, Reconciler,
+    Requeue, View, Write,
 };
 use keleustes_sim::deeds::{
     Deed, Kind, Party, Pods, Schedule, Thing, Timed, Trouble, UserAction, Verdict, Which, Wish,
@@ -34,7 +34,7 @@ fn played_on(
     let schedule = Schedule { seed: 11, managers, nodes: 1, roles: false, deeds };
     let crew = Arc::new(move || {
         let broken = replacement();
-        let mut crew = all(&settings());
+        let mut crew = all_controllers(&settings());
         crew.retain(|there| there.name != broken.name);
         crew.push(broken);
         crew
@@ -60,7 +60,7 @@ fn catches(report: &Report, words: &str) {
 fn hasty_collector() -> Controller {
     let decide = |view: &View<'_>, item: &Item| {
         let Some(pod) = view.get::<Pod>(item) else { return Plan::none() };
-        let owner = pod.meta.controller().filter(|owner| *owner.kind == *"ReplicaSet");
+        let owner = pod.meta.controller_ref().filter(|owner| *owner.kind == *"ReplicaSet");
         let owner = owner.map(|owner| Key::namespaced(&*item.namespace, &*owner.name));
         if owner.is_none_or(|owner| view.get::<ReplicaSet>(&owner).is_some()) {
             return Plan::none();
@@ -70,9 +70,9 @@ fn hasty_collector() -> Controller {
     Controller::new(COLLECTOR)
         .service_account("generic-garbage-collector")
         .may_write(&[Grant { group: "*", resource: "*", verbs: &["delete"] }])
-        .runs(
+        .with_loop(
             Loop::deciding("hasty", decide)
-                .enqueue_on::<Pod>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+                .enqueue_on::<Pod>(|change, _, wakes| wakes.add(&change.latest().meta.key))
                 .reads::<ReplicaSet>(),
         )
 }
@@ -102,9 +102,9 @@ fn publisher(a_loop: Loop) -> Controller {
     Controller::new(PUBLISHER)
         .service_account("root-ca-cert-publisher")
         .may_write(&[Grant { group: "", resource: "configmaps", verbs: &["create", "update", "get"] }])
-        .runs(a_loop.enqueue_on::<Namespace>(|change, _, wakes| {
+        .with_loop(a_loop.enqueue_on::<Namespace>(|change, _, wakes| {
             if !change.is_deletion() {
-                wakes.wake(&change.either().meta.key);
+                wakes.add(&change.latest().meta.key);
             }
         }))
 }
@@ -115,7 +115,11 @@ fn creation(item: &Item, ca: Option<&str>) -> Write {
         body["data"] = json!({"ca.crt": ca});
     }
     Write::create::<RootCaConfigMap>(Key::namespaced(&*item.name, MAP), body)
-        .ignoring_errors(&[Reason::NotFound, Reason::NamespaceTerminating, Reason::AlreadyExists])
+        .ignoring_errors(&[
+            ErrorReason::NotFound,
+            ErrorReason::NamespaceTerminating,
+            ErrorReason::AlreadyExists,
+        ])
         .because("there is none")
 }
 
@@ -127,7 +131,7 @@ fn inattentive_publisher() -> Controller {
     };
     publisher(Loop::deciding("inattentive", decide).enqueue_on::<RootCaConfigMap>(|change, _, wakes| {
         if change.is_deletion() {
-            wakes.wake(Key::cluster(&*change.either().meta.key.namespace));
+            wakes.add(Key::cluster(&*change.latest().meta.key.namespace));
         }
     }))
 }
@@ -145,21 +149,26 @@ fn a_publisher_that_must_see_a_map_missing_is_caught() {
 /// Makes the map, then fills it; whoever finds a map takes it for filled.
 struct InTwoSteps;
 
-impl Script for InTwoSteps {
-    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+impl Reconciler for InTwoSteps {
+    fn reconcile<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        item: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
         Box::pin(async move {
             let key = Key::namespaced(&*item.name, MAP);
             if cx.gather(|view| view.get::<RootCaConfigMap>(&key).is_some()) {
-                return Ok(Next::Done);
+                return Ok(Requeue::Forget);
             }
             let made = cx.apply(Plan::of(creation(item, None))).await;
-            let Some(Outcome::Done { version, uid, .. }) = made.outcomes.first().cloned() else {
-                return made.all_done().map(|()| Next::Done);
+            let Some(Outcome::Done { resource_version: version, uid, .. }) = made.outcomes.first().cloned()
+            else {
+                return made.all_done().map(|()| Requeue::Forget);
             };
             let metadata =
                 json!({"name": MAP, "namespace": key.namespace, "uid": uid, "resourceVersion": version});
             cx.apply(Plan::of(filled(key, &metadata))).await.all_done()?;
-            Ok(Next::Done)
+            Ok(Requeue::Forget)
         })
     }
 }

@@ -16,12 +16,12 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 /// What was logged on the thread of a test, line by line, without times and targets.
 #[derive(Clone, Default)]
-pub struct Log(Arc<Mutex<Vec<u8>>>);
+pub struct TestLog(Arc<Mutex<Vec<u8>>>);
 
-impl Log {
+impl TestLog {
     /// Listens on this thread, to this level and all above it, until the guard is dropped.
     #[must_use]
-    pub fn at(level: Level) -> (Self, DefaultGuard) {
+    pub fn capture(level: Level) -> (Self, DefaultGuard) {
         static NEVER_UNINTERESTED: Once = Once::new();
         NEVER_UNINTERESTED.call_once(|| {
             let nothing = tracing_subscriber::registry().with(dynamic_filter_fn(|_, _| false));
@@ -59,7 +59,7 @@ impl Log {
     }
 }
 
-impl Write for Log {
+impl Write for TestLog {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().write(bytes)
     }
@@ -69,7 +69,7 @@ impl Write for Log {
     }
 }
 
-impl MakeWriter<'_> for Log {
+impl MakeWriter<'_> for TestLog {
     type Writer = Self;
 
     fn make_writer(&self) -> Self {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn only_this_thread_and_these_levels_are_heard() {
-        let (log, _listening) = Log::at(Level::INFO);
+        let (log, _listening) = TestLog::at(Level::INFO);
         tracing::info!(oars = 2, "rowing");
         tracing::debug!("resting");
         std::thread::scope(|scope| {

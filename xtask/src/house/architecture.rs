@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 
-use super::rooms::ROOMS;
+use super::crate_map::ROOMS;
 use crate::problem::Problem;
 use crate::source::Source;
 use crate::workspace::Workspace;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::rooms::ROOMS;
+use super::crate_map::ROOMS;
 use crate::problem::Problem;
 use crate::workspace::Workspace;
 

@@ -3,8 +3,8 @@
 pub mod architecture;
 pub mod changelog;
 pub mod config;
+pub mod crate_map;
 pub mod purity;
-pub mod rooms;
 pub mod sizes;
 pub mod tidy;
 
@@ -29,7 +29,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         name: "rooms",
         keeps: "dependencies between our crates follow the map and never go back",
-        check: rooms::check,
+        check: crate_map::check,
     },
     Rule {
         name: "purity",

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 
-use super::rooms::ROOMS;
+use super::crate_map::ROOMS;
 use crate::problem::Problem;
 use crate::workspace::Workspace;
 

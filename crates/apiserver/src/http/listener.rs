@@ -22,18 +22,18 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
-use super::load::{CountedBody, Load};
+use super::in_flight::{CountedBody, InFlightLimits};
 use super::pki::{Pki, user_of};
 use super::{HttpError, Limits};
-use crate::face::{ApiServer, Body};
 use crate::kernel::User;
+use crate::service::{ApiServer, Body};
 
 /// What a connection of HTTP/2 holds at most for each of its streams.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// A server on its socket; dropping it ends the server at once, [`Serving::stop`] in an orderly way.
 #[derive(Debug)]
-pub struct Serving {
+pub struct RunningServer {
     address: SocketAddr,
     pki: Arc<Pki>,
     server: ApiServer,
@@ -41,7 +41,7 @@ pub struct Serving {
     task: JoinHandle<()>,
 }
 
-impl Serving {
+impl RunningServer {
     /// Where the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -66,7 +66,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -78,15 +78,16 @@ pub async fn serve(
     address: SocketAddr,
     pki: Pki,
     limits: Limits,
-) -> Result<Serving, HttpError> {
+) -> Result<RunningServer, HttpError> {
     let listener =
         TcpListener::bind(address).await.map_err(|source| HttpError::Listen { address, source })?;
     let address = listener.local_addr().map_err(|source| HttpError::Listen { address, source })?;
     let acceptor = TlsAcceptor::from(Arc::new(pki.server_config(address.ip())?));
     let (ending, ended) = watch::channel(false);
-    let common = Common { acceptor, server: server.clone(), limits, load: Load::new(&limits), ended };
+    let common =
+        Common { acceptor, server: server.clone(), limits, load: InFlightLimits::new(&limits), ended };
     let task = tokio::spawn(accept(listener, common));
-    Ok(Serving { address, pki: Arc::new(pki), server, ending, task })
+    Ok(RunningServer { address, pki: Arc::new(pki), server, ending, task })
 }
 
 /// What every connection of a server shares.
@@ -95,7 +96,7 @@ struct Common {
     acceptor: TlsAcceptor,
     server: ApiServer,
     limits: Limits,
-    load: Load,
+    load: InFlightLimits,
     ended: watch::Receiver<bool>,
 }
 
@@ -228,14 +229,14 @@ async fn answer(mut common: Common, user: Option<User>, request: Request<Incomin
 }
 
 /// The words of the real server when it has too much to do.
-fn too_busy(load: &Load) -> Response<CountedBody> {
+fn too_busy(load: &InFlightLimits) -> Response<CountedBody> {
     let mut response =
         refuse(load, StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 
-fn refuse(load: &Load, code: StatusCode, why: &'static str) -> Response<CountedBody> {
+fn refuse(load: &InFlightLimits, code: StatusCode, why: &'static str) -> Response<CountedBody> {
     let body = Body::text(Bytes::from_static(why.as_bytes()));
     let mut response = Response::new(CountedBody::uncounted(body, load));
     *response.status_mut() = code;

@@ -6,15 +6,15 @@
 //! | [`listener`] | connections are bounded in number, time and size, and end together |
 //! | `load` | so is what requests hold on all of them |
 
+mod in_flight;
 pub mod listener;
-mod load;
 pub mod pki;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use listener::{Serving, serve};
+pub use listener::{RunningServer, serve};
 pub use pki::Pki;
 
 /// What clients may take of the server.
@@ -37,7 +37,7 @@ pub struct Limits {
     /// Time for a client to read something of what is sent to it.
     pub write_timeout: Duration,
     /// Requests at once on all connections, watches aside; more are asked to come again.
-    pub requests_max: usize,
+    pub requests_in_flight_max: usize,
     /// Bytes of bodies that come in or wait to go out at once on all connections; more are asked to come again.
     pub bytes_in_flight_max: usize,
     /// Time for answers under way when the server stops.
@@ -55,7 +55,7 @@ impl Default for Limits {
             headers_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(60),
-            requests_max: 600,
+            requests_in_flight_max: 600,
             bytes_in_flight_max: 512 * 1024 * 1024,
             shutdown_timeout: Duration::from_secs(5),
         }

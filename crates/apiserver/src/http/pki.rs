@@ -49,7 +49,7 @@ fn failed(error: impl std::fmt::Display) -> HttpError {
 
 impl Pki {
     /// A new authority that lives as long as the process.
-    pub fn fresh() -> Result<Pki, HttpError> {
+    pub fn generate() -> Result<Pki, HttpError> {
         let key = KeyPair::generate().map_err(failed)?;
         let pem = authority().self_signed(&key).map_err(failed)?.pem();
         Ok(Pki::of(pem, key))
@@ -66,7 +66,7 @@ impl Pki {
             let pair = KeyPair::from_pem(&read(&key)?).map_err(failed)?;
             return Ok(Pki::of(read(&certificate)?, pair));
         }
-        let pki = Pki::fresh()?;
+        let pki = Pki::generate()?;
         let write = |path: &Path, text: &str| {
             let file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
             let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn certificates_stand_for_users() {
         use rustls::pki_types::pem::PemObject as _;
-        let pki = Pki::fresh().unwrap();
+        let pki = Pki::generate().unwrap();
         let user = User::new("somebody", &["one", "two"]);
         let (certificate, _) = pki.client(&user).unwrap();
         let der = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();

@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use super::prepare::TEMPLATE_GENERATION;
 use super::resources::Resource;
-use super::status::{Outcome, Reason, Status};
+use super::status::{ApiResult, Status, StatusReason};
 
 /// How objects are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Representation {
     /// The whole object.
-    Whole,
+    Full,
     /// `PartialObjectMetadata`.
     MetadataOnly,
     /// `PartialObjectMetadataList`.
@@ -58,13 +58,13 @@ impl<'a> Media<'a> {
 
 impl Representation {
     /// The first alternative this server can produce.
-    pub(crate) fn negotiate(accept: &str, include: &str, custom: bool) -> Outcome<Representation> {
+    pub(crate) fn negotiate(accept: &str, include: &str, custom: bool) -> ApiResult<Representation> {
         if accept.trim().is_empty() {
-            return Ok(Representation::Whole);
+            return Ok(Representation::Full);
         }
         for media in accept.split(',').map(Media::parse).filter(Media::is_json) {
             match (media.parameter("as"), media.parameter("g"), media.parameter("v")) {
-                ("", _, _) => return Ok(Representation::Whole),
+                ("", _, _) => return Ok(Representation::Full),
                 ("PartialObjectMetadata", "meta.k8s.io", "v1") => return Ok(Representation::MetadataOnly),
                 ("PartialObjectMetadataList", "meta.k8s.io", "v1") => {
                     return Ok(Representation::MetadataList);
@@ -76,14 +76,14 @@ impl Representation {
         // Paths of built-in kinds are found by a library that looks at media types first, in words of its own.
         if !custom && !accept.split(',').map(Media::parse).any(|media| media.is_produced()) {
             let message = format!("406: Not Acceptable\n\nAvailable representations: {PRODUCED}");
-            return Err(Status::generic(Reason::NotAcceptable, message));
+            return Err(Status::generic(StatusReason::NotAcceptable, message));
         }
         let message = format!("only the following media types are accepted: {PRODUCED}");
-        Err(Status::new(Reason::NotAcceptable, message))
+        Err(Status::new(StatusReason::NotAcceptable, message))
     }
 
     /// Refuses to show a list as an object, an object as a list, or in a table what nobody knows.
-    pub(crate) fn fits(self, resource: &Resource, is_list: bool, include: &str) -> Outcome<()> {
+    pub(crate) fn fits(self, resource: &Resource, is_list: bool, include: &str) -> ApiResult<()> {
         let (asked, shown) = match (self, is_list) {
             (Representation::MetadataOnly, true) => ("PartialObjectMetadata", "a list"),
             (Representation::MetadataList, false) => ("PartialObjectMetadataList", "not a list"),
@@ -106,7 +106,7 @@ impl Representation {
             (false, false) => format!("{package}.{}", resource.kind),
         };
         let message = format!("you requested {asked}, but the requested object is {shown} (*{kind})");
-        Err(Status::new(Reason::NotAcceptable, message))
+        Err(Status::new(StatusReason::NotAcceptable, message))
     }
 }
 
@@ -156,18 +156,18 @@ mod tests {
 
     #[test]
     fn the_first_producible_alternative_wins() {
-        use Representation::{MetadataList, MetadataOnly, Table, Whole};
+        use Representation::{Full, MetadataList, MetadataOnly, Table};
         for (accept, expected) in [
-            ("", Whole),
-            ("*/*", Whole),
-            ("application/vnd.kubernetes.protobuf,application/json", Whole),
+            ("", Full),
+            ("*/*", Full),
+            ("application/vnd.kubernetes.protobuf,application/json", Full),
             ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", MetadataOnly),
             (
                 "application/json; as=PartialObjectMetadataList; g=meta.k8s.io; v=v1, application/json",
                 MetadataList,
             ),
             ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Table(Included::Metadata)),
-            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Whole),
+            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Full),
         ] {
             assert_eq!(Representation::negotiate(accept, "", false).unwrap(), expected, "{accept}");
         }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::Kernel;
 use super::metadata::{meta, meta_mut, meta_str};
 use super::resources::{self, Resource, Strategy};
-use super::status::{Outcome, Status};
-use super::store::Stored;
+use super::status::{ApiResult, Status};
+use super::store::SharedObject;
 use super::types::Quantity;
 
 /// How long a pod stays on a node that is not ready or cannot be reached.
@@ -18,7 +18,7 @@ const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 impl Kernel {
     /// Changes a new object the way the admission plug-ins of the real server do, or refuses it.
-    pub(crate) fn admit(&mut self, resource: &Resource, object: &mut Value) -> Outcome<()> {
+    pub(crate) fn admit(&mut self, resource: &Resource, object: &mut Value) -> ApiResult<()> {
         match resource.strategy {
             Strategy::Pod => self.admit_pod(resource, object)?,
             Strategy::Node => taint_until_ready(object),
@@ -47,7 +47,7 @@ impl Kernel {
         }
     }
 
-    fn admit_pod(&mut self, resource: &Resource, pod: &mut Value) -> Outcome<()> {
+    fn admit_pod(&mut self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
         self.set_topology_labels(pod);
         let mirror = meta(pod, "annotations").is_some_and(|a| a.get("kubernetes.io/config.mirror").is_some());
         if !mirror {
@@ -58,7 +58,7 @@ impl Kernel {
         self.choose_runtime(resource, pod)
     }
 
-    fn name_account(&mut self, resource: &Resource, pod: &mut Value) -> Outcome<()> {
+    fn name_account(&mut self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
         let name =
             pod.pointer("/spec/serviceAccountName").and_then(Value::as_str).unwrap_or("default").to_owned();
         let spec = &mut pod["spec"];
@@ -68,7 +68,7 @@ impl Kernel {
     }
 
     /// A pod needs its account, and gets the account's token to read.
-    fn admit_account(&mut self, resource: &Resource, pod: &mut Value, name: &str) -> Outcome<()> {
+    fn admit_account(&mut self, resource: &Resource, pod: &mut Value, name: &str) -> ApiResult<()> {
         let namespace = meta_str(pod, "namespace").to_owned();
         let accounts = resources::by_path("", "v1", "serviceaccounts");
         let Some(account) = accounts.and_then(|kind| self.store.get(kind, &namespace, name)) else {
@@ -84,7 +84,7 @@ impl Kernel {
         if wish == Some(&off) {
             return Ok(());
         }
-        let volume = self.chance.name("kube-api-access-");
+        let volume = self.random.name("kube-api-access-");
         if mount(&mut pod["spec"], &volume) {
             let volumes = &mut pod["spec"]["volumes"];
             if !volumes.is_array() {
@@ -95,7 +95,7 @@ impl Kernel {
         Ok(())
     }
 
-    fn prioritise(&self, resource: &Resource, pod: &mut Value) -> Outcome<()> {
+    fn prioritise(&self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
         let Some(classes) = resources::by_path("scheduling.k8s.io", "v1", "priorityclasses") else {
             return Ok(());
         };
@@ -133,7 +133,7 @@ impl Kernel {
     }
 
     /// A pod that names a runtime class takes over what running in it costs and where that can be done.
-    fn choose_runtime(&self, resource: &Resource, pod: &mut Value) -> Outcome<()> {
+    fn choose_runtime(&self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
         let refuse = |why: &str| Err(Status::forbidden(resource, known_name(pod), why));
         let named = pod["spec"]["runtimeClassName"].as_str().unwrap_or_default();
         if named.is_empty() {
@@ -162,7 +162,7 @@ impl Kernel {
         Ok(())
     }
 
-    fn runtime_class(&self, name: &str) -> Option<Stored> {
+    fn runtime_class(&self, name: &str) -> Option<SharedObject> {
         self.store.get(resources::by_path("node.k8s.io", "v1", "runtimeclasses")?, "", name)
     }
 
@@ -172,7 +172,7 @@ impl Kernel {
         resource: &Resource,
         old: &Value,
         new: &Value,
-    ) -> Outcome<()> {
+    ) -> ApiResult<()> {
         let size =
             |claim: &Value| Quantity::parse(claim["spec"]["resources"]["requests"]["storage"].as_str()?);
         let grows = size(old).zip(size(new)).is_some_and(|(old, new)| new.exceeds(old));
@@ -194,7 +194,7 @@ impl Kernel {
     }
 
     /// Refuses a valid object for what the plug-ins that change nothing have against it.
-    pub(crate) fn validate_admission(&self, resource: &Resource, object: &Value) -> Outcome<()> {
+    pub(crate) fn validate_admission(&self, resource: &Resource, object: &Value) -> ApiResult<()> {
         let costs = object["spec"]["overhead"].as_object().is_some_and(|overhead| !overhead.is_empty());
         if resource.strategy != Strategy::Pod || !costs {
             return Ok(());

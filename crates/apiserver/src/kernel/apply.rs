@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::create::Write;
-use super::fields::{self, Difference, FieldSet, Manager, Operation, ResetFields};
+use super::fields::{self, Comparison, FieldSet, ManagedFieldsEntry, Operation, ResetFields};
 use super::metadata::{meta, meta_str};
 use super::options::WriteOptions;
 use super::request::Call;
 use super::resources::{Resource, Strategy};
-use super::status::{Cause, Outcome, Reason, Status};
+use super::status::{ApiResult, Status, StatusCause, StatusReason};
 use super::types::{ListKind, Node};
-use super::{Document, Kernel, body, prepare, schema, strict_json, views};
+use super::{Document, Kernel, body, conversion, prepare, schema, strict_json};
 
 /// Owner of what an object without owners holds at its first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -26,7 +26,7 @@ impl Kernel {
         call: &Call<'_>,
         options: &WriteOptions,
         now: Timestamp,
-    ) -> Outcome<Document> {
+    ) -> ApiResult<Document> {
         let target = &call.target;
         let live = self.store.get(target.resource, target.namespace(), target.name());
         // Some kinds come into being by their status too.
@@ -35,7 +35,7 @@ impl Kernel {
             return Err(Status::not_found(target.resource, target.name()));
         }
         let (applied, sent_place) = decode(call, live.is_some())?;
-        let write = Write { target, options, now, applied: None, user: &call.user, hollow: false };
+        let write = Write { target, options, now, applied: None, user: &call.user, has_empty_lists: false };
         let by = write.manager(Operation::Apply);
         let beyond = prepare::reset_fields(target.resource, target.subresource.as_deref());
         let Some(live) = live else {
@@ -44,41 +44,43 @@ impl Kernel {
                 return Err(Status::precondition(target.resource, target.name(), ("UID", uid, "")));
             }
             let node = target.resource.node();
-            let mut claims = fields::claims(node, &applied);
+            let mut claims = fields::field_set(node, &applied);
             fields::strip_reset_fields(&mut claims, beyond);
-            let managers = vec![Manager { fields: claims, ..by }];
+            let managers = vec![ManagedFieldsEntry { fields: claims, ..by }];
             let complete = convert(target.resource, applied, &sent_place)?.object;
-            let complete = views::to_storage_version(target.resource, complete);
+            let complete = conversion::to_storage_version(target.resource, complete);
             let created = self.insert(Write { applied: Some(managers), ..write }, complete)?;
             return Ok(self.show(call, 201, &created));
         };
         let force = call.query.flag("force") == Some(true);
-        let shown = views::to_served_version(target.resource, &live);
+        let shown = conversion::to_served_version(target.resource, &live);
         let (mut merged, managers) = merge(target.resource, &shown, &applied, &by, force, beyond)?;
         keep_last_applied(&mut merged, &applied, &by);
-        let body::Decoded { object: merged, hollow, .. } = convert(target.resource, merged, &sent_place)?;
-        let merged = views::to_storage_version(target.resource, merged);
-        let stored = self.replace(Write { applied: Some(managers), hollow, ..write }, &live, merged)?;
+        let body::Decoded { object: merged, has_empty_lists: hollow, .. } =
+            convert(target.resource, merged, &sent_place)?;
+        let merged = conversion::to_storage_version(target.resource, merged);
+        let stored =
+            self.replace(Write { applied: Some(managers), has_empty_lists: hollow, ..write }, &live, merged)?;
         Ok(self.show(call, 200, &stored))
     }
 }
 
 /// The object as the kind has it; what does not fit is taken for a fault of the server.
-fn convert(resource: &Resource, object: Value, place: &str) -> Outcome<body::Decoded> {
+fn convert(resource: &Resource, object: Value, place: &str) -> ApiResult<body::Decoded> {
     let kind = format!("{}/{}, Kind={}", resource.group, resource.version, resource.kind);
     body::conform(resource, object).map_err(|status| {
         let why = status.message.split_once(" cannot be handled as a ").and_then(|(_, rest)| rest.split_once(": "));
-        let why = status.restored.as_deref().or(why.map(|(_, why)| why)).unwrap_or(&status.message).to_owned();
+        let why = status.message_from_value.as_deref().or(why.map(|(_, why)| why)).unwrap_or(&status.message).to_owned();
         let message = format!(
             "failed to convert new object ({place}; {kind}) to proper version: unable to convert unstructured \
              object to {kind}: {why}"
         );
-        Status::new(Reason::Unknown, message)
+        Status::new(StatusReason::Unknown, message)
     })
 }
 
 /// The applied object, with nothing in it but what it names, and the namespace that it names.
-fn decode(call: &Call<'_>, exists: bool) -> Outcome<(Value, String)> {
+fn decode(call: &Call<'_>, exists: bool) -> ApiResult<(Value, String)> {
     let resource = call.target.resource;
     let (parsed, _) = strict_json::parse(&call.request.body)
         .map_err(|why| Status::bad_request(format!("error decoding YAML: {why}")))?;
@@ -91,7 +93,7 @@ fn decode(call: &Call<'_>, exists: bool) -> Outcome<(Value, String)> {
     if meta(&parsed, "managedFields").is_some_and(|managers| !managers.is_null()) {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
-    let faults = schema::faults(resource.node(), &parsed);
+    let faults = schema::violations(resource.node(), &parsed);
     if !faults.is_empty() {
         let (namespace, name) = (meta_str(&parsed, "namespace"), meta_str(&parsed, "name"));
         let kind = kind.trim_start_matches('/');
@@ -102,20 +104,20 @@ fn decode(call: &Call<'_>, exists: bool) -> Outcome<(Value, String)> {
         // The real server takes this for its own fault.
         let message = format!("failed to create typed patch object ({namespace}/{name}; /{kind}): {told}");
         let message = if group.is_empty() { message } else { message.replace("; /", "; ") };
-        return Err(Status::new(Reason::Unknown, message));
+        return Err(Status::new(StatusReason::Unknown, message));
     }
     let mut applied = parsed;
     if meta_str(&applied, "name").is_empty() && !exists {
-        return Err(Status::nameless(call.target.name()));
+        return Err(Status::name_undeterminable(call.target.name()));
     }
     let place = format!("{}/{}", meta_str(&applied, "namespace"), meta_str(&applied, "name"));
-    body::place(call, &mut applied)?;
+    body::check_name_and_namespace(call, &mut applied)?;
     Ok((applied, place))
 }
 
 /// What `kubectl apply` left in an annotation follows the applies of kubectl on the server, so that a later one on the
 /// client compares with the right thing. Nobody owns the change.
-fn keep_last_applied(merged: &mut Value, applied: &Value, by: &Manager) {
+fn keep_last_applied(merged: &mut Value, applied: &Value, by: &ManagedFieldsEntry) {
     let kept = meta(merged, "annotations").is_some_and(|annotations| annotations.get(LAST_APPLIED).is_some());
     if by.name != "kubectl" || !kept {
         return;
@@ -126,7 +128,7 @@ fn keep_last_applied(merged: &mut Value, applied: &Value, by: &Manager) {
 }
 
 /// Removes what kubectl applied last, if it is kubectl that applies.
-fn forget_last_applied(object: &mut Value, by: &Manager) {
+fn forget_last_applied(object: &mut Value, by: &ManagedFieldsEntry) {
     let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
     if let Some(annotations) = annotations.filter(|_| by.name == "kubectl") {
         annotations.remove(LAST_APPLIED);
@@ -138,19 +140,19 @@ fn merge(
     resource: &Resource,
     live: &Value,
     applied: &Value,
-    by: &Manager,
+    by: &ManagedFieldsEntry,
     force: bool,
     beyond: ResetFields,
-) -> Outcome<(Value, Vec<Manager>)> {
+) -> ApiResult<(Value, Vec<ManagedFieldsEntry>)> {
     let node = resource.node();
-    let mut managers = fields::managers(live);
-    let mut wanted = fields::claims(node, applied);
+    let mut managers = fields::managed_fields(live);
+    let mut wanted = fields::field_set(node, applied);
     fields::strip_reset_fields(&mut wanted, beyond);
     if managers.is_empty() {
-        let mut all = Difference::between(node, &body::zero(resource), live).written();
+        let mut all = Comparison::between(node, &body::zero(resource), live).written();
         fields::strip_reset_fields(&mut all, beyond);
         // Until its first apply an object may be without owners; what it holds then is nobody's to remove.
-        managers.push(Manager {
+        managers.push(ManagedFieldsEntry {
             name: BEFORE_FIRST_APPLY.to_owned(),
             operation: Operation::Update,
             fields: all,
@@ -159,7 +161,7 @@ fn merge(
     }
     let mut merged = live.clone();
     merge_value(node, &mut merged, applied);
-    let mut changed = Difference::between(node, live, &merged).written();
+    let mut changed = Comparison::between(node, live, &merged).written();
     fields::strip_reset_fields(&mut changed, beyond);
     let conflicts = conflicts(&managers, &changed, by);
     if !force && !conflicts.is_empty() {
@@ -169,12 +171,13 @@ fn merge(
         other.fields.retain(|owned| !changed.contains(owned));
     }
     let mine = managers.iter().find(|m| m.same_as(by)).cloned();
-    let mine = mine.unwrap_or_else(|| Manager { time: String::new(), ..by.clone() });
+    let mine = mine.unwrap_or_else(|| ManagedFieldsEntry { time: String::new(), ..by.clone() });
     managers.retain(|m| !m.same_as(by));
     // What holds something that is still wanted stays, even if it was owned by itself before.
-    let kept =
-        |path: &fields::Path| wanted.range(path.clone()..).next().is_some_and(|next| next.starts_with(path));
-    let given_up = |path: &fields::Path| !kept(path) && !managers.iter().any(|other| other.holds(path));
+    let kept = |path: &fields::FieldPath| {
+        wanted.range(path.clone()..).next().is_some_and(|next| next.starts_with(path))
+    };
+    let given_up = |path: &fields::FieldPath| !kept(path) && !managers.iter().any(|other| other.owns(path));
     for path in &mine.fields {
         // Where nobody owns anything any more, what nobody has ever owned goes along.
         let structs =
@@ -189,7 +192,7 @@ fn merge(
     }
     // Who applies what is there already owns it from now on, but has not done anything yet.
     let time = if merged == *live { mine.time } else { by.time.clone() };
-    managers.push(Manager { fields: wanted, time, ..mine });
+    managers.push(ManagedFieldsEntry { fields: wanted, time, ..mine });
     // The locks of the applied object are judged, not merged.
     for lock in ["resourceVersion", "uid"] {
         if let Some(value) = meta(applied, lock) {
@@ -211,20 +214,24 @@ fn keep_hollow(merged: &mut Value, applied: &Value) {
 }
 
 /// Fields others own with another value, each with its owner.
-fn conflicts(managers: &[Manager], changed: &FieldSet, by: &Manager) -> Vec<Cause> {
+fn conflicts(
+    managers: &[ManagedFieldsEntry],
+    changed: &FieldSet,
+    by: &ManagedFieldsEntry,
+) -> Vec<StatusCause> {
     let mut causes = Vec::new();
-    let mut others: Vec<&Manager> = managers.iter().filter(|m| !m.same_as(by)).collect();
+    let mut others: Vec<&ManagedFieldsEntry> = managers.iter().filter(|m| !m.same_as(by)).collect();
     others.sort_by_key(|other| (&other.name, other.operation == Operation::Update));
     for other in others {
-        let mut paths: Vec<&fields::Path> =
+        let mut paths: Vec<&fields::FieldPath> =
             changed.iter().filter(|path| other.fields.contains(*path)).collect();
         // On each level what ends there comes before what goes on.
-        let order = |path: &&fields::Path| -> Vec<(bool, String)> {
+        let order = |path: &&fields::FieldPath| -> Vec<(bool, String)> {
             path.iter().enumerate().map(|(at, step)| (at + 1 < path.len(), step.clone())).collect()
         };
         paths.sort_by_key(order);
         for path in paths {
-            causes.push(Cause {
+            causes.push(StatusCause {
                 reason: "FieldManagerConflict",
                 message: format!("conflict with {}", introduced(other)),
                 field: path.iter().map(|step| readable(step)).collect(),
@@ -234,7 +241,7 @@ fn conflicts(managers: &[Manager], changed: &FieldSet, by: &Manager) -> Vec<Caus
     causes
 }
 
-fn introduced(manager: &Manager) -> String {
+fn introduced(manager: &ManagedFieldsEntry) -> String {
     let mut text = format!("{:?}", manager.name);
     if !manager.subresource.is_empty() {
         text.push_str(&format!(" with subresource {:?}", manager.subresource));
@@ -258,7 +265,7 @@ fn readable(step: &str) -> String {
     }
 }
 
-fn conflict(causes: Vec<Cause>) -> Box<Status> {
+fn conflict(causes: Vec<StatusCause>) -> Box<Status> {
     let message = match causes.as_slice() {
         [only] => format!("Apply failed with 1 conflict: {}: {}", only.message, only.field),
         many => {
@@ -273,7 +280,7 @@ fn conflict(causes: Vec<Cause>) -> Box<Status> {
             format!("Apply failed with {} conflicts: {}", many.len(), lines.join("\n"))
         }
     };
-    let mut status = Status::new(Reason::Conflict, message);
+    let mut status = Status::new(StatusReason::Conflict, message);
     status.causes = causes;
     status
 }

@@ -9,26 +9,26 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::accept::Representation;
-use super::kept::{Kept, Stored};
 use super::printing;
 use super::resources::Resource;
+use super::stored_object::{SharedObject, StoredObject};
 use super::watch::Frame;
 
 /// How a watcher wants to see objects.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct View {
+pub(crate) struct WatchView {
     pub(crate) resource: &'static Resource,
     pub(crate) representation: Representation,
 }
 
-impl View {
-    pub(crate) fn shown(self, object: &Stored, now: Timestamp) -> Stored {
-        printing::shown(self.resource, self.representation, object, now)
+impl WatchView {
+    pub(crate) fn render(self, object: &SharedObject, now: Timestamp) -> SharedObject {
+        printing::render(self.resource, self.representation, object, now)
     }
 
     /// Whether what is kept is what is sent.
-    fn is_plain(self, kept: &Kept) -> bool {
-        self.representation == Representation::Whole && kept.can_be_sent_as(self.resource)
+    fn is_plain(self, kept: &StoredObject) -> bool {
+        self.representation == Representation::Full && kept.can_be_sent_as(self.resource)
     }
 }
 
@@ -36,20 +36,20 @@ impl View {
 #[derive(Debug)]
 pub(crate) enum Content {
     /// An object that the store and other watches keep as well; it is brought into the watcher's form when it is sent.
-    Shared(Kept),
+    Shared(StoredObject),
     /// An object kept for this watch alone.
-    Own(Kept),
+    Own(StoredObject),
     /// JSON in its final form.
-    Made(Box<str>),
+    Encoded(Box<str>),
 }
 
 impl Content {
     /// Something that is sent as it is.
-    pub(crate) fn made(object: &Value) -> Content {
-        Content::Made(object.to_string().into())
+    pub(crate) fn encoded(object: &Value) -> Content {
+        Content::Encoded(object.to_string().into())
     }
 
-    fn text(&self, view: View, now: Timestamp, headed: bool) -> Cow<'_, str> {
+    fn text(&self, view: WatchView, now: Timestamp, headed: bool) -> Cow<'_, str> {
         if headed && matches!(view.representation, Representation::Table(_)) {
             let table = self.text(view, now, false);
             // The text was written from a value, so it reads.
@@ -60,9 +60,9 @@ impl Content {
             return table.to_string().into();
         }
         match self {
-            Content::Made(text) => Cow::Borrowed(text),
+            Content::Encoded(text) => Cow::Borrowed(text),
             Content::Shared(kept) | Content::Own(kept) if view.is_plain(kept) => Cow::Borrowed(kept.text()),
-            Content::Shared(kept) | Content::Own(kept) => view.shown(&kept.value(), now).to_string().into(),
+            Content::Shared(kept) | Content::Own(kept) => view.render(&kept.value(), now).to_string().into(),
         }
     }
 }
@@ -80,13 +80,13 @@ impl Queued {
         let own = match &self.content {
             Content::Shared(_) => 0,
             Content::Own(kept) => kept.text().len(),
-            Content::Made(text) => text.len(),
+            Content::Encoded(text) => text.len(),
         };
         size_of::<Queued>() + own
     }
 
     /// The line sent to the client.
-    fn line(&self, view: View, now: Timestamp, headed: bool) -> Bytes {
+    fn line(&self, view: WatchView, now: Timestamp, headed: bool) -> Bytes {
         let text = self.content.text(view, now, headed);
         let mut line = String::with_capacity(text.len() + 40);
         line.push_str("{\"type\":\"");
@@ -97,7 +97,7 @@ impl Queued {
         line.into()
     }
 
-    fn frame(&self, view: View, now: Timestamp, headed: bool) -> Frame {
+    fn frame(&self, view: WatchView, now: Timestamp, headed: bool) -> Frame {
         // The text was written from a value, so it reads.
         let object = serde_json::from_str(&self.content.text(view, now, headed)).unwrap_or_default();
         Frame { kind: self.kind, object: Arc::new(object) }
@@ -123,7 +123,7 @@ impl Backlog {
     }
 
     /// What waits now is what the watch begins with.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn mark_initial(&mut self) {
         self.initial = self.queue.len();
     }
 
@@ -153,7 +153,7 @@ impl Backlog {
     }
 
     /// Everything, as objects.
-    pub(crate) fn take_frames(&mut self, view: View, now: Timestamp) -> Vec<Frame> {
+    pub(crate) fn take_frames(&mut self, view: WatchView, now: Timestamp) -> Vec<Frame> {
         let mut frames = Vec::new();
         while let Some(queued) = self.pop() {
             frames.push(queued.frame(view, now, std::mem::replace(&mut self.headed, true)));
@@ -162,7 +162,7 @@ impl Backlog {
     }
 
     /// The oldest events as the lines that are sent: about so many bytes of them, and at least one line.
-    pub(crate) fn take_lines(&mut self, view: View, now: Timestamp, bytes_max: usize) -> Vec<Bytes> {
+    pub(crate) fn take_lines(&mut self, view: WatchView, now: Timestamp, bytes_max: usize) -> Vec<Bytes> {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while bytes < bytes_max {
             let Some(queued) = self.pop() else { break };
@@ -183,14 +183,14 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-    fn view() -> View {
-        View { resource: by_name("pods").unwrap(), representation: Representation::Whole }
+    fn view() -> WatchView {
+        WatchView { resource: by_name("pods").unwrap(), representation: Representation::Full }
     }
 
     fn filled(events: usize) -> Backlog {
         let mut backlog = Backlog::default();
         for at in 0..events {
-            backlog.push("ADDED", Content::made(&json!({ "at": at })));
+            backlog.push("ADDED", Content::encoded(&json!({ "at": at })));
         }
         backlog
     }
@@ -198,14 +198,14 @@ mod tests {
     #[test]
     fn what_was_there_at_the_beginning_does_not_make_a_client_slow() {
         let mut backlog = filled(3);
-        backlog.begin();
+        backlog.mark_initial();
         assert_eq!(backlog.changes(), 0);
-        backlog.push("MODIFIED", Content::made(&json!({})));
+        backlog.push("MODIFIED", Content::encoded(&json!({})));
         assert_eq!(backlog.changes(), 1);
         assert_eq!(backlog.take_lines(view(), NOW, 1).len(), 1);
         assert_eq!(backlog.changes(), 1);
         backlog.take_lines(view(), NOW, usize::MAX);
-        backlog.push("MODIFIED", Content::made(&json!({})));
+        backlog.push("MODIFIED", Content::encoded(&json!({})));
         assert_eq!(backlog.changes(), 1);
     }
 

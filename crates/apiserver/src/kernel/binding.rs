@@ -7,13 +7,13 @@ use super::metadata::{is_terminating, meta, meta_mut, meta_str};
 use super::options::WriteOptions;
 use super::request::Call;
 use super::resources::{self, Resource};
-use super::status::{FieldError, Outcome, Reason, Status};
-use super::store::Stored;
+use super::status::{ApiResult, FieldError, Status, StatusReason};
+use super::store::SharedObject;
 use super::{Document, Kernel, body, prepare, seconds};
 
 impl Kernel {
     /// Answers `POST pods/NAME/binding` and the older `POST bindings`.
-    pub(crate) fn bind(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+    pub(crate) fn bind(&mut self, call: &Call<'_>, now: Timestamp) -> ApiResult<Document> {
         let options = WriteOptions::parse(call)?;
         let binding = body::read(call)?;
         let name = meta_str(&binding, "name").to_owned();
@@ -45,12 +45,12 @@ pub(crate) fn success() -> Document {
     Document::json(201, &status)
 }
 
-fn node_of(binding: &Value) -> Outcome<String> {
+fn node_of(binding: &Value) -> ApiResult<String> {
     let target = binding.get("target").unwrap_or(&Value::Null);
     let kind = target["kind"].as_str().unwrap_or_default();
     let node = target["name"].as_str().unwrap_or_default();
     // The real server takes these for faults of its own.
-    let refuse = |error: FieldError| Err(Status::new(Reason::Unknown, error.told()));
+    let refuse = |error: FieldError| Err(Status::new(StatusReason::Unknown, error.message()));
     if !matches!(kind, "" | "Node") {
         return refuse(FieldError::not_supported("target.kind", kind, "\"Node\", \"<empty>\""));
     }
@@ -60,7 +60,7 @@ fn node_of(binding: &Value) -> Outcome<String> {
     Ok(node.to_owned())
 }
 
-fn check(pods: &Resource, name: &str, live: &Stored, binding: &Value) -> Outcome<()> {
+fn check(pods: &Resource, name: &str, live: &SharedObject, binding: &Value) -> ApiResult<()> {
     for (field, what) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let (wanted, found) = (meta_str(binding, field), meta_str(live, field));
         if !wanted.is_empty() && wanted != found {
@@ -71,7 +71,7 @@ fn check(pods: &Resource, name: &str, live: &Stored, binding: &Value) -> Outcome
         let mut status = Status::conflict(pods, name, &why);
         status.kind = "pods/binding".to_owned();
         status.message = format!("Operation cannot be fulfilled on pods/binding {name:?}: {why}");
-        status.reason = Reason::Conflict;
+        status.reason = StatusReason::Conflict;
         Err(status)
     };
     if is_terminating(live) {

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::chance::Chance;
 use super::metadata;
+use super::random::Random;
 use super::request::Call;
 use super::resources::{Resource, Strategy};
-use super::status::{FieldError, Outcome, Reason, Status};
+use super::status::{ApiResult, FieldError, Status, StatusReason};
 use super::strict_json;
 use super::types::{self, Form};
 
@@ -24,15 +24,15 @@ const QUOTED_BYTES_MAX: usize = 30;
 #[derive(Debug)]
 pub(crate) struct Decoded {
     pub(crate) object: Value,
-    pub(crate) strange: Vec<String>,
+    pub(crate) strict_errors: Vec<String>,
     /// Whether it has empty lists that count as something said, although they are never stored.
-    pub(crate) hollow: bool,
+    pub(crate) has_empty_lists: bool,
     /// Why the object is none of those served here; told after what is strange.
-    pub(crate) misplaced: Option<Box<Status>>,
+    pub(crate) type_mismatch: Option<Box<Status>>,
 }
 
 /// The object in the body of a create or update.
-pub(crate) fn decode(call: &Call<'_>) -> Outcome<Decoded> {
+pub(crate) fn decode(call: &Call<'_>) -> ApiResult<Decoded> {
     let resource = call.target.resource;
     let quoted = |why: String| {
         let kind = resource.kind;
@@ -63,21 +63,21 @@ pub(crate) fn decode(call: &Call<'_>) -> Outcome<Decoded> {
     if resource.is_custom()
         && let Value::Object(map) = &mut value
         && let Err(status) = check_type(resource, map)
-        && status.reason == Reason::Invalid
+        && status.reason == StatusReason::Invalid
     {
         misplaced = misplaced.or(Some(status));
         map.insert("kind".to_owned(), json!(resource.kind));
     }
     let decoded = shaped(resource, value, Form::Sent)?;
-    let mut decoded = Decoded { misplaced, ..decoded };
+    let mut decoded = Decoded { type_mismatch: misplaced, ..decoded };
     // Nobody looks twice at a field that is not known.
     let known = |twice: &String| {
         let path = twice.trim_start_matches("duplicate field \"").trim_end_matches('"');
-        !decoded.strange.iter().any(|unknown| unknown.ends_with(&format!(" {path:?}")))
+        !decoded.strict_errors.iter().any(|unknown| unknown.ends_with(&format!(" {path:?}")))
     };
     strange.retain(known);
-    strange.append(&mut decoded.strange);
-    Ok(Decoded { strange, ..decoded })
+    strange.append(&mut decoded.strict_errors);
+    Ok(Decoded { strict_errors: strange, ..decoded })
 }
 
 /// An empty list of managers, which would not outlive the next step, says that ownership starts afresh; so does a list
@@ -92,12 +92,12 @@ pub(crate) fn mark_managed_fields_reset(resource: &Resource, object: &mut Value)
 }
 
 /// The body of a write, whatever form it is sent in.
-pub(crate) fn read(call: &Call<'_>) -> Outcome<Value> {
+pub(crate) fn read(call: &Call<'_>) -> ApiResult<Value> {
     read_strictly(call)?.map(|(value, _)| value).map_err(Status::bad_request)
 }
 
 /// The body and the fields in it that were sent twice, or why it cannot be told what it is.
-fn read_strictly(call: &Call<'_>) -> Outcome<Result<(Value, Vec<String>), String>> {
+fn read_strictly(call: &Call<'_>) -> ApiResult<Result<(Value, Vec<String>), String>> {
     let body = &call.request.body;
     match media_type(&call.request.content_type) {
         "" | "application/json" => Ok(strict_json::parse(body)
@@ -107,7 +107,7 @@ fn read_strictly(call: &Call<'_>) -> Outcome<Result<(Value, Vec<String>), String
             })
             .map_err(|why| unidentified(&why))),
         "application/vnd.kubernetes.protobuf" => {
-            let read = types::binary::read(body);
+            let read = types::protobuf::read(body);
             Ok(read.map(|value| (value, Vec::new())).map_err(|error| error.0.to_string()))
         }
         _ => Err(unsupported(BODIES)),
@@ -164,17 +164,17 @@ pub(crate) fn unsupported(accepted: &str) -> Box<Status> {
     let message = format!(
         "the body of the request was in an unknown format - accepted media types include: {accepted}"
     );
-    Status::new(Reason::UnsupportedMediaType, message)
+    Status::new(StatusReason::UnsupportedMediaType, message)
 }
 
 /// Makes `object` one of the kind: right apiVersion and kind, known fields of the right types, all written in their
 /// one form.
-pub(crate) fn conform(resource: &Resource, object: Value) -> Outcome<Decoded> {
+pub(crate) fn conform(resource: &Resource, object: Value) -> ApiResult<Decoded> {
     shaped(resource, object, Form::Sent)
 }
 
 /// Writes out an object whose fields are known to be right.
-pub(crate) fn complete(resource: &Resource, object: Value) -> Outcome<Value> {
+pub(crate) fn complete(resource: &Resource, object: Value) -> ApiResult<Value> {
     shaped(resource, object, Form::Stored).map(|decoded| decoded.object)
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn zero(resource: &Resource) -> Value {
     types::decode(resource.shape(), json!({}), Form::Stored, &mut Vec::new()).unwrap_or_default()
 }
 
-fn shaped(resource: &Resource, object: Value, form: Form) -> Outcome<Decoded> {
+fn shaped(resource: &Resource, object: Value, form: Form) -> ApiResult<Decoded> {
     let mut object = if object.is_null() { json!({}) } else { object };
     if let Value::Object(map) = &mut object {
         check_type(resource, map)?;
@@ -192,13 +192,13 @@ fn shaped(resource: &Resource, object: Value, form: Form) -> Outcome<Decoded> {
     let mut unknown = Vec::new();
     let object = types::decode(resource.shape(), object, form, &mut unknown).map_err(|mismatch| {
         let mut status = undecodable(resource, resource.kind, resource.version, &mismatch.0);
-        status.restored = mismatch.1;
+        status.message_from_value = mismatch.1;
         status
     })?;
     let mut object = object;
-    unknown.extend(resource.schema.into_iter().flat_map(|schema| schema.settle(&mut object)));
+    unknown.extend(resource.schema.into_iter().flat_map(|schema| schema.default_and_prune(&mut object)));
     let strange = unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
-    Ok(Decoded { object, strange, hollow, misplaced: None })
+    Ok(Decoded { object, strict_errors: strange, has_empty_lists: hollow, type_mismatch: None })
 }
 
 fn has_empty_list(value: &Value) -> bool {
@@ -210,7 +210,7 @@ fn has_empty_list(value: &Value) -> bool {
 }
 
 /// What is strange counts as an error.
-pub(crate) fn refused(resource: &Resource, strange: &[String]) -> Box<Status> {
+pub(crate) fn strict_decoding_error(resource: &Resource, strange: &[String]) -> Box<Status> {
     undecodable(resource, resource.kind, resource.version, &strict_decoding_message(strange))
 }
 
@@ -229,7 +229,7 @@ pub(crate) fn unregistered(kind: &str) -> Box<Status> {
     Status::bad_request(format!("no kind is registered for the type {kind} {SCHEME}"))
 }
 
-fn check_type(resource: &Resource, map: &mut Map<String, Value>) -> Outcome<()> {
+fn check_type(resource: &Resource, map: &mut Map<String, Value>) -> ApiResult<()> {
     for field in ["apiVersion", "kind"] {
         if let Some(strange) = map.get(field).filter(|value| !value.is_string() && !value.is_null()) {
             let found = if strange.is_number() { "int64" } else { "map" };
@@ -237,7 +237,7 @@ fn check_type(resource: &Resource, map: &mut Map<String, Value>) -> Outcome<()> 
             let why = identifiable(&Value::Object(map.clone())).err();
             let message = why.map_or_else(|| restored.clone(), |why| unidentified(&why));
             let mut status = Status::bad_request(message);
-            status.restored = Some(restored);
+            status.message_from_value = Some(restored);
             return Err(status);
         }
     }
@@ -257,7 +257,7 @@ fn check_type(resource: &Resource, map: &mut Map<String, Value>) -> Outcome<()> 
         let mut name = given("name").unwrap_or_default().to_owned();
         if let Some(prefix) = given("generateName").filter(|_| name.is_empty()) {
             // The real server has drawn a name by now; nothing will ever have it, so any will do.
-            name = Chance::seeded(0).name(prefix);
+            name = Random::seeded(0).name(prefix);
         }
         return Err(Status::invalid(resource.group, kind, &name, &[error]));
     }
@@ -267,7 +267,7 @@ fn check_type(resource: &Resource, map: &mut Map<String, Value>) -> Outcome<()> 
 }
 
 /// Checks that the name and namespace in the body do not contradict the path, and completes them from it.
-pub(crate) fn place(call: &Call<'_>, object: &mut Value) -> Outcome<()> {
+pub(crate) fn check_name_and_namespace(call: &Call<'_>, object: &mut Value) -> ApiResult<()> {
     let target = &call.target;
     let namespace = metadata::meta_str(object, "namespace");
     if !namespace.is_empty() && target.resource.namespaced && namespace != target.namespace() {

@@ -11,8 +11,8 @@ use super::Kernel;
 use super::metadata::meta_str;
 use super::nodeports;
 use super::resources::{self, Resource, Strategy};
-use super::status::{FieldError, Outcome, Status};
-use super::store::Stored;
+use super::status::{ApiResult, FieldError, Status};
+use super::store::SharedObject;
 use super::validation::networking;
 
 /// How often an address is drawn before the whole range is searched.
@@ -215,10 +215,10 @@ impl Kernel {
     pub(crate) fn allocate(
         &mut self,
         resource: &'static Resource,
-        old: Option<&Stored>,
+        old: Option<&SharedObject>,
         object: &mut Value,
         dry_run: bool,
-    ) -> Outcome<()> {
+    ) -> ApiResult<()> {
         if resource.strategy != Strategy::Service {
             return Ok(());
         }
@@ -315,9 +315,9 @@ impl Kernel {
             return Ok(Ipv4Addr::from(range.network));
         }
         let at = |offset: u32| Ipv4Addr::from(range.network + 1 + offset % (range.size - 2));
-        let start = self.chance.below(range.size - 2);
+        let start = self.random.below(range.size - 2);
         let drawn =
-            (0..DRAWS_MAX).map(|_| at(self.chance.below(range.size - 2))).find(|ip| !used.contains(ip));
+            (0..DRAWS_MAX).map(|_| at(self.random.below(range.size - 2))).find(|ip| !used.contains(ip));
         drawn
             .or_else(|| {
                 (0..range.size - 2).map(|step| at(start.wrapping_add(step))).find(|ip| !used.contains(ip))
@@ -331,7 +331,7 @@ impl Kernel {
     pub(crate) fn claim_address(
         &mut self,
         resource: &Resource,
-        old: Option<&Stored>,
+        old: Option<&SharedObject>,
         service: &Value,
         now: Timestamp,
     ) {
@@ -394,7 +394,7 @@ pub(crate) fn drop_by_type(old: &Value, new: &mut Value) {
     if !external(&before) && external(&after) {
         gone.extend([&["clusterIP", "clusterIPs"][..], &["ipFamilies"], &["ipFamilyPolicy"]]);
     }
-    if networking::is_open(old) && !networking::is_open(new) {
+    if networking::is_externally_accessible(old) && !networking::is_externally_accessible(new) {
         gone.push(&["externalTrafficPolicy"]);
     }
     if networking::needs_health_check_node_port(old) && !networking::needs_health_check_node_port(new) {

@@ -6,16 +6,16 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::fields::{
-    FieldSet, Manager, Operation, ResetFields, record_scale, record_update, set_managed_fields,
+    FieldSet, ManagedFieldsEntry, Operation, ResetFields, record_scale, record_update, set_managed_fields,
 };
 use super::metadata::{self, is_terminating, meta, meta_str, set_meta};
 use super::options::WriteOptions;
 use super::request::{Call, Target};
 use super::resources::{self, Resource, Strategy};
-use super::status::{Outcome, Reason, Status};
-use super::store::Stored;
+use super::status::{ApiResult, Status, StatusReason};
+use super::store::SharedObject;
 use super::users::User;
-use super::{Document, Kernel, body, defaults, prepare, seconds, validation, views, warnings};
+use super::{Document, Kernel, body, conversion, defaults, prepare, seconds, validation, warnings};
 
 /// How often a generated name is drawn before giving up.
 const NAME_DRAWS_MAX: usize = 8;
@@ -26,18 +26,18 @@ pub(crate) struct Write<'a> {
     pub(crate) options: &'a WriteOptions,
     pub(crate) now: Timestamp,
     /// The owners of the fields after an apply; an update finds them out by itself.
-    pub(crate) applied: Option<Vec<Manager>>,
+    pub(crate) applied: Option<Vec<ManagedFieldsEntry>>,
     pub(crate) user: &'a User,
     /// Whether empty lists alone make the object another one.
-    pub(crate) hollow: bool,
+    pub(crate) has_empty_lists: bool,
 }
 
 impl Write<'_> {
     /// The writer's entry in `managedFields`, owning nothing yet.
-    pub(crate) fn manager(&self, operation: Operation) -> Manager {
+    pub(crate) fn manager(&self, operation: Operation) -> ManagedFieldsEntry {
         let scales = self.target.subresource.as_deref() == Some("scale");
-        Manager {
-            name: self.options.manager.clone(),
+        ManagedFieldsEntry {
+            name: self.options.field_manager.clone(),
             operation,
             api_version: self.target.resource.api_version(),
             subresource: self.target.subresource.clone().unwrap_or_default(),
@@ -49,29 +49,32 @@ impl Write<'_> {
 }
 
 impl Kernel {
-    pub(crate) fn create(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+    pub(crate) fn create(&mut self, call: &Call<'_>, now: Timestamp) -> ApiResult<Document> {
         let options = WriteOptions::parse(call)?;
         let resource = call.target.resource;
-        let body::Decoded { mut object, strange, misplaced, .. } = body::decode(call)?;
-        self.heed(strange, options.field_validation, |strange| body::refused(resource, strange))?;
+        let body::Decoded { mut object, strict_errors: strange, type_mismatch: misplaced, .. } =
+            body::decode(call)?;
+        self.apply_field_validation(strange, options.field_validation, |strange| {
+            body::strict_decoding_error(resource, strange)
+        })?;
         misplaced.map_or(Ok(()), Err)?;
-        body::place(call, &mut object)?;
+        body::check_name_and_namespace(call, &mut object)?;
         wipe(&mut object);
-        let object = views::to_storage_version(call.target.resource, object);
+        let object = conversion::to_storage_version(call.target.resource, object);
         let write = Write {
             target: &call.target,
             options: &options,
             now,
             applied: None,
             user: &call.user,
-            hollow: false,
+            has_empty_lists: false,
         };
         let created = self.insert(write, object)?;
         Ok(self.show(call, 201, &created))
     }
 
     /// Stores a new object.
-    pub(crate) fn insert(&mut self, write: Write<'_>, mut object: Value) -> Outcome<Stored> {
+    pub(crate) fn insert(&mut self, write: Write<'_>, mut object: Value) -> ApiResult<SharedObject> {
         let target = write.target;
         let resource = target.resource.stored();
         self.admit_namespace(target, meta_str(&object, "name"))?;
@@ -88,7 +91,7 @@ impl Kernel {
         self.name(resource, target.namespace(), &mut object)?;
         // What is said of an object by its name waits for the name.
         defaults::fill(resource, &mut object);
-        set_meta(&mut object, "uid", Some(json!(self.chance.uid())));
+        set_meta(&mut object, "uid", Some(json!(self.random.uid())));
         set_meta(&mut object, "creationTimestamp", Some(json!(seconds(write.now))));
         prepare::create(resource, &mut object, write.user, write.now);
         if unlabelled {
@@ -102,13 +105,13 @@ impl Kernel {
             self.allocate(resource, None, &mut object, write.options.dry_run)?;
         }
         validate(target, None, &object)?;
-        self.warnings.extend(warnings::about(resource, None, &object));
+        self.warnings.extend(warnings::for_object(resource, None, &object));
         self.validate_admission(resource, &object)?;
         let version: u64 = meta_str(&object, "resourceVersion").parse().unwrap_or(0);
         // A dry run never gets to where this would be noticed.
         if version > 0 && !write.options.dry_run {
             let message = "resourceVersion should not be set on objects to be created";
-            return Err(Status::new(Reason::Unknown, message));
+            return Err(Status::new(StatusReason::Unknown, message));
         }
         let name = meta_str(&object, "name").to_owned();
         if let Some(live) = self.store.get(resource, target.namespace(), &name) {
@@ -127,20 +130,20 @@ impl Kernel {
     }
 
     /// Draws a name if only `generateName` is given.
-    fn name(&mut self, resource: &Resource, namespace: &str, object: &mut Value) -> Outcome<()> {
+    fn name(&mut self, resource: &Resource, namespace: &str, object: &mut Value) -> ApiResult<()> {
         let prefix = meta_str(object, "generateName").to_owned();
         if !meta_str(object, "name").is_empty() {
             return Ok(());
         }
         if prefix.is_empty() {
             if resource.strategy == Strategy::LimitRange {
-                set_meta(object, "name", Some(json!(self.chance.uid())));
+                set_meta(object, "name", Some(json!(self.random.uid())));
             }
             return Ok(());
         }
         for _ in 0..NAME_DRAWS_MAX {
-            let name = self.chance.name(&prefix);
-            if self.store.kept(resource, namespace, &name).is_none() {
+            let name = self.random.name(&prefix);
+            if self.store.stored(resource, namespace, &name).is_none() {
                 set_meta(object, "name", Some(json!(name)));
                 return Ok(());
             }
@@ -149,7 +152,7 @@ impl Kernel {
     }
 
     /// New content needs a namespace that exists and is not being deleted.
-    pub(crate) fn admit_namespace(&self, target: &Target, name: &str) -> Outcome<()> {
+    pub(crate) fn admit_namespace(&self, target: &Target, name: &str) -> ApiResult<()> {
         if !target.resource.namespaced {
             return Ok(());
         }
@@ -174,7 +177,7 @@ fn wipe(object: &mut Value) {
 }
 
 /// The writer of a new object owns everything in it that is within its reach.
-fn own_first(target: &Target, object: &mut Value, by: &Manager) {
+fn own_first(target: &Target, object: &mut Value, by: &ManagedFieldsEntry) {
     let resource = target.resource.stored();
     set_meta(object, "managedFields", None);
     let beyond = prepare::reset_fields(resource, target.subresource.as_deref());
@@ -186,7 +189,7 @@ pub(crate) fn record(
     target: &Target,
     old: &Value,
     new: &mut Value,
-    by: &Manager,
+    by: &ManagedFieldsEntry,
     beyond: ResetFields,
     fresh: bool,
 ) {
@@ -204,7 +207,8 @@ pub(crate) fn record(
         return record_update(node, old, new, by, beyond, fresh);
     }
     // A view of other objects has names of its own for their fields.
-    let shown = |object: &Value| Value::clone(&views::to_served_version(written, &Arc::new(object.clone())));
+    let shown =
+        |object: &Value| Value::clone(&conversion::to_served_version(written, &Arc::new(object.clone())));
     let mut view = shown(new);
     let before = if fresh { body::zero(written) } else { shown(old) };
     record_update(node, &before, &mut view, by, beyond, fresh);
@@ -212,7 +216,7 @@ pub(crate) fn record(
 }
 
 /// All rules, common and of the kind; every broken one is told at once.
-pub(crate) fn validate(target: &Target, old: Option<&Value>, new: &Value) -> Outcome<()> {
+pub(crate) fn validate(target: &Target, old: Option<&Value>, new: &Value) -> ApiResult<()> {
     let resource = target.resource.stored();
     let (view, subresource) = (target.resource.stored_as.is_some(), target.subresource.as_deref());
     let mut errors = Vec::new();

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::kept::Kept;
 use super::list::ListDocument;
 use super::metadata::{finalizers, is_terminating, meta, meta_str, set_meta};
 use super::options::{DeleteOptions, ListOptions, PropagationPolicy};
 use super::request::Call;
 use super::resources::{Resource, Strategy};
-use super::status::{Outcome, Status};
-use super::store::Stored;
+use super::status::{ApiResult, Status};
+use super::store::SharedObject;
+use super::stored_object::StoredObject;
 use super::{Document, Kernel, body, seconds};
 
 /// Namespaces the cluster cannot live without.
@@ -25,20 +25,20 @@ const FOREGROUND: &str = "foregroundDeletion";
 
 /// What became of a deleted object.
 pub(crate) struct Deleted {
-    pub(crate) object: Stored,
+    pub(crate) object: SharedObject,
     /// False if finalizers or grace keep it for now.
-    pub(crate) gone: bool,
+    pub(crate) removed: bool,
 }
 
 impl Kernel {
-    pub(crate) fn delete(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+    pub(crate) fn delete(&mut self, call: &Call<'_>, now: Timestamp) -> ApiResult<Document> {
         let options = DeleteOptions::parse(call)?;
         self.warn_of_orphans(call.target.resource, &options);
         let (resource, name) = (call.target.resource, call.target.name());
         let deleted = self.delete_one(resource, call.target.namespace(), name, &options, now)?;
         // What has no uid is no object, and shown for want of another answer.
         let shown = resource.returns_deleted || meta_str(&deleted.object, "uid").is_empty();
-        if deleted.gone && !shown {
+        if deleted.removed && !shown {
             let mut details =
                 json!({"name": name, "kind": resource.plural, "uid": meta_str(&deleted.object, "uid")});
             if !resource.group.is_empty() {
@@ -47,26 +47,26 @@ impl Kernel {
             let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
             return Ok(Document::json(200, &success));
         }
-        let code = if !deleted.gone && options.orphan_dependents_false { 202 } else { 200 };
+        let code = if !deleted.removed && options.orphan_dependents_false { 202 } else { 200 };
         Ok(self.show(call, code, &deleted.object))
     }
 
-    pub(crate) fn delete_collection(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+    pub(crate) fn delete_collection(&mut self, call: &Call<'_>, now: Timestamp) -> ApiResult<Document> {
         let ListOptions { selector, .. } = ListOptions::parse(call)?;
         let options = DeleteOptions::parse(call)?;
         let resource = call.target.resource;
         self.warn_of_orphans(resource, &options);
-        let chosen: Vec<Stored> = self
+        let chosen: Vec<SharedObject> = self
             .store
             .values(resource, call.target.namespace.as_deref())
             .into_iter()
             .filter(|object| selector.matches(resource, object))
             .collect();
-        let mut items: Vec<Kept> = Vec::with_capacity(chosen.len());
+        let mut items: Vec<StoredObject> = Vec::with_capacity(chosen.len());
         for object in chosen {
             let (namespace, name) = (meta_str(&object, "namespace"), meta_str(&object, "name"));
             self.delete_one(resource, namespace, name, &options, now)?;
-            items.push(Kept::new(resource.stored(), &object));
+            items.push(StoredObject::new(resource.stored(), &object));
         }
         let revision = self.store.revision();
         Ok(ListDocument::new(resource, call, revision, &items).document(now))
@@ -89,7 +89,7 @@ impl Kernel {
         name: &str,
         options: &DeleteOptions,
         now: Timestamp,
-    ) -> Outcome<Deleted> {
+    ) -> ApiResult<Deleted> {
         if resource.strategy == Strategy::Namespace && IMMORTAL_NAMESPACES.contains(&name) {
             return Err(Status::forbidden(resource, name, "this namespace may not be deleted"));
         }
@@ -99,7 +99,7 @@ impl Kernel {
         // Events of both groups are deleted as those of the older one.
         check_preconditions(resource.stored(), name, &live, options)?;
         if is_settled(resource, &live, options) {
-            return Ok(Deleted { object: live, gone: false });
+            return Ok(Deleted { object: live, removed: false });
         }
         // The first delete of a namespace only ends its life; it never goes with it.
         let held = resource.strategy == Strategy::Namespace && !is_terminating(&live);
@@ -119,22 +119,22 @@ impl Kernel {
             if options.dry_run && is_terminating(&live) && !finalizers(&live).is_empty() {
                 // Between the finalizers and the object the real server has nothing to show for a dry run.
                 let nothing = body::complete(resource, json!({}))?;
-                return Ok(Deleted { object: Arc::new(nothing), gone: true });
+                return Ok(Deleted { object: Arc::new(nothing), removed: true });
             }
             return Ok(self.remove_now(resource, live, options.dry_run, now));
         }
         let marked = mark(resource, &live, &kept, grace, now);
         if marked == *live || options.dry_run {
-            return Ok(Deleted { object: Arc::new(marked), gone: false });
+            return Ok(Deleted { object: Arc::new(marked), removed: false });
         }
         let event = self.store.put(resource, marked);
-        Ok(Deleted { object: self.publish(&event, now), gone: false })
+        Ok(Deleted { object: self.publish(&event, now), removed: false })
     }
 
     fn remove_now(
         &mut self,
         resource: &'static Resource,
-        live: Stored,
+        live: SharedObject,
         dry_run: bool,
         now: Timestamp,
     ) -> Deleted {
@@ -142,7 +142,7 @@ impl Kernel {
         let marked = mark(resource, &live, &[], 0, now);
         let changed = resource.strategy == Strategy::Pod && marked != *live;
         if dry_run {
-            return Deleted { object: if changed { Arc::new(marked) } else { live }, gone: true };
+            return Deleted { object: if changed { Arc::new(marked) } else { live }, removed: true };
         }
         let live = if changed {
             let event = self.store.put(resource, marked);
@@ -153,7 +153,7 @@ impl Kernel {
         let event = self.store.remove(resource, meta_str(&live, "namespace"), meta_str(&live, "name"), None);
         // The caller has just read the object, so there is an event.
         let object = event.map_or(live, |event| self.publish(&event, now));
-        Deleted { object, gone: true }
+        Deleted { object, removed: true }
     }
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn check_preconditions(
     name: &str,
     live: &Value,
     options: &DeleteOptions,
-) -> Outcome<()> {
+) -> ApiResult<()> {
     for (wanted, field, what) in
         [(&options.uid, "uid", "UID"), (&options.resource_version, "resourceVersion", "ResourceVersion")]
     {
@@ -206,7 +206,7 @@ fn propagation_of(resource: &Resource, live: &Value, options: &DeleteOptions) ->
     }
     // A finalizer from an earlier delete already says it.
     let said = finalizers(live).iter().any(|f| *f == ORPHAN || *f == FOREGROUND);
-    options.propagation.or((resource.orphans && !said).then_some(PropagationPolicy::Orphan))
+    options.propagation.or((resource.orphans_by_default && !said).then_some(PropagationPolicy::Orphan))
 }
 
 /// The finalizers that have to go before the object may.

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::accept::aggregated_discovery;
 use super::request::{Request, Route};
 use super::resources::Resource;
-use super::status::{Outcome, Status};
+use super::status::{ApiResult, Status};
 use super::{Document, Kernel, openapi};
 
 impl Kernel {
     /// Answers everything that is not an object or a collection; `None` means page not found.
-    pub(crate) fn discover(&self, route: &Route, request: &Request) -> Outcome<Option<Document>> {
+    pub(crate) fn discover(&self, route: &Route, request: &Request) -> ApiResult<Option<Document>> {
         let core = matches!(route, Route::CoreVersions);
         let document = match route {
             Route::Health => Document::text(200, "ok"),

@@ -10,8 +10,8 @@ use super::options::{DeleteOptions, WriteOptions};
 use super::request::Call;
 use super::resources::{self, Resource};
 use super::selectors;
-use super::status::{Cause, Outcome, Reason, Status};
-use super::store::Stored;
+use super::status::{ApiResult, Status, StatusCause, StatusReason};
+use super::store::SharedObject;
 use super::{Document, Kernel, body, prepare, seconds};
 
 /// Most pods a budget remembers as being disrupted.
@@ -20,7 +20,7 @@ const DISRUPTED_MAX: usize = 2000;
 const RETRY_SECONDS: u32 = 10;
 
 impl Kernel {
-    pub(crate) fn evict(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+    pub(crate) fn evict(&mut self, call: &Call<'_>, now: Timestamp) -> ApiResult<Document> {
         let write = WriteOptions::parse(call)?;
         let target = &call.target;
         let eviction = body::read(call)?;
@@ -51,13 +51,13 @@ impl Kernel {
         Ok(success())
     }
 
-    fn ask_budget(&mut self, pod: &Value, dry_run: bool, now: Timestamp) -> Outcome<()> {
+    fn ask_budget(&mut self, pod: &Value, dry_run: bool, now: Timestamp) -> ApiResult<()> {
         let Some(budgets) = resources::by_path("policy", "v1", "poddisruptionbudgets") else {
             return Ok(());
         };
         let namespace = meta_str(pod, "namespace");
         let labels = meta(pod, "labels").cloned().unwrap_or_default();
-        let concerned: Vec<Stored> = self
+        let concerned: Vec<SharedObject> = self
             .store
             .values(budgets, Some(namespace))
             .into_iter()
@@ -72,7 +72,7 @@ impl Kernel {
             _ => {
                 let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does \
                                not support.";
-                return Err(Status::new(Reason::InternalError, message));
+                return Err(Status::new(StatusReason::InternalError, message));
             }
         };
         if !is_ready(pod) && lets_unready_go(budget) {
@@ -120,7 +120,7 @@ fn lets_unready_go(budget: &Value) -> bool {
 }
 
 /// The budget after one more disruption, or why there cannot be one.
-fn charge(budgets: &Resource, budget: &Value, pod: &str, now: Timestamp) -> Outcome<Value> {
+fn charge(budgets: &Resource, budget: &Value, pod: &str, now: Timestamp) -> ApiResult<Value> {
     let name = meta_str(budget, "name");
     let generation = meta(budget, "generation").and_then(Value::as_i64).unwrap_or(0);
     if number(budget, "observedGeneration") < generation {
@@ -163,8 +163,8 @@ fn no_more_disruptions(budget: &mut Value, generation: i64, now: Timestamp) {
 
 fn too_many(cause: String, retry_after_seconds: u32) -> Box<Status> {
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-    let mut status = Status::new(Reason::TooManyRequests, message);
+    let mut status = Status::new(StatusReason::TooManyRequests, message);
     status.retry_after_seconds = retry_after_seconds;
-    status.causes.push(Cause { reason: "DisruptionBudget", message: cause, field: String::new() });
+    status.causes.push(StatusCause { reason: "DisruptionBudget", message: cause, field: String::new() });
     status
 }

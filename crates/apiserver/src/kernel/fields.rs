@@ -8,10 +8,10 @@ use super::metadata::{meta, set_meta};
 use super::types::{ListKind, Node};
 
 /// Path of a field in the notation of FieldsV1: `f:name`, `k:{key}` or `v:value` per step.
-pub(crate) type Path = Vec<String>;
+pub(crate) type FieldPath = Vec<String>;
 
 /// A set of fields.
-pub(crate) type FieldSet = BTreeSet<Path>;
+pub(crate) type FieldSet = BTreeSet<FieldPath>;
 
 /// Deepest FieldsV1 tree that is read; deeper ones come from nobody honest.
 const DEPTH_MAX: usize = 100;
@@ -39,7 +39,7 @@ pub(crate) enum Operation {
 
 /// One manager's entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Manager {
+pub(crate) struct ManagedFieldsEntry {
     pub(crate) name: String,
     pub(crate) operation: Operation,
     pub(crate) api_version: String,
@@ -48,27 +48,27 @@ pub(crate) struct Manager {
     pub(crate) fields: FieldSet,
 }
 
-impl Manager {
+impl ManagedFieldsEntry {
     /// Whether both entries are the same manager doing the same kind of write at the same place.
-    pub(crate) fn same_as(&self, other: &Manager) -> bool {
+    pub(crate) fn same_as(&self, other: &ManagedFieldsEntry) -> bool {
         (&self.name, self.operation, &self.api_version, &self.subresource)
             == (&other.name, other.operation, &other.api_version, &other.subresource)
     }
 
     /// Whether the manager owns the field or something below it.
-    pub(crate) fn holds(&self, path: &Path) -> bool {
+    pub(crate) fn owns(&self, path: &FieldPath) -> bool {
         self.fields.range(path.clone()..).next().is_some_and(|owned| owned.starts_with(path))
     }
 }
 
 /// What an applied object claims: every value in it, every item of its lists, but not the structs around them.
-pub(crate) fn claims(node: Node, object: &Value) -> FieldSet {
+pub(crate) fn field_set(node: Node, object: &Value) -> FieldSet {
     let mut found = FieldSet::new();
     claim(node, object, &mut Vec::new(), &mut found);
     found
 }
 
-fn claim(node: Node, value: &Value, path: &mut Path, found: &mut FieldSet) {
+fn claim(node: Node, value: &Value, path: &mut FieldPath, found: &mut FieldSet) {
     match value {
         Value::Object(map) if !node.is_atomic() => {
             for (name, value) in map {
@@ -114,7 +114,7 @@ fn is_unowned(path: &[String]) -> bool {
 
 /// What became of the fields between two states of an object.
 #[derive(Debug, Default)]
-pub(crate) struct Difference {
+pub(crate) struct Comparison {
     /// New fields, and the structs, maps and items that came with them.
     pub(crate) added: FieldSet,
     /// Values that are others now.
@@ -123,10 +123,10 @@ pub(crate) struct Difference {
     pub(crate) removed: FieldSet,
 }
 
-impl Difference {
+impl Comparison {
     /// Compares two states of an object.
-    pub(crate) fn between(node: Node, old: &Value, new: &Value) -> Difference {
-        let mut difference = Difference::default();
+    pub(crate) fn between(node: Node, old: &Value, new: &Value) -> Comparison {
+        let mut difference = Comparison::default();
         difference.compare(node, Some(old), Some(new), &mut Vec::new());
         difference
     }
@@ -136,7 +136,7 @@ impl Difference {
         self.added.union(&self.modified).cloned().collect()
     }
 
-    fn compare(&mut self, node: Node, old: Option<&Value>, new: Option<&Value>, path: &mut Path) {
+    fn compare(&mut self, node: Node, old: Option<&Value>, new: Option<&Value>, path: &mut FieldPath) {
         if old == new || is_unowned(path) {
             return;
         }
@@ -159,7 +159,7 @@ impl Difference {
         }
     }
 
-    fn compare_maps(&mut self, node: Node, old: Option<&Value>, new: Option<&Value>, path: &mut Path) {
+    fn compare_maps(&mut self, node: Node, old: Option<&Value>, new: Option<&Value>, path: &mut FieldPath) {
         let empty = Map::new();
         let [old, new] = [old, new].map(|value| value.and_then(Value::as_object).unwrap_or(&empty));
         let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
@@ -176,7 +176,7 @@ impl Difference {
         node: Node,
         old: Option<&Value>,
         new: Option<&Value>,
-        path: &mut Path,
+        path: &mut FieldPath,
     ) -> bool {
         let is_list = |value: Option<&Value>| value.is_some_and(Value::is_array);
         let (Some(before), Some(after)) = (items_by_step(node, old), items_by_step(node, new)) else {
@@ -197,7 +197,7 @@ impl Difference {
     }
 
     /// Compares the items that one key stands for. Several of them are owned together, and nothing in them by itself.
-    fn compare_items(&mut self, node: Node, old: &[&Value], new: &[&Value], path: &mut Path) {
+    fn compare_items(&mut self, node: Node, old: &[&Value], new: &[&Value], path: &mut FieldPath) {
         match (old, new) {
             ([_, _, ..], [_, _, ..]) => self.modified.extend((old != new).then(|| path.clone())),
             ([_, _, ..], _) => {
@@ -282,9 +282,9 @@ fn step_names(step: &str, item: &Value) -> bool {
 }
 
 /// The entries of an object; those that cannot be read are passed over, and of two for the same manager the last counts.
-pub(crate) fn managers(object: &Value) -> Vec<Manager> {
+pub(crate) fn managed_fields(object: &Value) -> Vec<ManagedFieldsEntry> {
     let entries = meta(object, "managedFields").and_then(Value::as_array);
-    let mut managers: Vec<Manager> = Vec::new();
+    let mut managers: Vec<ManagedFieldsEntry> = Vec::new();
     for manager in entries.into_iter().flatten().filter_map(parse) {
         managers.retain(|known| !known.same_as(&manager));
         managers.push(manager);
@@ -292,7 +292,7 @@ pub(crate) fn managers(object: &Value) -> Vec<Manager> {
     managers
 }
 
-fn parse(entry: &Value) -> Option<Manager> {
+fn parse(entry: &Value) -> Option<ManagedFieldsEntry> {
     let text = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let operation = match text("operation").as_str() {
         "Apply" => Operation::Apply,
@@ -301,7 +301,7 @@ fn parse(entry: &Value) -> Option<Manager> {
     };
     let mut fields = FieldSet::new();
     read_tree(entry.get("fieldsV1")?.as_object()?, &mut Vec::new(), &mut fields);
-    Some(Manager {
+    Some(ManagedFieldsEntry {
         name: text("manager"),
         operation,
         api_version: text("apiVersion"),
@@ -311,7 +311,7 @@ fn parse(entry: &Value) -> Option<Manager> {
     })
 }
 
-fn read_tree(tree: &Map<String, Value>, path: &mut Path, fields: &mut FieldSet) {
+fn read_tree(tree: &Map<String, Value>, path: &mut FieldPath, fields: &mut FieldSet) {
     for (step, below) in tree {
         if step == "." {
             fields.insert(path.clone());
@@ -333,7 +333,7 @@ fn read_tree(tree: &Map<String, Value>, path: &mut Path, fields: &mut FieldSet) 
 
 fn write_tree(fields: &FieldSet) -> Value {
     let mut root = json!({});
-    let mut previous: Option<&Path> = None;
+    let mut previous: Option<&FieldPath> = None;
     for path in fields {
         // A container that is owned itself is marked by a dot; it stands right before what is in it.
         if let Some(container) = previous.filter(|container| path.starts_with(container)) {
@@ -346,7 +346,7 @@ fn write_tree(fields: &FieldSet) -> Value {
 }
 
 /// The place of a path in the tree, made on the way.
-fn descend<'a>(root: &'a mut Value, path: &Path) -> &'a mut Value {
+fn descend<'a>(root: &'a mut Value, path: &FieldPath) -> &'a mut Value {
     let mut at = root;
     for step in path {
         at = &mut at[step.as_str()];
@@ -358,14 +358,14 @@ fn descend<'a>(root: &'a mut Value, path: &Path) -> &'a mut Value {
 }
 
 /// Writes the entries that own anything into the object, applied ones first, then by time and name.
-pub(crate) fn set_managed_fields(object: &mut Value, mut managers: Vec<Manager>) {
+pub(crate) fn set_managed_fields(object: &mut Value, mut managers: Vec<ManagedFieldsEntry>) {
     managers.retain(|m| !m.fields.is_empty());
     managers.sort_by(|a, b| (a.operation, &a.time, &a.name).cmp(&(b.operation, &b.time, &b.name)));
     let entries: Vec<Value> = managers.iter().map(entry).collect();
     set_meta(object, "managedFields", (!entries.is_empty()).then_some(Value::Array(entries)));
 }
 
-fn entry(manager: &Manager) -> Value {
+fn entry(manager: &ManagedFieldsEntry) -> Value {
     let operation = if manager.operation == Operation::Apply { "Apply" } else { "Update" };
     let mut entry = json!({
         "manager": manager.name,
@@ -388,7 +388,7 @@ pub(crate) type ResetFields = &'static [&'static [&'static str]];
 
 /// Takes out what is out of reach.
 pub(crate) fn strip_reset_fields(fields: &mut FieldSet, beyond: ResetFields) {
-    let is_below = |path: &Path, part: &[&str]| {
+    let is_below = |path: &FieldPath, part: &[&str]| {
         path.len() >= part.len()
             && part.iter().zip(path).all(|(name, step)| step.strip_prefix("f:") == Some(name))
     };
@@ -402,20 +402,20 @@ pub(crate) fn record_update(
     node: Node,
     old: &Value,
     new: &mut Value,
-    by: &Manager,
+    by: &ManagedFieldsEntry,
     beyond: ResetFields,
     fresh: bool,
 ) {
     // A single empty entry is the documented way to start ownership afresh.
     let reset = meta(new, "managedFields") == Some(&json!([{}]));
-    let sent = if fresh { Vec::new() } else { managers(new) };
-    let mut all = if !sent.is_empty() { sent } else { managers(old) };
+    let sent = if fresh { Vec::new() } else { managed_fields(new) };
+    let mut all = if !sent.is_empty() { sent } else { managed_fields(old) };
     // An object without owners stays so until somebody applies to it; only a new one gets its first owner here.
     if reset || (all.is_empty() && !fresh) {
         set_meta(new, "managedFields", None);
         return;
     }
-    let mut difference = Difference::between(node, old, new);
+    let mut difference = Comparison::between(node, old, new);
     for fields in [&mut difference.added, &mut difference.modified, &mut difference.removed] {
         strip_reset_fields(fields, beyond);
     }
@@ -435,18 +435,19 @@ pub(crate) fn record_update(
 ///
 /// Who sets the number that is set already leaves its owner with two entries, of which the next write drops one: the real
 /// server no longer knows its own entry when it comes back in the terms of a scale.
-pub(crate) fn record_scale(old: &Value, new: &mut Value, by: &Manager, pointer: &str) {
-    let path: Path = pointer.split('/').skip(1).map(|step| format!("f:{step}")).collect();
-    let mut all = managers(old);
+pub(crate) fn record_scale(old: &Value, new: &mut Value, by: &ManagedFieldsEntry, pointer: &str) {
+    let path: FieldPath = pointer.split('/').skip(1).map(|step| format!("f:{step}")).collect();
+    let mut all = managed_fields(old);
     let owned = all.iter().any(|manager| manager.fields.contains(&path));
     if owned && old.pointer(pointer) == new.pointer(pointer) {
-        let updated =
-            |manager: &&mut Manager| manager.operation == Operation::Update && manager.fields.contains(&path);
+        let updated = |manager: &&mut ManagedFieldsEntry| {
+            manager.operation == Operation::Update && manager.fields.contains(&path)
+        };
         let mut apart = Vec::new();
         for manager in all.iter_mut().filter(updated) {
             manager.fields.remove(&path);
             let fields = FieldSet::from([path.clone()]);
-            apart.push(Manager { time: String::new(), fields, ..manager.clone() });
+            apart.push(ManagedFieldsEntry { time: String::new(), fields, ..manager.clone() });
         }
         all.extend(apart);
     } else if owned {
@@ -458,7 +459,7 @@ pub(crate) fn record_scale(old: &Value, new: &mut Value, by: &Manager, pointer: 
     set_managed_fields(new, all);
 }
 
-fn own(all: &mut Vec<Manager>, by: &Manager, changed: FieldSet) {
+fn own(all: &mut Vec<ManagedFieldsEntry>, by: &ManagedFieldsEntry, changed: FieldSet) {
     if changed.is_empty() {
         return;
     }
@@ -467,7 +468,7 @@ fn own(all: &mut Vec<Manager>, by: &Manager, changed: FieldSet) {
             entry.fields.extend(changed);
             entry.time.clone_from(&by.time);
         }
-        None => all.push(Manager { fields: changed, ..by.clone() }),
+        None => all.push(ManagedFieldsEntry { fields: changed, ..by.clone() }),
     }
 }
 
@@ -476,8 +477,8 @@ mod tests {
     use super::super::types::of_kind;
     use super::*;
 
-    fn by(name: &str) -> Manager {
-        Manager {
+    fn by(name: &str) -> ManagedFieldsEntry {
+        ManagedFieldsEntry {
             name: name.to_owned(),
             operation: Operation::Update,
             api_version: "v1".to_owned(),
@@ -500,7 +501,7 @@ mod tests {
         let object = json!({"kind": "X", "metadata": {
             "name": "a", "finalizers": ["f/a"]}, "spec": {"containers": [{"name": "c", "args": ["1", "2"]}]}});
         assert_eq!(
-            paths(&claims(node(), &object)),
+            paths(&field_set(node(), &object)),
             [
                 "f:metadata/f:finalizers/v:\"f/a\"",
                 "f:spec/f:containers/k:{\"name\":\"c\"}",
@@ -518,7 +519,7 @@ mod tests {
         next["metadata"]["labels"]["a"] = json!("2");
         record_update(node(), &object, &mut next, &by("two"), &[], false);
         let owned: Vec<(String, Vec<String>)> =
-            managers(&next).into_iter().map(|m| (m.name, paths(&m.fields))).collect();
+            managed_fields(&next).into_iter().map(|m| (m.name, paths(&m.fields))).collect();
         assert_eq!(
             owned,
             [
@@ -538,11 +539,11 @@ mod tests {
     #[test]
     fn entries_survive_the_round_trip_and_hostile_ones_are_passed_over() {
         let mut object = json!({"metadata": {"finalizers": ["f/a"]}, "spec": {"nodeName": "v"}});
-        let difference = Difference::between(node(), &json!({"metadata": {}, "spec": {}}), &object);
+        let difference = Comparison::between(node(), &json!({"metadata": {}, "spec": {}}), &object);
         record_update(node(), &json!({"metadata": {}, "spec": {}}), &mut object, &by("one"), &[], true);
-        assert_eq!(managers(&object)[0].fields, difference.written());
+        assert_eq!(managed_fields(&object)[0].fields, difference.written());
         object["metadata"]["managedFields"] = json!([{"operation": "Apply"}, {"fieldsV1": 3}, {}]);
-        assert!(managers(&object).is_empty());
+        assert!(managed_fields(&object).is_empty());
     }
 
     #[test]

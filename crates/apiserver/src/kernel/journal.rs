@@ -8,42 +8,42 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::Kernel;
-use super::kept::Kept;
+use super::kernel_options::KernelOptions;
 use super::metadata::meta_str;
 use super::resources::Strategy;
-use super::settings::Settings;
 use super::store::{self, Change, Event};
+use super::stored_object::StoredObject;
 
 /// One change to keep.
 #[derive(Debug, Clone)]
-pub enum Entry {
+pub enum JournalEntry {
     /// The object is like this now.
     Put {
         /// Revision of the change.
         revision: u64,
         /// The whole object.
-        object: Text,
+        object: ObjectText,
     },
     /// The object is gone.
     Removed {
         /// Revision of the change.
         revision: u64,
         /// What there was.
-        object: Identity,
+        object: ObjectIdentity,
     },
 }
 
 /// An object as JSON text.
 #[derive(Debug, Clone)]
-pub struct Text(Source);
+pub struct ObjectText(Source);
 
 #[derive(Debug, Clone)]
 enum Source {
-    Kept(Kept),
+    Kept(StoredObject),
     Read(Box<str>),
 }
 
-impl Text {
+impl ObjectText {
     /// The text.
     pub fn as_str(&self) -> &str {
         match &self.0 {
@@ -56,7 +56,7 @@ impl Text {
 /// What tells an object from all others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Identity {
+pub struct ObjectIdentity {
     /// `apiVersion` of the object.
     pub api_version: String,
     /// Kind of the object.
@@ -72,30 +72,30 @@ struct Line<'a> {
     revision: u64,
     #[serde(borrow)]
     object: Option<&'a RawValue>,
-    removed: Option<Identity>,
+    removed: Option<ObjectIdentity>,
 }
 
-impl Entry {
+impl JournalEntry {
     /// The entry as one line of JSON, without the line's end.
     pub fn to_line(&self) -> String {
         match self {
-            Entry::Put { revision, object } => {
+            JournalEntry::Put { revision, object } => {
                 format!("{{\"revision\":{revision},\"object\":{}}}", object.as_str())
             }
-            Entry::Removed { revision, object } => {
+            JournalEntry::Removed { revision, object } => {
                 json!({"revision": revision, "removed": object}).to_string()
             }
         }
     }
 
     /// Reads a line; `None` if it is no entry.
-    pub fn from_line(line: &str) -> Option<Entry> {
+    pub fn from_line(line: &str) -> Option<JournalEntry> {
         let Line { revision, object, removed } = serde_json::from_str(line).ok()?;
         match (object, removed) {
             (Some(object), _) => {
-                Some(Entry::Put { revision, object: Text(Source::Read(object.get().into())) })
+                Some(JournalEntry::Put { revision, object: ObjectText(Source::Read(object.get().into())) })
             }
-            (None, Some(object)) => Some(Entry::Removed { revision, object }),
+            (None, Some(object)) => Some(JournalEntry::Removed { revision, object }),
             (None, None) => None,
         }
     }
@@ -103,7 +103,7 @@ impl Entry {
     /// Revision of the change.
     pub fn revision(&self) -> u64 {
         match self {
-            Entry::Put { revision, .. } | Entry::Removed { revision, .. } => *revision,
+            JournalEntry::Put { revision, .. } | JournalEntry::Removed { revision, .. } => *revision,
         }
     }
 }
@@ -119,33 +119,36 @@ impl Kernel {
             Change::Deleted => {
                 let object = event.object();
                 let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
-                let object = Identity {
+                let object = ObjectIdentity {
                     api_version: text("apiVersion"),
                     kind: text("kind"),
                     namespace: meta_str(object, "namespace").to_owned(),
                     name: meta_str(object, "name").to_owned(),
                 };
-                Entry::Removed { revision, object }
+                JournalEntry::Removed { revision, object }
             }
             Change::Added | Change::Modified => {
-                Entry::Put { revision, object: Text(Source::Kept(event.kept.clone())) }
+                JournalEntry::Put { revision, object: ObjectText(Source::Kept(event.stored.clone())) }
             }
         });
     }
 
     /// The changes since the last call, oldest first.
-    pub fn take_journal(&mut self) -> Vec<Entry> {
+    pub fn take_journal(&mut self) -> Vec<JournalEntry> {
         std::mem::take(&mut self.journal)
     }
 
     /// The whole state as entries, in an order in which it can be built again.
-    pub fn dump(&self) -> Vec<Entry> {
+    pub fn dump(&self) -> Vec<JournalEntry> {
         let revision = self.store.revision();
-        let put = |kept: &Kept| Entry::Put { revision, object: Text(Source::Kept(kept.clone())) };
+        let put = |kept: &StoredObject| JournalEntry::Put {
+            revision,
+            object: ObjectText(Source::Kept(kept.clone())),
+        };
         // Definitions come first, so that their instances have a kind when they are read.
-        let (definitions, others): (Vec<&Kept>, Vec<&Kept>) = self
+        let (definitions, others): (Vec<&StoredObject>, Vec<&StoredObject>) = self
             .store
-            .all_kept()
+            .all_stored()
             .partition(|kept| kept.resource().strategy == Strategy::CustomResourceDefinition);
         definitions.into_iter().chain(others).map(put).collect()
     }
@@ -153,12 +156,12 @@ impl Kernel {
     /// A server with the state the entries lead to. Nothing can be watched from before; entries of kinds that are
     /// no longer served are passed over, and how many is told.
     pub fn restore(
-        settings: Settings,
-        entries: impl IntoIterator<Item = Entry>,
+        settings: KernelOptions,
+        entries: impl IntoIterator<Item = JournalEntry>,
         now: Timestamp,
     ) -> (Kernel, usize) {
         let journal = settings.journal;
-        let mut kernel = Kernel::empty(Settings { journal: false, ..settings }, now);
+        let mut kernel = Kernel::empty(KernelOptions { journal: false, ..settings }, now);
         let mut passed_over = 0;
         for entry in entries {
             passed_over += usize::from(!kernel.replay(entry, now));
@@ -170,9 +173,9 @@ impl Kernel {
         (kernel, passed_over)
     }
 
-    fn replay(&mut self, entry: Entry, now: Timestamp) -> bool {
+    fn replay(&mut self, entry: JournalEntry, now: Timestamp) -> bool {
         match entry {
-            Entry::Put { revision, object } => {
+            JournalEntry::Put { revision, object } => {
                 let Ok(object) = serde_json::from_str::<Value>(object.as_str()).map(Arc::new) else {
                     return false;
                 };
@@ -190,7 +193,7 @@ impl Kernel {
                     _ => {}
                 }
             }
-            Entry::Removed { revision, object: gone } => {
+            JournalEntry::Removed { revision, object: gone } => {
                 let Some(resource) = self.registry.by_kind(&gone.api_version, &gone.kind) else {
                     return false;
                 };

@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::accept::{Representation, metadata_only};
-use super::kept::Kept;
 use super::options::{ListOptions, VersionMatch, invalid_resource_version, revision};
 use super::request::Call;
 use super::resources::{Resource, Strategy};
-use super::status::{Outcome, Reason, Status};
-use super::store::Stored;
-use super::{Document, Kernel, printing, views};
+use super::status::{ApiResult, Status, StatusReason};
+use super::store::SharedObject;
+use super::stored_object::StoredObject;
+use super::{Document, Kernel, conversion, printing};
 
 /// Reads continue tokens as Go does, which does not mind bits that say nothing.
 const LENIENT: GeneralPurpose =
@@ -26,7 +26,7 @@ pub(crate) struct ListDocument<'a> {
     /// What is to go with the rows of a table, as the client put it.
     include: String,
     metadata: Value,
-    items: &'a [Kept],
+    items: &'a [StoredObject],
 }
 
 impl<'a> ListDocument<'a> {
@@ -34,10 +34,10 @@ impl<'a> ListDocument<'a> {
         resource: &'static Resource,
         call: &Call<'_>,
         revision: u64,
-        items: &'a [Kept],
+        items: &'a [StoredObject],
     ) -> ListDocument<'a> {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
-        if resource.is_custom() && call.representation == Representation::Whole {
+        if resource.is_custom() && call.representation == Representation::Full {
             // Lists without types of their own leave nothing out.
             metadata["continue"] = json!("");
         }
@@ -50,7 +50,7 @@ impl<'a> ListDocument<'a> {
             return Document::from(&*status);
         }
         match self.representation {
-            Representation::Whole => self.whole(),
+            Representation::Full => self.whole(),
             Representation::MetadataOnly | Representation::MetadataList => {
                 let items: Vec<Value> = self.items.iter().map(|item| metadata_only(&item.value())).collect();
                 // The real server writes an empty list of this kind as null.
@@ -62,7 +62,7 @@ impl<'a> ListDocument<'a> {
                 )
             }
             Representation::Table(included) => {
-                let items: Vec<Stored> = self.items.iter().map(Kept::value).collect();
+                let items: Vec<SharedObject> = self.items.iter().map(StoredObject::value).collect();
                 let mut table = printing::table(self.resource, &items, included, now);
                 table["metadata"] = self.metadata.clone();
                 Document::json(200, &table)
@@ -88,7 +88,7 @@ impl<'a> ListDocument<'a> {
             let shown = if same {
                 item.clone()
             } else {
-                Kept::new(self.resource, &views::to_served_version(self.resource, &item.value()))
+                StoredObject::new(self.resource, &conversion::to_served_version(self.resource, &item.value()))
             };
             if self.resource.is_custom() {
                 // Items of custom lists keep their types, those of typed lists do without.
@@ -116,7 +116,7 @@ impl Continuation {
         URL_SAFE_NO_PAD.encode(token.to_string())
     }
 
-    fn decode(token: &str) -> Outcome<Continuation> {
+    fn decode(token: &str) -> ApiResult<Continuation> {
         let invalid = |why: String| {
             Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
         };
@@ -147,40 +147,40 @@ struct Snapshot<'a> {
     revision: u64,
     /// The page begins behind this key.
     after: String,
-    objects: Vec<(&'a str, &'a Kept)>,
+    objects: Vec<(&'a str, &'a StoredObject)>,
 }
 
 impl Kernel {
-    pub(crate) fn get(&self, call: &Call<'_>) -> Outcome<Document> {
+    pub(crate) fn get(&self, call: &Call<'_>) -> ApiResult<Document> {
         let target = &call.target;
         let asked =
             revision(call.query.text("resourceVersion")).map_err(|why| match target.resource.strategy {
                 Strategy::Event => invalid_resource_version(&why),
                 // The caches, which events do without, trip over such a version where it is no fault of the client.
-                _ => Status::new(Reason::Unknown, why),
+                _ => Status::new(StatusReason::Unknown, why),
             });
         self.refuse_future(asked?)?;
-        let Some(object) = self.store.kept(target.resource, target.namespace(), target.name()) else {
+        let Some(object) = self.store.stored(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
-        if call.representation == Representation::Whole && object.can_be_sent_as(target.resource) {
+        if call.representation == Representation::Full && object.can_be_sent_as(target.resource) {
             return Ok(Document::text_of_json(200, object.text().to_owned()));
         }
         Ok(self.show(call, 200, &object.value()))
     }
 
     /// One object, as the client wants to see it.
-    pub(crate) fn show(&self, call: &Call<'_>, code: u16, object: &Stored) -> Document {
+    pub(crate) fn show(&self, call: &Call<'_>, code: u16, object: &SharedObject) -> Document {
         if let Err(status) =
             call.representation.fits(call.target.resource, false, call.query.text("includeObject"))
         {
             return Document::from(&*status);
         }
-        let shown = printing::shown(call.target.resource, call.representation, object, self.now);
+        let shown = printing::render(call.target.resource, call.representation, object, self.now);
         Document::json(code, &*shown)
     }
 
-    pub(crate) fn list(&self, call: &Call<'_>) -> Outcome<Document> {
+    pub(crate) fn list(&self, call: &Call<'_>) -> ApiResult<Document> {
         let options = ListOptions::parse(call)?;
         let (resource, selector) = (call.target.resource, &options.selector);
         let Snapshot { revision, after, objects } = self.snapshot(call, &options)?;
@@ -191,7 +191,7 @@ impl Kernel {
         let mut items = Vec::new();
         let mut last = String::new();
         while let Some((key, object)) = rest.next_if(|_| options.limit == 0 || items.len() < options.limit) {
-            if selector.accepts(resource, key, object) {
+            if selector.matches_stored(resource, key, object) {
                 key.clone_into(&mut last);
                 items.push(object.clone());
             }
@@ -207,13 +207,13 @@ impl Kernel {
         Ok(list.document(self.now))
     }
 
-    fn snapshot(&self, call: &Call<'_>, options: &ListOptions) -> Outcome<Snapshot<'_>> {
+    fn snapshot(&self, call: &Call<'_>, options: &ListOptions) -> ApiResult<Snapshot<'_>> {
         let resource = call.target.resource;
         let namespace = call.target.namespace.as_deref();
         let current = self.store.revision();
         if !options.continue_token.is_empty() {
             let page = Continuation::decode(&options.continue_token)?;
-            if !matches!(options.version, VersionMatch::Latest | VersionMatch::NotOlderThan(0)) {
+            if !matches!(options.version_match, VersionMatch::Latest | VersionMatch::NotOlderThan(0)) {
                 let why = "specifying resource version is not allowed when using continue";
                 return Err(Status::bad_request(why));
             }
@@ -224,7 +224,7 @@ impl Kernel {
                 None => Err(expired_token(page)),
             };
         }
-        match options.version {
+        match options.version_match {
             VersionMatch::Latest => {}
             VersionMatch::NotOlderThan(asked) => self.refuse_future(asked)?,
             VersionMatch::Exact(asked) => {
@@ -244,7 +244,7 @@ impl Kernel {
     }
 
     /// Nobody can read the future.
-    pub(crate) fn refuse_future(&self, asked: u64) -> Outcome<()> {
+    pub(crate) fn refuse_future(&self, asked: u64) -> ApiResult<()> {
         let current = self.store.revision();
         if asked > current { Err(Status::version_too_large(asked, current)) } else { Ok(()) }
     }

@@ -101,7 +101,7 @@ pub(crate) fn validate_update(resource: &Resource, old: &Value, new: &Value, err
     validate_content(resource, new, errors);
 }
 
-fn push_faults(field: &str, value: &str, faults: naming::Faults, errors: &mut Vec<FieldError>) {
+fn push_faults(field: &str, value: &str, faults: naming::NameErrors, errors: &mut Vec<FieldError>) {
     errors.extend(faults.into_iter().map(|fault| FieldError::invalid(field, &json!(value), &fault)));
 }
 
@@ -191,7 +191,7 @@ fn validate_owners(object: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Why `name` breaks the rule, if it does; a prefix gets something appended.
-pub(crate) fn name_errors(rule: NameRule, name: &str, prefix: bool) -> naming::Faults {
+pub(crate) fn name_errors(rule: NameRule, name: &str, prefix: bool) -> naming::NameErrors {
     let masked = name.strip_suffix('-').filter(|rest| prefix && !rest.is_empty());
     // What is appended to a prefix makes its last dash an inner one.
     let masked = masked.map(|rest| format!("{rest}a"));

@@ -24,8 +24,8 @@ mod backlog;
 mod binding;
 mod body;
 mod bootstrap;
-mod chance;
 mod clusterip;
+mod conversion;
 mod create;
 mod custom;
 mod defaults;
@@ -35,7 +35,7 @@ mod events;
 mod eviction;
 mod fields;
 mod journal;
-mod kept;
+mod kernel_options;
 mod label_syntax;
 mod list;
 mod metadata;
@@ -46,6 +46,7 @@ mod options;
 mod patch;
 mod prepare;
 mod printing;
+mod random;
 mod rbac;
 mod request;
 pub mod resources;
@@ -53,9 +54,9 @@ mod reviews;
 mod scale;
 mod schema;
 mod selectors;
-mod settings;
 mod status;
 mod store;
+mod stored_object;
 mod strategic;
 mod strict_json;
 mod structural;
@@ -65,7 +66,6 @@ mod types;
 mod update;
 mod users;
 mod validation;
-mod views;
 mod warnings;
 mod watch;
 
@@ -79,16 +79,16 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use self::clusterip::Range;
-pub use self::journal::{Entry, Identity, Text};
+pub use self::journal::{JournalEntry, ObjectIdentity, ObjectText};
+pub use self::kernel_options::KernelOptions;
 pub use self::request::Request;
-pub use self::settings::Settings;
-pub use self::status::{Cause, Outcome, Reason, Status};
+pub use self::status::{ApiResult, Status, StatusCause, StatusReason};
 pub use self::users::{MASTERS, TokenVerifier, User};
 pub use self::watch::{Frame, WatchId};
 
-use self::chance::Chance;
 use self::metadata::{meta_str, set_meta};
 use self::options::FieldValidation;
+use self::random::Random;
 use self::request::{Call, Route, Target, Verb};
 use self::resources::{Registry, Resource, Strategy};
 use self::store::{Change, Event, Store};
@@ -172,12 +172,12 @@ pub struct Answer {
 /// The state of the API server.
 #[derive(Debug)]
 pub struct Kernel {
-    settings: Settings,
+    settings: KernelOptions,
     registry: Registry,
     store: Store,
-    chance: Chance,
+    random: Random,
     /// When watches end is not to change what objects are called.
-    watch_random: Chance,
+    watch_random: Random,
     /// The latest clock reading that came with a request.
     now: Timestamp,
     watches: BTreeMap<WatchId, Watch>,
@@ -192,7 +192,7 @@ pub struct Kernel {
     tokens: BTreeMap<String, IssuedToken>,
     /// When each event goes, by its key.
     event_deadlines: BTreeMap<String, Timestamp>,
-    journal: Vec<Entry>,
+    journal: Vec<JournalEntry>,
     /// What the client of the present request should know.
     warnings: Vec<String>,
 }
@@ -200,27 +200,27 @@ pub struct Kernel {
 impl Kernel {
     /// A server with the bootstrap namespaces. `history_limit` bounds the changes kept for watches and old lists.
     pub fn new(seed: u64, history_limit: usize, now: Timestamp) -> Kernel {
-        Kernel::with(Settings { seed, history_limit, ..Settings::default() }, now)
+        Kernel::with_options(KernelOptions { seed, history_limit, ..KernelOptions::default() }, now)
     }
 
     /// A server as the settings say.
-    pub fn with(settings: Settings, now: Timestamp) -> Kernel {
+    pub fn with_options(settings: KernelOptions, now: Timestamp) -> Kernel {
         let mut kernel = Kernel::empty(settings, now);
         kernel.bootstrap(now);
         kernel
     }
 
     /// A server without a single object.
-    fn empty(settings: Settings, now: Timestamp) -> Kernel {
+    fn empty(settings: KernelOptions, now: Timestamp) -> Kernel {
         let mut store = Store::new(settings.history_limit, settings.history_bytes_max);
-        if settings.parsed {
+        if settings.keep_parsed {
             store.keep_parsed();
         }
         Kernel {
             registry: Registry::default(),
             store,
-            chance: Chance::seeded(settings.seed),
-            watch_random: Chance::seeded(!settings.seed),
+            random: Random::seeded(settings.seed),
+            watch_random: Random::seeded(!settings.seed),
             now,
             watches: BTreeMap::new(),
             watches_opened: 0,
@@ -270,7 +270,12 @@ impl Kernel {
     }
 
     /// `Ok(None)` is the plain "404 page not found".
-    fn dispatch(&mut self, request: &Request, now: Timestamp, answer: &mut Answer) -> Outcome<Option<Reply>> {
+    fn dispatch(
+        &mut self,
+        request: &Request,
+        now: Timestamp,
+        answer: &mut Answer,
+    ) -> ApiResult<Option<Reply>> {
         let user = self.authenticate(request, now)?;
         answer.user = Some(user.clone());
         let route = request::route(&self.registry, &request.path)?;
@@ -297,7 +302,7 @@ impl Kernel {
         self.serve(&call, now).map(|document| Some(Reply::Document(document)))
     }
 
-    fn serve(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+    fn serve(&mut self, call: &Call<'_>, now: Timestamp) -> ApiResult<Document> {
         let resource = call.target.resource;
         if matches!(resource.group, "authentication.k8s.io" | "authorization.k8s.io") {
             return self.review(call, now);
@@ -321,24 +326,24 @@ impl Kernel {
     }
 
     /// Does about what is strange what the client asked for: nothing, a warning or, with these words, a refusal.
-    fn heed(
+    fn apply_field_validation(
         &mut self,
         strange: Vec<String>,
         wish: FieldValidation,
         refusal: impl FnOnce(&[String]) -> Box<Status>,
-    ) -> Outcome<()> {
+    ) -> ApiResult<()> {
         match wish {
-            FieldValidation::Refuse if !strange.is_empty() => return Err(refusal(&strange)),
+            FieldValidation::Strict if !strange.is_empty() => return Err(refusal(&strange)),
             FieldValidation::Warn => self.warnings.extend(strange),
             _ => {}
         }
         Ok(())
     }
 
-    fn refuse_failing(&self, group: &str, version: &str) -> Outcome<()> {
+    fn refuse_failing(&self, group: &str, version: &str) -> ApiResult<()> {
         if self.failing.contains(&(group.to_owned(), version.to_owned())) {
             let message = "the server is currently unable to handle the request";
-            return Err(Status::new(Reason::ServiceUnavailable, message));
+            return Err(Status::new(StatusReason::ServiceUnavailable, message));
         }
         Ok(())
     }
@@ -346,17 +351,17 @@ impl Kernel {
     /// Stores an object as it is, past admission and validation: only missing system fields are filled in.
     ///
     /// An object of the same name is replaced and keeps its uid unless the new one brings its own.
-    pub fn seed(&mut self, object: Value, now: Timestamp) -> Outcome<Arc<Value>> {
+    pub fn seed(&mut self, object: Value, now: Timestamp) -> ApiResult<Arc<Value>> {
         let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
         let Some(resource) = self.registry.by_kind(&text("apiVersion"), &text("kind")) else {
             let message = format!("no kind {:?} is served in {:?}", text("kind"), text("apiVersion"));
             return Err(Status::bad_request(message));
         };
         let decoded = body::conform(resource, object)?;
-        if !decoded.strange.is_empty() {
-            return Err(body::refused(resource, &decoded.strange));
+        if !decoded.strict_errors.is_empty() {
+            return Err(body::strict_decoding_error(resource, &decoded.strict_errors));
         }
-        let mut object = views::to_storage_version(resource, decoded.object);
+        let mut object = conversion::to_storage_version(resource, decoded.object);
         if resource.namespaced && meta_str(&object, "namespace").is_empty() {
             set_meta(&mut object, "namespace", Some(json!("default")));
         }
@@ -365,7 +370,7 @@ impl Kernel {
             return Err(Status::bad_request("a seeded object needs a name"));
         }
         let live = self.store.get(resource, namespace, name);
-        for (field, fresh) in [("uid", self.chance.uid()), ("creationTimestamp", seconds(now))] {
+        for (field, fresh) in [("uid", self.random.uid()), ("creationTimestamp", seconds(now))] {
             if meta_str(&object, field).is_empty() {
                 let kept = live.as_ref().map(|l| meta_str(l, field).to_owned()).filter(|t| !t.is_empty());
                 set_meta(&mut object, field, Some(json!(kept.unwrap_or(fresh))));

@@ -19,7 +19,7 @@ const CONFIG_KEY: &str = "[-._a-zA-Z0-9]+";
 const CONFIG_KEY_RULE: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
 
 /// What is wrong with a text; nothing if it is as it should be.
-pub(crate) type Faults = Vec<String>;
+pub(crate) type NameErrors = Vec<String>;
 
 /// A rule with examples and its pattern.
 fn rule(text: &str, pattern: &str, examples: &[&str]) -> String {
@@ -32,8 +32,8 @@ fn too_long(length_max: usize) -> String {
 }
 
 /// An RFC 1123 label.
-pub(crate) fn label(text: &str) -> Faults {
-    let mut faults = Faults::new();
+pub(crate) fn label(text: &str) -> NameErrors {
+    let mut faults = NameErrors::new();
     if text.len() > 63 {
         faults.push(too_long(63));
     }
@@ -48,8 +48,8 @@ pub(crate) fn label(text: &str) -> Faults {
 }
 
 /// An RFC 1123 subdomain.
-pub(crate) fn subdomain(text: &str) -> Faults {
-    let mut faults = Faults::new();
+pub(crate) fn subdomain(text: &str) -> NameErrors {
+    let mut faults = NameErrors::new();
     if text.len() > 253 {
         faults.push(too_long(253));
     }
@@ -60,7 +60,7 @@ pub(crate) fn subdomain(text: &str) -> Faults {
 }
 
 /// Anything that can be one segment of a path.
-pub(crate) fn path_segment(text: &str) -> Faults {
+pub(crate) fn path_segment(text: &str) -> NameErrors {
     if matches!(text, "." | "..") {
         return vec![format!("may not be '{text}'")];
     }
@@ -68,15 +68,15 @@ pub(crate) fn path_segment(text: &str) -> Faults {
 }
 
 /// Anything that a segment of a path can begin with.
-pub(crate) fn path_segment_prefix(text: &str) -> Faults {
+pub(crate) fn path_segment_prefix(text: &str) -> NameErrors {
     let forbidden = ["/", "%"].into_iter().filter(|part| text.contains(part));
     forbidden.map(|part| format!("may not contain '{part}'")).collect()
 }
 
 /// The key of a label or annotation, a finalizer: a name, with a domain before it or not.
-pub(crate) fn qualified(text: &str) -> Faults {
+pub(crate) fn qualified(text: &str) -> NameErrors {
     let name_rule = || rule(KEY_RULE, KEY, &["MyName", "my.name", "123-abc"]);
-    let mut faults = Faults::new();
+    let mut faults = NameErrors::new();
     let parts: Vec<&str> = text.split('/').collect();
     let name = match parts.as_slice() {
         [name] => name,
@@ -105,8 +105,8 @@ pub(crate) fn qualified(text: &str) -> Faults {
 }
 
 /// The value of a label.
-pub(crate) fn label_value(text: &str) -> Faults {
-    let mut faults = Faults::new();
+pub(crate) fn label_value(text: &str) -> NameErrors {
+    let mut faults = NameErrors::new();
     if text.len() > 63 {
         faults.push(too_long(63));
     }
@@ -117,8 +117,8 @@ pub(crate) fn label_value(text: &str) -> Faults {
 }
 
 /// A key of the data of a ConfigMap or Secret.
-pub(crate) fn config_key(text: &str) -> Faults {
-    let mut faults = Faults::new();
+pub(crate) fn config_key(text: &str) -> NameErrors {
+    let mut faults = NameErrors::new();
     if text.len() > 253 {
         faults.push(too_long(253));
     }
@@ -134,8 +134,8 @@ pub(crate) fn config_key(text: &str) -> Faults {
 }
 
 /// The name of a port.
-pub(crate) fn port_name(text: &str) -> Faults {
-    let mut faults = Faults::new();
+pub(crate) fn port_name(text: &str) -> NameErrors {
+    let mut faults = NameErrors::new();
     let mut add = |wrong: bool, fault: String| faults.extend(wrong.then_some(fault));
     add(text.len() > 15, too_long(15));
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
@@ -148,15 +148,15 @@ pub(crate) fn port_name(text: &str) -> Faults {
 }
 
 /// A number that can be a port.
-pub(crate) fn port_number(number: i64) -> Faults {
+pub(crate) fn port_number(number: i64) -> NameErrors {
     if (1..=65_535).contains(&number) {
-        return Faults::new();
+        return NameErrors::new();
     }
     vec!["must be between 1 and 65535, inclusive".to_owned()]
 }
 
 /// A domain, a slash and a path.
-pub(crate) fn domain_path(text: &str) -> Faults {
+pub(crate) fn domain_path(text: &str) -> NameErrors {
     match text.split_once('/') {
         Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
             if path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b)) {
@@ -169,21 +169,21 @@ pub(crate) fn domain_path(text: &str) -> Faults {
 }
 
 /// An address.
-pub(crate) fn ip(text: &str) -> Faults {
+pub(crate) fn ip(text: &str) -> NameErrors {
     if text.parse::<IpAddr>().is_ok() {
-        return Faults::new();
+        return NameErrors::new();
     }
     vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()]
 }
 
 /// A range of addresses.
-pub(crate) fn cidr(text: &str) -> Faults {
+pub(crate) fn cidr(text: &str) -> NameErrors {
     let range = text.split_once('/').and_then(|(network, bits)| {
         let (network, bits): (IpAddr, u8) = (network.parse().ok()?, bits.parse().ok()?);
         Some(bits <= if network.is_ipv4() { 32 } else { 128 })
     });
     if range == Some(true) {
-        return Faults::new();
+        return NameErrors::new();
     }
     vec!["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)".to_owned()]
 }

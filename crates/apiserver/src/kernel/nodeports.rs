@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::Kernel;
-use super::chance::Chance;
 use super::metadata::meta_str;
+use super::random::Random;
 use super::resources::Resource;
-use super::status::{FieldError, Outcome, Reason, Status};
+use super::status::{ApiResult, FieldError, Status, StatusReason};
 use super::validation::networking;
 
 /// The port before the one that a dry run shows in place of a drawn one.
@@ -24,7 +24,7 @@ struct Taking<'a> {
     used: BTreeSet<u16>,
     taken: Vec<u16>,
     dry_run: bool,
-    chance: &'a mut Chance,
+    chance: &'a mut Random,
 }
 
 impl Taking<'_> {
@@ -43,7 +43,7 @@ impl Taking<'_> {
         Ok(())
     }
 
-    fn draw(&mut self) -> Outcome<u16> {
+    fn draw(&mut self) -> ApiResult<u16> {
         let port =
             if self.dry_run { Some(self.taken.iter().max().unwrap_or(&LAST_PORT) + 1) } else { self.free() };
         let port =
@@ -74,7 +74,7 @@ impl Kernel {
         old: Option<&Value>,
         object: &mut Value,
         dry_run: bool,
-    ) -> Outcome<()> {
+    ) -> ApiResult<()> {
         let services = self.store.values(resource, None);
         let used = services.iter().flat_map(|service| {
             let ports = ports(service).iter().filter_map(node_port);
@@ -85,7 +85,7 @@ impl Kernel {
             used: used.collect(),
             taken: Vec::new(),
             dry_run,
-            chance: &mut self.chance,
+            chance: &mut self.random,
         };
         match old {
             _ if !is_numbered(object) => {}
@@ -102,7 +102,7 @@ impl Kernel {
 }
 
 /// Numbers the ports of a new Service. Those of one number, which differ in the protocol, share their number on the nodes.
-fn number_new(taking: &mut Taking<'_>, service: &mut Value) -> Outcome<()> {
+fn number_new(taking: &mut Taking<'_>, service: &mut Value) -> ApiResult<()> {
     let name = meta_str(service, "name").to_owned();
     let (draws, requested) = (draws_ports(service), requested_ports(service));
     let mut shared: BTreeMap<i64, u16> = BTreeMap::new();
@@ -133,7 +133,7 @@ fn number_new(taking: &mut Taking<'_>, service: &mut Value) -> Outcome<()> {
 }
 
 /// Numbers the ports that a Service has not had so far.
-fn number_changed(taking: &mut Taking<'_>, old: &Value, service: &mut Value) -> Outcome<()> {
+fn number_changed(taking: &mut Taking<'_>, old: &Value, service: &mut Value) -> ApiResult<()> {
     let name = meta_str(service, "name").to_owned();
     let mut kept = numbers(old);
     let draws = draws_ports(service);
@@ -154,7 +154,7 @@ fn number_changed(taking: &mut Taking<'_>, old: &Value, service: &mut Value) -> 
         if known.contains(&(protocol.clone(), chosen)) {
             let message =
                 format!("duplicate nodePort: {{{} {chosen}}}", protocol.as_str().unwrap_or_default());
-            return Err(Status::new(Reason::Unknown, message));
+            return Err(Status::new(StatusReason::Unknown, message));
         }
         known.push((protocol, chosen));
     }
@@ -162,7 +162,7 @@ fn number_changed(taking: &mut Taking<'_>, old: &Value, service: &mut Value) -> 
 }
 
 /// Numbers the check of a Service that sends balanced traffic to its own nodes only.
-fn number_check(taking: &mut Taking<'_>, old: Option<&Value>, service: &mut Value) -> Outcome<()> {
+fn number_check(taking: &mut Taking<'_>, old: Option<&Value>, service: &mut Value) -> ApiResult<()> {
     if !networking::needs_health_check_node_port(service) {
         return Ok(());
     }

@@ -93,7 +93,7 @@ fn reference_to(name: &str) -> Value {
 fn add_kind(resource: &Resource, schemas: &mut Map<String, Value>) {
     let shape = resource.shape();
     let named = json!([{"group": resource.group, "version": resource.version, "kind": resource.kind}]);
-    if shape.open {
+    if shape.preserves_unknown_fields {
         let metadata = types::named("meta.v1.ObjectMeta").map(reference).unwrap_or_default();
         let schema = json!({"type": "object", "properties": {"apiVersion": {"type": "string"},
             "kind": {"type": "string"}, "metadata": {"allOf": [metadata]}},

@@ -9,7 +9,7 @@ use super::patch::APPLY_PATCH;
 use super::request::{Call, Query, Verb};
 use super::resources::Strategy;
 use super::selectors::Selector;
-use super::status::{FieldError, Outcome, Reason, Status};
+use super::status::{ApiResult, FieldError, Status, StatusReason};
 use super::types::{self, Form};
 
 /// How a list's resource version is meant.
@@ -26,7 +26,7 @@ pub(crate) enum VersionMatch {
 /// Options of a list.
 #[derive(Debug)]
 pub(crate) struct ListOptions {
-    pub(crate) version: VersionMatch,
+    pub(crate) version_match: VersionMatch,
     /// 0 means no limit.
     pub(crate) limit: usize,
     pub(crate) continue_token: String,
@@ -56,17 +56,17 @@ pub(crate) struct WatchOptions {
 /// What to do about fields nobody knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
-    Drop,
+    Ignore,
     /// Drop them and say so.
     Warn,
-    Refuse,
+    Strict,
 }
 
 /// Options of create, update and patch.
 #[derive(Debug)]
 pub(crate) struct WriteOptions {
     pub(crate) dry_run: bool,
-    pub(crate) manager: String,
+    pub(crate) field_manager: String,
     pub(crate) field_validation: FieldValidation,
 }
 
@@ -108,13 +108,13 @@ pub(crate) fn invalid_resource_version(why: &str) -> Box<Status> {
 }
 
 /// Numbers are read before anything else about a list is looked at.
-fn check_numbers(query: &Query) -> Outcome<()> {
+fn check_numbers(query: &Query) -> ApiResult<()> {
     query.integer("timeoutSeconds")?;
     query.integer("limit").map(drop)
 }
 
 impl ListOptions {
-    pub(crate) fn parse(call: &Call<'_>) -> Outcome<ListOptions> {
+    pub(crate) fn parse(call: &Call<'_>) -> ApiResult<ListOptions> {
         let query = &call.query;
         check_numbers(query)?;
         let selector = Selector::parse(query)?;
@@ -156,12 +156,12 @@ impl ListOptions {
             "Exact" => VersionMatch::Exact(number(asked)?),
             _ => VersionMatch::NotOlderThan(number(asked)?),
         };
-        Ok(ListOptions { version, limit, continue_token, selector })
+        Ok(ListOptions { version_match: version, limit, continue_token, selector })
     }
 }
 
 impl WatchOptions {
-    pub(crate) fn parse(call: &Call<'_>) -> Outcome<WatchOptions> {
+    pub(crate) fn parse(call: &Call<'_>) -> ApiResult<WatchOptions> {
         let query = &call.query;
         check_numbers(query)?;
         let selector = Selector::parse(query)?;
@@ -193,7 +193,7 @@ impl WatchOptions {
         refuse_options("ListOptions", &errors)?;
         selector.check(call.target.resource)?;
         // The real server trips over such a version where it no longer counts as the client's fault.
-        let number = revision(asked).map_err(|why| Status::new(Reason::Unknown, why))?;
+        let number = revision(asked).map_err(|why| Status::new(StatusReason::Unknown, why))?;
         let start = match initial {
             Some(true) => WatchStart::InitialEvents(number),
             // Asked not to send the state: begin at the present, or at the version given.
@@ -212,12 +212,12 @@ impl WatchOptions {
 }
 
 /// Refuses options if there is anything wrong with them.
-fn refuse_options(kind: &str, errors: &[FieldError]) -> Outcome<()> {
+fn refuse_options(kind: &str, errors: &[FieldError]) -> ApiResult<()> {
     if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", kind, "", errors)) }
 }
 
 impl WriteOptions {
-    pub(crate) fn parse(call: &Call<'_>) -> Outcome<WriteOptions> {
+    pub(crate) fn parse(call: &Call<'_>) -> ApiResult<WriteOptions> {
         let kind = match call.verb {
             Verb::Create => "CreateOptions",
             Verb::Update => "UpdateOptions",
@@ -246,18 +246,18 @@ impl WriteOptions {
         errors.extend(dry_run_error(&dry));
         let field_validation = match query.text("fieldValidation") {
             "" | "Warn" => FieldValidation::Warn,
-            "Ignore" => FieldValidation::Drop,
-            "Strict" => FieldValidation::Refuse,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
             other => {
                 let supported = "\"\", \"Ignore\", \"Strict\", \"Warn\"";
                 errors.push(FieldError::not_supported("fieldValidation", other, supported));
-                FieldValidation::Drop
+                FieldValidation::Ignore
             }
         };
         refuse_options(kind, &errors)?;
         let manager =
             if manager.is_empty() { manager_of(&call.request.user_agent) } else { manager.to_owned() };
-        Ok(WriteOptions { dry_run: !dry.is_empty(), manager, field_validation })
+        Ok(WriteOptions { dry_run: !dry.is_empty(), field_manager: manager, field_validation })
     }
 }
 
@@ -286,7 +286,7 @@ fn dry_run_error(given: &[&str]) -> Option<FieldError> {
 
 impl DeleteOptions {
     /// From the body if there is one, else from the query.
-    pub(crate) fn parse(call: &Call<'_>) -> Outcome<DeleteOptions> {
+    pub(crate) fn parse(call: &Call<'_>) -> ApiResult<DeleteOptions> {
         let query = &call.query;
         if !call.request.body.is_empty() {
             let body = body::read(call)?;
@@ -302,7 +302,7 @@ impl DeleteOptions {
     }
 
     /// From the options object.
-    pub(crate) fn from_value(body: &Value) -> Outcome<DeleteOptions> {
+    pub(crate) fn from_value(body: &Value) -> ApiResult<DeleteOptions> {
         let body = checked(body)?;
         let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let dry: Vec<&str> =
@@ -325,7 +325,7 @@ impl DeleteOptions {
 }
 
 /// The body as options of a delete, well typed.
-fn checked(body: &Value) -> Outcome<Value> {
+fn checked(body: &Value) -> ApiResult<Value> {
     let group_version = body["apiVersion"].as_str().unwrap_or_default();
     let kind = body["kind"].as_str().unwrap_or_default();
     if !matches!(kind, "" | "DeleteOptions") {
@@ -384,7 +384,7 @@ mod tests {
     fn list_versions_follow_the_documented_table() {
         let version = |query: &str| {
             with(Method::GET, query, "", |call| {
-                ListOptions::parse(call).map(|o| o.version).map_err(|s| s.reason.code())
+                ListOptions::parse(call).map(|o| o.version_match).map_err(|s| s.reason.code())
             })
         };
         assert_eq!(version(""), Ok(VersionMatch::Latest));

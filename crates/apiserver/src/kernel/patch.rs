@@ -8,10 +8,10 @@ use super::create::Write;
 use super::options::WriteOptions;
 use super::request::Call;
 use super::resources::Resource;
-use super::status::{FieldError, Outcome, Reason, Status};
-use super::strategic::Fault;
+use super::status::{ApiResult, FieldError, Status, StatusReason};
+use super::strategic::PatchError;
 use super::types::Node;
-use super::{Document, Kernel, body, strategic, strict_json, views};
+use super::{Document, Kernel, body, conversion, strategic, strict_json};
 
 /// Most operations of one JSON patch.
 const OPERATIONS_MAX: usize = 10_000;
@@ -26,7 +26,7 @@ const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 pub(crate) const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
 impl Kernel {
-    pub(crate) fn patch(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+    pub(crate) fn patch(&mut self, call: &Call<'_>, now: Timestamp) -> ApiResult<Document> {
         let media = body::media_type(&call.request.content_type);
         check_media(call.target.resource, media)?;
         let options = WriteOptions::parse(call)?;
@@ -38,47 +38,54 @@ impl Kernel {
         let Some(live) = self.store.get(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
-        let mut patched = Value::clone(&*views::to_served_version(target.resource, &live));
-        edit(target.resource.node(), media, &mut patched, patch)?;
+        let mut patched = Value::clone(&*conversion::to_served_version(target.resource, &live));
+        apply_patch(target.resource.node(), media, &mut patched, patch)?;
         if media != JSON_PATCH {
-            self.heed(twice, options.field_validation, |strange| {
-                unfit(Status::bad_request(body::strict_decoding_message(strange)), media)
+            self.apply_field_validation(twice, options.field_validation, |strange| {
+                invalid_patch(Status::bad_request(body::strict_decoding_message(strange)), media)
             })?;
         }
         body::mark_managed_fields_reset(target.resource, &mut patched);
-        let body::Decoded { object: mut patched, strange, hollow, .. } =
-            body::conform(target.resource, patched).map_err(|status| unfit(status, media))?;
-        self.heed(strange, options.field_validation, |strange| {
-            unfit(Status::bad_request(body::strict_decoding_message(strange)), media)
+        let body::Decoded { object: mut patched, strict_errors: strange, has_empty_lists: hollow, .. } =
+            body::conform(target.resource, patched).map_err(|status| invalid_patch(status, media))?;
+        self.apply_field_validation(strange, options.field_validation, |strange| {
+            invalid_patch(Status::bad_request(body::strict_decoding_message(strange)), media)
         })?;
-        body::place(call, &mut patched)?;
-        let patched = views::to_storage_version(target.resource, patched);
-        let write = Write { target, options: &options, now, applied: None, user: &call.user, hollow };
+        body::check_name_and_namespace(call, &mut patched)?;
+        let patched = conversion::to_storage_version(target.resource, patched);
+        let write = Write {
+            target,
+            options: &options,
+            now,
+            applied: None,
+            user: &call.user,
+            has_empty_lists: hollow,
+        };
         let stored = self.replace(write, &live, patched)?;
         Ok(self.show(call, 200, &stored))
     }
 }
 
 /// Custom resources have no types a strategic merge could go by.
-pub(crate) fn check_media(resource: &Resource, media: &str) -> Outcome<()> {
+pub(crate) fn check_media(resource: &Resource, media: &str) -> ApiResult<()> {
     if matches!(media, JSON_PATCH | MERGE_PATCH | APPLY_PATCH) {
         return Ok(());
     }
     match (resource.is_custom(), media) {
         (false, STRATEGIC_MERGE_PATCH) => Ok(()),
         // Paths of built-in kinds are found by a library that looks at media types first, in words of its own.
-        (false, _) => Err(Status::generic(Reason::UnsupportedMediaType, "415: Unsupported Media Type")),
+        (false, _) => Err(Status::generic(StatusReason::UnsupportedMediaType, "415: Unsupported Media Type")),
         (true, _) => Err(body::unsupported(&[JSON_PATCH, MERGE_PATCH, APPLY_PATCH].join(", "))),
     }
 }
 
 /// The patch, as far as that can be said without knowing its format, and what is told twice in it.
-pub(crate) fn read(body: &[u8]) -> Outcome<(Value, Vec<String>)> {
+pub(crate) fn read(body: &[u8]) -> ApiResult<(Value, Vec<String>)> {
     strict_json::parse(body).map_err(|_| Status::bad_request("invalid JSON patch"))
 }
 
 /// Changes the object as the patch says.
-pub(crate) fn edit(node: Node, media: &str, object: &mut Value, patch: Value) -> Outcome<()> {
+pub(crate) fn apply_patch(node: Node, media: &str, object: &mut Value, patch: Value) -> ApiResult<()> {
     let unreadable = |wanted: &str| {
         let found = match &patch {
             Value::Array(_) => "array",
@@ -104,31 +111,31 @@ pub(crate) fn edit(node: Node, media: &str, object: &mut Value, patch: Value) ->
         }
         (MERGE_PATCH, _) => Err(Status::bad_request(format!("error decoding patch: {}", unreadable(map)))),
         (_, Value::Object(_)) => strategic::merge(node, object, &patch).map_err(|fault| match fault {
-            Fault::Malformed(told) => Status::bad_request(told),
-            Fault::Unforeseen(told) => Status::new(Reason::Unknown, told),
+            PatchError::Malformed(told) => Status::bad_request(told),
+            PatchError::Unforeseen(told) => Status::new(StatusReason::Unknown, told),
         }),
         _ => Err(Status::bad_request(unreadable(map))),
     }
 }
 
 /// A patch that yields an object nobody can decode is itself invalid.
-pub(crate) fn unfit(status: Box<Status>, media: &str) -> Box<Status> {
-    if status.reason != Reason::BadRequest {
+pub(crate) fn invalid_patch(status: Box<Status>, media: &str) -> Box<Status> {
+    if status.reason != StatusReason::BadRequest {
         return status;
     }
     let why =
         status.message.split_once(" cannot be handled as a ").and_then(|(_, rest)| rest.split_once(": "));
     let why = why.map_or(status.message.as_str(), |(_, why)| why);
-    let restored = status.restored.as_deref().filter(|_| media == STRATEGIC_MERGE_PATCH);
+    let restored = status.message_from_value.as_deref().filter(|_| media == STRATEGIC_MERGE_PATCH);
     let why = restored.unwrap_or(why);
     let error = FieldError::invalid("patch", &json!({}), why);
     Status::invalid("", "", "", &[error])
 }
 
-fn json_patch(object: &mut Value, patch: Value) -> Outcome<()> {
+fn json_patch(object: &mut Value, patch: Value) -> ApiResult<()> {
     let failed = || {
         let message = "the server rejected our request due to an error in our request";
-        Status::generic(Reason::Invalid, message)
+        Status::generic(StatusReason::Invalid, message)
     };
     let operations: Vec<PatchOperation> = serde_json::from_value(patch).map_err(|_| failed())?;
     if operations.len() > OPERATIONS_MAX {
@@ -136,7 +143,7 @@ fn json_patch(object: &mut Value, patch: Value) -> Outcome<()> {
             "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {}",
             operations.len()
         );
-        return Err(Status::new(Reason::RequestEntityTooLarge, message));
+        return Err(Status::new(StatusReason::RequestEntityTooLarge, message));
     }
     for operation in &operations {
         let operation = &lenient(object, operation);
@@ -145,7 +152,7 @@ fn json_patch(object: &mut Value, patch: Value) -> Outcome<()> {
         let copied = matches!(operation, Copy(_)) && object.to_string().len() > COPIED_BYTES_MAX;
         if copied || is_deeper_than(object, DEPTH_MAX) {
             let message = "the patch makes the object too large or too deep";
-            return Err(Status::new(Reason::RequestEntityTooLarge, message));
+            return Err(Status::new(StatusReason::RequestEntityTooLarge, message));
         }
     }
     Ok(())

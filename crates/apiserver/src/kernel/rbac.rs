@@ -6,8 +6,8 @@ use super::Kernel;
 use super::metadata::{meta, meta_str};
 use super::request::{Call, Verb};
 use super::resources;
-use super::status::{Outcome, Reason, Status};
-use super::store::Stored;
+use super::status::{ApiResult, Status, StatusReason};
+use super::store::SharedObject;
 use super::users::{MASTERS, User};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
@@ -30,7 +30,7 @@ pub(crate) type Permission = String;
 
 impl Kernel {
     /// Refuses a call its user may not make.
-    pub(crate) fn authorize(&self, call: &Call<'_>) -> Outcome<()> {
+    pub(crate) fn authorize(&self, call: &Call<'_>) -> ApiResult<()> {
         if !self.settings.rbac {
             return Ok(());
         }
@@ -73,13 +73,13 @@ impl Kernel {
     }
 
     /// Refuses a path its user may not ask for.
-    pub(crate) fn authorize_path(&self, user: &User, verb: &str, path: &str) -> Outcome<()> {
+    pub(crate) fn authorize_path(&self, user: &User, verb: &str, path: &str) -> ApiResult<()> {
         let attributes = Attributes { verb, path, ..Attributes::default() };
         if !self.settings.rbac || self.allows(user, &attributes).is_some() {
             return Ok(());
         }
         let why = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
-        Err(Status::new(Reason::Forbidden, why))
+        Err(Status::new(StatusReason::Forbidden, why))
     }
 
     /// Whether a user may take another's name.
@@ -114,7 +114,7 @@ impl Kernel {
     }
 
     /// Bindings that name the user: those of the cluster and those of the namespace.
-    fn bindings_of(&self, user: &User, namespace: &str) -> Vec<(Stored, &'static str, String)> {
+    fn bindings_of(&self, user: &User, namespace: &str) -> Vec<(SharedObject, &'static str, String)> {
         let mut found = Vec::new();
         if let Some(kind) = resources::by_path(GROUP, "v1", "clusterrolebindings") {
             let all = self.store.values(kind, None).into_iter();
@@ -172,7 +172,7 @@ impl Kernel {
 fn refusal(resource: &resources::Resource, name: &str, why: &str) -> Box<Status> {
     if name.is_empty() {
         let mut status =
-            Status::new(Reason::Forbidden, format!("{} is forbidden: {why}", resource.qualified()));
+            Status::new(StatusReason::Forbidden, format!("{} is forbidden: {why}", resource.qualified()));
         status.group = resource.group.to_owned();
         status.kind = resource.plural.to_owned();
         return status;

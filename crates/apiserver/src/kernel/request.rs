@@ -9,7 +9,7 @@ use super::accept::Representation;
 use super::body;
 use super::patch::check_media;
 use super::resources::{Registry, Resource};
-use super::status::{Outcome, Reason, Status};
+use super::status::{ApiResult, Status, StatusReason};
 use super::users::User;
 
 /// Largest body taken, as in the real server.
@@ -169,7 +169,7 @@ impl Query {
     }
 
     /// The value as an integer; empty counts as absent.
-    pub(crate) fn integer(&self, name: &str) -> Outcome<Option<i64>> {
+    pub(crate) fn integer(&self, name: &str) -> ApiResult<Option<i64>> {
         match self.text(name) {
             "" => Ok(None),
             text => match text.parse() {
@@ -185,10 +185,10 @@ impl Query {
 
 impl<'a> Call<'a> {
     /// Completes the parsing of a request to `target`.
-    pub(crate) fn new(target: Target, request: &'a Request, user: User) -> Outcome<Call<'a>> {
+    pub(crate) fn new(target: Target, request: &'a Request, user: User) -> ApiResult<Call<'a>> {
         if request.body.len() > BODY_BYTES_MAX {
             let message = format!("Request entity too large: limit is {BODY_BYTES_MAX}");
-            return Err(Status::new(Reason::RequestEntityTooLarge, message));
+            return Err(Status::new(StatusReason::RequestEntityTooLarge, message));
         }
         let query = Query::parse(&request.query);
         let verb = verb(&target, request, &query)?;
@@ -198,7 +198,7 @@ impl<'a> Call<'a> {
     }
 }
 
-fn verb(target: &Target, request: &Request, query: &Query) -> Outcome<Verb> {
+fn verb(target: &Target, request: &Request, query: &Query) -> ApiResult<Verb> {
     let (resource, method) = (target.resource, &request.method);
     let refused = || {
         Err(match resource.is_custom() {
@@ -248,7 +248,7 @@ fn verb(target: &Target, request: &Request, query: &Query) -> Outcome<Verb> {
 }
 
 /// Finds the route; `Ok(None)` is the plain "404 page not found" of paths outside every served group.
-pub(crate) fn route(registry: &Registry, path: &str) -> Outcome<Option<Route>> {
+pub(crate) fn route(registry: &Registry, path: &str) -> ApiResult<Option<Route>> {
     let segments: Vec<String> =
         path.split('/').filter(|s| !s.is_empty()).map(percent_decode).collect::<Option<_>>().ok_or_else(
             || Status::bad_request(format!("the path {path:?} is not properly percent-encoded UTF-8")),
@@ -272,7 +272,7 @@ pub(crate) fn route(registry: &Registry, path: &str) -> Outcome<Option<Route>> {
     })
 }
 
-fn target(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Outcome<Route> {
+fn target(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> ApiResult<Route> {
     if let ["watch", ..] = rest {
         return Err(Status::not_implemented("the deprecated watch paths; list with watch=true instead"));
     }

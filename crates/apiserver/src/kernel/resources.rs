@@ -155,7 +155,7 @@ pub struct Resource {
     /// Whether an immediate delete answers with the object instead of a Status.
     pub returns_deleted: bool,
     /// Whether dependents are orphaned by a delete that does not say what to do with them.
-    pub orphans: bool,
+    pub orphans_by_default: bool,
     /// Whether the whole collection may be deleted at once.
     pub delete_collection: bool,
     /// Verbs, if not the usual ones.
@@ -237,19 +237,19 @@ impl Resource {
     }
 
     /// Group and plural under which objects are stored.
-    pub(crate) fn place(&self) -> (&'static str, &'static str) {
+    pub(crate) fn storage_location(&self) -> (&'static str, &'static str) {
         self.stored_as.unwrap_or((self.group, self.plural))
     }
 
     /// The kind whose form objects are stored in.
     pub(crate) fn stored(&'static self) -> &'static Resource {
-        let stored = |r: &&Resource| r.stored_as.is_none() && (r.group, r.plural) == self.place();
+        let stored = |r: &&Resource| r.stored_as.is_none() && (r.group, r.plural) == self.storage_location();
         if self.stored_as.is_none() { self } else { builtin().find(stored).unwrap_or(self) }
     }
 
     /// Whether both kinds are views of the same objects.
     pub(crate) fn shares_storage_with(&self, other: &Resource) -> bool {
-        std::ptr::eq(self, other) || self.place() == other.place()
+        std::ptr::eq(self, other) || self.storage_location() == other.storage_location()
     }
 
     /// What `object` holds for a selectable field; `None` if the kind has no such field.
@@ -364,7 +364,7 @@ mod tests {
             ));
             let named = by_name(&resource.qualified()).unwrap();
             assert!(std::ptr::eq(named, resource.stored()) || resource.stored_as.is_some(), "{named:?}");
-            assert!(!resource.shape().open, "{} has no shape", resource.kind);
+            assert!(!resource.shape().preserves_unknown_fields, "{} has no shape", resource.kind);
             assert_eq!(resource.list_kind, format!("{}List", resource.kind));
         }
     }

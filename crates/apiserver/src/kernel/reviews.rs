@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use super::options::WriteOptions;
 use super::rbac::Attributes;
 use super::request::Call;
-use super::status::{FieldError, Outcome, Status};
+use super::status::{ApiResult, FieldError, Status};
 use super::users::User;
 use super::{Document, Kernel, body, seconds};
 
 impl Kernel {
-    pub(crate) fn review(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+    pub(crate) fn review(&mut self, call: &Call<'_>, now: Timestamp) -> ApiResult<Document> {
         let options = WriteOptions::parse(call)?;
         let resource = call.target.resource;
         let sent = if call.request.body.is_empty() { json!({}) } else { body::read(call)? };
@@ -49,7 +49,7 @@ impl Kernel {
         }
     }
 
-    fn review_rules(&self, user: &User, review: &Value) -> Outcome<Value> {
+    fn review_rules(&self, user: &User, review: &Value) -> ApiResult<Value> {
         let namespace = review.pointer("/spec/namespace").and_then(Value::as_str).unwrap_or_default();
         if namespace.is_empty() {
             return Err(Status::bad_request("no namespace on request"));
@@ -66,7 +66,7 @@ impl Kernel {
         Ok(json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false}))
     }
 
-    fn review_access(&self, user: &User, spec: &Value) -> Outcome<Value> {
+    fn review_access(&self, user: &User, spec: &Value) -> ApiResult<Value> {
         let (resource, path) = (spec.get("resourceAttributes"), spec.get("nonResourceAttributes"));
         let text = |attributes: Option<&Value>, field: &str| {
             attributes.and_then(|a| a.get(field)).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -98,7 +98,7 @@ impl Kernel {
     }
 }
 
-fn subject_of(kind: &str, spec: &Value) -> Outcome<User> {
+fn subject_of(kind: &str, spec: &Value) -> ApiResult<User> {
     let texts = |field: &str| -> Vec<String> {
         let list = spec[field].as_array().into_iter().flatten();
         list.filter_map(Value::as_str).map(str::to_owned).collect()

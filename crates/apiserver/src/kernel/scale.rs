@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use super::create::Write;
 use super::metadata::{meta, meta_str};
 use super::options::WriteOptions;
-use super::patch::{self, APPLY_PATCH, check_media, edit};
+use super::patch::{self, APPLY_PATCH, apply_patch, check_media};
 use super::printing::selector_text;
 use super::request::{Call, Verb};
 use super::resources::{Resource, Strategy};
-use super::status::{FieldError, Outcome, Status};
+use super::status::{ApiResult, FieldError, Status};
 use super::types::{self, Form, Node};
 use super::{Document, Kernel, body};
 
 impl Kernel {
-    pub(crate) fn scale(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+    pub(crate) fn scale(&mut self, call: &Call<'_>, now: Timestamp) -> ApiResult<Document> {
         let target = &call.target;
         let live = self.store.get(target.resource, target.namespace(), target.name());
         let absent = || Status::not_found(target.resource, target.name());
@@ -51,8 +51,8 @@ impl Kernel {
                     return Err(Status::not_implemented("server-side apply to scale"));
                 }
                 let mut scale = scale_of(target.resource, &live);
-                edit(Node::Free, media, &mut scale, patch::read(&call.request.body)?.0)?;
-                decode(scale).map_err(|status| patch::unfit(status, media))?
+                apply_patch(Node::Free, media, &mut scale, patch::read(&call.request.body)?.0)?;
+                decode(scale).map_err(|status| patch::invalid_patch(status, media))?
             }
         };
         check_name(target.name(), &scale)?;
@@ -68,24 +68,25 @@ impl Kernel {
             }
         }
         set_replicas(target.resource, &mut object, scale["spec"]["replicas"].as_i64().unwrap_or(0));
-        let write = Write { target, options: &options, now, applied: None, user: &call.user, hollow: false };
+        let write =
+            Write { target, options: &options, now, applied: None, user: &call.user, has_empty_lists: false };
         let stored = self.replace(write, &live, object)?;
         Ok(Document::json(200, &scale_of(target.resource, &stored)))
     }
 }
 
 /// A scale of the right shape.
-fn decode(scale: Value) -> Outcome<Value> {
+fn decode(scale: Value) -> ApiResult<Value> {
     let shape = types::named("autoscaling.v1.Scale").unwrap_or_else(types::custom);
     types::decode(shape, scale, Form::Stored, &mut Vec::new()).map_err(|wrong| {
         let message = format!("Scale in version \"v1\" cannot be handled as a Scale: {}", wrong.0);
         let mut status = Status::bad_request(message);
-        status.restored = wrong.1;
+        status.message_from_value = wrong.1;
         status
     })
 }
 
-fn check(name: &str, scale: &Value) -> Outcome<()> {
+fn check(name: &str, scale: &Value) -> ApiResult<()> {
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
     if replicas < 0 {
         let why = "must be greater than or equal to 0";
@@ -95,7 +96,7 @@ fn check(name: &str, scale: &Value) -> Outcome<()> {
     Ok(())
 }
 
-fn check_name(name: &str, scale: &Value) -> Outcome<()> {
+fn check_name(name: &str, scale: &Value) -> ApiResult<()> {
     let named = meta_str(scale, "name");
     if named.is_empty() || named == name {
         return Ok(());

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::types::{ListKind, Node, Scalar};
 
 /// Everything about the value that the schema does not allow.
-pub(crate) fn faults(node: Node, value: &Value) -> Vec<String> {
+pub(crate) fn violations(node: Node, value: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     check(node, "", value, &mut faults);
     faults
@@ -20,7 +20,7 @@ fn check(node: Node, path: &str, value: &Value, faults: &mut Vec<String>) {
         Value::Object(map) => {
             for (name, value) in map {
                 let path = format!("{path}.{name}");
-                if node.knows(name) {
+                if node.allows_field(name) {
                     check(node.field(name), &path, value, faults);
                 } else {
                     faults.push(format!("{path}: field not declared in schema"));
@@ -109,7 +109,7 @@ mod tests {
         let value = json!({"metadata": {"labels": {"a": "b"}}, "strange": {},
             "spec": {"containers": [container("a"), container("a"), {"image": "x"}], "priority": "high"}});
         assert_eq!(
-            faults(pod, &value),
+            violations(pod, &value),
             [
                 ".spec.containers[name=\"a\"].odd: field not declared in schema",
                 ".spec.containers: duplicate entries for key [name=\"a\"]",
@@ -119,7 +119,7 @@ mod tests {
             ]
         );
         assert!(
-            faults(pod, &json!({"spec": {"containers": [{"name": "a"}]}, "metadata": {"name": "p"}}))
+            violations(pod, &json!({"spec": {"containers": [{"name": "a"}]}, "metadata": {"name": "p"}}))
                 .is_empty()
         );
     }

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::kept::Kept;
 use super::label_syntax::{self, LabelRequirement, LabelRule};
 use super::request::Query;
 use super::resources::{Resource, Strategy};
-use super::status::{Outcome, Status};
+use super::status::{ApiResult, Status};
+use super::stored_object::StoredObject;
 
 /// Which objects of a kind a request concerns.
 #[derive(Debug, Clone, Default)]
@@ -26,14 +26,14 @@ struct FieldRequirement {
 
 impl Selector {
     /// Parses the two query parameters.
-    pub(crate) fn parse(query: &Query) -> Outcome<Selector> {
+    pub(crate) fn parse(query: &Query) -> ApiResult<Selector> {
         let labels = label_syntax::parse(query.text("labelSelector")).map_err(Status::bad_request)?;
         let fields = parse_fields(query.text("fieldSelector")).map_err(Status::bad_request)?;
         Ok(Selector { labels, fields })
     }
 
     /// Checks that the kind knows the fields.
-    pub(crate) fn check(&self, resource: &Resource) -> Outcome<()> {
+    pub(crate) fn check(&self, resource: &Resource) -> ApiResult<()> {
         let strange = |r: &&FieldRequirement| resource.field_value(&r.label, &Value::Null).is_none();
         let Some(FieldRequirement { label, .. }) = self.fields.iter().find(strange) else {
             return Ok(());
@@ -72,7 +72,7 @@ impl Selector {
 
 impl Selector {
     /// Like [`Selector::matches`], for an object that is not parsed, as long as that can be avoided.
-    pub(crate) fn accepts(&self, resource: &Resource, key: &str, object: &Kept) -> bool {
+    pub(crate) fn matches_stored(&self, resource: &Resource, key: &str, object: &StoredObject) -> bool {
         match self.fields_accept(resource, key, object) {
             Some(false) => false,
             Some(true) if self.labels.is_empty() => true,
@@ -83,11 +83,11 @@ impl Selector {
     }
 
     /// Like [`Selector::matches`], for an object that is kept and can be had parsed; most are told by their fields.
-    pub(crate) fn chooses<'a>(
+    pub(crate) fn matches_parsing_late<'a>(
         &self,
         resource: &Resource,
         key: &str,
-        object: &Kept,
+        object: &StoredObject,
         parsed: impl FnOnce() -> &'a Value,
     ) -> bool {
         match self.fields_accept(resource, key, object) {
@@ -99,7 +99,7 @@ impl Selector {
     }
 
     /// Whether the fields fit; `None` if that cannot be told without parsing.
-    fn fields_accept(&self, resource: &Resource, key: &str, object: &Kept) -> Option<bool> {
+    fn fields_accept(&self, resource: &Resource, key: &str, object: &StoredObject) -> Option<bool> {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         for wanted in &self.fields {
             let found = match wanted.label.as_str() {
@@ -213,7 +213,7 @@ mod tests {
     use super::super::resources::by_name;
     use super::*;
 
-    fn selector(labels: &str, fields: &str) -> Outcome<Selector> {
+    fn selector(labels: &str, fields: &str) -> ApiResult<Selector> {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("labelSelector", labels).append_pair("fieldSelector", fields);
         let selector = Selector::parse(&Query::parse(&query.finish()))?;

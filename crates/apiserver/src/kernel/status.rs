@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use super::resources::{Resource, Strategy};
 
 /// What a kernel operation yields: a value, or the refusal to send to the client.
-pub type Outcome<T> = Result<T, Box<Status>>;
+pub type ApiResult<T> = Result<T, Box<Status>>;
 
 /// The machine-readable reason of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum StatusReason {
     /// The request cannot be understood (400).
     BadRequest,
     /// The server does not know who asks (401).
@@ -51,57 +51,57 @@ pub enum Reason {
     Timeout,
 }
 
-impl Reason {
+impl StatusReason {
     /// The word used in `Status.reason`; empty if there is none.
     pub fn as_str(self) -> &'static str {
         match self {
-            Reason::BadRequest => "BadRequest",
-            Reason::Unauthorized => "Unauthorized",
-            Reason::Forbidden => "Forbidden",
-            Reason::NotFound => "NotFound",
-            Reason::MethodNotAllowed => "MethodNotAllowed",
-            Reason::NotAcceptable => "NotAcceptable",
-            Reason::AlreadyExists => "AlreadyExists",
-            Reason::Conflict => "Conflict",
-            Reason::Expired => "Expired",
-            Reason::RequestEntityTooLarge => "RequestEntityTooLarge",
-            Reason::UnsupportedMediaType => "UnsupportedMediaType",
-            Reason::Invalid => "Invalid",
-            Reason::TooManyRequests => "TooManyRequests",
-            Reason::InternalError => "InternalError",
-            Reason::Unknown => "",
-            Reason::NotImplemented => "NotImplemented",
-            Reason::ServiceUnavailable => "ServiceUnavailable",
-            Reason::Timeout => "Timeout",
+            StatusReason::BadRequest => "BadRequest",
+            StatusReason::Unauthorized => "Unauthorized",
+            StatusReason::Forbidden => "Forbidden",
+            StatusReason::NotFound => "NotFound",
+            StatusReason::MethodNotAllowed => "MethodNotAllowed",
+            StatusReason::NotAcceptable => "NotAcceptable",
+            StatusReason::AlreadyExists => "AlreadyExists",
+            StatusReason::Conflict => "Conflict",
+            StatusReason::Expired => "Expired",
+            StatusReason::RequestEntityTooLarge => "RequestEntityTooLarge",
+            StatusReason::UnsupportedMediaType => "UnsupportedMediaType",
+            StatusReason::Invalid => "Invalid",
+            StatusReason::TooManyRequests => "TooManyRequests",
+            StatusReason::InternalError => "InternalError",
+            StatusReason::Unknown => "",
+            StatusReason::NotImplemented => "NotImplemented",
+            StatusReason::ServiceUnavailable => "ServiceUnavailable",
+            StatusReason::Timeout => "Timeout",
         }
     }
 
     /// The HTTP status code that goes with the reason.
     pub fn code(self) -> u16 {
         match self {
-            Reason::BadRequest => 400,
-            Reason::Unauthorized => 401,
-            Reason::Forbidden => 403,
-            Reason::NotFound => 404,
-            Reason::MethodNotAllowed => 405,
-            Reason::NotAcceptable => 406,
-            Reason::AlreadyExists | Reason::Conflict => 409,
-            Reason::Expired => 410,
-            Reason::RequestEntityTooLarge => 413,
-            Reason::UnsupportedMediaType => 415,
-            Reason::Invalid => 422,
-            Reason::TooManyRequests => 429,
-            Reason::InternalError | Reason::Unknown => 500,
-            Reason::NotImplemented => 501,
-            Reason::ServiceUnavailable => 503,
-            Reason::Timeout => 504,
+            StatusReason::BadRequest => 400,
+            StatusReason::Unauthorized => 401,
+            StatusReason::Forbidden => 403,
+            StatusReason::NotFound => 404,
+            StatusReason::MethodNotAllowed => 405,
+            StatusReason::NotAcceptable => 406,
+            StatusReason::AlreadyExists | StatusReason::Conflict => 409,
+            StatusReason::Expired => 410,
+            StatusReason::RequestEntityTooLarge => 413,
+            StatusReason::UnsupportedMediaType => 415,
+            StatusReason::Invalid => 422,
+            StatusReason::TooManyRequests => 429,
+            StatusReason::InternalError | StatusReason::Unknown => 500,
+            StatusReason::NotImplemented => 501,
+            StatusReason::ServiceUnavailable => 503,
+            StatusReason::Timeout => 504,
         }
     }
 }
 
 /// One detailed cause of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cause {
+pub struct StatusCause {
     /// Machine-readable reason of this cause.
     pub reason: &'static str,
     /// Human-readable sentence.
@@ -114,7 +114,7 @@ pub struct Cause {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// Why, for machines.
-    pub reason: Reason,
+    pub reason: StatusReason,
     /// Why, for people.
     pub message: String,
     /// Name of the object concerned, or empty.
@@ -124,7 +124,7 @@ pub struct Status {
     /// Resource (or, for invalid objects, kind) concerned, or empty.
     pub kind: String,
     /// The detailed causes.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<StatusCause>,
     /// Seconds after which a retry makes sense; 0 means nothing is said.
     pub retry_after_seconds: u32,
     /// A fresh continue token, given with an expired one.
@@ -132,12 +132,12 @@ pub struct Status {
     /// Whether details are given although there are none.
     with_details: bool,
     /// How the real server puts it when the object was not read from a text.
-    pub(crate) restored: Option<String>,
+    pub(crate) message_from_value: Option<String>,
 }
 
 impl Status {
     /// A refusal that concerns no particular object.
-    pub fn new(reason: Reason, message: impl Into<String>) -> Box<Status> {
+    pub fn new(reason: StatusReason, message: impl Into<String>) -> Box<Status> {
         Box::new(Status {
             reason,
             message: message.into(),
@@ -147,19 +147,19 @@ impl Status {
             causes: Vec::new(),
             retry_after_seconds: 0,
             continue_token: String::new(),
-            with_details: matches!(reason, Reason::NotFound | Reason::MethodNotAllowed),
-            restored: None,
+            with_details: matches!(reason, StatusReason::NotFound | StatusReason::MethodNotAllowed),
+            message_from_value: None,
         })
     }
 
     /// A refusal that the real server words without knowing what it is about.
-    pub(crate) fn generic(reason: Reason, message: impl Into<String>) -> Box<Status> {
+    pub(crate) fn generic(reason: StatusReason, message: impl Into<String>) -> Box<Status> {
         let mut status = Status::new(reason, message);
         status.with_details = true;
         status
     }
 
-    fn about(reason: Reason, resource: &Resource, name: &str, message: String) -> Box<Status> {
+    fn about(reason: StatusReason, resource: &Resource, name: &str, message: String) -> Box<Status> {
         let mut status = Status::new(reason, message);
         status.name = name.to_owned();
         status.group = resource.group.to_owned();
@@ -169,11 +169,11 @@ impl Status {
 
     /// The request cannot be understood.
     pub(crate) fn bad_request(message: impl Into<String>) -> Box<Status> {
-        Status::new(Reason::BadRequest, message)
+        Status::new(StatusReason::BadRequest, message)
     }
 
     /// An object that should tell its name does not.
-    pub(crate) fn nameless(expected: &str) -> Box<Status> {
+    pub(crate) fn name_undeterminable(expected: &str) -> Box<Status> {
         Status::bad_request(format!(
             "the name of the object ({expected} based on URL) was undeterminable: name must be provided"
         ))
@@ -182,13 +182,16 @@ impl Status {
     /// The real server does this; this one does not, and says so.
     /// The server's own fault, in words that clients get to see.
     pub(crate) fn internal(why: String) -> Box<Status> {
-        let mut status = Status::new(Reason::InternalError, format!("Internal error occurred: {why}"));
-        status.causes.push(Cause { reason: "", message: why, field: String::new() });
+        let mut status = Status::new(StatusReason::InternalError, format!("Internal error occurred: {why}"));
+        status.causes.push(StatusCause { reason: "", message: why, field: String::new() });
         status
     }
 
     pub(crate) fn not_implemented(what: &str) -> Box<Status> {
-        Status::new(Reason::NotImplemented, format!("the embedded API server does not implement {what}"))
+        Status::new(
+            StatusReason::NotImplemented,
+            format!("the embedded API server does not implement {what}"),
+        )
     }
 
     /// The resource is served but not with this verb.
@@ -203,30 +206,30 @@ impl Status {
         };
         let kind = resource.qualified();
         let message = format!("{verb} is not supported on resources of kind {kind:?}");
-        Status::about(Reason::MethodNotAllowed, resource, "", message)
+        Status::about(StatusReason::MethodNotAllowed, resource, "", message)
     }
 
     pub(crate) fn method_not_allowed() -> Box<Status> {
         let message = "the server does not allow this method on the requested resource";
-        Status::new(Reason::MethodNotAllowed, message)
+        Status::new(StatusReason::MethodNotAllowed, message)
     }
 
     /// Nothing is served at that path of a served group.
     pub(crate) fn no_resource() -> Box<Status> {
-        Status::new(Reason::NotFound, "the server could not find the requested resource")
+        Status::new(StatusReason::NotFound, "the server could not find the requested resource")
     }
 
     /// No such object.
     pub(crate) fn not_found(resource: &Resource, name: &str) -> Box<Status> {
         let message = format!("{} {name:?} not found", resource.qualified());
-        Status::about(Reason::NotFound, resource, name, message)
+        Status::about(StatusReason::NotFound, resource, name, message)
     }
 
     /// An object of that name is stored already, perhaps on its way out.
     pub(crate) fn already_exists(resource: &Resource, name: &str, terminating: bool) -> Box<Status> {
         let fate = if terminating { "object is being deleted: " } else { "" };
         let message = format!("{fate}{} {name:?} already exists", resource.qualified());
-        Status::about(Reason::AlreadyExists, resource, name, message)
+        Status::about(StatusReason::AlreadyExists, resource, name, message)
     }
 
     /// The name the server chose, or would have chosen, is taken; another try may do better.
@@ -240,7 +243,7 @@ impl Status {
     /// The stored object is not the one the request was written for.
     pub(crate) fn conflict(resource: &Resource, name: &str, why: &str) -> Box<Status> {
         let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", resource.qualified());
-        Status::about(Reason::Conflict, resource, name, message)
+        Status::about(StatusReason::Conflict, resource, name, message)
     }
 
     /// The optimistic lock did not hold.
@@ -292,7 +295,7 @@ impl Status {
             "Operation cannot be fulfilled on {kind} {name:?}: the {what} in the precondition ({wanted}) does not match \
              the {what} in record ({found}). The object might have been {fate}"
         );
-        let mut status = Status::about(Reason::Conflict, resource, name, message);
+        let mut status = Status::about(StatusReason::Conflict, resource, name, message);
         status.kind = resource.kind.to_owned();
         status
     }
@@ -300,7 +303,7 @@ impl Status {
     /// Admission refuses.
     pub(crate) fn forbidden(resource: &Resource, name: &str, why: &str) -> Box<Status> {
         let message = format!("{} {name:?} is forbidden: {why}", resource.qualified());
-        Status::about(Reason::Forbidden, resource, name, message)
+        Status::about(StatusReason::Forbidden, resource, name, message)
     }
 
     /// Nothing new may be created in a namespace that goes away.
@@ -308,7 +311,7 @@ impl Status {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
         let mut status = Status::forbidden(resource, name, &why);
-        status.causes.push(Cause {
+        status.causes.push(StatusCause {
             reason: "NamespaceTerminating",
             message: format!("namespace {namespace} is being terminated"),
             field: "metadata.namespace".to_owned(),
@@ -318,16 +321,18 @@ impl Status {
 
     /// The object breaks rules of its kind; `errors` must not be empty.
     pub(crate) fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Box<Status> {
-        let all: Vec<String> = errors.iter().map(FieldError::told).collect();
+        let all: Vec<String> = errors.iter().map(FieldError::message).collect();
         let listed = if let [only] = all.as_slice() { only.clone() } else { format!("[{}]", all.join(", ")) };
-        let mut status =
-            Status::new(Reason::Invalid, format!("{} {name:?} is invalid: {listed}", qualified(kind, group)));
+        let mut status = Status::new(
+            StatusReason::Invalid,
+            format!("{} {name:?} is invalid: {listed}", qualified(kind, group)),
+        );
         status.name = name.to_owned();
         status.group = group.to_owned();
         status.kind = kind.to_owned();
         status.causes = errors
             .iter()
-            .map(|e| Cause { reason: e.fault.as_str(), message: e.describe(), field: e.field.clone() })
+            .map(|e| StatusCause { reason: e.fault.as_str(), message: e.describe(), field: e.field.clone() })
             .collect();
         status
     }
@@ -335,9 +340,9 @@ impl Status {
     /// The asked resource version lies in the future.
     pub(crate) fn version_too_large(asked: u64, current: u64) -> Box<Status> {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
-        let mut status = Status::new(Reason::Timeout, message);
+        let mut status = Status::new(StatusReason::Timeout, message);
         status.retry_after_seconds = 1;
-        status.causes.push(Cause {
+        status.causes.push(StatusCause {
             reason: "ResourceVersionTooLarge",
             message: "Too large resource version".to_owned(),
             field: String::new(),
@@ -347,7 +352,7 @@ impl Status {
 
     /// The asked resource version was compacted away.
     pub(crate) fn expired(message: impl Into<String>) -> Box<Status> {
-        Status::new(Reason::Expired, message)
+        Status::new(StatusReason::Expired, message)
     }
 
     /// The `Status` object as JSON.
@@ -359,7 +364,7 @@ impl Status {
             }
         }
         if !self.causes.is_empty() {
-            details.insert("causes".to_owned(), self.causes.iter().map(Cause::to_value).collect());
+            details.insert("causes".to_owned(), self.causes.iter().map(StatusCause::to_value).collect());
         }
         if self.retry_after_seconds > 0 {
             details.insert("retryAfterSeconds".to_owned(), json!(self.retry_after_seconds));
@@ -394,7 +399,7 @@ impl fmt::Display for Status {
 
 impl std::error::Error for Status {}
 
-impl Cause {
+impl StatusCause {
     fn to_value(&self) -> Value {
         let mut cause = json!({ "message": self.message });
         if !self.reason.is_empty() {
@@ -409,7 +414,7 @@ impl Cause {
 
 /// What is wrong with one field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum FieldErrorType {
     Required,
     Invalid,
     WrongType,
@@ -420,17 +425,17 @@ pub(crate) enum Fault {
     NotFound,
 }
 
-impl Fault {
+impl FieldErrorType {
     fn as_str(self) -> &'static str {
         match self {
-            Fault::Required => "FieldValueRequired",
-            Fault::Invalid => "FieldValueInvalid",
-            Fault::WrongType => "FieldValueTypeInvalid",
-            Fault::Forbidden => "FieldValueForbidden",
-            Fault::NotSupported => "FieldValueNotSupported",
-            Fault::Duplicate => "FieldValueDuplicate",
-            Fault::TooLong => "FieldValueTooLong",
-            Fault::NotFound => "FieldValueNotFound",
+            FieldErrorType::Required => "FieldValueRequired",
+            FieldErrorType::Invalid => "FieldValueInvalid",
+            FieldErrorType::WrongType => "FieldValueTypeInvalid",
+            FieldErrorType::Forbidden => "FieldValueForbidden",
+            FieldErrorType::NotSupported => "FieldValueNotSupported",
+            FieldErrorType::Duplicate => "FieldValueDuplicate",
+            FieldErrorType::TooLong => "FieldValueTooLong",
+            FieldErrorType::NotFound => "FieldValueNotFound",
         }
     }
 }
@@ -439,13 +444,13 @@ impl Fault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FieldError {
     field: String,
-    fault: Fault,
+    fault: FieldErrorType,
     value: String,
     detail: String,
 }
 
 impl FieldError {
-    fn new(field: &str, fault: Fault, value: String, detail: &str) -> FieldError {
+    fn new(field: &str, fault: FieldErrorType, value: String, detail: &str) -> FieldError {
         FieldError { field: field.to_owned(), fault, value, detail: detail.to_owned() }
     }
 
@@ -455,76 +460,78 @@ impl FieldError {
     }
 
     pub(crate) fn required(field: &str, detail: &str) -> FieldError {
-        FieldError::new(field, Fault::Required, String::new(), detail)
+        FieldError::new(field, FieldErrorType::Required, String::new(), detail)
     }
 
     pub(crate) fn invalid(field: &str, value: &Value, detail: &str) -> FieldError {
-        FieldError::new(field, Fault::Invalid, value.to_string(), detail)
+        FieldError::new(field, FieldErrorType::Invalid, value.to_string(), detail)
     }
 
     /// `quoted` is the value as it is shown.
     pub(crate) fn invalid_text(field: &str, quoted: &str, detail: &str) -> FieldError {
-        FieldError::new(field, Fault::Invalid, quoted.to_owned(), detail)
+        FieldError::new(field, FieldErrorType::Invalid, quoted.to_owned(), detail)
     }
 
     /// A value of another type than the one wanted.
     pub(crate) fn wrong_type(field: &str, found: &str, detail: &str) -> FieldError {
-        FieldError::new(field, Fault::WrongType, format!("{found:?}"), detail)
+        FieldError::new(field, FieldErrorType::WrongType, format!("{found:?}"), detail)
     }
 
     pub(crate) fn forbidden(field: &str, detail: &str) -> FieldError {
-        FieldError::new(field, Fault::Forbidden, String::new(), detail)
+        FieldError::new(field, FieldErrorType::Forbidden, String::new(), detail)
     }
 
     pub(crate) fn duplicate(field: &str, value: &Value) -> FieldError {
-        FieldError::new(field, Fault::Duplicate, value.to_string(), "")
+        FieldError::new(field, FieldErrorType::Duplicate, value.to_string(), "")
     }
 
     pub(crate) fn too_long(field: &str, bytes_max: usize) -> FieldError {
         let detail = format!("may not be more than {bytes_max} bytes");
-        FieldError::new(field, Fault::TooLong, String::new(), &detail)
+        FieldError::new(field, FieldErrorType::TooLong, String::new(), &detail)
     }
 
     pub(crate) fn not_found(field: &str, value: &Value) -> FieldError {
-        FieldError::new(field, Fault::NotFound, value.to_string(), "")
+        FieldError::new(field, FieldErrorType::NotFound, value.to_string(), "")
     }
 
     /// A refusal that does not show the value.
     pub(crate) fn invalid_without_value(field: &str, detail: &str) -> FieldError {
-        FieldError::new(field, Fault::Invalid, String::new(), detail)
+        FieldError::new(field, FieldErrorType::Invalid, String::new(), detail)
     }
 
     pub(crate) fn duplicate_with_detail(field: &str, value: &Value, detail: &str) -> FieldError {
-        FieldError::new(field, Fault::Duplicate, value.to_string(), detail)
+        FieldError::new(field, FieldErrorType::Duplicate, value.to_string(), detail)
     }
 
     /// `supported` is the quoted list shown to the reader.
     pub(crate) fn not_supported(field: &str, value: &str, supported: &str) -> FieldError {
         let detail = format!("supported values: {supported}");
-        FieldError::new(field, Fault::NotSupported, format!("{value:?}"), &detail)
+        FieldError::new(field, FieldErrorType::NotSupported, format!("{value:?}"), &detail)
     }
 
     /// A value that is no text; `detail` is shown as it is.
     pub(crate) fn not_supported_value(field: &str, value: &Value, detail: &str) -> FieldError {
-        FieldError::new(field, Fault::NotSupported, value.to_string(), detail)
+        FieldError::new(field, FieldErrorType::NotSupported, value.to_string(), detail)
     }
 
     /// The field and what is wrong with it.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         format!("{}: {}", self.field, self.describe())
     }
 
     fn describe(&self) -> String {
         let detail = if self.detail.is_empty() { String::new() } else { format!(": {}", self.detail) };
         match self.fault {
-            Fault::Required => format!("Required value{detail}"),
-            Fault::Invalid if self.value.is_empty() => format!("Invalid value{detail}"),
-            Fault::Invalid | Fault::WrongType => format!("Invalid value: {}{detail}", self.value),
-            Fault::Forbidden => format!("Forbidden{detail}"),
-            Fault::NotSupported => format!("Unsupported value: {}{detail}", self.value),
-            Fault::Duplicate => format!("Duplicate value: {}{detail}", self.value),
-            Fault::TooLong => format!("Too long{detail}"),
-            Fault::NotFound => format!("Not found: {}", self.value),
+            FieldErrorType::Required => format!("Required value{detail}"),
+            FieldErrorType::Invalid if self.value.is_empty() => format!("Invalid value{detail}"),
+            FieldErrorType::Invalid | FieldErrorType::WrongType => {
+                format!("Invalid value: {}{detail}", self.value)
+            }
+            FieldErrorType::Forbidden => format!("Forbidden{detail}"),
+            FieldErrorType::NotSupported => format!("Unsupported value: {}{detail}", self.value),
+            FieldErrorType::Duplicate => format!("Duplicate value: {}{detail}", self.value),
+            FieldErrorType::TooLong => format!("Too long{detail}"),
+            FieldErrorType::NotFound => format!("Not found: {}", self.value),
         }
     }
 }

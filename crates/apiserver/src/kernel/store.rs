@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::kept::Kept;
-pub(crate) use super::kept::Stored;
 use super::metadata::meta_str;
 use super::resources::Resource;
+pub(crate) use super::stored_object::SharedObject;
+use super::stored_object::StoredObject;
 
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,22 +27,22 @@ pub(crate) struct Event {
     pub(crate) change: Change,
     pub(crate) key: String,
     /// The state after the change; for a delete the last state, with the revision of the delete.
-    pub(crate) kept: Kept,
+    pub(crate) stored: StoredObject,
     /// The state before the change, so that selectors can tell transitions and old revisions can be rebuilt.
-    pub(crate) previous: Option<Kept>,
+    pub(crate) previous: Option<StoredObject>,
     /// The two states once somebody has looked at them; the history itself holds them as text only.
-    parsed: OnceCell<Stored>,
-    parsed_previous: OnceCell<Stored>,
+    parsed: OnceCell<SharedObject>,
+    parsed_previous: OnceCell<SharedObject>,
 }
 
 impl Event {
     /// The state after the change.
-    pub(crate) fn object(&self) -> &Stored {
-        self.parsed.get_or_init(|| self.kept.value())
+    pub(crate) fn object(&self) -> &SharedObject {
+        self.parsed.get_or_init(|| self.stored.value())
     }
 
     /// The state before the change.
-    pub(crate) fn before(&self) -> Option<&Stored> {
+    pub(crate) fn previous_object(&self) -> Option<&SharedObject> {
         let previous = self.previous.as_ref()?;
         Some(self.parsed_previous.get_or_init(|| previous.value()))
     }
@@ -59,14 +59,14 @@ pub(crate) struct Store {
     /// Changes up to this revision are forgotten.
     compacted: u64,
     /// Keyed by `namespace/name` as one string, because that is the order the real server lists in.
-    objects: BTreeMap<(&'static str, &'static str), BTreeMap<String, Kept>>,
+    objects: BTreeMap<(&'static str, &'static str), BTreeMap<String, StoredObject>>,
     history: VecDeque<Event>,
     history_limit: usize,
     /// What the texts of the history take; those of objects that are still as they were are counted as well.
     history_bytes: usize,
     history_bytes_max: usize,
     /// How an object is kept.
-    keep: fn(&'static Resource, &Stored) -> Kept,
+    keep: fn(&'static Resource, &SharedObject) -> StoredObject,
 }
 
 impl Store {
@@ -80,13 +80,13 @@ impl Store {
             history_limit: history_limit.max(1),
             history_bytes: 0,
             history_bytes_max,
-            keep: Kept::new,
+            keep: StoredObject::new,
         }
     }
 
     /// Objects stay parsed from now on, for whoever looks at them all the time.
     pub(crate) fn keep_parsed(&mut self) {
-        self.keep = Kept::parsed;
+        self.keep = StoredObject::parsed;
     }
 
     pub(crate) fn revision(&self) -> u64 {
@@ -98,13 +98,13 @@ impl Store {
     }
 
     /// The object as it is kept.
-    pub(crate) fn kept(&self, resource: &Resource, namespace: &str, name: &str) -> Option<&Kept> {
-        self.objects.get(&resource.place())?.get(&key(namespace, name))
+    pub(crate) fn stored(&self, resource: &Resource, namespace: &str, name: &str) -> Option<&StoredObject> {
+        self.objects.get(&resource.storage_location())?.get(&key(namespace, name))
     }
 
     /// The object, parsed.
-    pub(crate) fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Stored> {
-        self.kept(resource, namespace, name).map(Kept::value)
+    pub(crate) fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<SharedObject> {
+        self.stored(resource, namespace, name).map(StoredObject::value)
     }
 
     /// Whether nothing has been written to the object since it was created.
@@ -115,14 +115,14 @@ impl Store {
     }
 
     /// All objects of a kind in key order, parsed.
-    pub(crate) fn values(&self, resource: &Resource, namespace: Option<&str>) -> Vec<Stored> {
+    pub(crate) fn values(&self, resource: &Resource, namespace: Option<&str>) -> Vec<SharedObject> {
         self.list(resource, namespace).into_iter().map(|(_, kept)| kept.value()).collect()
     }
 
     /// All objects of a kind in key order, restricted to a namespace if one is given.
-    pub(crate) fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<(&str, &Kept)> {
+    pub(crate) fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<(&str, &StoredObject)> {
         let prefix = prefix(namespace);
-        let objects = self.objects.get(&resource.place());
+        let objects = self.objects.get(&resource.storage_location());
         objects.into_iter().flat_map(|objects| within(objects, &prefix)).collect()
     }
 
@@ -132,12 +132,12 @@ impl Store {
         resource: &Resource,
         namespace: Option<&str>,
         revision: u64,
-    ) -> Option<Vec<(&str, &Kept)>> {
+    ) -> Option<Vec<(&str, &StoredObject)>> {
         if revision < self.compacted {
             return None;
         }
         // What has changed since, as it was then: of several changes the first tells.
-        let mut then: BTreeMap<&str, Option<&Kept>> = BTreeMap::new();
+        let mut then: BTreeMap<&str, Option<&StoredObject>> = BTreeMap::new();
         for event in self.history.iter().rev().take_while(|e| e.revision > revision) {
             if event.resource.shares_storage_with(resource) {
                 then.insert(&event.key, event.previous.as_ref());
@@ -156,13 +156,13 @@ impl Store {
     }
 
     /// Everything stored, kind by kind, as it is kept.
-    pub(crate) fn all_kept(&self) -> impl Iterator<Item = &Kept> {
+    pub(crate) fn all_stored(&self) -> impl Iterator<Item = &StoredObject> {
         self.objects.values().flat_map(BTreeMap::values)
     }
 
     /// Everything stored, kind by kind.
-    pub(crate) fn all(&self) -> impl Iterator<Item = Stored> {
-        self.all_kept().map(Kept::value)
+    pub(crate) fn all(&self) -> impl Iterator<Item = SharedObject> {
+        self.all_stored().map(StoredObject::value)
     }
 
     /// Stores `object` (its name and namespace decide where) under the next revision.
@@ -172,17 +172,18 @@ impl Store {
         let key = key(meta_str(&object, "namespace"), meta_str(&object, "name"));
         let object = Arc::new(object);
         let kept = (self.keep)(resource, &object);
-        let previous = self.objects.entry(resource.place()).or_default().insert(key.clone(), kept.clone());
+        let previous =
+            self.objects.entry(resource.storage_location()).or_default().insert(key.clone(), kept.clone());
         let change = if previous.is_some() { Change::Modified } else { Change::Added };
         self.record(resource, change, key, (kept, object), previous)
     }
 
     /// Stores an object that was stored before, under the revision it had then.
-    pub(crate) fn load(&mut self, resource: &'static Resource, object: &Stored, revision: u64) {
+    pub(crate) fn load(&mut self, resource: &'static Resource, object: &SharedObject, revision: u64) {
         self.advance(revision);
         let key = key(meta_str(object, "namespace"), meta_str(object, "name"));
         let kept = (self.keep)(resource, object);
-        self.objects.entry(resource.place()).or_default().insert(key, kept);
+        self.objects.entry(resource.storage_location()).or_default().insert(key, kept);
     }
 
     /// Moves on to a revision that was reached before; never back.
@@ -199,7 +200,7 @@ impl Store {
         last: Option<Value>,
     ) -> Option<Event> {
         let key = key(namespace, name);
-        let previous = self.objects.get_mut(&resource.place())?.remove(&key)?;
+        let previous = self.objects.get_mut(&resource.storage_location())?.remove(&key)?;
         self.revision += 1;
         let mut last = last.unwrap_or_else(|| Value::clone(&previous.value()));
         last["metadata"]["resourceVersion"] = json!(self.revision.to_string());
@@ -236,18 +237,26 @@ impl Store {
         resource: &'static Resource,
         change: Change,
         key: String,
-        (kept, object): (Kept, Stored),
-        previous: Option<Kept>,
+        (kept, object): (StoredObject, SharedObject),
+        previous: Option<StoredObject>,
     ) -> Event {
         self.history_bytes += kept.text().len();
         while self.history.len() == self.history_limit || self.history_bytes > self.history_bytes_max {
             let Some(oldest) = self.history.pop_front() else { break };
-            self.history_bytes -= oldest.kept.text().len();
+            self.history_bytes -= oldest.stored.text().len();
             self.compacted = oldest.revision;
         }
         let (parsed, parsed_previous) = (OnceCell::from(object), OnceCell::new());
-        let event =
-            Event { revision: self.revision, resource, change, key, kept, previous, parsed, parsed_previous };
+        let event = Event {
+            revision: self.revision,
+            resource,
+            change,
+            key,
+            stored: kept,
+            previous,
+            parsed,
+            parsed_previous,
+        };
         self.history.push_back(event.as_text());
         event
     }
@@ -263,9 +272,9 @@ fn prefix(namespace: Option<&str>) -> String {
 }
 
 fn within<'a>(
-    objects: &'a BTreeMap<String, Kept>,
+    objects: &'a BTreeMap<String, StoredObject>,
     prefix: &str,
-) -> impl Iterator<Item = (&'a str, &'a Kept)> {
+) -> impl Iterator<Item = (&'a str, &'a StoredObject)> {
     let (from, prefix) = (prefix.to_owned(), prefix.to_owned());
     objects
         .range(from..)
@@ -282,7 +291,7 @@ mod tests {
         json!({"metadata": {"namespace": namespace, "name": name}})
     }
 
-    fn names<'a>(list: &[(&'a str, &Kept)]) -> Vec<&'a str> {
+    fn names<'a>(list: &[(&'a str, &StoredObject)]) -> Vec<&'a str> {
         list.iter().map(|(key, _)| *key).collect()
     }
 

@@ -15,22 +15,22 @@ const SET_ORDER: &str = "$setElementOrder/";
 
 /// What is wrong with a patch.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum PatchError {
     /// The client's fault.
     Malformed(&'static str),
     /// The client's fault too, but the real server takes it for its own.
     Unforeseen(String),
 }
 
-type Merged<T> = Result<T, Fault>;
+type Merged<T> = Result<T, PatchError>;
 
-const MALFORMED_VALUES: Fault = Fault::Malformed("invalid patch format of primitive list");
-const MALFORMED_KEYS: Fault = Fault::Malformed("invalid patch format of retainKeys");
+const MALFORMED_VALUES: PatchError = PatchError::Malformed("invalid patch format of primitive list");
+const MALFORMED_KEYS: PatchError = PatchError::Malformed("invalid patch format of retainKeys");
 
 /// Merges `patch` into `object`.
 pub(crate) fn merge(node: Node, object: &mut Value, patch: &Value) -> Merged<()> {
     let Some(patch) = patch.as_object() else {
-        return Err(Fault::Malformed("invalid JSON document"));
+        return Err(PatchError::Malformed("invalid JSON document"));
     };
     merge_map(node, object, patch).map(|_| ())
 }
@@ -80,10 +80,11 @@ fn directive(patch: &Map<String, Value>) -> Merged<Option<&str>> {
         Some(Value::String(word)) if matches!(word.as_str(), "delete" | "replace" | "merge") => {
             Ok(Some(word))
         }
-        Some(Value::String(other)) => {
-            Err(Fault::Unforeseen(format!("unknown patch type: {other} in map: {}", go_print_map(patch))))
-        }
-        Some(_) => Err(Fault::Unforeseen(format!("invalid value for special key: {PATCH}"))),
+        Some(Value::String(other)) => Err(PatchError::Unforeseen(format!(
+            "unknown patch type: {other} in map: {}",
+            go_print_map(patch)
+        ))),
+        Some(_) => Err(PatchError::Unforeseen(format!("invalid value for special key: {PATCH}"))),
     }
 }
 
@@ -118,7 +119,7 @@ fn merge_field(
                 })
             {
                 let told = "unable to find api field in struct RawExtension for the json field";
-                return Err(Fault::Unforeseen(format!("{told} {:?}", strange.0)));
+                return Err(PatchError::Unforeseen(format!("{told} {:?}", strange.0)));
             }
             if !merge_map(node, child, patch)? {
                 map.remove(field);
@@ -204,7 +205,7 @@ fn merge_list(node: Node, list: &mut Value, patch: &[Value], wanted: Option<&Vec
 fn merge_item(node: Node, items: &mut Vec<Value>, patch: &Value, key: &str) -> Merged<()> {
     let Some(map) = patch.as_object() else {
         let found = if patch.is_string() { "string" } else { "number" };
-        return Err(Fault::Unforeseen(format!("expected a map, but received a {found}")));
+        return Err(PatchError::Unforeseen(format!("expected a map, but received a {found}")));
     };
     // A bare replace directive only empties the list.
     if map.len() == 1 && map.contains_key(PATCH) {
@@ -214,7 +215,7 @@ fn merge_item(node: Node, items: &mut Vec<Value>, patch: &Value, key: &str) -> M
     // In an empty list there is nothing to tell apart; validation will find what is missing.
     if id.is_none() && !items.is_empty() {
         let told = format!("map: {} does not contain declared merge key: {key}", go_print(patch));
-        return Err(Fault::Unforeseen(told));
+        return Err(PatchError::Unforeseen(told));
     }
     let at = items.iter().position(|item| item.get(key) == id).unwrap_or_else(|| {
         items.push(Value::Null);

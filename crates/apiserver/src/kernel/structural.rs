@@ -27,7 +27,7 @@ impl Schema {
     }
 
     /// Fills in defaults and takes out what the schema does not know; returns the places of the latter.
-    pub(crate) fn settle(&self, object: &mut Value) -> Vec<String> {
+    pub(crate) fn default_and_prune(&self, object: &mut Value) -> Vec<String> {
         let mut unknown = Vec::new();
         fill(self.rules, object);
         let metadata = ["apiVersion", "kind", "metadata"];
@@ -251,14 +251,14 @@ mod tests {
     fn told(old: Option<&Value>, new: &Value) -> Vec<String> {
         let mut errors = Vec::new();
         schema().validate(old, new, &mut errors);
-        errors.iter().map(FieldError::told).collect()
+        errors.iter().map(FieldError::message).collect()
     }
 
     #[test]
     fn defaults_come_and_unknown_fields_go() {
         let mut object = json!({"kind": "Widget", "metadata": {"name": "w", "odd": 1}, "odd": 1,
             "spec": {"size": 1, "odd": 1, "free": {"odd": 1}, "counts": {"odd": 1}}});
-        let unknown = schema().settle(&mut object);
+        let unknown = schema().default_and_prune(&mut object);
         assert_eq!(unknown, ["odd", "spec.odd"]);
         assert_eq!(
             object,

@@ -4,12 +4,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::create::Write;
-use super::fields::{Manager, Operation, record_update};
+use super::fields::{ManagedFieldsEntry, Operation, record_update};
 use super::metadata::{meta, meta_str, set_meta};
 use super::options::WriteOptions;
 use super::request::Call;
 use super::resources;
-use super::status::{FieldError, Outcome, Status};
+use super::status::{ApiResult, FieldError, Status};
 use super::types::{self, Node};
 use super::users::IssuedToken;
 use super::{Document, Kernel, body, seconds};
@@ -24,7 +24,7 @@ const EXPIRATION_SECONDS_MAX: i64 = 1 << 32;
 const AUDIENCE_DEFAULT: &str = "https://kubernetes.default.svc.cluster.local";
 
 impl Kernel {
-    pub(crate) fn token(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+    pub(crate) fn token(&mut self, call: &Call<'_>, now: Timestamp) -> ApiResult<Document> {
         let options = WriteOptions::parse(call)?;
         let target = &call.target;
         let request = body::read(call)?;
@@ -51,7 +51,7 @@ impl Kernel {
             }
         };
         let expires = now.checked_add(SignedDuration::from_secs(lifetime)).unwrap_or(now);
-        let token = self.chance.token();
+        let token = self.random.token();
         self.tokens.retain(|_, issued| issued.expires > now);
         self.tokens.insert(
             token.clone(),
@@ -80,8 +80,9 @@ impl Kernel {
             "status": {"token": token, "expirationTimestamp": seconds(expires)},
         });
         let mut answer = answer;
-        let write = Write { target, options: &options, now, applied: None, user: &call.user, hollow: false };
-        let by = Manager {
+        let write =
+            Write { target, options: &options, now, applied: None, user: &call.user, has_empty_lists: false };
+        let by = ManagedFieldsEntry {
             api_version: "authentication.k8s.io/v1".to_owned(),
             ..write.manager(Operation::Update)
         };
@@ -93,7 +94,7 @@ impl Kernel {
 }
 
 /// Tells what was asked for, as if it were stored.
-fn own(answer: &mut Value, asked: &Value, by: &Manager) {
+fn own(answer: &mut Value, asked: &Value, by: &ManagedFieldsEntry) {
     let shape = types::named("authentication.v1.TokenRequest").unwrap_or_else(types::custom);
     let mut request = json!({"spec": asked});
     let zero = json!({"spec": {"audiences": null, "expirationSeconds": null, "boundObjectRef": null}});
@@ -103,7 +104,7 @@ fn own(answer: &mut Value, asked: &Value, by: &Manager) {
 
 impl Kernel {
     /// A token can be bound to what is there, and of few kinds.
-    fn check_bound(&self, namespace: &str, bound: &Value) -> Outcome<()> {
+    fn check_bound(&self, namespace: &str, bound: &Value) -> ApiResult<()> {
         let text = |field: &str| bound[field].as_str().unwrap_or_default();
         if bound.is_null() {
             return Ok(());
@@ -126,7 +127,7 @@ impl Kernel {
     }
 }
 
-fn expiration(spec: &Value) -> Outcome<i64> {
+fn expiration(spec: &Value) -> ApiResult<i64> {
     let asked = match spec.get("expirationSeconds") {
         None | Some(Value::Null) => return Ok(EXPIRATION_SECONDS_DEFAULT),
         Some(value) => value.as_i64(),

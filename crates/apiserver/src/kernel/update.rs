@@ -12,19 +12,26 @@ use super::metadata::{finalizers, is_terminating, meta, meta_str, set_meta};
 use super::options::WriteOptions;
 use super::request::{Call, Target};
 use super::resources::{Resource, Strategy};
-use super::status::{FieldError, Outcome, Reason, Status};
-use super::store::Stored;
-use super::{Document, Kernel, body, defaults, prepare, views, warnings};
+use super::status::{ApiResult, FieldError, Status, StatusReason};
+use super::store::SharedObject;
+use super::{Document, Kernel, body, conversion, defaults, prepare, warnings};
 
 impl Kernel {
-    pub(crate) fn update(&mut self, call: &Call<'_>, now: Timestamp) -> Outcome<Document> {
+    pub(crate) fn update(&mut self, call: &Call<'_>, now: Timestamp) -> ApiResult<Document> {
         let options = WriteOptions::parse(call)?;
         let target = &call.target;
-        let body::Decoded { mut object, strange, hollow, misplaced } = body::decode(call)?;
-        self.heed(strange, options.field_validation, |strange| body::refused(target.resource, strange))?;
+        let body::Decoded {
+            mut object,
+            strict_errors: strange,
+            has_empty_lists: hollow,
+            type_mismatch: misplaced,
+        } = body::decode(call)?;
+        self.apply_field_validation(strange, options.field_validation, |strange| {
+            body::strict_decoding_error(target.resource, strange)
+        })?;
         if let Some(status) = misplaced {
             // The kind counts only where the object is known to be written for what is stored.
-            if status.reason == Reason::Invalid {
+            if status.reason == StatusReason::Invalid {
                 let live = self.store.get(target.resource, target.namespace(), target.name());
                 let live = live.ok_or_else(|| Status::not_found(target.resource, target.name()))?;
                 lock(target, &live, &object)?;
@@ -32,12 +39,19 @@ impl Kernel {
             return Err(status);
         }
         if meta_str(&object, "name").is_empty() {
-            return Err(Status::nameless(target.name()));
+            return Err(Status::name_undeterminable(target.name()));
         }
-        body::place(call, &mut object)?;
-        let mut object = views::to_storage_version(target.resource, object);
+        body::check_name_and_namespace(call, &mut object)?;
+        let mut object = conversion::to_storage_version(target.resource, object);
         let live = self.store.get(target.resource, target.namespace(), target.name());
-        let write = Write { target, options: &options, now, applied: None, user: &call.user, hollow };
+        let write = Write {
+            target,
+            options: &options,
+            now,
+            applied: None,
+            user: &call.user,
+            has_empty_lists: hollow,
+        };
         let (code, stored) = match live {
             Some(live) => {
                 let place = (target.namespace(), target.name());
@@ -70,7 +84,12 @@ impl Kernel {
     }
 
     /// Replaces `live` by `new`, as far as the target lets it.
-    pub(crate) fn replace(&mut self, write: Write<'_>, live: &Stored, mut new: Value) -> Outcome<Stored> {
+    pub(crate) fn replace(
+        &mut self,
+        write: Write<'_>,
+        live: &SharedObject,
+        mut new: Value,
+    ) -> ApiResult<SharedObject> {
         let (target, dry_run) = (write.target, write.options.dry_run);
         let resource = target.resource.stored();
         lock(target, live, &new)?;
@@ -95,7 +114,7 @@ impl Kernel {
         let mut new = finish(new)?;
         keep_system_fields(live, &mut new);
         prepare::update(resource, subresource, live, &mut new, write.now);
-        if write.hollow {
+        if write.has_empty_lists {
             let generation = meta(live, "generation").and_then(Value::as_i64).unwrap_or(0);
             set_meta(&mut new, "generation", Some(json!(generation + 1)));
         }
@@ -108,7 +127,7 @@ impl Kernel {
         }
         validate(target, Some(live), &new)?;
         if resource.strategy != Strategy::Pod && subresource.is_none() {
-            self.warnings.extend(warnings::about(resource, Some(live), &new));
+            self.warnings.extend(warnings::for_object(resource, Some(live), &new));
         }
         if subresource.is_none() {
             self.validate_admission_of_update(resource, live, &new)?;
@@ -146,7 +165,7 @@ impl Kernel {
 }
 
 /// The resourceVersion in the body, if any, must be the one stored.
-fn lock(target: &Target, live: &Value, new: &Value) -> Outcome<()> {
+fn lock(target: &Target, live: &Value, new: &Value) -> ApiResult<()> {
     let (resource, name) = (target.resource, meta_str(live, "name"));
     match meta_str(new, "resourceVersion") {
         "" | "0" if resource.conditional_update => {
@@ -165,12 +184,12 @@ fn lock(target: &Target, live: &Value, new: &Value) -> Outcome<()> {
 }
 
 /// A version must be a number.
-fn check_version(version: &str) -> Outcome<()> {
+fn check_version(version: &str) -> ApiResult<()> {
     if version.is_empty() || version.parse::<u64>().is_ok() {
         return Ok(());
     }
     let message = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
-    Err(Status::new(Reason::Unknown, message))
+    Err(Status::new(StatusReason::Unknown, message))
 }
 
 /// Owners that own what they owned before have not done anything now.

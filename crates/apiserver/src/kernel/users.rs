@@ -10,11 +10,11 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::Kernel;
-use super::kept::Kept;
 use super::metadata::{is_terminating, meta, meta_str};
 use super::request::Request;
 use super::resources;
-use super::status::{Outcome, Reason, Status};
+use super::status::{ApiResult, Status, StatusReason};
+use super::stored_object::StoredObject;
 
 /// The group of everybody who is known.
 const AUTHENTICATED: &str = "system:authenticated";
@@ -105,7 +105,7 @@ pub(crate) struct IssuedToken {
 
 impl Kernel {
     /// The user behind a request. Without access control everybody unknown is the administrator.
-    pub(crate) fn authenticate(&self, request: &Request, now: Timestamp) -> Outcome<User> {
+    pub(crate) fn authenticate(&self, request: &Request, now: Timestamp) -> ApiResult<User> {
         if let Some(user) = &request.user {
             return self.impersonate(user.clone(), request);
         }
@@ -116,7 +116,7 @@ impl Kernel {
         }
         match self.user_of_token(token, now) {
             Some(user) => self.impersonate(user, request),
-            None if self.settings.rbac => Err(Status::new(Reason::Unauthorized, "Unauthorized")),
+            None if self.settings.rbac => Err(Status::new(StatusReason::Unauthorized, "Unauthorized")),
             None => Ok(User::admin()),
         }
     }
@@ -148,7 +148,7 @@ impl Kernel {
     fn user_of_secret(&self, token: &str) -> Option<User> {
         let secrets = resources::by_path("", "v1", "secrets")?;
         let encoded = STANDARD.encode(token);
-        let holds = |secret: &Kept| {
+        let holds = |secret: &StoredObject| {
             secret.field(secrets, "type") == Some("kubernetes.io/service-account-token")
                 && secret.text().contains(&encoded)
                 && secret.value()["data"]["token"] == encoded.as_str()
@@ -161,7 +161,7 @@ impl Kernel {
     }
 
     /// Who the user wants to be taken for; being allowed to is access control like any other.
-    fn impersonate(&self, user: User, request: &Request) -> Outcome<User> {
+    fn impersonate(&self, user: User, request: &Request) -> ApiResult<User> {
         let Some(wanted) = &request.impersonate else {
             return Ok(user);
         };
@@ -174,7 +174,7 @@ impl Kernel {
                          group \"\" at the cluster scope",
                         user.name
                     );
-                    return Err(Status::new(Reason::Forbidden, message));
+                    return Err(Status::new(StatusReason::Forbidden, message));
                 }
             }
         }

@@ -8,7 +8,7 @@ use super::metadata::{STANDARD_FINALIZERS, finalizers};
 use super::resources::{Resource, Strategy};
 
 /// Warnings about an object that is about to be stored.
-pub(crate) fn about(resource: &Resource, old: Option<&Value>, new: &Value) -> Vec<String> {
+pub(crate) fn for_object(resource: &Resource, old: Option<&Value>, new: &Value) -> Vec<String> {
     match resource.strategy {
         Strategy::Service => service(new),
         Strategy::EndpointSlice if new["addressType"] == "FQDN" && old.is_none() => {

@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::accept::Representation;
-use super::backlog::{Backlog, Content, View};
-use super::kept::Kept;
+use super::backlog::{Backlog, Content, WatchView};
 use super::options::{WatchOptions, WatchStart};
 use super::request::Call;
 use super::selectors::Selector;
-use super::status::{Outcome, Reason, Status};
-use super::store::{Change, Event, Stored};
+use super::status::{ApiResult, Status, StatusReason};
+use super::store::{Change, Event, SharedObject};
+use super::stored_object::StoredObject;
 use super::{Kernel, Reply, body};
 
 /// The annotation on the bookmark that closes the initial events.
@@ -36,7 +36,7 @@ pub struct Frame {
 /// An open watch.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    view: View,
+    view: WatchView,
     namespace: Option<String>,
     selector: Selector,
     bookmarks: bool,
@@ -60,10 +60,13 @@ impl Watch {
         self.after = event.revision;
         let (selector, resource) = (&self.selector, self.view.resource);
         let before = event.previous.as_ref().is_some_and(|previous| {
-            selector.chooses(resource, &event.key, previous, || event.before().unwrap_or(event.object()))
+            selector.matches_parsing_late(resource, &event.key, previous, || {
+                event.previous_object().unwrap_or(event.object())
+            })
         });
         let deleted = event.change == Change::Deleted;
-        let after = !deleted && selector.chooses(resource, &event.key, &event.kept, || event.object());
+        let after =
+            !deleted && selector.matches_parsing_late(resource, &event.key, &event.stored, || event.object());
         let kind = match (before, after) {
             (false, false) => return false,
             (false, true) => "ADDED",
@@ -76,9 +79,9 @@ impl Watch {
         }
         let content = if kind == "DELETED" && !deleted {
             // The object left the selection: the client sees it as it last was there, at the new version.
-            Content::Own(Kept::new(event.kept.resource(), &departed(event)))
+            Content::Own(StoredObject::new(event.stored.resource(), &departed(event)))
         } else {
-            Content::Shared(event.kept.clone())
+            Content::Shared(event.stored.clone())
         };
         self.backlog.push(kind, content);
         true
@@ -95,14 +98,14 @@ impl Watch {
         object["metadata"] = metadata;
         // A view of other objects is made from theirs; a bookmark is nobody's and stays as it is.
         let object = match self.view.representation {
-            Representation::Whole => Arc::new(object),
-            _ => self.view.shown(&Arc::new(object), now),
+            Representation::Full => Arc::new(object),
+            _ => self.view.render(&Arc::new(object), now),
         };
-        self.backlog.push("BOOKMARK", Content::made(&object));
+        self.backlog.push("BOOKMARK", Content::encoded(&object));
     }
 
     fn fail(&mut self, status: &Status) {
-        self.backlog.push("ERROR", Content::made(&status.to_value()));
+        self.backlog.push("ERROR", Content::encoded(&status.to_value()));
         self.ended = true;
     }
 
@@ -113,8 +116,8 @@ impl Watch {
     }
 }
 
-fn departed(event: &Event) -> Stored {
-    let Some(previous) = event.before() else {
+fn departed(event: &Event) -> SharedObject {
+    let Some(previous) = event.previous_object() else {
         return Arc::clone(event.object());
     };
     let mut last = Value::clone(previous);
@@ -123,19 +126,19 @@ fn departed(event: &Event) -> Stored {
 }
 
 impl Kernel {
-    pub(crate) fn watch(&mut self, call: &Call<'_>) -> Outcome<Reply> {
+    pub(crate) fn watch(&mut self, call: &Call<'_>) -> ApiResult<Reply> {
         let options = WatchOptions::parse(call)?;
         if matches!(call.representation, Representation::Table(_)) {
             call.representation.fits(call.target.resource, false, call.query.text("includeObject"))?;
         }
         let resource = call.target.resource;
         if self.watches.len() >= self.settings.watches_max {
-            let mut status = Status::new(Reason::TooManyRequests, "too many watches are open");
+            let mut status = Status::new(StatusReason::TooManyRequests, "too many watches are open");
             status.retry_after_seconds = 1;
             return Err(status);
         }
         let mut watch = Watch {
-            view: View { resource, representation: call.representation },
+            view: WatchView { resource, representation: call.representation },
             namespace: call.target.namespace.clone(),
             selector: options.selector,
             bookmarks: options.bookmarks,
@@ -156,7 +159,7 @@ impl Kernel {
             WatchStart::Now => {}
             WatchStart::After(revision) => self.fill_changes(&mut watch, revision),
         }
-        watch.backlog.begin();
+        watch.backlog.mark_initial();
         self.watches_opened += 1;
         let id = WatchId(self.watches_opened);
         let (bookmarks, waiting) = (watch.bookmarks, watch.backlog.bytes());
@@ -205,7 +208,7 @@ impl Kernel {
 
     fn fill_state(&self, watch: &mut Watch) {
         for (key, object) in self.store.list(watch.view.resource, watch.namespace.as_deref()) {
-            if watch.selector.accepts(watch.view.resource, key, object) {
+            if watch.selector.matches_stored(watch.view.resource, key, object) {
                 watch.backlog.push("ADDED", Content::Shared(object.clone()));
             }
         }
@@ -239,7 +242,7 @@ impl Kernel {
     fn take<T>(
         &mut self,
         id: WatchId,
-        what: impl FnOnce(&mut Backlog, View, Timestamp) -> Vec<T>,
+        what: impl FnOnce(&mut Backlog, WatchView, Timestamp) -> Vec<T>,
     ) -> Option<Vec<T>> {
         let watch = self.watches.get_mut(&id)?;
         let taken = what(&mut watch.backlog, watch.view, self.now);

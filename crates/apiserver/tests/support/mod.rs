@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use keleustes_apiserver::ApiServer;
-use keleustes_apiserver::http::{Limits, Pki, Serving, serve};
+use keleustes_apiserver::http::{Limits, Pki, RunningServer, serve};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -30,9 +30,9 @@ pub(crate) type Stream = TlsStream<TcpStream>;
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// Puts the server on a socket.
-pub(crate) async fn serving(server: &ApiServer, limits: Limits) -> Serving {
+pub(crate) async fn serving(server: &ApiServer, limits: Limits) -> RunningServer {
     let address = "127.0.0.1:0".parse().expect("an address");
-    serve(server.clone(), address, Pki::fresh().expect("keys"), limits).await.expect("a free port")
+    serve(server.clone(), address, Pki::generate().expect("keys"), limits).await.expect("a free port")
 }
 
 /// Stores a ConfigMap past the front door.
@@ -43,11 +43,11 @@ pub(crate) fn seed(server: &ApiServer, name: &str, value: &str) {
 }
 
 /// A connection without a client certificate, on which anything can be said.
-pub(crate) async fn raw(serving: &Serving) -> Stream {
+pub(crate) async fn raw(serving: &RunningServer) -> Stream {
     connect(serving, &[]).await
 }
 
-async fn connect(serving: &Serving, protocols: &[&[u8]]) -> Stream {
+async fn connect(serving: &RunningServer, protocols: &[&[u8]]) -> Stream {
     let mut roots = RootCertStore::empty();
     let authority = CertificateDer::from_pem_slice(serving.pki().ca_pem().as_bytes());
     roots.add(authority.expect("a certificate")).expect("a usable authority");
@@ -77,7 +77,7 @@ pub(crate) async fn heard(stream: &mut Stream) -> String {
 }
 
 /// What the server answers to these bytes on a connection of their own.
-pub(crate) async fn said_to(serving: &Serving, bytes: &[u8]) -> String {
+pub(crate) async fn said_to(serving: &RunningServer, bytes: &[u8]) -> String {
     let mut stream = raw(serving).await;
     // The server may hang up before it has read everything.
     let _ = stream.write_all(bytes).await;
@@ -85,13 +85,13 @@ pub(crate) async fn said_to(serving: &Serving, bytes: &[u8]) -> String {
 }
 
 /// Whether the server still answers as if nothing had happened.
-pub(crate) async fn is_well(serving: &Serving) -> bool {
+pub(crate) async fn is_well(serving: &RunningServer) -> bool {
     let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     said_to(serving, request).await.ends_with("ok")
 }
 
 /// A client of HTTP/2, which has many requests on one connection.
-pub(crate) async fn multiplexed(serving: &Serving) -> SendRequest<Empty<Bytes>> {
+pub(crate) async fn multiplexed(serving: &RunningServer) -> SendRequest<Empty<Bytes>> {
     let stream = TokioIo::new(connect(serving, &[b"h2"]).await);
     let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
     // A small window, so that what is not read stays on the server's side.

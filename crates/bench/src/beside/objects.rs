@@ -1,6 +1,6 @@
 //! The objects that loads are made of, as large as people write them.
 
-use keleustes_client::{Call, Deletion, Patch, PropagationPolicy};
+use keleustes_client::{Call, DeleteOptions, PatchType, PropagationPolicy};
 use keleustes_objects::{Key, Resource};
 use kube::Client;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ pub(super) async fn patch_all(
     keys: &[Key],
     change: &Value,
 ) -> anyhow::Result<()> {
-    let calls = keys.iter().map(|key| Call::patch(resource, key, Patch::Merge, change));
+    let calls = keys.iter().map(|key| Call::patch(resource, key, PatchType::Merge, change));
     send_all(client, &format!("changing {resource}"), calls).await
 }
 
@@ -45,7 +45,8 @@ pub(super) async fn delete_all(
     resource: &Resource,
     keys: impl IntoIterator<Item = Key>,
 ) -> anyhow::Result<()> {
-    let deletion = Deletion { propagation: Some(PropagationPolicy::Background), ..Deletion::default() };
+    let deletion =
+        DeleteOptions { propagation_policy: Some(PropagationPolicy::Background), ..DeleteOptions::default() };
     let calls = keys.into_iter().map(|key| Call::delete(resource, &key, &deletion));
     send_all(client, &format!("deleting {resource}"), calls).await
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
-use keleustes_client::{Call, ClientFactory, ClientOptions, Connection, Deletion};
+use keleustes_client::{Call, ClientFactory, ClientOptions, Connection, DeleteOptions};
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{AuditEntry, AuditMark, ControlPlane, Process, User};
 use keleustes_hollow::{Hollow, HollowHandle};
@@ -155,7 +155,7 @@ impl Stage {
         self.manager.kill9()?;
         self.manager.wait_exit(Duration::from_secs(10))?;
         let lease = Key::namespaced("kube-system", "kube-controller-manager");
-        Call::delete(&LEASES, &lease, &Deletion::default()).send_discarding_body(&self.client).await?;
+        Call::delete(&LEASES, &lease, &DeleteOptions::default()).send_discarding_body(&self.client).await?;
         work(&self.client).await?;
         let before = Before { manager_cpu: 0.0, ..self.before()? };
         let from = Timestamp::now();
@@ -280,7 +280,7 @@ impl Stage {
     /// What managers and their service accounts asked for since then, in order.
     fn requests(&self, since: AuditMark) -> anyhow::Result<Vec<AuditEntry>> {
         let mut entries = self.plane.audit_since(since)?;
-        entries.retain(AuditEntry::by_manager);
+        entries.retain(AuditEntry::is_from_manager);
         Ok(entries)
     }
 

@@ -193,7 +193,7 @@ impl Connection {
 
     /// A way that is a service itself, such as an API server in the same process. Who speaks is then only
     /// told by tokens.
-    pub fn over<S, B>(service: S) -> Self
+    pub fn from_service<S, B>(service: S) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,

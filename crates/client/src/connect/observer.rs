@@ -36,11 +36,11 @@ pub trait ConnectionObserver: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecPluginStatus {
     /// With success.
-    Well,
+    NoError,
     /// With another exit code, which is -1 for a signal.
-    Failed(i32),
+    ExecutionError(i32),
     /// It is not there, or may not be run.
-    NotFound,
+    PluginNotFound,
     /// It was there and yet did not run to its end.
     ClientInternalError,
 }

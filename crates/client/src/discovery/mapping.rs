@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Failure, Reason};
+use keleustes_objects::{ApiError, ErrorReason};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -35,7 +35,7 @@ struct Known {
     discovered: Option<Arc<DiscoveredResources>>,
     /// When the server was last asked, successfully or not.
     asked_at: Option<Instant>,
-    failure: Option<Failure>,
+    failure: Option<ApiError>,
 }
 
 impl RestMapper {
@@ -56,12 +56,12 @@ impl RestMapper {
     ///
     /// # Errors
     /// If it cannot be known whether there is one.
-    pub async fn resource_of(
+    pub async fn mapping_for_kind(
         &self,
         group: &str,
         version: Option<&str>,
         kind: &str,
-    ) -> Result<Option<ApiResource>, Failure> {
+    ) -> Result<Option<ApiResource>, ApiError> {
         self.find(group, version, |one| one.resource.kind == kind).await
     }
 
@@ -74,7 +74,7 @@ impl RestMapper {
         group: &str,
         version: Option<&str>,
         plural: &str,
-    ) -> Result<Option<ApiResource>, Failure> {
+    ) -> Result<Option<ApiResource>, ApiError> {
         self.find(group, version, |one| one.resource.plural == plural).await
     }
 
@@ -83,7 +83,7 @@ impl RestMapper {
     /// # Errors
     /// If it was never learnt. Later failures leave what was learnt before in use, see
     /// [`RestMapper::last_failure`].
-    pub async fn all(&self) -> Result<Arc<DiscoveredResources>, Failure> {
+    pub async fn all(&self) -> Result<Arc<DiscoveredResources>, ApiError> {
         self.not_older_than(self.shared.max_age).await
     }
 
@@ -94,7 +94,7 @@ impl RestMapper {
 
     /// Why the last try to ask the server failed, if it did.
     #[must_use]
-    pub fn last_failure(&self) -> Option<Failure> {
+    pub fn last_failure(&self) -> Option<ApiError> {
         self.shared.known.lock().failure.clone()
     }
 
@@ -103,7 +103,7 @@ impl RestMapper {
         group: &str,
         version: Option<&str>,
         wanted: impl Fn(&ApiResource) -> bool,
-    ) -> Result<Option<ApiResource>, Failure> {
+    ) -> Result<Option<ApiResource>, ApiError> {
         let mut discovered = self.all().await?;
         let mut found = lookup(&discovered, group, version, &wanted);
         if found.is_none() {
@@ -116,7 +116,7 @@ impl RestMapper {
         }
     }
 
-    async fn not_older_than(&self, age: Duration) -> Result<Arc<DiscoveredResources>, Failure> {
+    async fn not_older_than(&self, age: Duration) -> Result<Arc<DiscoveredResources>, ApiError> {
         let called_at = Instant::now();
         {
             let known = self.shared.known.lock();
@@ -148,7 +148,7 @@ impl RestMapper {
     }
 
     /// What came of it if somebody else asked while this caller waited.
-    fn outcome_since(&self, called_at: Instant) -> Option<Result<Arc<DiscoveredResources>, Failure>> {
+    fn outcome_since(&self, called_at: Instant) -> Option<Result<Arc<DiscoveredResources>, ApiError>> {
         let known = self.shared.known.lock();
         known.asked_at.filter(|&asked_at| asked_at > called_at)?;
         match &known.discovered {
@@ -174,7 +174,7 @@ fn lookup(
 }
 
 /// Whether what was not found may be among what could not be learnt.
-fn might_exist(discovered: &DiscoveredResources, group: &str, version: Option<&str>) -> Option<Failure> {
+fn might_exist(discovered: &DiscoveredResources, group: &str, version: Option<&str>) -> Option<ApiError> {
     let root = if group.is_empty() { "api" } else { "apis" };
     let (name, why) = discovered.failed.iter().find(|(name, _)| match version {
         _ if name.as_str() == root => true,
@@ -182,8 +182,8 @@ fn might_exist(discovered: &DiscoveredResources, group: &str, version: Option<&s
         None if group.is_empty() => !name.contains('/') && name.as_str() != "apis",
         None => name.strip_prefix(group).is_some_and(|rest| rest.starts_with('/')),
     })?;
-    Some(Failure::transport(
-        Reason::Unavailable,
+    Some(ApiError::transport(
+        ErrorReason::Unavailable,
         format!("unable to retrieve the server APIs of {name}: {why}"),
     ))
 }

@@ -4,7 +4,7 @@ mod mapping;
 mod wire;
 
 use http::Method;
-use keleustes_objects::Failure;
+use keleustes_objects::ApiError;
 use kube::Client;
 
 use self::wire::{AggregatedGroup, Groups, PlainResource, PlainResources};
@@ -20,7 +20,7 @@ const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
 ///
 /// # Errors
 /// If nothing at all could be learnt. Lesser failures are part of what is returned.
-pub async fn discover(client: &Client) -> Result<DiscoveredResources, Failure> {
+pub async fn discover(client: &Client) -> Result<DiscoveredResources, ApiError> {
     let mut found = DiscoveredResources::default();
     let (core, named) = futures::join!(root(client, "/api"), root(client, "/apis"));
     if let (Err(failure), Err(_)) = (&core, &named) {
@@ -44,7 +44,7 @@ pub async fn discover(client: &Client) -> Result<DiscoveredResources, Failure> {
     Ok(found)
 }
 
-async fn root(client: &Client, path: &str) -> Result<Groups, Failure> {
+async fn root(client: &Client, path: &str) -> Result<Groups, ApiError> {
     let mut call = Call::raw(Method::GET, path);
     call.accept = ACCEPT;
     call.send_as::<wire::Root>(client).await?.groups()

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use http::header::ACCEPT;
 use http::{HeaderValue, Request, Response};
-use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
-use keleustes_objects::{Reason, Resource};
+use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault};
+use keleustes_objects::{ErrorReason, Resource};
 use kube::client::Body;
 use tower::{BoxError, Layer as _, ServiceExt as _};
 
@@ -106,33 +106,35 @@ async fn a_version_that_fails_spoils_no_other() {
         assert!(discovered.resources.iter().all(|one| one.resource.group != "apps"));
 
         let mapping = RestMapper::new(client);
-        assert!(mapping.resource_of("", Some("v1"), "Secret").await.unwrap().is_some());
-        let unknown = mapping.resource_of("apps", None, "Deployment").await.unwrap_err();
-        assert_eq!(unknown.reason, Reason::Unavailable);
+        assert!(mapping.mapping_for_kind("", Some("v1"), "Secret").await.unwrap().is_some());
+        let unknown = mapping.mapping_for_kind("apps", None, "Deployment").await.unwrap_err();
+        assert_eq!(unknown.reason, ErrorReason::Unavailable);
         assert!(unknown.message.contains("apps/v1"), "{unknown}");
-        assert_eq!(mapping.resource_of("", None, "Nonsense").await, Ok(None));
+        assert_eq!(mapping.mapping_for_kind("", None, "Nonsense").await, Ok(None));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_root_that_fails_is_told_and_both_are_a_failure() {
     let world = World::new();
-    let id = world.faults.add(Rule::new(Verdict::status(503, "ServiceUnavailable", "down")).target("/apis"));
+    let id = world
+        .faults
+        .add(FaultRule::new(InjectedFault::status(503, "ServiceUnavailable", "down")).target("/apis"));
     let discovered = discover(&world.client).await.unwrap();
     assert_eq!(discovered.failed.keys().collect::<Vec<_>>(), ["apis"]);
     let mapping = RestMapper::new(world.client.clone());
-    assert!(mapping.resource_of("apps", None, "Deployment").await.is_err());
-    assert!(mapping.resource_of("", None, "Secret").await.unwrap().is_some());
-    world.faults.retire(id);
-    world.faults.add(Rule::new(Verdict::status(403, "Forbidden", "no")));
-    assert_eq!(discover(&world.client).await.unwrap_err().reason, Reason::Forbidden);
+    assert!(mapping.mapping_for_kind("apps", None, "Deployment").await.is_err());
+    assert!(mapping.mapping_for_kind("", None, "Secret").await.unwrap().is_some());
+    world.faults.disable(id);
+    world.faults.add(FaultRule::new(InjectedFault::status(403, "Forbidden", "no")));
+    assert_eq!(discover(&world.client).await.unwrap_err().reason, ErrorReason::Forbidden);
 }
 
 #[tokio::test(start_paused = true)]
 async fn kinds_and_resources_are_found_both_ways() {
     let world = World::new();
     let mapping = RestMapper::new(world.client.clone());
-    let by_kind = mapping.resource_of("apps", None, "Deployment").await.unwrap().unwrap();
+    let by_kind = mapping.mapping_for_kind("apps", None, "Deployment").await.unwrap().unwrap();
     let by_name = mapping.mapping_for_resource("apps", Some("v1"), "deployments").await.unwrap().unwrap();
     assert_eq!(by_kind, by_name);
     assert_eq!(mapping.mapping_for_resource("apps", Some("v1beta1"), "deployments").await, Ok(None));
@@ -143,20 +145,20 @@ async fn a_mapping_is_asked_for_when_needed_shared_and_renewed_after_thirty_seco
     let world = World::new();
     let mapping = RestMapper::new(world.client.clone());
     assert!(world.asked().is_empty(), "nothing is asked before it is needed");
-    let slow = Verdict::DelayThen(Duration::from_millis(10), Box::new(Verdict::Pass));
-    let slow = world.faults.add(Rule::new(slow));
-    let callers = (0..20).map(|_| mapping.resource_of("", None, "Secret"));
+    let slow = InjectedFault::DelayThen(Duration::from_millis(10), Box::new(InjectedFault::Pass));
+    let slow = world.faults.add(FaultRule::new(slow));
+    let callers = (0..20).map(|_| mapping.mapping_for_kind("", None, "Secret"));
     futures::future::join_all(callers).await;
     assert_eq!(world.asked().len(), 2, "one fetch for all");
-    world.faults.retire(slow);
+    world.faults.disable(slow);
     tokio::time::advance(Duration::from_secs(29)).await;
-    mapping.resource_of("", None, "Secret").await.unwrap();
+    mapping.mapping_for_kind("", None, "Secret").await.unwrap();
     assert_eq!(world.asked().len(), 2);
     tokio::time::advance(Duration::from_secs(2)).await;
-    mapping.resource_of("", None, "Secret").await.unwrap();
+    mapping.mapping_for_kind("", None, "Secret").await.unwrap();
     assert_eq!(world.asked().len(), 4);
     mapping.invalidate();
-    mapping.resource_of("", None, "Secret").await.unwrap();
+    mapping.mapping_for_kind("", None, "Secret").await.unwrap();
     assert_eq!(world.asked().len(), 6);
 }
 
@@ -166,12 +168,12 @@ async fn something_unknown_is_asked_for_again_but_not_all_the_time() {
     let mapping = RestMapper::new(world.client.clone());
     mapping.all().await.unwrap();
     for _ in 0..10 {
-        assert_eq!(mapping.resource_of("new.example", None, "Thing").await, Ok(None));
+        assert_eq!(mapping.mapping_for_kind("new.example", None, "Thing").await, Ok(None));
     }
     assert_eq!(world.asked().len(), 2, "what was just learnt is new enough");
     tokio::time::advance(Duration::from_secs(6)).await;
     for _ in 0..10 {
-        assert_eq!(mapping.resource_of("new.example", None, "Thing").await, Ok(None));
+        assert_eq!(mapping.mapping_for_kind("new.example", None, "Thing").await, Ok(None));
     }
     assert_eq!(world.asked().len(), 4);
 }
@@ -180,18 +182,20 @@ async fn something_unknown_is_asked_for_again_but_not_all_the_time() {
 async fn what_was_learnt_stays_in_use_while_the_server_is_away() {
     let world = World::new();
     let mapping = RestMapper::new(world.client.clone());
-    let id = world.faults.add(Rule::new(Verdict::ConnectionError(std::io::ErrorKind::ConnectionRefused)));
-    let failure = mapping.resource_of("", None, "Secret").await.unwrap_err();
-    assert_eq!(failure.reason, Reason::ConnectionRefused);
-    world.faults.retire(id);
+    let id = world
+        .faults
+        .add(FaultRule::new(InjectedFault::ConnectionError(std::io::ErrorKind::ConnectionRefused)));
+    let failure = mapping.mapping_for_kind("", None, "Secret").await.unwrap_err();
+    assert_eq!(failure.reason, ErrorReason::ConnectionRefused);
+    world.faults.disable(id);
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert!(mapping.resource_of("", None, "Secret").await.unwrap().is_some());
+    assert!(mapping.mapping_for_kind("", None, "Secret").await.unwrap().is_some());
     assert_eq!(mapping.last_failure(), None);
 
     tokio::time::advance(Duration::from_secs(31)).await;
-    world.faults.add(Rule::new(Verdict::ConnectionError(std::io::ErrorKind::ConnectionRefused)));
-    assert!(mapping.resource_of("", None, "Secret").await.unwrap().is_some());
-    assert_eq!(mapping.last_failure().unwrap().reason, Reason::ConnectionRefused);
+    world.faults.add(FaultRule::new(InjectedFault::ConnectionError(std::io::ErrorKind::ConnectionRefused)));
+    assert!(mapping.mapping_for_kind("", None, "Secret").await.unwrap().is_some());
+    assert_eq!(mapping.last_failure().unwrap().reason, ErrorReason::ConnectionRefused);
     world.faults.disable_all();
     tokio::time::advance(Duration::from_secs(6)).await;
     mapping.all().await.unwrap();

@@ -1,6 +1,6 @@
 //! The documents of discovery as they stand on the wire, in both forms.
 
-use keleustes_objects::{Failure, Resource};
+use keleustes_objects::{ApiError, Resource};
 use serde::{Deserialize, Deserializer};
 
 use super::{ApiResource, Subresource};
@@ -133,7 +133,7 @@ fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(fro
 }
 
 impl Root {
-    pub(super) fn groups(self) -> Result<Groups, Failure> {
+    pub(super) fn groups(self) -> Result<Groups, ApiError> {
         match self.kind.as_str() {
             "APIGroupDiscoveryList" => Ok(Groups::Aggregated(self.items)),
             "APIVersions" => Ok(Groups::Plain(core_versions(self.versions))),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response, StatusCode};
-use keleustes_objects::Failure;
+use keleustes_objects::ApiError;
 use kube::client::Body;
 use tower::{BoxError, ServiceExt as _};
 
@@ -40,7 +40,7 @@ impl fmt::Debug for Token {
 /// Where tokens come from.
 pub trait TokenSource: Send + Sync + 'static {
     /// A token that is believed to be valid.
-    fn token(&self) -> BoxFuture<'_, Result<Token, Failure>>;
+    fn token(&self) -> BoxFuture<'_, Result<Token, ApiError>>;
 
     /// This token was not accepted: the next one must be another.
     fn reject(&self, token: &Token);

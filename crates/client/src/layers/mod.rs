@@ -28,8 +28,8 @@ pub use bearer_token::{BearerToken, Token, TokenSource};
 pub use in_flight::MaxInFlight;
 pub use observe::{Observe, ObservedRequest, RequestObserver};
 pub use permit::{MayWrite, WriteFence};
-pub use retry::Retry;
-pub use throttle::{Rate, Throttle};
+pub use retry::RetryAfter;
+pub use throttle::{RateLimit, Throttle};
 pub use user_agent::UserAgent;
 
 /// The body of an answer, whoever sends it.

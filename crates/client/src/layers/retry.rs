@@ -16,12 +16,12 @@ const RETRIES_MAX: u32 = 10;
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
 /// Repeats requests that were answered with 429 or a 5xx and a `Retry-After` in seconds.
-pub struct Retry {
+pub struct RetryAfter {
     host: String,
     observer: Option<Arc<dyn RequestObserver>>,
 }
 
-impl Retry {
+impl RetryAfter {
     /// A retry whose repetitions are told to an observer.
     #[must_use]
     pub fn new(host: String, observer: Option<Arc<dyn RequestObserver>>) -> Self {
@@ -29,7 +29,7 @@ impl Retry {
     }
 }
 
-impl Middleware for Retry {
+impl Middleware for RetryAfter {
     async fn pass<S: HttpService>(
         self: Arc<Self>,
         request: Request<Body>,

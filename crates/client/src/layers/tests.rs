@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use http::header::{AUTHORIZATION, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
-use keleustes_objects::{Failure, Reason};
+use keleustes_objects::{ApiError, ErrorReason};
 use kube::client::Body;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -69,7 +69,7 @@ fn post(path: &str) -> Request<Body> {
 #[tokio::test(start_paused = true)]
 async fn requests_are_repeated_when_the_server_says_when() {
     let server = Server::answering(&[(429, Some("3")), (503, Some("1")), (201, None)]);
-    let service = MiddlewareLayer::new(Retry::new("h".to_owned(), None)).layer(server.transport());
+    let service = MiddlewareLayer::new(RetryAfter::new("h".to_owned(), None)).layer(server.transport());
     let start = Instant::now();
     let response = service.oneshot(post("/x")).await.unwrap();
     assert_eq!(response.status(), 201);
@@ -82,12 +82,12 @@ async fn requests_are_repeated_when_the_server_says_when() {
 async fn requests_are_not_repeated_otherwise() {
     for answer in [(429, None), (503, None), (409, Some("1")), (500, Some("soon"))] {
         let server = Server::answering(&[answer]);
-        let service = MiddlewareLayer::new(Retry::new("h".to_owned(), None)).layer(server.transport());
+        let service = MiddlewareLayer::new(RetryAfter::new("h".to_owned(), None)).layer(server.transport());
         assert_eq!(service.oneshot(post("/x")).await.unwrap().status(), answer.0);
         assert_eq!(server.asked.lock().len(), 1);
     }
     let server = Server::answering(&[(429, Some("1")); 20]);
-    let service = MiddlewareLayer::new(Retry::new("h".to_owned(), None)).layer(server.transport());
+    let service = MiddlewareLayer::new(RetryAfter::new("h".to_owned(), None)).layer(server.transport());
     assert_eq!(service.oneshot(post("/x")).await.unwrap().status(), 429);
     assert_eq!(server.asked.lock().len(), 11);
 }
@@ -95,7 +95,7 @@ async fn requests_are_not_repeated_otherwise() {
 #[tokio::test(start_paused = true)]
 async fn a_rate_lets_a_burst_through_and_then_one_by_one() {
     let server = Server::answering(&[]);
-    let rate = Rate { qps: 2.0, burst: 3 };
+    let rate = RateLimit { qps: 2.0, burst: 3 };
     let service = MiddlewareLayer::new(Throttle::new(rate, "h".to_owned(), None)).layer(server.transport());
     let start = Instant::now();
     futures::future::join_all((0..6).map(|_| service.clone().oneshot(post("/x")))).await;
@@ -145,7 +145,8 @@ async fn every_attempt_is_observed_with_its_code_time_and_sizes() {
     let observer: Arc<dyn RequestObserver> = ledger.clone();
     let observed =
         MiddlewareLayer::new(Observe::new("example:6443", Arc::clone(&observer))).layer(server.transport());
-    let service = MiddlewareLayer::new(Retry::new("example:6443".to_owned(), Some(observer))).layer(observed);
+    let service =
+        MiddlewareLayer::new(RetryAfter::new("example:6443".to_owned(), Some(observer))).layer(observed);
     let response = service.oneshot(post("/x?y=z")).await.unwrap();
     assert_eq!(ledger.observed.lock().len(), 1, "the second answer has not been read yet");
     response.into_body().collect().await.unwrap();
@@ -179,11 +180,11 @@ async fn watches_are_observed_when_they_are_answered_and_failures_without_a_code
 struct Tokens(Mutex<Vec<&'static str>>);
 
 impl TokenSource for Tokens {
-    fn token(&self) -> BoxFuture<'_, Result<Token, Failure>> {
+    fn token(&self) -> BoxFuture<'_, Result<Token, ApiError>> {
         Box::pin(async {
             let tokens = self.0.lock();
             let token = tokens.last().and_then(|token| Token::new(token));
-            token.ok_or_else(|| Failure::transport(Reason::Unauthorized, "no token left"))
+            token.ok_or_else(|| ApiError::transport(ErrorReason::Unauthorized, "no token left"))
         })
     }
     fn reject(&self, _: &Token) {
@@ -213,7 +214,7 @@ async fn the_lack_of_a_token_is_a_failure_of_the_request() {
         .layer(server.transport());
     let client = kube::Client::new(service, "default");
     let failure = crate::Call::raw(Method::GET, "/version").send(&client).await.unwrap_err();
-    assert_eq!((failure.reason, failure.message.as_str()), (Reason::Unauthorized, "no token left"));
+    assert_eq!((failure.reason, failure.message.as_str()), (ErrorReason::Unauthorized, "no token left"));
     assert!(server.asked.lock().is_empty());
 }
 
@@ -232,7 +233,7 @@ async fn what_may_not_be_written_any_more_does_not_leave() {
     let until = Instant::now() + Duration::from_secs(3);
     let permitted = MiddlewareLayer::new(WriteFence::new(Arc::new(move || Instant::now() < until)))
         .layer(server.transport());
-    let way = MiddlewareLayer::new(Retry::new("host".to_owned(), None)).layer(permitted);
+    let way = MiddlewareLayer::new(RetryAfter::new("host".to_owned(), None)).layer(permitted);
     let send = |method: Method| {
         let request = Request::builder().method(method).uri("/").body(Body::empty()).unwrap();
         way.clone().oneshot(request)

@@ -13,7 +13,7 @@ use super::{HttpService, Middleware, RequestObserver, ResponseBody};
 
 /// How many requests a client may send.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rate {
+pub struct RateLimit {
     /// Requests a second, in the long run.
     pub qps: f32,
     /// Requests at once, after a pause.
@@ -22,7 +22,7 @@ pub struct Rate {
 
 /// Lets requests through at a rate, in the order in which they come.
 pub struct Throttle {
-    rate: Rate,
+    rate: RateLimit,
     bucket: Mutex<Bucket>,
     host: String,
     observer: Option<Arc<dyn RequestObserver>>,
@@ -37,7 +37,7 @@ struct Bucket {
 impl Throttle {
     /// A full bucket.
     #[must_use]
-    pub fn new(rate: Rate, host: String, observer: Option<Arc<dyn RequestObserver>>) -> Self {
+    pub fn new(rate: RateLimit, host: String, observer: Option<Arc<dyn RequestObserver>>) -> Self {
         let bucket = Bucket { tokens: f64::from(rate.burst), filled_at: Instant::now() };
         Self { rate, bucket: Mutex::new(bucket), host, observer }
     }

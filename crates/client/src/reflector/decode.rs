@@ -1,7 +1,9 @@
 //! Reads watch events and list envelopes; one object that cannot be read spoils no other.
 
 use keleustes_objects::protobuf::{self, Envelope as Message, WatchEvent};
-use keleustes_objects::{DecodeError, Encoded, Failure, Resource, Version, decode_error_without_content};
+use keleustes_objects::{
+    ApiError, DecodeError, Encoded, Resource, ResourceVersion, decode_error_without_content,
+};
 use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -25,9 +27,9 @@ pub(super) enum Event<'a> {
     /// Something happened to an object.
     Object(EventType, Sent<'a>),
     /// Nothing happened up to a version, which may also be the end of the initial events.
-    Bookmark { version: Version, ends_initial_events: bool },
+    Bookmark { version: ResourceVersion, ends_initial_events: bool },
     /// The server ends the watch.
-    Error(Failure),
+    Error(ApiError),
     /// An event of a type that is not known.
     Unknown,
     /// No event at all: something was lost.
@@ -50,7 +52,7 @@ struct WireBookmark {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireBookmarkMeta {
-    resource_version: Version,
+    resource_version: ResourceVersion,
     annotations: Option<WireBookmarkAnnotations>,
 }
 
@@ -156,7 +158,7 @@ pub(super) struct Trace {
     /// `namespace/name`, or nothing.
     pub(super) name: String,
     /// Its version, or nothing.
-    pub(super) version: Version,
+    pub(super) version: ResourceVersion,
 }
 
 /// Looks only for name and version.
@@ -166,7 +168,7 @@ pub(super) fn trace(object: Sent<'_>) -> Trace {
     struct Meta {
         name: String,
         namespace: String,
-        resource_version: Version,
+        resource_version: ResourceVersion,
     }
     #[derive(Deserialize)]
     struct Wire {
@@ -245,12 +247,12 @@ pub(super) struct Envelope {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct EnvelopeMeta {
-    resource_version: Version,
+    resource_version: ResourceVersion,
     r#continue: String,
 }
 
 /// Reads a list without its items: its version and, if there are more pages, where the next one starts.
-pub(super) fn envelope(text: &[u8]) -> Result<(Version, Option<String>), Failure> {
+pub(super) fn envelope(text: &[u8]) -> Result<(ResourceVersion, Option<String>), ApiError> {
     let envelope: Envelope = serde_json::from_slice(text).map_err(|error| {
         let place = decode_error_without_content(&error);
         unreadable(&format!("the list cannot be read: {place}"))
@@ -264,7 +266,7 @@ pub(super) fn envelope(text: &[u8]) -> Result<(Version, Option<String>), Failure
 
 #[cfg(test)]
 mod tests {
-    use keleustes_objects::{Kind, Namespace, PartialObjectMeta, Reason};
+    use keleustes_objects::{ErrorReason, Kind, Namespace, PartialObjectMeta};
 
     use super::*;
 
@@ -292,7 +294,7 @@ mod tests {
             );
             match event(Piece::Line(line.as_bytes())) {
                 Event::Bookmark { version, ends_initial_events } => {
-                    assert_eq!(version, Version::from("9"));
+                    assert_eq!(version, ResourceVersion::from("9"));
                     ends_initial_events
                 }
                 other => panic!("{other:?}"),
@@ -308,7 +310,7 @@ mod tests {
     fn errors_carry_their_status() {
         let gone = br#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"Expired","code":410}}"#;
         let Event::Error(failure) = event(Piece::Line(gone)) else { panic!("no error") };
-        assert_eq!((failure.reason, failure.code), (Reason::Gone, 410));
+        assert_eq!((failure.reason, failure.code), (ErrorReason::Gone, 410));
     }
 
     /// Proves INF-19.
@@ -317,7 +319,7 @@ mod tests {
         assert!(envelope(br#"{"kind":"Table","metadata":{"resourceVersion":"3"},"rows":[]}"#).is_err());
         let (version, next) =
             envelope(br#"{"kind":"SecretList","metadata":{"resourceVersion":"3","continue":"x"}}"#).unwrap();
-        assert_eq!((version, next.as_deref()), (Version::from("3"), Some("x")));
+        assert_eq!((version, next.as_deref()), (ResourceVersion::from("3"), Some("x")));
 
         let whole = ExpectedType::of(&Namespace::RESOURCE, false);
         assert!(whole.fits(Sent::Json(r#"{"kind":"Namespace","apiVersion":"v1","metadata":{}}"#)));
@@ -355,7 +357,7 @@ mod tests {
         let partial = object(decode, sent, Piece::Frame(&added)).unwrap();
         assert_eq!(partial.meta.key.to_string(), "a/b");
         let seen = trace(sent);
-        assert_eq!((seen.name.as_str(), seen.version), ("a/b", Version::from("4")));
+        assert_eq!((seen.name.as_str(), seen.version), ("a/b", ResourceVersion::from("4")));
 
         let stranger = frame("ADDED", "Secret", &record(1, &metadata));
         let Event::Object(_, stranger) = event(Piece::Frame(&stranger)) else { panic!("no object") };
@@ -364,13 +366,13 @@ mod tests {
         let end = [record(1, b"k8s.io/initial-events-end"), record(2, b"true")].concat();
         let metadata = [record(6, b"9"), record(12, &end)].concat();
         let bookmark = frame("BOOKMARK", "Namespace", &record(1, &metadata));
-        let ends = Event::Bookmark { version: Version::from("9"), ends_initial_events: true };
+        let ends = Event::Bookmark { version: ResourceVersion::from("9"), ends_initial_events: true };
         assert_eq!(event(Piece::Frame(&bookmark)), ends);
 
         let status = [record(2, b"Failure"), record(4, b"Expired"), vec![6 << 3, 0x9a, 3]].concat();
         let status = frame("ERROR", "Status", &status);
         let Event::Error(failure) = event(Piece::Frame(&status)) else { panic!("no error") };
-        assert_eq!((failure.reason, failure.code), (Reason::Gone, 410));
+        assert_eq!((failure.reason, failure.code), (ErrorReason::Gone, 410));
         assert_eq!(event(Piece::Frame(b"{\"type\":\"ADDED\"}")), Event::Unreadable);
     }
 
@@ -378,6 +380,6 @@ mod tests {
     fn unreadable_objects_are_still_named() {
         let object = r#"{"metadata":{"name":"b","namespace":"a","resourceVersion":"4"},"data":7}"#;
         let trace = trace(Sent::Json(object));
-        assert_eq!((trace.name.as_str(), trace.version), ("a/b", Version::from("4")));
+        assert_eq!((trace.name.as_str(), trace.version), ("a/b", ResourceVersion::from("4")));
     }
 }

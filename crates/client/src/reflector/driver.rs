@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use http::Response;
 use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt as _;
-use keleustes_objects::{DecodeError, Encoded, Failure, Key, Meta, Reason, Version};
+use keleustes_objects::{ApiError, DecodeError, Encoded, ErrorReason, Key, ObjectMeta, ResourceVersion};
 use kube::Client;
 use kube::client::Body;
 use tokio::time::{Instant, Sleep, timeout_at};
@@ -18,7 +18,7 @@ use tokio::time::{Instant, Sleep, timeout_at};
 use super::decode::{self, Event, ExpectedType, Sent, Trace};
 use super::pieces::{Items, Piece, Pieces};
 use super::policy::{Ask, EventType, Policy};
-use super::{Delta, ReflectorObserver, Source};
+use super::{Delta, ListWatch, ReflectorObserver};
 use crate::failure;
 use crate::writes::unreadable;
 
@@ -43,7 +43,7 @@ enum Doing {
     /// Nothing: the next request is due.
     Nothing,
     Waiting(Pin<Box<Sleep>>),
-    Opening(Exchange, BoxFuture<'static, Result<Response<Body>, Failure>>),
+    Opening(Exchange, BoxFuture<'static, Result<Response<Body>, ApiError>>),
     ReadingEvents(Exchange, Body, Pieces),
     ReadingItems(Exchange, Body, Items),
 }
@@ -60,7 +60,7 @@ struct Exchange {
 impl<T> Reflector<T> {
     /// A reflector that has not yet asked for anything.
     #[must_use]
-    pub fn new(client: Client, source: Source<T>, chance: fastrand::Rng) -> Self {
+    pub fn new(client: Client, source: ListWatch<T>, chance: fastrand::Rng) -> Self {
         Self {
             client,
             expected: ExpectedType::of(&source.resource, source.projection.metadata_only),
@@ -80,18 +80,18 @@ impl<T> Reflector<T> {
 
     /// What is listed and watched.
     #[must_use]
-    pub fn source(&self) -> &Source<T> {
+    pub fn list_watch(&self) -> &ListWatch<T> {
         &self.told.source
     }
 
     /// The version of the consumer's copy once it has applied what [`Reflector::next`] last returned.
     #[must_use]
-    pub fn last_seen(&self) -> &Version {
+    pub fn last_sync_resource_version(&self) -> &ResourceVersion {
         self.policy.last_seen()
     }
 
     /// Gives up whatever is under way; the next delta is a [`Delta::Replace`] of the newest state.
-    pub fn start_over(&mut self) {
+    pub fn relist(&mut self) {
         self.policy.renew();
         self.gathered = Gathered::new();
         self.doing = Doing::Nothing;
@@ -166,7 +166,7 @@ impl<T> Reflector<T> {
         None
     }
 
-    fn opened(&mut self, opened: Result<Response<Body>, Failure>) -> Option<Delta<T>> {
+    fn opened(&mut self, opened: Result<Response<Body>, ApiError>) -> Option<Delta<T>> {
         let Doing::Opening(exchange, _) = &self.doing else {
             return None;
         };
@@ -236,7 +236,7 @@ impl<T> Reflector<T> {
             self.gathered.event(event, object, self.told.source.meta);
             return None;
         }
-        self.policy.event(event, &(self.told.source.meta)(&object).version);
+        self.policy.event(event, &(self.told.source.meta)(&object).resource_version);
         Some(match event {
             EventType::Deleted => Delta::Delete(object),
             _ => Delta::Apply(object),
@@ -246,8 +246,8 @@ impl<T> Reflector<T> {
     /// The server knows fields that are not known here, and JSON loses none.
     fn speak_json(&mut self) {
         tracing::info!(resource = %self.told.source.resource, "the server is of another version; asking for JSON");
-        self.told.source.speaks_protobuf = false;
-        self.start_over();
+        self.told.source.accepts_protobuf = false;
+        self.relist();
     }
 
     fn end_page(&mut self) -> Option<Delta<T>> {
@@ -267,7 +267,7 @@ impl<T> Reflector<T> {
         }
     }
 
-    fn replace(&mut self, version: Version) -> Delta<T> {
+    fn replace(&mut self, version: ResourceVersion) -> Delta<T> {
         let gathered = std::mem::replace(&mut self.gathered, Gathered::new());
         let (objects, unreadable) = gathered.finish(self.told.source.meta);
         tracing::debug!(resource = %self.told.source.resource, objects = objects.len(), %version, "synced");
@@ -285,7 +285,7 @@ impl<T> Reflector<T> {
         self.wait(wait)
     }
 
-    fn failed(&mut self, failure: &Failure) -> Option<Delta<T>> {
+    fn failed(&mut self, failure: &ApiError) -> Option<Delta<T>> {
         tracing::info!(resource = %self.told.source.resource, %failure, "list or watch failed");
         if let Some(observer) = &self.told.observer {
             observer.failed(&self.told.source.resource, failure);
@@ -303,12 +303,12 @@ impl<T> Reflector<T> {
     }
 }
 
-fn late(what: &str) -> Failure {
-    Failure::transport(Reason::Unreachable, format!("{what} in time"))
+fn late(what: &str) -> ApiError {
+    ApiError::transport(ErrorReason::ConnectionLost, format!("{what} in time"))
 }
 
 /// The next part of a body; nothing at its end.
-pub(super) async fn chunk(body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, Failure> {
+pub(super) async fn chunk(body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, ApiError> {
     loop {
         let frame = timeout_at(deadline, body.frame()).await.map_err(|_| late("no end of the answer"))?;
         match frame {
@@ -325,7 +325,7 @@ pub(super) async fn chunk(body: &mut Body, deadline: Instant) -> Result<Option<B
 
 /// What is listed, and who hears of what is left out.
 struct Told<T> {
-    source: Source<T>,
+    source: ListWatch<T>,
     observer: Option<Arc<dyn ReflectorObserver>>,
 }
 
@@ -370,7 +370,7 @@ impl<T> Gathered<T> {
 
     /// Initial events come once for each object and are just put down; only what comes between them and
     /// their end has to be looked up again.
-    fn event(&mut self, event: EventType, object: T, meta: fn(&T) -> &Meta) {
+    fn event(&mut self, event: EventType, object: T, meta: fn(&T) -> &ObjectMeta) {
         let key = &meta(&object).key;
         match event {
             EventType::Deleted => {
@@ -388,7 +388,7 @@ impl<T> Gathered<T> {
         }
     }
 
-    fn finish(mut self, meta: fn(&T) -> &Meta) -> (Vec<T>, Vec<Key>) {
+    fn finish(mut self, meta: fn(&T) -> &ObjectMeta) -> (Vec<T>, Vec<Key>) {
         if !self.later.is_empty() {
             self.objects.retain(|object| !self.later.contains_key(&meta(object).key));
             self.objects.extend(self.later.into_values().flatten());

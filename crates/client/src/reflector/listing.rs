@@ -1,10 +1,10 @@
 //! Lists once and as of now: all or nothing, page by page, holding one object's text at a time.
 
-use keleustes_objects::{Encoded, Failure, Reason};
+use keleustes_objects::{ApiError, Encoded, ErrorReason};
 use kube::Client;
 use tokio::time::Instant;
 
-use super::Source;
+use super::ListWatch;
 use super::decode;
 use super::driver::{PAGE_WITHIN, chunk};
 use super::pieces::Items;
@@ -17,16 +17,16 @@ struct Page<T> {
     next: Option<String>,
 }
 
-impl<T> Source<T> {
+impl<T> ListWatch<T> {
     /// Lists the newest state, at most so many objects of it.
     ///
     /// # Errors
     /// Whatever kept the list from being read as a whole. An object that cannot be read is such a
     /// reason: a list without it would say that it is not there.
-    pub async fn list(&self, client: &Client, at_most: Option<u32>) -> Result<Vec<T>, Failure> {
+    pub async fn list(&self, client: &Client, at_most: Option<u32>) -> Result<Vec<T>, ApiError> {
         match self.list_by(client, Some(PAGE_OBJECTS), at_most).await {
             // The pages are those of one moment, which the server has forgotten while they were read.
-            Err(failure) if failure.reason == Reason::Gone => self.list_by(client, None, at_most).await,
+            Err(failure) if failure.reason == ErrorReason::Gone => self.list_by(client, None, at_most).await,
             listed => listed,
         }
     }
@@ -36,7 +36,7 @@ impl<T> Source<T> {
         client: &Client,
         page_objects: Option<u32>,
         at_most: Option<u32>,
-    ) -> Result<Vec<T>, Failure> {
+    ) -> Result<Vec<T>, ApiError> {
         let (mut objects, mut continue_token) = (Vec::new(), None);
         let limit = match (page_objects, at_most) {
             (Some(page), Some(all)) => Some(page.min(all)),
@@ -54,10 +54,11 @@ impl<T> Source<T> {
         }
     }
 
-    async fn page(&self, client: &Client, ask: &Ask) -> Result<Page<T>, Failure> {
+    async fn page(&self, client: &Client, ask: &Ask) -> Result<Page<T>, ApiError> {
         let deadline = Instant::now() + PAGE_WITHIN;
         let call = self.call(ask);
-        let late = |_| Err(Failure::transport(Reason::Unreachable, format!("no answer to {call} in time")));
+        let late =
+            |_| Err(ApiError::transport(ErrorReason::ConnectionLost, format!("no answer to {call} in time")));
         let mut body =
             tokio::time::timeout_at(deadline, call.open(client)).await.unwrap_or_else(late)?.into_body();
         let (mut items, mut objects, mut bad) = (Items::default(), Vec::new(), false);
@@ -81,7 +82,7 @@ impl<T> Source<T> {
 
 #[cfg(test)]
 mod tests {
-    use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
+    use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault};
     use keleustes_objects::{Kind as _, Object as _, PartialObjectMeta, ServiceAccount};
     use serde_json::json;
     use tower::Layer as _;
@@ -99,8 +100,8 @@ mod tests {
         (server, faults, client)
     }
 
-    fn metadata() -> Source<PartialObjectMeta> {
-        Source::metadata_of(ServiceAccount::RESOURCE).in_namespace("default")
+    fn metadata() -> ListWatch<PartialObjectMeta> {
+        ListWatch::metadata_of(ServiceAccount::RESOURCE).in_namespace("default")
     }
 
     fn targets(server: &ApiServer) -> Vec<String> {
@@ -129,8 +130,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn pages_of_a_forgotten_moment_are_given_up_for_one_whole_list() {
         let (server, faults, client) = world(501);
-        let gone = Verdict::status(410, "Expired", "too old");
-        faults.add(Rule::new(gone).target("continue="));
+        let gone = InjectedFault::status(410, "Expired", "too old");
+        faults.add(FaultRule::new(gone).target("continue="));
         assert_eq!(metadata().list(&client, None).await.unwrap().len(), 501);
         assert_eq!(targets(&server).last().unwrap(), "/api/v1/namespaces/default/serviceaccounts");
     }
@@ -138,10 +139,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_list_is_whole_or_a_failure() {
         let (_, faults, client) = world(501);
-        faults.add(Rule::new(Verdict::status(500, "InternalError", "boom")).target("continue="));
+        faults.add(FaultRule::new(InjectedFault::status(500, "InternalError", "boom")).target("continue="));
         assert_eq!(metadata().list(&client, None).await.unwrap_err().code, 500);
         let body = json!({"kind": "PartialObjectMetadataList", "items": [{"metadata": {"name": 7}}]});
-        faults.add(Rule::new(Verdict::RawBody { code: 200, body: body.to_string().into() }));
-        assert_eq!(metadata().list(&client, None).await.unwrap_err().reason, Reason::Unreadable);
+        faults.add(FaultRule::new(InjectedFault::RawBody { code: 200, body: body.to_string().into() }));
+        assert_eq!(metadata().list(&client, None).await.unwrap_err().reason, ErrorReason::UnreadableResponse);
     }
 }

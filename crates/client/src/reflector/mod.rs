@@ -18,7 +18,8 @@ mod tests;
 
 use http::Method;
 use keleustes_objects::{
-    DecodeError, Encoded, Failure, Key, Kind, Meta, Object, PartialObjectMeta, Projection, Resource, Version,
+    ApiError, DecodeError, Encoded, Key, Kind, Object, ObjectMeta, PartialObjectMeta, Projection, Resource,
+    ResourceVersion,
 };
 
 pub use self::driver::Reflector;
@@ -35,7 +36,7 @@ const PROTOBUF_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialO
 /// Reading goes through plain functions, so that one compiled reflector can serve objects of many types
 /// behind one pointer type.
 #[derive(Clone, Debug)]
-pub struct Source<T> {
+pub struct ListWatch<T> {
     /// The resource.
     pub resource: Resource,
     /// Which part of it.
@@ -43,11 +44,11 @@ pub struct Source<T> {
     /// The namespace, or empty for all.
     pub namespace: String,
     /// Whether objects that are watched may come as protobuf. Lists are always JSON.
-    pub speaks_protobuf: bool,
+    pub accepts_protobuf: bool,
     /// Reads one object.
     pub decode: Decode<T>,
     /// Where an object's metadata is.
-    pub meta: fn(&T) -> &Meta,
+    pub meta: fn(&T) -> &ObjectMeta,
 }
 
 /// Reads one object.
@@ -63,14 +64,14 @@ pub enum Delta<T> {
         /// Objects that are there but could not be read. They are not gone.
         unreadable: Vec<Key>,
         /// The version of the whole; single objects may be newer.
-        version: Version,
+        version: ResourceVersion,
     },
     /// The object is new or has changed.
     Apply(T),
     /// The object is gone; this was its last state.
     Delete(T),
     /// Nothing that the consumer needs to know of happened up to this version.
-    Bookmark(Version),
+    Bookmark(ResourceVersion),
 }
 
 /// Hears of what a consumer is not told.
@@ -81,12 +82,12 @@ pub trait ReflectorObserver: Send + Sync {
     }
 
     /// A list or a watch failed; the reflector goes on by itself.
-    fn failed(&self, resource: &Resource, failure: &Failure) {
+    fn failed(&self, resource: &Resource, failure: &ApiError) {
         let _ = (resource, failure);
     }
 }
 
-impl<T: Object> Source<T> {
+impl<T: Object> ListWatch<T> {
     /// A part of a resource, in all namespaces.
     #[must_use]
     pub fn new(resource: Resource, projection: Projection) -> Self {
@@ -94,14 +95,14 @@ impl<T: Object> Source<T> {
             resource,
             projection,
             namespace: String::new(),
-            speaks_protobuf: T::SUPPORTS_PROTOBUF,
+            accepts_protobuf: T::SUPPORTS_PROTOBUF,
             decode: |object| object.read(),
             meta: T::meta,
         }
     }
 }
 
-impl<T: Kind> Source<T> {
+impl<T: Kind> ListWatch<T> {
     /// All that a cache of this kind holds.
     #[must_use]
     pub fn of_kind() -> Self {
@@ -109,7 +110,7 @@ impl<T: Kind> Source<T> {
     }
 }
 
-impl Source<PartialObjectMeta> {
+impl ListWatch<PartialObjectMeta> {
     /// The metadata of all objects of a resource.
     #[must_use]
     pub fn metadata_of(resource: Resource) -> Self {
@@ -117,7 +118,7 @@ impl Source<PartialObjectMeta> {
     }
 }
 
-impl<T> Source<T> {
+impl<T> ListWatch<T> {
     /// Only what is in one namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
@@ -135,8 +136,8 @@ impl<T> Source<T> {
             Ask::Stream { version, .. } | Ask::Watch { version, .. } => (version, true),
         };
         call.accept = match (self.projection.metadata_only, watches) {
-            (false, true) if self.speaks_protobuf => PROTOBUF,
-            (true, true) if self.speaks_protobuf => PROTOBUF_METADATA,
+            (false, true) if self.accepts_protobuf => PROTOBUF,
+            (true, true) if self.accepts_protobuf => PROTOBUF_METADATA,
             (false, _) => "application/json",
             (true, false) => METADATA_LIST,
             (true, true) => METADATA,

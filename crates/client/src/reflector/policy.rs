@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use keleustes_objects::{Failure, Reason, Version};
+use keleustes_objects::{ApiError, ErrorReason, ResourceVersion};
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
@@ -46,7 +46,7 @@ pub(super) struct Policy {
     chance: fastrand::Rng,
     backoff: Backoff,
     step: Step,
-    last_seen: Version,
+    last_seen: ResourceVersion,
     /// The server no longer, or not yet, has the last seen version: ask for the newest instead.
     last_seen_unavailable: bool,
     /// Streaming lists that ended before their end, since the last success.
@@ -66,7 +66,7 @@ struct Listing {
     limit: Option<u32>,
     continue_token: Option<String>,
     /// The version that the first page names; it is the list's.
-    first_version: Option<Version>,
+    first_version: Option<ResourceVersion>,
 }
 
 /// How far a watch has come.
@@ -83,7 +83,7 @@ impl Policy {
             chance,
             backoff: Backoff::new(),
             step: Step::Stream,
-            last_seen: Version::default(),
+            last_seen: ResourceVersion::default(),
             last_seen_unavailable: false,
             cut_streams: 0,
         }
@@ -97,7 +97,7 @@ impl Policy {
     }
 
     /// The version up to which everything has been heard.
-    pub(super) fn last_seen(&self) -> &Version {
+    pub(super) fn last_seen(&self) -> &ResourceVersion {
         &self.last_seen
     }
 
@@ -125,12 +125,16 @@ impl Policy {
     }
 
     /// A streaming list is complete; its connection goes on as a watch.
-    pub(super) fn streamed(&mut self, version: &Version) {
+    pub(super) fn streamed(&mut self, version: &ResourceVersion) {
         self.synced(version, Watching { ordered: true });
     }
 
     /// A page came. When it was the last one, the version of the whole list is returned.
-    pub(super) fn paged(&mut self, version: Version, continue_token: Option<String>) -> Option<Version> {
+    pub(super) fn paged(
+        &mut self,
+        version: ResourceVersion,
+        continue_token: Option<String>,
+    ) -> Option<ResourceVersion> {
         let Step::List(listing) = &mut self.step else {
             unreachable!("a page only answers the question for one")
         };
@@ -147,7 +151,7 @@ impl Policy {
         Some(version)
     }
 
-    fn synced(&mut self, version: &Version, watching: Watching) {
+    fn synced(&mut self, version: &ResourceVersion, watching: Watching) {
         self.last_seen = version.clone();
         self.last_seen_unavailable = false;
         self.cut_streams = 0;
@@ -155,7 +159,7 @@ impl Policy {
     }
 
     /// A watch event came; returns whether its version counts as seen.
-    pub(super) fn event(&mut self, event: EventType, version: &Version) -> bool {
+    pub(super) fn event(&mut self, event: EventType, version: &ResourceVersion) -> bool {
         let Step::Watch(watching) = &mut self.step else {
             return false;
         };
@@ -191,9 +195,11 @@ impl Policy {
 
     /// The request failed, or the server ended its answer with an error. Returns how long to wait before
     /// asking on.
-    pub(super) fn failed(&mut self, now: Instant, failure: &Failure) -> Duration {
-        let server_is_busy = matches!(failure.reason, Reason::ConnectionRefused | Reason::TooManyRequests);
-        let version_is_gone = matches!(failure.reason, Reason::Gone | Reason::ResourceVersionTooLarge);
+    pub(super) fn failed(&mut self, now: Instant, failure: &ApiError) -> Duration {
+        let server_is_busy =
+            matches!(failure.reason, ErrorReason::ConnectionRefused | ErrorReason::TooManyRequests);
+        let version_is_gone =
+            matches!(failure.reason, ErrorReason::Gone | ErrorReason::ResourceVersionTooLarge);
         match &mut self.step {
             Step::Stream | Step::Watch(_) if server_is_busy => self.wait(now, failure),
             Step::Stream if version_is_gone => {
@@ -205,7 +211,9 @@ impl Policy {
                 self.list();
                 Duration::ZERO
             }
-            Step::List(listing) if failure.reason == Reason::Gone && listing.continue_token.is_some() => {
+            Step::List(listing)
+                if failure.reason == ErrorReason::Gone && listing.continue_token.is_some() =>
+            {
                 let whole = Listing::of(self.newest_known(), None);
                 self.step = Step::List(whole);
                 Duration::ZERO
@@ -228,7 +236,7 @@ impl Policy {
         self.backoff.wait(now, &mut self.chance)
     }
 
-    fn wait(&mut self, now: Instant, failure: &Failure) -> Duration {
+    fn wait(&mut self, now: Instant, failure: &ApiError) -> Duration {
         let wait = self.backoff.wait(now, &mut self.chance);
         wait.max(failure.retry_after.unwrap_or_default())
     }
@@ -262,21 +270,21 @@ mod tests {
         Policy::new(fastrand::Rng::with_seed(42))
     }
 
-    fn failure(code: u16) -> Failure {
-        Failure::from_status(code, "", "", [], 0)
+    fn failure(code: u16) -> ApiError {
+        ApiError::from_status(code, "", "", [], 0)
     }
 
-    fn refused() -> Failure {
-        Failure::transport(Reason::ConnectionRefused, "")
+    fn refused() -> ApiError {
+        ApiError::transport(ErrorReason::ConnectionRefused, "")
     }
 
-    fn too_large() -> Failure {
-        Failure::from_status(504, "Timeout", "", ["ResourceVersionTooLarge"], 0)
+    fn too_large() -> ApiError {
+        ApiError::from_status(504, "Timeout", "", ["ResourceVersionTooLarge"], 0)
     }
 
     fn streamed(version: &str) -> Policy {
         let mut policy = policy();
-        policy.streamed(&Version::from(version));
+        policy.streamed(&ResourceVersion::from(version));
         policy
     }
 
@@ -343,7 +351,7 @@ mod tests {
 
     #[test]
     fn the_servers_wish_to_be_left_alone_is_heeded() {
-        let wish = Failure::from_status(429, "", "", [], 50);
+        let wish = ApiError::from_status(429, "", "", [], 50);
         assert_eq!(policy().failed(Instant::now(), &wish), Duration::from_secs(50));
     }
 
@@ -380,17 +388,17 @@ mod tests {
         let mut first = policy();
         first.failed(Instant::now(), &failure(400));
         assert_eq!(first.ask(), list("", Some(500), None));
-        assert_eq!(first.paged(Version::from("9"), None), Some(Version::from("9")));
+        assert_eq!(first.paged(ResourceVersion::from("9"), None), Some(ResourceVersion::from("9")));
         asks_watch_from(&mut first, "9");
 
         assert_eq!(listing_from("7").ask(), list("7", None, None));
 
         let mut without_cache = policy();
         without_cache.failed(Instant::now(), &failure(400));
-        assert_eq!(without_cache.paged(Version::from("9"), Some("a".to_owned())), None);
+        assert_eq!(without_cache.paged(ResourceVersion::from("9"), Some("a".to_owned())), None);
         assert_eq!(without_cache.ask(), list("", Some(500), Some("a")));
         // The version of a list is that of its first page.
-        assert_eq!(without_cache.paged(Version::from("11"), None), Some(Version::from("9")));
+        assert_eq!(without_cache.paged(ResourceVersion::from("11"), None), Some(ResourceVersion::from("9")));
         without_cache.failed(Instant::now(), &failure(410));
         without_cache.failed(Instant::now(), &failure(400));
         assert_eq!(without_cache.ask(), list("9", None, None));
@@ -401,10 +409,10 @@ mod tests {
     fn pages_that_expire_are_followed_by_one_whole_list() {
         let mut policy = policy();
         policy.failed(Instant::now(), &failure(400));
-        policy.paged(Version::from("9"), Some("a".to_owned()));
+        policy.paged(ResourceVersion::from("9"), Some("a".to_owned()));
         assert_eq!(policy.failed(Instant::now(), &failure(410)), Duration::ZERO);
         assert_eq!(policy.ask(), list("", None, None));
-        assert_eq!(policy.paged(Version::from("12"), None), Some(Version::from("12")));
+        assert_eq!(policy.paged(ResourceVersion::from("12"), None), Some(ResourceVersion::from("12")));
     }
 
     /// Proves INF-17.
@@ -419,7 +427,7 @@ mod tests {
             unlucky.failed(now, &gone);
             assert!(unlucky.failed(now, &gone) > Duration::ZERO, "only once");
             // Success clears the state: the next session asks for what was seen.
-            policy.paged(Version::from("20"), None);
+            policy.paged(ResourceVersion::from("20"), None);
             policy.failed(now, &failure(500));
             asks_stream_from(&mut policy, "20");
         }
@@ -450,8 +458,8 @@ mod tests {
             (EventType::Deleted, "10"),
             (EventType::Bookmark, "11"),
         ] {
-            assert!(policy.event(event, &Version::from(version)));
-            assert_eq!(policy.last_seen(), &Version::from(version));
+            assert!(policy.event(event, &ResourceVersion::from(version)));
+            assert_eq!(policy.last_seen(), &ResourceVersion::from(version));
         }
     }
 
@@ -461,12 +469,12 @@ mod tests {
         for nowhere in ["", "0"] {
             let mut policy = policy();
             policy.failed(Instant::now(), &failure(400));
-            policy.paged(Version::from(nowhere), None);
-            assert!(!policy.event(EventType::Added, &Version::from("50")));
-            assert_eq!(policy.last_seen(), &Version::from(nowhere));
-            assert!(policy.event(EventType::Modified, &Version::from("51")));
-            assert!(policy.event(EventType::Added, &Version::from("52")));
-            assert_eq!(policy.last_seen(), &Version::from("52"));
+            policy.paged(ResourceVersion::from(nowhere), None);
+            assert!(!policy.event(EventType::Added, &ResourceVersion::from("50")));
+            assert_eq!(policy.last_seen(), &ResourceVersion::from(nowhere));
+            assert!(policy.event(EventType::Modified, &ResourceVersion::from("51")));
+            assert!(policy.event(EventType::Added, &ResourceVersion::from("52")));
+            assert_eq!(policy.last_seen(), &ResourceVersion::from("52"));
         }
     }
 
@@ -475,7 +483,7 @@ mod tests {
     fn a_watch_that_ends_goes_on_at_once_unless_it_never_worked() {
         let now = Instant::now();
         let mut policy = streamed("7");
-        policy.event(EventType::Modified, &Version::from("8"));
+        policy.event(EventType::Modified, &ResourceVersion::from("8"));
         assert_eq!(policy.closed(now, Duration::from_millis(10), 1), Duration::ZERO);
         asks_watch_from(&mut policy, "8");
         assert_eq!(policy.closed(now, Duration::from_secs(1), 0), Duration::ZERO);

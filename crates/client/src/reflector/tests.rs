@@ -7,11 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request, Response};
-use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
+use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault};
 use keleustes_objects::{
-    Kind, Object, PartialObjectMeta, ReplicaSet, Resource, ServiceAccount, TokenSecret, Version,
+    Kind, Object, PartialObjectMeta, ReplicaSet, Resource, ResourceVersion, ServiceAccount, TokenSecret,
 };
-use keleustes_test_log::Log;
+use keleustes_test_log::TestLog;
 use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
@@ -99,12 +99,12 @@ impl World {
         self.server.seed(account(name)).unwrap();
     }
 
-    fn now(&self) -> Version {
-        Version::from(self.server.resource_version().to_string().as_str())
+    fn now(&self) -> ResourceVersion {
+        ResourceVersion::from(self.server.resource_version().to_string().as_str())
     }
 
     fn accounts(&self) -> Reflector<ServiceAccount> {
-        Reflector::new(self.client.clone(), Source::of_kind(), fastrand::Rng::with_seed(1))
+        Reflector::new(self.client.clone(), ListWatch::of_kind(), fastrand::Rng::with_seed(1))
     }
 
     /// A reflector whose first list is behind it.
@@ -114,13 +114,13 @@ impl World {
         reflector
     }
 
-    fn strike(&self, rule: Rule) {
+    fn strike(&self, rule: FaultRule) {
         self.faults.add(rule);
     }
 
     fn refuse_streams(&self) {
-        let verdict = Verdict::status(422, "Invalid", "sendInitialEvents is forbidden");
-        self.strike(Rule::new(verdict).target("sendInitialEvents"));
+        let verdict = InjectedFault::status(422, "Invalid", "sendInitialEvents is forbidden");
+        self.strike(FaultRule::new(verdict).target("sendInitialEvents"));
     }
 }
 
@@ -152,7 +152,7 @@ async fn one_stream_brings_everything_and_then_what_changes() {
     assert_eq!(names(&first), ["a", "b", "c"]);
     let Delta::Replace { version, .. } = first else { panic!() };
     assert_eq!(version, before);
-    assert_eq!(reflector.last_seen(), &before);
+    assert_eq!(reflector.last_sync_resource_version(), &before);
 
     world.put("d");
     assert_eq!(names(&reflector.next().await), ["+d"]);
@@ -160,7 +160,7 @@ async fn one_stream_brings_everything_and_then_what_changes() {
     assert_eq!(names(&reflector.next().await), ["+a"]);
     world.server.remove("serviceaccounts", "default", "b");
     assert_eq!(names(&reflector.next().await), ["-b"]);
-    assert_eq!(reflector.last_seen(), &world.now());
+    assert_eq!(reflector.last_sync_resource_version(), &world.now());
 
     let targets = world.asked.targets();
     let [target] = targets.as_slice() else { panic!("one connection for all of it: {targets:?}") };
@@ -185,12 +185,12 @@ async fn projections_ask_for_no_more_than_they_keep() {
 
     let chance = fastrand::Rng::with_seed(1);
     let mut tokens: Reflector<TokenSecret> =
-        Reflector::new(world.client.clone(), Source::of_kind(), chance.clone());
+        Reflector::new(world.client.clone(), ListWatch::of_kind(), chance.clone());
     let Delta::Replace { objects, .. } = tokens.next().await else { panic!() };
     assert_eq!(objects.len(), 1);
     assert!(world.asked.targets()[0].contains("fieldSelector=type%3Dkubernetes.io%2Fservice-account-token"));
 
-    let source = Source::metadata_of(TokenSecret::RESOURCE).in_namespace("default");
+    let source = ListWatch::metadata_of(TokenSecret::RESOURCE).in_namespace("default");
     let mut metadata: Reflector<PartialObjectMeta> = Reflector::new(world.client.clone(), source, chance);
     let Delta::Replace { objects, .. } = metadata.next().await else { panic!() };
     assert_eq!(objects.len(), 2);
@@ -214,7 +214,7 @@ async fn every_event_arrives_in_its_order() {
     for wanted in ["+a", "+a", "+a", "+a", "+a", "-a", "+a"] {
         let delta = reflector.next().await;
         assert_eq!(names(&delta), [wanted]);
-        versions.push(reflector.last_seen().clone());
+        versions.push(reflector.last_sync_resource_version().clone());
     }
     assert!(versions.windows(2).all(|pair| pair[0].is_older_than(&pair[1])), "{versions:?}");
 }
@@ -224,8 +224,8 @@ async fn every_event_arrives_in_its_order() {
 async fn what_a_cut_stream_brought_is_thrown_away() {
     for cleanly in [true, false] {
         let world = World::with_accounts(&["a", "b", "c"]);
-        let cut = Verdict::CutStream { after_events: 2, cleanly };
-        world.strike(Rule::new(cut).times(1));
+        let cut = InjectedFault::CutStream { after_events: 2, cleanly };
+        world.strike(FaultRule::new(cut).times(1));
         let mut reflector = world.accounts();
         assert_eq!(names(&reflector.next().await), ["a", "b", "c"]);
         assert_eq!(world.asked.told(), ["stream from newest", "stream from newest"]);
@@ -236,8 +236,8 @@ async fn what_a_cut_stream_brought_is_thrown_away() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_not_there_yet_is_waited_for() {
     let world = World::with_accounts(&["a"]);
-    world.strike(Rule::new(Verdict::ConnectionError(ErrorKind::ConnectionRefused)).times(2));
-    world.strike(Rule::new(Verdict::status(429, "TooManyRequests", "busy")).times(1));
+    world.strike(FaultRule::new(InjectedFault::ConnectionError(ErrorKind::ConnectionRefused)).times(2));
+    world.strike(FaultRule::new(InjectedFault::status(429, "TooManyRequests", "busy")).times(1));
     let start = Instant::now();
     assert_eq!(names(&world.accounts().next().await), ["a"]);
     assert_eq!(world.asked.told(), ["stream from newest"; 4]);
@@ -256,7 +256,7 @@ async fn a_server_without_streams_is_listed_in_pages_and_watched() {
     let mut reflector = world.accounts();
     let first = reflector.next().await;
     assert_eq!(names(&first).len(), 1200);
-    assert_eq!(reflector.last_seen(), &world.now());
+    assert_eq!(reflector.last_sync_resource_version(), &world.now());
     world.put("late");
     assert_eq!(names(&reflector.next().await), ["+late"]);
     let told = world.asked.told();
@@ -297,11 +297,11 @@ async fn a_version_that_is_not_there_any_more_is_given_up_for_the_newest() {
     let mut reflector = world.synced().await;
     world.put("b");
     assert_eq!(names(&reflector.next().await), ["+b"]);
-    let seen = reflector.last_seen().clone();
+    let seen = reflector.last_sync_resource_version().clone();
     world.refuse_streams();
     world.server.expire_watches();
     world.strike(
-        Rule::new(Verdict::status(410, "Expired", "too old"))
+        FaultRule::new(InjectedFault::status(410, "Expired", "too old"))
             .target("serviceaccounts?resourceVersion=")
             .watch(false)
             .times(1),
@@ -335,7 +335,7 @@ async fn a_watch_that_ends_is_continued_where_it_was() {
     let mut reflector = world.synced().await;
     world.put("b");
     assert_eq!(names(&reflector.next().await), ["+b"]);
-    let seen = reflector.last_seen().clone();
+    let seen = reflector.last_sync_resource_version().clone();
     let start = Instant::now();
     world.server.cut_watches();
     world.put("c");
@@ -349,10 +349,10 @@ async fn a_watch_that_ends_is_continued_where_it_was() {
 async fn a_watch_that_never_worked_is_a_failure() {
     let world = World::with_accounts(&["a"]);
     let mut reflector = world.synced().await;
-    let seen = reflector.last_seen().clone();
+    let seen = reflector.last_sync_resource_version().clone();
     tokio::time::advance(Duration::from_secs(2)).await;
-    let nothing = Verdict::CutStream { after_events: 0, cleanly: true };
-    world.strike(Rule::new(nothing).watch(true).times(1));
+    let nothing = InjectedFault::CutStream { after_events: 0, cleanly: true };
+    world.strike(FaultRule::new(nothing).watch(true).times(1));
     world.server.cut_watches();
     let start = Instant::now();
     assert_eq!(names(&reflector.next().await), ["a"]);
@@ -365,8 +365,8 @@ async fn a_watch_that_never_worked_is_a_failure() {
 async fn an_api_server_that_restarts_costs_no_new_list() {
     let world = World::with_accounts(&["a"]);
     let mut reflector = world.synced().await;
-    let seen = reflector.last_seen().clone();
-    world.strike(Rule::new(Verdict::ConnectionError(ErrorKind::ConnectionRefused)).times(4));
+    let seen = reflector.last_sync_resource_version().clone();
+    world.strike(FaultRule::new(InjectedFault::ConnectionError(ErrorKind::ConnectionRefused)).times(4));
     tokio::time::advance(Duration::from_secs(2)).await;
     world.server.cut_watches();
     world.put("b");
@@ -382,7 +382,7 @@ async fn an_api_server_that_restarts_costs_no_new_list() {
 async fn a_lost_version_brings_a_new_state_not_older_than_the_last() {
     let world = World::with_accounts(&["a"]);
     let mut reflector = world.synced().await;
-    let seen = reflector.last_seen().clone();
+    let seen = reflector.last_sync_resource_version().clone();
     world.put("b");
     world.server.expire_watches();
     let start = Instant::now();
@@ -395,18 +395,18 @@ async fn a_lost_version_brings_a_new_state_not_older_than_the_last() {
     let told = world.asked.told();
     assert_eq!(told.len(), 2, "{told:?}");
     let from = told[1].strip_prefix("stream from ").unwrap();
-    assert!(!Version::from(from).is_older_than(&seen));
+    assert!(!ResourceVersion::from(from).is_older_than(&seen));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_broken_connection_costs_no_new_list() {
     let world = World::with_accounts(&["a"]);
-    let broken = Verdict::CutStream { after_events: 3, cleanly: false };
-    world.strike(Rule::new(broken).times(1));
+    let broken = InjectedFault::CutStream { after_events: 3, cleanly: false };
+    world.strike(FaultRule::new(broken).times(1));
     let mut reflector = world.synced().await;
     world.put("b");
     assert_eq!(names(&reflector.next().await), ["+b"]);
-    let seen = reflector.last_seen().clone();
+    let seen = reflector.last_sync_resource_version().clone();
     world.put("c");
     assert_eq!(names(&reflector.next().await), ["+c"]);
     assert_eq!(world.asked.told()[1..], [format!("watch from {seen}")]);
@@ -433,7 +433,7 @@ async fn bookmarks_alone_keep_a_reflector_fresh_for_hours() {
         while start.elapsed() < Duration::from_secs(7200) {
             let delta = reflector.next().await;
             let Delta::Bookmark(version) = &delta else { panic!("{delta:?}") };
-            assert_eq!(reflector.last_seen(), version);
+            assert_eq!(reflector.last_sync_resource_version(), version);
         }
     };
     tokio::select! {
@@ -442,9 +442,9 @@ async fn bookmarks_alone_keep_a_reflector_fresh_for_hours() {
         () = reader => {}
     }
     assert!(
-        !reflector
-            .last_seen()
-            .is_older_than(&Version::from((world.server.resource_version() - 1).to_string().as_str()))
+        !reflector.last_sync_resource_version().is_older_than(&ResourceVersion::from(
+            (world.server.resource_version() - 1).to_string().as_str()
+        ))
     );
     let told = world.asked.told();
     assert!(
@@ -465,7 +465,7 @@ async fn objects_at_the_start_of_a_watch_from_nowhere_do_not_move_the_version() 
     assert_eq!(names(&reflector.next().await), Vec::<String>::new());
     for (wanted, seen) in [("+b", "0"), ("+a", "0"), ("+a", "12")] {
         assert_eq!(names(&reflector.next().await), [wanted]);
-        assert_eq!(reflector.last_seen(), &Version::from(seen));
+        assert_eq!(reflector.last_sync_resource_version(), &ResourceVersion::from(seen));
     }
 }
 
@@ -481,12 +481,15 @@ async fn the_version_of_a_list_is_its_own_even_if_an_object_is_newer() {
     ]);
     let mut reflector = script.accounts();
     let Delta::Replace { objects, version, .. } = reflector.next().await else { panic!() };
-    assert_eq!((objects[0].meta.version.clone(), version), (Version::from("90"), Version::from("40")));
-    assert_eq!(reflector.last_seen(), &Version::from("40"));
+    assert_eq!(
+        (objects[0].meta.resource_version.clone(), version),
+        (ResourceVersion::from("90"), ResourceVersion::from("40"))
+    );
+    assert_eq!(reflector.last_sync_resource_version(), &ResourceVersion::from("40"));
     let streamed = Script::new(vec![Answer::lines(&[event("ADDED", "a", 91), end_of_initial(45)])]);
     let mut reflector = streamed.accounts();
     reflector.next().await;
-    assert_eq!(reflector.last_seen(), &Version::from("45"));
+    assert_eq!(reflector.last_sync_resource_version(), &ResourceVersion::from("45"));
 }
 
 /// Proves INF-11.
@@ -506,9 +509,12 @@ async fn everything_before_the_end_of_a_stream_is_part_of_it() {
     ])]);
     let Delta::Replace { objects, .. } = script.accounts().next().await else { panic!() };
     let mut found: Vec<_> =
-        objects.iter().map(|one| (one.key().name.to_string(), one.meta.version.clone())).collect();
+        objects.iter().map(|one| (one.key().name.to_string(), one.meta.resource_version.clone())).collect();
     found.sort_by(|a, b| a.0.cmp(&b.0));
-    assert_eq!(found, [("back".to_owned(), Version::from("7")), ("kept".to_owned(), Version::from("4"))]);
+    assert_eq!(
+        found,
+        [("back".to_owned(), ResourceVersion::from("7")), ("kept".to_owned(), ResourceVersion::from("4"))]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -532,14 +538,14 @@ impl ReflectorObserver for Heard {
     fn undecodable(&self, resource: &Resource, object: &str) {
         self.0.lock().push(format!("{resource} {object}"));
     }
-    fn failed(&self, resource: &Resource, failure: &Failure) {
+    fn failed(&self, resource: &Resource, failure: &ApiError) {
         self.0.lock().push(format!("{resource} {}", failure.code));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_object_that_cannot_be_read_spoils_no_other_and_is_not_quoted() {
-    let (log, _listening) = Log::at(Level::TRACE);
+    let (log, _listening) = TestLog::capture(Level::TRACE);
     let bad = |name: &str, version: u64| {
         let mut object = account(name);
         object["secrets"] = json!("hunter2");
@@ -561,7 +567,7 @@ async fn one_object_that_cannot_be_read_spoils_no_other_and_is_not_quoted() {
     let Delta::Replace { unreadable, .. } = all else { panic!() };
     assert_eq!(unreadable, [Key::namespaced("default", "bad")], "it is there, only nobody can read it");
     assert_eq!(names(&reflector.next().await), ["@41"], "nobody waits for it in vain");
-    assert_eq!(reflector.last_seen(), &Version::from("41"));
+    assert_eq!(reflector.last_sync_resource_version(), &ResourceVersion::from("41"));
     assert_eq!(names(&reflector.next().await), ["+good"]);
     assert_eq!(
         *heard.0.lock(),
@@ -575,8 +581,11 @@ async fn one_object_that_cannot_be_read_spoils_no_other_and_is_not_quoted() {
 #[tokio::test(start_paused = true)]
 async fn a_call_for_the_next_delta_can_be_dropped_at_any_time() {
     let world = World::with_accounts(&["a", "b"]);
-    world.strike(Rule::new(Verdict::ConnectionError(ErrorKind::ConnectionRefused)).times(1));
-    world.strike(Rule::new(Verdict::DelayThen(Duration::from_secs(1), Box::new(Verdict::Pass))));
+    world.strike(FaultRule::new(InjectedFault::ConnectionError(ErrorKind::ConnectionRefused)).times(1));
+    world.strike(FaultRule::new(InjectedFault::DelayThen(
+        Duration::from_secs(1),
+        Box::new(InjectedFault::Pass),
+    )));
     let mut reflector = world.accounts();
     let mut drops = 0;
     let first = loop {
@@ -594,7 +603,7 @@ async fn a_call_for_the_next_delta_can_be_dropped_at_any_time() {
 async fn the_same_seed_gives_the_same_requests_at_the_same_times() {
     async fn run() -> Vec<(Duration, String)> {
         let world = World::with_accounts(&["a"]);
-        world.strike(Rule::new(Verdict::ConnectionError(ErrorKind::ConnectionRefused)).times(3));
+        world.strike(FaultRule::new(InjectedFault::ConnectionError(ErrorKind::ConnectionRefused)).times(3));
         let start = Instant::now();
         let mut reflector = world.accounts();
         let _ = tokio::time::timeout(Duration::from_secs(3600), async {
@@ -675,7 +684,7 @@ impl Script {
     }
 
     fn accounts(&self) -> Reflector<ServiceAccount> {
-        Reflector::new(self.client.clone(), Source::of_kind(), fastrand::Rng::with_seed(1))
+        Reflector::new(self.client.clone(), ListWatch::of_kind(), fastrand::Rng::with_seed(1))
     }
 
     fn told(&self) -> Vec<String> {
@@ -731,7 +740,8 @@ async fn where_protobuf_would_lose_a_field_json_is_asked_for() {
         std::future::ready(Ok::<_, std::convert::Infallible>(response.body(Body::from(body)).unwrap()))
     });
     let client = Client::new(server, "default");
-    let mut reflector = Reflector::new(client, Source::<ReplicaSet>::of_kind(), fastrand::Rng::with_seed(1));
+    let mut reflector =
+        Reflector::new(client, ListWatch::<ReplicaSet>::of_kind(), fastrand::Rng::with_seed(1));
     let Delta::Replace { objects, unreadable, .. } = reflector.next().await else { panic!("no list") };
     assert_eq!((objects.len(), unreadable.len()), (1, 0));
     assert_eq!(*asked.lock(), ["application/vnd.kubernetes.protobuf,application/json", "application/json"]);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn workshop(cache: &Path, assets: Option<&Path>, go: &Path) -> Workshop {
-    Workshop { cache: cache.to_owned(), assets: assets.map(Path::to_owned), go: go.to_owned() }
+fn workshop(cache: &Path, assets: Option<&Path>, go: &Path) -> BinaryCache {
+    BinaryCache { cache: cache.to_owned(), assets: assets.map(Path::to_owned), go: go.to_owned() }
 }
 
 /// The file is written by another process: were it open for writing here while some other test forks, executing it
@@ -28,7 +28,7 @@ build)
   echo built "$3" >> "$(dirname "$0")/calls" ;;
 esac"#;
 
-fn with_fake_go() -> (tempfile::TempDir, Workshop) {
+fn with_fake_go() -> (tempfile::TempDir, BinaryCache) {
     let dir = tempfile::tempdir().unwrap();
     let go = script(dir.path(), FAKE_GO);
     fs::write(dir.path().join("fails"), "nothing").unwrap();
@@ -48,7 +48,7 @@ fn with_fake_go() -> (tempfile::TempDir, Workshop) {
 fn the_cache_is_where_the_environment_says() {
     let cache_with = |vars: &[(&str, &str)]| {
         let vars: BTreeMap<_, _> = vars.iter().copied().collect();
-        Workshop::from_vars(|name| vars.get(name).map(PathBuf::from)).cache
+        BinaryCache::from_vars(|name| vars.get(name).map(PathBuf::from)).cache
     };
     let home = ("HOME", "/home/someone");
     let xdg = ("XDG_CACHE_HOME", "/xdg");
@@ -171,7 +171,7 @@ fn what_published_assets_never_carry_is_built() {
     let assets = dir.path().join("assets");
     fs::create_dir(&assets).unwrap();
     fs::write(assets.join("kube-controller-manager"), "").unwrap();
-    let workshop = Workshop { assets: Some(assets.clone()), ..workshop };
+    let workshop = BinaryCache { assets: Some(assets.clone()), ..workshop };
     let found = workshop.provide(&[Program::KubeScheduler, Program::KubeControllerManager]).unwrap();
     assert_eq!(
         found.path(Program::KubeScheduler),

@@ -12,11 +12,11 @@ const LONGEST: Duration = Duration::from_secs(15 * 60);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(30 * 60);
 
 /// Which kills belong together: those of one DaemonSet, as its wish was last seen, on one node.
-pub(super) type Place = (Uid, i64, InternedStr);
+pub(super) type BackoffKey = (Uid, i64, InternedStr);
 
 /// What is lost with the process: a node that refuses pods gets a few of them quicker than before.
 #[derive(Default)]
-pub(super) struct FailedPodBackoff(BTreeMap<Place, Kill>);
+pub(super) struct FailedPodBackoff(BTreeMap<BackoffKey, Kill>);
 
 struct Kill {
     pause: Duration,
@@ -25,13 +25,13 @@ struct Kill {
 
 impl FailedPodBackoff {
     /// How long to wait before the next kill; nothing if it may be now.
-    pub(super) fn pause(&self, place: &Place, now: Duration) -> Option<Duration> {
+    pub(super) fn pause(&self, place: &BackoffKey, now: Duration) -> Option<Duration> {
         let last = self.0.get(place)?;
         (now.saturating_sub(last.at) < last.pause).then_some(last.pause)
     }
 
     /// Notes a kill.
-    pub(super) fn note(&mut self, place: Place, now: Duration) {
+    pub(super) fn note(&mut self, place: BackoffKey, now: Duration) {
         self.0.retain(|_, kill| now.saturating_sub(kill.at) <= FORGOTTEN_AFTER);
         let pause = self.0.get(&place).map_or(FIRST, |last| (last.pause * 2).min(LONGEST));
         self.0.insert(place, Kill { pause, at: now });

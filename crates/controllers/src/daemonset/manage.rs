@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_objects::{InternedStr, Pod, PodPhase};
-use keleustes_plan::{Involved, Plan, PlannedEvent};
+use keleustes_plan::{InvolvedObject, Plan, PlannedEvent};
 
 use super::backoff::FailedPodBackoff;
-use super::facts::{Facts, Place};
+use super::inputs::{Inputs, NodeState};
 use super::pods::{body, creation, has_hash};
 use crate::workloads::pod_writes;
 
@@ -16,7 +16,7 @@ const BURST: usize = 250;
 
 /// Pods to make and pods to delete.
 #[derive(Default)]
-pub(super) struct Work {
+pub(super) struct DaemonPodChanges {
     /// Nodes that get a pod.
     pub(super) nodes_needing_pods: Vec<InternedStr>,
     /// Pods that go, with the reason.
@@ -26,20 +26,20 @@ pub(super) struct Work {
     pub(super) requeue_after: Option<Duration>,
 }
 
-impl Work {
+impl DaemonPodChanges {
     /// Whether there is anything to do.
     pub(super) fn is_none(&self) -> bool {
         self.nodes_needing_pods.is_empty() && self.delete.is_empty()
     }
 
     /// The writes: creations in growing batches, then deletions at once.
-    pub(super) fn plan(self, facts: &Facts, hash: &str) -> Plan {
+    pub(super) fn plan(self, facts: &Inputs, hash: &str) -> Plan {
         let set = &*facts.set;
         let mut plan = Plan::none();
         if !self.nodes_needing_pods.is_empty() {
             let body = match body(set, hash) {
                 Ok(body) => body,
-                Err(why) => return Plan::stuck(why),
+                Err(why) => return Plan::error(why),
             };
             let nodes = self.nodes_needing_pods.iter().take(BURST);
             plan.push_slow_start(nodes.map(|node| creation(set, &body, node)).collect());
@@ -52,8 +52,8 @@ impl Work {
 }
 
 /// What is to be done on all nodes.
-pub(super) fn work(facts: &Facts, hash: &str, kills: &mut FailedPodBackoff) -> Work {
-    let mut work = Work::default();
+pub(super) fn work(facts: &Inputs, hash: &str, kills: &mut FailedPodBackoff) -> DaemonPodChanges {
+    let mut work = DaemonPodChanges::default();
     let surges = facts.surge(1) > 0;
     for (node, place) in &facts.nodes {
         if place.should_run && place.pods.is_empty() {
@@ -77,10 +77,10 @@ pub(super) fn work(facts: &Facts, hash: &str, kills: &mut FailedPodBackoff) -> W
 
 /// Takes out what has ended; what is left runs.
 fn sort_out<'a>(
-    facts: &Facts,
-    (node, place): (&InternedStr, &'a Place),
+    facts: &Inputs,
+    (node, place): (&InternedStr, &'a NodeState),
     kills: &mut FailedPodBackoff,
-    work: &mut Work,
+    work: &mut DaemonPodChanges,
 ) -> Vec<&'a Arc<Pod>> {
     let set = &facts.set;
     let mut running = Vec::new();
@@ -95,13 +95,21 @@ fn sort_out<'a>(
                 }
                 kills.note(place, facts.monotonic);
                 let message = format!("Found failed daemon pod {key} on node {node}, will try to kill it");
-                work.events.push(PlannedEvent::warning(Involved::of(&**set), "FailedDaemonPod", message));
+                work.events.push(PlannedEvent::warning(
+                    InvolvedObject::of(&**set),
+                    "FailedDaemonPod",
+                    message,
+                ));
                 work.delete.push((pod.clone(), "it has failed"));
             }
             PodPhase::Succeeded => {
                 let message =
                     format!("Found succeeded daemon pod {key} on node {node}, will try to delete it");
-                work.events.push(PlannedEvent::normal(Involved::of(&**set), "SucceededDaemonPod", message));
+                work.events.push(PlannedEvent::normal(
+                    InvolvedObject::of(&**set),
+                    "SucceededDaemonPod",
+                    message,
+                ));
                 work.delete.push((pod.clone(), "it has ended, which a daemon does not"));
             }
             _ => running.push(pod),
@@ -111,14 +119,14 @@ fn sort_out<'a>(
 }
 
 /// Without surplus, the senior pod stays.
-fn keep_one(running: &[&Arc<Pod>], work: &mut Work) {
+fn keep_one(running: &[&Arc<Pod>], work: &mut DaemonPodChanges) {
     let surplus = running.iter().skip(1);
     work.delete.extend(surplus.map(|pod| ((*pod).clone(), "its node has another one")));
 }
 
 /// With surplus, one pod of the newest template and one of an older stay, until the new one can do without
 /// the old.
-fn keep_two(facts: &Facts, hash: &str, running: &[&Arc<Pod>], work: &mut Work) {
+fn keep_two(facts: &Inputs, hash: &str, running: &[&Arc<Pod>], work: &mut DaemonPodChanges) {
     if running.len() < 2 {
         return;
     }

@@ -7,14 +7,14 @@
 //! Parity: pkg/controller/daemon.
 
 mod backoff;
-mod facts;
+mod enqueue;
 mod history;
+mod inputs;
 mod manage;
 mod pods;
-mod rolling;
+mod reconcile;
+mod rolling_update;
 mod status;
-mod turn;
-mod wakes;
 
 #[cfg(test)]
 mod tests;
@@ -23,12 +23,12 @@ use keleustes_objects::{ControllerRevision, DaemonSet, Node, Pod};
 use keleustes_plan::{Controller, Grant, Loop};
 
 use crate::pods_by_node::BY_NODE;
-use crate::workloads::owners::by_manager;
-use crate::workloads::wakes::itself;
+use crate::workloads::enqueue::enqueue_self;
+use crate::workloads::owners::by_controller_uid;
 
 /// What the controller is told.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct DaemonSetOptions {
     /// How many DaemonSets are worked on at once.
     pub workers: usize,
     /// Whether tolerations may compare numbers (gate `TaintTolerationComparisonOperators`).
@@ -36,7 +36,7 @@ pub struct Settings {
 }
 
 /// The original's defaults.
-impl Default for Settings {
+impl Default for DaemonSetOptions {
     fn default() -> Self {
         Self { workers: 2, comparison_operators: false }
     }
@@ -44,8 +44,8 @@ impl Default for Settings {
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &Settings) -> Controller {
-    let wakes = wakes::NodeEnqueue { comparison_operators: settings.comparison_operators };
+pub fn controller(settings: &DaemonSetOptions) -> Controller {
+    let wakes = enqueue::NodeEnqueue { comparison_operators: settings.comparison_operators };
     Controller::new("daemonset-controller")
         .also_known_as(&["daemonset"])
         .service_account("daemon-set-controller")
@@ -60,14 +60,14 @@ pub fn controller(settings: &Settings) -> Controller {
                 verbs: &["create", "delete", "get", "patch", "update"],
             },
         ])
-        .runs(
-            Loop::reconciling("daemonset", turn::Turns::new(settings.clone()))
-                .enqueue_on::<DaemonSet>(itself)
-                .enqueue_on::<Pod>(wakes::pod_changed)
-                .enqueue_on::<ControllerRevision>(wakes::revision_changed)
+        .with_loop(
+            Loop::reconciling("daemonset", reconcile::DaemonSetReconciler::new(settings.clone()))
+                .enqueue_on::<DaemonSet>(enqueue_self)
+                .enqueue_on::<Pod>(enqueue::pod_changed)
+                .enqueue_on::<ControllerRevision>(enqueue::revision_changed)
                 .enqueue_on::<Node>(move |change, view, woken| wakes.node_changed(change, view, woken))
-                .reads_index(by_manager::<Pod>())
-                .reads_index(by_manager::<ControllerRevision>())
+                .reads_index(by_controller_uid::<Pod>())
+                .reads_index(by_controller_uid::<ControllerRevision>())
                 .reads_index(BY_NODE)
                 .workers(settings.workers),
         )

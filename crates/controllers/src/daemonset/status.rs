@@ -3,17 +3,17 @@
 use keleustes_objects::DaemonSetStatus;
 use keleustes_plan::{Plan, StatusUrgency, Write};
 
-use super::facts::{Facts, Place};
+use super::inputs::{Inputs, NodeState};
 use super::pods::is_new;
-use crate::workloads::telling::News;
+use crate::workloads::status_urgency::StatusChange;
 
 /// The status that the facts come to.
-pub(super) fn of(facts: &Facts, hash: &str) -> DaemonSetStatus {
-    let count = |wanted: &dyn Fn(&Place) -> bool| {
+pub(super) fn of(facts: &Inputs, hash: &str) -> DaemonSetStatus {
+    let count = |wanted: &dyn Fn(&NodeState) -> bool| {
         i32::try_from(facts.nodes.values().filter(|place| wanted(place)).count()).unwrap_or(i32::MAX)
     };
     // Of each node that is to have a pod, the one that counts.
-    let first = |place: &Place, holds: &dyn Fn(&keleustes_objects::Pod) -> bool| {
+    let first = |place: &NodeState, holds: &dyn Fn(&keleustes_objects::Pod) -> bool| {
         place.should_run && place.pods.first().is_some_and(|pod| holds(pod))
     };
     let mut status = facts.set.status.clone();
@@ -29,7 +29,7 @@ pub(super) fn of(facts: &Facts, hash: &str) -> DaemonSetStatus {
 }
 
 /// How soon the status must be known: at once if a wish of the user is seen or fulfilled.
-pub(super) fn telling(facts: &Facts, status: &DaemonSetStatus, changed_anything: bool) -> StatusUrgency {
+pub(super) fn telling(facts: &Inputs, status: &DaemonSetStatus, changed_anything: bool) -> StatusUrgency {
     let there = &facts.set.status;
     let has_all = |status: &DaemonSetStatus| {
         let wanted = status.desired_number_scheduled;
@@ -37,14 +37,14 @@ pub(super) fn telling(facts: &Facts, status: &DaemonSetStatus, changed_anything:
     };
     let is_milestone =
         has_all(status) && !has_all(there) || status.observed_generation != there.observed_generation;
-    News { is_milestone, is_old: changed_anything }.telling()
+    StatusChange { is_milestone, is_superseded: changed_anything }.status_urgency()
 }
 
 /// Writes the status if it says anything new.
-pub(super) fn plan(facts: &Facts, status: &DaemonSetStatus, telling: StatusUrgency) -> Plan {
+pub(super) fn plan(facts: &Inputs, status: &DaemonSetStatus, telling: StatusUrgency) -> Plan {
     if facts.set.status == *status {
         return Plan::none();
     }
     let put = Write::put_status(&*facts.set, status).conflict_tries(2);
-    Plan::of(put.telling(telling).because("its pods tell something new"))
+    Plan::of(put.status_urgency(telling).because("its pods tell something new"))
 }

@@ -1,6 +1,6 @@
 //! Makes the ReplicaSet of a Deployment's template.
 
-use keleustes_objects::{Key, ReplicaSet, Text};
+use keleustes_objects::{ArcStr, Key, ReplicaSet};
 use keleustes_plan::Write;
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::facts::{Facts, RECREATE};
 use super::revisions::first_annotations;
 use super::rolling::newest_target;
 use crate::workloads::owners::controller_ref;
-use crate::workloads::templates::{TEMPLATE_HASH, short_name};
+use crate::workloads::templates::{TEMPLATE_HASH, pod_template_hash};
 
 /// The longest name an object may have.
 const NAME_MAX: usize = 253;
@@ -26,7 +26,7 @@ pub(super) struct Creation {
 impl Creation {
     pub(super) fn of(facts: &Facts) -> Self {
         let (deployment, spec) = (&facts.deployment, &facts.deployment.spec);
-        let hash = short_name(&spec.template, deployment.status.collision_count);
+        let hash = pod_template_hash(&spec.template, deployment.status.collision_count);
         let key = Key {
             namespace: deployment.meta.key.namespace.clone(),
             name: name(&deployment.meta.key.name, &hash),
@@ -63,7 +63,7 @@ impl Creation {
 }
 
 /// The Deployment's name and the hash, cut where names end.
-fn name(deployment: &str, hash: &str) -> Text {
+fn name(deployment: &str, hash: &str) -> ArcStr {
     let end = deployment.floor_char_boundary(NAME_MAX - hash.len() - 1);
-    Text::from(format!("{}-{hash}", &deployment[..end]))
+    ArcStr::from(format!("{}-{hash}", &deployment[..end]))
 }

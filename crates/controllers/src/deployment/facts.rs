@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{Annotations, Deployment, Pod, ReplicaSet, Time, Whole as _};
-use keleustes_plan::{Item, Table, View};
+use keleustes_objects::{Annotations, Deployment, FullMeta as _, Pod, ReplicaSet, Time};
+use keleustes_plan::{Item, Store, View};
 
 use super::annotations;
 use super::bounds::Bounds;
-use crate::workloads::claims::{Claimed, claim};
-use crate::workloads::owners::{managed_by, orphans};
+use crate::workloads::adoption::{Claimed, claim};
+use crate::workloads::owners::{controlled_by, orphans};
 use crate::workloads::templates::NormalizedTemplate;
 
 /// All old pods go before new ones come.
@@ -35,8 +35,8 @@ impl Facts {
     pub(super) fn claim(view: &View<'_>, item: &Item) -> Option<(Arc<Deployment>, Claimed<ReplicaSet>)> {
         let deployment = view.get::<Deployment>(item)?.clone();
         let selector = deployment.spec.selector.as_ref()?.matcher().ok()?;
-        let (table, meta) = (view.table::<ReplicaSet>(), &deployment.meta);
-        let candidates = managed_by(table, &meta.uid).chain(orphans(table, &meta.key.namespace));
+        let (table, meta) = (view.store::<ReplicaSet>(), &deployment.meta);
+        let candidates = controlled_by(table, &meta.uid).chain(orphans(table, &meta.key.namespace));
         let claimed = claim(&*deployment, &selector, candidates);
         Some((deployment, claimed))
     }
@@ -49,9 +49,9 @@ impl Facts {
         let same = |set: &Arc<ReplicaSet>| meaning.semantically_equal(&set.spec.template);
         let newest = old.iter().position(same).map(|at| old.remove(at));
         let recreates = deployment.spec.strategy.r#type == RECREATE;
-        let pods = view.known::<Pod>();
-        let runs = |pods: &Table<Pod>, set: &ReplicaSet| {
-            managed_by(pods, &set.meta.uid).any(|pod| !pod.is_terminal())
+        let pods = view.store_if_synced::<Pod>();
+        let runs = |pods: &Store<Pod>, set: &ReplicaSet| {
+            controlled_by(pods, &set.meta.uid).any(|pod| !pod.is_terminal())
         };
         let old_pods_run = recreates && pods.is_none_or(|pods| old.iter().any(|set| runs(pods, set)));
         let waits_for_pods = recreates && pods.is_none();
@@ -84,13 +84,13 @@ impl Facts {
 
     /// Whether the Deployment is on its way out.
     pub(super) fn is_leaving(&self) -> bool {
-        self.deployment.meta.deleted_at.is_some()
+        self.deployment.meta.deletion_timestamp.is_some()
     }
 }
 
 /// The order of birth.
 pub(super) fn by_age(set: &ReplicaSet) -> (Option<Time>, &str) {
-    (set.meta.created_at, &set.meta.key.name)
+    (set.meta.creation_timestamp, &set.meta.key.name)
 }
 
 /// The sum of a number over ReplicaSets.

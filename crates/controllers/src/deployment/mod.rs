@@ -25,12 +25,12 @@ mod tests;
 use keleustes_objects::{Deployment, Pod, ReplicaSet};
 use keleustes_plan::{Controller, Grant, Loop};
 
-use crate::workloads::owners::by_manager;
-use crate::workloads::wakes::{enqueue_owners, itself};
+use crate::workloads::enqueue::{enqueue_owners, enqueue_self};
+use crate::workloads::owners::by_controller_uid;
 
 /// What the controller is told.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct DeploymentOptions {
     /// How many Deployments are worked on at once.
     pub workers: usize,
     /// Whether pods on their way out are counted (gate `DeploymentReplicaSetTerminatingReplicas`).
@@ -38,7 +38,7 @@ pub struct Settings {
 }
 
 /// The original's defaults.
-impl Default for Settings {
+impl Default for DeploymentOptions {
     fn default() -> Self {
         Self { workers: 5, count_terminating_replicas: true }
     }
@@ -65,7 +65,7 @@ mod annotations {
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &Settings) -> Controller {
+pub fn controller(settings: &DeploymentOptions) -> Controller {
     Controller::new("deployment-controller")
         .also_known_as(&["deployment"])
         .service_account("deployment-controller")
@@ -75,13 +75,13 @@ pub fn controller(settings: &Settings) -> Controller {
             Grant { group: "apps", resource: "deployments/status", verbs: &["update"] },
             Grant { group: "apps", resource: "replicasets", verbs: &["create", "delete", "get", "patch"] },
         ])
-        .runs(
+        .with_loop(
             Loop::reconciling("deployment", turn::Turns { settings: settings.clone() })
-                .enqueue_on::<Deployment>(itself)
+                .enqueue_on::<Deployment>(enqueue_self)
                 .enqueue_on::<ReplicaSet>(enqueue_owners::<Deployment, ReplicaSet>)
                 .enqueue_on::<Pod>(wakes::pod_changed)
-                .reads_index(by_manager::<ReplicaSet>())
-                .reads_index(by_manager::<Pod>())
+                .reads_index(by_controller_uid::<ReplicaSet>())
+                .reads_index(by_controller_uid::<Pod>())
                 // Pods matter to those only that recreate them. There are many, and reading them takes a while.
                 .starts_without::<Pod>()
                 .workers(settings.workers)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use keleustes_objects::{Annotations, Deployment, ReplicaSet, Whole as _};
+use keleustes_objects::{Annotations, Deployment, FullMeta as _, ReplicaSet};
 
 use super::annotations::{
     DESIRED_REPLICAS, LAST_APPLIED, MAX_REPLICAS, REVISION, REVISION_HISTORY, ROLLBACK_TO,

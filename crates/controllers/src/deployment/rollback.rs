@@ -1,7 +1,7 @@
 //! Goes back to an earlier template because an old client asked for it by annotation.
 
-use keleustes_objects::{Annotations, ReplicaSet, Whole as _};
-use keleustes_plan::{Edited, Involved, Outcome, Plan, PlannedEvent, Write};
+use keleustes_objects::{Annotations, FullMeta as _, ReplicaSet};
+use keleustes_plan::{Edited, InvolvedObject, Outcome, Plan, PlannedEvent, Write};
 use serde_json::{Map, Value, json};
 
 use super::annotations::ROLLBACK_TO;
@@ -19,7 +19,7 @@ pub(super) fn plan(facts: &Facts, to: i64) -> Plan {
     let deployment = &*facts.deployment;
     let warn = |reason: &str, message: String| {
         let mut plan = Plan::of(strike_off(facts, None));
-        plan.record(PlannedEvent::warning(Involved::of(deployment), reason, message));
+        plan.record(PlannedEvent::warning(InvolvedObject::of(deployment), reason, message));
         plan
     };
     let to = if to == 0 { second_highest(facts) } else { to };
@@ -37,9 +37,11 @@ pub(super) fn plan(facts: &Facts, to: i64) -> Plan {
         return warn("DeploymentRollbackTemplateUnchanged", message);
     }
     let message = format!("Rolled back deployment \"{name}\" to revision {to}");
-    let told = PlannedEvent::normal(Involved::of(deployment), "DeploymentRollback", message);
+    let told = PlannedEvent::normal(InvolvedObject::of(deployment), "DeploymentRollback", message);
     let back = strike_off(facts, Some(set));
-    Plan::of(back.reporting(move |outcome| matches!(outcome, Outcome::Done { .. }).then(|| told.clone())))
+    Plan::of(
+        back.record_on_outcome(move |outcome| matches!(outcome, Outcome::Done { .. }).then(|| told.clone())),
+    )
 }
 
 fn second_highest(facts: &Facts) -> i64 {
@@ -72,6 +74,6 @@ fn strike_off(facts: &Facts, back_to: Option<&ReplicaSet>) -> Write {
         Edited::Changed
     };
     Write::edit(&*facts.deployment, change)
-        .expected_resource_version(&facts.deployment.meta.version)
+        .expected_resource_version(&facts.deployment.meta.resource_version)
         .because("an earlier revision was asked for")
 }

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keleustes_objects::{ReplicaSet, Whole as _};
-use keleustes_plan::{Involved, Outcome, PatchKind, Plan, PlannedEvent, Write};
+use keleustes_objects::{FullMeta as _, ReplicaSet};
+use keleustes_plan::{InvolvedObject, Outcome, PatchKind, Plan, PlannedEvent, Write};
 use serde_json::json;
 
 use super::annotations;
@@ -134,7 +134,7 @@ impl Moves {
             .map(|set| Part {
                 size: set.spec.replicas,
                 allowed_before: part(set),
-                created_at: set.meta.created_at,
+                created_at: set.meta.creation_timestamp,
                 name: &set.meta.key.name,
             })
             .collect();
@@ -155,7 +155,8 @@ impl Moves {
 impl Move {
     fn into_write(self, facts: &Facts) -> Write {
         let Self { set, size, annotations, min_ready_seconds } = self;
-        let mut body = json!({"metadata": {"resourceVersion": set.meta.version, "annotations": annotations}});
+        let mut body =
+            json!({"metadata": {"resourceVersion": set.meta.resource_version, "annotations": annotations}});
         if let Some(size) = size {
             body["spec"]["replicas"] = json!(size);
         }
@@ -170,7 +171,7 @@ impl Move {
         let write = Write::patch(&*set, PatchKind::Merge, body).because(because);
         let Some(size) = size else { return write };
         let event = resized(facts, &set.meta.key.name, set.spec.replicas, size);
-        write.reporting(move |outcome| matches!(outcome, Outcome::Done { .. }).then(|| event.clone()))
+        write.record_on_outcome(move |outcome| matches!(outcome, Outcome::Done { .. }).then(|| event.clone()))
     }
 }
 
@@ -178,7 +179,7 @@ impl Move {
 pub(super) fn resized(facts: &Facts, set: &str, from: i32, to: i32) -> PlannedEvent {
     let direction = if to > from { "up" } else { "down" };
     let message = format!("Scaled {direction} replica set {set} from {from} to {to}");
-    PlannedEvent::normal(Involved::of(&*facts.deployment), "ScalingReplicaSet", message)
+    PlannedEvent::normal(InvolvedObject::of(&*facts.deployment), "ScalingReplicaSet", message)
 }
 
 /// Whether the newest has all the pods that are wanted, and all are available.

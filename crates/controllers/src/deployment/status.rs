@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use keleustes_objects::{
-    Condition, Conditions as _, Deployment, DeploymentStatus, FALSE, ReplicaSetStatus, TRUE, Time, UNKNOWN,
-    Whole as _,
+    Condition, Conditions as _, Deployment, DeploymentStatus, FALSE, FullMeta as _, ReplicaSetStatus, TRUE,
+    Time, UNKNOWN,
 };
 use keleustes_plan::{StatusUrgency, Write};
 use serde_json::json;
 
 use super::annotations::REVISION;
 use super::facts::{Facts, sum};
-use crate::workloads::telling::News;
+use crate::workloads::status_urgency::StatusChange;
 
 const AVAILABLE: &str = "Available";
 const PROGRESSING: &str = "Progressing";
@@ -197,7 +197,7 @@ impl Draft {
         let is_milestone = self.status.observed_generation != there.observed_generation
             || is_complete(deployment, &self.status) && !is_complete(deployment, there)
             || conditions(&self.status) != conditions(there);
-        News { is_milestone, is_old: changed_anything }.telling()
+        StatusChange { is_milestone, is_superseded: changed_anything }.status_urgency()
     }
 
     /// The write, if there is anything to write.

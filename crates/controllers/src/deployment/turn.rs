@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Deployment, Failure, Reason, ReplicaSet, Uid, Version};
+use keleustes_objects::{ApiError, Deployment, ErrorReason, ReplicaSet, ResourceVersion, Uid};
 use keleustes_plan::{
-    BoxFuture, Context, Involved, Item, Next, Outcome, Plan, PlannedEvent, Retry, Script, View, Write,
+    BoxFuture, Context, InvolvedObject, Item, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler,
+    Requeue, View, Write,
 };
 
 use super::creation::Creation;
@@ -13,7 +14,7 @@ use super::facts::{Facts, RECREATE, ROLLING_UPDATE, desired_when_sized};
 use super::revisions::next_revision;
 use super::sizes::{Moves, old_pods_may_run, resized};
 use super::status::{Draft, is_complete};
-use super::{Settings, cleanup, rollback};
+use super::{DeploymentOptions, cleanup, rollback};
 use crate::workloads::templates::NormalizedTemplate;
 
 /// How soon to look again where pods matter and are not known yet.
@@ -21,7 +22,7 @@ const PODS_WITHIN: Duration = Duration::from_millis(100);
 
 /// Works on Deployments.
 pub(super) struct Turns {
-    pub(super) settings: Settings,
+    pub(super) settings: DeploymentOptions,
 }
 
 /// What a turn is for.
@@ -39,7 +40,7 @@ enum Path {
 }
 
 impl Path {
-    fn of(facts: &Facts) -> Result<Self, Retry> {
+    fn of(facts: &Facts) -> Result<Self, ReconcileError> {
         let strategy = facts.deployment.spec.strategy.r#type.as_str();
         if facts.is_leaving() {
             return Ok(Self::Leaving);
@@ -58,7 +59,7 @@ impl Path {
         match strategy {
             RECREATE => Ok(Self::Recreating),
             ROLLING_UPDATE => Ok(Self::Rolling),
-            other => Err(Retry::because(format!("unexpected deployment strategy type: {other}"))),
+            other => Err(ReconcileError::because(format!("unexpected deployment strategy type: {other}"))),
         }
     }
 
@@ -77,18 +78,18 @@ impl Path {
 }
 
 impl Turns {
-    async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Next, Retry> {
+    async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
         if let Some(plan) = cx.gather(|view| selecting_all(view, item)) {
-            return cx.apply(plan).await.all_done().map(|()| Next::Done);
+            return cx.apply(plan).await.all_done().map(|()| Requeue::Forget);
         }
         let Some((deployment, claimed)) = cx.gather(|view| Facts::claim(view, item)) else {
-            return Ok(Next::Done);
+            return Ok(Requeue::Forget);
         };
-        let sets = claimed.settle(cx).await?;
-        if sets.iter().any(|set| set.meta.controller().is_none()) {
+        let sets = claimed.apply(cx).await?;
+        if sets.iter().any(|set| set.meta.controller_ref().is_none()) {
             // One that was just adopted may have another size by now than the cache told; it wakes us when it is there
             // as it was adopted.
-            return Ok(Next::Done);
+            return Ok(Requeue::Forget);
         }
         let mut facts = cx.gather(|view| Facts::gather(view, deployment, sets));
         let path = Path::of(&facts)?;
@@ -97,13 +98,13 @@ impl Turns {
         if facts.newest.is_none() && path.makes_newest(&facts) {
             match self.make_newest(cx, &facts, &mut draft).await? {
                 Some(made) => facts.newest = Some(made),
-                None => return Ok(Next::Done),
+                None => return Ok(Requeue::Forget),
             }
         } else if !moves.refresh_newest(&facts) {
             draft.note_newest(&facts);
         }
         if let Path::Back(to) = path {
-            return cx.apply(rollback::plan(&facts, to)).await.all_done().map(|()| Next::Done);
+            return cx.apply(rollback::plan(&facts, to)).await.all_done().map(|()| Requeue::Forget);
         }
         self.move_on(cx, &facts, &path, (moves, draft)).await
     }
@@ -115,7 +116,7 @@ impl Turns {
         facts: &Facts,
         path: &Path,
         (mut moves, mut draft): (Moves, Draft),
-    ) -> Result<Next, Retry> {
+    ) -> Result<Requeue, ReconcileError> {
         match path {
             Path::Scaling => moves.scale(facts),
             Path::Recreating => moves.recreate(facts),
@@ -138,13 +139,13 @@ impl Turns {
         }
         let again = draft.look_again_after(facts).filter(|_| path.is_rollout());
         let telling = draft.telling(facts, changed_anything);
-        let write = draft.into_write(facts).map(|write| write.telling(telling));
+        let write = draft.into_write(facts).map(|write| write.status_urgency(telling));
         // A status that is written wakes this Deployment again; the deadline is looked at then.
         let again = again.filter(|_| write.is_none());
         write.into_iter().for_each(|write| plan.push(write));
         cx.apply(plan).await.all_done()?;
         let again = if facts.waits_for_pods { Some(PODS_WITHIN) } else { again };
-        Ok(again.map_or(Next::Done, Next::After))
+        Ok(again.map_or(Requeue::Forget, Requeue::After))
     }
 
     /// Makes the ReplicaSet of the Deployment's template. Nothing if there is no point in going on.
@@ -153,17 +154,17 @@ impl Turns {
         cx: &mut Context<'_>,
         facts: &Facts,
         draft: &mut Draft,
-    ) -> Result<Option<Arc<ReplicaSet>>, Retry> {
+    ) -> Result<Option<Arc<ReplicaSet>>, ReconcileError> {
         let creation = Creation::of(facts);
         let name = &creation.key.name;
         let mut applied = cx.apply(Plan::of(announced(facts, &creation))).await;
         match applied.outcomes.pop() {
-            Some(Outcome::Done { version, uid, .. }) => {
+            Some(Outcome::Done { resource_version: version, uid, .. }) => {
                 draft.note_creation(facts, name, next_revision(facts));
                 Ok(as_made(&creation, version, uid))
             }
-            Some(Outcome::Failed(failure)) if failure.reason == Reason::NamespaceTerminating => Ok(None),
-            Some(Outcome::Failed(failure)) if failure.reason == Reason::AlreadyExists => {
+            Some(Outcome::Failed(failure)) if failure.reason == ErrorReason::NamespaceTerminating => Ok(None),
+            Some(Outcome::Failed(failure)) if failure.reason == ErrorReason::AlreadyExists => {
                 self.resolve_collision(cx, facts, &creation, &failure).await
             }
             Some(Outcome::Failed(failure)) => {
@@ -172,9 +173,9 @@ impl Turns {
                 draft.note_failed_creation(facts, &message);
                 let told: Plan = draft.into_write(facts).map_or_else(Plan::none, Plan::of);
                 cx.apply(told).await;
-                Err(Retry::after(&failure, message))
+                Err(ReconcileError::from_api_error(&failure, message))
             }
-            _ => Err(applied.retry.unwrap_or_else(|| Retry::because("the ReplicaSet was not made"))),
+            _ => Err(applied.error.unwrap_or_else(|| ReconcileError::because("the ReplicaSet was not made"))),
         }
     }
 
@@ -185,13 +186,13 @@ impl Turns {
         cx: &mut Context<'_>,
         facts: &Facts,
         creation: &Creation,
-        failure: &Failure,
-    ) -> Result<Option<Arc<ReplicaSet>>, Retry> {
+        failure: &ApiError,
+    ) -> Result<Option<Arc<ReplicaSet>>, ReconcileError> {
         let deployment = &facts.deployment;
         let Some(there) = cx.fetch::<ReplicaSet>(&creation.key).await? else {
-            return Err(Retry::because(format!("{}: and is gone again", failure.message)));
+            return Err(ReconcileError::because(format!("{}: and is gone again", failure.message)));
         };
-        let ours = there.meta.controller().is_some_and(|owner| owner.uid == deployment.meta.uid);
+        let ours = there.meta.controller_ref().is_some_and(|owner| owner.uid == deployment.meta.uid);
         if ours && NormalizedTemplate::of(&deployment.spec.template).semantically_equal(&there.spec.template)
         {
             return Ok(Some(Arc::new(there)));
@@ -200,7 +201,7 @@ impl Turns {
         status.collision_count = Some(status.collision_count.unwrap_or(0).saturating_add(1));
         let put = Write::put_status(&**deployment, &status).because("the name of its ReplicaSet is taken");
         cx.apply(Plan::of(put)).await;
-        Err(Retry::because(failure.message.clone()))
+        Err(ReconcileError::because(failure.message.clone()))
     }
 }
 
@@ -208,11 +209,11 @@ impl Turns {
 fn announced(facts: &Facts, creation: &Creation) -> Write {
     let (replicas, name) = (creation.replicas, creation.key.name.clone());
     let made = resized(facts, &name, 0, replicas);
-    let involved = Involved::of(&*facts.deployment);
-    creation.write().reporting(move |outcome| match outcome {
+    let involved = InvolvedObject::of(&*facts.deployment);
+    creation.write().record_on_outcome(move |outcome| match outcome {
         Outcome::Done { .. } if replicas > 0 => Some(made.clone()),
         Outcome::Failed(failure)
-            if !matches!(failure.reason, Reason::AlreadyExists | Reason::NamespaceTerminating) =>
+            if !matches!(failure.reason, ErrorReason::AlreadyExists | ErrorReason::NamespaceTerminating) =>
         {
             let message = format!("Failed to create new replica set \"{name}\": {}", failure.message);
             Some(PlannedEvent::warning(involved.clone(), "ReplicaSetCreateError", message))
@@ -222,9 +223,9 @@ fn announced(facts: &Facts, creation: &Creation) -> Write {
 }
 
 /// The ReplicaSet as the cache will show it.
-fn as_made(creation: &Creation, version: Version, uid: Uid) -> Option<Arc<ReplicaSet>> {
+fn as_made(creation: &Creation, version: ResourceVersion, uid: Uid) -> Option<Arc<ReplicaSet>> {
     let mut made: ReplicaSet = serde_json::from_value(creation.body.clone()).ok()?;
-    made.meta.version = version;
+    made.meta.resource_version = version;
     made.meta.uid = uid;
     Some(Arc::new(made))
 }
@@ -235,7 +236,7 @@ fn selecting_all(view: &View<'_>, item: &Item) -> Option<Plan> {
     deployment.spec.selector.as_ref().filter(|selector| selector.is_empty())?;
     let mut plan = Plan::none();
     let message = "This deployment is selecting all pods. A non-empty selector is required.";
-    plan.record(PlannedEvent::warning(Involved::of(&**deployment), "SelectingAll", message));
+    plan.record(PlannedEvent::warning(InvolvedObject::of(&**deployment), "SelectingAll", message));
     if deployment.status.observed_generation < deployment.meta.generation {
         let mut status = deployment.status.clone();
         status.observed_generation = deployment.meta.generation;
@@ -248,8 +249,12 @@ fn selecting_all(view: &View<'_>, item: &Item) -> Option<Plan> {
     Some(plan)
 }
 
-impl Script for Turns {
-    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+impl Reconciler for Turns {
+    fn reconcile<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        item: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
         Box::pin(self.turn(cx, item))
     }
 }

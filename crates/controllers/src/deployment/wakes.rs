@@ -11,12 +11,12 @@ pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, wakes: &mut Enq
     if !change.is_deletion() {
         return;
     }
-    let pod = change.either();
+    let pod = change.latest();
     let namespace = &pod.meta.key.namespace;
-    let set = pod.meta.controller().and_then(|owner| resolve::<ReplicaSet>(view, namespace, owner));
-    let owner = set.and_then(|set| set.meta.controller());
+    let set = pod.meta.controller_ref().and_then(|owner| resolve::<ReplicaSet>(view, namespace, owner));
+    let owner = set.and_then(|set| set.meta.controller_ref());
     let deployment = owner.and_then(|owner| resolve::<Deployment>(view, namespace, owner));
     if let Some(deployment) = deployment.filter(|there| there.spec.strategy.r#type == RECREATE) {
-        wakes.wake(&deployment.meta.key);
+        wakes.add(&deployment.meta.key);
     }
 }

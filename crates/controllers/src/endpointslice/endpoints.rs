@@ -5,20 +5,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use keleustes_objects::{
-    Address, Addresses, Endpoint, EndpointConditions, EndpointPort, IntOrString, InternedStr, Pod, PodSpec,
-    Service, ServicePort, Shared, TargetRef, Text,
+    Address, Addresses, ArcStr, Endpoint, EndpointConditions, EndpointPort, IntOrString, Interned,
+    InternedStr, Pod, PodSpec, Service, ServicePort, TargetRef,
 };
 
-use super::gather::{Facts, SelectedPod};
+use super::gather::{Inputs, SelectedPod};
 
 /// An address family that slices can be of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Family {
+pub(super) enum AddressType {
     V4,
     V6,
 }
 
-impl Family {
+impl AddressType {
     /// As slices and Services spell it.
     pub(super) fn as_str(self) -> &'static str {
         match self {
@@ -53,17 +53,17 @@ impl Family {
 
 /// What is wanted in one family.
 #[derive(Default)]
-pub(super) struct Wanted {
-    pub(super) groups: BTreeMap<PortSet, Group>,
+pub(super) struct DesiredEndpoints {
+    pub(super) groups: BTreeMap<PortSet, PortGroup>,
     /// Why some pods were left out although they should not be for long.
     pub(super) complaints: Vec<String>,
 }
 
 /// The endpoints that share their ports.
-pub(super) struct Group {
+pub(super) struct PortGroup {
     /// The ports, in the order of the Service.
     pub(super) ports: Arc<[EndpointPort]>,
-    pub(super) endpoints: BTreeMap<Identity, Endpoint>,
+    pub(super) endpoints: BTreeMap<EndpointIdentity, Endpoint>,
 }
 
 /// Ports regardless of their order.
@@ -81,14 +81,14 @@ impl PortSet {
 /// What makes two endpoints of one set of ports the same one. By name first, so that pods of one owner
 /// end up side by side.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Identity {
-    name: Text,
+pub(super) struct EndpointIdentity {
+    name: ArcStr,
     namespace: InternedStr,
-    hostname: Text,
+    hostname: ArcStr,
     addresses: Vec<Address>,
 }
 
-impl Identity {
+impl EndpointIdentity {
     pub(super) fn of(endpoint: &Endpoint) -> Self {
         let mut addresses = endpoint.addresses.to_vec();
         addresses.sort();
@@ -102,14 +102,14 @@ impl Identity {
     }
 }
 
-impl Wanted {
-    pub(super) fn of(facts: &Facts, family: Family) -> Self {
+impl DesiredEndpoints {
+    pub(super) fn of(facts: &Inputs, family: AddressType) -> Self {
         let (mut wanted, mut resolved) = (Self::default(), Resolved::default());
         let service = &facts.service;
-        let listed = |backend: &&SelectedPod| !backend.pod.is_terminal() && !backend.pod.ips.is_empty();
+        let listed = |backend: &&SelectedPod| !backend.pod.is_terminal() && !backend.pod.pod_ips.is_empty();
         for SelectedPod { pod, zone } in facts.backends.iter().filter(listed) {
             let (set, ports) = resolved.ports(service, &pod.spec);
-            let empty = || Group { ports, endpoints: BTreeMap::new() };
+            let empty = || PortGroup { ports, endpoints: BTreeMap::new() };
             let group = wanted.groups.entry(set).or_insert_with(empty);
             if zone.is_none() && !service.publish_not_ready_addresses {
                 wanted.complaints.push(format!(
@@ -119,7 +119,7 @@ impl Wanted {
                 continue;
             }
             if let Some(endpoint) = endpoint(service, pod, zone.as_ref(), family) {
-                group.endpoints.insert(Identity::of(&endpoint), endpoint);
+                group.endpoints.insert(EndpointIdentity::of(&endpoint), endpoint);
             }
         }
         wanted
@@ -129,11 +129,11 @@ impl Wanted {
 /// The ports of the last pod: all pods of one template have the same.
 #[derive(Default)]
 struct Resolved {
-    last: Option<(Shared<PodSpec>, PortSet, Arc<[EndpointPort]>)>,
+    last: Option<(Interned<PodSpec>, PortSet, Arc<[EndpointPort]>)>,
 }
 
 impl Resolved {
-    fn ports(&mut self, service: &Service, spec: &Shared<PodSpec>) -> (PortSet, Arc<[EndpointPort]>) {
+    fn ports(&mut self, service: &Service, spec: &Interned<PodSpec>) -> (PortSet, Arc<[EndpointPort]>) {
         if let Some((last, set, ports)) = &self.last
             && last == spec
         {
@@ -166,8 +166,13 @@ fn resolve(port: &ServicePort, spec: &PodSpec) -> Option<EndpointPort> {
 }
 
 /// The endpoint that a pod is in one family, if it has an address there.
-fn endpoint(service: &Service, pod: &Pod, zone: Option<&InternedStr>, family: Family) -> Option<Endpoint> {
-    let mut addresses: Vec<_> = pod.ips.iter().filter_map(|ip| family.canonical(ip)).collect();
+fn endpoint(
+    service: &Service,
+    pod: &Pod,
+    zone: Option<&InternedStr>,
+    family: AddressType,
+) -> Option<Endpoint> {
+    let mut addresses: Vec<_> = pod.pod_ips.iter().filter_map(|ip| family.canonical(ip)).collect();
     if addresses.is_empty() {
         return None;
     }
@@ -181,7 +186,7 @@ fn endpoint(service: &Service, pod: &Pod, zone: Option<&InternedStr>, family: Fa
             serving: Some(serving),
             terminating: Some(terminating),
         },
-        hostname: if has_hostname { pod.hostname().into() } else { Text::default() },
+        hostname: if has_hostname { pod.hostname().into() } else { ArcStr::default() },
         target_ref: Some(TargetRef {
             kind: "Pod".into(),
             namespace: pod.meta.key.namespace.clone(),

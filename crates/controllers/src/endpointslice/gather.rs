@@ -14,11 +14,11 @@ pub(super) enum Gathered {
     /// There is, but its slices are somebody else's affair.
     Foreign,
     /// There is, and here is all that matters.
-    Ours(Facts),
+    Ours(Inputs),
 }
 
 /// A Service and what its slices depend on.
-pub(super) struct Facts {
+pub(super) struct Inputs {
     pub(super) service: Arc<Service>,
     /// The pods that it selects, sorted by name.
     pub(super) backends: Vec<SelectedPod>,
@@ -36,7 +36,7 @@ pub(super) struct SelectedPod {
 /// Where a node says which zone it is in.
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
-impl Facts {
+impl Inputs {
     /// The nodes that selected pods are on and that are not there.
     pub(super) fn missing_nodes(&self) -> impl Iterator<Item = &InternedStr> {
         let astray = self.backends.iter().filter(|backend| backend.zone.is_none());
@@ -55,11 +55,11 @@ impl Gathered {
             let node = view.get::<Node>(&Key::cluster(&*pod.node_name));
             SelectedPod { pod: pod.clone(), zone: node.map(|node| zone_of(node)) }
         };
-        let slices = view.table::<EndpointSlice>().by(&BY_SERVICE, &key.to_string());
-        Self::Ours(Facts {
+        let slices = view.store::<EndpointSlice>().by_index(&BY_SERVICE, &key.to_string());
+        Self::Ours(Inputs {
             service: service.clone(),
             backends: selected(view, &key.namespace, selector).map(backend).collect(),
-            slices: slices.filter(|slice| slice.meta.deleted_at.is_none()).cloned().collect(),
+            slices: slices.filter(|slice| slice.meta.deletion_timestamp.is_none()).cloned().collect(),
         })
     }
 }

@@ -2,17 +2,17 @@
 //!
 //! Parity: staging/src/k8s.io/endpointslice/trafficdist/, and the order of precedence of reconciler.go.
 
-use keleustes_objects::{Endpoint, EndpointHints, EndpointSlice, InternedStr, Named, Service, Shared};
-use keleustes_plan::{Involved, Memory, PlannedEvent};
+use keleustes_objects::{Endpoint, EndpointHints, EndpointSlice, HintTarget, Interned, InternedStr, Service};
+use keleustes_plan::{InvolvedObject, Memory, PlannedEvent};
 
-use super::endpoints::Family;
+use super::endpoints::AddressType;
 use super::memory::EndpointSliceMemory;
-use super::packing::{Draft, Lists};
+use super::packing::{Draft, SliceChanges};
 use super::topology;
 
 /// What a Service wishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum HintMode {
     /// No hints.
     Nothing,
     /// Zones get endpoints in proportion to their CPUs.
@@ -21,7 +21,7 @@ pub(super) enum Wish {
     Close { nodes: bool },
 }
 
-impl Wish {
+impl HintMode {
     /// The annotations come first: the older one decides even if it only says no.
     pub(super) fn of(service: &Service) -> Self {
         let mode = service.topology_aware_hints.as_ref().or(service.topology_mode.as_ref());
@@ -38,19 +38,19 @@ impl Wish {
 
 /// Hints all endpoints as the Service wishes and tells people what changed in that.
 pub(super) fn hint(
-    lists: &mut Lists,
+    lists: &mut SliceChanges,
     service: &Service,
-    family: Family,
+    family: AddressType,
     memory: &Memory<EndpointSliceMemory>,
 ) -> Vec<PlannedEvent> {
-    match Wish::of(service) {
-        Wish::Proportional => proportionally(lists, service, family, memory),
-        Wish::Close { nodes } => {
+    match HintMode::of(service) {
+        HintMode::Proportional => proportionally(lists, service, family, memory),
+        HintMode::Close { nodes } => {
             let events = no_longer_proportionally(service, family, memory);
             stay_close(lists, nodes);
             events
         }
-        Wish::Nothing => {
+        HintMode::Nothing => {
             let events = no_longer_proportionally(service, family, memory);
             remove_all(lists);
             events
@@ -59,9 +59,9 @@ pub(super) fn hint(
 }
 
 fn proportionally(
-    lists: &mut Lists,
+    lists: &mut SliceChanges,
     service: &Service,
-    family: Family,
+    family: AddressType,
     memory: &Memory<EndpointSliceMemory>,
 ) -> Vec<PlannedEvent> {
     let key = &service.meta.key;
@@ -73,7 +73,7 @@ fn proportionally(
             let had_hints = memory.with(|recall| recall.hinted(key, family, counts));
             let enabled = || {
                 let message = told("Topology Aware Hints has been enabled", family);
-                PlannedEvent::normal(Involved::of(service), "TopologyAwareHintsEnabled", message)
+                PlannedEvent::normal(InvolvedObject::of(service), "TopologyAwareHintsEnabled", message)
             };
             (!had_hints).then(enabled).into_iter().collect()
         }
@@ -87,7 +87,7 @@ fn proportionally(
 
 fn no_longer_proportionally(
     service: &Service,
-    family: Family,
+    family: AddressType,
     memory: &Memory<EndpointSliceMemory>,
 ) -> Vec<PlannedEvent> {
     let had_hints = memory.with(|recall| recall.remove_hint_counts(&service.meta.key, family));
@@ -95,11 +95,11 @@ fn no_longer_proportionally(
     had_hints.then(told).into_iter().collect()
 }
 
-fn disabled(service: &Service, why: &str, family: Family) -> PlannedEvent {
-    PlannedEvent::warning(Involved::of(service), "TopologyAwareHintsDisabled", told(why, family))
+fn disabled(service: &Service, why: &str, family: AddressType) -> PlannedEvent {
+    PlannedEvent::warning(InvolvedObject::of(service), "TopologyAwareHintsDisabled", told(why, family))
 }
 
-fn told(text: &str, family: Family) -> String {
+fn told(text: &str, family: AddressType) -> String {
     format!("{text}, addressType: {}", family.as_str())
 }
 
@@ -109,23 +109,27 @@ pub(super) fn is_ready(endpoint: &Endpoint) -> bool {
 }
 
 /// Clients in one zone should prefer an endpoint.
-pub(super) fn prefer_zone(zone: &InternedStr) -> Shared<EndpointHints> {
-    Shared::new(EndpointHints { for_zones: only(zone), for_nodes: Box::default() })
+pub(super) fn prefer_zone(zone: &InternedStr) -> Interned<EndpointHints> {
+    Interned::new(EndpointHints { for_zones: only(zone), for_nodes: Box::default() })
 }
 
-fn only(name: &InternedStr) -> Box<[Named]> {
-    Some(name).filter(|name| !name.is_empty()).map(|name| Named { name: name.clone() }).into_iter().collect()
+fn only(name: &InternedStr) -> Box<[HintTarget]> {
+    Some(name)
+        .filter(|name| !name.is_empty())
+        .map(|name| HintTarget { name: name.clone() })
+        .into_iter()
+        .collect()
 }
 
 /// Strips every endpoint of its hints.
-fn remove_all(lists: &mut Lists) {
+fn remove_all(lists: &mut SliceChanges) {
     let has_hints = |slice: &EndpointSlice| slice.endpoints.iter().any(|endpoint| endpoint.hints.is_some());
     write_again(lists, "no clients are to be preferred any more", has_hints);
     drafted(lists).for_each(|endpoint| endpoint.hints = None);
 }
 
 /// Hints every ready endpoint to its own zone, and to its node.
-fn stay_close(lists: &mut Lists, nodes: bool) {
+fn stay_close(lists: &mut SliceChanges, nodes: bool) {
     let is_off = |endpoint: &Endpoint| {
         let there = endpoint.hints.as_deref().cloned().unwrap_or_default();
         there != close(endpoint, nodes)
@@ -135,7 +139,7 @@ fn stay_close(lists: &mut Lists, nodes: bool) {
     });
     for endpoint in drafted(lists).filter(|endpoint| is_ready(endpoint)) {
         let hints = close(endpoint, nodes);
-        endpoint.hints = (hints != EndpointHints::default()).then(|| Shared::new(hints));
+        endpoint.hints = (hints != EndpointHints::default()).then(|| Interned::new(hints));
     }
 }
 
@@ -145,13 +149,13 @@ fn close(endpoint: &Endpoint, nodes: bool) -> EndpointHints {
 }
 
 /// Moves unchanged slices to those to be written, where something is wrong with them.
-fn write_again(lists: &mut Lists, because: &'static str, is_wrong: impl Fn(&EndpointSlice) -> bool) {
+fn write_again(lists: &mut SliceChanges, because: &'static str, is_wrong: impl Fn(&EndpointSlice) -> bool) {
     let (wrong, right) = std::mem::take(&mut lists.unchanged).into_iter().partition(|slice| is_wrong(slice));
     lists.unchanged = right;
     let wrong: Vec<_> = wrong;
     lists.update.extend(wrong.iter().map(|slice| Draft::of(slice, because)));
 }
 
-fn drafted(lists: &mut Lists) -> impl Iterator<Item = &mut Endpoint> {
+fn drafted(lists: &mut SliceChanges) -> impl Iterator<Item = &mut Endpoint> {
     lists.create.iter_mut().chain(&mut lists.update).flat_map(|draft| &mut draft.endpoints)
 }

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use keleustes_objects::{EndpointSlice, InternedStr, Key, Service, Time, Uid, Version};
+use keleustes_objects::{EndpointSlice, InternedStr, Key, ResourceVersion, Service, Time, Uid};
 
-use super::endpoints::Family;
-use super::zones::{Counts, Zones};
+use super::endpoints::AddressType;
+use super::zones::{HintsPerZone, ZoneCpuRatios};
 
 /// What is remembered. A new process begins without it, which costs nothing but this: the first write for a
 /// Service is dated with the Service's creation, hints in proportion to CPUs are announced once more, and
@@ -15,7 +15,7 @@ use super::zones::{Counts, Zones};
 pub(super) struct EndpointSliceMemory {
     services: BTreeMap<Key, Known>,
     /// The zones of the cluster, once somebody has looked.
-    zones: Option<Zones>,
+    zones: Option<ZoneCpuRatios>,
     totals: Totals,
     distributions: BTreeMap<InternedStr, usize>,
 }
@@ -47,7 +47,7 @@ struct Known {
 #[derive(Default)]
 struct Hinted {
     is_populated: bool,
-    counts: BTreeMap<Family, Counts>,
+    counts: BTreeMap<AddressType, HintsPerZone>,
 }
 
 /// How much there is, of one Service or of all.
@@ -63,7 +63,7 @@ pub(super) struct Totals {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Written {
     /// It led to this state.
-    State(Version),
+    State(ResourceVersion),
     /// It ended the slice.
     End,
 }
@@ -90,12 +90,12 @@ impl EndpointSliceMemory {
         // The turn would not have come before the caches had seen them.
         known.written.clear();
         let pods_changed_at = known.pods_changed_at.take();
-        let before = std::mem::replace(&mut known.created_at, service.meta.created_at);
+        let before = std::mem::replace(&mut known.created_at, service.meta.creation_timestamp);
         if !std::mem::replace(&mut known.had_turn, true) {
-            return service.meta.created_at;
+            return service.meta.creation_timestamp;
         }
-        let is_newer = service.meta.created_at > before;
-        [pods_changed_at, service.meta.created_at.filter(|_| is_newer)].into_iter().flatten().min()
+        let is_newer = service.meta.creation_timestamp > before;
+        [pods_changed_at, service.meta.creation_timestamp.filter(|_| is_newer)].into_iter().flatten().min()
     }
 
     /// Lets changes of a Service's pods gather from now on, for so long. If there was hardly a pause since they
@@ -144,8 +144,10 @@ impl EndpointSliceMemory {
             Written::End => true,
             Written::State(_) if is_gone => false,
             Written::State(version) => {
-                let (is_it, is_later) =
-                    (slice.meta.version == *version, version.is_older_than(&slice.meta.version));
+                let (is_it, is_later) = (
+                    slice.meta.resource_version == *version,
+                    version.is_older_than(&slice.meta.resource_version),
+                );
                 if is_it || is_later {
                     known.written.swap_remove(at);
                 }
@@ -165,12 +167,12 @@ impl EndpointSliceMemory {
     }
 
     /// The zones of the cluster, if somebody has looked at them.
-    pub(super) fn zones(&self) -> Option<&Zones> {
+    pub(super) fn zones(&self) -> Option<&ZoneCpuRatios> {
         self.zones.as_ref()
     }
 
     /// Takes in a new look at the zones. Answers with the Services whose hints they do not bear any more.
-    pub(super) fn survey(&mut self, zones: Zones) -> Vec<Key> {
+    pub(super) fn survey(&mut self, zones: ZoneCpuRatios) -> Vec<Key> {
         let is_overloaded = |known: &Known| {
             let mut counts = known.hints.iter().flat_map(|hints| hints.counts.values());
             counts.any(|counts| zones.overload(counts))
@@ -182,14 +184,14 @@ impl EndpointSliceMemory {
     }
 
     /// Notes the hints of a Service. Answers whether it had any before.
-    pub(super) fn hinted(&mut self, service: &Key, family: Family, counts: Counts) -> bool {
+    pub(super) fn hinted(&mut self, service: &Key, family: AddressType, counts: HintsPerZone) -> bool {
         let hints = self.known(service).hints.get_or_insert_default();
         hints.counts.insert(family, counts);
         std::mem::replace(&mut hints.is_populated, true)
     }
 
     /// Notes that a Service has no hints in a family. Answers whether it had any before, in any family.
-    pub(super) fn remove_hint_counts(&mut self, service: &Key, family: Family) -> bool {
+    pub(super) fn remove_hint_counts(&mut self, service: &Key, family: AddressType) -> bool {
         let known = self.known(service);
         let Some(hints) = &mut known.hints else { return false };
         let had_hints = std::mem::replace(&mut hints.is_populated, false);

@@ -13,26 +13,26 @@ pub(super) static ADDED: Metric = Metric::histogram(
     &[],
     PER_SYNC,
 )
-.promised("BETA");
+.with_stability("BETA");
 pub(super) static REMOVED: Metric = Metric::histogram(
     "endpoint_slice_controller_endpoints_removed_per_sync",
     "Number of endpoints removed on each Service sync",
     &[],
     PER_SYNC,
 )
-.promised("BETA");
+.with_stability("BETA");
 static ENDPOINTS: Metric =
     Metric::gauge("endpoint_slice_controller_endpoints_desired", "Number of endpoints desired", &[])
-        .promised("BETA");
+        .with_stability("BETA");
 static SLICES: Metric =
     Metric::gauge("endpoint_slice_controller_num_endpoint_slices", "Number of EndpointSlices", &[])
-        .promised("BETA");
+        .with_stability("BETA");
 static WANTED_SLICES: Metric = Metric::gauge(
     "endpoint_slice_controller_desired_endpoint_slices",
     "Number of EndpointSlices that would exist with perfect endpoint allocation",
     &[],
 )
-.promised("BETA");
+.with_stability("BETA");
 pub(super) static CHANGES: Metric =
     Metric::counter("endpoint_slice_controller_changes", "Number of EndpointSlice changes", &["operation"]);
 pub(super) static CHANGED: Metric = Metric::histogram(
@@ -48,7 +48,7 @@ static BY_DISTRIBUTION: Metric = Metric::gauge(
     "Number of Services using some specific trafficDistribution",
     &["traffic_distribution"],
 )
-.promised("BETA");
+.with_stability("BETA");
 
 /// All of them.
 pub(super) const ALL: [&Metric; 9] =
@@ -57,7 +57,7 @@ pub(super) const ALL: [&Metric; 9] =
 /// A number of things.
 pub(super) fn number(metric: &'static Metric, labels: &[&str], number: usize) -> Measurement {
     // A number of endpoints or slices of a cluster is far below where floating point becomes coarse.
-    metric.measured(labels, number as f64)
+    metric.measurement(labels, number as f64)
 }
 
 /// How much there is now.

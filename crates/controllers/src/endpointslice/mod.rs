@@ -13,19 +13,19 @@
 //!
 //! Parity: pkg/controller/endpointslice/, staging/src/k8s.io/endpointslice/.
 
-mod drafts;
 mod endpoints;
+mod enqueue;
 mod gather;
 mod hints;
 mod labels;
 mod memory;
 mod metrics;
 mod packing;
-mod sync;
+mod reconcile;
 #[cfg(test)]
 mod tests;
 mod topology;
-mod wake;
+mod writes;
 mod zones;
 
 use std::time::Duration;
@@ -33,13 +33,13 @@ use std::time::Duration;
 use keleustes_objects::{EndpointSlice, InternedStr, Key, Node, Pod, Service};
 use keleustes_plan::{Controller, Grant, Index, Loop, Memory, RateLimiter};
 
+use enqueue::ServiceEnqueuer;
 use memory::EndpointSliceMemory;
-use sync::Turns;
-use wake::ServiceEnqueuer;
+use reconcile::EndpointSliceReconciler;
 
 /// What the controller needs to be told.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct EndpointSliceOptions {
     /// How many Services are worked on at once.
     pub workers: usize,
     /// How many endpoints a slice may get.
@@ -48,7 +48,7 @@ pub struct Settings {
     pub updates_batch_period: Duration,
 }
 
-impl Default for Settings {
+impl Default for EndpointSliceOptions {
     fn default() -> Self {
         Self { workers: 5, max_endpoints_per_slice: 100, updates_batch_period: Duration::ZERO }
     }
@@ -64,7 +64,7 @@ const LIMITER: RateLimiter = RateLimiter { base_delay: Duration::from_secs(1), .
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &Settings) -> Controller {
+pub fn controller(settings: &EndpointSliceOptions) -> Controller {
     Controller::new(NAME)
         .also_known_as(&["endpointslice"])
         .service_account(NAME)
@@ -74,15 +74,15 @@ pub fn controller(settings: &Settings) -> Controller {
             resource: "endpointslices",
             verbs: &["get", "list", "watch", "create", "update", "delete"],
         }])
-        .measures(metrics::ALL)
-        .runs(the_loop(settings))
+        .metrics(metrics::ALL)
+        .with_loop(the_loop(settings))
 }
 
-fn the_loop(settings: &Settings) -> Loop {
+fn the_loop(settings: &EndpointSliceOptions) -> Loop {
     let memory = Memory::<EndpointSliceMemory>::default();
     let ears = ServiceEnqueuer::new(settings, &memory);
     let (services, pods, slices, nodes) = (ears.clone(), ears.clone(), ears.clone(), ears);
-    Loop::reconciling("endpoint_slice", Turns::new(settings, memory))
+    Loop::reconciling("endpoint_slice", EndpointSliceReconciler::new(settings, memory))
         .workers(settings.workers)
         .max_retries(RETRIES_MAX)
         .rate_limited_by(LIMITER)

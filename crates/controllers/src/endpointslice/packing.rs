@@ -10,9 +10,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keleustes_objects::{Endpoint, EndpointPort, EndpointSlice, Service, TargetRef, Uid, Version};
+use keleustes_objects::{Endpoint, EndpointPort, EndpointSlice, ResourceVersion, Service, TargetRef, Uid};
 
-use super::endpoints::{Family, Group, Identity, PortSet, Wanted};
+use super::endpoints::{AddressType, DesiredEndpoints, EndpointIdentity, PortGroup, PortSet};
 use super::labels;
 use super::memory::Totals;
 
@@ -27,7 +27,7 @@ pub(super) struct Draft {
 
 /// What is to become of the slices of one Service in one family.
 #[derive(Default)]
-pub(super) struct Lists {
+pub(super) struct SliceChanges {
     pub(super) create: Vec<Draft>,
     pub(super) update: Vec<Draft>,
     pub(super) delete: Vec<Arc<EndpointSlice>>,
@@ -55,13 +55,13 @@ impl Draft {
     }
 }
 
-impl Lists {
+impl SliceChanges {
     /// Fits what is wanted into the slices of a family.
     pub(super) fn fit(
         service: &Service,
-        family: Family,
+        family: AddressType,
         slices: &[Arc<EndpointSlice>],
-        wanted: Wanted,
+        wanted: DesiredEndpoints,
         max_endpoints_per_slice: usize,
     ) -> Self {
         let mut lists = Self::default();
@@ -87,10 +87,10 @@ impl Lists {
         &mut self,
         service: &Service,
         there: &[&Arc<EndpointSlice>],
-        group: Group,
+        group: PortGroup,
         max_endpoints_per_slice: usize,
     ) {
-        let Group { ports, endpoints: mut left } = group;
+        let PortGroup { ports, endpoints: mut left } = group;
         let wanted = left.len();
         let (mut update, mut unchanged, mut create) = (Vec::new(), Vec::new(), Vec::new());
         let mut deleted = 0;
@@ -128,7 +128,7 @@ impl Lists {
 
     /// Where no slice would be left, an empty one says that there are no endpoints, as opposed to that
     /// nobody has looked yet.
-    fn keep_a_placeholder(&mut self, service: &Service, family: Family, there: usize) {
+    fn keep_a_placeholder(&mut self, service: &Service, family: AddressType, there: usize) {
         if there != self.delete.len() || !self.create.is_empty() {
             return;
         }
@@ -146,7 +146,7 @@ impl Lists {
 
 /// Whether a slice belongs to this life of a Service.
 pub(super) fn is_owned(slice: &EndpointSlice, service: &Uid) -> bool {
-    let owners = &slice.meta.owners;
+    let owners = &slice.meta.owner_references;
     owners.iter().any(|owner| owner.uid == *service && owner.kind == "Service" && owner.api_version == "v1")
 }
 
@@ -159,11 +159,11 @@ struct Kept {
 
 impl Kept {
     /// Takes what a slice has from what is left to be placed, so that no other slice has it, too.
-    fn of(slice: &EndpointSlice, left: &mut BTreeMap<Identity, Endpoint>) -> Self {
+    fn of(slice: &EndpointSlice, left: &mut BTreeMap<EndpointIdentity, Endpoint>) -> Self {
         let mut endpoints = Vec::with_capacity(slice.endpoints.len());
         let mut differs = false;
         for there in &slice.endpoints {
-            if let Some(wanted) = left.remove(&Identity::of(there)) {
+            if let Some(wanted) = left.remove(&EndpointIdentity::of(there)) {
                 differs |= !is_same(&wanted, there);
                 endpoints.push(wanted);
             }
@@ -185,14 +185,18 @@ fn is_same(wanted: &Endpoint, there: &Endpoint) -> bool {
 fn is_same_target(wanted: Option<&TargetRef>, there: Option<&TargetRef>) -> bool {
     let parts = |target: &TargetRef| {
         let mut rest = target.rest.as_deref().cloned().unwrap_or_default();
-        rest.resource_version = Version::default();
+        rest.resource_version = ResourceVersion::default();
         (target.kind.clone(), target.namespace.clone(), target.name.clone(), target.uid.clone(), rest)
     };
     wanted.map(parts) == there.map(parts)
 }
 
 /// Fills slices that change anyway, the fullest first.
-fn fill_up(drafts: &mut [Draft], left: &mut BTreeMap<Identity, Endpoint>, max_endpoints_per_slice: usize) {
+fn fill_up(
+    drafts: &mut [Draft],
+    left: &mut BTreeMap<EndpointIdentity, Endpoint>,
+    max_endpoints_per_slice: usize,
+) {
     let mut order: Vec<_> = (0..drafts.len()).collect();
     order.sort_by_key(|at| Reverse(drafts[*at].endpoints.len()));
     for at in order {
@@ -200,7 +204,7 @@ fn fill_up(drafts: &mut [Draft], left: &mut BTreeMap<Identity, Endpoint>, max_en
     }
 }
 
-fn fill(draft: &mut Draft, left: &mut BTreeMap<Identity, Endpoint>, max_endpoints_per_slice: usize) {
+fn fill(draft: &mut Draft, left: &mut BTreeMap<EndpointIdentity, Endpoint>, max_endpoints_per_slice: usize) {
     while draft.endpoints.len() < max_endpoints_per_slice.max(1)
         && let Some((_, endpoint)) = left.pop_first()
     {

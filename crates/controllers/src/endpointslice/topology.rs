@@ -10,8 +10,8 @@ use keleustes_objects::{Endpoint, EndpointSlice, InternedStr, Node};
 
 use super::gather::zone_of;
 use super::hints::{is_ready, prefer_zone};
-use super::packing::{Draft, Lists};
-use super::zones::{Allocation, AllocationError, Capacity, Counts, Zones, balance};
+use super::packing::{Draft, SliceChanges};
+use super::zones::{Allocation, AllocationError, HintsPerZone, NodeCpu, ZoneCpuRatios, balance};
 
 /// Nodes with one of these labels run no ordinary pods.
 const EXCLUDED: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
@@ -50,17 +50,19 @@ impl fmt::Display for NoHints {
 }
 
 /// Looks at all nodes of the cluster.
-pub(super) fn survey<'n>(nodes: impl Iterator<Item = &'n Arc<Node>>) -> Zones {
+pub(super) fn survey<'n>(nodes: impl Iterator<Item = &'n Arc<Node>>) -> ZoneCpuRatios {
     let is_excluded = |node: &Node| EXCLUDED.iter().any(|label| node.meta.labels.value(label).is_some());
     let counted = nodes.filter(|node| node.is_ready() && !is_excluded(node));
-    Zones::of(counted.map(|node| Capacity { zone: zone_of(node), cpu_milli: node.allocatable_cpu_milli }))
+    ZoneCpuRatios::of(
+        counted.map(|node| NodeCpu { zone: zone_of(node), cpu_milli: node.allocatable_cpu_milli }),
+    )
 }
 
 /// Gives every ready endpoint a zone and tells how many each zone has got.
 ///
 /// # Errors
 /// Why that cannot be; hints may have been half changed then.
-pub(super) fn add_hints(lists: &mut Lists, zones: &Zones) -> Result<Counts, NoHints> {
+pub(super) fn add_hints(lists: &mut SliceChanges, zones: &ZoneCpuRatios) -> Result<HintsPerZone, NoHints> {
     let allotments = zones.allocate(ready_endpoints(lists)).map_err(NoHints::Refused)?;
     let mut counts = keep_good_slices(lists, &allotments);
     let mut drafts: Vec<&mut Draft> = lists.create.iter_mut().chain(&mut lists.update).collect();
@@ -76,7 +78,7 @@ pub(super) fn add_hints(lists: &mut Lists, zones: &Zones) -> Result<Counts, NoHi
     if counts.is_empty() { Err(NoHints::Nothing) } else { Ok(counts) }
 }
 
-fn ready_endpoints(lists: &Lists) -> usize {
+fn ready_endpoints(lists: &SliceChanges) -> usize {
     let drafted = lists.create.iter().chain(&lists.update).flat_map(|draft| &draft.endpoints);
     let unchanged = lists.unchanged.iter().flat_map(|slice| &slice.endpoints);
     drafted.chain(unchanged).filter(|endpoint| is_ready(endpoint)).count()
@@ -87,8 +89,11 @@ fn ready_in<'d>(drafts: &'d mut [&mut Draft]) -> impl Iterator<Item = &'d mut En
 }
 
 /// Counts the hints of slices that can stay as they are; the others are to be written anew.
-fn keep_good_slices(lists: &mut Lists, allotments: &BTreeMap<InternedStr, Allocation>) -> Counts {
-    let mut counts = Counts::new();
+fn keep_good_slices(
+    lists: &mut SliceChanges,
+    allotments: &BTreeMap<InternedStr, Allocation>,
+) -> HintsPerZone {
+    let mut counts = HintsPerZone::new();
     for slice in std::mem::take(&mut lists.unchanged) {
         match good_hints(&slice, &counts, allotments) {
             Some(hints) => {
@@ -104,10 +109,10 @@ fn keep_good_slices(lists: &mut Lists, allotments: &BTreeMap<InternedStr, Alloca
 /// How many hints a slice has for each zone, if every ready endpoint has one and no zone gets too many.
 fn good_hints(
     slice: &EndpointSlice,
-    counts: &Counts,
+    counts: &HintsPerZone,
     allotments: &BTreeMap<InternedStr, Allocation>,
-) -> Option<Counts> {
-    let mut hints = Counts::new();
+) -> Option<HintsPerZone> {
+    let mut hints = HintsPerZone::new();
     for endpoint in slice.endpoints.iter().filter(|endpoint| is_ready(endpoint)) {
         let zones = &endpoint.hints.as_ref()?.for_zones;
         if zones.is_empty() {
@@ -126,7 +131,12 @@ fn good_hints(
 }
 
 /// Points endpoints of zones that have too many to zones that have too few.
-fn move_hints(drafts: &mut [&mut Draft], mut giving: Counts, mut receiving: Counts, counts: &mut Counts) {
+fn move_hints(
+    drafts: &mut [&mut Draft],
+    mut giving: HintsPerZone,
+    mut receiving: HintsPerZone,
+    counts: &mut HintsPerZone,
+) {
     for endpoint in ready_in(drafts) {
         let giver = endpoint.zone.clone();
         if !giving.contains_key(&giver) {
@@ -143,7 +153,7 @@ fn move_hints(drafts: &mut [&mut Draft], mut giving: Counts, mut receiving: Coun
     }
 }
 
-fn take_one(counts: &mut Counts, zone: &InternedStr) {
+fn take_one(counts: &mut HintsPerZone, zone: &InternedStr) {
     if let Some(count) = counts.get_mut(zone) {
         *count -= 1;
         if *count == 0 {

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use keleustes_objects::InternedStr;
 
 /// How many endpoints are hinted to each zone.
-pub(super) type Counts = BTreeMap<InternedStr, usize>;
+pub(super) type HintsPerZone = BTreeMap<InternedStr, usize>;
 
 /// What is known of the zones of the cluster.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Zones {
+pub(super) enum ZoneCpuRatios {
     /// A node tells no zone or no CPUs, or there are not two zones.
     Insufficient,
     /// The share of the cluster's CPUs that each zone has.
@@ -21,7 +21,7 @@ pub(super) enum Zones {
 }
 
 /// What one node brings to its zone.
-pub(super) struct Capacity {
+pub(super) struct NodeCpu {
     /// Its zone; empty if it tells none.
     pub(super) zone: InternedStr,
     /// Its allocatable CPUs in thousandths.
@@ -53,9 +53,9 @@ pub(super) enum AllocationError {
 /// How much more than its just share of the traffic an endpoint may get.
 const OVERLOAD: f64 = 0.2;
 
-impl Zones {
+impl ZoneCpuRatios {
     /// Adds up the nodes that count.
-    pub(super) fn of(nodes: impl IntoIterator<Item = Capacity>) -> Self {
+    pub(super) fn of(nodes: impl IntoIterator<Item = NodeCpu>) -> Self {
         let mut milli_by_zone: BTreeMap<InternedStr, i64> = BTreeMap::new();
         for node in nodes {
             if node.zone.is_empty() || node.cpu_milli == 0 {
@@ -100,7 +100,7 @@ impl Zones {
     }
 
     /// Whether some zone has too few endpoints for the CPUs it has now.
-    pub(super) fn overload(&self, counts: &Counts) -> bool {
+    pub(super) fn overload(&self, counts: &HintsPerZone) -> bool {
         let Self::Shares(shares) = self else { return !counts.is_empty() };
         let total = as_float(counts.values().sum::<usize>());
         !counts.is_empty()
@@ -123,7 +123,10 @@ fn as_float<N: TryInto<i64>>(number: N) -> f64 {
 
 /// How many endpoints zones are to give, and how many others are to receive: one after the other, the
 /// largest surplus fills the largest lack until it is not worth a whole endpoint.
-pub(super) fn balance(allotments: &BTreeMap<InternedStr, Allocation>, counts: &Counts) -> (Counts, Counts) {
+pub(super) fn balance(
+    allotments: &BTreeMap<InternedStr, Allocation>,
+    counts: &HintsPerZone,
+) -> (HintsPerZone, HintsPerZone) {
     let surplus =
         |zone: &InternedStr, desired: f64| as_float(counts.get(zone).copied().unwrap_or_default()) - desired;
     let mut over: BTreeMap<&InternedStr, f64> = BTreeMap::new();
@@ -136,7 +139,7 @@ pub(super) fn balance(allotments: &BTreeMap<InternedStr, Allocation>, counts: &C
             under.insert(zone, -surplus);
         }
     }
-    let (mut giving, mut receiving) = (Counts::new(), Counts::new());
+    let (mut giving, mut receiving) = (HintsPerZone::new(), HintsPerZone::new());
     while let (Some((giver, spare)), Some((taker, lack))) = (largest(&over), largest(&under)) {
         if spare < 0.5 || lack < 0.5 || (spare < 1.0 && lack < 1.0) {
             break;
@@ -164,19 +167,19 @@ fn largest<'z>(amounts: &BTreeMap<&'z InternedStr, f64>) -> Option<(&'z Interned
 mod tests {
     use super::*;
 
-    fn zones(shares: &[(&str, i64)]) -> Zones {
-        Zones::of(
+    fn zones(shares: &[(&str, i64)]) -> ZoneCpuRatios {
+        ZoneCpuRatios::of(
             shares
                 .iter()
-                .map(|(zone, cpu_milli)| Capacity { zone: InternedStr::from(*zone), cpu_milli: *cpu_milli }),
+                .map(|(zone, cpu_milli)| NodeCpu { zone: InternedStr::from(*zone), cpu_milli: *cpu_milli }),
         )
     }
 
-    fn counts(counts: &[(&str, usize)]) -> Counts {
+    fn counts(counts: &[(&str, usize)]) -> HintsPerZone {
         counts.iter().map(|(zone, count)| (InternedStr::from(*zone), *count)).collect()
     }
 
-    fn allotted(zones: &Zones, endpoints: usize) -> Vec<(String, usize, usize)> {
+    fn allotted(zones: &ZoneCpuRatios, endpoints: usize) -> Vec<(String, usize, usize)> {
         let allotments = zones.allocate(endpoints).unwrap().into_iter();
         allotments.map(|(zone, allotment)| (zone.to_string(), allotment.minimum, allotment.maximum)).collect()
     }
@@ -184,13 +187,13 @@ mod tests {
     /// Proves EPS-78, EPS-79.
     #[test]
     fn shares_are_cpus_of_a_zone_among_all_and_need_two_zones() {
-        let Zones::Shares(shares) = zones(&[("a", 1000), ("b", 1000), ("a", 2000)]) else {
+        let ZoneCpuRatios::Shares(shares) = zones(&[("a", 1000), ("b", 1000), ("a", 2000)]) else {
             panic!("two zones")
         };
         assert_eq!(shares.into_values().collect::<Vec<_>>(), [0.75, 0.25]);
         for nodes in [&[][..], &[("a", 1000)], &[("a", 1000), ("", 1000), ("b", 1)], &[("a", 1000), ("b", 0)]]
         {
-            assert_eq!(zones(nodes), Zones::Insufficient, "{nodes:?}");
+            assert_eq!(zones(nodes), ZoneCpuRatios::Insufficient, "{nodes:?}");
         }
     }
 
@@ -230,11 +233,20 @@ mod tests {
             moved(&thirds, 12, &[("a", 8), ("b", 3), ("c", 1)]),
             (counts(&[("a", 4)]), counts(&[("b", 1), ("c", 3)]))
         );
-        assert_eq!(moved(&thirds, 12, &[("a", 4), ("b", 4), ("c", 4)]), (Counts::new(), Counts::new()));
+        assert_eq!(
+            moved(&thirds, 12, &[("a", 4), ("b", 4), ("c", 4)]),
+            (HintsPerZone::new(), HintsPerZone::new())
+        );
         // Nobody wants less than half an endpoint: five of ten each against 5.4 and 4.6.
-        assert_eq!(moved(&[("a", 54), ("b", 46)], 10, &[("a", 5), ("b", 5)]), (Counts::new(), Counts::new()));
+        assert_eq!(
+            moved(&[("a", 54), ("b", 46)], 10, &[("a", 5), ("b", 5)]),
+            (HintsPerZone::new(), HintsPerZone::new())
+        );
         // More than half on both sides is not enough either, unless one of them has a whole one.
-        assert_eq!(moved(&[("a", 56), ("b", 44)], 10, &[("a", 5), ("b", 5)]), (Counts::new(), Counts::new()));
+        assert_eq!(
+            moved(&[("a", 56), ("b", 44)], 10, &[("a", 5), ("b", 5)]),
+            (HintsPerZone::new(), HintsPerZone::new())
+        );
         assert_eq!(
             moved(&[("a", 62), ("b", 38)], 10, &[("a", 5), ("b", 5)]),
             (counts(&[("b", 1)]), counts(&[("a", 1)]))
@@ -242,7 +254,7 @@ mod tests {
         // A zone that is not allotted anything neither gives nor receives.
         assert_eq!(
             moved(&[("a", 1), ("b", 1)], 12, &[("a", 2), ("b", 2), ("z", 8)]),
-            (Counts::new(), Counts::new())
+            (HintsPerZone::new(), HintsPerZone::new())
         );
     }
 
@@ -255,7 +267,10 @@ mod tests {
         assert!(!halves.overload(&counts(&[("a", 5), ("b", 5), ("c", 0)])));
         assert!(halves.overload(&counts(&[("a", 6), ("b", 4)])));
         assert!(halves.overload(&counts(&[("a", 6)])), "a zone without endpoints");
-        assert!(Zones::Insufficient.overload(&counts(&[("a", 6)])), "no shares at all");
-        assert!(!halves.overload(&Counts::new()) && !Zones::Insufficient.overload(&Counts::new()));
+        assert!(ZoneCpuRatios::Insufficient.overload(&counts(&[("a", 6)])), "no shares at all");
+        assert!(
+            !halves.overload(&HintsPerZone::new())
+                && !ZoneCpuRatios::Insufficient.overload(&HintsPerZone::new())
+        );
     }
 }

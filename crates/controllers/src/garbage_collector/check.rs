@@ -1,9 +1,9 @@
 //! Checks one object: whether it may be deleted, must drop some references, or has waited long enough.
 
-use keleustes_objects::{Key, Meta, OwnerReference, Reason, TypeMeta, Uid};
+use keleustes_objects::{ErrorReason, Key, ObjectMeta, OwnerReference, TypeMeta, Uid};
 use keleustes_plan::{
-    BoxFuture, Context, Effects, Item, Memory, Next, OnFailure, Outcome, Plan, PropagationPolicy, Retry,
-    Script, Target, Write,
+    BoxFuture, Context, Effects, Item, Memory, OnFailure, Outcome, Plan, PropagationPolicy, ReconcileError,
+    Reconciler, Requeue, Target, Write,
 };
 
 use super::graph::{FOREGROUND, Node, ORPHAN};
@@ -38,27 +38,31 @@ enum Deleted {
     Absent,
 }
 
-impl Script for Check {
-    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+impl Reconciler for Check {
+    fn reconcile<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        item: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
         Box::pin(self.check(cx, item))
     }
 }
 
 impl Check {
-    async fn check(&self, cx: &mut Context<'_>, item: &Item) -> Result<Next, Retry> {
+    async fn check(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
         let uid = Uid::from(&*item.key.name);
-        let Some(node) = self.memory.with(|graph| graph.node(&uid)) else { return Ok(Next::Done) };
+        let Some(node) = self.memory.with(|graph| graph.node(&uid)) else { return Ok(Requeue::Forget) };
         // Whoever has been seen since then is checked for reasons of its own, if at all.
-        let seen_meanwhile = !item.fact(VIRTUAL).is_empty() && !node.is_virtual;
+        let seen_meanwhile = !item.attribute(VIRTUAL).is_empty() && !node.is_virtual;
         // Deletion has no way back: the end of the object will be seen.
         let on_its_way = node.being_deleted && !node.deleting_dependents;
         if seen_meanwhile || on_its_way {
-            return Ok(Next::Done);
+            return Ok(Requeue::Forget);
         }
-        let Some(place) = locate(cx, &node.identity).await? else { return Ok(Next::Done) };
+        let Some(place) = locate(cx, &node.identity).await? else { return Ok(Requeue::Forget) };
         let Some(meta) = live(cx, &place).await? else {
             self.process_virtual_delete(cx, &node.identity);
-            return Ok(Next::Done);
+            return Ok(Requeue::Forget);
         };
         let deleted = if node.deleting_dependents {
             self.await_dependents(cx, &node, &place).await?;
@@ -69,20 +73,20 @@ impl Check {
         match deleted {
             Deleted::Absent => {
                 self.process_virtual_delete(cx, &node.identity);
-                Ok(Next::Done)
+                Ok(Requeue::Forget)
             }
             // It may come and go without ever being seen; then nobody else would take its node away.
             Deleted::Done if node.is_virtual => {
-                Err(Retry::because(format!("{} was not seen yet", node.identity)).quietly())
+                Err(ReconcileError::because(format!("{} was not seen yet", node.identity)).quietly())
             }
-            Deleted::Done => Ok(Next::Done),
+            Deleted::Done => Ok(Requeue::Forget),
         }
     }
 
     fn process_virtual_delete(&self, cx: &mut Context<'_>, identity: &Identity) {
         let mut ripple = GraphEffects::default();
         self.memory.with(|graph| graph.process_virtual_delete(identity, &mut ripple));
-        cx.stir(ripple.into());
+        cx.effects(ripple.into());
     }
 
     /// Lets an owner go that no dependent holds any longer; else has those checked that do.
@@ -91,7 +95,7 @@ impl Check {
         cx: &mut Context<'_>,
         owner: &Node,
         place: &Target,
-    ) -> Result<(), Retry> {
+    ) -> Result<(), ReconcileError> {
         let blocking = self.memory.with(|graph| graph.blocking_dependents(&owner.identity.uid));
         if blocking.is_empty() {
             let freed = without_finalizer(place, FOREGROUND, "no dependent blocks its deletion");
@@ -99,9 +103,9 @@ impl Check {
         }
         let mut stir = Effects::default();
         for dependent in blocking.iter().filter(|dependent| !dependent.deleting_dependents) {
-            stir.wake(CHECKS, item_of(&dependent.identity.uid, dependent.is_virtual));
+            stir.enqueue(CHECKS, item_of(&dependent.identity.uid, dependent.is_virtual));
         }
-        cx.stir(stir);
+        cx.effects(stir);
         Ok(())
     }
 
@@ -111,12 +115,14 @@ impl Check {
         cx: &mut Context<'_>,
         node: &Node,
         place: &Target,
-        meta: &Meta,
-    ) -> Result<Deleted, Retry> {
-        if meta.owners.is_empty() {
+        meta: &ObjectMeta,
+    ) -> Result<Deleted, ReconcileError> {
+        if meta.owner_references.is_empty() {
             return Ok(Deleted::Done);
         }
-        let Some(owners) = self.classify(cx, place, &meta.owners).await? else { return Ok(Deleted::Done) };
+        let Some(owners) = self.classify(cx, place, &meta.owner_references).await? else {
+            return Ok(Deleted::Done);
+        };
         if !owners.solid.is_empty() {
             let gone: Vec<Uid> = owners.dangling.into_iter().chain(owners.waiting).collect();
             if !gone.is_empty() {
@@ -152,7 +158,7 @@ impl Check {
         cx: &mut Context<'_>,
         place: &Target,
         references: &[OwnerReference],
-    ) -> Result<Option<Owners>, Retry> {
+    ) -> Result<Option<Owners>, ReconcileError> {
         let mut owners = Owners::default();
         for reference in references {
             let said = Identity {
@@ -174,7 +180,7 @@ impl Check {
                     self.memory.with(|graph| graph.record_absent_owner(absent));
                     owners.dangling.push(said.uid);
                 }
-                Some(meta) if meta.deleted_at.is_some() && has_finalizer(&meta, FOREGROUND) => {
+                Some(meta) if meta.deletion_timestamp.is_some() && has_finalizer(&meta, FOREGROUND) => {
                     owners.waiting.push(said.uid);
                 }
                 Some(_) => owners.solid.push(said.uid),
@@ -184,12 +190,12 @@ impl Check {
     }
 }
 
-fn has_finalizer(meta: &Meta, finalizer: &str) -> bool {
+fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|one| one == finalizer)
 }
 
 /// What somebody has already said about an object's dependents is respected.
-fn policy_of(meta: &Meta) -> PropagationPolicy {
+fn policy_of(meta: &ObjectMeta) -> PropagationPolicy {
     if has_finalizer(meta, ORPHAN) {
         PropagationPolicy::Orphan
     } else if has_finalizer(meta, FOREGROUND) {
@@ -205,55 +211,57 @@ fn policy_of(meta: &Meta) -> PropagationPolicy {
 async fn delete(
     cx: &mut Context<'_>,
     place: &Target,
-    meta: &Meta,
+    meta: &ObjectMeta,
     policy: PropagationPolicy,
     because: &'static str,
-) -> Result<Deleted, Retry> {
+) -> Result<Deleted, ReconcileError> {
     // The graph may not have seen yet that it is going this very way.
     let is_going = policy != PropagationPolicy::Foreground || has_finalizer(meta, FOREGROUND);
-    if meta.deleted_at.is_some() && is_going {
+    if meta.deletion_timestamp.is_some() && is_going {
         return Ok(Deleted::Done);
     }
     let write = Write::delete_target(place.clone())
         .propagation_policy(policy)
         .on_failure(OnFailure::ReturnOutcome)
         .because(because);
-    let (mut version, mut tries) = (meta.version.clone(), 1);
+    let (mut version, mut tries) = (meta.resource_version.clone(), 1);
     loop {
         let sent = send(cx, write.clone().resource_version_precondition(&version)).await;
-        let Err((Reason::Conflict, conflict)) = sent else { return concluded(sent) };
+        let Err((ErrorReason::Conflict, conflict)) = sent else { return concluded(sent) };
         let Some(now) = live_or_other(cx, place).await? else { return Ok(Deleted::Absent) };
-        let may_go = now.uid == place.uid && now.version != version && now.owners == meta.owners;
+        let may_go = now.uid == place.uid
+            && now.resource_version != version
+            && now.owner_references == meta.owner_references;
         if !may_go || tries == CONFLICTS_MAX {
             return Err(conflict);
         }
-        (version, tries) = (now.version, tries + 1);
+        (version, tries) = (now.resource_version, tries + 1);
     }
 }
 
 /// What the API has at a place, whichever life it is.
-async fn live_or_other(cx: &mut Context<'_>, place: &Target) -> Result<Option<Meta>, Retry> {
+async fn live_or_other(cx: &mut Context<'_>, place: &Target) -> Result<Option<ObjectMeta>, ReconcileError> {
     let found = cx.fetch_metadata(&place.resource, &place.key).await;
     let found = found.map_err(|failure| retry("reading after a conflict", &failure))?;
     Ok(found.map(|object| object.meta))
 }
 
-async fn send(cx: &mut Context<'_>, write: Write) -> Result<(), (Reason, Retry)> {
+async fn send(cx: &mut Context<'_>, write: Write) -> Result<(), (ErrorReason, ReconcileError)> {
     let what = write.to_string();
     let applied = cx.apply(Plan::of(write)).await;
     match applied.outcomes.into_iter().next() {
         Some(Outcome::Failed(failure)) => Err((failure.reason, retry(&what, &failure))),
         Some(Outcome::NotSent) | None => {
-            Err((Reason::Other, applied.retry.unwrap_or_else(|| Retry::because("not tried"))))
+            Err((ErrorReason::Other, applied.error.unwrap_or_else(|| ReconcileError::because("not tried"))))
         }
         Some(Outcome::Done { .. } | Outcome::Unneeded) => Ok(()),
     }
 }
 
-fn concluded(sent: Result<(), (Reason, Retry)>) -> Result<Deleted, Retry> {
+fn concluded(sent: Result<(), (ErrorReason, ReconcileError)>) -> Result<Deleted, ReconcileError> {
     match sent {
         Ok(()) => Ok(Deleted::Done),
-        Err((Reason::NotFound, _)) => Ok(Deleted::Absent),
+        Err((ErrorReason::NotFound, _)) => Ok(Deleted::Absent),
         Err((_, retry)) => Err(retry),
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use keleustes_objects::{InternedStr, Key, Text, TypeMeta, Uid};
+use keleustes_objects::{ArcStr, InternedStr, Key, TypeMeta, Uid};
 
 /// One life of an object and where it is, or is said to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) struct Identity {
 impl Identity {
     /// Whether a reference that says `line` and `name`, made in `namespace`, means these coordinates.
     /// Objects of the cluster may be referred to from anywhere, others from their own namespace only.
-    pub(crate) fn matches_reference(&self, line: &TypeMeta, name: &Text, namespace: &InternedStr) -> bool {
+    pub(crate) fn matches_reference(&self, line: &TypeMeta, name: &ArcStr, namespace: &InternedStr) -> bool {
         self.line == *line && self.key.name == *name && self.may_own_in(namespace)
     }
 

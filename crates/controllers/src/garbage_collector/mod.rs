@@ -23,7 +23,7 @@ mod places;
 mod references;
 
 use keleustes_objects::Uid;
-use keleustes_plan::{Controller, Effects, Grant, Item, Loop, Memory, Metric, QpsMultiplier, Shown};
+use keleustes_plan::{Controller, DebugPage, Effects, Grant, Item, Loop, Memory, Metric, QpsMultiplier};
 
 pub use graph::{Graph, GraphEffects};
 
@@ -33,7 +33,7 @@ use self::orphan::Orphan;
 
 /// What the controller needs to be told.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct GarbageCollectorOptions {
     /// Whether it runs at all.
     pub enabled: bool,
     /// How many objects are checked, and how many owners set their dependents free, at once.
@@ -42,7 +42,7 @@ pub struct Settings {
     pub hash_key: u64,
 }
 
-impl Default for Settings {
+impl Default for GarbageCollectorOptions {
     fn default() -> Self {
         Self { enabled: true, workers: 20, hash_key: 0 }
     }
@@ -59,13 +59,13 @@ static SYNC_ERRORS: Metric = Metric::counter(
 );
 
 /// The controller, unless it is switched off: then nobody keeps a graph.
-pub(crate) fn controller_if_enabled(settings: &Settings) -> Option<Controller> {
+pub(crate) fn controller_if_enabled(settings: &GarbageCollectorOptions) -> Option<Controller> {
     settings.enabled.then(|| controller(settings))
 }
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &Settings) -> Controller {
+pub fn controller(settings: &GarbageCollectorOptions) -> Controller {
     let memory = Memory::new(Graph::new(settings.hash_key));
     let shown = memory.clone();
     Controller::new("garbage-collector-controller")
@@ -77,23 +77,23 @@ pub fn controller(settings: &Settings) -> Controller {
             resource: "*",
             verbs: &["get", "list", "watch", "patch", "update", "delete"],
         }])
-        .hurrying(QpsMultiplier { rate: 2, burst: 1 })
-        .measures([&SYNC_ERRORS])
+        .qps_multiplier(QpsMultiplier { qps: 2, burst: 1 })
+        .metrics([&SYNC_ERRORS])
         .observer(Everything { memory: memory.clone() })
-        .shows(move |path, query| show(&shown, path, query))
-        .runs(Loop::reconciling(CHECKS, Check { memory: memory.clone() }).workers(settings.workers))
-        .runs(Loop::reconciling(ORPHANINGS, Orphan { memory }).workers(settings.workers))
+        .debug_handler(move |path, query| show(&shown, path, query))
+        .with_loop(Loop::reconciling(CHECKS, Check { memory: memory.clone() }).workers(settings.workers))
+        .with_loop(Loop::reconciling(ORPHANINGS, Orphan { memory }).workers(settings.workers))
 }
 
 /// The graph as a picture, at `graph`; all of it, or what is connected with some uids.
-fn show(memory: &Memory<Graph>, path: &str, query: &[(String, String)]) -> Option<Shown> {
+fn show(memory: &Memory<Graph>, path: &str, query: &[(String, String)]) -> Option<DebugPage> {
     if path != "graph" {
         return None;
     }
     let uids: Vec<Uid> =
         query.iter().filter(|(name, _)| name == "uid").map(|(_, uid)| Uid::from(uid.as_str())).collect();
     let picture = memory.with(|graph| dot::picture(graph, &uids));
-    Some(Shown { content_type: "text/vnd.graphviz", body: dot::draw(&picture) })
+    Some(DebugPage { content_type: "text/vnd.graphviz", body: dot::draw(&picture) })
 }
 
 /// Marks an item that was queued when nobody had seen its object yet.
@@ -102,7 +102,7 @@ const VIRTUAL: &str = "virtual";
 /// The item of a node.
 fn item_of(uid: &Uid, is_virtual: bool) -> Item {
     let item = Item::from(keleustes_objects::Key::cluster(uid.to_string()));
-    if is_virtual { item.with(VIRTUAL, "true") } else { item }
+    if is_virtual { item.with_attribute(VIRTUAL, "true") } else { item }
 }
 
 impl From<GraphEffects> for Effects {
@@ -110,9 +110,9 @@ impl From<GraphEffects> for Effects {
         let mut stir = Self { events: ripple.events, ..Self::default() };
         for check in ripple.checks {
             let item = item_of(&check.uid, check.is_virtual);
-            if check.slowly { stir.enqueue_rate_limited(CHECKS, item) } else { stir.wake(CHECKS, item) }
+            if check.slowly { stir.enqueue_rate_limited(CHECKS, item) } else { stir.enqueue(CHECKS, item) }
         }
-        ripple.attempts_to_orphan.iter().for_each(|uid| stir.wake(ORPHANINGS, item_of(uid, false)));
+        ripple.attempts_to_orphan.iter().for_each(|uid| stir.enqueue(ORPHANINGS, item_of(uid, false)));
         stir
     }
 }

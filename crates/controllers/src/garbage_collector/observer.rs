@@ -1,6 +1,6 @@
 //! Keeps the graph in line with what is seen of all objects.
 
-use keleustes_objects::{Key, Meta, Resource, TypeMeta};
+use keleustes_objects::{Key, ObjectMeta, Resource, TypeMeta};
 use keleustes_plan::{Effects, Memory, Metric, Observer};
 
 use super::{CHANGES, Graph, GraphEffects, SYNC_ERRORS};
@@ -14,8 +14,8 @@ impl Everything {
     fn change(&self, stir: &mut Effects, change: impl FnOnce(&mut Graph, &mut GraphEffects)) {
         let mut ripple = GraphEffects::default();
         self.memory.with(|graph| change(graph, &mut ripple));
-        let Effects { woken, events } = ripple.into();
-        stir.woken.extend(woken);
+        let Effects { enqueued: woken, events } = ripple.into();
+        stir.enqueued.extend(woken);
         stir.events.extend(events);
     }
 }
@@ -33,20 +33,20 @@ impl Observer for Everything {
         resource.plural == "events" && (resource.group.is_empty() || resource.group == "events.k8s.io")
     }
 
-    fn saw_all(&self, resource: &Resource, metas: &[&Meta], unreadable: &[Key], stir: &mut Effects) {
+    fn on_list(&self, resource: &Resource, metas: &[&ObjectMeta], unreadable: &[Key], stir: &mut Effects) {
         let line = TypeMeta::of(resource);
-        self.change(stir, |graph, ripple| graph.saw_all(&line, metas.iter().copied(), unreadable, ripple));
+        self.change(stir, |graph, ripple| graph.apply_list(&line, metas.iter().copied(), unreadable, ripple));
     }
 
-    fn saw(&self, resource: &Resource, meta: &Meta, stir: &mut Effects) {
-        self.change(stir, |graph, ripple| graph.saw(&TypeMeta::of(resource), meta, ripple));
+    fn on_update(&self, resource: &Resource, meta: &ObjectMeta, stir: &mut Effects) {
+        self.change(stir, |graph, ripple| graph.apply_update(&TypeMeta::of(resource), meta, ripple));
     }
 
-    fn lost(&self, resource: &Resource, meta: &Meta, stir: &mut Effects) {
-        self.change(stir, |graph, ripple| graph.lost(&TypeMeta::of(resource), meta, ripple));
+    fn on_delete(&self, resource: &Resource, meta: &ObjectMeta, stir: &mut Effects) {
+        self.change(stir, |graph, ripple| graph.apply_delete(&TypeMeta::of(resource), meta, ripple));
     }
 
-    fn begin(&self, stir: &mut Effects) {
+    fn on_start_leading(&self, stir: &mut Effects) {
         self.change(stir, |graph, ripple| graph.requeue_all(ripple));
     }
 }

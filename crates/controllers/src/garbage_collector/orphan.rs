@@ -1,7 +1,7 @@
 //! Sets the dependents of one owner free, then lets the owner go.
 
 use keleustes_objects::Uid;
-use keleustes_plan::{BoxFuture, Context, Item, Memory, Next, Plan, Retry, Script};
+use keleustes_plan::{BoxFuture, Context, Item, Memory, Plan, ReconcileError, Reconciler, Requeue};
 
 use super::Graph;
 use super::graph::ORPHAN;
@@ -13,17 +13,21 @@ pub(super) struct Orphan {
     pub(super) memory: Memory<Graph>,
 }
 
-impl Script for Orphan {
-    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+impl Reconciler for Orphan {
+    fn reconcile<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        item: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
         Box::pin(self.orphan(cx, item))
     }
 }
 
 impl Orphan {
-    async fn orphan(&self, cx: &mut Context<'_>, item: &Item) -> Result<Next, Retry> {
+    async fn orphan(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
         let uid = Uid::from(&*item.key.name);
         let known = self.memory.with(|graph| Some((graph.node(&uid)?, graph.dependents(&uid))));
-        let Some((owner, dependents)) = known else { return Ok(Next::Done) };
+        let Some((owner, dependents)) = known else { return Ok(Requeue::Forget) };
         let mut changes = Vec::new();
         for dependent in dependents {
             // A dependent that cannot be anywhere cannot be set free either.
@@ -37,6 +41,6 @@ impl Orphan {
             let freed = without_finalizer(&place, ORPHAN, "all dependents are free");
             cx.apply(Plan::of(freed)).await.all_done()?;
         }
-        Ok(Next::Done)
+        Ok(Requeue::Forget)
     }
 }

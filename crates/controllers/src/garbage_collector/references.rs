@@ -1,7 +1,7 @@
 //! The writes that change owner references and finalizers, in both forms that servers understand.
 
-use keleustes_objects::{Meta, Reason, Uid};
-use keleustes_plan::{Context, OnFailure, Outcome, PatchKind, Plan, Retry, Target, Write};
+use keleustes_objects::{ErrorReason, ObjectMeta, Uid};
+use keleustes_plan::{Context, OnFailure, Outcome, PatchKind, Plan, ReconcileError, Target, Write};
 use serde_json::{Value, json};
 
 use super::places::retry;
@@ -32,8 +32,8 @@ impl Change {
     }
 
     /// Lets no owner wait for this object any longer. `None` if none does.
-    pub(super) fn unblocking(target: &Target, seen: &Meta, because: &'static str) -> Option<Self> {
-        let blocking = seen.owners.iter().filter(|owner| owner.block_owner_deletion);
+    pub(super) fn unblocking(target: &Target, seen: &ObjectMeta, because: &'static str) -> Option<Self> {
+        let blocking = seen.owner_references.iter().filter(|owner| owner.block_owner_deletion);
         let freed: Vec<Value> =
             blocking.map(|owner| json!({"uid": owner.uid, "blockOwnerDeletion": false})).collect();
         let free = |mut references: Vec<Value>| {
@@ -50,7 +50,7 @@ impl Change {
         because: &'static str,
     ) -> Self {
         let body = json!({"metadata": {"ownerReferences": short}});
-        let short = Write::patch_at(target.clone(), PatchKind::Strategic, body);
+        let short = Write::patch_target(target.clone(), PatchKind::Strategic, body);
         let whole = Write::patch_metadata(target.clone(), move |metadata| {
             let before = metadata["ownerReferences"].as_array()?;
             let after = whole(before.clone());
@@ -68,7 +68,7 @@ impl Change {
         changes: Vec<Self>,
         cx: &mut Context<'_>,
         gone_is_fine: bool,
-    ) -> Result<(), Retry> {
+    ) -> Result<(), ReconcileError> {
         let (short, whole): (Vec<_>, Vec<_>) =
             changes.into_iter().map(|change| (change.short, change.whole)).unzip();
         let failed = send_together(cx, short, gone_is_fine).await;
@@ -85,19 +85,19 @@ async fn send_together(
     cx: &mut Context<'_>,
     writes: Vec<Write>,
     gone_is_fine: bool,
-) -> Vec<(usize, u16, Retry)> {
+) -> Vec<(usize, u16, ReconcileError)> {
     let names: Vec<String> = writes.iter().map(Write::to_string).collect();
     let mut plan = Plan::none();
     plan.push_parallel(writes);
     let applied = cx.apply(plan).await;
     let failed = applied.outcomes.into_iter().enumerate().filter_map(|(at, outcome)| match outcome {
-        Outcome::Failed(failure) if gone_is_fine && failure.reason == Reason::NotFound => None,
+        Outcome::Failed(failure) if gone_is_fine && failure.reason == ErrorReason::NotFound => None,
         Outcome::Failed(failure) => Some((at, failure.code, retry(&names[at], &failure))),
-        Outcome::NotSent => Some((at, 0, Retry::because("not tried"))),
+        Outcome::NotSent => Some((at, 0, ReconcileError::because("not tried"))),
         Outcome::Done { .. } | Outcome::Unneeded => None,
     });
     // What keeps a whole plan from being sent is told once for all.
-    failed.map(|(at, code, retry)| (at, code, applied.retry.clone().unwrap_or(retry))).collect()
+    failed.map(|(at, code, retry)| (at, code, applied.error.clone().unwrap_or(retry))).collect()
 }
 
 /// Takes a finalizer off an object; others stay in their order. Done, too, if it is off or the object gone.

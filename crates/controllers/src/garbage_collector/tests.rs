@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{ApiResource, DiscoveredResources, Failure, Key, PartialObjectMeta, Resource, Uid};
-use keleustes_plan::rehearsal::World;
+use keleustes_objects::{ApiError, ApiResource, DiscoveredResources, Key, PartialObjectMeta, Resource, Uid};
+use keleustes_plan::rehearsal::RehearsalCluster;
 use keleustes_plan::{Controller, Effects, Observer};
 use serde_json::{Value, json};
 
@@ -31,14 +31,17 @@ fn served(resource: Resource) -> ApiResource {
 /// A controller, what it has seen, and what the API has.
 struct Yard {
     controller: Controller,
-    world: World,
+    world: RehearsalCluster,
 }
 
 impl Default for Yard {
     fn default() -> Self {
         let resources = [PODS, MAPS, NODES, SETS, OLD_SETS, WIDGETS].map(served).to_vec();
         let discovered = DiscoveredResources { resources, ..DiscoveredResources::default() };
-        Self { controller: controller(&Settings::default()), world: World::default().serving(Ok(discovered)) }
+        Self {
+            controller: controller(&GarbageCollectorOptions::default()),
+            world: RehearsalCluster::default().with_discovery(Ok(discovered)),
+        }
     }
 }
 
@@ -86,7 +89,7 @@ impl Yard {
     /// Has seen an object that need not be there any more.
     fn saw(self, resource: &Resource, json: Value) -> Self {
         let seen: PartialObjectMeta = serde_json::from_value(json).unwrap();
-        self.observer().saw(resource, &seen.meta, &mut Effects::default());
+        self.observer().on_update(resource, &seen.meta, &mut Effects::default());
         self
     }
 
@@ -100,30 +103,37 @@ impl Yard {
         self.saw(resource, json.clone()).live(resource, json)
     }
 
-    fn refusing(mut self, verb: &str, resource: &Resource, key: &str, failure: &Failure, times: u32) -> Self {
+    fn refusing(
+        mut self,
+        verb: &str,
+        resource: &Resource,
+        key: &str,
+        failure: &ApiError,
+        times: u32,
+    ) -> Self {
         let path = resource.object_path(&key.parse::<Key>().unwrap());
         self.world = self.world.failing_at(verb, &path, failure.clone(), Some(times));
         self
     }
 
     fn check(&mut self, uid: &str) -> String {
-        self.world.sync(&self.controller.loops[0], item_of(&Uid::from(uid), false))
+        self.world.reconcile(&self.controller.loops[0], item_of(&Uid::from(uid), false))
     }
 
     fn check_virtual(&mut self, uid: &str) -> String {
-        self.world.sync(&self.controller.loops[0], item_of(&Uid::from(uid), true))
+        self.world.reconcile(&self.controller.loops[0], item_of(&Uid::from(uid), true))
     }
 
     fn orphan(&mut self, uid: &str) -> String {
-        self.world.sync(&self.controller.loops[1], item_of(&Uid::from(uid), false))
+        self.world.reconcile(&self.controller.loops[1], item_of(&Uid::from(uid), false))
     }
 }
 
-fn answer(code: u16, reason: &str) -> Failure {
-    Failure::from_status(code, reason, &format!("HTTP {code}"), [], 0)
+fn answer(code: u16, reason: &str) -> ApiError {
+    ApiError::from_status(code, reason, &format!("HTTP {code}"), [], 0)
 }
 
-fn unsupported() -> Failure {
+fn unsupported() -> ApiError {
     answer(415, "UnsupportedMediaType")
 }
 
@@ -366,7 +376,7 @@ fn a_circle_of_waiting_owners_is_opened() {
 /// Proves GC-66.
 #[test]
 fn a_delete_that_finds_nothing_clears_the_graph_and_any_other_refusal_is_tried_again() {
-    let yard = |failure: &Failure| {
+    let yard = |failure: &ApiError| {
         Yard::default()
             .has(&PODS, object(&PODS, "ns/pod").owned(&SETS, "gone"))
             .has(&MAPS, object(&MAPS, "ns/map").owned(&PODS, "pod"))
@@ -536,7 +546,7 @@ fn the_graph_can_be_looked_at() {
     let yard = Yard::default()
         .has(&PODS, object(&PODS, "ns/a").owned(&NODES, "n"))
         .has(&PODS, object(&PODS, "ns/b").owned(&NODES, "m"));
-    let page = yard.controller.page.clone().unwrap();
+    let page = yard.controller.debug_handler.clone().unwrap();
     let all = page("graph", &[]).unwrap();
     assert_eq!(all.content_type, "text/vnd.graphviz");
     assert!(all.body.starts_with("strict digraph full {\n") && all.body.ends_with("}\n"));
@@ -550,8 +560,13 @@ fn the_graph_can_be_looked_at() {
 /// Proves GC-1, GC-2, GC-8, GC-10, GC-11, GC-101, GC-103, GC-104.
 #[test]
 fn the_controller_is_as_its_settings_say() {
-    let controller = controller(&Settings { workers: 3, hash_key: 1, ..Settings::default() });
-    let queues: Vec<_> = controller.loops.iter().map(|one| (one.queue, one.workers, one.limiter)).collect();
+    let controller = controller(&GarbageCollectorOptions {
+        workers: 3,
+        hash_key: 1,
+        ..GarbageCollectorOptions::default()
+    });
+    let queues: Vec<_> =
+        controller.loops.iter().map(|one| (one.queue, one.workers, one.rate_limiter)).collect();
     let limiter = keleustes_plan::RateLimiter::DEFAULT;
     assert_eq!(
         queues,
@@ -561,14 +576,23 @@ fn the_controller_is_as_its_settings_say() {
         ]
     );
     assert!(controller.loops.iter().all(|one| one.max_retries.is_none()));
-    assert_eq!((Settings::default().workers, Settings::default().enabled), (20, true));
-    assert!(controller_if_enabled(&Settings { enabled: false, ..Settings::default() }).is_none());
+    assert_eq!(
+        (GarbageCollectorOptions::default().workers, GarbageCollectorOptions::default().enabled),
+        (20, true)
+    );
+    assert!(
+        controller_if_enabled(&GarbageCollectorOptions {
+            enabled: false,
+            ..GarbageCollectorOptions::default()
+        })
+        .is_none()
+    );
     let uid = Uid::from("u");
     assert_ne!(item_of(&uid, true), item_of(&uid, false), "what was seen meanwhile is another item");
     assert_eq!(controller.observer.as_ref().unwrap().queue(), "garbage_collector_graph_changes");
     assert_eq!(controller.event_component, Some("garbage-collector-controller"));
     assert_eq!(controller.service_account, Some("generic-garbage-collector"));
-    assert_eq!((controller.qps_multiplier.rate, controller.qps_multiplier.burst), (2, 1));
+    assert_eq!((controller.qps_multiplier.qps, controller.qps_multiplier.burst), (2, 1));
     assert_eq!(SYNC_ERRORS.name, "garbagecollector_controller_resources_sync_error_total");
     assert_eq!((SYNC_ERRORS.labels.len(), SYNC_ERRORS.stability), (0, "ALPHA"));
 }

@@ -19,12 +19,12 @@ pub(super) const REQUEUE_DELAY_MIN: Duration = Duration::from_secs(1);
 /// replace a pod a few minutes early, once. Back-off per index does not rest on it: those counts are
 /// annotations of pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct BackoffRecord {
     pub(super) failures: i32,
     pub(super) last_failure: Option<Time>,
 }
 
-impl Record {
+impl BackoffRecord {
     /// The record once these pods have ended, too.
     pub(super) fn after<'a>(
         self,
@@ -66,5 +66,5 @@ pub(super) fn finished_at(pod: &Pod) -> Option<Time> {
     pod.containers_finished_at()
         .or_else(unready)
         .or_else(|| pod.deletion_requested_at())
-        .or(pod.meta.created_at)
+        .or(pod.meta.creation_timestamp)
 }

@@ -7,21 +7,21 @@ use keleustes_objects::{ContainerStatus, InternedStr, OnExitCodes, OnPodConditio
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FailurePolicyMatch {
     /// What is to be done; nothing beyond counting if no rule fits.
-    pub(super) action: Option<Action>,
+    pub(super) action: Option<FailurePolicyAction>,
     /// Why the whole Job fails, if it does.
     pub(super) job_failure_message: Option<String>,
 }
 
 /// What a rule asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Action {
+pub(super) enum FailurePolicyAction {
     FailJob,
     FailIndex,
     Ignore,
     Count,
 }
 
-impl Action {
+impl FailurePolicyAction {
     const ALL: [Self; 4] = [Self::FailJob, Self::FailIndex, Self::Ignore, Self::Count];
 
     /// As the API spells it.
@@ -38,7 +38,7 @@ impl Action {
 impl FailurePolicyMatch {
     /// Whether the failure counts towards limits.
     pub(super) fn counts(&self) -> bool {
-        self.action != Some(Action::Ignore)
+        self.action != Some(FailurePolicyAction::Ignore)
     }
 }
 
@@ -51,9 +51,9 @@ pub(super) fn judge(policy: Option<&PodFailurePolicy>, pod: &Pod) -> FailurePoli
             None => matching_condition(pod, &rule.on_pod_conditions),
         };
         // A rule whose action is not known is as good as none.
-        let action = Action::ALL.into_iter().find(|action| rule.action == *action.as_str());
+        let action = FailurePolicyAction::ALL.into_iter().find(|action| rule.action == *action.as_str());
         if let (Some(what), Some(action)) = (found, action) {
-            let job_failure_message = (action == Action::FailJob)
+            let job_failure_message = (action == FailurePolicyAction::FailJob)
                 .then(|| format!("{what} matching {} rule at index {at}", action.as_str()));
             return FailurePolicyMatch { action: Some(action), job_failure_message };
         }

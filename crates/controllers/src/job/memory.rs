@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use keleustes_objects::{Key, Uid};
 use keleustes_plan::Measurement;
 
-use super::backoff::Record;
+use super::backoff::BackoffRecord;
 
 /// What the controller remembers. All of it may be lost at any moment: a new process replaces failed
 /// pods a little early, lists pods afresh (so that none shows a finalizer it has lost), and begins its
@@ -13,7 +13,7 @@ use super::backoff::Record;
 #[derive(Default)]
 pub(super) struct JobMemory {
     /// Failures since the last success, by Job.
-    backoffs: BTreeMap<Key, (Uid, Record)>,
+    backoffs: BTreeMap<Key, (Uid, BackoffRecord)>,
     /// Pods that have lost their finalizer while the cache may still show it, by Job.
     released: BTreeMap<Key, BTreeSet<Uid>>,
     /// Figures that came up where nothing can be measured, added up; the next turn tells them.
@@ -22,12 +22,12 @@ pub(super) struct JobMemory {
 
 impl JobMemory {
     /// The failures of one life of a Job.
-    pub(super) fn backoff(&self, job: &Key, uid: &Uid) -> Record {
+    pub(super) fn backoff(&self, job: &Key, uid: &Uid) -> BackoffRecord {
         let known = self.backoffs.get(job).filter(|(of, _)| of == uid);
-        known.map_or_else(Record::default, |(_, record)| *record)
+        known.map_or_else(BackoffRecord::default, |(_, record)| *record)
     }
 
-    pub(super) fn remember_backoff(&mut self, job: &Key, uid: &Uid, record: Record) {
+    pub(super) fn remember_backoff(&mut self, job: &Key, uid: &Uid, record: BackoffRecord) {
         self.backoffs.insert(job.clone(), (uid.clone(), record));
     }
 

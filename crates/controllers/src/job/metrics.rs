@@ -24,21 +24,21 @@ static SYNC_SECONDS: Metric = Metric::histogram(
     &["completion_mode", "result", "action"],
     Buckets::Exponential { first: 0.004, factor: 2.0, count: 15 },
 )
-.promised("STABLE");
+.with_stability("STABLE");
 
 static SYNCS: Metric = Metric::counter(
     "job_controller_job_syncs_total",
     "Turns of Jobs.",
     &["completion_mode", "result", "action"],
 )
-.promised("STABLE");
+.with_stability("STABLE");
 
 static JOBS_FINISHED: Metric = Metric::counter(
     "job_controller_jobs_finished_total",
     "Jobs that have come to their end.",
     &["completion_mode", "result", "reason"],
 )
-.promised("STABLE");
+.with_stability("STABLE");
 
 static FOREIGN_JOBS: Metric = Metric::counter(
     "job_controller_jobs_by_external_controller_total",
@@ -51,21 +51,21 @@ static PODS_FINISHED: Metric = Metric::counter(
     "Ended pods that their Jobs have counted.",
     &["completion_mode", "result"],
 )
-.promised("STABLE");
+.with_stability("STABLE");
 
 static FAILURES_HANDLED: Metric = Metric::counter(
     "job_controller_pod_failures_handled_by_failure_policy_total",
     "Failed pods that a rule of a pod failure policy fits, by the action of the rule.",
     &["action"],
 )
-.promised("BETA");
+.with_stability("BETA");
 
 static TRACKED_ENDINGS: Metric = Metric::counter(
     "job_controller_terminated_pods_tracking_finalizer_total",
     "Pods that came to hold the tracking finalizer after their end (add), or ceased to (delete).",
     &["event"],
 )
-.promised("BETA");
+.with_stability("BETA");
 
 static INDEXES_FINISHED: Metric = Metric::counter(
     "job_controller_job_finished_indexes_total",
@@ -81,7 +81,7 @@ static PODS_CREATED: Metric = Metric::counter(
 
 /// What a turn was about, for its figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum SyncAction {
     /// Pods were not managed.
     Reconciling,
     /// Pods were counted.
@@ -92,7 +92,7 @@ pub(super) enum Action {
     PodsDeleted,
 }
 
-impl Action {
+impl SyncAction {
     fn as_str(self) -> &'static str {
         match self {
             Self::Reconciling => "reconciling",
@@ -108,16 +108,16 @@ fn mode(job: &Job) -> &'static str {
 }
 
 /// Tells of a turn.
-pub(super) fn turn(cx: &mut Context<'_>, job: &Job, action: Action, is_success: bool, seconds: f64) {
+pub(super) fn turn(cx: &mut Context<'_>, job: &Job, action: SyncAction, is_success: bool, seconds: f64) {
     let labels = [mode(job), if is_success { "success" } else { "error" }, action.as_str()];
-    cx.measure(SYNC_SECONDS.measured(&labels, seconds));
-    cx.measure(SYNCS.one(&labels));
+    cx.measure(SYNC_SECONDS.measurement(&labels, seconds));
+    cx.measure(SYNCS.increment(&labels));
 }
 
 /// Tells of a Job's end.
 pub(super) fn finished(cx: &mut Context<'_>, job: &Job, is_success: bool, reason: &str) {
     let result = if is_success { "succeeded" } else { "failed" };
-    cx.measure(JOBS_FINISHED.one(&[mode(job), result, reason]));
+    cx.measure(JOBS_FINISHED.increment(&[mode(job), result, reason]));
 }
 
 /// Tells of the pods and indexes that one status counts and the other did not.
@@ -153,16 +153,16 @@ pub(super) fn created(cx: &mut Context<'_>, reason: &str, tried: i32, failed: i3
 
 fn tell(cx: &mut Context<'_>, metric: &'static Metric, labels: &[&str], count: i32) {
     if count > 0 {
-        cx.measure(metric.measured(labels, f64::from(count)));
+        cx.measure(metric.measurement(labels, f64::from(count)));
     }
 }
 
 /// A Job that somebody else cares for has appeared.
 pub(super) fn foreign(manager: &str) -> Measurement {
-    FOREIGN_JOBS.one(&[manager])
+    FOREIGN_JOBS.increment(&[manager])
 }
 
 /// A pod has come into, or out of, the state of having ended and not been let go.
 pub(super) fn terminated_with_finalizer(begins: bool) -> Measurement {
-    TRACKED_ENDINGS.one(&[if begins { "add" } else { "delete" }])
+    TRACKED_ENDINGS.increment(&[if begins { "add" } else { "delete" }])
 }

@@ -9,21 +9,21 @@
 //! Parity: pkg/controller/job.
 
 mod backoff;
+mod enqueue;
 mod failure_policy;
 mod indexes;
 mod memory;
 mod metrics;
 mod orphans;
 mod pods;
+mod reconcile;
 mod status;
 mod success_policy;
 #[cfg(test)]
 mod tests;
 mod tracking;
-mod turn;
 mod verdict;
 mod view;
-mod wakes;
 
 use std::time::Duration;
 
@@ -31,11 +31,11 @@ use keleustes_objects::{Job, Pod};
 use keleustes_plan::{Controller, Grant, Loop, Memory, RateLimiter};
 
 use self::memory::JobMemory;
-use crate::workloads::owners::by_manager;
+use crate::workloads::owners::by_controller_uid;
 
 /// What the controller is told.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct JobOptions {
     /// How many Jobs are worked on at once, and how many orphaned pods beside them.
     pub workers: usize,
     /// Whether a Job that is suspended forgets when it started (gate
@@ -44,7 +44,7 @@ pub struct Settings {
 }
 
 /// The original's defaults.
-impl Default for Settings {
+impl Default for JobOptions {
     fn default() -> Self {
         Self { workers: 5, clear_start_time_on_suspend: true }
     }
@@ -61,7 +61,7 @@ const OURSELVES: &str = "kubernetes.io/job-controller";
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &Settings) -> Controller {
+pub fn controller(settings: &JobOptions) -> Controller {
     let memory = Memory::<JobMemory>::default();
     let limiter = RateLimiter {
         base_delay: Duration::from_secs(1),
@@ -70,26 +70,26 @@ pub fn controller(settings: &Settings) -> Controller {
         retries_per_second: 1e6,
         retries_burst: 1e6,
     };
-    let turns = turn::Turns { settings: settings.clone(), memory: memory.clone() };
+    let turns = reconcile::JobReconciler { settings: settings.clone(), memory: memory.clone() };
     Controller::new("job-controller")
         .also_known_as(&["job"])
         .service_account("job-controller")
         .event_component("job-controller")
-        .measures(metrics::ALL)
+        .metrics(metrics::ALL)
         .may_write(&[
             Grant { group: "batch", resource: "jobs", verbs: &["get"] },
             Grant { group: "batch", resource: "jobs/status", verbs: &["update"] },
             Grant { group: "", resource: "pods", verbs: &["create", "delete", "patch"] },
         ])
-        .runs(
+        .with_loop(
             Loop::reconciling("job", turns)
-                .enqueue_on::<Job>(wakes::job_changed(&memory))
-                .enqueue_on::<Pod>(wakes::pod_changed(&memory))
-                .reads_index(by_manager::<Pod>())
+                .enqueue_on::<Job>(enqueue::job_changed(&memory))
+                .enqueue_on::<Pod>(enqueue::pod_changed(&memory))
+                .reads_index(by_controller_uid::<Pod>())
                 .rate_limited_by(limiter)
                 .workers(settings.workers),
         )
-        .runs(
+        .with_loop(
             Loop::deciding("job_orphan_pod", orphans::decide)
                 .enqueue_on::<Job>(orphans::job_changed)
                 .enqueue_on::<Pod>(orphans::pod_changed)
@@ -111,5 +111,5 @@ fn has_tracking_finalizer(pod: &Pod) -> bool {
 /// Whether a pod of the turn holds the finalizer, as far as the cache tells: one that was just adopted has got it with
 /// its owner.
 fn is_tracked_or_adopted(pod: &Pod) -> bool {
-    has_tracking_finalizer(pod) || pod.meta.controller().is_none()
+    has_tracking_finalizer(pod) || pod.meta.controller_ref().is_none()
 }

@@ -28,7 +28,7 @@ const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 
 /// What is to be done about the number of pods.
 #[derive(Debug, PartialEq)]
-pub(super) enum Moves {
+pub(super) enum PodChanges {
     /// There are as many as wanted.
     None,
     /// These are to go, without being counted.
@@ -40,22 +40,22 @@ pub(super) enum Moves {
 }
 
 /// Decides about the number of pods. Removing comes before making; a turn does one of the two.
-pub(super) fn decide(facts: &JobView) -> Moves {
+pub(super) fn decide(facts: &JobView) -> PodChanges {
     let active: Vec<&Member> = facts.active().collect();
     if facts.job.spec.suspend {
-        return Moves::Remove(active.into_iter().map(|member| member.pod.clone()).collect());
+        return PodChanges::Remove(active.into_iter().map(|member| member.pod.clone()).collect());
     }
     let there = i64::try_from(active.len()).unwrap_or(i64::MAX);
     let wanted = wanted(facts, there);
     let mut surplus = surplus(facts, active, usize::try_from(there - wanted).unwrap_or(0));
     surplus.truncate(BURST);
     if !surplus.is_empty() {
-        return Moves::Remove(surplus);
+        return PodChanges::Remove(surplus);
     }
     let expected_back = if facts.only_replace_failed_pods() { facts.terminating().count() } else { 0 };
     let missing = wanted - there - i64::try_from(expected_back).unwrap_or(i64::MAX);
     let missing = usize::try_from(missing).unwrap_or(0).min(BURST);
-    if missing == 0 { Moves::None } else { creations(facts, missing) }
+    if missing == 0 { PodChanges::None } else { creations(facts, missing) }
 }
 
 /// How many pods are to be active.
@@ -102,19 +102,19 @@ fn sort_for_removal(pods: &mut [Arc<Pod>]) {
             // Who does not say since when counts as the newest.
             pod.ready_since().map(Reverse),
             (Reverse(restarts), Reverse(sidecar_restarts)),
-            pod.meta.created_at.map(Reverse),
+            pod.meta.creation_timestamp.map(Reverse),
             pod.meta.key.name.clone(),
         )
     });
 }
 
-fn creations(facts: &JobView, missing: usize) -> Moves {
+fn creations(facts: &JobView, missing: usize) -> PodChanges {
     let per_index = facts.job.spec.backoff_limit_per_index.is_some();
     let left = if per_index { Duration::ZERO } else { facts.backoff.remaining(facts.now) };
     if !left.is_zero() {
-        return Moves::Wait(left.max(REQUEUE_DELAY_MIN));
+        return PodChanges::Wait(left.max(REQUEUE_DELAY_MIN));
     }
-    let Some(indexes) = &facts.indexes else { return Moves::Create(vec![None; missing]) };
+    let Some(indexes) = &facts.indexes else { return PodChanges::Create(vec![None; missing]) };
     let mut taken = indexes.succeeded.with(facts.active().filter_map(|member| member.index));
     if facts.only_replace_failed_pods() {
         taken = taken.with(facts.terminating().filter_map(|member| member.index));
@@ -130,9 +130,9 @@ fn creations(facts: &JobView, missing: usize) -> Moves {
     };
     let (due, waiting): (Vec<i64>, Vec<i64>) = pending.iter().partition(|index| wait_of(index).is_zero());
     match waiting.iter().map(wait_of).min() {
-        Some(shortest) if due.is_empty() => Moves::Wait(shortest.max(REQUEUE_DELAY_MIN)),
-        _ if due.is_empty() => Moves::None,
-        _ => Moves::Create(due.into_iter().map(Some).collect()),
+        Some(shortest) if due.is_empty() => PodChanges::Wait(shortest.max(REQUEUE_DELAY_MIN)),
+        _ if due.is_empty() => PodChanges::None,
+        _ => PodChanges::Create(due.into_iter().map(Some).collect()),
     }
 }
 
@@ -152,7 +152,7 @@ pub(super) fn create(facts: &JobView, places: &[Option<i64>]) -> Plan {
             plan.push_slow_start(bodies.into_iter().map(create).collect());
             plan
         }
-        Err(why) => Plan::stuck(why),
+        Err(why) => Plan::error(why),
     }
 }
 

@@ -1,9 +1,9 @@
 //! What the status of a Job says beside its counters: conditions, and when it was started.
 
 use keleustes_objects::{Condition, Conditions as _, FALSE, Job, JobStatus, TRUE, Time};
-use keleustes_plan::{Involved, Plan, PlannedEvent, Write};
+use keleustes_plan::{InvolvedObject, Plan, PlannedEvent, Write};
 
-use super::Settings;
+use super::JobOptions;
 use super::view::JobView;
 
 /// A condition of a Job, as of now.
@@ -38,7 +38,7 @@ pub(super) fn set(conditions: &mut Vec<Condition>, wanted: Condition) -> bool {
 pub(super) fn update_suspended_condition(
     facts: &JobView,
     status: &mut JobStatus,
-    settings: &Settings,
+    settings: &JobOptions,
 ) -> Option<PlannedEvent> {
     let (job, now) = (&*facts.job, facts.now);
     let (says, reason, message) = if job.spec.suspend {
@@ -55,12 +55,12 @@ pub(super) fn update_suspended_condition(
     } else if settings.clear_start_time_on_suspend {
         status.start_time = None;
     }
-    Some(PlannedEvent::normal(Involved::of(job), reason, message))
+    Some(PlannedEvent::normal(InvolvedObject::of(job), reason, message))
 }
 
 /// Whether the Job is said to end so already.
 pub(super) fn has_interim_condition(status: &JobStatus, interim: &Condition) -> bool {
-    status.conditions.holds(&interim.r#type)
+    status.conditions.is_condition_true(&interim.r#type)
 }
 
 /// Writes a status, from the state that was seen or last written and from no other.

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use keleustes_objects::{JobStatus, Pod, PodPhase, Reason, Uid};
+use keleustes_objects::{ErrorReason, JobStatus, Pod, PodPhase, Uid};
 use keleustes_plan::{OnFailure, PatchKind, Plan, Write};
 use serde_json::json;
 
-use super::failure_policy::Action;
-use super::verdict::End;
+use super::failure_policy::FailurePolicyAction;
+use super::verdict::JobVerdict;
 use super::view::{JobView, Member};
 use super::{TRACKING_FINALIZER, status};
 
@@ -27,11 +27,11 @@ pub(super) struct Counted {
     /// Whether there are more pods to count than one turn does.
     pub(super) is_partial: bool,
     /// How many of them a rule of the failure policy fitted, by its action.
-    pub(super) by_policy: BTreeMap<Action, i32>,
+    pub(super) by_policy: BTreeMap<FailurePolicyAction, i32>,
 }
 
 /// Counts the pods that have ended, on top of a status.
-pub(super) fn count(facts: &JobView, mut status: JobStatus, end: Option<&End>) -> Counted {
+pub(super) fn count(facts: &JobView, mut status: JobStatus, end: Option<&JobVerdict>) -> Counted {
     let held = || facts.members.iter().filter(|member| member.held);
     let holding: BTreeSet<Uid> = held().map(|member| member.pod.meta.uid.clone()).collect();
     settle(&mut status, &holding);
@@ -70,8 +70,8 @@ pub(super) fn count(facts: &JobView, mut status: JobStatus, end: Option<&End>) -
 }
 
 /// Whether a pod need not be kept any longer.
-fn may_be_released(facts: &JobView, member: &Member, end: Option<&End>) -> bool {
-    let is_over = facts.job.meta.deleted_at.is_some() || end.is_some();
+fn may_be_released(facts: &JobView, member: &Member, end: Option<&JobVerdict>) -> bool {
+    let is_over = facts.job.meta.deletion_timestamp.is_some() || end.is_some();
     is_over
         || member.pod.phase == PodPhase::Succeeded
         || (facts.is_failed(&member.pod) && !facts.awaits_replacement(member))
@@ -82,7 +82,7 @@ impl Counted {
         &mut self,
         facts: &JobView,
         member: &Member,
-        end: Option<&End>,
+        end: Option<&JobVerdict>,
         new_indexes: &mut BTreeSet<i64>,
     ) {
         let uid = &member.pod.meta.uid;
@@ -150,7 +150,7 @@ pub(super) fn is_settled(status: &JobStatus) -> bool {
 pub(super) fn release(pod: &Pod, because: &'static str) -> Write {
     let body = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER]}});
     Write::patch(pod, PatchKind::Strategic, body)
-        .ignoring_errors(&[Reason::NotFound])
+        .ignoring_errors(&[ErrorReason::NotFound])
         .on_failure(OnFailure::ContinueAndRetry)
         .because(because)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keleustes_objects::{Condition, Conditions as _, InternedStr, PodPhase, TRUE, Text, Time};
+use keleustes_objects::{ArcStr, Condition, Conditions as _, InternedStr, PodPhase, TRUE, Time};
 
 use super::status::condition;
 use super::success_policy;
@@ -15,18 +15,18 @@ pub(super) const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
 
 /// How a Job ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct End {
+pub(super) struct JobVerdict {
     pub(super) is_success: bool,
     pub(super) reason: InternedStr,
-    pub(super) message: Text,
+    pub(super) message: ArcStr,
 }
 
-impl End {
-    fn success(reason: &str, message: impl Into<Text>) -> Self {
+impl JobVerdict {
+    fn success(reason: &str, message: impl Into<ArcStr>) -> Self {
         Self { is_success: true, reason: reason.into(), message: message.into() }
     }
 
-    fn failure(reason: &str, message: impl Into<Text>) -> Self {
+    fn failure(reason: &str, message: impl Into<ArcStr>) -> Self {
         Self { is_success: false, reason: reason.into(), message: message.into() }
     }
 
@@ -50,7 +50,7 @@ impl End {
 
 /// The ladder, first rung first. What an earlier turn has announced comes before everything, and failure
 /// before success.
-const RUNGS: [fn(&JobView) -> Option<End>; 8] = [
+const RUNGS: [fn(&JobView) -> Option<JobVerdict>; 8] = [
     success_announced,
     failure_announced,
     failed_by_policy,
@@ -62,17 +62,17 @@ const RUNGS: [fn(&JobView) -> Option<End>; 8] = [
 ];
 
 /// How the Job ends, if it does whatever its running pods do.
-pub(super) fn of(facts: &JobView) -> Option<End> {
+pub(super) fn of(facts: &JobView) -> Option<JobVerdict> {
     RUNGS.iter().find_map(|rung| rung(facts))
 }
 
 /// The last rung, asked once pods have been seen to: all work is done and nobody works.
-pub(super) fn completed(facts: &JobView, active: i32) -> Option<End> {
+pub(super) fn completed(facts: &JobView, active: i32) -> Option<JobVerdict> {
     let is_enough = match facts.job.spec.completions {
         None => facts.succeeded > 0,
         Some(completions) => facts.succeeded >= completions,
     };
-    let reached = || End::success("CompletionsReached", "Reached expected number of succeeded pods");
+    let reached = || JobVerdict::success("CompletionsReached", "Reached expected number of succeeded pods");
     (is_enough && active == 0).then(reached)
 }
 
@@ -83,27 +83,28 @@ pub(super) fn time_left(facts: &JobView) -> Option<Duration> {
     Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)))
 }
 
-fn success_announced(facts: &JobView) -> Option<End> {
+fn success_announced(facts: &JobView) -> Option<JobVerdict> {
     let condition = facts.job.status.conditions.of_type(SUCCESS_CRITERIA_MET)?;
-    condition.is_true().then(|| End::announced(true, condition))
+    condition.is_true().then(|| JobVerdict::announced(true, condition))
 }
 
-fn failure_announced(facts: &JobView) -> Option<End> {
+fn failure_announced(facts: &JobView) -> Option<JobVerdict> {
     let condition = facts.job.status.conditions.of_type(FAILURE_TARGET)?;
-    condition.is_true().then(|| End::announced(false, condition))
+    condition.is_true().then(|| JobVerdict::announced(false, condition))
 }
 
-fn failed_by_policy(facts: &JobView) -> Option<End> {
+fn failed_by_policy(facts: &JobView) -> Option<JobVerdict> {
     let failed = facts.members.iter().filter(|member| facts.is_failed(&member.pod));
     let message =
         failed.map(|member| facts.judgement(&member.pod).job_failure_message).find_map(|message| message)?;
-    Some(End::failure("PodFailurePolicy", message))
+    Some(JobVerdict::failure("PodFailurePolicy", message))
 }
 
-fn too_many_failures(facts: &JobView) -> Option<End> {
+fn too_many_failures(facts: &JobView) -> Option<JobVerdict> {
     let limit = facts.job.spec.backoff_limit;
     let exceeded = facts.failed > limit || restarted_too_often(facts, limit);
-    exceeded.then(|| End::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"))
+    exceeded
+        .then(|| JobVerdict::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"))
 }
 
 /// Containers that are started again in the same pod fail, too.
@@ -117,28 +118,28 @@ fn restarted_too_often(facts: &JobView, limit: i32) -> bool {
     if limit == 0 { restarts > 0 } else { restarts >= limit }
 }
 
-fn too_late(facts: &JobView) -> Option<End> {
+fn too_late(facts: &JobView) -> Option<JobVerdict> {
     let is_over = time_left(facts)?.is_zero();
-    is_over.then(|| End::failure("DeadlineExceeded", "Job was active longer than specified deadline"))
+    is_over.then(|| JobVerdict::failure("DeadlineExceeded", "Job was active longer than specified deadline"))
 }
 
-fn too_many_failed_indexes(facts: &JobView) -> Option<End> {
+fn too_many_failed_indexes(facts: &JobView) -> Option<JobVerdict> {
     let failed = facts.indexes.as_ref()?.failed.as_ref()?;
     let exceeded = failed.count() > facts.job.spec.max_failed_indexes?;
     let message = "Job has exceeded the specified maximal number of failed indexes";
-    exceeded.then(|| End::failure("MaxFailedIndexesExceeded", message))
+    exceeded.then(|| JobVerdict::failure("MaxFailedIndexesExceeded", message))
 }
 
-fn no_index_left(facts: &JobView) -> Option<End> {
+fn no_index_left(facts: &JobView) -> Option<JobVerdict> {
     let indexes = facts.indexes.as_ref()?;
     let failed = indexes.failed.as_ref()?.count();
     let all_ended = failed.saturating_add(indexes.succeeded.count()) >= facts.completions();
-    (failed > 0 && all_ended).then(|| End::failure("FailedIndexes", "Job has failed indexes"))
+    (failed > 0 && all_ended).then(|| JobVerdict::failure("FailedIndexes", "Job has failed indexes"))
 }
 
-fn enough_by_policy(facts: &JobView) -> Option<End> {
+fn enough_by_policy(facts: &JobView) -> Option<JobVerdict> {
     let succeeded = &facts.indexes.as_ref()?.succeeded;
     let policy = facts.job.spec.success_policy.as_ref()?;
     let rule = success_policy::first_matching_rule(policy, succeeded, facts.completions())?;
-    Some(End::success("SuccessPolicy", format!("Matched rules at index {rule}")))
+    Some(JobVerdict::success("SuccessPolicy", format!("Matched rules at index {rule}")))
 }

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use keleustes_objects::{Job, Pod, PodPhase, Time, Uid, UncountedTerminatedPods};
-use keleustes_plan::{Context, Item, Memory, Retry, View};
+use keleustes_plan::{Context, Item, Memory, ReconcileError, View};
 
-use super::backoff::{Record, finished_at};
+use super::backoff::{BackoffRecord, finished_at};
 use super::failure_policy::{FailurePolicyMatch, judge};
 use super::indexes::Indexes;
 use super::memory::JobMemory;
 use super::{TRACKING_FINALIZER, has_tracking_finalizer, is_managed_externally, is_tracked_or_adopted};
-use crate::workloads::claims::{Claimed, claim_if};
-use crate::workloads::owners::{managed_by, orphans};
+use crate::workloads::adoption::{Claimed, claim_if};
+use crate::workloads::owners::{controlled_by, orphans};
 
 /// What is to be done about a Job.
 pub(super) enum Gathered {
@@ -25,11 +25,11 @@ pub(super) enum Gathered {
     /// Nothing until its selector makes sense.
     Stuck(&'static str),
     /// A turn. The adoptions and releases come first.
-    Turn(Claims),
+    Turn(GatheredJob),
 }
 
 /// A Job and the pods that are to be its own.
-pub(super) struct Claims {
+pub(super) struct GatheredJob {
     pub(super) job: Arc<Job>,
     pods: Claimed<Pod>,
     now: Time,
@@ -50,7 +50,7 @@ pub(super) struct JobView {
     /// How many failures there were so far that count.
     pub(super) failed: i32,
     /// The failures since the last success, those that this turn sees among them.
-    pub(super) backoff: Record,
+    pub(super) backoff: BackoffRecord,
     /// Of an Indexed Job: what became of its indexes.
     pub(super) indexes: Option<IndexView>,
 }
@@ -91,15 +91,15 @@ impl Gathered {
         }
         let selector = job.spec.selector.as_ref().and_then(|selector| selector.matcher().ok());
         let Some(selector) = selector else { return Self::Stuck("its selector makes no sense") };
-        let (table, meta) = (view.table::<Pod>(), &job.meta);
-        let candidates = managed_by(table, &meta.uid).chain(orphans(table, &meta.key.namespace));
+        let (table, meta) = (view.store::<Pod>(), &job.meta);
+        let candidates = controlled_by(table, &meta.uid).chain(orphans(table, &meta.key.namespace));
         let matches = |pod: &Pod| selector.matches(&pod.meta.labels);
         let pods = claim_if(&**job, Some(TRACKING_FINALIZER), matches, candidates);
-        Self::Turn(Claims { job: job.clone(), pods, now: view.now().wall })
+        Self::Turn(GatheredJob { job: job.clone(), pods, now: view.now().wall })
     }
 }
 
-impl Claims {
+impl GatheredJob {
     /// Carries out the adoptions and releases. What is left is what the turn is about.
     ///
     /// # Errors
@@ -108,11 +108,11 @@ impl Claims {
         self,
         cx: &mut Context<'_>,
         memory: &Memory<JobMemory>,
-    ) -> Result<JobView, Retry> {
+    ) -> Result<JobView, ReconcileError> {
         let Self { job, pods, now } = self;
-        let (pods, meta) = (pods.settle(cx).await?, &job.meta);
+        let (pods, meta) = (pods.apply(cx).await?, &job.meta);
         // Who was just adopted has got it anew.
-        let shows = |pod: &&Arc<Pod>| has_tracking_finalizer(pod) && pod.meta.controller().is_some();
+        let shows = |pod: &&Arc<Pod>| has_tracking_finalizer(pod) && pod.meta.controller_ref().is_some();
         let shown: BTreeSet<Uid> = pods.iter().filter(shows).map(|pod| pod.meta.uid.clone()).collect();
         let released = memory.with(|memory| memory.released(&meta.key, &shown));
         let member = |pod: Arc<Pod>| {
@@ -126,7 +126,7 @@ impl Claims {
 }
 
 impl JobView {
-    fn of(job: Arc<Job>, members: Vec<Member>, before: Record, now: Time) -> Self {
+    fn of(job: Arc<Job>, members: Vec<Member>, before: BackoffRecord, now: Time) -> Self {
         let uncounted = job.status.uncounted_terminated_pods.clone().unwrap_or_default();
         let starts = job.status.start_time.is_none() && !job.spec.suspend;
         let start_time = if starts { Some(now) } else { job.status.start_time };
@@ -143,7 +143,7 @@ impl JobView {
     }
 
     /// Counts what the status has counted, what it is about to count, and what it has not seen.
-    fn count(&mut self, before: Record) {
+    fn count(&mut self, before: BackoffRecord) {
         let is_new = |member: &&Member, listed: &[Uid]| {
             member.held && !listed.contains(&member.pod.meta.uid) && self.is_in_range(member)
         };
@@ -273,7 +273,7 @@ fn fails_index(facts: &JobView, pod: &Pod, limit: i32) -> bool {
         return false;
     }
     let judgement = facts.judgement(pod);
-    let fails_at_once = judgement.action == Some(super::failure_policy::Action::FailIndex);
+    let fails_at_once = judgement.action == Some(super::failure_policy::FailurePolicyAction::FailIndex);
     fails_at_once || (judgement.counts() && counted_failures(pod) >= limit)
 }
 

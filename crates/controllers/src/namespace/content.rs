@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{ApiResource, Failure, Kind, PartialObjectMeta, Reason, Resource, Time};
-use keleustes_plan::{Context, OnFailure, Outcome, Plan, PropagationPolicy, Retry, Target, Write};
+use keleustes_objects::{ApiError, ApiResource, ErrorReason, Kind, PartialObjectMeta, Resource, Time};
+use keleustes_plan::{Context, OnFailure, Outcome, Plan, PropagationPolicy, ReconcileError, Target, Write};
 
 use super::conditions::undiscovered;
 use super::live::Live;
@@ -36,11 +36,14 @@ pub(super) struct Pass {
 
 impl Pass {
     /// Why the namespace cannot go yet and the pass is to be tried again, if it failed.
-    pub(super) fn failure(&self) -> Option<Retry> {
+    pub(super) fn failure(&self) -> Option<ReconcileError> {
         let failures =
             self.discovery_failure.iter().chain(&self.parsing_failure).chain(&self.content_failures);
         let failures: Vec<_> = failures.map(String::as_str).collect();
-        let retry = || Retry { after: self.retry_after, ..Retry::because(failures.join("; ")) };
+        let retry = || ReconcileError {
+            retry_after: self.retry_after,
+            ..ReconcileError::because(failures.join("; "))
+        };
         (!failures.is_empty()).then(retry)
     }
 
@@ -114,11 +117,11 @@ struct Left {
     count: usize,
     finalizers: BTreeMap<String, usize>,
     estimate_seconds: u64,
-    failure: Option<Failure>,
+    failure: Option<ApiError>,
 }
 
 impl Left {
-    fn failed(failure: Failure, estimate_seconds: u64) -> Self {
+    fn failed(failure: ApiError, estimate_seconds: u64) -> Self {
         Self { estimate_seconds, failure: Some(failure), ..Self::default() }
     }
 
@@ -136,7 +139,7 @@ impl Left {
             (0, ..) => {}
             (_, 1.., _) => left.estimate_seconds = estimate_seconds,
             (_, 0, false) => left.estimate_seconds = FINALIZERS_SECONDS,
-            (_, 0, true) => left.failure = Some(Failure::transport(Reason::Other, complaint())),
+            (_, 0, true) => left.failure = Some(ApiError::transport(ErrorReason::Other, complaint())),
         }
         left
     }
@@ -156,7 +159,8 @@ async fn delete_pods(cx: &mut Context<'_>, namespace: &Live, pods: &[&ApiResourc
     let Some(longest) = there.iter().map(|pod| pod.grace_seconds).max() else { return Vec::new() };
     let now = cx.gather(|view| view.now().wall);
     let passed = |since: Time| now.unix_seconds().saturating_sub(since.unix_seconds());
-    let is_over = namespace.meta.deleted_at.is_some_and(|since| passed(since) >= longest.cast_signed());
+    let is_over =
+        namespace.meta.deletion_timestamp.is_some_and(|since| passed(since) >= longest.cast_signed());
     empty_full(cx, name, pods, &[], if is_over { 0 } else { longest }).await
 }
 
@@ -220,7 +224,7 @@ async fn look(
     namespace: &str,
     resources: &[&ApiResource],
     at_most: Option<u32>,
-) -> Vec<Result<Option<Vec<Arc<PartialObjectMeta>>>, Failure>> {
+) -> Vec<Result<Option<Vec<Arc<PartialObjectMeta>>>, ApiError>> {
     let listable = resources.iter().filter(|one| one.has_verb("list")).map(|one| &one.resource);
     let mut answers = cx.list_metadata(listable, namespace, at_most).await.into_iter();
     let mut answer = |one: &ApiResource| match one.has_verb("list").then(|| answers.next()).flatten() {
@@ -236,7 +240,7 @@ enum Deletion {
     /// The server does not do that.
     Unsupported,
     /// It was asked.
-    Sent(Result<(), Failure>),
+    Sent(Result<(), ApiError>),
 }
 
 /// Deletes whole collections, all at once.
@@ -255,7 +259,7 @@ async fn delete_collections(
     let mut plan = Plan::none();
     plan.push_parallel(resources.iter().filter(supported).map(write).collect());
     let applied = cx.apply(plan).await;
-    let mut results = applied.outcomes.into_iter().map(|outcome| settled(outcome, &applied.retry));
+    let mut results = applied.outcomes.into_iter().map(|outcome| settled(outcome, &applied.error));
     let deletion = |one: &&ApiResource| match supported(&one).then(|| results.next()).flatten() {
         None => Deletion::Unsupported,
         Some(Err(failure)) if is_unsupported(&failure) => Deletion::Unsupported,
@@ -265,35 +269,35 @@ async fn delete_collections(
 }
 
 /// Deletes the objects of a resource one by one. Whatever took another life meanwhile is met in the next pass.
-async fn delete_each(cx: &mut Context<'_>, namespace: &str, one: &ApiResource) -> Result<(), Failure> {
+async fn delete_each(cx: &mut Context<'_>, namespace: &str, one: &ApiResource) -> Result<(), ApiError> {
     let objects = look(cx, namespace, &[one], None).await.pop().unwrap_or(Ok(None))?;
     let write = |object: &Arc<PartialObjectMeta>| {
-        Write::delete_target(Target::at(&one.resource, &object.meta))
+        Write::delete_target(Target::of_resource(&one.resource, &object.meta))
             .propagation_policy(PropagationPolicy::Background)
-            .ignoring_errors(&[Reason::NotFound, Reason::MethodNotAllowed, Reason::Conflict])
+            .ignoring_errors(&[ErrorReason::NotFound, ErrorReason::MethodNotAllowed, ErrorReason::Conflict])
             .on_failure(OnFailure::ContinueAndRetry)
             .because(BECAUSE)
     };
     let mut plan = Plan::none();
     plan.push_slow_start(objects.iter().flatten().map(write).collect());
     let applied = cx.apply(plan).await;
-    applied.outcomes.into_iter().try_for_each(|outcome| settled(outcome, &applied.retry))
+    applied.outcomes.into_iter().try_for_each(|outcome| settled(outcome, &applied.error))
 }
 
 /// Whether a deletion was sent and accepted; one that was not even tried was not.
-fn settled(outcome: Outcome, retry: &Option<Retry>) -> Result<(), Failure> {
+fn settled(outcome: Outcome, retry: &Option<ReconcileError>) -> Result<(), ApiError> {
     match outcome {
         Outcome::Done { .. } | Outcome::Unneeded => Ok(()),
         Outcome::Failed(failure) => Err(failure),
         Outcome::NotSent => {
             let because = retry.as_ref().map_or("not tried", |retry| &retry.because);
-            Err(Failure::transport(Reason::Other, because))
+            Err(ApiError::transport(ErrorReason::Other, because))
         }
     }
 }
 
-fn is_unsupported(failure: &Failure) -> bool {
-    matches!(failure.reason, Reason::NotFound | Reason::MethodNotAllowed)
+fn is_unsupported(failure: &ApiError) -> bool {
+    matches!(failure.reason, ErrorReason::NotFound | ErrorReason::MethodNotAllowed)
 }
 
 fn unexpected(namespace: &str, resource: &Resource) -> String {

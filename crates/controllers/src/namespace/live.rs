@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use keleustes_objects::{Kind, Meta, Namespace, Object, Resource, Version, WireMeta};
+use keleustes_objects::{Kind, Namespace, Object, ObjectMeta, Resource, ResourceVersion, WireMeta};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::{Value, json};
@@ -12,12 +12,12 @@ use super::FINALIZER;
 /// A namespace, freshly read.
 #[derive(Clone, Debug)]
 pub(super) struct Live {
-    pub(super) meta: Meta,
+    pub(super) meta: ObjectMeta,
     body: Value,
 }
 
 impl Object for Live {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 }
@@ -32,14 +32,14 @@ impl<'de> Deserialize<'de> for Live {
         // What a decoder says may quote the object, so it is not repeated.
         let meta: WireMeta =
             WireMeta::deserialize(&body["metadata"]).map_err(|_| D::Error::custom("no metadata"))?;
-        Ok(Self { meta: Meta::from(meta), body })
+        Ok(Self { meta: ObjectMeta::from(meta), body })
     }
 }
 
 impl Live {
     /// Whether its deletion was asked for.
     pub(super) fn is_going(&self) -> bool {
-        self.meta.deleted_at.is_some()
+        self.meta.deletion_timestamp.is_some()
     }
 
     /// What keeps it from going, as its spec says.
@@ -78,9 +78,9 @@ impl Live {
     }
 
     /// The server took this body, and that was the state it led to.
-    pub(super) fn became(&mut self, body: Value, version: &Version) {
+    pub(super) fn became(&mut self, body: Value, version: &ResourceVersion) {
         self.body = body;
         self.body["metadata"]["resourceVersion"] = json!(version);
-        self.meta.version = version.clone();
+        self.meta.resource_version = version.clone();
     }
 }

@@ -17,10 +17,10 @@ mod pods;
 
 use std::time::Duration;
 
-use keleustes_objects::{Key, Namespace, Reason};
+use keleustes_objects::{ErrorReason, Key, Namespace};
 use keleustes_plan::{
-    BoxFuture, Change, Context, Controller, Enqueue, Grant, Item, Loop, Next, OnFailure, Outcome, Plan,
-    QpsMultiplier, RateLimiter, Retry, Script, View, Write,
+    BoxFuture, Change, Context, Controller, Enqueue, Grant, Item, Loop, OnFailure, Outcome, Plan,
+    QpsMultiplier, RateLimiter, ReconcileError, Reconciler, Requeue, View, Write,
 };
 use serde_json::Value;
 
@@ -29,14 +29,14 @@ use self::live::Live;
 
 /// What the controller is told by flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct NamespaceOptions {
     /// How many namespaces are worked on at once.
     pub workers: usize,
     /// How often all namespaces are looked at again.
     pub sync_period: Duration,
 }
 
-impl Default for Settings {
+impl Default for NamespaceOptions {
     fn default() -> Self {
         Self { workers: 10, sync_period: Duration::from_secs(300) }
     }
@@ -51,17 +51,17 @@ const LIMITER: RateLimiter = RateLimiter { max_delay: Duration::from_secs(60), .
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &Settings) -> Controller {
+pub fn controller(settings: &NamespaceOptions) -> Controller {
     Controller::new("namespace-controller")
         .also_known_as(&["namespace"])
         .service_account("namespace-controller")
-        .hurrying(QpsMultiplier { rate: 20, burst: 100 })
+        .qps_multiplier(QpsMultiplier { qps: 20, burst: 100 })
         .may_write(&[
             Grant { group: "*", resource: "*", verbs: &["get", "list", "delete", "deletecollection"] },
             Grant { group: "", resource: "namespaces/status", verbs: &["update"] },
             Grant { group: "", resource: "namespaces/finalize", verbs: &["update"] },
         ])
-        .runs(
+        .with_loop(
             Loop::reconciling("namespace", Emptying)
                 .enqueue_on::<Namespace>(namespace_changed)
                 .resync_every(settings.sync_period)
@@ -71,27 +71,31 @@ pub fn controller(settings: &Settings) -> Controller {
 }
 
 fn namespace_changed(change: &Change<Namespace>, _: &View<'_>, wakes: &mut Enqueue) {
-    if let Some(namespace) = change.after().filter(|namespace| namespace.meta.deleted_at.is_some()) {
+    if let Some(namespace) = change.new().filter(|namespace| namespace.meta.deletion_timestamp.is_some()) {
         wakes.add_after(&namespace.meta.key, GRACE);
     }
 }
 
 struct Emptying;
 
-impl Script for Emptying {
-    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+impl Reconciler for Emptying {
+    fn reconcile<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        item: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
         Box::pin(sync(cx, item))
     }
 }
 
-async fn sync(cx: &mut Context<'_>, key: &Key) -> Result<Next, Retry> {
+async fn sync(cx: &mut Context<'_>, key: &Key) -> Result<Requeue, ReconcileError> {
     if cx.gather(|view| view.get::<Namespace>(key).is_none()) {
-        return Ok(Next::Done);
+        return Ok(Requeue::Forget);
     }
-    let Some(mut namespace) = cx.fetch::<Live>(key).await? else { return Ok(Next::Done) };
+    let Some(mut namespace) = cx.fetch::<Live>(key).await? else { return Ok(Requeue::Forget) };
     let is_there = put_until_settled(cx, &mut namespace, PHASE).await?;
     if !is_there || !namespace.is_going() || namespace.finalizers().is_empty() {
-        return Ok(Next::Done);
+        return Ok(Requeue::Forget);
     }
     let pass = content::delete(cx, &namespace).await;
     report(cx, &mut namespace, &pass).await;
@@ -99,10 +103,10 @@ async fn sync(cx: &mut Context<'_>, key: &Key) -> Result<Next, Retry> {
         return Err(retry);
     }
     if pass.estimate_seconds > 0 {
-        return Ok(Next::KeepBackoff(Duration::from_secs(pass.estimate_seconds / 2 + 1)));
+        return Ok(Requeue::KeepBackoff(Duration::from_secs(pass.estimate_seconds / 2 + 1)));
     }
     put_until_settled(cx, &mut namespace, FINALIZE).await?;
-    Ok(Next::Done)
+    Ok(Requeue::Forget)
 }
 
 /// A change that must go through, whoever else changes the namespace meanwhile.
@@ -121,21 +125,25 @@ const FINALIZE: Must =
 /// Puts, and after each conflict reads the namespace and puts again. Tells whether the namespace is still
 /// there. Nothing is tried here without the server's answer to the try before, so there is no need for a
 /// limit.
-async fn put_until_settled(cx: &mut Context<'_>, namespace: &mut Live, change: Must) -> Result<bool, Retry> {
+async fn put_until_settled(
+    cx: &mut Context<'_>,
+    namespace: &mut Live,
+    change: Must,
+) -> Result<bool, ReconcileError> {
     while let Some(body) = (change.body)(namespace) {
         let write = Write::put(namespace, change.subresource, body.clone()).because(change.because);
         let mut applied = cx.apply(Plan::of(write)).await;
         match applied.outcomes.pop() {
-            Some(Outcome::Done { version, .. }) => {
+            Some(Outcome::Done { resource_version: version, .. }) => {
                 namespace.became(body, &version);
                 return Ok(true);
             }
-            Some(Outcome::Failed(failure)) if failure.reason == Reason::Conflict => {}
+            Some(Outcome::Failed(failure)) if failure.reason == ErrorReason::Conflict => {}
             _ => return applied.all_done().map(|()| false),
         }
         let Some(latest) = cx.fetch::<Live>(&namespace.meta.key).await? else { return Ok(false) };
         if latest.meta.uid != namespace.meta.uid {
-            return Err(Retry::because("namespace uid has changed across retries"));
+            return Err(ReconcileError::because("namespace uid has changed across retries"));
         }
         *namespace = latest;
     }
@@ -153,7 +161,7 @@ async fn report(cx: &mut Context<'_>, namespace: &mut Live, pass: &Pass) {
         .on_failure(OnFailure::LogOnly)
         .because("its conditions changed");
     let applied = cx.apply(Plan::of(write)).await;
-    if let [Outcome::Done { version, .. }] = &applied.outcomes[..] {
+    if let [Outcome::Done { resource_version: version, .. }] = &applied.outcomes[..] {
         namespace.became(body, version);
     }
 }

@@ -1,19 +1,19 @@
 //! Pods, as far as they tell how long their end may take.
 
-use keleustes_objects::{InternedStr, Kind, Meta, Object, Resource, WireMeta};
+use keleustes_objects::{InternedStr, Kind, Object, ObjectMeta, Resource, WireMeta};
 use serde::Deserialize;
 
 /// A pod, as far as it tells how long its end may take.
 #[derive(Deserialize)]
 #[serde(from = "WirePod")]
 pub(super) struct Pod {
-    meta: Meta,
+    meta: ObjectMeta,
     /// How long it may take; nothing if it has ended already.
     pub(super) grace_seconds: u64,
 }
 
 impl Object for Pod {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{ApiResource, DiscoveredResources, Failure, Kind as _, Resource, Time};
-use keleustes_plan::rehearsal::World;
+use keleustes_objects::{ApiError, ApiResource, DiscoveredResources, Kind as _, Resource, Time};
+use keleustes_plan::rehearsal::RehearsalCluster;
 use serde_json::json;
 
 use super::*;
@@ -17,7 +17,7 @@ const NOW: i64 = 1_800_000_000;
 const DELETED_AT: i64 = NOW - 5;
 
 fn the_loop() -> Loop {
-    controller(&Settings::default()).loops.remove(0)
+    controller(&NamespaceOptions::default()).loops.remove(0)
 }
 
 fn api(resource: &Resource, verbs: &[&str]) -> ApiResource {
@@ -70,14 +70,14 @@ fn pod(name: &str, phase: &str, grace: i64) -> Value {
     pod
 }
 
-fn failure(code: u16, message: &str) -> Failure {
-    Failure::from_status(code, "", message, [], 0)
+fn failure(code: u16, message: &str) -> ApiError {
+    ApiError::from_status(code, "", message, [], 0)
 }
 
 /// A world with namespace `a` and a server that serves pods, Secrets and Jobs.
-fn world(namespace: Value) -> World {
+fn world(namespace: Value) -> RehearsalCluster {
     let resources = vec![api(&PODS, ALL), api(&SECRETS, ALL), api(&JOBS, ALL)];
-    World::of(&the_loop()).with::<Namespace>(namespace).serving(Ok(served(resources)))
+    RehearsalCluster::of(&the_loop()).with::<Namespace>(namespace).with_discovery(Ok(served(resources)))
 }
 
 /// What is done, without the bodies of puts.
@@ -85,8 +85,8 @@ fn steps(transcript: &str) -> Vec<&str> {
     transcript.lines().map(|line| line.split_once(": {").map_or(line, |(step, _)| step)).collect()
 }
 
-fn check(mut world: World, wanted: &[&str]) {
-    let transcript = world.sync(&the_loop(), Key::cluster("a"));
+fn check(mut world: RehearsalCluster, wanted: &[&str]) {
+    let transcript = world.reconcile(&the_loop(), Key::cluster("a"));
     assert_eq!(steps(&transcript), wanted, "{transcript}");
 }
 
@@ -98,8 +98,8 @@ fn puts(transcript: &str, subresource: &str) -> Vec<Value> {
 }
 
 /// The conditions that a pass writes: type, status, reason, message.
-fn conditions(mut world: World) -> Vec<[String; 4]> {
-    let transcript = world.sync(&the_loop(), Key::cluster("a"));
+fn conditions(mut world: RehearsalCluster) -> Vec<[String; 4]> {
+    let transcript = world.reconcile(&the_loop(), Key::cluster("a"));
     let body = puts(&transcript, "status").pop().unwrap_or_else(|| panic!("conditions in {transcript}"));
     let text = |one: &Value, field: &str| one[field].as_str().unwrap_or_default().to_owned();
     let conditions = body["status"]["conditions"].as_array().unwrap().iter();
@@ -107,7 +107,7 @@ fn conditions(mut world: World) -> Vec<[String; 4]> {
 }
 
 /// The one condition whose status is True.
-fn complaint(world: World) -> [String; 3] {
+fn complaint(world: RehearsalCluster) -> [String; 3] {
     let mut bad = conditions(world).into_iter().filter(|[_, status, ..]| status == "True");
     let [name, _, reason, message] = bad.next().expect("a complaint");
     assert_eq!(bad.next(), None);
@@ -127,10 +127,10 @@ fn collection(resource: &str) -> String {
 /// Proves NS-1.
 #[test]
 fn only_namespaces_that_go_wake_and_always_after_five_seconds() {
-    let (a_loop, world) = (the_loop(), World::of(&the_loop()));
+    let (a_loop, world) = (the_loop(), RehearsalCluster::of(&the_loop()));
     let wakes = |change: Change<Namespace>| {
         let mut wakes = Enqueue::default();
-        a_loop.watches[0].wake(&change.into(), &world.view(), &mut wakes);
+        a_loop.watches[0].enqueue(&change.into(), &world.view(), &mut wakes);
         wakes.into_items().into_iter().map(|(item, delay)| (item.to_string(), delay)).collect::<Vec<_>>()
     };
     let decode = |json: Value| Arc::new(serde_json::from_value::<Namespace>(json).unwrap());
@@ -141,7 +141,7 @@ fn only_namespaces_that_go_wake_and_always_after_five_seconds() {
     assert_eq!(wakes(Change::resync(decode(going()))), soon);
     assert_eq!(wakes(Change::deleted(decode(going()))), []);
     assert_eq!(wakes(Change::added(decode(staying.clone()))), []);
-    let mut table = keleustes_plan::Table::<Namespace>::default();
+    let mut table = keleustes_plan::Store::<Namespace>::default();
     staying["metadata"]["resourceVersion"] = json!("6");
     table.apply(decode(staying));
     assert_eq!(wakes(table.apply(decode(going()))), soon);
@@ -150,19 +150,19 @@ fn only_namespaces_that_go_wake_and_always_after_five_seconds() {
 /// Proves NS-2, NS-3, NS-4, NS-5, NS-8, NS-60.
 #[test]
 fn it_is_known_by_the_original_s_names_and_numbers() {
-    let settings = Settings::default();
+    let settings = NamespaceOptions::default();
     assert_eq!((settings.workers, settings.sync_period), (10, Duration::from_secs(300)));
-    let settings = Settings { workers: 3, sync_period: Duration::from_secs(7) };
+    let settings = NamespaceOptions { workers: 3, sync_period: Duration::from_secs(7) };
     let mut controller = controller(&settings);
     assert_eq!((controller.name, controller.aliases), ("namespace-controller", &["namespace"][..]));
     assert_eq!(controller.service_account, Some("namespace-controller"));
     assert_eq!(controller.event_component, None);
-    assert_eq!(controller.qps_multiplier, QpsMultiplier { rate: 20, burst: 100 });
+    assert_eq!(controller.qps_multiplier, QpsMultiplier { qps: 20, burst: 100 });
     assert!(controller.metrics.is_empty());
     let a_loop = controller.loops.remove(0);
     assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("namespace", 3, None));
     assert_eq!(a_loop.resync_period, Some(Duration::from_secs(7)));
-    let RateLimiter { base_delay, max_delay, retries_per_second, retries_burst } = a_loop.limiter;
+    let RateLimiter { base_delay, max_delay, retries_per_second, retries_burst } = a_loop.rate_limiter;
     assert_eq!((base_delay, max_delay), (Duration::from_millis(5), Duration::from_secs(60)));
     assert_eq!((retries_per_second, retries_burst), (10.0, 100.0));
     // A loop starts when all it reads is there.
@@ -175,12 +175,12 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
 /// Proves NS-10, NS-11, NS-82.
 #[test]
 fn what_is_gone_or_stays_is_left_alone() {
-    check(World::of(&the_loop()), &[]);
-    check(World::of(&the_loop()).cached::<Namespace>(going()), &[GET]);
+    check(RehearsalCluster::of(&the_loop()), &[]);
+    check(RehearsalCluster::of(&the_loop()).with_cached::<Namespace>(going()), &[GET]);
     let mut staying = going();
     staying["metadata"]["deletionTimestamp"] = Value::Null;
     check(world(staying), &[GET]);
-    let broken = world(going()).refusing::<Namespace>("get", &Key::cluster("a"), failure(500, "boom"));
+    let broken = world(going()).failing::<Namespace>("get", &Key::cluster("a"), failure(500, "boom"));
     check(broken, &[GET, "retry: reading a: boom"]);
 }
 
@@ -189,7 +189,7 @@ fn what_is_gone_or_stays_is_left_alone() {
 fn the_phase_comes_first() {
     let mut active = told();
     active["status"]["phase"] = json!("Active");
-    let mut transcript = world(active.clone()).sync(&the_loop(), Key::cluster("a"));
+    let mut transcript = world(active.clone()).reconcile(&the_loop(), Key::cluster("a"));
     let marked = "put namespaces/status a because its deletion was asked for";
     assert_eq!(steps(&transcript)[..3], [GET, marked, "discover"]);
     let mut wanted = active.clone();
@@ -197,11 +197,11 @@ fn the_phase_comes_first() {
     assert_eq!(puts(&transcript, "status"), [wanted]);
     // Gone meanwhile: the end.
     let gone = Key::cluster("a");
-    let mut vanishing = world(active.clone()).refusing::<Namespace>("update", &gone, failure(404, "gone"));
-    transcript = vanishing.sync(&the_loop(), Key::cluster("a"));
+    let mut vanishing = world(active.clone()).failing::<Namespace>("update", &gone, failure(404, "gone"));
+    transcript = vanishing.reconcile(&the_loop(), Key::cluster("a"));
     assert_eq!(steps(&transcript)[1], format!("{marked} (gone)"));
     assert_eq!(steps(&transcript).len(), 2);
-    let refused = world(active).refusing::<Namespace>("update", &gone, failure(500, "boom"));
+    let refused = world(active).failing::<Namespace>("update", &gone, failure(500, "boom"));
     check(refused, &[GET, &format!("{marked} FAILED: boom"), "retry: boom"]);
 }
 
@@ -221,11 +221,11 @@ fn what_the_server_serves_now_is_deleted_in_the_preferred_version() {
     let nodes = api(&Resource::cluster("", "v1", "nodes", "Node"), ALL);
     let reviews = api(&Resource::namespaced("", "v1", "bindings", "Binding"), &["create", "list"]);
     let resources = vec![old, api(&JOBS, ALL), nodes, reviews];
-    let mut world = world(told()).serving(Ok(served(resources)));
+    let mut world = world(told()).with_discovery(Ok(served(resources)));
     let only_jobs = [GET, "discover", "list at most 1 of jobs.batch in a", FINALIZE_STEP];
-    assert_eq!(steps(&world.sync(&the_loop(), Key::cluster("a"))), only_jobs);
+    assert_eq!(steps(&world.reconcile(&the_loop(), Key::cluster("a"))), only_jobs);
     // The next pass asks again.
-    let world = world.serving(Ok(served(vec![api(&SECRETS, ALL)])));
+    let world = world.with_discovery(Ok(served(vec![api(&SECRETS, ALL)])));
     check(world, &[GET, "discover", "list at most 1 of secrets in a", FINALIZE_STEP]);
 }
 
@@ -258,7 +258,7 @@ fn nothing_else_is_touched_while_a_pod_is_there() {
         let world = world(going())
             .with_live_resource(&PODS, pod("p", "Running", 30))
             .with_live_resource(&SECRETS, object("s", &[]));
-        world.staying(&PODS, &Key::namespaced("a", "p"))
+        world.with_blocked_deletion(&PODS, &Key::namespaced("a", "p"))
     };
     let deleting = collection("pods");
     check(
@@ -276,8 +276,8 @@ fn nothing_else_is_touched_while_a_pod_is_there() {
     assert!(conditions(held()).iter().all(|[_, status, ..]| status == "False"), "no totals are told");
     // An odd number of seconds is halved downwards.
     let odd = world(told()).with_live_resource(&PODS, pod("p", "Running", 31));
-    let mut odd = odd.staying(&PODS, &Key::namespaced("a", "p"));
-    assert!(odd.sync(&the_loop(), Key::cluster("a")).ends_with("requeue with kept backoff after 16s\n"));
+    let mut odd = odd.with_blocked_deletion(&PODS, &Key::namespaced("a", "p"));
+    assert!(odd.reconcile(&the_loop(), Key::cluster("a")).ends_with("requeue with kept backoff after 16s\n"));
 }
 
 /// Proves NS-16, NS-26, NS-55.
@@ -317,11 +317,11 @@ fn the_slowest_pod_that_has_not_ended_gives_the_estimate() {
     let staying = |pods: &[Value]| {
         pods.iter().fold(world(told()), |world, pod| {
             let key = Key::namespaced("a", pod["metadata"]["name"].as_str().unwrap());
-            world.with_live_resource(&PODS, pod.clone()).staying(&PODS, &key)
+            world.with_live_resource(&PODS, pod.clone()).with_blocked_deletion(&PODS, &key)
         })
     };
-    let last = |mut world: World| {
-        let transcript = world.sync(&the_loop(), Key::cluster("a"));
+    let last = |mut world: RehearsalCluster| {
+        let transcript = world.reconcile(&the_loop(), Key::cluster("a"));
         transcript.lines().last().unwrap().to_owned()
     };
     let pods = [pod("p", "Running", 20), pod("q", "Pending", 40), pod("r", "Succeeded", 90)];
@@ -360,7 +360,7 @@ fn without_collections_objects_are_deleted_one_by_one() {
     }
     let refusing = |code| {
         let verbs = &["list", "delete"];
-        let world = full().serving(Ok(served(vec![api(&SECRETS, verbs)])));
+        let world = full().with_discovery(Ok(served(vec![api(&SECRETS, verbs)])));
         world.failing_at("delete", &format!("{path}/s"), failure(code, "refused"), None)
     };
     // A verb that is not served is not tried. What is gone, or cannot be deleted, is no failure.
@@ -368,11 +368,11 @@ fn without_collections_objects_are_deleted_one_by_one() {
     for fine in [404, 405] {
         let first = format!("{} (refused, which is fine: refused)", tried("s"));
         let mut world = refusing(fine);
-        let transcript = world.sync(&the_loop(), Key::cluster("a"));
+        let transcript = world.reconcile(&the_loop(), Key::cluster("a"));
         assert_eq!(steps(&transcript)[..5], [&begin[..], &[&first]].concat());
         assert_eq!(steps(&transcript)[5], each("t"));
     }
-    let transcript = refusing(500).sync(&the_loop(), Key::cluster("a"));
+    let transcript = refusing(500).reconcile(&the_loop(), Key::cluster("a"));
     assert!(transcript.ends_with("retry: refused\n"), "{transcript}");
     assert!(!transcript.contains(FINALIZE_STEP));
 }
@@ -385,10 +385,11 @@ fn what_cannot_be_listed_counts_as_empty() {
         let world = world(told()).failing_at("list", path, failure(refusal, "unknown"), None);
         let world = world.failing_at("deletecollection", path, failure(refusal, "unknown"), None);
         let mut world = world.with_live_resource(&SECRETS, object("s", &[]));
-        assert!(steps(&world.sync(&the_loop(), Key::cluster("a"))).ends_with(&[FINALIZE_STEP]));
+        assert!(steps(&world.reconcile(&the_loop(), Key::cluster("a"))).ends_with(&[FINALIZE_STEP]));
     }
     // Without the verb nobody asks; the collection is deleted all the same.
-    let blind = world(told()).serving(Ok(served(vec![api(&SECRETS, &["delete", "deletecollection"])])));
+    let blind =
+        world(told()).with_discovery(Ok(served(vec![api(&SECRETS, &["delete", "deletecollection"])])));
     check(blind, &[GET, "discover", &collection("secrets"), FINALIZE_STEP]);
 }
 
@@ -401,7 +402,7 @@ fn finalizers_are_waited_for_and_counted() {
             .with_live_resource(&SECRETS, object("t", &["x/one"]))
             .with_live_resource(&JOBS, object("j", &["x/one"]))
     };
-    let transcript = held().sync(&the_loop(), Key::cluster("a"));
+    let transcript = held().reconcile(&the_loop(), Key::cluster("a"));
     assert!(transcript.ends_with("requeue with kept backoff after 8s\n"), "{transcript}");
     let all = conditions(held());
     let texts: Vec<_> = all.iter().map(|texts| texts.each_ref().map(String::as_str)).collect();
@@ -430,10 +431,12 @@ fn finalizers_are_waited_for_and_counted() {
 #[test]
 fn what_stays_without_a_reason_is_a_failure() {
     let staying = |resource: &Resource, object: Value| {
-        world(going()).with_live_resource(resource, object).staying(resource, &Key::namespaced("a", "o"))
+        world(going())
+            .with_live_resource(resource, object)
+            .with_blocked_deletion(resource, &Key::namespaced("a", "o"))
     };
     let secret = "unexpected items still remain in namespace: a for gvr: /v1, Resource=secrets";
-    let transcript = staying(&SECRETS, object("o", &[])).sync(&the_loop(), Key::cluster("a"));
+    let transcript = staying(&SECRETS, object("o", &[])).reconcile(&the_loop(), Key::cluster("a"));
     assert!(transcript.ends_with(&format!("retry: {secret}\n")), "{transcript}");
     let message = |text: &str| format!("Failed to delete all resource types, 1 remaining: {text}");
     let bad: Vec<_> = conditions(staying(&SECRETS, object("o", &[])))
@@ -450,7 +453,7 @@ fn what_stays_without_a_reason_is_a_failure() {
         ]
     );
     let job = "unexpected items still remain in namespace: a for gvr: batch/v1, Resource=jobs";
-    let transcript = staying(&JOBS, object("o", &[])).sync(&the_loop(), Key::cluster("a"));
+    let transcript = staying(&JOBS, object("o", &[])).reconcile(&the_loop(), Key::cluster("a"));
     assert!(transcript.contains(job));
     // A pod past its time: the rest has to wait, and the original tells no totals.
     let past = "unexpected items still remain in namespace: a for gvr: /v1, Resource=pods";
@@ -467,7 +470,7 @@ fn an_api_that_cannot_be_discovered_keeps_the_namespace_but_not_what_is_known() 
         let failed = failed.iter().map(|gv| stale(gv)).collect();
         world(told())
             .with_live_resource(&SECRETS, object("s", &[]))
-            .serving(Ok(DiscoveredResources { resources, failed }))
+            .with_discovery(Ok(DiscoveredResources { resources, failed }))
     };
     let message = "Discovery failed for some groups, 3 failing: unable to retrieve the complete list of server \
         APIs: metrics.k8s.io/v10: stale GroupVersion discovery: metrics.k8s.io/v10, metrics.k8s.io/v1: stale \
@@ -475,14 +478,14 @@ fn an_api_that_cannot_be_discovered_keeps_the_namespace_but_not_what_is_known() 
     let failing = ["metrics.k8s.io/v1", "metrics.k8s.io/v10", "x/v1"];
     let wanted = ["NamespaceDeletionDiscoveryFailure", "DiscoveryFailed", message];
     assert_eq!(complaint(partly(&failing)), wanted);
-    let transcript = partly(&failing).sync(&the_loop(), Key::cluster("a"));
+    let transcript = partly(&failing).reconcile(&the_loop(), Key::cluster("a"));
     assert!(transcript.contains(&collection("secrets")), "what is known is deleted");
     assert!(transcript.ends_with(&format!("retry: {message}\n")));
     // It is back: the condition goes, and so does the namespace.
     let mut bad = told();
     bad["status"]["conditions"][0]["status"] = json!("True");
     let mut back = world(bad);
-    let transcript = back.sync(&the_loop(), Key::cluster("a"));
+    let transcript = back.reconcile(&the_loop(), Key::cluster("a"));
     assert!(steps(&transcript).ends_with(&[CONDITIONS, FINALIZE_STEP]), "{transcript}");
     assert_eq!(puts(&transcript, "status")[0]["status"]["conditions"][0]["status"], "False");
 }
@@ -490,13 +493,13 @@ fn an_api_that_cannot_be_discovered_keeps_the_namespace_but_not_what_is_known() 
 /// Proves NS-52.
 #[test]
 fn a_server_that_cannot_be_asked_is_quoted() {
-    let silent = world(told()).serving(Err(failure(503, "the server is away")));
+    let silent = world(told()).with_discovery(Err(failure(503, "the server is away")));
     let wanted = ["NamespaceDeletionDiscoveryFailure", "DiscoveryFailed", "the server is away"];
     assert_eq!(complaint(silent), wanted);
     let failed = std::iter::once(("apis".to_owned(), "half of it is away".to_owned())).collect();
     let mut half =
-        world(told()).serving(Ok(DiscoveredResources { resources: vec![api(&SECRETS, ALL)], failed }));
-    let transcript = half.sync(&the_loop(), Key::cluster("a"));
+        world(told()).with_discovery(Ok(DiscoveredResources { resources: vec![api(&SECRETS, ALL)], failed }));
+    let transcript = half.reconcile(&the_loop(), Key::cluster("a"));
     assert_eq!(steps(&transcript)[2..], [CONDITIONS, "retry: half of it is away"]);
 }
 
@@ -506,7 +509,7 @@ fn a_version_that_makes_no_sense_stops_the_pass() {
     let odd = Resource::namespaced("a/b", "v1", "things", "Thing");
     let world = || {
         let resources = vec![api(&SECRETS, ALL), api(&odd, ALL)];
-        world(told()).with_live_resource(&SECRETS, object("s", &[])).serving(Ok(served(resources)))
+        world(told()).with_live_resource(&SECRETS, object("s", &[])).with_discovery(Ok(served(resources)))
     };
     check(world(), &[GET, "discover", CONDITIONS, "retry: unexpected GroupVersion string: a/b/v1"]);
     let wanted = [
@@ -522,16 +525,16 @@ fn a_version_that_makes_no_sense_stops_the_pass() {
 fn the_finalizer_is_taken_off_and_others_stay() {
     let mut namespace = told();
     namespace["spec"]["finalizers"] = json!(["z", "kubernetes", "b", "z"]);
-    let transcript = world(namespace.clone()).sync(&the_loop(), Key::cluster("a"));
+    let transcript = world(namespace.clone()).reconcile(&the_loop(), Key::cluster("a"));
     let [body] = &puts(&transcript, "finalize")[..] else { panic!("one put in {transcript}") };
     let spec = json!({"finalizers": ["b", "z"], "novel": 1});
     assert_eq!(*body, json!({"metadata": namespace["metadata"], "spec": spec}));
     // Ours is gone, others are not: content is still looked for.
     namespace["spec"]["finalizers"] = json!(["b"]);
     let mut full = world(namespace).with_live_resource(&SECRETS, object("s", &[]));
-    assert!(full.sync(&the_loop(), Key::cluster("a")).contains(&collection("secrets")));
-    let mut gone = world(told()).refusing::<Namespace>("update", &Key::cluster("a"), failure(404, "gone"));
-    assert!(!gone.sync(&the_loop(), Key::cluster("a")).contains("retry"));
+    assert!(full.reconcile(&the_loop(), Key::cluster("a")).contains(&collection("secrets")));
+    let mut gone = world(told()).failing::<Namespace>("update", &Key::cluster("a"), failure(404, "gone"));
+    assert!(!gone.reconcile(&the_loop(), Key::cluster("a")).contains("retry"));
 }
 
 /// Proves NS-42, NS-59, NS-84.
@@ -551,7 +554,7 @@ fn conditions_are_written_when_they_changed_and_only_once() {
     let mut reworded = told();
     reworded["status"]["conditions"][1]["message"] = json!("other words");
     reworded["status"]["conditions"][2]["status"] = json!("True");
-    let transcript = world(reworded).sync(&the_loop(), Key::cluster("a"));
+    let transcript = world(reworded).reconcile(&the_loop(), Key::cluster("a"));
     let conditions = puts(&transcript, "status")[0]["status"]["conditions"].clone();
     assert_eq!(conditions[1]["message"], "All legacy kube types successfully parsed");
     assert_eq!(conditions[1]["lastTransitionTime"], at(NOW - 100), "words alone are no transition");
@@ -565,7 +568,7 @@ fn five_conditions_come_in_order_after_those_of_others() {
     let mut namespace = going();
     let other = json!({"type": "Other", "status": "Unknown", "novel": true});
     namespace["status"]["conditions"] = json!([other]);
-    let transcript = world(namespace).sync(&the_loop(), Key::cluster("a"));
+    let transcript = world(namespace).reconcile(&the_loop(), Key::cluster("a"));
     let body = puts(&transcript, "status").remove(0);
     assert_eq!(body["status"]["conditions"][0], other);
     assert_eq!(body["metadata"], going()["metadata"]);
@@ -611,10 +614,16 @@ fn phase_and_finalizer_are_put_again_after_every_conflict() {
 #[test]
 fn another_life_of_the_namespace_ends_the_tries() {
     struct OnTheFirst;
-    impl Script for OnTheFirst {
-        fn sync<'a>(&'a self, cx: &'a mut Context<'_>, _: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+    impl Reconciler for OnTheFirst {
+        fn reconcile<'a>(
+            &'a self,
+            cx: &'a mut Context<'_>,
+            _: &'a Item,
+        ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
             let mut first: Live = serde_json::from_value(told()).unwrap();
-            Box::pin(async move { put_until_settled(cx, &mut first, FINALIZE).await.map(|_| Next::Done) })
+            Box::pin(
+                async move { put_until_settled(cx, &mut first, FINALIZE).await.map(|_| Requeue::Forget) },
+            )
         }
     }
     let mut second = told();
@@ -622,7 +631,7 @@ fn another_life_of_the_namespace_ends_the_tries() {
     second["metadata"]["deletionTimestamp"] = Value::Null;
     let path = Namespace::RESOURCE.object_path(&Key::cluster("a"));
     let mut world = world(second).failing_at("update", &path, failure(409, "changed"), Some(1));
-    let transcript = world.sync(&Loop::reconciling("test", OnTheFirst), Key::cluster("a"));
+    let transcript = world.reconcile(&Loop::reconciling("test", OnTheFirst), Key::cluster("a"));
     let refused = format!("{FINALIZE_STEP} FAILED: changed");
     assert_eq!(steps(&transcript), [&*refused, GET, "retry: namespace uid has changed across retries"]);
     check(world, &[GET]);
@@ -634,10 +643,10 @@ fn what_two_resources_share_is_deleted_once() {
     let events = Resource::namespaced("", "v1", "events", "Event");
     let twins = Resource::namespaced("events.k8s.io", "v1", "events", "Event");
     let mut world = world(told())
-        .serving(Ok(served(vec![api(&events, ALL), api(&twins, ALL)])))
+        .with_discovery(Ok(served(vec![api(&events, ALL), api(&twins, ALL)])))
         .with_live_resource(&events, object("e", &[]))
         .with_live_resource(&twins, object("e", &[]));
-    let transcript = world.sync(&the_loop(), Key::cluster("a"));
+    let transcript = world.reconcile(&the_loop(), Key::cluster("a"));
     let wanted = [
         GET,
         "discover",

@@ -3,7 +3,7 @@
 use keleustes_objects::taint_keys::{
     DISK_PRESSURE, MEMORY_PRESSURE, NETWORK_UNAVAILABLE, NOT_READY, PID_PRESSURE, UNREACHABLE, UNSCHEDULABLE,
 };
-use keleustes_objects::{FALSE, NO_SCHEDULE, Node, Object as _, Reason, TRUE, UNKNOWN};
+use keleustes_objects::{ErrorReason, FALSE, NO_SCHEDULE, Node, Object as _, TRUE, UNKNOWN};
 use keleustes_plan::{Change, Enqueue, Item, Loop, OnFailure, PatchKind, Plan, View, Write};
 use serde_json::{Map, json};
 
@@ -16,7 +16,7 @@ pub(super) fn the_loop() -> Loop {
 
 fn node_changed(change: &Change<Node>, _: &View<'_>, wakes: &mut Enqueue) {
     if !change.is_deletion() {
-        wakes.wake(change.either().key().clone());
+        wakes.add(change.latest().key().clone());
     }
 }
 
@@ -60,10 +60,12 @@ fn plan_taints(node: &Node, view: &View<'_>, plan: &mut Plan) {
         return;
     }
     let taints = changed(&node.taints, NO_SCHEDULE, &missing, &superfluous, view.now().wall);
-    let write = patch(node, &node.meta.version, &taints, "its conditions ask for other taints");
+    let write = patch(node, &node.meta.resource_version, &taints, "its conditions ask for other taints");
     // A conflict tells of a state that is not cached yet. When it is, it wakes the node again.
     plan.push(
-        write.ignoring_errors(&[Reason::Conflict, Reason::NotFound]).on_failure(OnFailure::ContinueAndRetry),
+        write
+            .ignoring_errors(&[ErrorReason::Conflict, ErrorReason::NotFound])
+            .on_failure(OnFailure::ContinueAndRetry),
     );
 }
 
@@ -78,15 +80,17 @@ fn plan_labels(node: &Node, plan: &mut Plan) {
     if !labels.is_empty() {
         let write = Write::patch(node, PatchKind::Strategic, json!({"metadata": {"labels": labels}}));
         plan.push(
-            write.ignoring_errors(&[Reason::NotFound]).because("labels have their old names beside the new"),
+            write
+                .ignoring_errors(&[ErrorReason::NotFound])
+                .because("labels have their old names beside the new"),
         );
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use keleustes_objects::{Failure, Key};
-    use keleustes_plan::rehearsal::World;
+    use keleustes_objects::{ApiError, Key};
+    use keleustes_plan::rehearsal::RehearsalCluster;
     use serde_json::Value;
 
     use super::*;
@@ -101,7 +105,7 @@ mod tests {
 
     fn check(node: Value) -> String {
         let a_loop = the_loop();
-        World::of(&a_loop).with::<Node>(node).sync(&a_loop, Key::cluster("n"))
+        RehearsalCluster::of(&a_loop).with::<Node>(node).reconcile(&a_loop, Key::cluster("n"))
     }
 
     /// The keys of the taints that are left after what is decided about a node.
@@ -127,14 +131,14 @@ mod tests {
     fn every_change_of_a_node_wakes_it() {
         let a_loop = the_loop();
         assert_eq!((a_loop.queue, a_loop.workers), ("node_lifecycle_controller", 8));
-        let mut world = World::of(&a_loop);
+        let mut world = RehearsalCluster::of(&a_loop);
         let plain = node(&json!({}), &json!([]), &json!({}));
         assert_eq!(world.put::<Node>(&a_loop, plain.clone()), ["n"]);
         let mut newer = plain;
         newer["metadata"]["resourceVersion"] = json!("2");
         assert_eq!(world.put::<Node>(&a_loop, newer), ["n"]);
         assert!(world.take::<Node>(&a_loop, &Key::cluster("n")).is_empty());
-        assert_eq!(world.sync(&a_loop, Key::cluster("n")), "");
+        assert_eq!(world.reconcile(&a_loop, Key::cluster("n")), "");
     }
 
     /// Proves NLC-49, NLC-50, NLC-51.
@@ -206,21 +210,21 @@ mod tests {
     /// Proves NLC-54, NLC-65.
     #[test]
     fn a_conflict_waits_for_the_next_change_and_other_failures_are_tried_again() {
-        let refused = |reason: Reason| {
+        let refused = |reason: ErrorReason| {
             let a_loop = the_loop();
-            let world = World::of(&a_loop).with::<Node>(node(
+            let world = RehearsalCluster::of(&a_loop).with::<Node>(node(
                 &json!({"unschedulable": true}),
                 &json!([]),
                 &json!({"kubernetes.io/os": "linux"}),
             ));
-            let failure = Failure::transport(reason, "refused");
-            world.refusing::<Node>("patch", &Key::cluster("n"), failure).sync(&a_loop, Key::cluster("n"))
+            let failure = ApiError::transport(reason, "refused");
+            world.failing::<Node>("patch", &Key::cluster("n"), failure).reconcile(&a_loop, Key::cluster("n"))
         };
-        let told = refused(Reason::Unavailable);
+        let told = refused(ErrorReason::Unavailable);
         assert!(told.ends_with("retry: refused\n") && told.matches("patch nodes").count() == 2, "{told}");
-        let told = refused(Reason::NotFound);
+        let told = refused(ErrorReason::NotFound);
         assert_eq!(told.matches("which is fine").count(), 2, "{told}");
-        let told = refused(Reason::Conflict);
+        let told = refused(ErrorReason::Conflict);
         assert!(told.starts_with(
             "patch nodes n because its conditions ask for other taints (refused, which is fine"
         ));

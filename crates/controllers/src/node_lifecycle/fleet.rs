@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Lease, Node, Object as _, Text, Uid, Version};
+use keleustes_objects::{ArcStr, Lease, Node, Object as _, ResourceVersion, Uid};
 use keleustes_plan::Now;
 
 use super::health::Health;
@@ -17,19 +17,19 @@ use super::zones::Zones;
 /// and at the pace of the zone from the start.
 #[derive(Debug, Default)]
 pub(super) struct Fleet {
-    nodes: BTreeMap<Text, Health>,
+    nodes: BTreeMap<ArcStr, Health>,
     pub(super) zones: Zones,
     /// When the next pass is due.
     pub(super) next_pass: Duration,
     /// How far the cache of leases must have come before it is believed again.
-    leases_wanted: Option<Version>,
+    leases_wanted: Option<ResourceVersion>,
 }
 
 /// How the nodes of a pass differ from those of the one before.
 #[derive(Debug, Default)]
 pub(super) struct NodeSetChange {
-    pub(super) came: BTreeSet<Text>,
-    pub(super) went: Vec<(Text, Uid)>,
+    pub(super) came: BTreeSet<ArcStr>,
+    pub(super) went: Vec<(ArcStr, Uid)>,
 }
 
 impl Fleet {
@@ -40,10 +40,10 @@ impl Fleet {
 
     /// Finds out who came and who went, and forgets the latter. One that took the name of another is both.
     pub(super) fn update_node_set(&mut self, nodes: &[Arc<Node>]) -> NodeSetChange {
-        let there: BTreeMap<&Text, &Uid> =
+        let there: BTreeMap<&ArcStr, &Uid> =
             nodes.iter().map(|node| (&node.key().name, &node.meta.uid)).collect();
         let is_gone =
-            |name: &Text, health: &mut Health| there.get(name).is_none_or(|uid| **uid != health.uid);
+            |name: &ArcStr, health: &mut Health| there.get(name).is_none_or(|uid| **uid != health.uid);
         let went: Vec<_> =
             self.nodes.extract_if(.., is_gone).map(|(name, health)| (name, health.uid)).collect();
         went.iter().for_each(|(name, _)| self.zones.remove(name));
@@ -71,7 +71,7 @@ impl Fleet {
     }
 
     /// Distrusts the cache of leases until it has come this far.
-    pub(super) fn require_lease_resource_version(&mut self, until: &Version) {
+    pub(super) fn require_lease_resource_version(&mut self, until: &ResourceVersion) {
         if self.leases_wanted.as_ref().is_none_or(|wanted| wanted.is_older_than(until)) {
             self.leases_wanted = Some(until.clone());
         }
@@ -79,7 +79,7 @@ impl Fleet {
 
     /// Whether the cache of leases, which has come this far, can be believed. Versions that cannot be
     /// compared are no reason not to.
-    pub(super) fn lease_cache_is_current(&mut self, cached: &Version) -> bool {
+    pub(super) fn lease_cache_is_current(&mut self, cached: &ResourceVersion) -> bool {
         if self.leases_wanted.as_ref().is_some_and(|wanted| cached.is_older_than(wanted)) {
             return false;
         }

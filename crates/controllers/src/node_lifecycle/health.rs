@@ -83,7 +83,7 @@ impl Health {
     /// A node that is seen for the first time. One that never posted a status has been silent since it
     /// was created; of any other nobody knows, so it counts as heard of.
     fn first_seen(node: &Node, now: Now) -> Self {
-        let heard = match (heartbeat(node), node.meta.created_at) {
+        let heard = match (heartbeat(node), node.meta.creation_timestamp) {
             (None, Some(created_at)) => Heard::at(created_at, now),
             _ => Heard::now(now),
         };
@@ -95,7 +95,7 @@ impl Health {
         let Some(before) = before.filter(|before| before.uid == node.meta.uid) else {
             let mut first = Self::first_seen(node, now);
             if let Some(lease) = lease {
-                first.lease = Some(lease.renewed_at);
+                first.lease = Some(lease.renew_time);
                 first.heard = Heard::now(now);
             }
             return first;
@@ -106,9 +106,9 @@ impl Health {
             health.heard = Heard::now(now);
         }
         if let Some(lease) = lease
-            && before.lease.is_none_or(|saved| is_newer(lease.renewed_at, saved))
+            && before.lease.is_none_or(|saved| is_newer(lease.renew_time, saved))
         {
-            health.lease = Some(lease.renewed_at);
+            health.lease = Some(lease.renew_time);
             health.heard = Heard::now(now);
         }
         health
@@ -122,7 +122,7 @@ impl Health {
 
     /// Takes note of a condition that we are about to write in its place: that is no sign of life.
     pub(super) fn expect_mark(&mut self, node: &Node) {
-        self.ready.get_or_insert(node.meta.created_at);
+        self.ready.get_or_insert(node.meta.creation_timestamp);
     }
 
     /// Gives it a fresh grace.
@@ -155,7 +155,7 @@ pub(super) fn unknown_status(node: &Node, now: Time) -> Option<Value> {
             "status": UNKNOWN,
             "reason": "NodeStatusNeverUpdated",
             "message": "Kubelet never posted node status.",
-            "lastHeartbeatTime": node.meta.created_at,
+            "lastHeartbeatTime": node.meta.creation_timestamp,
             "lastTransitionTime": now,
         })),
         Some(Condition { status, .. }) if status == UNKNOWN => None,

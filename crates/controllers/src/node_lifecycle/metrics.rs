@@ -19,7 +19,7 @@ pub(super) static EVICTIONS: Metric = Metric::counter(
     "Number of nodes that were tainted as lost since this process began.",
     &["zone"],
 )
-.promised("STABLE");
+.with_stability("STABLE");
 pub(super) static UPDATE_NODE_HEALTH_DURATION: Metric = Metric::histogram(
     "node_collector_update_node_health_duration_seconds",
     "Seconds until one node was judged.",

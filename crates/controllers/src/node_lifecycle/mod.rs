@@ -21,8 +21,8 @@ mod zones;
 
 use std::time::Duration;
 
-use keleustes_objects::{Kind as _, Node, Uid, Version};
-use keleustes_plan::{Controller, Grant, Involved, Memory};
+use keleustes_objects::{Kind as _, Node, ResourceVersion, Uid};
+use keleustes_plan::{Controller, Grant, InvolvedObject, Memory};
 
 pub use health::GracePeriods;
 pub use zones::EvictionRates;
@@ -31,7 +31,7 @@ use fleet::Fleet;
 
 /// What the controller needs to be told; see the flags of the same names.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
+pub struct NodeLifecycleOptions {
     /// The pause between the end of a pass and the next one.
     pub monitor_period: Duration,
     /// How long a node may be silent.
@@ -43,7 +43,7 @@ pub struct Settings {
     pub lease_circuit_breaker: bool,
 }
 
-impl Default for Settings {
+impl Default for NodeLifecycleOptions {
     fn default() -> Self {
         Self {
             monitor_period: Duration::from_secs(5),
@@ -64,7 +64,7 @@ impl Default for Settings {
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: Settings) -> Controller {
+pub fn controller(settings: NodeLifecycleOptions) -> Controller {
     let fleet: Memory<Fleet> = Memory::default();
     Controller::new("node-lifecycle-controller")
         .also_known_as(&["nodelifecycle"])
@@ -76,7 +76,7 @@ pub fn controller(settings: Settings) -> Controller {
             Grant { group: "", resource: "pods/status", verbs: &["patch"] },
             Grant { group: "coordination.k8s.io", resource: "leases", verbs: &["get"] },
         ])
-        .measures([
+        .metrics([
             &metrics::ZONE_HEALTH,
             &metrics::ZONE_SIZE,
             &metrics::UNHEALTHY_NODES,
@@ -85,14 +85,14 @@ pub fn controller(settings: Settings) -> Controller {
             &metrics::UPDATE_ALL_NODES_HEALTH_DURATION,
         ])
         // The pods' loop begins before the first pass, so that it can tell pods that were there from new ones.
-        .runs(pods::the_loop(fleet.clone()))
-        .runs(conditions::the_loop())
-        .runs(monitor::the_loop(settings, fleet))
+        .with_loop(pods::the_loop(fleet.clone()))
+        .with_loop(conditions::the_loop())
+        .with_loop(monitor::the_loop(settings, fleet))
 }
 
 /// A node as events refer to it.
-fn about(name: &str, uid: &Uid) -> Involved {
-    Involved::named(&Node::RESOURCE, "", name, uid.clone(), Version::default())
+fn about(name: &str, uid: &Uid) -> InvolvedObject {
+    InvolvedObject::named(&Node::RESOURCE, "", name, uid.clone(), ResourceVersion::default())
 }
 
 #[cfg(test)]

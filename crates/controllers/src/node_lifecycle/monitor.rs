@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Key, Lease, NO_EXECUTE, Node, Object as _, Text};
+use keleustes_objects::{ArcStr, Key, Lease, NO_EXECUTE, Node, Object as _};
 use keleustes_plan::{
-    BoxFuture, Context, Item, Loop, Memory, Next, Now, Plan, PlannedEvent, Retry, Script, View,
+    BoxFuture, Context, Item, Loop, Memory, Now, Plan, PlannedEvent, ReconcileError, Reconciler, Requeue,
+    View,
 };
 
-use super::Settings;
+use super::NodeLifecycleOptions;
 use super::fleet::{Fleet, NodeSetChange};
 use super::health::{Ready, ready};
 use super::metrics::{
@@ -31,7 +32,7 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 
 /// The loop.
-pub(super) fn the_loop(settings: Settings, fleet: Memory<Fleet>) -> Loop {
+pub(super) fn the_loop(settings: NodeLifecycleOptions, fleet: Memory<Fleet>) -> Loop {
     Loop::reconciling("node_lifecycle_controller_health", Monitor { settings, fleet })
         .reads::<Node>()
         .reads::<Lease>()
@@ -39,12 +40,16 @@ pub(super) fn the_loop(settings: Settings, fleet: Memory<Fleet>) -> Loop {
 }
 
 pub(super) struct Monitor {
-    pub(super) settings: Settings,
+    pub(super) settings: NodeLifecycleOptions,
     pub(super) fleet: Memory<Fleet>,
 }
 
-impl Script for Monitor {
-    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, _: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+impl Reconciler for Monitor {
+    fn reconcile<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        _: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
         Box::pin(async move { Ok(self.turn(cx).await) })
     }
 }
@@ -52,13 +57,13 @@ impl Script for Monitor {
 impl Monitor {
     /// A pass, if one is due, else the taints whose turn it is. Never both: what a pass has written must be
     /// cached before anybody is tainted on the word of the cache.
-    async fn turn(&self, cx: &mut Context<'_>) -> Next {
+    async fn turn(&self, cx: &mut Context<'_>) -> Requeue {
         let began = monotonic(cx);
         if began >= self.fleet.with(|fleet| fleet.next_pass) {
             self.pass(cx).await;
             let ended = monotonic(cx);
             cx.measure(
-                UPDATE_ALL_NODES_HEALTH_DURATION.measured(&[], ended.saturating_sub(began).as_secs_f64()),
+                UPDATE_ALL_NODES_HEALTH_DURATION.measurement(&[], ended.saturating_sub(began).as_secs_f64()),
             );
             self.fleet.with(|fleet| fleet.next_pass = ended + self.settings.monitor_period);
         } else {
@@ -68,7 +73,7 @@ impl Monitor {
         let due = self
             .fleet
             .with(|fleet| fleet.zones.next_at(now).map_or(fleet.next_pass, |turn| turn.min(fleet.next_pass)));
-        Next::After(due.saturating_sub(now).max(SHORTEST_PAUSE))
+        Requeue::After(due.saturating_sub(now).max(SHORTEST_PAUSE))
     }
 
     async fn pass(&self, cx: &mut Context<'_>) {
@@ -85,7 +90,7 @@ impl Monitor {
         for at in 0..pass.checked.len() {
             let judged_at = if at < silent { marked } else { looked };
             let took = judged_at.saturating_sub(pass.now.monotonic);
-            cx.measure(UPDATE_NODE_HEALTH_DURATION.measured(&[], took.as_secs_f64()));
+            cx.measure(UPDATE_NODE_HEALTH_DURATION.measurement(&[], took.as_secs_f64()));
         }
         let (plan, changes) = self.judge_zones(&pass);
         cx.apply(plan).await;
@@ -100,23 +105,23 @@ impl Monitor {
             let turnover = fleet.update_node_set(&nodes);
             for zone in nodes.iter().map(|node| zone_of(node)) {
                 if fleet.zones.meet(&zone, &self.settings.eviction_rates, now.monotonic) {
-                    plan.measure(EVICTIONS.measured(&[&zone], 0.0));
+                    plan.measure(EVICTIONS.measurement(&[&zone], 0.0));
                 }
             }
-            (turnover, fleet.lease_cache_is_current(view.table::<Lease>().version()))
+            (turnover, fleet.lease_cache_is_current(view.store::<Lease>().resource_version()))
         });
         plan_news(&nodes, &turnover, &mut plan);
         let check = |node: &Arc<Node>| {
             let lease = lease_of(view, &node.key().name);
             Checked {
                 node: node.clone(),
-                version: node.meta.version.clone(),
+                version: node.meta.resource_version.clone(),
                 was_ready: ready(node) == Some(Ready::True),
                 standing: match lease_cache_is_current {
                     true => self.standing(node, lease.as_deref(), now),
                     false => Standing::Skipped,
                 },
-                lease: lease.map(|lease| lease.meta.version.clone()).unwrap_or_default(),
+                lease: lease.map(|lease| lease.meta.resource_version.clone()).unwrap_or_default(),
             }
         };
         Pass { checked: nodes.iter().map(check).collect(), turnover, now, plan }
@@ -163,12 +168,12 @@ impl Monitor {
                 changes.collect()
             })
         });
-        let zones: BTreeMap<Key, Text> =
+        let zones: BTreeMap<Key, ArcStr> =
             changes.iter().map(|change| (change.node.key().clone(), zone_of(&change.node))).collect();
         for key in taints::settle(cx, changes, "it is lost, and its zone lets it be said").await {
             self.fleet.with(|fleet| fleet.zones.remove(&key.name));
             if let Some(zone) = zones.get(&key) {
-                cx.measure(EVICTIONS.one(&[zone]));
+                cx.measure(EVICTIONS.increment(&[zone]));
             }
         }
     }
@@ -179,7 +184,7 @@ fn monotonic(cx: &Context<'_>) -> Duration {
 }
 
 /// What is to be done about a node whose turn it is, by what is cached of it now.
-fn its_turn(fleet: &mut Fleet, view: &View<'_>, zone: &Text, name: &Text) -> Option<Change> {
+fn its_turn(fleet: &mut Fleet, view: &View<'_>, zone: &ArcStr, name: &ArcStr) -> Option<Change> {
     let node = view.get::<Node>(&Key::cluster(&**name));
     let is_unjudged = node.is_some_and(|node| ready(node).is_none());
     if is_unjudged {
@@ -226,8 +231,8 @@ impl Pass {
             .collect()
     }
 
-    fn census(&self) -> BTreeMap<Text, ZoneNodeCounts> {
-        let mut counted: BTreeMap<Text, ZoneNodeCounts> = BTreeMap::new();
+    fn census(&self) -> BTreeMap<ArcStr, ZoneNodeCounts> {
+        let mut counted: BTreeMap<ArcStr, ZoneNodeCounts> = BTreeMap::new();
         for (checked, ready) in self.judged() {
             if checked.node.meta.labels.value(EXCLUDED).is_none() {
                 counted.entry(zone_of(&checked.node)).or_default().count(ready == Some(Ready::True));
@@ -280,8 +285,8 @@ fn plan_news(nodes: &[Arc<Node>], turnover: &NodeSetChange, plan: &mut Plan) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no zone has 2^52 nodes")]
-fn plan_figures(zone: &Text, census: ZoneNodeCounts, plan: &mut Plan) {
-    plan.measure(ZONE_SIZE.measured(&[zone], census.size() as f64));
-    plan.measure(ZONE_HEALTH.measured(&[zone], census.health()));
-    plan.measure(UNHEALTHY_NODES.measured(&[zone], census.not_ready as f64));
+fn plan_figures(zone: &ArcStr, census: ZoneNodeCounts, plan: &mut Plan) {
+    plan.measure(ZONE_SIZE.measurement(&[zone], census.size() as f64));
+    plan.measure(ZONE_HEALTH.measurement(&[zone], census.health()));
+    plan.measure(UNHEALTHY_NODES.measurement(&[zone], census.not_ready as f64));
 }

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use keleustes_objects::{
-    ConditionStatus, Conditions as _, Key, Node, Object as _, Pod, Reason, Time, UNKNOWN,
+    ConditionStatus, Conditions as _, ErrorReason, Key, Node, Object as _, Pod, Time, UNKNOWN,
 };
 use keleustes_plan::{
-    Change, Enqueue, Involved, Item, Loop, Memory, Outcome, PatchKind, Plan, PlannedEvent, View, Write,
+    Change, Enqueue, InvolvedObject, Item, Loop, Memory, Outcome, PatchKind, Plan, PlannedEvent, View, Write,
 };
 use serde_json::json;
 
@@ -28,20 +28,20 @@ pub(super) fn the_loop(fleet: Memory<Fleet>) -> Loop {
 /// Enqueue a pod that was bound to a node that is known. At the start none is, so that a new process does not
 /// meddle with the pods of nodes that say themselves that they are not ready.
 fn pod_changed(fleet: &Memory<Fleet>, change: &Change<Pod>, wakes: &mut Enqueue) {
-    let Some(pod) = change.after().filter(|pod| !pod.node_name.is_empty()) else { return };
-    let was_there = change.before().is_some_and(|before| before.node_name == pod.node_name);
+    let Some(pod) = change.new().filter(|pod| !pod.node_name.is_empty()) else { return };
+    let was_there = change.old().is_some_and(|before| before.node_name == pod.node_name);
     if !was_there && fleet.with(|fleet| fleet.knows(&pod.node_name)) {
-        wakes.wake(pod.key().clone());
+        wakes.add(pod.key().clone());
     }
 }
 
 /// Enqueue the pods of a node that was found to be lost.
 fn node_changed(change: &Change<Node>, view: &View<'_>, wakes: &mut Enqueue) {
-    let Some(node) = change.after() else { return };
+    let Some(node) = change.new() else { return };
     let since = lost_since(node);
-    if since.is_some() && since != change.before().and_then(lost_since) {
-        for pod in view.table::<Pod>().by(&BY_NODE, &node.key().name) {
-            wakes.wake(pod.key().clone());
+    if since.is_some() && since != change.old().and_then(lost_since) {
+        for pod in view.store::<Pod>().by_index(&BY_NODE, &node.key().name) {
+            wakes.add(pod.key().clone());
         }
     }
 }
@@ -63,15 +63,15 @@ fn decide(view: &View<'_>, item: &Item) -> Plan {
     }
     let body = json!({
         // As strict as replacing the whole status would be, which takes an object that is not kept whole.
-        "metadata": {"resourceVersion": pod.meta.version},
+        "metadata": {"resourceVersion": pod.meta.resource_version},
         "status": {"conditions": [{
             "type": "Ready", "status": "False", "lastTransitionTime": view.now().wall,
         }]},
     });
-    let event = PlannedEvent::warning(Involved::of(&**pod), "NodeNotReady", "Node is not ready");
+    let event = PlannedEvent::warning(InvolvedObject::of(&**pod), "NodeNotReady", "Node is not ready");
     let write = Write::patch(&**pod, PatchKind::Strategic, body).on_subresource("status");
-    Plan::of(write.because("its node is not ready").reporting(move |outcome| match outcome {
-        Outcome::Failed(failure) if failure.reason == Reason::NotFound => None,
+    Plan::of(write.because("its node is not ready").record_on_outcome(move |outcome| match outcome {
+        Outcome::Failed(failure) if failure.reason == ErrorReason::NotFound => None,
         Outcome::NotSent => None,
         _ => Some(event.clone()),
     }))
@@ -79,16 +79,16 @@ fn decide(view: &View<'_>, item: &Item) -> Plan {
 
 #[cfg(test)]
 mod tests {
-    use keleustes_objects::Failure;
+    use keleustes_objects::ApiError;
     use keleustes_plan::Now;
-    use keleustes_plan::rehearsal::World;
+    use keleustes_plan::rehearsal::RehearsalCluster;
     use serde_json::Value;
 
     use super::*;
 
     struct Stage {
         a_loop: Loop,
-        world: World,
+        world: RehearsalCluster,
         fleet: Memory<Fleet>,
         version: u32,
     }
@@ -96,7 +96,7 @@ mod tests {
     fn stage() -> Stage {
         let fleet: Memory<Fleet> = Memory::default();
         let a_loop = the_loop(fleet.clone());
-        Stage { world: World::of(&a_loop), a_loop, fleet, version: 0 }
+        Stage { world: RehearsalCluster::of(&a_loop), a_loop, fleet, version: 0 }
     }
 
     impl Stage {
@@ -107,7 +107,7 @@ mod tests {
         }
 
         fn turn(&mut self) -> String {
-            self.world.sync(&self.a_loop, Key::namespaced("a", "x"))
+            self.world.reconcile(&self.a_loop, Key::namespaced("a", "x"))
         }
 
         /// Lets a pass have seen a node.
@@ -143,7 +143,7 @@ mod tests {
         let mut stage = stage();
         let a_loop = &stage.a_loop;
         assert_eq!((a_loop.queue, a_loop.max_retries), ("node_lifecycle_controller_pods", None));
-        assert_eq!(a_loop.limiter, keleustes_plan::RateLimiter::DEFAULT);
+        assert_eq!(a_loop.rate_limiter, keleustes_plan::RateLimiter::DEFAULT);
         assert!(stage.put::<Pod>(pod("x", "n", "True")).is_empty(), "no pass has seen the node yet");
         stage.seen(node("True", "00"));
         assert_eq!(stage.put::<Pod>(pod("y", "n", "True")), ["a/y"]);
@@ -217,20 +217,20 @@ mod tests {
     /// Proves NLC-38, NLC-39.
     #[test]
     fn a_failure_is_tried_again_while_the_node_is_lost() {
-        let refused = |reason: Reason| {
+        let refused = |reason: ErrorReason| {
             let mut stage = stage();
             stage.put::<Pod>(pod("x", "n", "True"));
             stage.put::<Node>(node("Unknown", "00"));
-            let failure = Failure::transport(reason, "refused");
-            stage.world = stage.world.refusing::<Pod>("patch", &Key::namespaced("a", "x"), failure);
+            let failure = ApiError::transport(reason, "refused");
+            stage.world = stage.world.failing::<Pod>("patch", &Key::namespaced("a", "x"), failure);
             let told = stage.turn();
             stage.put::<Node>(node("True", "10"));
             assert_eq!(stage.turn(), "", "it is back, so nothing is left to be said");
             told
         };
-        for reason in [Reason::Conflict, Reason::Unavailable] {
+        for reason in [ErrorReason::Conflict, ErrorReason::Unavailable] {
             assert!(refused(reason).ends_with(&format!("{MARKS}retry: refused\n")));
         }
-        assert!(!refused(Reason::NotFound).contains("event"));
+        assert!(!refused(ErrorReason::NotFound).contains("event"));
     }
 }

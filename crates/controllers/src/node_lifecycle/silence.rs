@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{Key, Lease, NODE_LEASE_NAMESPACE, Node, Object as _, Time, Version};
+use keleustes_objects::{Key, Lease, NODE_LEASE_NAMESPACE, Node, Object as _, ResourceVersion, Time};
 use keleustes_plan::{Context, Now, OnFailure, Outcome, PatchKind, Plan, PlannedEvent, Write};
 use serde_json::json;
 
@@ -18,9 +18,9 @@ const TRIES: usize = 5;
 pub(super) struct Checked {
     pub(super) node: Arc<Node>,
     /// The state that writes are made from: the node's own, or the one that we have led it to since.
-    pub(super) version: Version,
+    pub(super) version: ResourceVersion,
     /// The state of its lease that is cached; empty if none is.
-    pub(super) lease: Version,
+    pub(super) lease: ResourceVersion,
     /// Whether it said that it is ready when the pass began.
     pub(super) was_ready: bool,
     pub(super) standing: Standing,
@@ -59,9 +59,10 @@ impl Monitor {
         let mut is_behind = false;
         for (checked, answer) in silent.iter_mut().zip(answers) {
             match answer {
-                Ok(Some(live)) if live.meta.version != checked.lease => {
+                Ok(Some(live)) if live.meta.resource_version != checked.lease => {
                     is_behind = true;
-                    self.fleet.with(|fleet| fleet.require_lease_resource_version(&live.meta.version));
+                    self.fleet
+                        .with(|fleet| fleet.require_lease_resource_version(&live.meta.resource_version));
                 }
                 Ok(_) => {}
                 Err(_) => checked.standing = Standing::Skipped,
@@ -92,7 +93,7 @@ impl Monitor {
                     continue;
                 };
                 checked.standing = self.standing(&live, lease.as_deref(), now);
-                checked.version = live.meta.version.clone();
+                checked.version = live.meta.resource_version.clone();
                 checked.node = Arc::new(live);
                 // Our write may have taken effect although no answer came.
                 if checked.standing == Standing::Judged(Some(Ready::Unknown)) {
@@ -128,7 +129,7 @@ impl Monitor {
         let outcomes = if sent.is_empty() { Vec::new() } else { cx.apply(plan).await.outcomes };
         let (mut events, mut left) = (Plan::none(), Vec::new());
         for (checked, outcome) in sent.into_iter().zip(outcomes) {
-            if let Outcome::Done { version, .. } = outcome {
+            if let Outcome::Done { resource_version: version, .. } = outcome {
                 checked.version = version;
                 checked.standing = Standing::Judged(Some(Ready::Unknown));
                 note(&mut events, checked);

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use keleustes_objects::Text;
+use keleustes_objects::ArcStr;
 
 /// The waiting nodes of one zone.
 #[derive(Debug)]
 pub(super) struct TaintQueue {
     /// When each node is due, and its place among those due at one moment.
-    waiting: BTreeMap<Text, (Duration, u64)>,
+    waiting: BTreeMap<ArcStr, (Duration, u64)>,
     /// Places that were given out.
     places: u64,
     pace: Pace,
@@ -25,7 +25,7 @@ impl TaintQueue {
     }
 
     /// Lets a node wait from now on. One that waits keeps its place.
-    pub(super) fn add(&mut self, node: &Text, now: Duration) {
+    pub(super) fn add(&mut self, node: &ArcStr, now: Duration) {
         if !self.waiting.contains_key(node) {
             self.wait_until(node, now);
         }
@@ -37,13 +37,13 @@ impl TaintQueue {
     }
 
     /// Lets a node wait until a moment, behind all that are due by then.
-    pub(super) fn wait_until(&mut self, node: &Text, due: Duration) {
+    pub(super) fn wait_until(&mut self, node: &ArcStr, due: Duration) {
         self.places += 1;
         self.waiting.insert(node.clone(), (due, self.places));
     }
 
     /// Whose turn it is. The turn is used up whatever comes of it; who is not removed has another one.
-    pub(super) fn next(&mut self, now: Duration) -> Option<Text> {
+    pub(super) fn next(&mut self, now: Duration) -> Option<ArcStr> {
         let (node, (due, _)) = self.first()?;
         if due > now || !self.pace.take(now) {
             return None;
@@ -65,7 +65,7 @@ impl TaintQueue {
         }
     }
 
-    fn first(&self) -> Option<(Text, (Duration, u64))> {
+    fn first(&self) -> Option<(ArcStr, (Duration, u64))> {
         let first = self.waiting.iter().min_by_key(|(_, place)| **place)?;
         Some((first.0.clone(), *first.1))
     }
@@ -120,12 +120,12 @@ mod tests {
 
     fn waiting(nodes: &[&str], per_second: f32) -> TaintQueue {
         let mut tainter = TaintQueue::new(per_second, at(0));
-        nodes.iter().for_each(|node| tainter.add(&Text::from(*node), at(0)));
+        nodes.iter().for_each(|node| tainter.add(&ArcStr::from(*node), at(0)));
         tainter
     }
 
     /// The nodes that get a turn in each of these seconds; each is through with it.
-    fn turns(tainter: &mut TaintQueue, seconds: std::ops::RangeInclusive<u64>) -> Vec<(u64, Text)> {
+    fn turns(tainter: &mut TaintQueue, seconds: std::ops::RangeInclusive<u64>) -> Vec<(u64, ArcStr)> {
         let mut turns = Vec::new();
         for second in seconds {
             while let Some(node) = tainter.next(at(second)) {
@@ -136,7 +136,7 @@ mod tests {
         turns
     }
 
-    fn list(turns: &[(u64, Text)]) -> Vec<(u64, &str)> {
+    fn list(turns: &[(u64, ArcStr)]) -> Vec<(u64, &str)> {
         turns.iter().map(|(second, node)| (*second, node.as_str())).collect()
     }
 
@@ -146,17 +146,17 @@ mod tests {
         let mut tainter = waiting(&["z", "a", "m"], 0.1);
         assert_eq!(list(&turns(&mut tainter, 0..=30)), [(0, "z"), (10, "a"), (20, "m")]);
         // Quiet time does not pile up turns.
-        ["b", "c"].iter().for_each(|node| tainter.add(&Text::from(*node), at(1000)));
+        ["b", "c"].iter().for_each(|node| tainter.add(&ArcStr::from(*node), at(1000)));
         assert_eq!(list(&turns(&mut tainter, 1000..=1010)), [(1000, "b"), (1010, "c")]);
     }
 
     #[test]
     fn who_waits_keeps_its_place_and_who_is_removed_loses_it() {
         let mut tainter = waiting(&["a", "b"], 0.1);
-        tainter.add(&Text::from("a"), at(0));
+        tainter.add(&ArcStr::from("a"), at(0));
         tainter.remove("b");
         assert_eq!(list(&turns(&mut tainter, 0..=30)), [(0, "a")]);
-        tainter.add(&Text::from("b"), at(31));
+        tainter.add(&ArcStr::from("b"), at(31));
         assert_eq!(tainter.next_at(at(31)), Some(at(31)));
         assert_eq!(list(&turns(&mut tainter, 31..=31)), [(31, "b")]);
     }
@@ -169,7 +169,7 @@ mod tests {
         // It was not removed: its attempt failed, and it needs another turn.
         assert_eq!((tainter.next(at(9)), tainter.next_at(at(9))), (None, Some(at(10))));
         assert_eq!(tainter.next(at(10)).as_deref(), Some("a"));
-        tainter.wait_until(&Text::from("a"), at(25));
+        tainter.wait_until(&ArcStr::from("a"), at(25));
         assert_eq!((tainter.next(at(20)), tainter.next_at(at(20))), (None, Some(at(25))));
         assert_eq!(tainter.next(at(25)).as_deref(), Some("a"));
     }

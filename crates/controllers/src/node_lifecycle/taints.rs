@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use keleustes_objects::taint_keys::{NOT_READY, UNREACHABLE};
-use keleustes_objects::{InternedStr, Key, NO_EXECUTE, Node, Object as _, Reason, Taint, Time, Version};
+use keleustes_objects::{
+    ErrorReason, InternedStr, Key, NO_EXECUTE, Node, Object as _, ResourceVersion, Taint, Time,
+};
 use keleustes_plan::{Context, OnFailure, Outcome, PatchKind, Plan, Write};
 use serde_json::{Value, json};
 
@@ -51,13 +53,13 @@ pub(super) enum Goal {
 pub(super) struct Change {
     pub(super) node: Arc<Node>,
     /// The state that the change is made from: the node's own, or the one that we have led it to since.
-    pub(super) version: Version,
+    pub(super) version: ResourceVersion,
     pub(super) goal: Goal,
 }
 
 impl Change {
     pub(super) fn of(node: &Arc<Node>, goal: Goal) -> Self {
-        Self { node: node.clone(), version: node.meta.version.clone(), goal }
+        Self { node: node.clone(), version: node.meta.resource_version.clone(), goal }
     }
 
     /// The taints that the node is to have, if that is a change.
@@ -108,7 +110,12 @@ pub(super) fn changed(
 }
 
 /// Patches the taints of a node in this state and no other.
-pub(super) fn patch(node: &Node, version: &Version, taints: &[Taint], because: &'static str) -> Write {
+pub(super) fn patch(
+    node: &Node,
+    version: &ResourceVersion,
+    taints: &[Taint],
+    because: &'static str,
+) -> Write {
     let taints = if taints.is_empty() { Value::Null } else { json!(taints) };
     let body = json!({"metadata": {"resourceVersion": version}, "spec": {"taints": taints}});
     Write::patch(node, PatchKind::Strategic, body).because(because)
@@ -138,7 +145,7 @@ pub(super) async fn settle(cx: &mut Context<'_>, changes: Vec<Change>, because: 
         for (change, outcome) in sent.into_iter().zip(cx.apply(plan).await.outcomes) {
             match outcome {
                 Outcome::Done { .. } => settled.push(change.node.key().clone()),
-                Outcome::Failed(failure) if failure.reason == Reason::Conflict => moved_on.push(change),
+                Outcome::Failed(failure) if failure.reason == ErrorReason::Conflict => moved_on.push(change),
                 _ => {}
             }
         }
@@ -213,7 +220,7 @@ mod tests {
     #[test]
     fn a_patch_names_the_life_and_the_state_it_was_made_from() {
         let node = node(&json!([lost(NOT_READY)]));
-        let write = patch(&node, &node.meta.version, &[], "test");
+        let write = patch(&node, &node.meta.resource_version, &[], "test");
         assert_eq!(
             (write.verb(), write.subresource(), write.target.uid.to_string()),
             ("patch", "", "n".to_owned())

@@ -1,8 +1,8 @@
 //! Whole passes over small fleets, told step by step.
 
-use keleustes_objects::{Failure, Key, Lease, Reason};
+use keleustes_objects::{ApiError, ErrorReason, Key, Lease};
 use keleustes_plan::Loop;
-use keleustes_plan::rehearsal::World;
+use keleustes_plan::rehearsal::RehearsalCluster;
 use serde_json::{Value, json};
 
 use super::*;
@@ -12,18 +12,18 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// A fleet that is passed over. Whatever is not shown again stays as it was.
 struct Stage {
     a_loop: Loop,
-    world: World,
+    world: RehearsalCluster,
     version: u32,
-    settings: Settings,
+    settings: NodeLifecycleOptions,
 }
 
 fn stage() -> Stage {
-    stage_with(Settings::default())
+    stage_with(NodeLifecycleOptions::default())
 }
 
-fn stage_with(settings: Settings) -> Stage {
+fn stage_with(settings: NodeLifecycleOptions) -> Stage {
     let a_loop = controller(settings).loops.remove(2);
-    Stage { world: World::of(&a_loop), a_loop, version: 100, settings }
+    Stage { world: RehearsalCluster::of(&a_loop), a_loop, version: 100, settings }
 }
 
 impl Stage {
@@ -39,9 +39,15 @@ impl Stage {
         self
     }
 
-    fn refusing<T: keleustes_objects::Kind>(&mut self, verb: &str, key: &Key, reason: Reason, times: u32) {
-        let world = std::mem::replace(&mut self.world, World::of(&self.a_loop));
-        let failure = Failure::transport(reason, "refused");
+    fn refusing<T: keleustes_objects::Kind>(
+        &mut self,
+        verb: &str,
+        key: &Key,
+        reason: ErrorReason,
+        times: u32,
+    ) {
+        let world = std::mem::replace(&mut self.world, RehearsalCluster::of(&self.a_loop));
+        let failure = ApiError::transport(reason, "refused");
         self.world = world.failing_at(verb, &T::RESOURCE.object_path(key), failure, Some(times));
     }
 
@@ -58,7 +64,7 @@ impl Stage {
 
     /// Everything that one turn does.
     fn turn(&mut self) -> String {
-        self.world.sync(&self.a_loop, Key::cluster("pass"))
+        self.world.reconcile(&self.a_loop, Key::cluster("pass"))
     }
 
     /// What one turn does to the API, line by line; figures and the pause are left out.
@@ -127,7 +133,7 @@ fn lease(name: &str, at: u32) -> Value {
 /// Proves NLC-2, NLC-3, NLC-6, NLC-70, NLC-71, NLC-78.
 #[test]
 fn it_is_known_by_the_original_s_names_and_numbers() {
-    let controller = controller(Settings::default());
+    let controller = controller(NodeLifecycleOptions::default());
     assert_eq!((controller.name, controller.aliases), ("node-lifecycle-controller", &["nodelifecycle"][..]));
     assert_eq!(controller.service_account, Some("node-controller"));
     assert_eq!(controller.event_component, Some("node-controller"));
@@ -139,8 +145,8 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
     assert_eq!(reads(0), ["pods", "nodes"]);
     assert_eq!(reads(1), ["nodes"]);
     assert_eq!(reads(2), ["nodes", "leases.coordination.k8s.io"]);
-    let Settings { monitor_period, grace_periods, eviction_rates, lease_circuit_breaker } =
-        Settings::default();
+    let NodeLifecycleOptions { monitor_period, grace_periods, eviction_rates, lease_circuit_breaker } =
+        NodeLifecycleOptions::default();
     assert_eq!(
         (monitor_period, grace_periods.monitor.as_secs(), grace_periods.startup.as_secs()),
         (PERIOD, 50, 60)
@@ -205,8 +211,8 @@ fn figures_are_told_for_each_zone() {
         assert!(told.contains(&format!("measure node_collector_{figure}\n")), "{told}");
     }
     assert!(!stage.later(5).turn().contains("zone_size"));
-    let bounds = |metric: &keleustes_plan::Metric| match metric.form {
-        keleustes_plan::Form::Histogram(buckets) => buckets.bounds(),
+    let bounds = |metric: &keleustes_plan::Metric| match metric.metric_type {
+        keleustes_plan::MetricType::Histogram(buckets) => buckets.bounds(),
         _ => panic!("a histogram"),
     };
     assert_eq!(bounds(&metrics::UPDATE_NODE_HEALTH_DURATION)[..3], [0.001, 0.004, 0.016]);
@@ -268,7 +274,7 @@ fn a_write_that_fails_is_made_again_on_what_is_there_now() {
     };
     let key = Key::cluster("n");
     let mut again = silent();
-    again.refusing::<Node>("patch", &key, Reason::Unavailable, 1);
+    again.refusing::<Node>("patch", &key, ErrorReason::Unavailable, 1);
     let told = again.does();
     assert_eq!(told.iter().filter(|deed| deed.starts_with("patch nodes/status n")).count(), 2, "{told:?}");
     assert!(
@@ -277,33 +283,33 @@ fn a_write_that_fails_is_made_again_on_what_is_there_now() {
 
     // It is alive after all: what is there now says so.
     let mut alive = silent();
-    alive.refusing::<Node>("patch", &key, Reason::Conflict, 1);
+    alive.refusing::<Node>("patch", &key, ErrorReason::Conflict, 1);
     let mut newer = node("n", "True", &[]);
     newer["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-01-01T00:01:00Z");
-    let world = std::mem::replace(&mut alive.world, World::of(&alive.a_loop));
-    alive.world = world.live::<Node>(newer);
+    let world = std::mem::replace(&mut alive.world, RehearsalCluster::of(&alive.a_loop));
+    alive.world = world.with_live::<Node>(newer);
     let told = alive.does();
     assert_eq!(told.iter().filter(|deed| deed.contains("patch nodes/status n")).count(), 1, "{told:?}");
     assert!(!told.iter().any(|deed| deed.contains("NodeNotReady")), "{told:?}");
 
     // The first write had taken effect.
     let mut effective = silent();
-    effective.refusing::<Node>("patch", &key, Reason::Unreachable, 1);
-    let world = std::mem::replace(&mut effective.world, World::of(&effective.a_loop));
-    effective.world = world.live::<Node>(node("n", "Unknown", &[]));
+    effective.refusing::<Node>("patch", &key, ErrorReason::ConnectionLost, 1);
+    let world = std::mem::replace(&mut effective.world, RehearsalCluster::of(&effective.a_loop));
+    effective.world = world.with_live::<Node>(node("n", "Unknown", &[]));
     let told = effective.does();
     assert_eq!(told.iter().filter(|deed| deed.contains("patch nodes/status n")).count(), 1, "{told:?}");
     assert!(told.iter().any(|deed| deed.contains("NodeNotReady")), "{told:?}");
 
     // Five times is enough, and then nothing is done about it in this pass.
     let mut hopeless = silent();
-    hopeless.refusing::<Node>("patch", &key, Reason::Unavailable, 100);
+    hopeless.refusing::<Node>("patch", &key, ErrorReason::Unavailable, 100);
     let told = hopeless.turn();
     assert_eq!(told.matches("patch nodes/status n").count(), 5, "{told}");
     assert!(told.contains("zone_size{:\0:z} 1"), "a node that was skipped does not count: {told}");
     let mut unreadable = silent();
-    unreadable.refusing::<Node>("patch", &key, Reason::Unavailable, 100);
-    unreadable.refusing::<Node>("get", &key, Reason::Unavailable, 100);
+    unreadable.refusing::<Node>("patch", &key, ErrorReason::Unavailable, 100);
+    unreadable.refusing::<Node>("get", &key, ErrorReason::Unavailable, 100);
     let told = unreadable.turn();
     assert_eq!(told.matches("patch nodes/status n").count(), 1, "{told}");
     assert!(told.contains("zone_size{:\0:z} 1"), "{told}");
@@ -320,8 +326,8 @@ fn a_cache_of_leases_that_is_behind_silences_nobody() {
     // The server knows a newer state of one lease than the cache.
     let mut newer = lease("n", 50);
     newer["metadata"]["resourceVersion"] = json!("500");
-    let world = std::mem::replace(&mut stage.world, World::of(&stage.a_loop));
-    stage.world = world.live::<Lease>(newer.clone());
+    let world = std::mem::replace(&mut stage.world, RehearsalCluster::of(&stage.a_loop));
+    stage.world = world.with_live::<Lease>(newer.clone());
     let told = stage.turn();
     assert!(told.contains("get leases.coordination.k8s.io kube-node-lease/m"), "{told}");
     assert!(!told.contains("patch") && !told.contains("zone_size"), "nobody could be judged: {told}");
@@ -352,7 +358,7 @@ fn a_lease_that_is_gone_protects_nobody_and_one_that_cannot_be_read_protects_its
     };
     assert!(told(|_| {}).contains(&"patch nodes/status n".to_owned()));
     let told = told(|stage| {
-        stage.refusing::<Lease>("get", &Key::namespaced("kube-node-lease", "n"), Reason::Unavailable, 1);
+        stage.refusing::<Lease>("get", &Key::namespaced("kube-node-lease", "n"), ErrorReason::Unavailable, 1);
     });
     assert_eq!(told, ["get leases.coordination.k8s.io kube-node-lease/n"]);
 }
@@ -361,24 +367,25 @@ fn a_lease_that_is_gone_protects_nobody_and_one_that_cannot_be_read_protects_its
 #[test]
 fn versions_that_cannot_be_compared_block_nobody() {
     let mut fleet = Fleet::default();
-    assert!(fleet.lease_cache_is_current(&Version::from("5")));
-    fleet.require_lease_resource_version(&Version::from("10"));
-    fleet.require_lease_resource_version(&Version::from("8"));
+    assert!(fleet.lease_cache_is_current(&ResourceVersion::from("5")));
+    fleet.require_lease_resource_version(&ResourceVersion::from("10"));
+    fleet.require_lease_resource_version(&ResourceVersion::from("8"));
     assert!(
-        !fleet.lease_cache_is_current(&Version::from("9"))
-            && fleet.lease_cache_is_current(&Version::from("10"))
+        !fleet.lease_cache_is_current(&ResourceVersion::from("9"))
+            && fleet.lease_cache_is_current(&ResourceVersion::from("10"))
     );
-    assert!(fleet.lease_cache_is_current(&Version::from("9")), "once caught up, it is forgotten");
-    fleet.require_lease_resource_version(&Version::from("odd"));
-    assert!(fleet.lease_cache_is_current(&Version::from("9")));
-    fleet.require_lease_resource_version(&Version::from("10"));
-    assert!(fleet.lease_cache_is_current(&Version::from("")));
+    assert!(fleet.lease_cache_is_current(&ResourceVersion::from("9")), "once caught up, it is forgotten");
+    fleet.require_lease_resource_version(&ResourceVersion::from("odd"));
+    assert!(fleet.lease_cache_is_current(&ResourceVersion::from("9")));
+    fleet.require_lease_resource_version(&ResourceVersion::from("10"));
+    assert!(fleet.lease_cache_is_current(&ResourceVersion::from("")));
 }
 
 /// Proves NLC-30.
 #[test]
 fn without_the_gate_no_lease_is_read() {
-    let mut stage = stage_with(Settings { lease_circuit_breaker: false, ..Settings::default() });
+    let mut stage =
+        stage_with(NodeLifecycleOptions { lease_circuit_breaker: false, ..NodeLifecycleOptions::default() });
     stage.put::<Node>(node("n", "True", &[]));
     stage.does();
     assert!(!stage.later(55).does().iter().any(|deed| deed.contains("leases")));
@@ -436,7 +443,7 @@ fn a_turn_is_spent_on_whoever_it_comes_to() {
     stage.take_node("a").put::<Node>(node("b", "True", &[]));
     assert!(stage.later(1).does().is_empty(), "the first is gone");
     assert!(stage.later(3).does().is_empty());
-    stage.refusing::<Node>("patch", &Key::cluster("c"), Reason::Unavailable, 1);
+    stage.refusing::<Node>("patch", &Key::cluster("c"), ErrorReason::Unavailable, 1);
     let leases = |stage: &mut Stage| {
         for name in ["a", "b", "c", "d", "e", "ready"] {
             let version = stage.version;
@@ -510,16 +517,16 @@ fn a_change_of_taints_is_made_again_on_what_is_there_if_it_still_makes_sense() {
         stage
     };
     let mut again = lost();
-    again.refusing::<Node>("patch", &Key::cluster("a"), Reason::Conflict, 1);
+    again.refusing::<Node>("patch", &Key::cluster("a"), ErrorReason::Conflict, 1);
     assert_eq!(again.does()[1..], ["get nodes a".to_owned(), "patch nodes a not-ready".to_owned()]);
     let mut endless = lost();
-    endless.refusing::<Node>("patch", &Key::cluster("a"), Reason::Conflict, 100);
+    endless.refusing::<Node>("patch", &Key::cluster("a"), ErrorReason::Conflict, 100);
     assert_eq!(endless.does().iter().filter(|deed| deed.starts_with("patch")).count(), 5);
     // It came back meanwhile: to taint it now would cost its pods.
     let mut back = lost();
-    back.refusing::<Node>("patch", &Key::cluster("a"), Reason::Conflict, 1);
-    let world = std::mem::replace(&mut back.world, World::of(&back.a_loop));
-    back.world = world.live::<Node>(node("a", "True", &[]));
+    back.refusing::<Node>("patch", &Key::cluster("a"), ErrorReason::Conflict, 1);
+    let world = std::mem::replace(&mut back.world, RehearsalCluster::of(&back.a_loop));
+    back.world = world.with_live::<Node>(node("a", "True", &[]));
     assert_eq!(back.does().last().map(String::as_str), Some("get nodes a"));
 }
 

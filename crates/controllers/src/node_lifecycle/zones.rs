@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use keleustes_objects::{Node, Text};
+use keleustes_objects::{ArcStr, Node};
 
 use super::tainter::TaintQueue;
 
@@ -92,7 +92,7 @@ pub(super) enum Turn {
 /// With the process they are lost, and begin anew in the state [`State::Initial`]: the first pass
 /// judges them before more than one node of each can be tainted.
 #[derive(Debug, Default)]
-pub(super) struct Zones(BTreeMap<Text, Zone>);
+pub(super) struct Zones(BTreeMap<ArcStr, Zone>);
 
 #[derive(Debug)]
 struct Zone {
@@ -102,7 +102,7 @@ struct Zone {
 
 impl Zones {
     /// Makes sure that a zone is known; tells whether it is new.
-    pub(super) fn meet(&mut self, name: &Text, eviction_rates: &EvictionRates, now: Duration) -> bool {
+    pub(super) fn meet(&mut self, name: &ArcStr, eviction_rates: &EvictionRates, now: Duration) -> bool {
         let is_new = !self.0.contains_key(name);
         if is_new {
             let tainter = TaintQueue::new(eviction_rates.node_eviction_rate, now);
@@ -122,11 +122,11 @@ impl Zones {
     }
 
     /// The nodes whose turn it is, with their zones.
-    pub(super) fn turns(&mut self, now: Duration) -> Vec<(Text, Text)> {
+    pub(super) fn turns(&mut self, now: Duration) -> Vec<(ArcStr, ArcStr)> {
         let mut turns = Vec::new();
         for (name, zone) in &mut self.0 {
             // Who had a turn stays until something came of it, and must not have a second one before that.
-            let mut had: Vec<Text> = Vec::new();
+            let mut had: Vec<ArcStr> = Vec::new();
             while let Some(node) = zone.tainter.next(now).filter(|node| !had.contains(node)) {
                 zone.tainter.wait_until(&node, now);
                 had.push(node);
@@ -144,11 +144,11 @@ impl Zones {
     /// Judges all zones anew. A zone without a judged node is forgotten; its name is told.
     pub(super) fn judge(
         &mut self,
-        counted: &BTreeMap<Text, ZoneNodeCounts>,
+        counted: &BTreeMap<ArcStr, ZoneNodeCounts>,
         eviction_rates: &EvictionRates,
         now: Duration,
-    ) -> (Turn, Vec<Text>) {
-        let lost: Vec<Text> = self.0.keys().filter(|name| !counted.contains_key(*name)).cloned().collect();
+    ) -> (Turn, Vec<ArcStr>) {
+        let lost: Vec<ArcStr> = self.0.keys().filter(|name| !counted.contains_key(*name)).cloned().collect();
         lost.iter().for_each(|name| drop(self.0.remove(name)));
         for name in counted.keys() {
             self.meet(name, eviction_rates, now);
@@ -176,7 +176,7 @@ impl Zones {
 }
 
 /// Where a node is: its region and its zone, by the older labels if it has them.
-pub(super) fn zone_of(node: &Node) -> Text {
+pub(super) fn zone_of(node: &Node) -> ArcStr {
     let part = |old: &str, new: &str| {
         let labels = &node.meta.labels;
         labels.value(old).or_else(|| labels.value(new)).map_or("", |value| value.as_str())
@@ -184,7 +184,11 @@ pub(super) fn zone_of(node: &Node) -> Text {
     let region = part("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");
     let zone = part("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
     // Parity: pkg/util/node of component-helpers. Neither part can hold the separator.
-    if region.is_empty() && zone.is_empty() { Text::default() } else { format!("{region}:\0:{zone}").into() }
+    if region.is_empty() && zone.is_empty() {
+        ArcStr::default()
+    } else {
+        format!("{region}:\0:{zone}").into()
+    }
 }
 
 /// How many nodes a second may be tainted.
@@ -218,7 +222,7 @@ mod tests {
     }
 
     fn judge(zones: &mut Zones, counted: &[(&str, ZoneNodeCounts)], seconds: u64) -> Turn {
-        let counted = counted.iter().map(|(name, census)| (Text::from(*name), *census)).collect();
+        let counted = counted.iter().map(|(name, census)| (ArcStr::from(*name), *census)).collect();
         zones.judge(&counted, &PACES, at(seconds)).0
     }
 
@@ -229,7 +233,7 @@ mod tests {
     /// Seconds until the second of two waiting nodes has its turn: the pace, seen from outside.
     fn seconds_between_turns(zones: &mut Zones, name: &str, now: u64) -> Option<u64> {
         let tainter = zones.tainter(name).unwrap();
-        tainter.add(&Text::from("probe"), at(now));
+        tainter.add(&ArcStr::from("probe"), at(now));
         let first = tainter.next_at(at(now))?;
         assert!(tainter.next(first).is_some());
         let between = tainter.next_at(first)? - first;
@@ -289,7 +293,7 @@ mod tests {
     #[test]
     fn when_all_zones_are_lost_nothing_is_tainted_until_somebody_is_back() {
         let mut zones = Zones::default();
-        zones.meet(&Text::from("a"), &PACES, at(0));
+        zones.meet(&ArcStr::from("a"), &PACES, at(0));
         assert_eq!(state(&zones, "a"), State::Initial);
         let all_lost = [("a", census(0, 2)), ("b", census(0, 60))];
         assert_eq!(judge(&mut zones, &all_lost, 0), Turn::EnterFullDisruption);
@@ -313,11 +317,11 @@ mod tests {
     fn a_zone_without_nodes_is_forgotten_and_begins_anew() {
         let mut zones = Zones::default();
         judge(&mut zones, &[("a", census(0, 3)), ("b", census(1, 0))], 0);
-        zones.tainter("a").unwrap().add(&Text::from("n"), at(0));
-        let (turn, lost) = zones.judge(&BTreeMap::from([(Text::from("b"), census(1, 0))]), &PACES, at(5));
-        assert_eq!((turn, lost), (Turn::None, vec![Text::from("a")]));
+        zones.tainter("a").unwrap().add(&ArcStr::from("n"), at(0));
+        let (turn, lost) = zones.judge(&BTreeMap::from([(ArcStr::from("b"), census(1, 0))]), &PACES, at(5));
+        assert_eq!((turn, lost), (Turn::None, vec![ArcStr::from("a")]));
         assert!(zones.tainter("a").is_none());
-        assert!(zones.meet(&Text::from("a"), &PACES, at(10)) && state(&zones, "a") == State::Initial);
+        assert!(zones.meet(&ArcStr::from("a"), &PACES, at(10)) && state(&zones, "a") == State::Initial);
         assert_eq!(zones.tainter("a").unwrap().next(at(10)), None);
         // Nobody at all was judged: that says nothing about anybody.
         assert_eq!(zones.judge(&BTreeMap::new(), &PACES, at(15)).0, Turn::None);
@@ -328,9 +332,9 @@ mod tests {
     fn everybody_has_one_turn_at_a_time_however_fast_the_pace() {
         let mut zones = Zones::default();
         let fast = EvictionRates { node_eviction_rate: f32::MAX, ..PACES };
-        zones.meet(&Text::from("a"), &fast, at(0));
+        zones.meet(&ArcStr::from("a"), &fast, at(0));
         for node in ["x", "y"] {
-            zones.tainter("a").unwrap().add(&Text::from(node), at(0));
+            zones.tainter("a").unwrap().add(&ArcStr::from(node), at(0));
         }
         let turns =
             |zones: &mut Zones| zones.turns(at(1)).into_iter().map(|(_, node)| node).collect::<Vec<_>>();

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use keleustes_objects::{InternedStr, Key, Node, Object as _, Pod, Time};
 use keleustes_plan::{
-    BoxFuture, Context, Controller, Grant, Item, Loop, Memory, Metric, Next, OnFailure, Outcome, PatchKind,
-    Plan, Retry, Script, Write,
+    BoxFuture, Context, Controller, Grant, Item, Loop, Memory, Metric, OnFailure, Outcome, PatchKind, Plan,
+    ReconcileError, Reconciler, Requeue, Write,
 };
 use serde_json::json;
 
@@ -26,12 +26,12 @@ use suspects::Candidates;
 
 /// What the controller needs to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct PodGarbageCollectorOptions {
     /// How many terminated pods may stay; with zero or less, all may.
     pub terminated_pod_threshold: i32,
 }
 
-impl Default for Settings {
+impl Default for PodGarbageCollectorOptions {
     fn default() -> Self {
         Self { terminated_pod_threshold: 12_500 }
     }
@@ -53,7 +53,7 @@ static FAILED: Metric = Metric::counter(
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: Settings) -> Controller {
+pub fn controller(settings: PodGarbageCollectorOptions) -> Controller {
     Controller::new("pod-garbage-collector-controller")
         .also_known_as(&["podgc"])
         .service_account("pod-garbage-collector")
@@ -62,8 +62,8 @@ pub fn controller(settings: Settings) -> Controller {
             Grant { group: "", resource: "pods/status", verbs: &["patch"] },
             Grant { group: "", resource: "nodes", verbs: &["get"] },
         ])
-        .measures([&FORCE_DELETED, &FAILED])
-        .runs(
+        .metrics([&FORCE_DELETED, &FAILED])
+        .with_loop(
             Loop::reconciling("pod_garbage_collector", Pass { settings, quarantine: Memory::default() })
                 .reads::<Pod>()
                 .reads::<Node>()
@@ -102,15 +102,19 @@ impl Why {
 }
 
 struct Pass {
-    settings: Settings,
+    settings: PodGarbageCollectorOptions,
     quarantine: Memory<Quarantine>,
 }
 
-impl Script for Pass {
-    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, _: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+impl Reconciler for Pass {
+    fn reconcile<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        _: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
         Box::pin(async move {
             self.pass(cx).await;
-            Ok(Next::After(PAUSE))
+            Ok(Requeue::After(PAUSE))
         })
     }
 }
@@ -159,9 +163,9 @@ async fn force_delete(cx: &mut Context<'_>, pods: &[Arc<Pod>], why: Why, now: Ti
         carry_out(cx, plan, &ready).await.into_iter().map(|pod| pod.key()).collect();
     for pod in pods {
         let labels = [pod.meta.key.namespace.as_str(), why.label()];
-        cx.measure(FORCE_DELETED.one(&labels));
+        cx.measure(FORCE_DELETED.increment(&labels));
         if !deleted.contains(pod.key()) {
-            cx.measure(FAILED.one(&labels));
+            cx.measure(FAILED.increment(&labels));
         }
     }
 }

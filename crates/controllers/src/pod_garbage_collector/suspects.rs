@@ -62,7 +62,7 @@ fn surplus(view: &View<'_>, threshold: i32) -> Vec<Arc<Pod>> {
 
 /// What is sorted by. A pod without a time of creation is the oldest.
 fn rank(pod: &Pod) -> impl Ord {
-    (!is_evicted(pod), pod.meta.created_at, pod.meta.key.name.clone(), pod.key().namespace.clone())
+    (!is_evicted(pod), pod.meta.creation_timestamp, pod.meta.key.name.clone(), pod.key().namespace.clone())
 }
 
 fn is_evicted(pod: &Pod) -> bool {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use keleustes_objects::{Failure, Reason};
+use keleustes_objects::{ApiError, ErrorReason};
 use keleustes_plan::Action;
-use keleustes_plan::rehearsal::World;
+use keleustes_plan::rehearsal::RehearsalCluster;
 use serde_json::Value;
 
 use super::*;
@@ -12,12 +12,13 @@ use super::*;
 /// A world that is looked at pass by pass.
 struct Passes {
     a_loop: Loop,
-    world: World,
+    world: RehearsalCluster,
 }
 
 fn passes(threshold: i32) -> Passes {
-    let a_loop = controller(Settings { terminated_pod_threshold: threshold }).loops.remove(0);
-    let world = World::of(&a_loop);
+    let a_loop =
+        controller(PodGarbageCollectorOptions { terminated_pod_threshold: threshold }).loops.remove(0);
+    let world = RehearsalCluster::of(&a_loop);
     Passes { a_loop, world }
 }
 
@@ -27,13 +28,13 @@ impl Passes {
         self
     }
 
-    fn refusing<T: keleustes_objects::Kind>(mut self, verb: &str, key: &Key, reason: Reason) -> Self {
-        self.world = self.world.refusing::<T>(verb, key, Failure::transport(reason, "refused"));
+    fn refusing<T: keleustes_objects::Kind>(mut self, verb: &str, key: &Key, reason: ErrorReason) -> Self {
+        self.world = self.world.failing::<T>(verb, key, ApiError::transport(reason, "refused"));
         self
     }
 
     fn pass(&mut self) -> String {
-        let transcript = self.world.sync(&self.a_loop, Key::cluster("pass"));
+        let transcript = self.world.reconcile(&self.a_loop, Key::cluster("pass"));
         let told = transcript.strip_suffix("requeue after 20s\n").expect("the next pass");
         told.to_owned()
     }
@@ -91,7 +92,7 @@ fn deletes(threshold: i32, objects: impl FnOnce(Passes) -> Passes) -> Vec<String
 /// Proves PGC-1, PGC-2, PGC-40.
 #[test]
 fn it_is_one_pass_after_the_other_over_pods_and_nodes() {
-    let controller = controller(Settings::default());
+    let controller = controller(PodGarbageCollectorOptions::default());
     assert_eq!((controller.name, controller.aliases), ("pod-garbage-collector-controller", &["podgc"][..]));
     assert_eq!(
         (controller.service_account, controller.event_component),
@@ -109,7 +110,7 @@ fn it_is_one_pass_after_the_other_over_pods_and_nodes() {
 /// Proves PGC-3.
 #[test]
 fn a_threshold_of_nothing_leaves_terminated_pods_alone() {
-    assert_eq!(Settings::default().terminated_pod_threshold, 12_500);
+    assert_eq!(PodGarbageCollectorOptions::default().terminated_pod_threshold, 12_500);
     for threshold in [0, -1] {
         let terminated =
             |passes: Passes| passes.with::<Pod>(pod("x", "Failed")).with::<Pod>(pod("y", "Failed"));
@@ -186,7 +187,7 @@ fn one_failure_stops_nobody_else_and_is_counted() {
     for name in ["x", "y", "z"] {
         passes = passes.with::<Pod>(on("", pod(name, "Failed")));
     }
-    for reason in [Reason::NotFound, Reason::Conflict, Reason::Unavailable] {
+    for reason in [ErrorReason::NotFound, ErrorReason::Conflict, ErrorReason::Unavailable] {
         passes = passes.refusing::<Pod>("delete", &Key::namespaced("a", "x"), reason);
         assert_eq!(
             passes.pass(),
@@ -268,7 +269,7 @@ fn who_cannot_be_said_to_have_failed_stays() {
     let mut passes = passes(1)
         .with::<Pod>(on("", terminating(pod("x", "Pending"))))
         .with::<Pod>(on("", terminating(pod("y", "Pending"))))
-        .refusing::<Pod>("patch", &Key::namespaced("a", "x"), Reason::Conflict);
+        .refusing::<Pod>("patch", &Key::namespaced("a", "x"), ErrorReason::Conflict);
     let told = passes.pass();
     assert_eq!(deleted(&told), ["y"]);
     assert!(told.contains("errors_total{a,unscheduled} 1"), "{told}");
@@ -321,10 +322,10 @@ fn a_node_that_came_back_or_cannot_be_asked_for_keeps_its_pods() {
     assert_eq!(cached_again.pass(), "");
 
     let mut only_live = orphaned();
-    only_live.world = only_live.world.live::<Node>(node("gone", "True", "x"));
+    only_live.world = only_live.world.with_live::<Node>(node("gone", "True", "x"));
     assert_eq!(only_live.pass_twice().1, "get nodes gone\n");
 
-    let mut silent = orphaned().refusing::<Node>("get", &Key::cluster("gone"), Reason::Unavailable);
+    let mut silent = orphaned().refusing::<Node>("get", &Key::cluster("gone"), ErrorReason::Unavailable);
     assert_eq!(silent.pass_twice().1, "get nodes gone\n");
     // Another quarantine begins with the next pass.
     assert_eq!(silent.pass(), "");

@@ -14,15 +14,15 @@ mod tests;
 
 use std::borrow::Cow;
 
-use keleustes_objects::{Pod, ReplicaSet, ReplicaSetStatus, Template, Whole};
+use keleustes_objects::{FullMeta, Pod, PodTemplate, ReplicaSet, ReplicaSetStatus};
 use keleustes_plan::{Buckets, Controller, Grant, Loop, Metric};
 
-use crate::workloads::owners::by_manager;
-use crate::workloads::wakes::{HasSelector, itself};
+use crate::workloads::enqueue::{HasSelector, enqueue_self};
+use crate::workloads::owners::by_controller_uid;
 
 /// What the controller is told.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ReplicaSetOptions {
     /// How many are worked on at once.
     pub workers: usize,
     /// Whether pods may say what their deletion costs (gate `PodDeletionCost`).
@@ -32,7 +32,7 @@ pub struct Settings {
 }
 
 /// The original's defaults.
-impl Default for Settings {
+impl Default for ReplicaSetOptions {
     fn default() -> Self {
         Self { workers: 5, honor_deletion_cost: true, count_terminating_replicas: true }
     }
@@ -44,40 +44,42 @@ pub(crate) static AGE_RATIO: Metric = Metric::histogram(
     "replicaset_controller_sorting_deletion_age_ratio",
     "Age of a deleted ready pod as a multiple of the youngest ready pod's age.",
     &[],
-    Buckets::Listed(&[0.25, 0.5, 1.0, 2.0, 4.0, 8.0]),
+    Buckets::Explicit(&[0.25, 0.5, 1.0, 2.0, 4.0, 8.0]),
 );
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &Settings) -> Controller {
+pub fn controller(settings: &ReplicaSetOptions) -> Controller {
     Controller::new("replicaset-controller")
         .also_known_as(&["replicaset"])
         .service_account("replicaset-controller")
         .event_component("replicaset-controller")
-        .measures([&AGE_RATIO])
+        .metrics([&AGE_RATIO])
         .may_write(&[
             Grant { group: "apps", resource: "replicasets", verbs: &["get"] },
             Grant { group: "apps", resource: "replicasets/status", verbs: &["update"] },
             Grant { group: "", resource: "pods", verbs: &["create", "delete", "patch"] },
         ])
-        .runs(the_loop::<ReplicaSet>("replicaset", settings).reads_index(by_manager::<ReplicaSet>()))
+        .with_loop(
+            replica_loop::<ReplicaSet>("replicaset", settings).reads_index(by_controller_uid::<ReplicaSet>()),
+        )
 }
 
 /// The loop of a kind of which there are to be replicas.
-pub(crate) fn the_loop<R: Replicated>(queue: &'static str, settings: &Settings) -> Loop {
+pub(crate) fn replica_loop<R: Replicated>(queue: &'static str, settings: &ReplicaSetOptions) -> Loop {
     Loop::reconciling(queue, turn::Turns::<R>::new(settings.clone()))
-        .enqueue_on::<R>(itself)
+        .enqueue_on::<R>(enqueue_self)
         .enqueue_on::<Pod>(wakes::pod_changed::<R>)
-        .reads_index(by_manager::<Pod>())
+        .reads_index(by_controller_uid::<Pod>())
         .workers(settings.workers)
 }
 
 /// A kind that asks for a number of pods of a template.
-pub(crate) trait Replicated: Whole + HasSelector {
+pub(crate) trait Replicated: FullMeta + HasSelector {
     /// How many pods are wanted.
     fn replicas(&self) -> i32;
     /// What pods are made from.
-    fn template(&self) -> &Template;
+    fn template(&self) -> &PodTemplate;
     /// What its status says.
     fn status(&self) -> Cow<'_, ReplicaSetStatus>;
     /// Whether its status can tell how many pods are on their way out.
@@ -91,7 +93,7 @@ impl Replicated for ReplicaSet {
         self.spec.replicas
     }
 
-    fn template(&self) -> &Template {
+    fn template(&self) -> &PodTemplate {
         &self.spec.template
     }
 
@@ -102,8 +104,8 @@ impl Replicated for ReplicaSet {
     const HAS_TERMINATING_REPLICAS: bool = true;
 
     fn family<'a>(&self, view: &keleustes_plan::View<'a>) -> Vec<&'a Self> {
-        let Some(manager) = self.meta.controller() else { return Vec::new() };
-        let table = view.table::<Self>();
-        crate::workloads::owners::managed_by(table, &manager.uid).map(|set| &**set).collect()
+        let Some(manager) = self.meta.controller_ref() else { return Vec::new() };
+        let table = view.store::<Self>();
+        crate::workloads::owners::controlled_by(table, &manager.uid).map(|set| &**set).collect()
     }
 }

@@ -4,14 +4,14 @@ use keleustes_objects::Pod;
 use keleustes_plan::Plan;
 
 use super::turn::Facts;
-use super::{AGE_RATIO, Replicated, Settings};
+use super::{AGE_RATIO, ReplicaSetOptions, Replicated};
 use crate::workloads::pod_creation::pod_from_template;
 use crate::workloads::pod_ranking::{Ranking, sort_for_deletion};
 use crate::workloads::pod_writes;
 
-pub(super) fn plan<R: Replicated>(facts: &Facts<R>, settings: &Settings) -> Plan {
+pub(super) fn plan<R: Replicated>(facts: &Facts<R>, settings: &ReplicaSetOptions) -> Plan {
     match facts.surplus() {
-        _ if facts.set.meta().deleted_at.is_some() => Plan::none(),
+        _ if facts.set.meta().deletion_timestamp.is_some() => Plan::none(),
         ..0 => creations(facts, facts.moves()),
         0 => Plan::none(),
         1.. => deletions(facts, facts.moves(), settings),
@@ -22,7 +22,7 @@ fn creations<R: Replicated>(facts: &Facts<R>, count: usize) -> Plan {
     let set = &*facts.set;
     let body = match pod_from_template::<R>(&set.template().json(), set.meta()) {
         Ok(body) => body,
-        Err(why) => return Plan::stuck(why),
+        Err(why) => return Plan::error(why),
     };
     let mut plan = Plan::none();
     let create = || pod_writes::create(set, body.clone(), "there are fewer pods than wanted");
@@ -30,7 +30,7 @@ fn creations<R: Replicated>(facts: &Facts<R>, count: usize) -> Plan {
     plan
 }
 
-fn deletions<R: Replicated>(facts: &Facts<R>, count: usize, settings: &Settings) -> Plan {
+fn deletions<R: Replicated>(facts: &Facts<R>, count: usize, settings: &ReplicaSetOptions) -> Plan {
     let mut plan = Plan::none();
     let mut pods = facts.pods.clone();
     if count < pods.len() {
@@ -56,12 +56,13 @@ fn deletions<R: Replicated>(facts: &Facts<R>, count: usize, settings: &Settings)
 
 /// Tells how much older the chosen pods are than the youngest, in whole multiples. Only ready ones count.
 fn compare_ages<R: Replicated>(plan: &mut Plan, facts: &Facts<R>, chosen: &[std::sync::Arc<Pod>]) {
-    let age = |pod: &Pod| Some(facts.now.seconds_since(pod.meta.created_at.filter(|_| pod.is_ready())?));
+    let age =
+        |pod: &Pod| Some(facts.now.seconds_since(pod.meta.creation_timestamp.filter(|_| pod.is_ready())?));
     let youngest = facts.pods.iter().filter_map(|pod| age(pod)).min();
     let Some(youngest) = youngest.filter(|age| *age > 0) else { return };
     for age in chosen.iter().filter_map(|pod| age(pod)) {
         // Ages in whole seconds are small numbers.
         #[expect(clippy::cast_precision_loss, reason = "an age in seconds is far below 2^52")]
-        plan.measure(AGE_RATIO.measured(&[], (age / youngest) as f64));
+        plan.measure(AGE_RATIO.measurement(&[], (age / youngest) as f64));
     }
 }

@@ -4,8 +4,8 @@ use keleustes_objects::{Condition, ReplicaSetStatus, TRUE};
 use keleustes_plan::{Plan, StatusUrgency, Write};
 
 use super::turn::Facts;
-use super::{Replicated, Settings};
-use crate::workloads::telling::News;
+use super::{ReplicaSetOptions, Replicated};
+use crate::workloads::status_urgency::StatusChange;
 
 /// The condition that tells of pods that could not be made or deleted.
 const REPLICA_FAILURE: &str = "ReplicaFailure";
@@ -14,7 +14,7 @@ const REPLICA_FAILURE: &str = "ReplicaFailure";
 pub(super) fn of<R: Replicated>(
     facts: &Facts<R>,
     failure: Option<&str>,
-    settings: &Settings,
+    settings: &ReplicaSetOptions,
 ) -> ReplicaSetStatus {
     let (set, pods) = (&*facts.set, &facts.pods);
     let count = |wanted: &dyn Fn(&keleustes_objects::Pod) -> bool| {
@@ -55,7 +55,7 @@ pub(super) fn telling<R: Replicated>(
     let is_milestone = is_complete || status.conditions != there.conditions;
     // More available pods are no old news, whatever else has moved: they let a rollout take its next step.
     let is_old = changed_anything && status.available_replicas <= there.available_replicas;
-    News { is_milestone, is_old }.telling()
+    StatusChange { is_milestone, is_superseded: is_old }.status_urgency()
 }
 
 /// Writes the status if it says anything new.
@@ -66,7 +66,7 @@ pub(super) fn plan<R: Replicated>(set: &R, status: &ReplicaSetStatus, telling: S
     Plan::of(
         Write::put_status(set, status)
             .conflict_tries(2)
-            .telling(telling)
+            .status_urgency(telling)
             .because("the counts of pods or what they tell changed"),
     )
 }

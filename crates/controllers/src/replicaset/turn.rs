@@ -5,14 +5,16 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use keleustes_objects::{InternedStr, Pod, Time};
-use keleustes_plan::{BoxFuture, Context, Item, Next, Outcome, Retry, Script, StatusUrgency, View};
+use keleustes_plan::{
+    BoxFuture, Context, Item, Outcome, ReconcileError, Reconciler, Requeue, StatusUrgency, View,
+};
 
-use super::{Replicated, Settings, scale, status};
+use super::{ReplicaSetOptions, Replicated, scale, status};
+use crate::workloads::adoption::{Claimed, claim};
 use crate::workloads::availability;
-use crate::workloads::claims::{Claimed, claim};
-use crate::workloads::owners::{managed_by, orphans};
-use crate::workloads::telling::changed_anything;
-use crate::workloads::wakes::HasSelector;
+use crate::workloads::enqueue::HasSelector;
+use crate::workloads::owners::{controlled_by, orphans};
+use crate::workloads::status_urgency::changed_anything;
 
 /// The most pods that one turn makes or deletes.
 const BURST: usize = 500;
@@ -44,12 +46,12 @@ impl<R: Replicated> Facts<R> {
     /// The facts, and the claims that are to be settled first.
     fn gather(view: &View<'_>, item: &Item) -> Option<(Self, Claimed<Pod>)> {
         let set = view.get::<R>(item)?.clone();
-        let (pods, meta) = (view.table::<Pod>(), set.meta());
+        let (pods, meta) = (view.store::<Pod>(), set.meta());
         let selector = set.selector()?;
-        let own = managed_by(pods, &meta.uid);
+        let own = controlled_by(pods, &meta.uid);
         let terminating = own.filter(|pod| pod.is_terminating() && !pod.is_terminal());
         let terminating = terminating.filter(|pod| selector.matches(&pod.meta.labels)).count();
-        let candidates = managed_by(pods, &meta.uid).chain(orphans(pods, &meta.key.namespace));
+        let candidates = controlled_by(pods, &meta.uid).chain(orphans(pods, &meta.key.namespace));
         let claimed = claim(&*set, &selector, candidates.filter(|pod| pod.is_active()));
         let terminating = i32::try_from(terminating).unwrap_or(i32::MAX);
         let (now, pods) = (view.now().wall, claimed.mine.clone());
@@ -76,20 +78,20 @@ fn active_pods_per_node<R: Replicated>(set: &R, view: &View<'_>) -> BTreeMap<Int
 
 /// Works on sets of one kind.
 pub(super) struct Turns<R> {
-    settings: Settings,
+    settings: ReplicaSetOptions,
     kind: PhantomData<fn() -> R>,
 }
 
 impl<R: Replicated> Turns<R> {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: ReplicaSetOptions) -> Self {
         Self { settings, kind: PhantomData }
     }
 
-    async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Next, Retry> {
+    async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
         let Some((mut facts, claimed)) = cx.gather(|view| Facts::<R>::gather(view, item)) else {
-            return Ok(Next::Done);
+            return Ok(Requeue::Forget);
         };
-        facts.pods = claimed.settle(cx).await?;
+        facts.pods = claimed.apply(cx).await?;
         let scaled = cx.apply(scale::plan(&facts, &self.settings)).await;
         let failed = scaled.outcomes.iter().find_map(|outcome| match outcome {
             Outcome::Failed(failure) if facts.surplus() > 0 => {
@@ -99,11 +101,11 @@ impl<R: Replicated> Turns<R> {
             _ => None,
         });
         // A plan that could not even be made has a complaint and no outcomes.
-        let failed = failed.or_else(|| scaled.retry.as_ref().map(|retry| retry.because.clone()));
+        let failed = failed.or_else(|| scaled.error.as_ref().map(|retry| retry.because.clone()));
         let counts = status::of(&facts, failed.as_deref(), &self.settings);
         let unavailable = counts.ready_replicas != counts.available_replicas;
         // A turn that failed comes again ever later; what it found out must not wait for that.
-        let telling = match &scaled.retry {
+        let telling = match &scaled.error {
             Some(_) => StatusUrgency::Immediate,
             None => status::telling(&*facts.set, &counts, changed_anything(&scaled)),
         };
@@ -114,13 +116,17 @@ impl<R: Replicated> Turns<R> {
         Ok(if unavailable {
             availability::next(&facts.pods, facts.set.min_ready_seconds(), facts.now)
         } else {
-            Next::Done
+            Requeue::Forget
         })
     }
 }
 
-impl<R: Replicated> Script for Turns<R> {
-    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+impl<R: Replicated> Reconciler for Turns<R> {
+    fn reconcile<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        item: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
         Box::pin(self.turn(cx, item))
     }
 }

@@ -6,10 +6,10 @@ use keleustes_objects::Pod;
 use keleustes_plan::{Change, Enqueue, View};
 
 use super::Replicated;
-use crate::workloads::wakes::{enqueue_owners, enqueue_when_available};
+use crate::workloads::enqueue::{enqueue_owners, enqueue_when_available};
 
 pub(super) fn pod_changed<R: Replicated>(change: &Change<Pod>, view: &View<'_>, wakes: &mut Enqueue) {
-    let same = change.before().zip(change.after()).is_some_and(|(old, new)| looks_the_same(old, new));
+    let same = change.old().zip(change.new()).is_some_and(|(old, new)| looks_the_same(old, new));
     if !same {
         enqueue_owners::<R, Pod>(change, view, wakes);
         enqueue_when_available::<R>(change, Duration::ZERO, view, wakes);
@@ -19,7 +19,7 @@ pub(super) fn pod_changed<R: Replicated>(change: &Change<Pod>, view: &View<'_>, 
 /// Whether a set would see no difference. Kubelets write much that no set reads.
 fn looks_the_same(before: &Pod, after: &Pod) -> bool {
     before.meta.labels == after.meta.labels
-        && before.meta.owners == after.meta.owners
+        && before.meta.owner_references == after.meta.owner_references
         && before.meta.uid == after.meta.uid
         && before.phase == after.phase
         && before.is_terminating() == after.is_terminating()

@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use keleustes_objects::{Meta, TokenSecret, annotations};
+use keleustes_objects::{ObjectMeta, TokenSecret, annotations};
 use keleustes_plan::Edited;
 use serde_json::{Map, Value, json};
 
-use super::Settings;
+use super::ServiceAccountTokenOptions;
 
 const ISSUER: &str = "kubernetes/serviceaccount";
 
 /// Knows what belongs into a token Secret.
 pub(super) struct Contents {
-    settings: Settings,
+    settings: ServiceAccountTokenOptions,
     ca_base64: String,
 }
 
 impl Contents {
-    pub(super) fn new(settings: &Settings) -> Arc<Self> {
+    pub(super) fn new(settings: &ServiceAccountTokenOptions) -> Arc<Self> {
         Arc::new(Self { ca_base64: BASE64_STANDARD.encode(&settings.ca), settings: settings.clone() })
     }
 
@@ -30,7 +30,7 @@ impl Contents {
     }
 
     /// Fills in what a freshly read Secret lacks, and says in its annotations whose it is.
-    pub(super) fn fill(&self, secret: &mut Value, account: &Meta) -> Edited {
+    pub(super) fn fill(&self, secret: &mut Value, account: &ObjectMeta) -> Edited {
         let held =
             |name: &str| secret.pointer("/data").and_then(|data| data.get(name)).and_then(Value::as_str);
         let lacks_ca = !self.ca_base64.is_empty() && held("ca.crt") != Some(&self.ca_base64);
@@ -61,14 +61,14 @@ impl Contents {
         Edited::Changed
     }
 
-    fn token(&self, secret_name: &str, account: &Meta) -> Result<String, String> {
+    fn token(&self, secret_name: &str, account: &ObjectMeta) -> Result<String, String> {
         (self.settings.sign)(&claims(secret_name, account))
     }
 }
 
 /// What a legacy token says: whose it is and in which Secret it lives. It never expires and names no
 /// audience; it ends with its Secret.
-pub(super) fn claims(secret_name: &str, account: &Meta) -> Value {
+pub(super) fn claims(secret_name: &str, account: &ObjectMeta) -> Value {
     let (namespace, name) = (&account.key.namespace, &account.key.name);
     json!({
         "iss": ISSUER,

@@ -13,13 +13,13 @@ mod secrets;
 
 use std::sync::Arc;
 
-use keleustes_objects::{InternedStr, Key, Reason, TokenSecret};
+use keleustes_objects::{ErrorReason, InternedStr, Key, TokenSecret};
 use keleustes_plan::{Controller, Grant, Index, OnFailure, Write};
 use serde_json::Value;
 
 /// What the controller needs to be told.
 #[derive(Clone)]
-pub struct Settings {
+pub struct ServiceAccountTokenOptions {
     /// Signs claims.
     pub sign: Sign,
     /// The CA that Secrets carry, as PEM; empty if none is known, which leaves `ca.crt` alone.
@@ -37,15 +37,15 @@ const RETRIES_MAX: u32 = 10;
 /// The controller. It works with the manager's own credentials: its tokens may be what all others
 /// depend on.
 #[must_use]
-pub fn controller(settings: &Settings) -> Controller {
+pub fn controller(settings: &ServiceAccountTokenOptions) -> Controller {
     Controller::new("serviceaccount-token-controller")
         .also_known_as(&["serviceaccount-token"])
         .may_write(&[
             Grant { group: "", resource: "secrets", verbs: &["get", "update", "delete"] },
             Grant { group: "", resource: "serviceaccounts", verbs: &["get", "update"] },
         ])
-        .runs(accounts::the_loop().workers(settings.workers).max_retries(RETRIES_MAX))
-        .runs(secrets::the_loop(settings).workers(settings.workers).max_retries(RETRIES_MAX))
+        .with_loop(accounts::the_loop().workers(settings.workers).max_retries(RETRIES_MAX))
+        .with_loop(secrets::the_loop(settings).workers(settings.workers).max_retries(RETRIES_MAX))
 }
 
 /// Finds the Secrets of an account, by `namespace/name` of the account.
@@ -62,7 +62,7 @@ const BY_ACCOUNT: Index<TokenSecret> = Index {
 /// Deletes a Secret. One that is gone, or is another one by now, needs no deleting.
 fn delete(secret: &TokenSecret, because: &'static str) -> Write {
     Write::delete(secret)
-        .ignoring_errors(&[Reason::NotFound, Reason::Conflict])
+        .ignoring_errors(&[ErrorReason::NotFound, ErrorReason::Conflict])
         .on_failure(OnFailure::ContinueAndRetry)
         .because(because)
 }

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{Key, Reason, ServiceAccount, TokenSecret, Uid};
+use keleustes_objects::{ErrorReason, Key, ServiceAccount, TokenSecret, Uid};
 use keleustes_plan::{
-    BoxFuture, Change, Context, Edited, Enqueue, Item, Loop, Next, OnFailure, Plan, Retry, Script, View,
-    Write,
+    BoxFuture, Change, Context, Edited, Enqueue, Item, Loop, OnFailure, Plan, ReconcileError, Reconciler,
+    Requeue, View, Write,
 };
 use serde_json::Value;
 
 use super::contents::Contents;
-use super::{QUEUE, Settings, delete};
+use super::{QUEUE, ServiceAccountTokenOptions, delete};
 
 const CONFLICT_TRIES: u32 = 10;
 
-pub(super) fn the_loop(settings: &Settings) -> Loop {
+pub(super) fn the_loop(settings: &ServiceAccountTokenOptions) -> Loop {
     Loop::reconciling(QUEUE, Secrets { contents: Contents::new(settings) })
         .enqueue_on::<TokenSecret>(secret_changed)
         .reads::<ServiceAccount>()
@@ -23,12 +23,12 @@ pub(super) fn the_loop(settings: &Settings) -> Loop {
 /// Facts about the Secret travel with the item: once it is gone, nothing else tells whose it was.
 fn secret_changed(change: &Change<TokenSecret>, _: &View<'_>, wakes: &mut Enqueue) {
     if !change.is_resync() {
-        let secret = change.either();
-        wakes.wake(
+        let secret = change.latest();
+        wakes.add(
             Item::from(&secret.meta.key)
-                .with("uid", secret.meta.uid.to_string())
-                .with("account", secret.account_name.clone())
-                .with("account-uid", secret.account_uid.clone()),
+                .with_attribute("uid", secret.meta.uid.to_string())
+                .with_attribute("account", secret.account_name.clone())
+                .with_attribute("account-uid", secret.account_uid.clone()),
         );
     }
 }
@@ -37,17 +37,21 @@ struct Secrets {
     contents: Arc<Contents>,
 }
 
-impl Script for Secrets {
-    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+impl Reconciler for Secrets {
+    fn reconcile<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        item: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
         Box::pin(self.sync(cx, item))
     }
 }
 
 impl Secrets {
-    async fn sync(&self, cx: &mut Context<'_>, item: &Item) -> Result<Next, Retry> {
+    async fn sync(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
         let nameless = item.namespace.is_empty() || item.name.is_empty();
-        if nameless || item.fact("uid").is_empty() || item.fact("account").is_empty() {
-            return Ok(Next::Done);
+        if nameless || item.attribute("uid").is_empty() || item.attribute("account").is_empty() {
+            return Ok(Requeue::Forget);
         }
         let plan = match cx.gather(|view| Facts::gather(view, item)) {
             Facts { secret: None, account, .. } => {
@@ -64,7 +68,7 @@ impl Secrets {
                 _ => Plan::of(delete(&secret, "it belongs to a service account that does not exist")),
             },
         };
-        cx.apply(plan).await.all_done().map(|()| Next::Done)
+        cx.apply(plan).await.all_done().map(|()| Requeue::Forget)
     }
 
     /// Reads the Secret afresh and fills in what it lacks.
@@ -75,9 +79,9 @@ impl Secrets {
         let (contents, owner) = (self.contents.clone(), account.meta.clone());
         Plan::of(
             Write::edit(secret, move |live| contents.fill(live, &owner))
-                .expected_resource_version(&secret.meta.version)
+                .expected_resource_version(&secret.meta.resource_version)
                 // Somebody else was faster; their change wakes this Secret again.
-                .ignoring_errors(&[Reason::NotFound, Reason::Conflict])
+                .ignoring_errors(&[ErrorReason::NotFound, ErrorReason::Conflict])
                 .because("it lacks its token, its namespace or the cluster's CA"),
         )
     }
@@ -94,13 +98,13 @@ struct Facts {
 
 impl Facts {
     fn gather(view: &View<'_>, item: &Item) -> Self {
-        let uid = Uid::from(item.fact("uid"));
+        let uid = Uid::from(item.attribute("uid"));
         let secret = view.get::<TokenSecret>(item).filter(|secret| secret.meta.uid == uid).cloned();
         // A Secret that is there speaks for itself: it may name another account than it did when the
         // item was queued.
         let (name, account_uid) = match &secret {
             Some(secret) => (secret.account_name.as_str(), secret.account_uid.as_str()),
-            None => (item.fact("account"), item.fact("account-uid")),
+            None => (item.attribute("account"), item.attribute("account-uid")),
         };
         let account_key = Key::namespaced(&*item.namespace, name);
         let account = view.get::<ServiceAccount>(&account_key);
@@ -128,7 +132,7 @@ fn unlist(account: &ServiceAccount, item: &Item) -> Plan {
     Plan::of(
         Write::edit(account, unlist)
             .conflict_tries(CONFLICT_TRIES)
-            .ignoring_errors(&[Reason::NotFound])
+            .ignoring_errors(&[ErrorReason::NotFound])
             .on_failure(OnFailure::LogOnly)
             .because(format!("its token Secret {} is gone", item.name)),
     )

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use keleustes_objects::{Failure, ServiceAccount};
-use keleustes_plan::rehearsal::World;
+use keleustes_objects::{ApiError, ServiceAccount};
+use keleustes_plan::rehearsal::RehearsalCluster;
 use keleustes_plan::{Change, Item, Loop, RateLimiter};
 use serde_json::json;
 
@@ -13,8 +13,8 @@ use super::*;
 
 const CA: &str = "-----BEGIN CERTIFICATE-----";
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> ServiceAccountTokenOptions {
+    ServiceAccountTokenOptions {
         sign: Arc::new(|claims| Ok(format!("signed {claims}"))),
         ca: Arc::from(CA.as_bytes()),
         workers: 5,
@@ -54,25 +54,25 @@ fn complete(name: &str) -> Value {
 }
 
 fn account_item(uid: &str) -> Item {
-    Item::from(Key::namespaced("a", "builder")).with("uid", uid)
+    Item::from(Key::namespaced("a", "builder")).with_attribute("uid", uid)
 }
 
 fn secret_item(name: &str, account_uid: &str) -> Item {
     Item::from(Key::namespaced("a", name))
-        .with("uid", format!("uid-{name}"))
-        .with("account", "builder")
-        .with("account-uid", account_uid)
+        .with_attribute("uid", format!("uid-{name}"))
+        .with_attribute("account", "builder")
+        .with_attribute("account-uid", account_uid)
 }
 
-fn refused(reason: Reason) -> Failure {
-    Failure::transport(reason, "refused")
+fn refused(reason: ErrorReason) -> ApiError {
+    ApiError::transport(reason, "refused")
 }
 
 /// Works on one Secret and gives the minutes and the Secret as it is then.
-fn fill(world: impl FnOnce(World) -> World, item: Item) -> (String, Value) {
+fn fill(world: impl FnOnce(RehearsalCluster) -> RehearsalCluster, item: Item) -> (String, Value) {
     let a_loop = secrets();
-    let (mut world, key) = (world(World::of(&a_loop)), item.key.clone());
-    let minutes = world.sync(&a_loop, item);
+    let (mut world, key) = (world(RehearsalCluster::of(&a_loop)), item.key.clone());
+    let minutes = world.reconcile(&a_loop, item);
     (minutes, world.live_object::<TokenSecret>(&key).cloned().unwrap_or_default())
 }
 
@@ -87,27 +87,27 @@ const FILLS: &str = "edit secrets a/t because it lacks its token, its namespace 
 #[test]
 fn every_change_of_an_account_wakes_every_life_it_shows() {
     let a_loop = accounts();
-    let world = World::of(&a_loop);
+    let world = RehearsalCluster::of(&a_loop);
     let decode =
         |uid: &str| -> Arc<ServiceAccount> { Arc::new(serde_json::from_value(account(uid)).unwrap()) };
-    assert_eq!(world.wakes(&a_loop, Change::added(decode("u1"))), ["a/builder uid=u1"]);
-    assert_eq!(world.wakes(&a_loop, Change::deleted(decode("u1"))), ["a/builder uid=u1"]);
-    let mut table = keleustes_plan::Table::default();
+    assert_eq!(world.enqueued_by(&a_loop, Change::added(decode("u1"))), ["a/builder uid=u1"]);
+    assert_eq!(world.enqueued_by(&a_loop, Change::deleted(decode("u1"))), ["a/builder uid=u1"]);
+    let mut table = keleustes_plan::Store::default();
     table.apply(decode("u1"));
     let reborn = table.apply(decode("u2"));
-    assert_eq!(world.wakes(&a_loop, reborn), ["a/builder uid=u1", "a/builder uid=u2"]);
+    assert_eq!(world.enqueued_by(&a_loop, reborn), ["a/builder uid=u1", "a/builder uid=u2"]);
 }
 
 /// Proves SAT-8.
 #[test]
 fn every_change_of_a_secret_wakes_it_with_what_it_says_of_its_account() {
     let a_loop = secrets();
-    let world = World::of(&a_loop);
+    let world = RehearsalCluster::of(&a_loop);
     let decode = |json| -> Arc<TokenSecret> { Arc::new(serde_json::from_value(json).unwrap()) };
     let wanted = ["a/t uid=uid-t account=builder account-uid=u1"];
-    assert_eq!(world.wakes(&a_loop, Change::added(decode(secret("t", "u1")))), wanted);
-    assert_eq!(world.wakes(&a_loop, Change::deleted(decode(secret("t", "u1")))), wanted);
-    assert!(world.wakes(&a_loop, Change::resync(decode(secret("t", "u1")))).is_empty());
+    assert_eq!(world.enqueued_by(&a_loop, Change::added(decode(secret("t", "u1")))), wanted);
+    assert_eq!(world.enqueued_by(&a_loop, Change::deleted(decode(secret("t", "u1")))), wanted);
+    assert!(world.enqueued_by(&a_loop, Change::resync(decode(secret("t", "u1")))).is_empty());
 }
 
 /// Proves SAT-6, SAT-10, SAT-11, SAT-55.
@@ -121,7 +121,7 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
     for a_loop in &controller.loops {
         assert_eq!(a_loop.queue, "serviceaccount_tokens_service");
         assert_eq!((a_loop.workers, a_loop.max_retries), (5, Some(10)));
-        assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
+        assert_eq!(a_loop.rate_limiter, RateLimiter::DEFAULT);
     }
 }
 
@@ -131,11 +131,11 @@ fn incomplete_account_items_are_dropped() {
     let a_loop = accounts();
     for item in [
         Item::from(Key::namespaced("a", "builder")),
-        Item::from(Key::cluster("builder")).with("uid", "u1"),
-        Item::from(Key::namespaced("a", "")).with("uid", "u1"),
+        Item::from(Key::cluster("builder")).with_attribute("uid", "u1"),
+        Item::from(Key::namespaced("a", "")).with_attribute("uid", "u1"),
     ] {
-        let mut world = World::of(&a_loop).with::<TokenSecret>(secret("t", ""));
-        assert_eq!(world.sync(&a_loop, item), "");
+        let mut world = RehearsalCluster::of(&a_loop).with::<TokenSecret>(secret("t", ""));
+        assert_eq!(world.reconcile(&a_loop, item), "");
     }
 }
 
@@ -145,8 +145,9 @@ fn a_living_account_needs_nothing() {
     let a_loop = accounts();
     let mut listed = account("u1");
     listed["secrets"] = json!([{"name": "dangling"}]);
-    let mut world = World::of(&a_loop).with::<ServiceAccount>(listed).with::<TokenSecret>(secret("t", "u1"));
-    assert_eq!(world.sync(&a_loop, account_item("u1")), "");
+    let mut world =
+        RehearsalCluster::of(&a_loop).with::<ServiceAccount>(listed).with::<TokenSecret>(secret("t", "u1"));
+    assert_eq!(world.reconcile(&a_loop, account_item("u1")), "");
 }
 
 /// Proves SAT-22, SAT-62.
@@ -158,16 +159,16 @@ fn the_secrets_of_a_gone_account_go_if_they_were_its_or_do_not_say() {
     let mut others = secret("others", "u1");
     others["metadata"]["annotations"]["kubernetes.io/service-account.name"] = json!("other");
     let world = || {
-        let world = World::of(&a_loop).with::<TokenSecret>(secret("mine", "u1"));
+        let world = RehearsalCluster::of(&a_loop).with::<TokenSecret>(secret("mine", "u1"));
         let world =
             world.with::<TokenSecret>(secret("newer", "u2")).with::<TokenSecret>(secret("silent", ""));
         world.with::<TokenSecret>(elsewhere.clone()).with::<TokenSecret>(others.clone())
     };
     let wanted = "delete secrets a/mine because its service account is gone\n\
                   delete secrets a/silent because its service account is gone\n";
-    assert_eq!(world().sync(&a_loop, account_item("u1")), wanted, "no account");
+    assert_eq!(world().reconcile(&a_loop, account_item("u1")), wanted, "no account");
     let mut reborn = world().with::<ServiceAccount>(account("u2"));
-    assert_eq!(reborn.sync(&a_loop, account_item("u1")), wanted, "another life of it");
+    assert_eq!(reborn.reconcile(&a_loop, account_item("u1")), wanted, "another life of it");
 }
 
 /// Proves SAT-23, SAT-50.
@@ -175,16 +176,16 @@ fn the_secrets_of_a_gone_account_go_if_they_were_its_or_do_not_say() {
 fn a_failed_deletion_stops_no_other_and_is_tried_again() {
     let a_loop = accounts();
     let failing = |reason| {
-        let world = World::of(&a_loop)
+        let world = RehearsalCluster::of(&a_loop)
             .with::<TokenSecret>(secret("t1", "u1"))
             .with::<TokenSecret>(secret("t2", "u1"));
         let key = Key::namespaced("a", "t1");
-        world.refusing::<TokenSecret>("delete", &key, refused(reason)).sync(&a_loop, account_item("u1"))
+        world.failing::<TokenSecret>("delete", &key, refused(reason)).reconcile(&a_loop, account_item("u1"))
     };
-    let minutes = failing(Reason::Unavailable);
+    let minutes = failing(ErrorReason::Unavailable);
     assert!(minutes.contains("a/t1 because its service account is gone FAILED"), "{minutes}");
     assert!(minutes.contains("delete secrets a/t2") && minutes.ends_with("retry: refused\n"), "{minutes}");
-    for fine in [Reason::NotFound, Reason::Conflict] {
+    for fine in [ErrorReason::NotFound, ErrorReason::Conflict] {
         assert!(!failing(fine).contains("retry"), "{fine:?}");
     }
     let write = delete(&serde_json::from_value(secret("t", "")).unwrap(), "");
@@ -196,12 +197,13 @@ fn a_failed_deletion_stops_no_other_and_is_tried_again() {
 fn a_secret_that_names_no_account_is_left_alone() {
     let mut nameless = secret("t", "");
     nameless["metadata"]["annotations"] = json!({});
-    let item = Item::from(Key::namespaced("a", "t")).with("uid", "uid-t").with("account", "");
+    let item =
+        Item::from(Key::namespaced("a", "t")).with_attribute("uid", "uid-t").with_attribute("account", "");
     let (minutes, _) = fill(|world| world.with::<TokenSecret>(nameless), item);
     assert_eq!(minutes, "");
     for item in [
-        Item::from(Key::namespaced("a", "t")).with("account", "builder"),
-        Item::from(Key::cluster("t")).with("uid", "uid-t").with("account", "builder"),
+        Item::from(Key::namespaced("a", "t")).with_attribute("account", "builder"),
+        Item::from(Key::cluster("t")).with_attribute("uid", "uid-t").with_attribute("account", "builder"),
     ] {
         assert_eq!(fill(|world| world, item).0, "");
     }
@@ -214,8 +216,8 @@ fn a_gone_secret_is_taken_off_its_account_s_list() {
     let mut listing = account("u1");
     listing["secrets"] = json!([{"name": "first"}, {"name": "t"}, {"name": "last"}, {"name": "t"}]);
     let run = |listing: &Value, item| {
-        let mut world = World::of(&a_loop).with::<ServiceAccount>(listing.clone());
-        let minutes = world.sync(&a_loop, item);
+        let mut world = RehearsalCluster::of(&a_loop).with::<ServiceAccount>(listing.clone());
+        let minutes = world.reconcile(&a_loop, item);
         (
             minutes,
             world.live_object::<ServiceAccount>(&Key::namespaced("a", "builder")).unwrap()["secrets"].clone(),
@@ -238,11 +240,11 @@ fn a_list_that_cannot_be_changed_is_not_tried_again() {
     let a_loop = secrets();
     let mut listing = account("u1");
     listing["secrets"] = json!([{"name": "t"}]);
-    let world = World::of(&a_loop).with::<ServiceAccount>(listing);
+    let world = RehearsalCluster::of(&a_loop).with::<ServiceAccount>(listing);
     let key = Key::namespaced("a", "builder");
     let minutes = world
-        .refusing::<ServiceAccount>("update", &key, refused(Reason::Forbidden))
-        .sync(&a_loop, secret_item("t", "u1"));
+        .failing::<ServiceAccount>("update", &key, refused(ErrorReason::Forbidden))
+        .reconcile(&a_loop, secret_item("t", "u1"));
     assert!(minutes.contains("FAILED") && !minutes.contains("retry"), "{minutes}");
 }
 
@@ -259,7 +261,7 @@ fn before_a_secret_is_deleted_the_server_is_asked_for_its_account() {
     );
     assert_eq!(minutes, deletes, "another life of it");
     let (minutes, filled) = fill(
-        |world| world.with::<TokenSecret>(secret("t", "")).live::<ServiceAccount>(account("u1")),
+        |world| world.with::<TokenSecret>(secret("t", "")).with_live::<ServiceAccount>(account("u1")),
         secret_item("t", ""),
     );
     assert_eq!(minutes, format!("get serviceaccounts a/builder\n{FILLS}"), "the cache was behind");
@@ -267,10 +269,10 @@ fn before_a_secret_is_deleted_the_server_is_asked_for_its_account() {
     let (minutes, _) = fill(
         |world| {
             let world = world.with::<TokenSecret>(secret("t", ""));
-            world.refusing::<ServiceAccount>(
+            world.failing::<ServiceAccount>(
                 "get",
                 &Key::namespaced("a", "builder"),
-                refused(Reason::Unavailable),
+                refused(ErrorReason::Unavailable),
             )
         },
         secret_item("t", ""),
@@ -301,8 +303,8 @@ fn a_secret_that_has_moved_on_waits_for_its_event() {
         fill(
             |world| {
                 let world =
-                    world.with::<ServiceAccount>(account("u1")).cached::<TokenSecret>(secret("t", ""));
-                live.into_iter().fold(world, World::live::<TokenSecret>)
+                    world.with::<ServiceAccount>(account("u1")).with_cached::<TokenSecret>(secret("t", ""));
+                live.into_iter().fold(world, RehearsalCluster::with_live::<TokenSecret>)
             },
             secret_item("t", ""),
         )
@@ -339,7 +341,7 @@ fn only_what_is_missing_is_set_and_the_annotations_say_whose_it_is() {
 /// Proves SAT-39.
 #[test]
 fn without_a_ca_the_one_in_the_secret_is_left_alone() {
-    let contents = contents::Contents::new(&Settings { ca: Arc::from([]), ..settings() });
+    let contents = contents::Contents::new(&ServiceAccountTokenOptions { ca: Arc::from([]), ..settings() });
     let account: ServiceAccount = serde_json::from_value(account("u1")).unwrap();
     let mut empty = secret("t", "");
     assert_eq!(contents.fill(&mut empty, &account.meta), keleustes_plan::Edited::Changed);
@@ -353,11 +355,12 @@ fn without_a_ca_the_one_in_the_secret_is_left_alone() {
 /// Proves SAT-40.
 #[test]
 fn a_token_that_cannot_be_signed_is_not_tried_again() {
-    let broken = Settings { sign: Arc::new(|_| Err("no entropy".into())), ..settings() };
+    let broken = ServiceAccountTokenOptions { sign: Arc::new(|_| Err("no entropy".into())), ..settings() };
     let a_loop = controller(&broken).loops.remove(1);
-    let mut world =
-        World::of(&a_loop).with::<ServiceAccount>(account("u1")).with::<TokenSecret>(secret("t", ""));
-    let minutes = world.sync(&a_loop, secret_item("t", ""));
+    let mut world = RehearsalCluster::of(&a_loop)
+        .with::<ServiceAccount>(account("u1"))
+        .with::<TokenSecret>(secret("t", ""));
+    let minutes = world.reconcile(&a_loop, secret_item("t", ""));
     assert!(minutes.ends_with("(impossible: the token cannot be signed: no entropy)\n"), "{minutes}");
     let untouched = world.live_object::<TokenSecret>(&Key::namespaced("a", "t")).unwrap();
     assert_eq!(untouched, &secret("t", ""), "nothing half-filled is written");
@@ -382,12 +385,12 @@ fn a_token_says_whose_it_is_and_nothing_of_time_or_audience() {
 #[test]
 fn a_lost_race_for_the_secret_is_no_error() {
     for (reason, retries) in
-        [(Reason::NotFound, false), (Reason::Conflict, false), (Reason::Unavailable, true)]
+        [(ErrorReason::NotFound, false), (ErrorReason::Conflict, false), (ErrorReason::Unavailable, true)]
     {
         let (minutes, _) = fill(
             |world| {
                 let world = world.with::<TokenSecret>(secret("t", "")).with::<ServiceAccount>(account("u1"));
-                world.refusing::<TokenSecret>("update", &Key::namespaced("a", "t"), refused(reason))
+                world.failing::<TokenSecret>("update", &Key::namespaced("a", "t"), refused(reason))
             },
             secret_item("t", ""),
         );
@@ -398,10 +401,12 @@ fn a_lost_race_for_the_secret_is_no_error() {
 /// Proves SAT-63.
 #[test]
 fn another_ca_is_written_to_every_secret_and_tokens_stay() {
-    let a_loop = controller(&Settings { ca: Arc::from(*b"new CA"), ..settings() }).loops.remove(1);
-    let mut world =
-        World::of(&a_loop).with::<ServiceAccount>(account("u1")).with::<TokenSecret>(complete("t"));
-    assert_eq!(world.sync(&a_loop, secret_item("t", "u1")), FILLS);
+    let a_loop =
+        controller(&ServiceAccountTokenOptions { ca: Arc::from(*b"new CA"), ..settings() }).loops.remove(1);
+    let mut world = RehearsalCluster::of(&a_loop)
+        .with::<ServiceAccount>(account("u1"))
+        .with::<TokenSecret>(complete("t"));
+    assert_eq!(world.reconcile(&a_loop, secret_item("t", "u1")), FILLS);
     let filled = world.live_object::<TokenSecret>(&Key::namespaced("a", "t")).unwrap();
     assert_eq!((decoded(filled, "ca.crt").as_str(), decoded(filled, "token").as_str()), ("new CA", "t"));
 }

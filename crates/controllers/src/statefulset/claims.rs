@@ -1,17 +1,18 @@
 //! The claims of a StatefulSet's pods: their names, and what they are made from.
 
 use keleustes_objects::{
-    Key, LabelSelector, OwnerReference, PersistentVolumeClaim, Reason, StatefulSet, Text, VolumeClaimTemplate,
+    ArcStr, ErrorReason, Key, LabelSelector, OwnerReference, PersistentVolumeClaim, StatefulSet,
+    VolumeClaimTemplate,
 };
-use keleustes_plan::{Involved, OnFailure, Outcome, PlannedEvent, Write};
+use keleustes_plan::{InvolvedObject, OnFailure, Outcome, PlannedEvent, Write};
 use serde_json::{Value, json};
 
 use super::facts::Facts;
 use super::pods;
 
 /// The name of a claim.
-pub(super) fn name(set: &StatefulSet, template: &VolumeClaimTemplate, number: i32) -> Text {
-    Text::from(format!("{}-{}-{number}", template.name, set.meta.key.name))
+pub(super) fn name(set: &StatefulSet, template: &VolumeClaimTemplate, number: i32) -> ArcStr {
+    ArcStr::from(format!("{}-{}-{number}", template.name, set.meta.key.name))
 }
 
 /// Whether claims are deleted when the set shrinks, and when it is deleted.
@@ -26,7 +27,7 @@ pub(super) fn missing(facts: &Facts, number: i32) -> (Vec<Write>, Vec<String>) {
     for template in &set.spec.volume_claim_templates {
         let name = name(set, template, number);
         match facts.claims.get(&name) {
-            Some(claim) if claim.meta.deleted_at.is_some() => {
+            Some(claim) if claim.meta.deletion_timestamp.is_some() => {
                 obstacles.push(format!("pvc {name} is being deleted"));
             }
             Some(_) => {}
@@ -42,7 +43,7 @@ pub(super) fn missing(facts: &Facts, number: i32) -> (Vec<Write>, Vec<String>) {
 fn creation(
     set: &StatefulSet,
     template: &VolumeClaimTemplate,
-    name: Text,
+    name: ArcStr,
     number: i32,
 ) -> Result<Write, String> {
     let mut body: Value = serde_json::from_str(template.raw.as_str())
@@ -58,17 +59,17 @@ fn creation(
         body.remove("status");
     }
     let key = Key { namespace: set.meta.key.namespace.clone(), name: name.clone() };
-    let (involved, pod, set) = (Involved::of(set), pods::name(set, number), set.meta.key.name.clone());
+    let (involved, pod, set) = (InvolvedObject::of(set), pods::name(set, number), set.meta.key.name.clone());
     let write = Write::create::<PersistentVolumeClaim>(key, body)
         .on_failure(OnFailure::ContinueAndRetry)
         .because("its pod needs it");
-    Ok(write.reporting(move |outcome| match outcome {
+    Ok(write.record_on_outcome(move |outcome| match outcome {
         Outcome::Done { .. } => {
             let message = format!("Create Claim {name} Pod {pod} in StatefulSet {set} success");
             Some(PlannedEvent::normal(involved.clone(), "SuccessfulCreate", message))
         }
         // The cache is behind; the next turn sees what there is.
-        Outcome::Failed(failure) if failure.reason == Reason::AlreadyExists => None,
+        Outcome::Failed(failure) if failure.reason == ErrorReason::AlreadyExists => None,
         Outcome::Failed(failure) => {
             let message = format!(
                 "Create Claim {name} for Pod {pod} in StatefulSet {set} failed error: {}",
@@ -85,7 +86,8 @@ pub(super) fn are_stale(facts: &Facts, number: i32) -> bool {
     let pod = pods::name(&facts.set, number);
     let names_pod =
         |owner: &OwnerReference| owner.api_version == "v1" && owner.kind == "Pod" && owner.name == pod;
-    deletes(&facts.set).0 && of_number(facts, number).any(|claim| claim.meta.owners.iter().any(names_pod))
+    deletes(&facts.set).0
+        && of_number(facts, number).any(|claim| claim.meta.owner_references.iter().any(names_pod))
 }
 
 /// The claims of a pod that there are.

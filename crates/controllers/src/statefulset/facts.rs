@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use keleustes_objects::{
-    ControllerRevision, Key, PersistentVolumeClaim, Pod, PodPhase, StatefulSet, Text, Time,
+    ArcStr, ControllerRevision, Key, PersistentVolumeClaim, Pod, PodPhase, StatefulSet, Time,
 };
-use keleustes_plan::{Context, Item, Retry, View};
+use keleustes_plan::{Context, Item, ReconcileError, View};
 
 use super::claims;
-use crate::workloads::claims::{Claimed, claim, claim_if};
-use crate::workloads::owners::{managed_by, orphans};
-use crate::workloads::revisions::sort;
+use crate::workloads::adoption::{Claimed, claim, claim_if};
+use crate::workloads::owners::{controlled_by, orphans};
+use crate::workloads::revisions::sort_by_revision;
 
 pub(super) struct Facts {
     pub(super) set: Arc<StatefulSet>,
@@ -24,7 +24,7 @@ pub(super) struct Facts {
     /// Its history, oldest first.
     pub(super) revisions: Vec<Arc<ControllerRevision>>,
     /// The claims of its pods that there are, by name.
-    pub(super) claims: BTreeMap<Text, Arc<PersistentVolumeClaim>>,
+    pub(super) claims: BTreeMap<ArcStr, Arc<PersistentVolumeClaim>>,
     pub(super) now: Time,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Gathered {
     set: Arc<StatefulSet>,
     pods: Claimed<Pod>,
     revisions: Claimed<ControllerRevision>,
-    claims: BTreeMap<Text, Arc<PersistentVolumeClaim>>,
+    claims: BTreeMap<ArcStr, Arc<PersistentVolumeClaim>>,
     now: Time,
 }
 
@@ -60,14 +60,14 @@ impl Gathered {
         let set = view.get::<StatefulSet>(item)?.clone();
         let matcher = set.spec.selector.as_ref()?.matcher().ok()?;
         let (namespace, uid, name) = (&set.meta.key.namespace, &set.meta.uid, &set.meta.key.name);
-        let table = view.table::<ControllerRevision>();
+        let table = view.store::<ControllerRevision>();
         // Revisions that stop matching are not let go; they are just not looked at.
-        let own = managed_by(table, uid).filter(|revision| matcher.matches(&revision.meta.labels));
+        let own = controlled_by(table, uid).filter(|revision| matcher.matches(&revision.meta.labels));
         let revisions = claim(&*set, &matcher, own.chain(orphans(table, namespace)));
-        let table = view.table::<Pod>();
+        let table = view.store::<Pod>();
         let ours =
             |pod: &Pod| matcher.matches(&pod.meta.labels) && digits(name, &pod.meta.key.name).is_some();
-        let candidates = managed_by(table, uid).chain(orphans(table, namespace));
+        let candidates = controlled_by(table, uid).chain(orphans(table, namespace));
         let pods = claim_if(&*set, None, ours, candidates);
         let claims = find_claims(view, &set, &pods.mine);
         Some(Self { pods, revisions, claims, now: view.now().wall, set })
@@ -77,10 +77,10 @@ impl Gathered {
     ///
     /// # Errors
     /// If one of them fails; then nothing is decided on top of it.
-    pub(super) async fn settle(self, cx: &mut Context<'_>) -> Result<Facts, Retry> {
-        let mut revisions = self.revisions.settle(cx).await?;
-        sort(&mut revisions);
-        let pods = self.pods.settle(cx).await?;
+    pub(super) async fn settle(self, cx: &mut Context<'_>) -> Result<Facts, ReconcileError> {
+        let mut revisions = self.revisions.apply(cx).await?;
+        sort_by_revision(&mut revisions);
+        let pods = self.pods.apply(cx).await?;
         let mut replicas: BTreeMap<_, _> = numbers(&self.set).map(|number| (number, None)).collect();
         let mut condemned = Vec::new();
         for pod in &pods {
@@ -101,7 +101,7 @@ fn find_claims(
     view: &View<'_>,
     set: &StatefulSet,
     pods: &[Arc<Pod>],
-) -> BTreeMap<Text, Arc<PersistentVolumeClaim>> {
+) -> BTreeMap<ArcStr, Arc<PersistentVolumeClaim>> {
     let there = pods.iter().filter_map(|pod| ordinal(&set.meta.key.name, &pod.meta.key.name));
     let templates = &set.spec.volume_claim_templates;
     let names = numbers(set)

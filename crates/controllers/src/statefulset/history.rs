@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use keleustes_objects::{ControllerRevision, Key, Reason, StatefulSet, Template, Text};
-use keleustes_plan::{Context, Outcome, Plan, Retry, Write};
+use keleustes_objects::{ArcStr, ControllerRevision, ErrorReason, Key, PodTemplate, StatefulSet};
+use keleustes_plan::{Context, Outcome, Plan, ReconcileError, Write};
 
 use super::facts::Facts;
 use super::pods::revision_of;
-use crate::workloads::revisions::{Data, renumber, template_from_data};
+use crate::workloads::revisions::{RevisionData, renumber, template_from_data};
 use crate::workloads::templates::NormalizedTemplate;
 
 /// The label of a revision that nobody reads back.
@@ -20,9 +20,9 @@ const NAME_MAX: usize = 223;
 /// A revision as a turn needs it.
 #[derive(Clone)]
 pub(super) struct Revision {
-    pub(super) name: Text,
+    pub(super) name: ArcStr,
     /// What pods of it are made from.
-    pub(super) template: Template,
+    pub(super) template: PodTemplate,
 }
 
 /// The two revisions that a set has pods of.
@@ -41,9 +41,9 @@ impl History {
         cx: &mut Context<'_>,
         facts: &Facts,
         semantic_revision_comparison: bool,
-    ) -> Result<Self, Retry> {
+    ) -> Result<Self, ReconcileError> {
         let set = &facts.set;
-        let data = Data::rounded(&set.spec.template);
+        let data = RevisionData::rounded(&set.spec.template);
         let mut collisions = set.status.collision_count.unwrap_or(0);
         let number = facts.revisions.last().map_or(0, |revision| revision.revision) + 1;
         let name = match find(facts, &data, semantic_revision_comparison) {
@@ -75,7 +75,8 @@ impl History {
         let dead = facts.revisions.iter().filter(|revision| !alive.contains(&*revision.meta.key.name));
         let dead: Vec<_> = dead.collect();
         for revision in dead.iter().take(dead.len().saturating_sub(limit)) {
-            let delete = Write::delete(&***revision).ignoring_errors(&[Reason::NotFound, Reason::Conflict]);
+            let delete =
+                Write::delete(&***revision).ignoring_errors(&[ErrorReason::NotFound, ErrorReason::Conflict]);
             plan.push(delete.because("it is older than the history that is kept"));
         }
         plan
@@ -83,14 +84,14 @@ impl History {
 }
 
 enum Found {
-    Newest(Text),
+    Newest(ArcStr),
     Older(Arc<ControllerRevision>),
     Nothing,
 }
 
 /// Looks for the revision of the live template. Nothing is ever made anew for a template that has not
 /// changed since somebody, this manager or the original, last looked at it.
-fn find(facts: &Facts, data: &Data, semantic_revision_comparison: bool) -> Found {
+fn find(facts: &Facts, data: &RevisionData, semantic_revision_comparison: bool) -> Found {
     let set = &facts.set;
     let Some(newest) = facts.revisions.last() else { return Found::Nothing };
     if data.equals_data_of(newest) {
@@ -117,22 +118,26 @@ fn find(facts: &Facts, data: &Data, semantic_revision_comparison: bool) -> Found
 async fn make(
     cx: &mut Context<'_>,
     set: &StatefulSet,
-    data: &Data,
+    data: &RevisionData,
     number: i64,
     collisions: &mut i32,
-) -> Result<Text, Retry> {
-    let labels = set.spec.template.labels().with(HASH, &*data.short_name(*collisions));
+) -> Result<ArcStr, ReconcileError> {
+    let labels = set.spec.template.labels().with(HASH, &*data.hash(*collisions));
     let name = &set.meta.key.name;
     let prefix = &name[..name.floor_char_boundary(NAME_MAX)];
     loop {
-        let name = Text::from(format!("{prefix}-{}", data.short_name(*collisions)));
+        let name = ArcStr::from(format!("{prefix}-{}", data.hash(*collisions)));
         let key = Key { namespace: set.meta.key.namespace.clone(), name };
         let create = data.creation(set, &key, &labels, number);
         let mut applied = cx.apply(Plan::of(create)).await;
         match applied.outcomes.pop() {
             Some(Outcome::Done { .. }) => return Ok(key.name),
-            Some(Outcome::Failed(failure)) if failure.reason == Reason::AlreadyExists => {}
-            _ => return Err(applied.retry.unwrap_or_else(|| Retry::because("the revision was not made"))),
+            Some(Outcome::Failed(failure)) if failure.reason == ErrorReason::AlreadyExists => {}
+            _ => {
+                return Err(applied
+                    .error
+                    .unwrap_or_else(|| ReconcileError::because("the revision was not made")));
+            }
         }
         let there = cx.fetch::<ControllerRevision>(&key).await?;
         if there.is_some_and(|there| data.equals_data_of(&there)) {
@@ -140,6 +145,7 @@ async fn make(
         }
         // There is no name left beyond the last number.
         let next = collisions.checked_add(1);
-        *collisions = next.ok_or_else(|| Retry::because(format!("the name {} is taken", key.name)))?;
+        *collisions =
+            next.ok_or_else(|| ReconcileError::because(format!("the name {} is taken", key.name)))?;
     }
 }

@@ -21,27 +21,32 @@ mod tests;
 use keleustes_objects::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet};
 use keleustes_plan::{Controller, Grant, Loop, Metric};
 
-use crate::workloads::owners::by_manager;
-use crate::workloads::wakes::itself;
+use crate::workloads::enqueue::enqueue_self;
+use crate::workloads::owners::by_controller_uid;
 
 /// What the controller is told.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct StatefulSetOptions {
     /// How many StatefulSets are worked on at once.
     pub workers: usize,
     /// Whether more than one pod may be replaced at once (gate `MaxUnavailableStatefulSet`).
     pub honor_max_unavailable: bool,
     /// Whether all pods may be deleted before new ones are made (gate `StatefulSetRecreateStrategy`).
-    pub recreates: bool,
+    pub allow_recreate_strategy: bool,
     /// Whether a revision that means the same as the template counts as its own (gate
     /// `StatefulSetSemanticRevisionComparison`).
     pub semantic_revision_comparison: bool,
 }
 
 /// The original's defaults.
-impl Default for Settings {
+impl Default for StatefulSetOptions {
     fn default() -> Self {
-        Self { workers: 5, honor_max_unavailable: true, recreates: false, semantic_revision_comparison: true }
+        Self {
+            workers: 5,
+            honor_max_unavailable: true,
+            allow_recreate_strategy: false,
+            semantic_revision_comparison: true,
+        }
     }
 }
 
@@ -64,12 +69,12 @@ pub(crate) static UNAVAILABLE: Metric = Metric::gauge(
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: &Settings) -> Controller {
+pub fn controller(settings: &StatefulSetOptions) -> Controller {
     Controller::new("statefulset-controller")
         .also_known_as(&["statefulset"])
         .service_account("statefulset-controller")
         .event_component("statefulset-controller")
-        .measures([&MAX_UNAVAILABLE, &UNAVAILABLE])
+        .metrics([&MAX_UNAVAILABLE, &UNAVAILABLE])
         .may_write(&[
             Grant { group: "apps", resource: "statefulsets", verbs: &["get"] },
             Grant { group: "apps", resource: "statefulsets/status", verbs: &["update"] },
@@ -81,13 +86,13 @@ pub fn controller(settings: &Settings) -> Controller {
                 verbs: &["create", "delete", "get", "patch", "update"],
             },
         ])
-        .runs(
+        .with_loop(
             Loop::reconciling("statefulset", turn::Turns { settings: settings.clone() })
-                .enqueue_on::<StatefulSet>(itself)
+                .enqueue_on::<StatefulSet>(enqueue_self)
                 .enqueue_on::<Pod>(wakes::pod_changed)
                 .reads::<PersistentVolumeClaim>()
-                .reads_index(by_manager::<Pod>())
-                .reads_index(by_manager::<ControllerRevision>())
+                .reads_index(by_controller_uid::<Pod>())
+                .reads_index(by_controller_uid::<ControllerRevision>())
                 .workers(settings.workers),
         )
 }

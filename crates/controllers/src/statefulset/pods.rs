@@ -1,7 +1,7 @@
 //! Makes the pod of a number, and tells which revision a pod is of.
 
-use keleustes_objects::{Key, Pod, Reason, StatefulSet, Template, Text};
-use keleustes_plan::{Edited, Involved, OnFailure, Outcome, PlannedEvent, Write};
+use keleustes_objects::{ArcStr, ErrorReason, Key, Pod, PodTemplate, StatefulSet};
+use keleustes_plan::{Edited, InvolvedObject, OnFailure, Outcome, PlannedEvent, Write};
 use serde_json::{Value, json};
 
 use super::claims;
@@ -19,8 +19,8 @@ pub(super) fn revision_of(pod: &Pod) -> &str {
 }
 
 /// The name of the pod of a number.
-pub(super) fn name(set: &StatefulSet, number: i32) -> Text {
-    Text::from(format!("{}-{number}", set.meta.key.name))
+pub(super) fn name(set: &StatefulSet, number: i32) -> ArcStr {
+    ArcStr::from(format!("{}-{number}", set.meta.key.name))
 }
 
 /// Creates the pod of a number from the template of a revision.
@@ -30,7 +30,7 @@ pub(super) fn name(set: &StatefulSet, number: i32) -> Text {
 pub(super) fn creation(
     set: &StatefulSet,
     number: i32,
-    template: &Template,
+    template: &PodTemplate,
     revision: &str,
 ) -> Result<Write, &'static str> {
     let mut body = pod_from_template::<StatefulSet>(&template.json(), &set.meta)?;
@@ -69,7 +69,8 @@ fn mount_claims(set: &StatefulSet, number: i32, pod: &mut Value) {
 
 /// Deletes a pod.
 pub(super) fn deletion(set: &StatefulSet, pod: &Pod, because: &'static str) -> Write {
-    let write = Write::delete(pod).ignoring_errors(&[Reason::NotFound, Reason::Conflict]).because(because);
+    let write =
+        Write::delete(pod).ignoring_errors(&[ErrorReason::NotFound, ErrorReason::Conflict]).because(because);
     told(write, set, &pod.meta.key.name, "Delete")
 }
 
@@ -100,12 +101,12 @@ pub(super) fn repair(facts: &Facts, number: i32, pod: &Pod) -> Write {
 }
 
 /// Tells people what became of a pod.
-fn told(write: Write, set: &StatefulSet, pod: &Text, verb: &'static str) -> Write {
-    let (involved, set, pod) = (Involved::of(set), set.meta.key.name.clone(), pod.clone());
-    write.on_failure(OnFailure::StopAndRetry).reporting(move |outcome| match outcome {
+fn told(write: Write, set: &StatefulSet, pod: &ArcStr, verb: &'static str) -> Write {
+    let (involved, set, pod) = (InvolvedObject::of(set), set.meta.key.name.clone(), pod.clone());
+    write.on_failure(OnFailure::StopAndRetry).record_on_outcome(move |outcome| match outcome {
         Outcome::Done { .. } => Some(event(involved.clone(), &set, &pod, verb, None)),
         // The cache is behind; nobody needs to know.
-        Outcome::Failed(failure) if failure.reason == Reason::AlreadyExists => None,
+        Outcome::Failed(failure) if failure.reason == ErrorReason::AlreadyExists => None,
         Outcome::Failed(failure) => Some(event(involved.clone(), &set, &pod, verb, Some(&failure.message))),
         Outcome::Unneeded | Outcome::NotSent => None,
     })
@@ -113,7 +114,7 @@ fn told(write: Write, set: &StatefulSet, pod: &Text, verb: &'static str) -> Writ
 
 /// An event about one of a set's pods, and why it came to nothing if it did.
 pub(super) fn event(
-    involved: Involved,
+    involved: InvolvedObject,
     set: &str,
     pod: &str,
     verb: &str,

@@ -1,7 +1,7 @@
 //! Deletes all pods of older revisions before any of the wanted one is made, and tells how far that is.
 
 use keleustes_objects::{Condition, Conditions as _, FALSE, StatefulSetStatus, TRUE, Time};
-use keleustes_plan::{Context, Plan, Retry};
+use keleustes_plan::{Context, Plan, ReconcileError};
 
 use super::facts::Facts;
 use super::history::History;
@@ -20,7 +20,7 @@ pub(super) async fn clear_the_way(
     facts: &Facts,
     history: &History,
     said: &mut StatefulSetStatus,
-) -> Result<bool, Retry> {
+) -> Result<bool, ReconcileError> {
     let is_old = |pod: &keleustes_objects::Pod| revision_of(pod) != &*history.update.name;
     if !facts.numbered().any(|pod| is_old(pod)) {
         if history.current.name != history.update.name {

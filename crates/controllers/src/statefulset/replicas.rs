@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{Pod, PodPhase, Reason};
-use keleustes_plan::{Applied, Context, Involved, Outcome, Plan, Retry, Write};
+use keleustes_objects::{ErrorReason, Pod, PodPhase};
+use keleustes_plan::{Applied, Context, InvolvedObject, Outcome, Plan, ReconcileError, Write};
 
 use super::claims;
 use super::facts::{Facts, runs_and_is_ready};
@@ -36,14 +36,18 @@ struct Need<'a> {
 ///
 /// # Errors
 /// If something could not be made or put right.
-pub(super) async fn bring_up(cx: &mut Context<'_>, facts: &Facts, history: &History) -> Result<bool, Retry> {
+pub(super) async fn bring_up(
+    cx: &mut Context<'_>,
+    facts: &Facts,
+    history: &History,
+) -> Result<bool, ReconcileError> {
     let ordered = facts.is_ordered();
     let numbers: Vec<_> = facts.replicas.iter().map(|(number, pod)| (*number, pod.as_ref())).collect();
     let singly = || numbers.chunks(1).collect();
     let all_at_once = || batches(&numbers);
     for batch in if ordered { singly() } else { all_at_once() } {
         let needs = batch.iter().map(|&(number, pod)| need(facts, history, number, pod));
-        let needs = needs.collect::<Result<Vec<_>, _>>().map_err(Retry::because)?;
+        let needs = needs.collect::<Result<Vec<_>, _>>().map_err(ReconcileError::because)?;
         let blocked = ordered && needs.iter().any(|need| need.blocks);
         meet(cx, facts, needs).await?;
         if blocked {
@@ -135,7 +139,7 @@ impl Need<'_> {
 }
 
 /// Meets the needs of a batch. What one lacks keeps none of the others.
-async fn meet(cx: &mut Context<'_>, facts: &Facts, mut needs: Vec<Need<'_>>) -> Result<(), Retry> {
+async fn meet(cx: &mut Context<'_>, facts: &Facts, mut needs: Vec<Need<'_>>) -> Result<(), ReconcileError> {
     let mut retry = fetch_claims(cx, facts, &mut needs).await;
     let mut writes = Vec::new();
     for need in &mut needs {
@@ -143,8 +147,8 @@ async fn meet(cx: &mut Context<'_>, facts: &Facts, mut needs: Vec<Need<'_>>) -> 
     }
     let (numbers, writes): (Vec<_>, Vec<_>) = writes.into_iter().unzip();
     let written = apply_together(cx, writes).await;
-    retry = retry.or(written.retry);
-    let cache_is_behind = |outcome: &Outcome| matches!(outcome, Outcome::Failed(failure) if failure.reason == Reason::AlreadyExists);
+    retry = retry.or(written.error);
+    let cache_is_behind = |outcome: &Outcome| matches!(outcome, Outcome::Failed(failure) if failure.reason == ErrorReason::AlreadyExists);
     let behind: Vec<_> =
         numbers.iter().zip(&written.outcomes).filter(|(_, it)| cache_is_behind(it)).collect();
     let mut plan = Plan::none();
@@ -154,13 +158,17 @@ async fn meet(cx: &mut Context<'_>, facts: &Facts, mut needs: Vec<Need<'_>>) -> 
         }
     }
     if !plan.is_none() {
-        retry = retry.or(cx.apply(plan).await.retry);
+        retry = retry.or(cx.apply(plan).await.error);
     }
     retry.map_or(Ok(()), Err)
 }
 
 /// Makes the claims that are missing. Whoever cannot have them does without anything else this time.
-async fn fetch_claims(cx: &mut Context<'_>, facts: &Facts, needs: &mut Vec<Need<'_>>) -> Option<Retry> {
+async fn fetch_claims(
+    cx: &mut Context<'_>,
+    facts: &Facts,
+    needs: &mut Vec<Need<'_>>,
+) -> Option<ReconcileError> {
     let (mut numbers, mut writes) = (Vec::new(), Vec::new());
     for need in needs.iter_mut() {
         numbers.extend(need.claims.iter().map(|_| need.number));
@@ -174,14 +182,14 @@ async fn fetch_claims(cx: &mut Context<'_>, facts: &Facts, needs: &mut Vec<Need<
             need.obstacles.push(format!("failed to create PVC {name}: {}", failure.message));
         }
     }
-    let (set, mut plan, mut retry) = (&*facts.set, Plan::none(), applied.retry);
+    let (set, mut plan, mut retry) = (&*facts.set, Plan::none(), applied.error);
     for need in needs.iter().filter(|need| !need.obstacles.is_empty()) {
         let why = need.obstacles.join(", ");
         if let Some(verb) = need.verb {
             let pod = pods::name(set, need.number);
-            plan.record(pods::event(Involved::of(set), &set.meta.key.name, &pod, verb, Some(&why)));
+            plan.record(pods::event(InvolvedObject::of(set), &set.meta.key.name, &pod, verb, Some(&why)));
         }
-        retry.get_or_insert_with(|| Retry::because(why));
+        retry.get_or_insert_with(|| ReconcileError::because(why));
     }
     if !plan.is_none() {
         cx.apply(plan).await;
@@ -203,7 +211,7 @@ async fn apply_together(cx: &mut Context<'_>, writes: Vec<Write>) -> Applied {
 ///
 /// # Errors
 /// If the owners of a claim cannot be put right, or a pod cannot be deleted.
-pub(super) async fn bring_down(cx: &mut Context<'_>, facts: &Facts) -> Result<bool, Retry> {
+pub(super) async fn bring_down(cx: &mut Context<'_>, facts: &Facts) -> Result<bool, ReconcileError> {
     let mut plan = Plan::none();
     for (number, pod) in &facts.condemned {
         if !retention::is_heeded(facts, *number, pod, true) {

@@ -1,9 +1,9 @@
 //! Who owns the claims of a pod: the set or the pod, if claims are to go with it, or neither.
 
 use keleustes_objects::{
-    Kind as _, OwnerReference, PersistentVolumeClaim, Pod, Resource, StatefulSet, Text, Uid,
+    ArcStr, Kind as _, OwnerReference, PersistentVolumeClaim, Pod, Resource, StatefulSet, Uid,
 };
-use keleustes_plan::{Edited, Involved, Outcome, Plan, PlannedEvent, Write};
+use keleustes_plan::{Edited, InvolvedObject, Outcome, Plan, PlannedEvent, Write};
 use serde_json::{Value, json};
 
 use super::claims::{deletes, of_number};
@@ -23,7 +23,7 @@ struct Owners {
 #[derive(Clone)]
 struct Us {
     resource: Resource,
-    name: Text,
+    name: ArcStr,
     /// Nothing if it is only being made.
     uid: Option<Uid>,
     /// Whether it is to own the claim.
@@ -128,7 +128,7 @@ impl Owners {
 /// Whether the claims of a pod are owned as the set's policy has it.
 pub(super) fn is_heeded(facts: &Facts, number: i32, pod: &Pod, condemned: bool) -> bool {
     let owners = Owners::of(facts, number, Some(pod), condemned);
-    of_number(facts, number).all(|claim| owners.are_right(&claim.meta.owners))
+    of_number(facts, number).all(|claim| owners.are_right(&claim.meta.owner_references))
 }
 
 /// Adds what it takes to have the claims of a pod owned as the set's policy has it. Claims that are not seen
@@ -136,15 +136,19 @@ pub(super) fn is_heeded(facts: &Facts, number: i32, pod: &Pod, condemned: bool) 
 pub(super) fn push(plan: &mut Plan, facts: &Facts, number: i32, pod: Option<&Pod>, condemned: bool) {
     let owners = Owners::of(facts, number, pod, condemned);
     for claim in of_number(facts, number) {
-        if owners.are_in_conflict(&claim.meta.owners) {
+        if owners.are_in_conflict(&claim.meta.owner_references) {
             let name = &claim.meta.key.name;
             let message = format!(
                 "PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller, \
                  the retention policy is ignored for this claim"
             );
-            plan.record(PlannedEvent::warning(Involved::of(&*facts.set), "ConflictingController", message));
+            plan.record(PlannedEvent::warning(
+                InvolvedObject::of(&*facts.set),
+                "ConflictingController",
+                message,
+            ));
         }
-        if !owners.are_right(&claim.meta.owners) {
+        if !owners.are_right(&claim.meta.owner_references) {
             plan.push(correction(facts, claim, &owners, condemned));
         }
     }
@@ -152,11 +156,11 @@ pub(super) fn push(plan: &mut Plan, facts: &Facts, number: i32, pod: Option<&Pod
 
 fn correction(facts: &Facts, claim: &PersistentVolumeClaim, owners: &Owners, condemned: bool) -> Write {
     let (involved, set, pod) =
-        (Involved::of(&*facts.set), facts.set.meta.key.name.clone(), owners.pod.name.clone());
+        (InvolvedObject::of(&*facts.set), facts.set.meta.key.name.clone(), owners.pod.name.clone());
     let (name, owners) = (claim.meta.key.name.clone(), owners.clone());
     Write::edit(claim, move |live| owners.put_right(live))
         .because("the policy of retention says who owns it")
-        .reporting(move |outcome| match outcome {
+        .record_on_outcome(move |outcome| match outcome {
             Outcome::Failed(failure) if !condemned => {
                 let why =
                     format!("could not update claim {name} for delete policy ownerRefs: {}", failure.message);

@@ -7,7 +7,7 @@ use super::facts::{Facts, runs_and_is_ready};
 use super::history::History;
 use super::pods::revision_of;
 use super::{RECREATE, recreate};
-use crate::workloads::telling::News;
+use crate::workloads::status_urgency::StatusChange;
 
 /// The status that the facts come to, before any pod is replaced.
 pub(super) fn of(facts: &Facts, history: &History) -> StatefulSetStatus {
@@ -53,7 +53,7 @@ pub(super) fn telling(facts: &Facts, status: &StatefulSetStatus) -> StatusUrgenc
         || status.observed_generation != there.observed_generation
         || status.current_revision != there.current_revision
         || status.conditions != there.conditions;
-    News { is_milestone, is_old: false }.telling()
+    StatusChange { is_milestone, is_superseded: false }.status_urgency()
 }
 
 /// Writes the status if it says anything new. That the name of a revision was taken is no news by itself.
@@ -64,5 +64,5 @@ pub(super) fn plan(facts: &Facts, status: &StatefulSetStatus, telling: StatusUrg
         return Plan::none();
     }
     let put = Write::put_status(&*facts.set, status).conflict_tries(5);
-    Plan::of(put.telling(telling).because("its pods tell something new"))
+    Plan::of(put.status_urgency(telling).because("its pods tell something new"))
 }

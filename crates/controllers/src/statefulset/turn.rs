@@ -2,24 +2,27 @@
 
 use keleustes_objects::StatefulSetStatus;
 use keleustes_plan::{
-    BoxFuture, Context, Involved, Item, Next, Outcome, Plan, PlannedEvent, Retry, Script, StatusUrgency,
+    BoxFuture, Context, InvolvedObject, Item, Outcome, Plan, PlannedEvent, ReconcileError, Reconciler,
+    Requeue, StatusUrgency,
 };
 
 use super::facts::{Facts, Gathered};
 use super::history::History;
 use super::pods::deletion;
-use super::{MAX_UNAVAILABLE, RECREATE, Settings, UNAVAILABLE, recreate, replicas, rolling, status};
+use super::{
+    MAX_UNAVAILABLE, RECREATE, StatefulSetOptions, UNAVAILABLE, recreate, replicas, rolling, status,
+};
 use crate::workloads::availability;
 
 /// Works on StatefulSets.
 pub(super) struct Turns {
-    pub(super) settings: Settings,
+    pub(super) settings: StatefulSetOptions,
 }
 
 impl Turns {
-    async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Next, Retry> {
+    async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
         let Some(gathered) = cx.gather(|view| Gathered::gather(view, item)) else {
-            return Ok(Next::Done);
+            return Ok(Requeue::Forget);
         };
         let facts = gathered.settle(cx).await?;
         let history = match History::settle(cx, &facts, self.settings.semantic_revision_comparison).await {
@@ -29,7 +32,7 @@ impl Turns {
                 return Err(retry);
             }
         };
-        if facts.set.spec.update_strategy.r#type == RECREATE && !self.settings.recreates {
+        if facts.set.spec.update_strategy.r#type == RECREATE && !self.settings.allow_recreate_strategy {
             let refusal = refuse_recreate(cx, &facts).await;
             cx.apply(History::clean_up(&facts, Some(&history))).await;
             return Err(refusal);
@@ -39,7 +42,9 @@ impl Turns {
         status::complete(&facts, &mut said);
         if self.settings.honor_max_unavailable {
             let most = rolling::unavailable_max(&facts.set);
-            cx.measure(MAX_UNAVAILABLE.measured(&labels(&facts).each_ref().map(String::as_str), most.into()));
+            cx.measure(
+                MAX_UNAVAILABLE.measurement(&labels(&facts).each_ref().map(String::as_str), most.into()),
+            );
         }
         // A turn that failed comes again ever later; what it found out must not wait for that.
         let telling = if done.is_ok() { status::telling(&facts, &said) } else { StatusUrgency::Immediate };
@@ -51,7 +56,7 @@ impl Turns {
         cleaned.all_done()?;
         let unavailable = said.ready_replicas != said.available_replicas;
         let wanted = facts.set.spec.min_ready_seconds;
-        Ok(if unavailable { availability::next(&facts.pods, wanted, facts.now) } else { Next::Done })
+        Ok(if unavailable { availability::next(&facts.pods, wanted, facts.now) } else { Requeue::Forget })
     }
 
     /// Makes, deletes and replaces pods. A set on its way out is left alone.
@@ -61,8 +66,8 @@ impl Turns {
         facts: &Facts,
         history: &History,
         said: &mut StatefulSetStatus,
-    ) -> Result<(), Retry> {
-        if facts.set.meta.deleted_at.is_some() {
+    ) -> Result<(), ReconcileError> {
+        if facts.set.meta.deletion_timestamp.is_some() {
             return Ok(());
         }
         let strategy = &facts.set.spec.update_strategy.r#type;
@@ -75,7 +80,9 @@ impl Turns {
         }
         if self.settings.honor_max_unavailable {
             let missing = u32::try_from(facts.unavailable()).unwrap_or(u32::MAX);
-            cx.measure(UNAVAILABLE.measured(&labels(facts).each_ref().map(String::as_str), missing.into()));
+            cx.measure(
+                UNAVAILABLE.measurement(&labels(facts).each_ref().map(String::as_str), missing.into()),
+            );
         }
         let mut plan = Plan::none();
         for pod in rolling::replaced(facts, history, self.settings.honor_max_unavailable) {
@@ -95,19 +102,23 @@ fn labels(facts: &Facts) -> [String; 3] {
 }
 
 /// The strategy is behind a gate.
-async fn refuse_recreate(cx: &mut Context<'_>, facts: &Facts) -> Retry {
+async fn refuse_recreate(cx: &mut Context<'_>, facts: &Facts) -> ReconcileError {
     let message = format!(
         "statefulset {} uses Recreate strategy but feature gate StatefulSetRecreateStrategy is disabled",
         facts.set.meta.key
     );
     let mut plan = Plan::none();
-    plan.record(PlannedEvent::warning(Involved::of(&*facts.set), "UnknownStrategy", message.clone()));
+    plan.record(PlannedEvent::warning(InvolvedObject::of(&*facts.set), "UnknownStrategy", message.clone()));
     cx.apply(plan).await;
-    Retry::because(message)
+    ReconcileError::because(message)
 }
 
-impl Script for Turns {
-    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+impl Reconciler for Turns {
+    fn reconcile<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        item: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
         Box::pin(self.turn(cx, item))
     }
 }

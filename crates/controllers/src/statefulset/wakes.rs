@@ -5,7 +5,7 @@ use std::time::Duration;
 use keleustes_objects::{Pod, StatefulSet};
 use keleustes_plan::{Change, Enqueue, View};
 
-use crate::workloads::wakes::{enqueue_owners, enqueue_when_available};
+use crate::workloads::enqueue::{enqueue_owners, enqueue_when_available};
 
 pub(super) fn pod_changed(change: &Change<Pod>, view: &View<'_>, wakes: &mut Enqueue) {
     enqueue_owners::<StatefulSet, Pod>(change, view, wakes);

@@ -14,11 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_objects::{
-    Key, Kind as _, NO_EXECUTE, Node, Object as _, Pod, Reason, Taint, Time, Uid, Version,
+    ErrorReason, Key, Kind as _, NO_EXECUTE, Node, Object as _, Pod, ResourceVersion, Taint, Time, Uid,
 };
 use keleustes_plan::{
-    BoxFuture, Buckets, Change, Context, Controller, Enqueue, Grant, Involved, Item, Loop, Memory, Metric,
-    Next, Outcome, PatchKind, Plan, PlannedEvent, RateLimiter, Retry, Script, View, Write,
+    BoxFuture, Buckets, Change, Context, Controller, Enqueue, Grant, InvolvedObject, Item, Loop, Memory,
+    Metric, Outcome, PatchKind, Plan, PlannedEvent, RateLimiter, ReconcileError, Reconciler, Requeue, View,
+    Write,
 };
 use serde_json::json;
 
@@ -28,7 +29,7 @@ use evictions::{Evictions, Then};
 
 /// What the controller needs to be told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
+pub struct TaintEvictionOptions {
     /// Whether tolerations may compare numbers: the gate `TaintTolerationComparisonOperators`.
     pub enable_comparison_operators: bool,
 }
@@ -59,12 +60,12 @@ static TOOK: Metric = Metric::histogram(
     "taint_eviction_controller_pod_deletion_duration_seconds",
     "Seconds from the moment when a pod was due to go until it was deleted.",
     &[],
-    Buckets::Listed(&[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0]),
+    Buckets::Explicit(&[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0]),
 );
 
 /// The controller.
 #[must_use]
-pub fn controller(settings: Settings) -> Controller {
+pub fn controller(settings: TaintEvictionOptions) -> Controller {
     let evictions: Memory<Evictions> = Memory::default();
     let (of_pods, of_nodes) = (evictions.clone(), evictions.clone());
     Controller::new("taint-eviction-controller")
@@ -74,8 +75,8 @@ pub fn controller(settings: Settings) -> Controller {
             Grant { group: "", resource: "pods", verbs: &["delete"] },
             Grant { group: "", resource: "pods/status", verbs: &["patch"] },
         ])
-        .measures([&DELETED, &TOOK])
-        .runs(
+        .metrics([&DELETED, &TOOK])
+        .with_loop(
             Loop::reconciling("noexec_taint_pod", Evict { settings, evictions })
                 .enqueue_on::<Pod>(move |change, view, wakes| pod_changed(&of_pods, change, view, wakes))
                 .enqueue_on::<Node>(move |change, view, wakes| node_changed(&of_nodes, change, view, wakes))
@@ -88,15 +89,15 @@ pub fn controller(settings: Settings) -> Controller {
 /// Enqueue a pod that came, went or tolerates something else now, if it waits or its node is tainted.
 fn pod_changed(evictions: &Memory<Evictions>, change: &Change<Pod>, view: &View<'_>, wakes: &mut Enqueue) {
     let says = |pod: &Arc<Pod>| (pod.meta.uid.clone(), pod.node_name.clone(), pod.spec.tolerations.clone());
-    if change.before().map(says) == change.after().map(says) {
+    if change.old().map(says) == change.new().map(says) {
         return;
     }
-    let pod = change.either();
+    let pod = change.latest();
     let is_tainted = |node: &Arc<Node>| no_execute(node).next().is_some();
     let is_threatened =
         || !change.is_deletion() && view.get(&Key::cluster(&*pod.node_name)).is_some_and(is_tainted);
     if evictions.with(|evictions| evictions.knows(pod.key())) || is_threatened() {
-        wakes.wake(pod.key().clone());
+        wakes.add(pod.key().clone());
     }
 }
 
@@ -104,13 +105,13 @@ fn pod_changed(evictions: &Memory<Evictions>, change: &Change<Pod>, view: &View<
 /// waits goes on waiting when its node goes.
 fn node_changed(evictions: &Memory<Evictions>, change: &Change<Node>, view: &View<'_>, wakes: &mut Enqueue) {
     let taints = |node: &Arc<Node>| no_execute(node).cloned().collect::<Vec<Taint>>();
-    let (before, Some(after)) = (change.before().map(taints), change.after().map(taints)) else { return };
+    let (before, Some(after)) = (change.old().map(taints), change.new().map(taints)) else { return };
     if before.unwrap_or_default() == after {
         return;
     }
-    for pod in view.table::<Pod>().by(&BY_NODE, &change.either().key().name) {
+    for pod in view.store::<Pod>().by_index(&BY_NODE, &change.latest().key().name) {
         if !after.is_empty() || evictions.with(|evictions| evictions.knows(pod.key())) {
-            wakes.wake(pod.key().clone());
+            wakes.add(pod.key().clone());
         }
     }
 }
@@ -120,18 +121,22 @@ fn no_execute(node: &Node) -> impl Iterator<Item = &Taint> {
 }
 
 struct Evict {
-    settings: Settings,
+    settings: TaintEvictionOptions,
     evictions: Memory<Evictions>,
 }
 
-impl Script for Evict {
-    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> BoxFuture<'a, Result<Next, Retry>> {
+impl Reconciler for Evict {
+    fn reconcile<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        item: &'a Item,
+    ) -> BoxFuture<'a, Result<Requeue, ReconcileError>> {
         Box::pin(self.turn(cx, item))
     }
 }
 
 impl Evict {
-    async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Next, Retry> {
+    async fn turn(&self, cx: &mut Context<'_>, item: &Item) -> Result<Requeue, ReconcileError> {
         let (verdict, now) = cx.gather(|view| {
             let enable_comparison_operators = self.settings.enable_comparison_operators;
             (
@@ -144,8 +149,8 @@ impl Evict {
             plan.record(event(item, "Cancelling deletion of Pod"));
         }
         match verdict.then {
-            Then::Rest => cx.apply(plan).await.all_done().map(|()| Next::Done),
-            Then::Wait(time) => cx.apply(plan).await.all_done().map(|()| Next::After(time)),
+            Then::Rest => cx.apply(plan).await.all_done().map(|()| Requeue::Forget),
+            Then::Wait(time) => cx.apply(plan).await.all_done().map(|()| Requeue::After(time)),
             Then::Evict { pod, due, is_first_try } => {
                 if is_first_try {
                     plan.record(event(item, "Marking for deletion Pod"));
@@ -164,23 +169,22 @@ impl Evict {
         pod: &Arc<Pod>,
         due: Duration,
         now: Time,
-    ) -> Result<Next, Retry> {
+    ) -> Result<Requeue, ReconcileError> {
         writes(pod, now).into_iter().for_each(|write| plan.push(write));
         let applied = cx.apply(plan).await;
-        let is_gone = applied
-            .outcomes
-            .iter()
-            .any(|outcome| matches!(outcome, Outcome::Failed(failure) if failure.reason == Reason::NotFound));
+        let is_gone = applied.outcomes.iter().any(
+            |outcome| matches!(outcome, Outcome::Failed(failure) if failure.reason == ErrorReason::NotFound),
+        );
         if !is_gone {
             applied.all_done()?;
         }
         self.evictions.with(|evictions| evictions.cancel(pod.key()));
         if !is_gone {
             let ended = cx.gather(|view| view.now().monotonic);
-            cx.measure(DELETED.one(&[]));
-            cx.measure(TOOK.measured(&[], ended.saturating_sub(due).as_secs_f64()));
+            cx.measure(DELETED.increment(&[]));
+            cx.measure(TOOK.measurement(&[], ended.saturating_sub(due).as_secs_f64()));
         }
-        Ok(Next::Done)
+        Ok(Requeue::Forget)
     }
 }
 
@@ -198,8 +202,13 @@ fn writes(pod: &Arc<Pod>, now: Time) -> Vec<Write> {
 
 /// An event about a pod of which no more is known than its name.
 fn event(pod: &Key, what: &str) -> PlannedEvent {
-    let involved =
-        Involved::named(&Pod::RESOURCE, &pod.namespace, &pod.name, Uid::default(), Version::default());
+    let involved = InvolvedObject::named(
+        &Pod::RESOURCE,
+        &pod.namespace,
+        &pod.name,
+        Uid::default(),
+        ResourceVersion::default(),
+    );
     PlannedEvent::normal(involved, EVENT, format!("{what} {pod}"))
 }
 

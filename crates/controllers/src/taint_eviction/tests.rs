@@ -1,8 +1,8 @@
 //! What is done about one pod as it and the taints of its node change, turn by turn.
 
-use keleustes_objects::{Failure, Kind};
+use keleustes_objects::{ApiError, Kind};
 use keleustes_plan::Action;
-use keleustes_plan::rehearsal::World;
+use keleustes_plan::rehearsal::RehearsalCluster;
 use serde_json::Value;
 
 use super::*;
@@ -15,14 +15,14 @@ const COUNTS: &str = "measure taint_eviction_controller_pod_deletions_total{} 1\
 
 struct Stage {
     a_loop: Loop,
-    world: World,
+    world: RehearsalCluster,
     version: u32,
 }
 
 /// Pod `a/x` with these tolerations, on node `n` with these taints.
 fn stage(taints: &Value, tolerations: &Value) -> Stage {
-    let a_loop = controller(Settings::default()).loops.remove(0);
-    let world = World::of(&a_loop);
+    let a_loop = controller(TaintEvictionOptions::default()).loops.remove(0);
+    let world = RehearsalCluster::of(&a_loop);
     let mut stage = Stage { a_loop, world, version: 0 };
     stage.put::<Node>(node("n", taints));
     stage.put::<Pod>(pod("x", tolerations));
@@ -38,7 +38,7 @@ impl Stage {
     }
 
     fn turn(&mut self) -> String {
-        self.world.sync(&self.a_loop, Key::namespaced("a", "x"))
+        self.world.reconcile(&self.a_loop, Key::namespaced("a", "x"))
     }
 
     fn later(&mut self, seconds: u64) -> &mut Self {
@@ -46,9 +46,9 @@ impl Stage {
         self
     }
 
-    fn refusing(mut self, verb: &str, reason: Reason) -> Self {
-        let (key, failure) = (Key::namespaced("a", "x"), Failure::transport(reason, "refused"));
-        self.world = self.world.refusing::<Pod>(verb, &key, failure);
+    fn refusing(mut self, verb: &str, reason: ErrorReason) -> Self {
+        let (key, failure) = (Key::namespaced("a", "x"), ApiError::transport(reason, "refused"));
+        self.world = self.world.failing::<Pod>(verb, &key, failure);
         self
     }
 }
@@ -88,7 +88,7 @@ fn patches() -> String {
 /// Proves TE-1, TE-6, TE-35, TE-38.
 #[test]
 fn it_is_known_by_the_original_s_names() {
-    let controller = controller(Settings::default());
+    let controller = controller(TaintEvictionOptions::default());
     assert_eq!((controller.name, controller.aliases), ("taint-eviction-controller", &[][..]));
     assert_eq!(controller.service_account, Some("node-controller"));
     assert_eq!(controller.event_component, Some("taint-eviction-controller"));
@@ -136,7 +136,7 @@ fn a_pod_wakes_itself_by_coming_going_moving_and_tolerating_otherwise() {
     another_life["metadata"]["uid"] = json!("life-2");
     assert_eq!(stage.put::<Pod>(another_life), ["a/y"]);
     // One that never waited may go in peace.
-    let a_loop = controller(Settings::default()).loops.remove(0);
+    let a_loop = controller(TaintEvictionOptions::default()).loops.remove(0);
     assert!(stage.world.take::<Pod>(&a_loop, &Key::namespaced("a", "y")).is_empty());
     stage.put::<Pod>(pod("x", &json!([tolerates("a", Some(60))])));
     stage.turn();
@@ -150,8 +150,8 @@ fn who_does_not_tolerate_goes_at_once() {
     assert_eq!(stage(&json!([taint("a"), taint("b")]), &json!([tolerates("a", None)])).turn(), evicts());
     assert_eq!(stage(&json!([taint("a")]), &json!([tolerates("a", Some(0))])).turn(), evicts());
     assert_eq!(
-        TOOK.form,
-        keleustes_plan::Form::Histogram(Buckets::Listed(&[
+        TOOK.metric_type,
+        keleustes_plan::MetricType::Histogram(Buckets::Explicit(&[
             0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0
         ]))
     );
@@ -322,21 +322,21 @@ fn a_new_process_gives_the_full_time_again() {
     let mut stage = stage(&json!([taint("a")]), &json!([tolerates("a", Some(60))]));
     stage.turn();
     stage.later(59);
-    stage.a_loop = controller(Settings::default()).loops.remove(0);
+    stage.a_loop = controller(TaintEvictionOptions::default()).loops.remove(0);
     assert_eq!(stage.turn(), "requeue after 60s\n");
 }
 
 /// Proves TE-4, TE-24, TE-30, TE-44.
 #[test]
 fn an_eviction_is_tried_until_it_is_done_and_announced_once() {
-    let a_loop = controller(Settings::default()).loops.remove(0);
-    assert_eq!((a_loop.queue, a_loop.max_retries, a_loop.limiter), ("noexec_taint_pod", None, TRIES));
+    let a_loop = controller(TaintEvictionOptions::default()).loops.remove(0);
+    assert_eq!((a_loop.queue, a_loop.max_retries, a_loop.rate_limiter), ("noexec_taint_pod", None, TRIES));
     assert_eq!(TRIES.base_delay, Duration::from_millis(10));
     for (verb, told) in [
         ("patch", format!("{} FAILED: refused\nretry: refused\n", patches().split(": {").next().unwrap())),
         ("delete", format!("{}{} FAILED: refused\nretry: refused\n", patches(), DELETES.trim_end())),
     ] {
-        let mut stage = stage(&json!([taint("a")]), &json!([])).refusing(verb, Reason::Unavailable);
+        let mut stage = stage(&json!([taint("a")]), &json!([])).refusing(verb, ErrorReason::Unavailable);
         assert_eq!(stage.turn(), format!("{MARKS}{told}"));
         for _ in 2..=10 {
             assert_eq!(stage.turn(), told);
@@ -350,11 +350,11 @@ fn an_eviction_is_tried_until_it_is_done_and_announced_once() {
 #[test]
 fn who_is_gone_by_now_is_left_alone() {
     for verb in ["patch", "delete"] {
-        let told = stage(&json!([taint("a")]), &json!([])).refusing(verb, Reason::NotFound).turn();
+        let told = stage(&json!([taint("a")]), &json!([])).refusing(verb, ErrorReason::NotFound).turn();
         assert!(told.ends_with("FAILED: refused\n"), "not tried again, not counted: {told}");
     }
     // A conflict may tell of another life. When that is cached, it is judged by itself.
-    let told = stage(&json!([taint("a")]), &json!([])).refusing("delete", Reason::Conflict).turn();
+    let told = stage(&json!([taint("a")]), &json!([])).refusing("delete", ErrorReason::Conflict).turn();
     assert!(told.ends_with("retry: refused\n"), "{told}");
 }
 
@@ -373,7 +373,7 @@ fn the_gate_lets_numbers_be_compared() {
         let taint = json!([{"key": "a", "value": "5", "effect": "NoExecute"}]);
         let toleration = json!([{"key": "a", "operator": "Lt", "value": "10"}]);
         let mut stage = stage(&taint, &toleration);
-        stage.a_loop = controller(Settings { enable_comparison_operators }).loops.remove(0);
+        stage.a_loop = controller(TaintEvictionOptions { enable_comparison_operators }).loops.remove(0);
         stage.turn()
     };
     assert_eq!((turn(false), turn(true)), (evicts(), String::new()));

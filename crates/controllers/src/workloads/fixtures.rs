@@ -1,10 +1,10 @@
 //! Small changes to objects that the tests of workloads tell their stories with.
 
-use keleustes_objects::{Failure, Reason};
+use keleustes_objects::{ApiError, ErrorReason};
 use serde_json::{Value, json};
 
 /// An object with one thing about it changed.
-pub(crate) fn but(mut object: Value, pointer: &str, value: Value) -> Value {
+pub(crate) fn with_field(mut object: Value, pointer: &str, value: Value) -> Value {
     if let Some(there) = object.pointer_mut(pointer) {
         *there = value;
         return object;
@@ -15,28 +15,28 @@ pub(crate) fn but(mut object: Value, pointer: &str, value: Value) -> Value {
 }
 
 /// An object on its way out.
-pub(crate) fn leaving(object: Value) -> Value {
-    but(object, "/metadata/deletionTimestamp", json!("2027-01-03T00:00:00Z"))
+pub(crate) fn terminating(object: Value) -> Value {
+    with_field(object, "/metadata/deletionTimestamp", json!("2027-01-03T00:00:00Z"))
 }
 
 /// A pod in another phase.
-pub(crate) fn phase(phase: &str, pod: Value) -> Value {
-    but(pod, "/status/phase", json!(phase))
+pub(crate) fn with_phase(phase: &str, pod: Value) -> Value {
+    with_field(pod, "/status/phase", json!(phase))
 }
 
 /// A pod that is not ready.
 pub(crate) fn unready(pod: Value) -> Value {
-    but(pod, "/status/conditions/0/status", json!("False"))
+    with_field(pod, "/status/conditions/0/status", json!("False"))
 }
 
 /// A pod that has been ready for three seconds.
-pub(crate) fn young(pod: Value) -> Value {
-    but(pod, "/status/conditions/0/lastTransitionTime", json!("2027-01-15T07:59:57Z"))
+pub(crate) fn recently_ready(pod: Value) -> Value {
+    with_field(pod, "/status/conditions/0/lastTransitionTime", json!("2027-01-15T07:59:57Z"))
 }
 
 /// How the server refuses a request.
-pub(crate) fn refused(reason: Reason) -> Failure {
-    Failure::transport(reason, "refused")
+pub(crate) fn api_error(reason: ErrorReason) -> ApiError {
+    ApiError::transport(reason, "refused")
 }
 
 /// What a turn does to the revisions of namespace `a`, by its transcript.

@@ -1,8 +1,9 @@
 //! What the controllers of workloads have in common: whose pods are whose, what a pod is made from, and
 //! which pod goes first.
 
+pub(crate) mod adoption;
 pub(crate) mod availability;
-pub(crate) mod claims;
+pub(crate) mod enqueue;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub(crate) mod owners;
@@ -10,6 +11,5 @@ pub(crate) mod pod_creation;
 pub(crate) mod pod_ranking;
 pub(crate) mod pod_writes;
 pub(crate) mod revisions;
-pub(crate) mod telling;
+pub(crate) mod status_urgency;
 pub(crate) mod templates;
-pub(crate) mod wakes;

@@ -1,18 +1,18 @@
 //! Finds managed objects by the life of the one that manages them, and those that nobody manages.
 
-use keleustes_objects::{InternedStr, Key, Kind, Meta, Object, OwnerReference, Uid};
-use keleustes_plan::{Index, Table, View};
+use keleustes_objects::{InternedStr, Key, Kind, Object, ObjectMeta, OwnerReference, Uid};
+use keleustes_plan::{Index, Store, View};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// An index by manager: the uid of the owner that manages an object, or its namespace if none does.
-pub(crate) const fn by_manager<T: Object>() -> Index<T> {
+pub(crate) const fn by_controller_uid<T: Object>() -> Index<T> {
     Index { name: "manager", values: manager_of }
 }
 
 fn manager_of<T: Object>(object: &T, emit: &mut dyn FnMut(InternedStr)) {
     let meta = object.meta();
-    match meta.controller() {
+    match meta.controller_ref() {
         Some(owner) => emit(InternedStr::from(&*owner.uid.to_string())),
         None => emit(orphans_of(&meta.key.namespace)),
     }
@@ -24,19 +24,19 @@ fn orphans_of(namespace: &str) -> InternedStr {
 }
 
 /// The objects that an owner manages, sorted by name.
-pub(crate) fn managed_by<'a, T: Object>(
-    table: &'a Table<T>,
+pub(crate) fn controlled_by<'a, T: Object>(
+    table: &'a Store<T>,
     owner: &Uid,
 ) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
-    table.by(&by_manager(), &owner.to_string())
+    table.by_index(&by_controller_uid(), &owner.to_string())
 }
 
 /// The objects of a namespace that nobody manages, sorted by name.
 pub(crate) fn orphans<'a, T: Object>(
-    table: &'a Table<T>,
+    table: &'a Store<T>,
     namespace: &str,
 ) -> impl Iterator<Item = &'a Arc<T>> + use<'a, T> {
-    table.by(&by_manager(), &orphans_of(namespace))
+    table.by_index(&by_controller_uid(), &orphans_of(namespace))
 }
 
 /// The object that a reference names, if it is of this kind and the same life. The group is not
@@ -54,7 +54,7 @@ pub(crate) fn resolve<'a, T: Kind>(
 }
 
 /// The entry of `ownerReferences` that makes an object of this kind the manager.
-pub(crate) fn controller_ref<T: Kind>(owner: &Meta) -> Value {
+pub(crate) fn controller_ref<T: Kind>(owner: &ObjectMeta) -> Value {
     json!({
         "apiVersion": T::RESOURCE.api_version(),
         "kind": T::RESOURCE.kind,

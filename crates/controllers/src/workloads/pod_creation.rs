@@ -1,7 +1,7 @@
 //! Makes pods from templates. The template is carried as the JSON it came as, so that a field this
 //! program has never heard of reaches the pod.
 
-use keleustes_objects::{Kind, Meta};
+use keleustes_objects::{Kind, ObjectMeta};
 use serde_json::{Map, Value, json};
 
 use super::owners::controller_ref;
@@ -18,7 +18,7 @@ const NAME_MAX: usize = 253;
 /// If the template has no labels, or is no template.
 pub(crate) fn pod_from_template<O: Kind>(
     template: &Map<String, Value>,
-    owner: &Meta,
+    owner: &ObjectMeta,
 ) -> Result<Value, &'static str> {
     let nothing = Value::Null;
     let of_template = template.get("metadata").unwrap_or(&nothing);

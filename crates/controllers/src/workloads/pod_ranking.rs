@@ -22,7 +22,7 @@ pub(crate) struct Ranking<'a> {
 /// Sorts pods, the first to be deleted first.
 pub(crate) fn sort_for_deletion(pods: &mut [Arc<Pod>], ranking: &Ranking<'_>) {
     let ready_times = Generations::of(pods, |pod| pod.ready_since());
-    let birth_times = Generations::of(pods, |pod| pod.meta.created_at);
+    let birth_times = Generations::of(pods, |pod| pod.meta.creation_timestamp);
     pods.sort_by_cached_key(|pod| {
         let crowd = ranking.active_pods_per_node.get(&pod.node_name).copied().unwrap_or(0);
         let ready_age = pod.is_ready().then(|| ready_times.age(pod.ready_since(), ranking.now));
@@ -33,7 +33,7 @@ pub(crate) fn sort_for_deletion(pods: &mut [Arc<Pod>], ranking: &Ranking<'_>) {
             Reverse(crowd),
             ready_age,
             (Reverse(restarts), Reverse(sidecar_restarts)),
-            birth_times.age(pod.meta.created_at, ranking.now),
+            birth_times.age(pod.meta.creation_timestamp, ranking.now),
             pod.meta.uid.clone(),
         )
     });

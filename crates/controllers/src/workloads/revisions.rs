@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{ControllerRevision, Key, Labels, Template, Time, Whole, escape_html};
+use keleustes_objects::{ControllerRevision, FullMeta, Key, Labels, PodTemplate, Time, escape_html};
 use keleustes_plan::{PatchKind, Write};
 use serde_json::{Value, json};
 
@@ -14,21 +14,21 @@ use super::owners::controller_ref;
 use super::templates::encode;
 
 /// The data of a revision: a patch that puts the whole template in place of another.
-pub(crate) struct Data {
+pub(crate) struct RevisionData {
     tree: Value,
     /// The tree without spaces, with sorted keys and with the escapes of Go's encoder.
     text: String,
 }
 
-impl Data {
+impl RevisionData {
     /// The data of a template, with exact numbers.
-    pub(crate) fn of(template: &Template) -> Self {
+    pub(crate) fn of(template: &PodTemplate) -> Self {
         Self::from(Value::Object(template.json()))
     }
 
     /// The data of a template, with numbers as they come out of 64-bit floats: the original sends those of
     /// StatefulSets through such.
-    pub(crate) fn rounded(template: &Template) -> Self {
+    pub(crate) fn rounded(template: &PodTemplate) -> Self {
         let mut tree = Value::Object(template.json());
         round(&mut tree);
         Self::from(tree)
@@ -51,12 +51,12 @@ impl Data {
 
     /// A short name, another one after each collision: the original's, digit by digit, so that both managers
     /// give equal templates equal names.
-    pub(crate) fn short_name(&self, collisions: i32) -> String {
+    pub(crate) fn hash(&self, collisions: i32) -> String {
         encode(fnv1(self.text.bytes().chain(collisions.to_string().bytes())))
     }
 
     /// Creates a revision with this data and number, which its owner manages.
-    pub(crate) fn creation<O: Whole>(&self, owner: &O, key: &Key, labels: &Labels, number: i64) -> Write {
+    pub(crate) fn creation<O: FullMeta>(&self, owner: &O, key: &Key, labels: &Labels, number: i64) -> Write {
         let body = json!({
             "metadata": {
                 "name": key.name,
@@ -91,20 +91,20 @@ fn round(value: &mut Value) {
 }
 
 /// Sorts history, the oldest first.
-pub(crate) fn sort(revisions: &mut [Arc<ControllerRevision>]) {
+pub(crate) fn sort_by_revision(revisions: &mut [Arc<ControllerRevision>]) {
     revisions.sort_by(|one, other| place(one).cmp(&place(other)));
 }
 
 fn place(revision: &ControllerRevision) -> (i64, Option<Time>, &str) {
-    (revision.revision, revision.meta.created_at, &revision.meta.key.name)
+    (revision.revision, revision.meta.creation_timestamp, &revision.meta.key.name)
 }
 
 /// The template that a revision's data puts in place; nothing if it holds none.
-pub(crate) fn template_from_data(data: &str) -> Option<Template> {
+pub(crate) fn template_from_data(data: &str) -> Option<PodTemplate> {
     let mut data: Value = serde_json::from_str(data).ok()?;
     let template = data.get_mut("spec")?.get_mut("template")?.as_object_mut()?;
     template.remove("$patch");
-    Template::parse(&Value::Object(std::mem::take(template)).to_string()).ok()
+    PodTemplate::parse(&Value::Object(std::mem::take(template)).to_string()).ok()
 }
 
 /// The 32-bit hash of Fowler, Noll and Vo that multiplies before it mixes.
@@ -129,8 +129,8 @@ mod tests {
         r#""dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}}}"#,
     );
 
-    fn data(template: &str) -> Data {
-        Data::of(&Template::parse(template).unwrap())
+    fn data(template: &str) -> RevisionData {
+        RevisionData::of(&PodTemplate::parse(template).unwrap())
     }
 
     /// The template of a revision's data.
@@ -154,16 +154,13 @@ mod tests {
         };
         let now = data(&template(""));
         assert_eq!(now.text, D1);
-        assert_eq!(
-            (now.short_name(0), now.short_name(1)),
-            ("776999688b".to_owned(), "776999688c".to_owned())
-        );
-        let parsed = Template::parse(&template("")).unwrap();
-        assert_eq!(Data::rounded(&parsed).text, D1);
+        assert_eq!((now.hash(0), now.hash(1)), ("776999688b".to_owned(), "776999688c".to_owned()));
+        let parsed = PodTemplate::parse(&template("")).unwrap();
+        assert_eq!(RevisionData::rounded(&parsed).text, D1);
         assert_eq!(template_from_data(D1).unwrap().json(), parsed.json());
         assert!(template_from_data("{}").is_none() && template_from_data("[]").is_none());
         let before = data(&template(r#""creationTimestamp":null,"#));
-        assert_eq!(before.short_name(0), "c77f6d978");
+        assert_eq!(before.hash(0), "c77f6d978");
     }
 
     /// Proves REV-7, REV-8, REV-9, REV-10, REV-16.
@@ -195,22 +192,22 @@ mod tests {
     /// Proves REV-14.
     #[test]
     fn numbers_are_exact_or_rounded() {
-        let template = Template::parse(
+        let template = PodTemplate::parse(
             r#"{"spec":{"a":9007199254740993,"b":[-9007199254740993],"c":9223372036854775807,"d":9007199254740992}}"#,
         );
         let template = template.unwrap();
-        let numbers = |data: &Data| {
+        let numbers = |data: &RevisionData| {
             let spec = &data.tree["spec"]["template"]["spec"];
             ["a", "c", "d"].map(|field| spec[field].to_string()).to_vec().join(" ")
                 + " "
                 + &spec["b"][0].to_string()
         };
         assert_eq!(
-            numbers(&Data::of(&template)),
+            numbers(&RevisionData::of(&template)),
             "9007199254740993 9223372036854775807 9007199254740992 -9007199254740993"
         );
         assert_eq!(
-            numbers(&Data::rounded(&template)),
+            numbers(&RevisionData::rounded(&template)),
             "9007199254740992 9223372036854776000 9007199254740992 -9007199254740992"
         );
     }

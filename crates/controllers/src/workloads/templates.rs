@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use keleustes_objects::{Template, defaults};
+use keleustes_objects::{PodTemplate, defaults};
 use serde_json::{Map, Value};
 
 /// The label that tells the pods of one template from those of another.
@@ -10,30 +10,30 @@ pub(crate) const TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// What a template means, read once to be compared with many.
 pub(crate) struct NormalizedTemplate<'a> {
-    template: &'a Template,
+    template: &'a PodTemplate,
     /// Read when it is first needed: as a rule texts are equal.
     tree: OnceCell<Value>,
 }
 
 impl<'a> NormalizedTemplate<'a> {
-    pub(crate) fn of(template: &'a Template) -> Self {
+    pub(crate) fn of(template: &'a PodTemplate) -> Self {
         Self { template, tree: OnceCell::new() }
     }
 
     /// Whether pods of both templates would be the same. The label that tells templates apart does not count.
-    pub(crate) fn semantically_equal(&self, other: &Template) -> bool {
+    pub(crate) fn semantically_equal(&self, other: &PodTemplate) -> bool {
         self.template == other
             || *self.tree.get_or_init(|| meaning(self.template.json())) == meaning(other.json())
     }
 
     /// Whether pods of both templates would be the same once the server has filled in what they do not say.
     /// A template that was written down by an older server does not say all that it means by now.
-    pub(crate) fn semantically_equal_with_defaults(&self, other: &Template) -> bool {
+    pub(crate) fn semantically_equal_with_defaults(&self, other: &PodTemplate) -> bool {
         self.semantically_equal(other) || meaning(filled_in(self.template)) == meaning(filled_in(other))
     }
 }
 
-fn filled_in(template: &Template) -> Map<String, Value> {
+fn filled_in(template: &PodTemplate) -> Map<String, Value> {
     let mut tree = Value::Object(template.json());
     defaults::template(&mut tree);
     match tree {
@@ -64,7 +64,7 @@ fn meaning(mut tree: Map<String, Value>) -> Value {
 }
 
 /// The template as a tree, without its hash label.
-pub(crate) fn without_template_hash(template: &Template) -> Map<String, Value> {
+pub(crate) fn without_template_hash(template: &PodTemplate) -> Map<String, Value> {
     let mut tree = template.json();
     drop_hash(&mut tree);
     tree
@@ -92,7 +92,7 @@ fn drop_what_says_nothing(value: &mut Value) {
 /// A short name for a template: another one after each collision, and the same in every process.
 ///
 /// It only has to be fresh. Existing objects are found by their templates, never by this.
-pub(crate) fn short_name(template: &Template, collisions: Option<i32>) -> String {
+pub(crate) fn pod_template_hash(template: &PodTemplate, collisions: Option<i32>) -> String {
     let tree = Value::Object(without_template_hash(template));
     let salt = collisions.map(|count| count.to_string()).unwrap_or_default();
     encode(fnv1a(tree.to_string().bytes().chain(salt.bytes())))
@@ -113,8 +113,8 @@ pub(crate) fn encode(hash: u32) -> String {
 mod tests {
     use super::*;
 
-    fn template(text: &str) -> Template {
-        Template::parse(text).unwrap()
+    fn template(text: &str) -> PodTemplate {
+        PodTemplate::parse(text).unwrap()
     }
 
     /// Proves DEP-17.
@@ -181,11 +181,11 @@ mod tests {
     fn a_short_name_changes_with_template_and_collisions_only() {
         let one = template(r#"{"metadata":{"labels":{"a":"b"}}}"#);
         let hashed = template(r#"{"metadata":{"labels":{"a":"b","pod-template-hash":"x"}}}"#);
-        assert_eq!(short_name(&one, None), short_name(&hashed, None));
-        assert_ne!(short_name(&one, None), short_name(&one, Some(0)));
-        assert_ne!(short_name(&one, Some(1)), short_name(&one, Some(2)));
-        assert_ne!(short_name(&one, None), short_name(&template("{}"), None));
-        assert!(short_name(&one, None).len() <= 10);
+        assert_eq!(pod_template_hash(&one, None), pod_template_hash(&hashed, None));
+        assert_ne!(pod_template_hash(&one, None), pod_template_hash(&one, Some(0)));
+        assert_ne!(pod_template_hash(&one, Some(1)), pod_template_hash(&one, Some(2)));
+        assert_ne!(pod_template_hash(&one, None), pod_template_hash(&template("{}"), None));
+        assert!(pod_template_hash(&one, None).len() <= 10);
         // The encoding is the original's, letter by letter.
         assert_eq!(encode(3_325_552_446), "776999688b");
     }

@@ -14,8 +14,8 @@ use std::net::Ipv4Addr;
 
 use http::Method;
 use jiff::Timestamp;
-use keleustes_client::{Answer, Call, Deletion, Patch};
-use keleustes_objects::{Failure, InternedStr, Key, Object as _, Reason, Text, Uid};
+use keleustes_client::{Call, DeleteOptions, PatchType, WriteResponse};
+use keleustes_objects::{ApiError, ArcStr, ErrorReason, InternedStr, Key, Object as _, Uid};
 use serde_json::json;
 
 use self::outbox::Outbox;
@@ -33,7 +33,7 @@ pub(crate) enum Who {
     Node(InternedStr),
     Pod(Key),
     Placement(Key),
-    Attachment(Text),
+    Attachment(ArcStr),
 }
 
 /// How many there are, and what was done.
@@ -86,7 +86,7 @@ struct PodRecord {
     ip: Option<Ipv4Addr>,
     /// Whether it still holds its address and its volumes.
     holds: bool,
-    claims: Box<[Text]>,
+    claims: Box<[ArcStr]>,
 }
 
 /// What was sent, so that the answer can be understood.
@@ -295,7 +295,7 @@ impl Engine {
     }
 
     /// The answer to a request has come, or will not come.
-    pub(crate) fn answered(&mut self, who: &Who, answer: &Result<Answer, Failure>, now: Timestamp) {
+    pub(crate) fn answered(&mut self, who: &Who, answer: &Result<WriteResponse, ApiError>, now: Timestamp) {
         let Some(sent) = self.outbox.answered(who) else { return };
         match answer {
             Ok(answer) => {
@@ -304,7 +304,7 @@ impl Engine {
                 if let (Who::Pod(key), Sent::Pod(uid, Want::Status)) = (who, sent)
                     && let Some(record) = self.pods.get_mut(key).filter(|record| record.uid == uid)
                 {
-                    record.life.settled(&answer.version);
+                    record.life.settled(&answer.resource_version);
                 }
             }
             Err(failure) => {
@@ -371,7 +371,7 @@ impl Engine {
         key: &Key,
         node: &InternedStr,
         ip: Option<Ipv4Addr>,
-        claims: &[Text],
+        claims: &[ArcStr],
         now: Timestamp,
     ) {
         if let (Some(ip), Some(machine)) = (ip, self.machines.get_mut(node)) {
@@ -462,14 +462,14 @@ impl Engine {
     }
 
     /// Undoes what a refused request was taken to have done.
-    fn take_back(&mut self, who: &Who, sent: Sent, failure: &Failure, now: Timestamp) {
+    fn take_back(&mut self, who: &Who, sent: Sent, failure: &ApiError, now: Timestamp) {
         let is_settled = match (who, sent) {
             (Who::Node(name), Sent::Node(need)) => {
                 self.machines.get_mut(name).is_none_or(|machine| machine.refused(need, failure))
             }
             (Who::Pod(key), Sent::Pod(uid, want)) => match self.pods.get_mut(key) {
                 // A pod that is gone, or is another by now, is dropped when the watch tells.
-                Some(record) if record.uid == uid && failure.reason != Reason::NotFound => {
+                Some(record) if record.uid == uid && failure.reason != ErrorReason::NotFound => {
                     record.life.on_write_failed(want);
                     false
                 }
@@ -477,10 +477,10 @@ impl Engine {
             },
             (Who::Placement(key), Sent::Placement(verdict)) => {
                 self.unplace(key, &verdict);
-                failure.reason == Reason::NotFound
+                failure.reason == ErrorReason::NotFound
             }
             (Who::Attachment(name), Sent::Attachment(node)) => {
-                let is_gone = failure.reason == Reason::NotFound;
+                let is_gone = failure.reason == ErrorReason::NotFound;
                 if !is_gone {
                     self.await_attachment(name, node);
                 }
@@ -509,12 +509,14 @@ impl Engine {
 
 fn pod_call(place: &Place<'_>, want: Want, life: &Life) -> Call {
     match want {
-        Want::Status => {
-            Call::patch(&Pod::RESOURCE, place.key, Patch::Strategic, &life.patch(place)).subresource("status")
-        }
+        Want::Status => Call::patch(&Pod::RESOURCE, place.key, PatchType::Strategic, &life.patch(place))
+            .subresource("status"),
         Want::Delete => {
-            let deletion =
-                Deletion { uid: Some(place.uid.clone()), grace_seconds: Some(0), ..Deletion::default() };
+            let deletion = DeleteOptions {
+                uid: Some(place.uid.clone()),
+                grace_period_seconds: Some(0),
+                ..DeleteOptions::default()
+            };
             Call::delete(&Pod::RESOURCE, place.key, &deletion)
         }
     }
@@ -551,7 +553,7 @@ fn placement_call(verdict: &Verdict, pod: &Pod, now: Timestamp) -> Option<Call> 
         "observedGeneration": pod.generation,
     });
     let patch = json!({"metadata": {"uid": verdict.uid}, "status": {"conditions": [condition]}});
-    Some(Call::patch(&Pod::RESOURCE, key, Patch::Strategic, &patch).subresource("status"))
+    Some(Call::patch(&Pod::RESOURCE, key, PatchType::Strategic, &patch).subresource("status"))
 }
 
 /// FNV-1a of a key.

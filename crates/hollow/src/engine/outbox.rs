@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keleustes_objects::{Failure, Reason};
+use keleustes_objects::{ApiError, ErrorReason};
 
 use super::{Sent, Who};
 use crate::clock::after;
@@ -71,7 +71,7 @@ impl Outbox {
     pub(super) fn fail(
         &mut self,
         who: &Who,
-        failure: &Failure,
+        failure: &ApiError,
         chance: &mut fastrand::Rng,
         now: Timestamp,
     ) -> Timestamp {
@@ -81,7 +81,7 @@ impl Outbox {
         // What the server refuses for good is asked for again only in case somebody mends it.
         let is_final = matches!(
             failure.reason,
-            Reason::Invalid | Reason::Forbidden | Reason::Unauthorized | Reason::Other
+            ErrorReason::Invalid | ErrorReason::Forbidden | ErrorReason::Unauthorized | ErrorReason::Other
         );
         let wait = if is_final { RETRY_LONGEST } else { failure.retry_after.unwrap_or(usual) };
         patience.failures += 1;

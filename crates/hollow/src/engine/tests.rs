@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keleustes_client::{Answer, Call};
-use keleustes_objects::{Failure, InternedStr, Key, Reason, Version};
+use keleustes_client::{Call, WriteResponse};
+use keleustes_objects::{ApiError, ErrorReason, InternedStr, Key, ResourceVersion};
 use serde_json::{Value, json};
 
 use super::{Engine, Who};
@@ -64,12 +64,16 @@ fn shown(calls: &[(Who, Call)]) -> Vec<String> {
     calls.iter().map(|(_, call)| call.to_string()).collect()
 }
 
-fn done() -> Result<Answer, Failure> {
-    Ok(Answer { version: Version::from("10"), is_object: true, ..Answer::default() })
+fn done() -> Result<WriteResponse, ApiError> {
+    Ok(WriteResponse {
+        resource_version: ResourceVersion::from("10"),
+        is_object: true,
+        ..WriteResponse::default()
+    })
 }
 
-fn refused(reason: Reason) -> Result<Answer, Failure> {
-    Err(Failure::transport(reason, "no"))
+fn refused(reason: ErrorReason) -> Result<WriteResponse, ApiError> {
+    Err(ApiError::transport(reason, "no"))
 }
 
 /// Sends and answers everything with success until nothing more is wanted.
@@ -153,11 +157,11 @@ fn renewals_of_many_nodes_spread_over_time() {
 fn what_is_there_already_is_taken_over() {
     let mut engine = engine(1, false);
     let who = sent(&mut engine, START).remove(0).0;
-    engine.answered(&who, &refused(Reason::AlreadyExists), START);
+    engine.answered(&who, &refused(ErrorReason::AlreadyExists), START);
     engine.observe_node(&node("h-0", "True"), START);
     let calls = sent(&mut engine, START);
     assert_eq!(shown(&calls), ["POST /apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"]);
-    engine.answered(&who, &refused(Reason::AlreadyExists), START);
+    engine.answered(&who, &refused(ErrorReason::AlreadyExists), START);
     let mut rest = Vec::new();
     for _ in 0..2 {
         rest.extend(shown(&sent(&mut engine, START)));
@@ -181,7 +185,7 @@ fn a_pod_is_written_once_however_often_it_changed_meanwhile() {
     assert_eq!(shown(&calls), [STATUS]);
     // While that is under way, it is deleted and ends.
     let mut deleted = pod("p", "h-0");
-    deleted.meta.deleted_at = Some(crate::clock::stamp(at(1.0)));
+    deleted.meta.deletion_timestamp = Some(crate::clock::stamp(at(1.0)));
     engine.observe_pod(deleted, at(1.0));
     assert_eq!(sent(&mut engine, at(1.0)), []);
     engine.answered(&calls[0].0, &done(), at(1.1));
@@ -211,7 +215,7 @@ fn failures_are_retried_ever_later_and_missing_pods_are_not() {
         engine.tick(now);
         let calls = sent(&mut engine, now);
         let (who, _) = calls.iter().find(|(_, call)| call.to_string() == STATUS).unwrap();
-        engine.answered(who, &refused(Reason::Unavailable), now);
+        engine.answered(who, &refused(ErrorReason::Unavailable), now);
         let patience = engine.outbox.patience(who).unwrap();
         waits.push(crate::clock::since(patience, now).as_secs_f64());
         now = patience;
@@ -222,7 +226,7 @@ fn failures_are_retried_ever_later_and_missing_pods_are_not() {
     engine.tick(now);
     let calls = sent(&mut engine, now);
     let (who, _) = calls.iter().find(|(_, call)| call.to_string() == STATUS).unwrap();
-    engine.answered(who, &refused(Reason::NotFound), now);
+    engine.answered(who, &refused(ErrorReason::NotFound), now);
     assert!(!shown(&sent(&mut engine, at(3600.0))).contains(&STATUS.to_owned()));
 }
 
@@ -278,7 +282,7 @@ fn the_taint_of_new_nodes_is_taken_off_and_no_other() {
     let mut engine = settled_engine(1, false);
     let taint = |key: &str| Taint { key: InternedStr::from(key), ..Taint::default() };
     let mut tainted = node("h-0", "True");
-    tainted.meta.version = Version::from("4");
+    tainted.meta.resource_version = ResourceVersion::from("4");
     tainted.taints = Box::new([taint("a"), taint("node.kubernetes.io/not-ready")]);
     engine.observe_node(&tainted, START);
     let (who, call) = sent(&mut engine, START).remove(0);
@@ -286,7 +290,7 @@ fn the_taint_of_new_nodes_is_taken_off_and_no_other() {
     let kept = json!([{"key": "a", "effect": "NoSchedule"}]);
     assert_eq!(body(&call), json!({"metadata": {"resourceVersion": "4"}, "spec": {"taints": kept}}));
     // Refused, it waits until the node is seen again, which must have changed.
-    engine.answered(&who, &refused(Reason::Conflict), START);
+    engine.answered(&who, &refused(ErrorReason::Conflict), START);
     assert!(settle(&mut engine, START).is_empty());
     engine.observe_node(&tainted, START);
     assert_eq!(settle(&mut engine, START).len(), 1);
@@ -326,7 +330,7 @@ fn a_refused_binding_is_thought_over() {
     engine.tick(START);
     let (who, call) = sent(&mut engine, START).remove(0);
     assert_eq!(body(&call)["target"]["name"], "h-0");
-    engine.answered(&who, &refused(Reason::Conflict), START);
+    engine.answered(&who, &refused(ErrorReason::Conflict), START);
     assert_eq!(engine.tally().waiting, 1);
     let told = settle(&mut engine, at(1.0));
     assert!(told.contains(&"POST /api/v1/namespaces/n/pods/p/binding".to_owned()), "{told:?}");

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use keleustes_client::{Call, Patch};
-use keleustes_objects::{InternedStr, Key, Object as _, Text};
+use keleustes_client::{Call, PatchType};
+use keleustes_objects::{ArcStr, InternedStr, Key, Object as _};
 use serde_json::json;
 
 use super::{Engine, Who};
@@ -17,19 +17,19 @@ use crate::seen::{Attachment, Volume};
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
     /// Volumes that nodes attach, and the claims they are bound to.
-    known: BTreeMap<Text, (Key, Text)>,
+    known: BTreeMap<ArcStr, (Key, ArcStr)>,
     /// What nodes call the volume of a claim.
-    of_claim: BTreeMap<Key, Text>,
+    of_claim: BTreeMap<Key, ArcStr>,
     /// On which nodes pods use a claim.
     users: BTreeMap<Key, BTreeMap<Key, InternedStr>>,
     /// Attachments to our nodes that nobody has reported done.
-    unattached: BTreeMap<Text, InternedStr>,
+    unattached: BTreeMap<ArcStr, InternedStr>,
 }
 
 impl Engine {
     /// These are all volumes.
     pub(crate) fn replace_volumes(&mut self, volumes: &[Volume], now: Timestamp) {
-        let there: BTreeSet<&Text> = volumes.iter().map(|volume| &volume.key().name).collect();
+        let there: BTreeSet<&ArcStr> = volumes.iter().map(|volume| &volume.key().name).collect();
         let gone = self.volumes.known.keys().filter(|name| !there.contains(*name));
         for name in gone.cloned().collect::<Vec<_>>() {
             self.forget_volume(&name, now);
@@ -53,7 +53,7 @@ impl Engine {
     }
 
     /// A volume is gone.
-    pub(crate) fn forget_volume(&mut self, name: &Text, now: Timestamp) {
+    pub(crate) fn forget_volume(&mut self, name: &ArcStr, now: Timestamp) {
         if let Some((claim, unique)) = self.volumes.known.remove(name) {
             if self.volumes.of_claim.get(&claim) == Some(&unique) {
                 self.volumes.of_claim.remove(&claim);
@@ -72,7 +72,7 @@ impl Engine {
     pub(crate) fn observe_attachment(&mut self, attachment: &Attachment, now: Timestamp) {
         let name = attachment.key().name.clone();
         let is_ours = self.machines.contains_key(&attachment.node);
-        if is_ours && !attachment.is_attached && attachment.meta.deleted_at.is_none() {
+        if is_ours && !attachment.is_attached && attachment.meta.deletion_timestamp.is_none() {
             self.volumes.unattached.insert(name.clone(), attachment.node.clone());
         } else {
             self.volumes.unattached.remove(&name);
@@ -81,12 +81,12 @@ impl Engine {
     }
 
     /// An attachment is gone.
-    pub(crate) fn forget_attachment(&mut self, name: &Text) {
+    pub(crate) fn forget_attachment(&mut self, name: &ArcStr) {
         self.volumes.unattached.remove(name);
     }
 
     /// A pod on a node has begun to use claims.
-    pub(super) fn use_claims(&mut self, pod: &Key, node: &InternedStr, claims: &[Text], now: Timestamp) {
+    pub(super) fn use_claims(&mut self, pod: &Key, node: &InternedStr, claims: &[ArcStr], now: Timestamp) {
         for claim in claims {
             let claim = Key { namespace: pod.namespace.clone(), name: claim.clone() };
             self.volumes.users.entry(claim).or_default().insert(pod.clone(), node.clone());
@@ -97,7 +97,7 @@ impl Engine {
     }
 
     /// A pod on a node does not use its claims any more.
-    pub(super) fn drop_claims(&mut self, pod: &Key, node: &InternedStr, claims: &[Text], now: Timestamp) {
+    pub(super) fn drop_claims(&mut self, pod: &Key, node: &InternedStr, claims: &[ArcStr], now: Timestamp) {
         for claim in claims {
             let claim = Key { namespace: pod.namespace.clone(), name: claim.clone() };
             if let Some(users) = self.volumes.users.get_mut(&claim) {
@@ -134,23 +134,23 @@ impl Engine {
     }
 
     /// Whether an attachment to a living node waits to be reported done.
-    pub(super) fn awaits_attachment(&self, name: &Text) -> bool {
+    pub(super) fn awaits_attachment(&self, name: &ArcStr) -> bool {
         let node = self.volumes.unattached.get(name);
         node.and_then(|node| self.machines.get(node)).is_some_and(|machine| machine.is_alive)
     }
 
-    pub(super) fn grant_attachment(&mut self, name: &Text) -> Option<(InternedStr, Call)> {
+    pub(super) fn grant_attachment(&mut self, name: &ArcStr) -> Option<(InternedStr, Call)> {
         if !self.awaits_attachment(name) {
             return None;
         }
         let node = self.volumes.unattached.remove(name)?;
         let patch = json!({"status": {"attached": true}});
         let key = Key::cluster(name.clone());
-        let call = Call::patch(&Attachment::RESOURCE, &key, Patch::Merge, &patch).subresource("status");
+        let call = Call::patch(&Attachment::RESOURCE, &key, PatchType::Merge, &patch).subresource("status");
         Some((node, call))
     }
 
-    pub(super) fn await_attachment(&mut self, name: &Text, node: InternedStr) {
+    pub(super) fn await_attachment(&mut self, name: &ArcStr, node: InternedStr) {
         self.volumes.unattached.insert(name.clone(), node);
     }
 }

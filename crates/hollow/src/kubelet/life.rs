@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keleustes_objects::{Time, Version};
+use keleustes_objects::{ResourceVersion, Time};
 
 use crate::clock::{after, since};
 use crate::seen::{Phase, Pod, PodStatus, RestartPolicy, TemplateRef};
@@ -60,7 +60,7 @@ pub(crate) struct Life {
     /// Whether the status has been written in this life.
     pub(super) was_reported: bool,
     /// The state of the pod after the last write; nothing while one is under way.
-    written: Option<Version>,
+    written: Option<ResourceVersion>,
     status_is_due: bool,
     removal_is_asked: bool,
 }
@@ -160,7 +160,7 @@ impl Life {
                 ready: Switch::read(&pod.reported, "Ready", now),
             },
             was_reported: pod.reported.start_time.is_some(),
-            written: Some(Version::default()),
+            written: Some(ResourceVersion::default()),
             status_is_due: false,
             removal_is_asked: false,
         };
@@ -219,7 +219,7 @@ impl Life {
             self.status_is_due = false;
         }
         self.status_is_due |= self.was_contradicted(pod);
-        if pod.meta.deleted_at.is_some() {
+        if pod.meta.deletion_timestamp.is_some() {
             self.ask_to_end(pod.deletion_grace.unwrap_or(self.template.grace), pod_defaults, now);
         }
         self.advance(pod_defaults, now);
@@ -227,7 +227,7 @@ impl Life {
 
     /// Whether somebody has written over what this life has reported, as happens while a node is silent.
     fn was_contradicted(&self, pod: &Pod) -> bool {
-        let is_news = |written: &Version| !pod.meta.version.is_older_than(written);
+        let is_news = |written: &ResourceVersion| !pod.meta.resource_version.is_older_than(written);
         let reported = &pod.reported;
         self.was_reported
             && !self.has_ended()
@@ -285,7 +285,7 @@ impl Life {
     }
 
     /// The write has made this of the pod.
-    pub(crate) fn settled(&mut self, version: &Version) {
+    pub(crate) fn settled(&mut self, version: &ResourceVersion) {
         self.written = Some(version.clone());
     }
 

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use keleustes_objects::Version;
+use keleustes_objects::ResourceVersion;
 use serde_json::{Value, json};
 
 use super::{Life, Place, PodDefaults, Want};
@@ -50,7 +50,7 @@ fn play(first: &Value, then: &[(u64, Value)], seconds: u64) -> Vec<String> {
         while let Some(want) = life.want() {
             told.push(tell(&life, want, now));
             life.granted(want);
-            life.settled(&Version::from("10"));
+            life.settled(&ResourceVersion::from("10"));
         }
         let seen_at = then.peek().map(|(at, _)| *at);
         let Some(next) = [seen_at, life.due(&pod_defaults(), now)].into_iter().flatten().min() else { break };

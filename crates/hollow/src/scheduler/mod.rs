@@ -131,7 +131,7 @@ impl Scheduler {
                 terms: pod.pod_terms.clone(),
             };
             self.place(key, placed);
-        } else if pod.template.scheduler == *NAME && !pod.is_gated && pod.meta.deleted_at.is_none() {
+        } else if pod.template.scheduler == *NAME && !pod.is_gated && pod.meta.deletion_timestamp.is_none() {
             self.await_node(pod);
         } else {
             self.stop_waiting(key);

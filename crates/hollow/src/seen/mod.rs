@@ -6,7 +6,7 @@ mod template;
 mod terms;
 mod volume;
 
-use keleustes_objects::{InternedStr, Key, Labels, Meta, Text, Time, Uid, Version};
+use keleustes_objects::{ArcStr, InternedStr, Key, Labels, ObjectMeta, ResourceVersion, Time, Uid};
 use serde::{Deserialize, Deserializer};
 
 pub(crate) use self::node::{Effect, Node, Taint};
@@ -19,10 +19,10 @@ pub(crate) use self::volume::{Attachment, Volume};
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireMeta {
-    name: Text,
+    name: ArcStr,
     namespace: InternedStr,
     uid: Uid,
-    resource_version: Version,
+    resource_version: ResourceVersion,
     generation: i64,
     deletion_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<u32>,
@@ -31,14 +31,14 @@ struct WireMeta {
 }
 
 impl WireMeta {
-    fn meta(&mut self) -> Meta {
-        Meta {
+    fn meta(&mut self) -> ObjectMeta {
+        ObjectMeta {
             key: Key { namespace: std::mem::take(&mut self.namespace), name: std::mem::take(&mut self.name) },
             uid: std::mem::take(&mut self.uid),
-            version: std::mem::take(&mut self.resource_version),
-            deleted_at: self.deletion_timestamp,
+            resource_version: std::mem::take(&mut self.resource_version),
+            deletion_timestamp: self.deletion_timestamp,
             labels: std::mem::take(&mut self.labels),
-            ..Meta::default()
+            ..ObjectMeta::default()
         }
     }
 }

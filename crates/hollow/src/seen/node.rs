@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use keleustes_objects::{InternedStr, Meta, Object, Resource, Time};
+use keleustes_objects::{InternedStr, Object, ObjectMeta, Resource, Time};
 use serde::{Deserialize, Serialize};
 
 use super::{Requests, WireMeta, nullable};
@@ -11,7 +11,7 @@ use super::{Requests, WireMeta, nullable};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub(crate) struct Node {
-    pub(crate) meta: Meta,
+    pub(crate) meta: ObjectMeta,
     pub(crate) unschedulable: bool,
     pub(crate) taints: Box<[Taint]>,
     pub(crate) allocatable: Requests,
@@ -52,7 +52,7 @@ impl Node {
 }
 
 impl Object for Node {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{InternedStr, Meta, Object, Resource, Text, Time};
+use keleustes_objects::{ArcStr, InternedStr, Object, ObjectMeta, Resource, Time};
 use serde::Deserialize;
 
 use super::template::{
@@ -17,7 +17,7 @@ use super::{WireMeta, nullable};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub(crate) struct Pod {
-    pub(crate) meta: Meta,
+    pub(crate) meta: ObjectMeta,
     pub(crate) generation: i64,
     /// How long the pod may take to end, if its deletion was asked for.
     pub(crate) deletion_grace: Option<Duration>,
@@ -28,7 +28,7 @@ pub(crate) struct Pod {
     pub(crate) template: TemplateRef,
     pub(crate) pod_terms: Option<Arc<PodTerms>>,
     /// The claims it mounts.
-    pub(crate) claims: Box<[Text]>,
+    pub(crate) claims: Box<[ArcStr]>,
     pub(crate) reported: PodStatus,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Pod {
 pub(crate) struct PodStatus {
     pub(crate) phase: Phase,
     #[serde(rename = "podIP")]
-    pub(crate) pod_ip: Text,
+    pub(crate) pod_ip: ArcStr,
     pub(crate) start_time: Option<Time>,
     #[serde(deserialize_with = "nullable")]
     pub(crate) conditions: Vec<Condition>,
@@ -72,7 +72,7 @@ pub(crate) struct Condition {
     pub(crate) r#type: InternedStr,
     pub(crate) status: InternedStr,
     pub(crate) reason: InternedStr,
-    pub(crate) message: Text,
+    pub(crate) message: ArcStr,
     pub(crate) last_transition_time: Option<Time>,
 }
 
@@ -127,7 +127,7 @@ impl Pod {
 }
 
 impl Object for Pod {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 }
@@ -214,7 +214,7 @@ struct WireVolume {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireClaim {
-    claim_name: Text,
+    claim_name: ArcStr,
 }
 
 impl From<Wire> for Pod {
@@ -259,10 +259,10 @@ fn seconds(seconds: u32) -> Duration {
 }
 
 impl WireVolume {
-    fn claim(&self, pod: &str) -> Option<Text> {
+    fn claim(&self, pod: &str) -> Option<ArcStr> {
         match &self.persistent_volume_claim {
             Some(claim) => Some(claim.claim_name.clone()),
-            None => self.ephemeral.is_some().then(|| Text::from(format!("{pod}-{}", self.name))),
+            None => self.ephemeral.is_some().then(|| ArcStr::from(format!("{pod}-{}", self.name))),
         }
     }
 }
@@ -378,7 +378,7 @@ mod tests {
         // Equality of interned values is identity.
         assert_eq!(one.template, two.template);
         assert_eq!(one.template.requests.other(&InternedStr::from("host port TCP/80")), 1000);
-        assert_eq!(*two.claims, [Text::from("data-y"), Text::from("y-e")]);
+        assert_eq!(*two.claims, [ArcStr::from("data-y"), ArcStr::from("y-e")]);
     }
 
     #[test]

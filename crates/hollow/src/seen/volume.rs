@@ -1,6 +1,6 @@
 //! Volumes and their attachments to nodes.
 
-use keleustes_objects::{InternedStr, Key, Meta, Object, Resource, Text};
+use keleustes_objects::{ArcStr, InternedStr, Key, Object, ObjectMeta, Resource};
 use serde::Deserialize;
 
 use super::WireMeta;
@@ -9,18 +9,18 @@ use super::WireMeta;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "WireVolume")]
 pub(crate) struct Volume {
-    pub(crate) meta: Meta,
+    pub(crate) meta: ObjectMeta,
     /// The claim it is bound to.
     pub(crate) claim: Option<Key>,
     /// What nodes call it; nothing for volumes that are not attached to nodes.
-    pub(crate) unique_name: Option<Text>,
+    pub(crate) unique_name: Option<ArcStr>,
 }
 
 /// The wish that a volume be attached to a node.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "WireAttachment")]
 pub(crate) struct Attachment {
-    pub(crate) meta: Meta,
+    pub(crate) meta: ObjectMeta,
     pub(crate) node: InternedStr,
     pub(crate) is_attached: bool,
 }
@@ -36,13 +36,13 @@ impl Attachment {
 }
 
 impl Object for Volume {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 }
 
 impl Object for Attachment {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 }
@@ -65,14 +65,14 @@ struct VolumeSpec {
 #[serde(default)]
 struct ClaimRef {
     namespace: InternedStr,
-    name: Text,
+    name: ArcStr,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Csi {
     driver: InternedStr,
-    volume_handle: Text,
+    volume_handle: ArcStr,
 }
 
 #[derive(Deserialize)]
@@ -104,7 +104,7 @@ impl From<WireVolume> for Volume {
             claim: wire.spec.claim_ref.map(|claim| Key { namespace: claim.namespace, name: claim.name }),
             // Parity: the name that the attach-detach controller and kubelets make of a volume.
             unique_name: csi
-                .map(|csi| Text::from(format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle))),
+                .map(|csi| ArcStr::from(format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle))),
         }
     }
 }

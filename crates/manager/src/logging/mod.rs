@@ -5,7 +5,7 @@
 //! answers are never given to the log by anyone, so no verbosity shows a secret.
 
 mod fields;
-mod forms;
+mod formats;
 mod verbosity;
 
 use std::io::Write as _;
@@ -15,11 +15,11 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-pub(crate) use self::forms::Form;
+pub(crate) use self::formats::LogFormat;
 pub(crate) use self::verbosity::Verbosity;
 
 /// Starts logging, and has panics logged too.
-pub(crate) fn start(form: Form, verbosity: Verbosity) {
+pub(crate) fn start(form: LogFormat, verbosity: Verbosity) {
     let log = Log { form, verbosity };
     tracing_subscriber::registry().with(log).init();
     std::panic::set_hook(Box::new(|panic| {
@@ -30,13 +30,13 @@ pub(crate) fn start(form: Form, verbosity: Verbosity) {
 }
 
 struct Log {
-    form: Form,
+    form: LogFormat,
     verbosity: Verbosity,
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
     fn enabled(&self, metadata: &tracing::Metadata<'_>, _: Context<'_, S>) -> bool {
-        self.verbosity.lets_through(metadata)
+        self.verbosity.enables(metadata)
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {

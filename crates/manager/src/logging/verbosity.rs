@@ -37,7 +37,7 @@ impl Verbosity {
         tracing::callsite::rebuild_interest_cache();
     }
 
-    pub(super) fn lets_through(&self, metadata: &Metadata<'_>) -> bool {
+    pub(super) fn enables(&self, metadata: &Metadata<'_>) -> bool {
         let everywhere = self.everywhere.load(Ordering::Relaxed);
         let ours =
             ["keleustes_", "kube_controller_manager"].iter().any(|ours| metadata.target().starts_with(ours));

@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use keleustes_client::{Call, Patch};
+use keleustes_client::{Call, PatchType};
 use keleustes_hollow::HollowHandle;
 use keleustes_objects::{Key, Resource};
 use kube::Client;
@@ -34,7 +34,7 @@ const IMPATIENT: [&str; 3] =
     ["--node-monitor-period=500ms", "--node-monitor-grace-period=3s", "--node-eviction-rate=10"];
 
 /// What the demonstration plays with.
-pub(super) struct Stage<'a> {
+pub(super) struct Demo<'a> {
     /// Speaks to the API as an administrator.
     pub(super) client: Client,
     /// The nodes.
@@ -48,7 +48,7 @@ pub(super) struct Stage<'a> {
 /// A manager in a process of its own. It ends with this value.
 struct Manager(Child);
 
-impl Stage<'_> {
+impl Demo<'_> {
     /// Plays all acts.
     pub(super) async fn play(&self) -> anyhow::Result<()> {
         let began = Instant::now();
@@ -150,7 +150,7 @@ impl Stage<'_> {
         let known: Vec<_> = pods.iter().map(|pod| text(pod, "/metadata/name").to_owned()).collect();
         let began = Instant::now();
         leader.end()?;
-        Call::delete(&PODS, &key, &keleustes_client::Deletion::default()).send(&self.client).await?;
+        Call::delete(&PODS, &key, &keleustes_client::DeleteOptions::default()).send(&self.client).await?;
         let known = &known;
         self.until("another pod", |_| async move {
             let pods = self.pods().await?;
@@ -213,7 +213,7 @@ impl Stage<'_> {
 
     async fn patch(&self, change: &Value) -> anyhow::Result<()> {
         let key = Key::namespaced("default", "oars");
-        Call::patch(&DEPLOYMENTS, &key, Patch::Strategic, change).send(&self.client).await?;
+        Call::patch(&DEPLOYMENTS, &key, PatchType::Strategic, change).send(&self.client).await?;
         Ok(())
     }
 

@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::meta::null_is_empty;
-use crate::{InternedStr, Kind, LabelSelector, Meta, Object, Resource, WireMeta};
+use crate::{InternedStr, Kind, LabelSelector, Object, ObjectMeta, Resource, WireMeta};
 
 /// A cluster role.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct ClusterRole {
     /// Its metadata.
-    pub meta: Meta,
+    pub meta: ObjectMeta,
     /// What it grants, in order.
     pub rules: Box<[PolicyRule]>,
     /// Which roles it gathers its rules from, if it is an aggregated role.
@@ -43,7 +43,7 @@ pub struct PolicyRule {
 }
 
 impl Object for ClusterRole {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 }

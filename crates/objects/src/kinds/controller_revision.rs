@@ -4,14 +4,14 @@ use serde::Deserialize;
 
 use super::whole::keeps_whole_meta;
 use crate::meta::MetaRest;
-use crate::{Annotations, Kind, Meta, RawJson, Resource, WireMeta};
+use crate::{Annotations, Kind, ObjectMeta, RawJson, Resource, WireMeta};
 
 /// One state of a template.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct ControllerRevision {
     /// Its metadata.
-    pub meta: Meta,
+    pub meta: ObjectMeta,
     /// The rest of its metadata.
     pub rest: MetaRest,
     /// The state, byte for byte: revisions are equal if these bytes are, and the server refuses a

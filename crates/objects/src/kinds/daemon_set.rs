@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::annotations;
 use super::whole::whole_kind;
 use crate::meta::null_is_default;
-use crate::{Condition, IntOrString, InternedStr, LabelSelector, Resource, Template, Unknown};
+use crate::{Condition, IntOrString, InternedStr, LabelSelector, PodTemplate, Resource, Unknown};
 
 whole_kind! {
     /// A daemon set.
@@ -20,7 +20,7 @@ pub struct DaemonSetSpec {
     /// Which pods are its own.
     pub selector: Option<LabelSelector>,
     /// What pods are made from.
-    pub template: Template,
+    pub template: PodTemplate,
     /// How old pods are replaced.
     pub update_strategy: DaemonSetUpdateStrategy,
     /// For how long a pod must be ready to be available.
@@ -54,7 +54,7 @@ impl Default for DaemonSetSpec {
     fn default() -> Self {
         Self {
             selector: None,
-            template: Template::default(),
+            template: PodTemplate::default(),
             update_strategy: DaemonSetUpdateStrategy::default(),
             min_ready_seconds: 0,
             revision_history_limit: Some(10),

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::whole::whole_kind;
 use crate::meta::null_is_default;
-use crate::{Condition, IntOrString, InternedStr, LabelSelector, Resource, Template, Unknown};
+use crate::{Condition, IntOrString, InternedStr, LabelSelector, PodTemplate, Resource, Unknown};
 
 whole_kind! {
     /// A deployment.
@@ -22,7 +22,7 @@ pub struct DeploymentSpec {
     /// Which replica sets are its own.
     pub selector: Option<LabelSelector>,
     /// What pods are made from.
-    pub template: Template,
+    pub template: PodTemplate,
     /// How old pods are replaced.
     pub strategy: DeploymentStrategy,
     /// For how long a pod must be ready to be available.
@@ -61,7 +61,7 @@ impl Default for DeploymentSpec {
         Self {
             replicas: 1,
             selector: None,
-            template: Template::default(),
+            template: PodTemplate::default(),
             strategy: DeploymentStrategy::default(),
             min_ready_seconds: 0,
             revision_history_limit: Some(10),

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::whole::keeps_whole_meta;
 use crate::meta::{MetaRest, null_is_default, null_is_empty};
 use crate::{
-    Addresses, Annotations, InternedStr, Kind, Labels, Meta, Resource, Shared, Text, Uid, Version, WireMeta,
+    Addresses, Annotations, ArcStr, Interned, InternedStr, Kind, Labels, ObjectMeta, Resource,
+    ResourceVersion, Uid, WireMeta,
 };
 
 /// A slice of a service's endpoints.
@@ -13,7 +14,7 @@ use crate::{
 #[serde(from = "Wire")]
 pub struct EndpointSlice {
     /// Its metadata.
-    pub meta: Meta,
+    pub meta: ObjectMeta,
     /// The rest of its metadata.
     pub rest: MetaRest,
     /// `IPv4`, `IPv6` or `FQDN`.
@@ -35,7 +36,7 @@ pub struct Endpoint {
     pub conditions: EndpointConditions,
     /// Its name in the DNS; empty if it has none.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub hostname: Text,
+    pub hostname: ArcStr,
     /// The object behind it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_ref: Option<TargetRef>,
@@ -50,7 +51,7 @@ pub struct Endpoint {
     pub zone: InternedStr,
     /// Who should prefer it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hints: Option<Shared<EndpointHints>>,
+    pub hints: Option<Interned<EndpointHints>>,
 }
 
 /// Whether an endpoint can be used; absent differs from false.
@@ -77,7 +78,7 @@ pub struct TargetRef {
     /// Its namespace.
     pub namespace: InternedStr,
     /// Its name.
-    pub name: Text,
+    pub name: ArcStr,
     /// The life of it that is meant.
     pub uid: Uid,
     /// What else the reference says; the controller writes none of it.
@@ -90,7 +91,7 @@ pub struct TargetRefRest {
     /// Group and version of its kind.
     pub api_version: InternedStr,
     /// The state of it that is meant.
-    pub resource_version: Version,
+    pub resource_version: ResourceVersion,
     /// The part of it that is meant.
     pub field_path: InternedStr,
 }
@@ -103,13 +104,13 @@ struct WireTargetRef {
     #[serde(skip_serializing_if = "str::is_empty")]
     namespace: InternedStr,
     #[serde(skip_serializing_if = "str::is_empty")]
-    name: Text,
+    name: ArcStr,
     #[serde(skip_serializing_if = "Uid::is_empty")]
     uid: Uid,
     #[serde(skip_serializing_if = "str::is_empty")]
     api_version: InternedStr,
-    #[serde(skip_serializing_if = "Version::is_empty")]
-    resource_version: Version,
+    #[serde(skip_serializing_if = "ResourceVersion::is_empty")]
+    resource_version: ResourceVersion,
     #[serde(skip_serializing_if = "str::is_empty")]
     field_path: InternedStr,
 }
@@ -137,17 +138,17 @@ impl From<TargetRef> for WireTargetRef {
 #[serde(rename_all = "camelCase", default)]
 pub struct EndpointHints {
     /// Clients in these zones.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Named]>::is_empty")]
-    pub for_zones: Box<[Named]>,
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[HintTarget]>::is_empty")]
+    pub for_zones: Box<[HintTarget]>,
     /// Clients on these nodes.
-    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[Named]>::is_empty")]
-    pub for_nodes: Box<[Named]>,
+    #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "<[HintTarget]>::is_empty")]
+    pub for_nodes: Box<[HintTarget]>,
 }
 
 /// A zone or a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Named {
+pub struct HintTarget {
     /// Its name.
     pub name: InternedStr,
 }
@@ -199,7 +200,7 @@ impl From<Wire> for EndpointSlice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Whole as _;
+    use crate::FullMeta as _;
 
     #[test]
     fn an_endpoint_is_small() {

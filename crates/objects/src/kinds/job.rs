@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::whole::whole_kind;
 use crate::meta::{null_is_default, null_is_empty};
 use crate::{
-    Condition, Conditions as _, InternedStr, LabelSelector, Resource, Template, Text, Time, Uid, Unknown,
+    ArcStr, Condition, Conditions as _, InternedStr, LabelSelector, PodTemplate, Resource, Time, Uid, Unknown,
 };
 
 whole_kind! {
@@ -37,7 +37,7 @@ pub struct JobSpec {
     /// Which pods are its own.
     pub selector: Option<LabelSelector>,
     /// What pods are made from.
-    pub template: Template,
+    pub template: PodTemplate,
     /// For how long it is kept after its end.
     pub ttl_seconds_after_finished: Option<i32>,
     /// `NonIndexed` or `Indexed`.
@@ -110,7 +110,7 @@ pub struct SuccessPolicy {
 #[serde(rename_all = "camelCase", default)]
 pub struct SuccessRule {
     /// Which indexes count; all if it does not say.
-    pub succeeded_indexes: Option<Text>,
+    pub succeeded_indexes: Option<ArcStr>,
     /// How many of them are enough; all if it does not say.
     pub succeeded_count: Option<i32>,
 }
@@ -128,7 +128,7 @@ impl Default for JobSpec {
             backoff_limit_per_index: None,
             max_failed_indexes: None,
             selector: None,
-            template: Template::default(),
+            template: PodTemplate::default(),
             ttl_seconds_after_finished: None,
             completion_mode: "NonIndexed".into(),
             suspend: false,
@@ -169,10 +169,10 @@ pub struct JobStatus {
     pub terminating: Option<i32>,
     /// Indexes that have succeeded, as intervals.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub completed_indexes: Text,
+    pub completed_indexes: ArcStr,
     /// Indexes that have failed, as intervals.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed_indexes: Option<Text>,
+    pub failed_indexes: Option<ArcStr>,
     /// Pods that have ended and are not yet in the numbers above.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncounted_terminated_pods: Option<UncountedTerminatedPods>,
@@ -200,7 +200,8 @@ impl Job {
     /// Whether it has come to its end, one way or the other.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.status.conditions.holds("Complete") || self.status.conditions.holds("Failed")
+        self.status.conditions.is_condition_true("Complete")
+            || self.status.conditions.is_condition_true("Failed")
     }
 
     /// Whether each of its pods works on an index.

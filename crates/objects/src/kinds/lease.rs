@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::meta::null_is_default;
 use crate::protobuf::{self, Message};
-use crate::{Kind, Meta, MicroTime, Object, Resource, Text, WireMeta};
+use crate::{ArcStr, Kind, MicroTime, Object, ObjectMeta, Resource, WireMeta};
 
 /// The namespace of the leases that kubelets renew.
 pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
@@ -15,19 +15,19 @@ pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
 #[serde(from = "Wire")]
 pub struct Lease {
     /// Its metadata.
-    pub meta: Meta,
+    pub meta: ObjectMeta,
     /// Who holds it.
-    pub holder: Text,
+    pub holder_identity: ArcStr,
     /// For how long it holds without being renewed.
-    pub duration_seconds: Option<i32>,
+    pub lease_duration_seconds: Option<i32>,
     /// When it was renewed last.
-    pub renewed_at: Option<MicroTime>,
+    pub renew_time: Option<MicroTime>,
 }
 
 impl Object for Lease {
     const MESSAGE: Option<&'static Message> = Some(&protobuf::LEASE);
 
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 }
@@ -46,7 +46,7 @@ struct Wire {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
-    holder_identity: Text,
+    holder_identity: ArcStr,
     lease_duration_seconds: Option<i32>,
     renew_time: Option<MicroTime>,
 }
@@ -55,9 +55,9 @@ impl From<Wire> for Lease {
     fn from(wire: Wire) -> Self {
         Self {
             meta: wire.metadata.into(),
-            holder: wire.spec.holder_identity,
-            duration_seconds: wire.spec.lease_duration_seconds,
-            renewed_at: wire.spec.renew_time,
+            holder_identity: wire.spec.holder_identity,
+            lease_duration_seconds: wire.spec.lease_duration_seconds,
+            renew_time: wire.spec.renew_time,
         }
     }
 }
@@ -73,9 +73,9 @@ mod tests {
                 "spec":{"holderIdentity":"n1","leaseDurationSeconds":40,"renewTime":"2026-01-01T00:00:00.500000Z"}}"#,
         )
         .unwrap();
-        assert_eq!((lease.holder.as_str(), lease.duration_seconds), ("n1", Some(40)));
-        assert_eq!(lease.renewed_at.map(|time| time.unix_microseconds() % 1_000_000), Some(500_000));
+        assert_eq!((lease.holder_identity.as_str(), lease.lease_duration_seconds), ("n1", Some(40)));
+        assert_eq!(lease.renew_time.map(|time| time.unix_microseconds() % 1_000_000), Some(500_000));
         let bare: Lease = serde_json::from_str(r#"{"metadata":{"name":"n"}}"#).unwrap();
-        assert_eq!(bare.renewed_at, None);
+        assert_eq!(bare.renew_time, None);
     }
 }

@@ -30,7 +30,8 @@ pub use deployment::{
     Deployment, DeploymentSpec, DeploymentStatus, DeploymentStrategy, RollingUpdateDeployment,
 };
 pub use endpoint_slice::{
-    Endpoint, EndpointConditions, EndpointHints, EndpointPort, EndpointSlice, Named, TargetRef, TargetRefRest,
+    Endpoint, EndpointConditions, EndpointHints, EndpointPort, EndpointSlice, HintTarget, TargetRef,
+    TargetRefRest,
 };
 pub use job::{
     Job, JobSpec, JobStatus, OnExitCodes, OnPodCondition, PodFailurePolicy, PodFailureRule, SuccessPolicy,

@@ -4,14 +4,14 @@ use serde::Deserialize;
 
 use super::whole::keeps_whole_meta;
 use crate::meta::{MetaRest, null_is_default, null_is_empty};
-use crate::{Annotations, Condition, InternedStr, Kind, Meta, Resource, WireMeta};
+use crate::{Annotations, Condition, InternedStr, Kind, ObjectMeta, Resource, WireMeta};
 
 /// A namespace.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct Namespace {
     /// Its metadata.
-    pub meta: Meta,
+    pub meta: ObjectMeta,
     /// The rest of its metadata.
     pub rest: MetaRest,
     /// `spec.finalizers`: who must have emptied it before it goes. Not to be taken for

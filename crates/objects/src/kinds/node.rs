@@ -3,14 +3,14 @@
 use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
-use crate::{Condition, Conditions, Kind, Meta, Object, Quantity, Resource, Taint, WireMeta, protobuf};
+use crate::{Condition, Conditions, Kind, Object, ObjectMeta, Quantity, Resource, Taint, WireMeta, protobuf};
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct Node {
     /// Its metadata.
-    pub meta: Meta,
+    pub meta: ObjectMeta,
     /// Whether new pods are not wanted.
     pub unschedulable: bool,
     /// What keeps pods away.
@@ -27,7 +27,7 @@ impl Node {
     /// Whether its `Ready` condition holds.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.conditions.holds("Ready")
+        self.conditions.is_condition_true("Ready")
     }
 
     /// Whether it has a taint of that key and effect.
@@ -40,7 +40,7 @@ impl Node {
 impl Object for Node {
     const WHOLE: Option<&'static protobuf::Whole> = Some(&protobuf::NODE);
 
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 }

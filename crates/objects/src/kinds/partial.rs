@@ -3,20 +3,20 @@
 use serde::Deserialize;
 
 use crate::protobuf::{self, Message};
-use crate::{Meta, Object, WireMeta};
+use crate::{Object, ObjectMeta, WireMeta};
 
 /// The metadata of an object of any kind. The resource is that of the cache it is in.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct PartialObjectMeta {
     /// The metadata.
-    pub meta: Meta,
+    pub meta: ObjectMeta,
 }
 
 impl Object for PartialObjectMeta {
     const MESSAGE: Option<&'static Message> = Some(&protobuf::PARTIAL);
 
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 }

@@ -3,20 +3,20 @@
 use serde::Deserialize;
 
 use crate::meta::null_is_default;
-use crate::{InternedStr, Kind, Meta, Object, Resource, WireMeta};
+use crate::{InternedStr, Kind, Object, ObjectMeta, Resource, WireMeta};
 
 /// A claim of a volume.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct PersistentVolumeClaim {
     /// Its metadata.
-    pub meta: Meta,
+    pub meta: ObjectMeta,
     /// `Pending`, `Bound` or `Lost`.
     pub phase: InternedStr,
 }
 
 impl Object for PersistentVolumeClaim {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 }

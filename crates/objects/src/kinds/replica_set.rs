@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::whole::whole_kind;
 use crate::meta::null_is_default;
-use crate::{Condition, LabelSelector, Resource, Template, Unknown};
+use crate::{Condition, LabelSelector, PodTemplate, Resource, Unknown};
 
 whole_kind! {
     /// A replica set.
@@ -24,13 +24,13 @@ pub struct ReplicaSetSpec {
     /// Which pods are its own; absent selects none.
     pub selector: Option<LabelSelector>,
     /// What pods are made from.
-    pub template: Template,
+    pub template: PodTemplate,
 }
 
 /// The API's defaults.
 impl Default for ReplicaSetSpec {
     fn default() -> Self {
-        Self { replicas: 1, min_ready_seconds: 0, selector: None, template: Template::default() }
+        Self { replicas: 1, min_ready_seconds: 0, selector: None, template: PodTemplate::default() }
     }
 }
 
@@ -62,7 +62,7 @@ pub struct ReplicaSetStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Whole as _;
+    use crate::FullMeta as _;
 
     #[test]
     fn a_replica_set_is_read_and_its_status_written_back() {

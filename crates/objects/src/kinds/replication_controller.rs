@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::whole::whole_kind;
 use crate::meta::null_is_default;
-use crate::{Labels, ReplicaSetStatus, Resource, Template};
+use crate::{Labels, PodTemplate, ReplicaSetStatus, Resource};
 
 whole_kind! {
     /// A replication controller.
@@ -24,13 +24,18 @@ pub struct ReplicationControllerSpec {
     pub selector: Labels,
     /// What pods are made from.
     #[serde(deserialize_with = "null_is_default")]
-    pub template: Template,
+    pub template: PodTemplate,
 }
 
 /// The API's defaults.
 impl Default for ReplicationControllerSpec {
     fn default() -> Self {
-        Self { replicas: 1, min_ready_seconds: 0, selector: Labels::default(), template: Template::default() }
+        Self {
+            replicas: 1,
+            min_ready_seconds: 0,
+            selector: Labels::default(),
+            template: PodTemplate::default(),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::whole::keeps_whole_meta;
 use crate::meta::{MetaRest, null_is_default};
-use crate::{Annotations, InternedStr, Kind, Meta, Projection, Resource, WireMeta};
+use crate::{Annotations, InternedStr, Kind, ObjectMeta, Projection, Resource, WireMeta};
 
 /// The name of the config maps that carry the cluster's CA.
 pub const ROOT_CA_CONFIG_MAP: &str = "kube-root-ca.crt";
@@ -17,7 +17,7 @@ pub const ROOT_CA_CONFIG_MAP: &str = "kube-root-ca.crt";
 #[serde(from = "Wire")]
 pub struct RootCaConfigMap {
     /// Its metadata.
-    pub meta: Meta,
+    pub meta: ObjectMeta,
     /// The rest of its metadata.
     pub rest: MetaRest,
     /// Its texts. Words, because all namespaces carry the same.
@@ -57,7 +57,7 @@ impl From<Wire> for RootCaConfigMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Whole as _;
+    use crate::FullMeta as _;
 
     #[test]
     fn a_config_map_is_read() {

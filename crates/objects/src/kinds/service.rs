@@ -3,14 +3,14 @@
 use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
-use crate::{IntOrString, InternedStr, Kind, Labels, Meta, Object, Resource, Text, WireMeta};
+use crate::{ArcStr, IntOrString, InternedStr, Kind, Labels, Object, ObjectMeta, Resource, WireMeta};
 
 /// A service.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct Service {
     /// Its metadata.
-    pub meta: Meta,
+    pub meta: ObjectMeta,
     /// Which pods stand behind it; none if somebody else says so. An empty selector is kept as one:
     /// the server never shows it, but it selects everything.
     pub selector: Option<Labels>,
@@ -19,7 +19,7 @@ pub struct Service {
     /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
     pub service_type: InternedStr,
     /// Its address: an IP address, `None`, or empty.
-    pub cluster_ip: Text,
+    pub cluster_ip: ArcStr,
     /// Address families, the first one first.
     pub ip_families: Box<[InternedStr]>,
     /// Whether pods are published that are not ready.
@@ -70,7 +70,7 @@ impl Service {
 }
 
 impl Object for Service {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 }
@@ -103,7 +103,7 @@ struct Spec {
     ports: Box<[ServicePort]>,
     r#type: InternedStr,
     #[serde(rename = "clusterIP")]
-    cluster_ip: Text,
+    cluster_ip: ArcStr,
     #[serde(deserialize_with = "null_is_empty")]
     ip_families: Box<[InternedStr]>,
     #[serde(deserialize_with = "null_is_default")]

@@ -3,20 +3,20 @@
 use serde::Deserialize;
 
 use crate::meta::null_is_empty;
-use crate::{Kind, Meta, Object, Resource, Text, WireMeta};
+use crate::{ArcStr, Kind, Object, ObjectMeta, Resource, WireMeta};
 
 /// A service account.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct ServiceAccount {
     /// Its metadata.
-    pub meta: Meta,
+    pub meta: ObjectMeta,
     /// Names of the Secrets that it lists.
-    pub secrets: Box<[Text]>,
+    pub secrets: Box<[ArcStr]>,
 }
 
 impl Object for ServiceAccount {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 }
@@ -35,7 +35,7 @@ struct Wire {
 #[derive(Deserialize)]
 struct Reference {
     #[serde(default)]
-    name: Text,
+    name: ArcStr,
 }
 
 impl From<Wire> for ServiceAccount {

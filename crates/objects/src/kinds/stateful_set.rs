@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::whole::whole_kind;
 use crate::meta::{null_is_default, null_is_empty};
 use crate::{
-    Condition, IntOrString, InternedStr, LabelSelector, Labels, RawJson, Resource, Template, Text, Unknown,
+    ArcStr, Condition, IntOrString, InternedStr, LabelSelector, Labels, PodTemplate, RawJson, Resource,
+    Unknown,
 };
 
 whole_kind! {
@@ -23,7 +24,7 @@ pub struct StatefulSetSpec {
     /// Which pods are its own.
     pub selector: Option<LabelSelector>,
     /// What pods are made from.
-    pub template: Template,
+    pub template: PodTemplate,
     /// What the claims of each pod are made from.
     #[serde(deserialize_with = "null_is_empty")]
     pub volume_claim_templates: Box<[VolumeClaimTemplate]>,
@@ -102,7 +103,7 @@ impl Default for StatefulSetSpec {
         Self {
             replicas: 1,
             selector: None,
-            template: Template::default(),
+            template: PodTemplate::default(),
             volume_claim_templates: Box::default(),
             service_name: InternedStr::default(),
             pod_management_policy: "OrderedReady".into(),
@@ -169,10 +170,10 @@ pub struct StatefulSetStatus {
     pub updated_replicas: i32,
     /// The revision that pods below the partition have.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub current_revision: Text,
+    pub current_revision: ArcStr,
     /// The revision that is being rolled out.
     #[serde(skip_serializing_if = "str::is_empty")]
-    pub update_revision: Text,
+    pub update_revision: ArcStr,
     /// How often the name of a revision was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,

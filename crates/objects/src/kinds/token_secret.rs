@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 
-use crate::{InternedStr, Kind, Meta, Object, Projection, Resource, Text, WireMeta};
+use crate::{ArcStr, InternedStr, Kind, Object, ObjectMeta, Projection, Resource, WireMeta};
 
 /// The type of Secrets that hold service account tokens.
 pub const SECRET_TYPE_SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
@@ -14,11 +14,11 @@ pub const SECRET_TYPE_SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-accou
 #[serde(from = "Wire")]
 pub struct TokenSecret {
     /// Its metadata.
-    pub meta: Meta,
+    pub meta: ObjectMeta,
     /// The account it is for; empty if it names none.
-    pub account_name: Text,
+    pub account_name: ArcStr,
     /// The life of the account it is for; empty if it does not say.
-    pub account_uid: Text,
+    pub account_uid: ArcStr,
     /// `data["ca.crt"]`, base64 as on the wire. One word: all Secrets of a cluster carry the same.
     pub ca_base64: InternedStr,
     /// Whether `data["namespace"]` holds anything.
@@ -28,7 +28,7 @@ pub struct TokenSecret {
 }
 
 impl Object for TokenSecret {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 }
@@ -49,9 +49,9 @@ struct Wire {
 #[serde(default)]
 struct Annotations {
     #[serde(rename = "kubernetes.io/service-account.name")]
-    account_name: Text,
+    account_name: ArcStr,
     #[serde(rename = "kubernetes.io/service-account.uid")]
-    account_uid: Text,
+    account_uid: ArcStr,
 }
 
 #[derive(Default, Deserialize)]

@@ -22,12 +22,12 @@ macro_rules! keeps_whole_meta {
         impl crate::Object for $name {
             $(const WHOLE: Option<&'static crate::protobuf::Whole> = Some($whole);)?
 
-            fn meta(&self) -> &crate::Meta {
+            fn meta(&self) -> &crate::ObjectMeta {
                 &self.meta
             }
         }
 
-        impl crate::Whole for $name {
+        impl crate::FullMeta for $name {
             fn meta_rest(&self) -> &crate::MetaRest {
                 &self.rest
             }
@@ -43,7 +43,7 @@ macro_rules! whole_kind {
         #[serde(from = "Wire")]
         pub struct $name {
             /// Its metadata.
-            pub meta: crate::Meta,
+            pub meta: crate::ObjectMeta,
             /// The rest of its metadata.
             pub rest: crate::MetaRest,
             /// What is wanted.

@@ -11,14 +11,14 @@ pub(crate) struct Gate {
 /// A gate in one release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State {
-    pub(crate) stage: Stage,
+    pub(crate) stage: FeatureStage,
     pub(crate) default: bool,
     pub(crate) locked: bool,
 }
 
 /// How far a feature has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum FeatureStage {
     /// It is not there yet.
     PreAlpha,
     /// It is an experiment.
@@ -31,7 +31,7 @@ pub enum Stage {
     Deprecated,
 }
 
-impl Stage {
+impl FeatureStage {
     /// The name that metrics and help show; empty for a stable feature.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -49,19 +49,19 @@ impl Stage {
 pub(crate) const FIRST_MINOR: u64 = 34;
 
 // Letter: stage. Digit: default. L: locked to it.
-const NO: State = state(Stage::PreAlpha, false, false);
-const A0: State = state(Stage::Alpha, false, false);
-const B0: State = state(Stage::Beta, false, false);
-const B1: State = state(Stage::Beta, true, false);
-const G0: State = state(Stage::Stable, false, false);
-const G1: State = state(Stage::Stable, true, false);
-const G1L: State = state(Stage::Stable, true, true);
-const D0: State = state(Stage::Deprecated, false, false);
-const D1: State = state(Stage::Deprecated, true, false);
-const D0L: State = state(Stage::Deprecated, false, true);
-const D1L: State = state(Stage::Deprecated, true, true);
+const NO: State = state(FeatureStage::PreAlpha, false, false);
+const A0: State = state(FeatureStage::Alpha, false, false);
+const B0: State = state(FeatureStage::Beta, false, false);
+const B1: State = state(FeatureStage::Beta, true, false);
+const G0: State = state(FeatureStage::Stable, false, false);
+const G1: State = state(FeatureStage::Stable, true, false);
+const G1L: State = state(FeatureStage::Stable, true, true);
+const D0: State = state(FeatureStage::Deprecated, false, false);
+const D1: State = state(FeatureStage::Deprecated, true, false);
+const D0L: State = state(FeatureStage::Deprecated, false, true);
+const D1L: State = state(FeatureStage::Deprecated, true, true);
 
-const fn state(stage: Stage, default: bool, locked: bool) -> State {
+const fn state(stage: FeatureStage, default: bool, locked: bool) -> State {
     State { stage, default, locked }
 }
 

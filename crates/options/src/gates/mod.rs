@@ -4,7 +4,7 @@ mod list;
 
 use std::collections::BTreeMap;
 
-pub use list::Stage;
+pub use list::FeatureStage;
 use list::{BY_COMPATIBILITY, FIRST_MINOR, GATES, Gate, NEEDS, State};
 
 use crate::go_text::parse_bool;
@@ -28,7 +28,7 @@ pub struct GateState {
     /// Its name.
     pub name: &'static str,
     /// How far it has come.
-    pub stage: Stage,
+    pub stage: FeatureStage,
     /// Whether it is on.
     pub enabled: bool,
 }
@@ -80,7 +80,7 @@ impl FeatureGates {
 
     /// What the operator said of the feature, if anything.
     #[must_use]
-    pub fn wish(&self, name: &str) -> Option<bool> {
+    pub fn explicit_value(&self, name: &str) -> Option<bool> {
         self.set.get(name).copied()
     }
 
@@ -88,7 +88,11 @@ impl FeatureGates {
     pub fn all(&self) -> impl Iterator<Item = GateState> {
         GATES.iter().filter_map(|gate| {
             let stage = self.state(gate).stage;
-            (stage != Stage::PreAlpha).then(|| GateState { name: gate.name, stage, enabled: self.on(gate) })
+            (stage != FeatureStage::PreAlpha).then(|| GateState {
+                name: gate.name,
+                stage,
+                enabled: self.on(gate),
+            })
         })
     }
 
@@ -140,7 +144,7 @@ impl ReadGates {
             }
         }
         crate::aggregate(problems)?;
-        for (whole, stage) in [(ALL_ALPHA, Stage::Alpha), (ALL_BETA, Stage::Beta)] {
+        for (whole, stage) in [(ALL_ALPHA, FeatureStage::Alpha), (ALL_BETA, FeatureStage::Beta)] {
             if let Some(wish) = wishes.get(whole) {
                 self.set_stage(stage, *wish);
             }
@@ -158,15 +162,15 @@ impl ReadGates {
             ));
         }
         match state.stage {
-            Stage::PreAlpha => {
+            FeatureStage::PreAlpha => {
                 return Err(format!(
                     "cannot set feature gate {name} to {wish}, feature is PreAlpha at emulated version {}, min compatibility version {}",
                     versions.emulation, versions.min_compatibility
                 ));
             }
-            Stage::Deprecated => self.warn_of_going(name, wish, "deprecated"),
-            Stage::Stable => self.warn_of_going(name, wish, "GA"),
-            Stage::Alpha | Stage::Beta => {}
+            FeatureStage::Deprecated => self.warn_of_going(name, wish, "deprecated"),
+            FeatureStage::Stable => self.warn_of_going(name, wish, "GA"),
+            FeatureStage::Alpha | FeatureStage::Beta => {}
         }
         Ok(())
     }
@@ -180,7 +184,7 @@ impl ReadGates {
         if self.gates.versions.emulation >= self.gates.versions.binary {
             return;
         }
-        let experiments = self.gates.all().filter(|gate| gate.stage == Stage::Alpha && gate.enabled);
+        let experiments = self.gates.all().filter(|gate| gate.stage == FeatureStage::Alpha && gate.enabled);
         let names: Vec<_> = experiments.map(|gate| gate.name).collect();
         if !names.is_empty() {
             let names = names.join(" ");
@@ -191,7 +195,7 @@ impl ReadGates {
     }
 
     /// Sets every gate of a stage that was not set by name.
-    fn set_stage(&mut self, stage: Stage, wish: bool) {
+    fn set_stage(&mut self, stage: FeatureStage, wish: bool) {
         for gate in GATES.iter().filter(|gate| gate.name != ALL_ALPHA && gate.name != ALL_BETA) {
             if self.gates.state(gate).stage == stage {
                 self.gates.set.entry(gate.name).or_insert(wish);
@@ -221,17 +225,17 @@ fn read_wishes<'a>(items: &[&'a str]) -> Result<BTreeMap<&'a str, bool>, String>
 /// One line for each gate that help shows, those done or going left out.
 pub(crate) fn help_lines(versions: Versions) -> Vec<String> {
     let gates = FeatureGates::defaults(versions);
-    let shown = gates.all().filter(|gate| matches!(gate.stage, Stage::Alpha | Stage::Beta));
+    let shown = gates.all().filter(|gate| matches!(gate.stage, FeatureStage::Alpha | FeatureStage::Beta));
     shown.map(|gate| format!("{} ({}, default {})", gate.name, gate.stage.name(), gate.enabled)).collect()
 }
 
 /// Every gate with what it is in each release, and what it needs.
 pub(crate) fn table() -> impl Iterator<Item = (&'static str, [String; 4], &'static [&'static str])> {
     let shown = |state: State| match (state.stage, state.locked) {
-        (Stage::PreAlpha, _) => String::new(),
+        (FeatureStage::PreAlpha, _) => String::new(),
         (stage, locked) => {
             let stage =
-                if stage == Stage::Stable { "stable".to_owned() } else { stage.name().to_lowercase() };
+                if stage == FeatureStage::Stable { "stable".to_owned() } else { stage.name().to_lowercase() };
             let default = if state.default { "on" } else { "off" };
             format!("{stage}, {}{default}", if locked { "always " } else { "" })
         }

@@ -107,7 +107,7 @@ impl Serving {
 
     /// Whether anything is served at all.
     #[must_use]
-    pub fn is_on(&self) -> bool {
+    pub fn is_enabled(&self) -> bool {
         self.secure_port != 0
     }
 

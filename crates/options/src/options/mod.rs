@@ -23,7 +23,7 @@ use crate::go_text::{Span, quote};
 use crate::leader_migration::LeaderMigration;
 use crate::parser::Values;
 use crate::versions::Versions;
-use crate::{Known, aggregate};
+use crate::{CommandLineContext, aggregate};
 
 /// Everything the command line asks for, checked.
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ impl Options {
         values: Values,
         gates: FeatureGates,
         versions: Versions,
-        known: &Known<'_>,
+        known: &CommandLineContext<'_>,
     ) -> Result<Self, String> {
         let logs = Logs::read(&values, &gates)?;
         let mut options = Self {
@@ -149,7 +149,7 @@ impl Options {
 
     /// Whether the command line has named the flag.
     #[must_use]
-    pub fn set(&self, flag: &str) -> bool {
+    pub fn is_set(&self, flag: &str) -> bool {
         self.values.given(flag)
     }
 
@@ -179,7 +179,10 @@ impl Options {
         self.values.shown().map(|(name, value)| format!("FLAG: --{name}={}", quote(&value))).collect()
     }
 
-    fn read_leader_migration(&self, known: &Known<'_>) -> Result<Option<LeaderMigration>, String> {
+    fn read_leader_migration(
+        &self,
+        known: &CommandLineContext<'_>,
+    ) -> Result<Option<LeaderMigration>, String> {
         if !self.values.bool("enable-leader-migration") {
             return Ok(None);
         }
@@ -196,7 +199,7 @@ impl Options {
     }
 }
 
-fn reported_version(values: &Values, known: &Known<'_>) -> String {
+fn reported_version(values: &Values, known: &CommandLineContext<'_>) -> String {
     match values.version("version") {
         crate::value::VersionWish::Report(version) => version,
         _ => known.build.git_version.to_owned(),

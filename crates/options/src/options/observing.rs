@@ -8,7 +8,7 @@ use crate::leader_migration::one_line;
 use crate::parser::Values;
 use crate::value::ModuleLevel;
 use crate::versions::{Version, hidden_metrics_problem};
-use crate::{Known, aggregate};
+use crate::{CommandLineContext, aggregate};
 
 /// Logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Metrics {
     }
 
     /// What is wrong; the file's labels are taken over on the way.
-    pub(super) fn problems(&mut self, binary: Version, known: &Known<'_>) -> Vec<String> {
+    pub(super) fn problems(&mut self, binary: Version, known: &CommandLineContext<'_>) -> Vec<String> {
         let mut problems = Vec::new();
         problems.extend(hidden_metrics_problem(&self.show_hidden_for_version, binary));
         if let Some(name) = self.disabled.iter().find(|name| !is_metric(name)) {
@@ -190,7 +190,7 @@ fn label_problem(field: &str, labels: &BTreeMap<String, String>) -> Option<Strin
     })
 }
 
-fn read_manifest(path: &str, known: &Known<'_>) -> Result<BTreeMap<String, String>, String> {
+fn read_manifest(path: &str, known: &CommandLineContext<'_>) -> Result<BTreeMap<String, String>, String> {
     let unreadable =
         |error| format!("failed to read allow list manifest: {}", crate::file_problem(path, &error));
     let text = (known.read_file)(path).map_err(unreadable)?;

@@ -1,6 +1,6 @@
 //! How the manager runs: its connection, its lease, its controllers.
 
-use crate::Known;
+use crate::CommandLineContext;
 use crate::controllers::Chosen;
 use crate::go_text::Span;
 use crate::parser::Values;
@@ -83,7 +83,7 @@ pub struct Generic {
 }
 
 impl Generic {
-    pub(super) fn read(values: &Values, known: &Known<'_>) -> Self {
+    pub(super) fn read(values: &Values, known: &CommandLineContext<'_>) -> Self {
         Self {
             controllers: Chosen::new(&values.list("controllers"), known.controllers),
             controller_start_interval: values.span("controller-start-interval"),

@@ -1,6 +1,6 @@
 //! Everything that is wrong with a command line is told at once, in the order and the words of the original.
 
-use crate::{Known, controllers};
+use crate::{CommandLineContext, controllers};
 
 use super::Options;
 
@@ -46,7 +46,7 @@ const fn up_to(flag: &'static str, value: i32, most: i32) -> Bounds {
 
 impl Options {
     /// Everything that keeps the manager from starting.
-    pub(super) fn problems(&mut self, known: &Known<'_>) -> Vec<String> {
+    pub(super) fn problems(&mut self, known: &CommandLineContext<'_>) -> Vec<String> {
         let mut problems = self.versions.problems();
         if self.leader_election.leader_elect && self.leader_election.resource_lock != "leases" {
             problems.push("resourceLock value must be \"leases\"".to_owned());
@@ -121,7 +121,7 @@ impl Options {
 
     /// What the original finds out when it builds its server. With the port off none of it is looked at.
     pub(super) fn check_applied(&self) -> Result<(), String> {
-        if !self.serving.is_on() {
+        if !self.serving.is_enabled() {
             return Ok(());
         }
         self.serving.check_applied()?;

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 
-use keleustes_options::{Build, Controller, Known, Options, Outcome, RefusalOutput, parse};
+use keleustes_options::{Build, CommandLineContext, Controller, Options, ParseOutcome, RefusalOutput, parse};
 
 /// The names that tests need, in the original's spelling; the full list lives with the controllers.
 pub(crate) const CONTROLLERS: &[Controller<'static>] = &[
@@ -37,10 +37,10 @@ pub(crate) const BUILD: Build<'static> = Build {
     platform: "linux/amd64",
 };
 
-pub(crate) fn known() -> Known<'static> {
-    Known {
+pub(crate) fn known() -> CommandLineContext<'static> {
+    CommandLineContext {
         controllers: CONTROLLERS,
-        landed: &["serviceaccount-token-controller"],
+        implemented: &["serviceaccount-token-controller"],
         build: BUILD,
         width: None,
         read_file: &read_file,
@@ -60,21 +60,21 @@ pub(crate) fn recorded(name: &str) -> String {
 
 pub(crate) fn run(args: &[&str]) -> Options {
     match parse(args, &known()) {
-        Outcome::Run(options) => *options,
+        ParseOutcome::Run(options) => *options,
         other => panic!("{args:?} should run: {other:?}"),
     }
 }
 
 pub(crate) fn print(args: &[&str]) -> String {
     match parse(args, &known()) {
-        Outcome::Print(text) => text,
+        ParseOutcome::Print(text) => text,
         other => panic!("{args:?} should print: {other:?}"),
     }
 }
 
 pub(crate) fn refusal(args: &[&str]) -> (String, RefusalOutput) {
     match parse(args, &known()) {
-        Outcome::Refuse { message, exit_code: 1, manner } => (message, manner),
+        ParseOutcome::Refuse { message, exit_code: 1, manner } => (message, manner),
         other => panic!("{args:?} should be refused with code 1: {other:?}"),
     }
 }

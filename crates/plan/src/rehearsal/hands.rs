@@ -3,27 +3,29 @@
 use std::fmt::Write as _;
 
 use keleustes_objects::{
-    DiscoveredResources, Encoded, Failure, Key, Reason, Resource, Text, TypeMeta, Uid, Version,
+    ApiError, ArcStr, DiscoveredResources, Encoded, ErrorReason, Key, Resource, ResourceVersion, TypeMeta,
+    Uid,
 };
 use serde_json::Value;
 
-use super::World;
+use super::RehearsalCluster;
 use crate::{
-    Action, Applied, BoxFuture, Edited, Effects, EnqueuedItem, FetchResult, Hands, Item, Listed, Listing,
-    Measurement, OnFailure, Outcome, PatchMetadata, Plan, PlannedEvent, Retry, Step, Target, View, Write,
+    Action, Applied, BoxFuture, Edited, Effects, EnqueuedItem, FetchResult, Item, ListRequest, ListResult,
+    Measurement, OnFailure, Outcome, PatchMetadata, Plan, PlannedEvent, ReconcileError, ReconcileIo, Step,
+    Target, View, Write,
 };
 
 /// The hands of a rehearsal: they change the live objects of a world and keep minutes.
 pub(super) struct Rehearsing<'w> {
-    pub(super) world: &'w mut World,
+    pub(super) world: &'w mut RehearsalCluster,
     pub(super) transcript: String,
 }
 
 impl Rehearsing<'_> {
     fn carry_out(&mut self, plan: &Plan) -> Applied {
         let mut applied = Applied::default();
-        if let Some(complaint) = plan.complaint() {
-            applied.retry = Some(Retry::because(complaint));
+        if let Some(complaint) = plan.error_message() {
+            applied.error = Some(ReconcileError::because(complaint));
         }
         for measurement in plan.measurements() {
             self.note_measurement(measurement);
@@ -53,10 +55,10 @@ impl Rehearsing<'_> {
         if let Outcome::Failed(failure) = &outcome {
             stops = write.on_failure == OnFailure::StopAndRetry;
             if !matches!(write.on_failure, OnFailure::LogOnly | OnFailure::ReturnOutcome) {
-                applied.retry.get_or_insert_with(|| Retry::because(failure.to_string()));
+                applied.error.get_or_insert_with(|| ReconcileError::because(failure.to_string()));
             }
         }
-        if let Some(event) = write.report.as_ref().and_then(|report| report(&outcome)) {
+        if let Some(event) = write.outcome_event.as_ref().and_then(|report| report(&outcome)) {
             self.note_event(&event);
         }
         applied.outcomes.push(outcome);
@@ -64,7 +66,7 @@ impl Rehearsing<'_> {
     }
 
     fn note_event(&mut self, event: &PlannedEvent) {
-        let (kind, reason, message) = (event.kind.as_str(), &event.reason, &event.message);
+        let (kind, reason, message) = (event.event_type.as_str(), &event.reason, &event.message);
         let _ = writeln!(self.transcript, "event {kind} {reason}: {message}");
     }
 
@@ -86,11 +88,11 @@ impl Rehearsing<'_> {
         }
         let refused = self.world.refusal(write.verb(), &path);
         let result = match (refused, &write.action) {
-            (Some(failure), _) if write.tolerated.contains(&failure.reason) => {
+            (Some(failure), _) if write.ignored_errors.contains(&failure.reason) => {
                 let _ = writeln!(self.transcript, "{write} (refused, which is fine: {failure})");
                 return Outcome::done();
             }
-            (Some(failure), Action::Put { .. }) if failure.reason == Reason::NotFound => {
+            (Some(failure), Action::Put { .. }) if failure.reason == ErrorReason::NotFound => {
                 let _ = writeln!(self.transcript, "{write} (gone)");
                 return Outcome::Unneeded;
             }
@@ -134,8 +136,8 @@ impl Rehearsing<'_> {
         }
     }
 
-    fn list_one(&mut self, listing: &Listing) -> Listed {
-        let Listing { kind, namespace, at_most } = listing;
+    fn list_one(&mut self, listing: &ListRequest) -> ListResult {
+        let ListRequest { kind, namespace, limit: at_most } = listing;
         let path = kind.resource().collection_path(namespace);
         let some = at_most.map_or(String::new(), |number| format!("at most {number} of "));
         let _ = writeln!(self.transcript, "list {some}{} in {namespace}", kind.resource());
@@ -153,7 +155,8 @@ impl Rehearsing<'_> {
             let _ = writeln!(self.transcript, "{write} (gone)");
             return Outcome::Unneeded;
         };
-        let live_version = Version::from(live["metadata"]["resourceVersion"].as_str().unwrap_or_default());
+        let live_version =
+            ResourceVersion::from(live["metadata"]["resourceVersion"].as_str().unwrap_or_default());
         if edit
             .expected_resource_version
             .as_ref()
@@ -167,7 +170,7 @@ impl Rehearsing<'_> {
             Edited::Changed if *live == before => unreachable!("an edit said it changed what it left alone"),
             Edited::Changed => {
                 let (uid, name) = (Uid::default(), write.target.key.name.clone());
-                (String::new(), Outcome::Done { version: live_version, uid, name })
+                (String::new(), Outcome::Done { resource_version: live_version, uid, name })
             }
             Edited::Unneeded => (" (unneeded)".to_owned(), Outcome::Unneeded),
             Edited::Impossible(why) => (format!(" (impossible: {why})"), Outcome::Unneeded),
@@ -189,8 +192,8 @@ impl Rehearsing<'_> {
     }
 }
 
-impl Hands for Rehearsing<'_> {
-    fn look(&self, eye: &mut dyn FnMut(&View<'_>)) {
+impl ReconcileIo for Rehearsing<'_> {
+    fn with_view(&self, eye: &mut dyn FnMut(&View<'_>)) {
         eye(&self.world.view());
     }
 
@@ -203,7 +206,7 @@ impl Hands for Rehearsing<'_> {
         self.note_measurement(&measurement);
     }
 
-    fn wake(&mut self, item: Item) {
+    fn enqueue(&mut self, item: Item) {
         let _ = writeln!(self.transcript, "wake {item}");
     }
 
@@ -217,7 +220,10 @@ impl Hands for Rehearsing<'_> {
         Box::pin(async move { answer })
     }
 
-    fn resource_of<'a>(&'a mut self, line: &'a TypeMeta) -> BoxFuture<'a, Result<Option<Resource>, Failure>> {
+    fn resource_of<'a>(
+        &'a mut self,
+        line: &'a TypeMeta,
+    ) -> BoxFuture<'a, Result<Option<Resource>, ApiError>> {
         let served = self.world.discovered.clone().map(|discovered| {
             let resources = discovered.resources.into_iter().map(|one| one.resource);
             resources.into_iter().find(|resource| TypeMeta::of(resource) == *line)
@@ -225,20 +231,20 @@ impl Hands for Rehearsing<'_> {
         Box::pin(async move { served })
     }
 
-    fn stir(&mut self, stir: Effects) {
-        for EnqueuedItem { queue, item, slowly } in stir.woken {
+    fn effects(&mut self, stir: Effects) {
+        for EnqueuedItem { queue, item, rate_limited: slowly } in stir.enqueued {
             let slowly = if slowly { " slowly" } else { "" };
             let _ = writeln!(self.transcript, "wake {item} of {queue}{slowly}");
         }
         stir.events.iter().for_each(|event| self.note_event(event));
     }
 
-    fn list<'a>(&'a mut self, listings: &'a [Listing]) -> BoxFuture<'a, Vec<Listed>> {
+    fn list<'a>(&'a mut self, listings: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>> {
         let answers = listings.iter().map(|listing| self.list_one(listing)).collect();
         Box::pin(async move { answers })
     }
 
-    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, Failure>> {
+    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, ApiError>> {
         self.transcript.push_str("discover\n");
         let discovered = self.world.discovered.clone();
         Box::pin(async move { discovered })
@@ -261,9 +267,9 @@ fn batches(step: &Step) -> Vec<&[Write]> {
 fn done_with(write: &Write) -> Outcome {
     let name = match &write.action {
         Action::Create(body) if write.target.key.name.is_empty() => {
-            Text::from(format!("{}new", body["metadata"]["generateName"].as_str().unwrap_or_default()))
+            ArcStr::from(format!("{}new", body["metadata"]["generateName"].as_str().unwrap_or_default()))
         }
         _ => write.target.key.name.clone(),
     };
-    Outcome::Done { version: Version::default(), uid: Uid::default(), name }
+    Outcome::Done { resource_version: ResourceVersion::default(), uid: Uid::default(), name }
 }

@@ -14,30 +14,30 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
-use keleustes_objects::{DiscoveredResources, Failure, Key, Kind, Reason, Resource, Time, Uid};
+use keleustes_objects::{ApiError, DiscoveredResources, ErrorReason, Key, Kind, Resource, Time, Uid};
 use serde_json::{Value, json};
 
 use self::hands::Rehearsing;
 use crate::{
-    AnyChange, AnyStore, Behaviour, Change, Context, Enqueue, Guard, Hands as _, Item, KindEntry, Loop, Next,
-    Now, Retry, Target, View,
+    AnyChange, AnyStore, Change, Context, Enqueue, Guard, Item, KindEntry, Loop, LoopKind, Now,
+    ReconcileError, ReconcileIo as _, Requeue, Target, View,
 };
 
 /// A small world of caches and live objects.
-pub struct World {
+pub struct RehearsalCluster {
     tables: Vec<(KindEntry, Box<dyn AnyStore>)>,
     live: BTreeMap<String, Value>,
     /// By verb and path; those with a number end after so many times.
-    refusals: BTreeMap<String, (Failure, Option<u32>)>,
+    refusals: BTreeMap<String, (ApiError, Option<u32>)>,
     /// What comes of objects, by path, when a request about them first fails.
     moves: BTreeMap<String, Option<Value>>,
     /// Paths of objects that are asked to go and stay.
     staying: BTreeSet<String>,
-    discovered: Result<DiscoveredResources, Failure>,
+    discovered: Result<DiscoveredResources, ApiError>,
     now: Now,
 }
 
-impl Default for World {
+impl Default for RehearsalCluster {
     fn default() -> Self {
         let now = Now { wall: Time::from_unix_seconds(1_800_000_000), monotonic: Duration::from_secs(1000) };
         Self {
@@ -52,7 +52,7 @@ impl Default for World {
     }
 }
 
-impl World {
+impl RehearsalCluster {
     /// An empty world that a loop can look at: it has a table for every kind the loop declared.
     #[must_use]
     pub fn of(a_loop: &Loop) -> Self {
@@ -69,7 +69,7 @@ impl World {
 
     /// Lets time pass, on both clocks.
     #[must_use]
-    pub fn later(mut self, passed: Duration) -> Self {
+    pub fn with_clock_advanced(mut self, passed: Duration) -> Self {
         self.advance_clock(passed);
         self
     }
@@ -84,7 +84,7 @@ impl World {
     /// Adds an object to the caches and to the live world.
     #[must_use]
     pub fn with<T: Kind>(self, json: Value) -> Self {
-        self.cached::<T>(json.clone()).live::<T>(json)
+        self.with_cached::<T>(json.clone()).with_live::<T>(json)
     }
 
     /// Adds an object to the caches only.
@@ -92,7 +92,7 @@ impl World {
     /// # Panics
     /// If it cannot be decoded, or the loop did not declare its kind.
     #[must_use]
-    pub fn cached<T: Kind>(mut self, json: Value) -> Self {
+    pub fn with_cached<T: Kind>(mut self, json: Value) -> Self {
         let object: T = serde_json::from_value(json).expect("a well-formed object");
         self.table_mut::<T>().apply(Arc::new(object));
         self
@@ -103,7 +103,7 @@ impl World {
     /// # Panics
     /// If it cannot be decoded.
     #[must_use]
-    pub fn live<T: Kind>(mut self, json: Value) -> Self {
+    pub fn with_live<T: Kind>(mut self, json: Value) -> Self {
         let object: T = serde_json::from_value(json.clone()).expect("a well-formed object");
         self.live.insert(T::RESOURCE.object_path(object.key()), json);
         self
@@ -120,27 +120,27 @@ impl World {
 
     /// Keeps an object there however often it is deleted, as one does whose end takes time.
     #[must_use]
-    pub fn staying(mut self, resource: &Resource, key: &Key) -> Self {
+    pub fn with_blocked_deletion(mut self, resource: &Resource, key: &Key) -> Self {
         self.staying.insert(resource.object_path(key));
         self
     }
 
     /// Serves these resources.
     #[must_use]
-    pub fn serving(mut self, discovered: Result<DiscoveredResources, Failure>) -> Self {
+    pub fn with_discovery(mut self, discovered: Result<DiscoveredResources, ApiError>) -> Self {
         self.discovered = discovered;
         self
     }
 
     /// Makes requests about an object fail. `verb` is `get` or a write's verb.
     #[must_use]
-    pub fn refusing<T: Kind>(self, verb: &str, key: &Key, failure: Failure) -> Self {
+    pub fn failing<T: Kind>(self, verb: &str, key: &Key, failure: ApiError) -> Self {
         self.failing_at(verb, &T::RESOURCE.object_path(key), failure, None)
     }
 
     /// Makes requests to a path fail, so many times or always. `verb` is `get`, `list` or a write's verb.
     #[must_use]
-    pub fn failing_at(mut self, verb: &str, path: &str, failure: Failure, times: Option<u32>) -> Self {
+    pub fn failing_at(mut self, verb: &str, path: &str, failure: ApiError, times: Option<u32>) -> Self {
         self.refusals.insert(format!("{verb} {path}"), (failure, times));
         self
     }
@@ -153,7 +153,7 @@ impl World {
     }
 
     /// Whether a request fails, this time.
-    fn refusal(&mut self, verb: &str, path: &str) -> Option<Failure> {
+    fn refusal(&mut self, verb: &str, path: &str) -> Option<ApiError> {
         let (failure, times) = self.refusals.get_mut(&format!("{verb} {path}"))?;
         match times {
             Some(0) => return None,
@@ -170,8 +170,8 @@ impl World {
     }
 
     /// What a fresh look at the live world has against a write.
-    fn objection(&self, guard: &Guard) -> Option<Failure> {
-        let Guard::OwnerLives(Target { resource, key, uid }) = guard;
+    fn objection(&self, guard: &Guard) -> Option<ApiError> {
+        let Guard::RecheckOwner(Target { resource, key, uid }) = guard;
         let live = self.live.get(&resource.object_path(key)).map(|object| &object["metadata"]);
         let why = match live {
             None => "the owner is gone",
@@ -181,7 +181,7 @@ impl World {
             Some(live) if !live["deletionTimestamp"].is_null() => "the owner is being deleted",
             Some(_) => return None,
         };
-        Some(Failure::transport(Reason::Other, why))
+        Some(ApiError::transport(ErrorReason::Other, why))
     }
 
     fn paths_below(&self, collection: &str) -> Vec<String> {
@@ -243,48 +243,50 @@ impl World {
 
     /// The items that a change wakes, one line each.
     #[must_use]
-    pub fn wakes<T: Kind>(&self, a_loop: &Loop, change: Change<T>) -> Vec<String> {
+    pub fn enqueued_by<T: Kind>(&self, a_loop: &Loop, change: Change<T>) -> Vec<String> {
         self.enqueue_on::<T>(a_loop, &change.into())
     }
 
     fn enqueue_on<T: Kind>(&self, a_loop: &Loop, change: &AnyChange) -> Vec<String> {
         let (kind, mut wakes) = (KindEntry::of::<T>(), Enqueue::default());
         for watch in a_loop.watches.iter().filter(|watch| watch.kind == kind) {
-            watch.wake(change, &self.view(), &mut wakes);
+            watch.enqueue(change, &self.view(), &mut wakes);
         }
         wakes.into_items().into_iter().map(|(item, _)| item.to_string()).collect()
     }
 
     /// Works on one item and tells what was done, one line per write, with the reason and what became
     /// of it where that was not plain success.
-    pub fn sync(&mut self, a_loop: &Loop, item: impl Into<Item>) -> String {
+    pub fn reconcile(&mut self, a_loop: &Loop, item: impl Into<Item>) -> String {
         let item = item.into();
         let mut hands = Rehearsing { world: self, transcript: String::new() };
-        let result = match &a_loop.behaviour {
-            Behaviour::Decide(decide) => {
+        let result = match &a_loop.loop_kind {
+            LoopKind::Decide(decide) => {
                 let plan = decide(&hands.world.view(), &item);
-                let revisit = plan.revisit().map_or(Next::Done, Next::After);
+                let revisit = plan.requeue_delay().map_or(Requeue::Forget, Requeue::After);
                 now_or_never(hands.apply(plan)).all_done().map(|()| revisit)
             }
-            Behaviour::Script(script) => {
+            LoopKind::Reconcile(script) => {
                 let script = script.clone();
-                now_or_never(script.sync(&mut Context::new(&mut hands), &item))
+                now_or_never(script.reconcile(&mut Context::new(&mut hands), &item))
             }
         };
         let mut transcript = hands.transcript;
         // Writing to a String cannot fail.
         let _ = match result {
-            Ok(Next::Done) => Ok(()),
-            Ok(Next::After(delay)) => writeln!(transcript, "requeue after {delay:?}"),
-            Ok(Next::KeepBackoff(delay)) => writeln!(transcript, "requeue with kept backoff after {delay:?}"),
-            Err(Retry { because, .. }) => writeln!(transcript, "retry: {because}"),
+            Ok(Requeue::Forget) => Ok(()),
+            Ok(Requeue::After(delay)) => writeln!(transcript, "requeue after {delay:?}"),
+            Ok(Requeue::KeepBackoff(delay)) => {
+                writeln!(transcript, "requeue with kept backoff after {delay:?}")
+            }
+            Err(ReconcileError { because, .. }) => writeln!(transcript, "retry: {because}"),
         };
         transcript
     }
 
     /// Works on one item and tells what was done, without the bodies of writes.
     pub fn outline(&mut self, a_loop: &Loop, item: impl Into<Item>) -> String {
-        let transcript = self.sync(a_loop, item);
+        let transcript = self.reconcile(a_loop, item);
         let without_body = |line: &str| format!("{}\n", line.split(": {").next().unwrap_or_default());
         transcript.lines().map(without_body).collect()
     }
@@ -295,7 +297,7 @@ impl World {
     /// # Panics
     /// If a line that begins so is not about a write with a body.
     pub fn bodies(&mut self, a_loop: &Loop, item: impl Into<Item>, beginning: &str) -> Vec<(String, Value)> {
-        let transcript = self.sync(a_loop, item);
+        let transcript = self.reconcile(a_loop, item);
         let lines = transcript.lines().filter_map(|line| line.strip_prefix(beginning)?.split_once(": {"));
         lines
             .map(|(line, body)| {

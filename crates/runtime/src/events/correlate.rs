@@ -16,7 +16,7 @@ use std::time::Duration;
 use keleustes_objects::Time;
 use lru::LruCache;
 
-use super::event::{Event, Names, Stored, WallNanos};
+use super::event::{Event, EventNames, StoredEvent, WallNanos};
 
 /// How many groups, counts and buckets are remembered, each.
 const REMEMBERED_MAX: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
@@ -35,7 +35,7 @@ const EVENTS_BURST: u32 = 25;
 
 /// A reading of both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct ClockReading {
     /// Wall time, for timestamps and names. It may jump.
     pub wall: WallNanos,
     /// Time since some moment in the past, for intervals. It never goes back.
@@ -44,7 +44,7 @@ pub struct Moment {
 
 /// What is to be done with an event.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum EventCorrelateResult {
     /// It goes to the API.
     Write(Box<CorrelatedEvent>),
     /// Enough has been said about the object for now.
@@ -92,20 +92,25 @@ impl Correlator {
     }
 
     /// Takes one event through the three stations.
-    pub fn correlate(&mut self, event: Event, now: Moment, names: &mut Names) -> Verdict {
+    pub fn correlate(
+        &mut self,
+        event: Event,
+        now: ClockReading,
+        names: &mut EventNames,
+    ) -> EventCorrelateResult {
         let (event, counted_as) = self.combine(event, now, names);
         let event = self.count(event, &counted_as);
         // Filtering comes last: what is skipped has been counted, and shows in the next patch.
         let bucket = self.buckets.get_or_insert_mut(BucketKey::of(&event), || Bucket::full(now));
         if bucket.takes_one(now) {
-            Verdict::Write(Box::new(CorrelatedEvent { event, counted_as }))
+            EventCorrelateResult::Write(Box::new(CorrelatedEvent { event, counted_as }))
         } else {
-            Verdict::Skip
+            EventCorrelateResult::Skip
         }
     }
 
     /// Takes over what the API answered to a write.
-    pub fn refresh(&mut self, written: CorrelatedEvent, stored: Stored) {
+    pub fn refresh(&mut self, written: CorrelatedEvent, stored: StoredEvent) {
         let counted = Counted {
             count: stored.count,
             first_timestamp: stored.first_timestamp.unwrap_or(written.event.first_timestamp),
@@ -114,7 +119,7 @@ impl Correlator {
         self.counts.put(written.counted_as, counted);
     }
 
-    fn combine(&mut self, event: Event, now: Moment, names: &mut Names) -> (Event, CountKey) {
+    fn combine(&mut self, event: Event, now: ClockReading, names: &mut EventNames) -> (Event, CountKey) {
         let key = GroupKey::of(&event);
         let group = self.groups.get_or_insert_mut(key.clone(), || Group::silent(now));
         if group.hears(&event.message, now) {
@@ -150,7 +155,7 @@ struct Group {
 }
 
 impl Group {
-    fn silent(now: Moment) -> Self {
+    fn silent(now: ClockReading) -> Self {
         Self { messages: BTreeSet::new(), last_heard: now.monotonic }
     }
 
@@ -158,7 +163,7 @@ impl Group {
     ///
     /// The original makes room by forgetting any of the messages. Here that is always the one at hand:
     /// those that were passed on keep their own events, the rest share one, and no message changes sides.
-    fn hears(&mut self, message: &str, now: Moment) -> bool {
+    fn hears(&mut self, message: &str, now: ClockReading) -> bool {
         if now.monotonic.saturating_sub(self.last_heard) > GROUP_QUIET_MAX {
             self.messages.clear();
         }
@@ -188,11 +193,11 @@ struct Bucket {
 }
 
 impl Bucket {
-    fn full(now: Moment) -> Self {
+    fn full(now: ClockReading) -> Self {
         Self { saved: EVENT_COST * EVENTS_BURST, filled_at: now.monotonic }
     }
 
-    fn takes_one(&mut self, now: Moment) -> bool {
+    fn takes_one(&mut self, now: ClockReading) -> bool {
         let saved = self.saved + now.monotonic.saturating_sub(self.filled_at);
         self.filled_at = now.monotonic;
         let saved = saved.min(EVENT_COST * EVENTS_BURST);
@@ -253,8 +258,8 @@ fn joined(event: &Event, more: &[&str]) -> Box<str> {
 
 #[cfg(test)]
 mod tests {
-    use keleustes_objects::{Uid, Version};
-    use keleustes_plan::{EventType, Involved, PlannedEvent};
+    use keleustes_objects::{ResourceVersion, Uid};
+    use keleustes_plan::{EventType, InvolvedObject, PlannedEvent};
     use serde_json::{Value, json};
 
     use super::super::event::tests::{NOW, names, pod};
@@ -263,7 +268,7 @@ mod tests {
     /// A correlator, a clock, and what a component says.
     struct Pipeline {
         correlator: Correlator,
-        names: Names,
+        names: EventNames,
         seconds: u64,
     }
 
@@ -272,14 +277,14 @@ mod tests {
             Self { correlator: Correlator::new(), names: names(), seconds: 0 }
         }
 
-        fn moment(&self) -> Moment {
-            Moment {
+        fn moment(&self) -> ClockReading {
+            ClockReading {
                 wall: WallNanos(NOW.0 + i64::try_from(self.seconds).unwrap() * 1_000_000_000),
                 monotonic: Duration::from_secs(self.seconds),
             }
         }
 
-        fn says(&mut self, note: PlannedEvent) -> Verdict {
+        fn says(&mut self, note: PlannedEvent) -> EventCorrelateResult {
             let now = self.moment();
             let event = Event::new(note, "job-controller", now.wall, &mut self.names);
             self.correlator.correlate(event, now, &mut self.names)
@@ -287,8 +292,8 @@ mod tests {
 
         fn writes(&mut self, note: PlannedEvent) -> CorrelatedEvent {
             match self.says(note) {
-                Verdict::Write(correlated) => *correlated,
-                Verdict::Skip => panic!("the event was skipped"),
+                EventCorrelateResult::Write(correlated) => *correlated,
+                EventCorrelateResult::Skip => panic!("the event was skipped"),
             }
         }
 
@@ -396,16 +401,16 @@ mod tests {
     #[test]
     fn keys_tell_apart_what_they_should() {
         let cases: [KeyCase; 10] = [
-            (|note| note.involved.kind = "Job".to_owned(), [true, true, true]),
-            (|note| note.involved.namespace = "b".to_owned(), [true, true, true]),
-            (|note| note.involved.name = "b".to_owned(), [true, true, true]),
-            (|note| note.involved.uid = Uid::from("b"), [true, true, true]),
-            (|note| note.involved.api_version = "v2".to_owned(), [true, true, true]),
-            (|note| note.kind = EventType::Normal, [true, true, true]),
+            (|note| note.involved_object.kind = "Job".to_owned(), [true, true, true]),
+            (|note| note.involved_object.namespace = "b".to_owned(), [true, true, true]),
+            (|note| note.involved_object.name = "b".to_owned(), [true, true, true]),
+            (|note| note.involved_object.uid = Uid::from("b"), [true, true, true]),
+            (|note| note.involved_object.api_version = "v2".to_owned(), [true, true, true]),
+            (|note| note.event_type = EventType::Normal, [true, true, true]),
             (|note| note.reason = "Other".to_owned(), [true, true, false]),
             (|note| note.message = "yes".to_owned(), [false, true, false]),
-            (|note| note.involved.field_path = "spec".to_owned(), [false, true, false]),
-            (|note| note.involved.resource_version = Version::from("42"), [false; 3]),
+            (|note| note.involved_object.field_path = "spec".to_owned(), [false, true, false]),
+            (|note| note.involved_object.resource_version = ResourceVersion::from("42"), [false; 3]),
         ];
         let plain = changed(|_| {});
         for (at, (change, expected)) in cases.into_iter().enumerate() {
@@ -418,8 +423,8 @@ mod tests {
             assert_eq!(differs, expected, "case {at}");
         }
         let shifted = changed(|note| {
-            note.involved.namespace = "shopw".to_owned();
-            note.involved.name = "eb-1".to_owned();
+            note.involved_object.namespace = "shopw".to_owned();
+            note.involved_object.name = "eb-1".to_owned();
         });
         assert_ne!(BucketKey::of(&shifted), BucketKey::of(&plain));
     }
@@ -430,7 +435,7 @@ mod tests {
         let mut pipeline = Pipeline::new();
         let first = pipeline.warns("Failed", "no");
         pipeline.seconds = 60;
-        let later = Involved { resource_version: Version::from("99"), ..pod() };
+        let later = InvolvedObject { resource_version: ResourceVersion::from("99"), ..pod() };
         let second = pipeline.writes(PlannedEvent::warning(later, "Failed", "no")).event;
         assert_eq!((second.name(), second.count()), (first.name(), 2));
         let body = json_of(&second);
@@ -467,18 +472,18 @@ mod tests {
         }
         assert_eq!(pipeline.warns("Failed", "no").count(), 1);
         let failed = || PlannedEvent::warning(pod(), "Failed", "no");
-        assert_eq!(pipeline.says(PlannedEvent::warning(pod(), "New", "no")), Verdict::Skip);
-        assert_eq!(pipeline.says(failed()), Verdict::Skip);
+        assert_eq!(pipeline.says(PlannedEvent::warning(pod(), "New", "no")), EventCorrelateResult::Skip);
+        assert_eq!(pipeline.says(failed()), EventCorrelateResult::Skip);
         pipeline.seconds = 299;
-        assert_eq!(pipeline.says(failed()), Verdict::Skip);
+        assert_eq!(pipeline.says(failed()), EventCorrelateResult::Skip);
         pipeline.seconds = 300;
         assert_eq!(pipeline.warns("Failed", "no").count(), 4);
-        assert_eq!(pipeline.says(failed()), Verdict::Skip);
+        assert_eq!(pipeline.says(failed()), EventCorrelateResult::Skip);
         pipeline.seconds = 100_000;
         for at in 1..=25 {
             assert_eq!(pipeline.warns("Failed", "no").count(), 5 + at);
         }
-        assert_eq!(pipeline.says(failed()), Verdict::Skip, "the bucket holds 25 at most");
+        assert_eq!(pipeline.says(failed()), EventCorrelateResult::Skip, "the bucket holds 25 at most");
     }
 
     /// Proves EVT-30, EVT-39.
@@ -489,7 +494,7 @@ mod tests {
             pipeline.warns("Failed", &format!("attempt {at}"));
         }
         let note = PlannedEvent::warning(pod(), "Failed", "attempt 26");
-        assert_eq!(pipeline.says(note), Verdict::Skip);
+        assert_eq!(pipeline.says(note), EventCorrelateResult::Skip);
         pipeline.seconds = 300;
         let event = pipeline.warns("Failed", "attempt 27");
         assert_eq!(event.message, "(combined from similar events): attempt 27");
@@ -504,15 +509,15 @@ mod tests {
             pipeline.warns("Failed", "no");
         }
         let warning = || PlannedEvent::warning(pod(), "Failed", "no");
-        assert_eq!(pipeline.says(warning()), Verdict::Skip);
+        assert_eq!(pipeline.says(warning()), EventCorrelateResult::Skip);
         pipeline.writes(PlannedEvent::normal(pod(), "Failed", "no"));
 
         let mut restarted = Pipeline::new();
         restarted.writes(warning());
 
-        assert_eq!(pipeline.says(warning()), Verdict::Skip);
+        assert_eq!(pipeline.says(warning()), EventCorrelateResult::Skip);
         for at in 0..4096 {
-            let other = Involved { name: format!("other-{at}"), ..pod() };
+            let other = InvolvedObject { name: format!("other-{at}"), ..pod() };
             pipeline.writes(PlannedEvent::normal(other, "Fine", "yes"));
         }
         assert_eq!(pipeline.writes(warning()).event.count(), 1, "the count was evicted as well");
@@ -523,7 +528,7 @@ mod tests {
     fn each_memory_holds_4096_entries_and_forgets_the_oldest() {
         let mut pipeline = Pipeline::new();
         let about = |at: usize| {
-            let object = Involved { name: format!("pod-{at}"), ..pod() };
+            let object = InvolvedObject { name: format!("pod-{at}"), ..pod() };
             PlannedEvent::warning(object, "Failed", "no")
         };
         for at in 0..4096 {
@@ -556,11 +561,11 @@ mod tests {
         let mut pipeline = Pipeline::new();
         pipeline.seconds = 3600;
         pipeline.warns("Failed", "no");
-        let back = Moment { wall: NOW, monotonic: Duration::from_secs(3601) };
+        let back = ClockReading { wall: NOW, monotonic: Duration::from_secs(3601) };
         let note = PlannedEvent::warning(pod(), "Failed", "no");
         let event = Event::new(note, "job-controller", back.wall, &mut pipeline.names);
         let verdict = pipeline.correlator.correlate(event, back, &mut pipeline.names);
-        let Verdict::Write(written) = verdict else {
+        let EventCorrelateResult::Write(written) = verdict else {
             panic!("the event was skipped");
         };
         let body = json_of(&written.event);

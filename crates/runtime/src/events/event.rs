@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use keleustes_objects::{Key, Resource, Time, Uid, Version};
-use keleustes_plan::{Involved, PlannedEvent};
+use keleustes_objects::{Key, Resource, ResourceVersion, Time, Uid};
+use keleustes_plan::{InvolvedObject, PlannedEvent};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// Core events; the original's controllers write no others.
@@ -38,7 +38,7 @@ pub struct Event {
     kind: &'static str,
     metadata: Metadata,
     #[serde(serialize_with = "as_reference")]
-    pub(super) involved_object: Involved,
+    pub(super) involved_object: InvolvedObject,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) reason: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -80,8 +80,8 @@ struct Repetition<'a> {
 impl Event {
     /// A first event about what was noted at this moment.
     #[must_use]
-    pub fn new(note: PlannedEvent, component: &'static str, at: WallNanos, names: &mut Names) -> Self {
-        let namespace = match note.involved.namespace.as_str() {
+    pub fn new(note: PlannedEvent, component: &'static str, at: WallNanos, names: &mut EventNames) -> Self {
+        let namespace = match note.involved_object.namespace.as_str() {
             "" => NAMESPACE_FOR_CLUSTER_SCOPED,
             namespace => namespace,
         };
@@ -89,12 +89,12 @@ impl Event {
             api_version: "v1",
             kind: "Event",
             metadata: Metadata {
-                name: names.next(&note.involved.name, at),
+                name: names.next(&note.involved_object.name, at),
                 namespace: namespace.to_owned(),
                 annotations: note.annotations,
             },
-            severity: note.kind.as_str(),
-            involved_object: note.involved,
+            severity: note.event_type.as_str(),
+            involved_object: note.involved_object,
             reason: note.reason,
             message: note.message,
             source: Source { component },
@@ -108,7 +108,7 @@ impl Event {
     /// The event that stands for this one and others like it.
     ///
     /// Parity: neither annotations nor reporter are copied (client-go/tools/record/events_cache.go).
-    pub(super) fn combined(self, now: WallNanos, names: &mut Names) -> Self {
+    pub(super) fn combined(self, now: WallNanos, names: &mut EventNames) -> Self {
         Self {
             metadata: Metadata {
                 name: names.next(&self.involved_object.name, now),
@@ -160,7 +160,7 @@ impl Event {
 /// What is kept of the event that the API answers with.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Stored {
+pub struct StoredEvent {
     metadata: StoredMetadata,
     #[serde(default)]
     pub(super) count: u32,
@@ -172,13 +172,13 @@ struct StoredMetadata {
     name: String,
 }
 
-impl Stored {
+impl StoredEvent {
     pub(super) fn into_name(self) -> String {
         self.metadata.name
     }
 }
 
-fn as_reference<S: Serializer>(involved: &Involved, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_reference<S: Serializer>(involved: &InvolvedObject, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Reference<'a> {
@@ -192,8 +192,8 @@ fn as_reference<S: Serializer>(involved: &Involved, serializer: S) -> Result<S::
         uid: &'a Uid,
         #[serde(skip_serializing_if = "str::is_empty")]
         api_version: &'a str,
-        #[serde(skip_serializing_if = "Version::is_empty")]
-        resource_version: &'a Version,
+        #[serde(skip_serializing_if = "ResourceVersion::is_empty")]
+        resource_version: &'a ResourceVersion,
         #[serde(skip_serializing_if = "str::is_empty")]
         field_path: &'a str,
     }
@@ -210,12 +210,12 @@ fn as_reference<S: Serializer>(involved: &Involved, serializer: S) -> Result<S::
 }
 
 /// Gives each event of a pipeline a name of its own.
-pub struct Names {
+pub struct EventNames {
     last_nanos: i64,
     chance: Rng,
 }
 
-impl Names {
+impl EventNames {
     /// Names that fall back on this source of chance.
     #[must_use]
     pub fn new(chance: Rng) -> Self {
@@ -279,20 +279,20 @@ pub(super) mod tests {
     /// 2026-11-15T09:00:01.5Z.
     pub(in crate::events) const NOW: WallNanos = WallNanos(1_794_733_201_500_000_000);
 
-    pub(in crate::events) fn pod() -> Involved {
-        Involved {
+    pub(in crate::events) fn pod() -> InvolvedObject {
+        InvolvedObject {
             api_version: "v1".to_owned(),
             kind: "Pod".to_owned(),
             namespace: "shop".to_owned(),
             name: "web-1".to_owned(),
             uid: Uid::from("5f0e0a5e-7a52-4d6c-9a6b-0123456789ab"),
-            resource_version: Version::from("41"),
+            resource_version: ResourceVersion::from("41"),
             field_path: String::new(),
         }
     }
 
-    pub(in crate::events) fn names() -> Names {
-        Names::new(Rng::with_seed(7))
+    pub(in crate::events) fn names() -> EventNames {
+        EventNames::new(Rng::with_seed(7))
     }
 
     fn body(note: PlannedEvent) -> Value {
@@ -337,7 +337,8 @@ pub(super) mod tests {
     /// Proves EVT-12.
     #[test]
     fn events_about_cluster_scoped_objects_live_in_default() {
-        let node = Involved { kind: "Node".to_owned(), name: "n1".to_owned(), ..Involved::default() };
+        let node =
+            InvolvedObject { kind: "Node".to_owned(), name: "n1".to_owned(), ..InvolvedObject::default() };
         let body = body(PlannedEvent::warning(node, "NodeNotReady", "n1 is not ready"));
         assert_eq!(body["metadata"]["namespace"], "default");
         assert_eq!(body["involvedObject"], json!({"kind": "Node", "name": "n1"}));
@@ -348,7 +349,7 @@ pub(super) mod tests {
     /// Proves EVT-11.
     #[test]
     fn a_reference_to_a_part_of_an_object_is_kept() {
-        let part = Involved { field_path: "spec.containers{web}".to_owned(), ..pod() };
+        let part = InvolvedObject { field_path: "spec.containers{web}".to_owned(), ..pod() };
         let body = body(PlannedEvent::warning(part, "Failed", "no"));
         assert_eq!(body["involvedObject"]["fieldPath"], "spec.containers{web}");
     }

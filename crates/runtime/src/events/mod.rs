@@ -8,13 +8,13 @@
 //! kube's own recorder (`kube::runtime::events`) was looked at: it writes events.k8s.io/v1 with series,
 //! where the original writes core/v1 with counts, and it neither combines nor filters.
 
+mod coalescing;
 mod component;
 mod correlate;
 mod event;
-mod gathering;
 mod recorder;
 
 pub use component::MANAGER_COMPONENT;
-pub use correlate::{CorrelatedEvent, Correlator, Moment, Verdict};
-pub use event::{Event, Names, Stored, WallNanos};
+pub use correlate::{ClockReading, CorrelatedEvent, Correlator, EventCorrelateResult};
+pub use event::{Event, EventNames, StoredEvent, WallNanos};
 pub use recorder::{EventRecorder, EventWriter};

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use keleustes_client::{Call, Patch};
-use keleustes_objects::{Failure, Key, Reason};
+use keleustes_client::{Call, PatchType};
+use keleustes_objects::{ApiError, ErrorReason, Key};
 use keleustes_plan::{Controller, PlannedEvent};
 use kube::Client;
 use tokio::sync::mpsc;
@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Level;
 
+use super::coalescing::RepetitionCoalescer;
 use super::component::log_level;
-use super::correlate::{CorrelatedEvent, Correlator, Moment, Verdict};
-use super::event::{EVENTS, Event, Names, Stored, WallNanos};
-use super::gathering::RepetitionCoalescer;
+use super::correlate::{ClockReading, CorrelatedEvent, Correlator, EventCorrelateResult};
+use super::event::{EVENTS, Event, EventNames, StoredEvent, WallNanos};
 use crate::clock::Clocks;
 
 /// How many notes may wait. A controller that says more than the API takes loses the newest.
@@ -60,7 +60,7 @@ impl EventRecorder {
             noted,
             client,
             clocks,
-            names: Names::new(chance.fork()),
+            names: EventNames::new(chance.fork()),
             chance,
             correlator: Correlator::new(),
             gathering: RepetitionCoalescer::new(),
@@ -70,7 +70,7 @@ impl EventRecorder {
 
     /// A pipeline for a controller with its own client, if the controller records events at all.
     #[must_use]
-    pub fn of(
+    pub fn for_controller(
         controller: &Controller,
         client: Client,
         clocks: Clocks,
@@ -102,10 +102,10 @@ impl EventRecorder {
                 tracing::event!(
                     $level,
                     object = %involved(note),
-                    fieldPath = note.involved.field_path,
-                    kind = note.involved.kind,
-                    apiVersion = note.involved.api_version,
-                    "type" = note.kind.as_str(),
+                    fieldPath = note.involved_object.field_path,
+                    kind = note.involved_object.kind,
+                    apiVersion = note.involved_object.api_version,
+                    "type" = note.event_type.as_str(),
                     reason = note.reason,
                     note = note.message,
                     "Event occurred"
@@ -121,7 +121,7 @@ impl EventRecorder {
 }
 
 fn involved(note: &PlannedEvent) -> Key {
-    Key::namespaced(note.involved.namespace.as_str(), note.involved.name.as_str())
+    Key::namespaced(note.involved_object.namespace.as_str(), note.involved_object.name.as_str())
 }
 
 /// Writes what a [`EventRecorder`] was told, one event after the other.
@@ -130,7 +130,7 @@ pub struct EventWriter {
     noted: mpsc::Receiver<Noted>,
     client: Client,
     clocks: Clocks,
-    names: Names,
+    names: EventNames,
     chance: Rng,
     correlator: Correlator,
     gathering: RepetitionCoalescer,
@@ -167,14 +167,16 @@ impl EventWriter {
 
     async fn take(&mut self, note: PlannedEvent, at: WallNanos) {
         let event = Event::new(note, self.component, at, &mut self.names);
-        let now =
-            Moment { wall: WallNanos(self.clocks.wall_nanoseconds()), monotonic: self.clocks.monotonic() };
+        let now = ClockReading {
+            wall: WallNanos(self.clocks.wall_nanoseconds()),
+            monotonic: self.clocks.monotonic(),
+        };
         match self.correlator.correlate(event, now, &mut self.names) {
-            Verdict::Write(repetition) if repetition.event.count() > 1 => {
+            EventCorrelateResult::Write(repetition) if repetition.event.count() > 1 => {
                 self.gathering.add(*repetition, now.monotonic);
             }
-            Verdict::Write(first) => self.write(*first).await,
-            Verdict::Skip => {}
+            EventCorrelateResult::Write(first) => self.write(*first).await,
+            EventCorrelateResult::Skip => {}
         }
     }
 
@@ -215,14 +217,14 @@ impl EventWriter {
         if tries == 1 { RETRY_DELAY.mul_f64(self.chance.f64()) } else { RETRY_DELAY }
     }
 
-    async fn send(&self, event: &Event) -> Result<Stored, Failure> {
+    async fn send(&self, event: &Event) -> Result<StoredEvent, ApiError> {
         let key = event.key();
         if event.count() > 1 {
-            let patch = Call::patch(&EVENTS, &key, Patch::Strategic, &event.repetition());
+            let patch = Call::patch(&EVENTS, &key, PatchType::Strategic, &event.repetition());
             match patch.send_as(&self.client).await {
                 // The API keeps events for an hour or so; what we still count it may have forgotten, or
                 // never got. It is made anew under its name, with all that was counted.
-                Err(failure) if failure.reason == Reason::NotFound => {}
+                Err(failure) if failure.reason == ErrorReason::NotFound => {}
                 answer => return answer,
             }
         }
@@ -241,16 +243,16 @@ async fn sleep_until(moment: Option<Instant>) {
 
 /// Whether the API had its say, so that asking again would change nothing. Codes are those of answers;
 /// a token that cannot be had and an answer that cannot be read have none.
-fn is_answer(failure: &Failure) -> bool {
+fn is_answer(failure: &ApiError) -> bool {
     failure.code != 0
 }
 
-fn log_refusal(event: &Event, failure: &Failure) {
+fn log_refusal(event: &Event, failure: &ApiError) {
     let (event, error) = (event.key(), failure);
     match failure.reason {
         // Both are common and nobody's fault: an answer lost after the event was stored, and the last
         // events of a namespace that is being emptied.
-        Reason::AlreadyExists | Reason::NamespaceTerminating => {
+        ErrorReason::AlreadyExists | ErrorReason::NamespaceTerminating => {
             tracing::trace!(%event, %error, "Server rejected event (will not retry!)");
         }
         _ => tracing::error!(%event, %error, "Server rejected event (will not retry!)"),

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use keleustes_objects::{Failure, Key, Reason, Resource};
+use keleustes_objects::{ApiError, ErrorReason, Key, Resource};
 use keleustes_plan::{Item, RateLimiter};
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::named::{Change, Named};
 use super::record::micro_time;
+use super::single_object::{Change, SingleObject};
 use crate::clock::Clocks;
 use crate::metrics::Metrics;
 use crate::queue::Queue;
@@ -77,7 +77,7 @@ fn is_pinged(candidate: &Value) -> bool {
 /// Keeps the LeaseCandidate of this process.
 pub struct Candidate {
     candidacy: Candidacy,
-    object: Named,
+    object: SingleObject,
     clocks: Clocks,
     /// Holds one item at most: the candidate.
     queue: Queue,
@@ -91,7 +91,7 @@ impl Candidate {
     pub fn new(client: Client, candidacy: Candidacy, clocks: Clocks, metrics: &Metrics) -> Self {
         let key = Key::namespaced(NAMESPACE, candidacy.identity.as_str());
         let queue = Queue::new(RateLimiter::DEFAULT, clocks.clone(), metrics.queue(QUEUE));
-        let object = Named::new(client, &LEASE_CANDIDATES, key.clone(), REQUEST_TIMEOUT);
+        let object = SingleObject::new(client, &LEASE_CANDIDATES, key.clone(), REQUEST_TIMEOUT);
         Self { candidacy, object, clocks, queue, item: key.into(), synced: Arc::default() }
     }
 
@@ -138,12 +138,14 @@ impl Candidate {
         }
     }
 
-    async fn renew(&mut self) -> Result<(), Failure> {
+    async fn renew(&mut self) -> Result<(), ApiError> {
         let wall = Timestamp::from_nanosecond(self.clocks.wall_nanoseconds().into()).unwrap_or_default();
         let spec = self.candidacy.spec(self.object.seen(), wall);
         let written = self.object.write(spec).await;
-        if let Err(Failure { reason: Reason::Conflict | Reason::AlreadyExists | Reason::NotFound, .. }) =
-            written
+        if let Err(ApiError {
+            reason: ErrorReason::Conflict | ErrorReason::AlreadyExists | ErrorReason::NotFound,
+            ..
+        }) = written
         {
             // The watch will tell as well, but it may be silent just then; the retry tells whether this failed.
             let _ = self.object.read().await;
@@ -151,7 +153,7 @@ impl Candidate {
         written
     }
 
-    fn plan_next(&self, result: Result<(), Failure>) {
+    fn plan_next(&self, result: Result<(), ApiError>) {
         match result {
             Ok(()) => {
                 self.queue.forget(&self.item);

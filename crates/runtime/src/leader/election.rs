@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use keleustes_objects::{Failure, Reason, Resource};
+use keleustes_objects::{ApiError, ErrorReason, Resource};
 use keleustes_plan::PlannedEvent;
 use kube::Client;
 
-use super::elector::{Elector, Moment, Next, Standing};
+use super::config::{InvalidElectionConfig, LeaderElectionConfig};
+use super::elector::{ElectionStep, Elector, MonotonicTime, Standing};
 use super::leadership::{Leadership, SentAt};
-use super::named::{Change, Named};
-use super::predecessor::{Handover, NOTE, Predecessor};
+use super::predecessor::{HANDOVER_ANNOTATION, Handover, Predecessor};
 use super::record::LeaseRecord;
-use super::settings::{InvalidElectionConfig, Settings};
+use super::single_object::{Change, SingleObject};
 use crate::clock::Clocks;
 
 static LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
@@ -31,12 +31,12 @@ pub trait ElectionObserver: Send + Sync {
 
 /// A process that wants to lead.
 pub struct LeaderElection {
-    settings: Settings,
+    settings: LeaderElectionConfig,
     clocks: Clocks,
     chance: fastrand::Rng,
     observer: Arc<dyn ElectionObserver>,
     elector: Elector,
-    lease: Named,
+    lease: SingleObject,
     leadership: Leadership,
     /// Our name may be on the Lease: a write of it was begun and not refused.
     may_hold: bool,
@@ -45,7 +45,7 @@ pub struct LeaderElection {
     /// What passes from one leader to the next.
     handover: Option<Arc<dyn Handover>>,
     /// The silence that was last prepared for.
-    prepared: Option<Moment>,
+    prepared: Option<MonotonicTime>,
 }
 
 /// A process that leads. Nothing renews the Lease unless [`Leading::hold`] runs.
@@ -53,7 +53,7 @@ pub struct Leading(LeaderElection);
 
 /// How leading ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum TermEnd {
     /// The Lease could not be renewed in time. Another process may lead from now on: end this one at once.
     Lost,
     /// It was asked to stop.
@@ -73,7 +73,7 @@ impl LeaderElection {
     /// If the durations would not keep two leaders apart.
     pub fn new(
         client: Client,
-        settings: Settings,
+        settings: LeaderElectionConfig,
         clocks: Clocks,
         chance: fastrand::Rng,
         observer: Arc<dyn ElectionObserver>,
@@ -81,7 +81,7 @@ impl LeaderElection {
         settings.validate()?;
         Ok(Self {
             elector: Elector::new(settings.clone(), clocks.monotonic()),
-            lease: Named::new(client, &LEASES, settings.lease.clone(), settings.request_timeout()),
+            lease: SingleObject::new(client, &LEASES, settings.lease.clone(), settings.request_timeout()),
             leadership: Leadership::elected(&settings, clocks.clone()),
             settings,
             clocks,
@@ -97,7 +97,7 @@ impl LeaderElection {
     /// Leaves a note to the next leader, written when the work under the Lease has ended, and prepares to take over
     /// from one that will leave none.
     #[must_use]
-    pub fn handing_over(mut self, handover: Arc<dyn Handover>) -> Self {
+    pub fn with_handover(mut self, handover: Arc<dyn Handover>) -> Self {
         self.handover = Some(handover);
         self
     }
@@ -110,7 +110,7 @@ impl LeaderElection {
 
     /// Looks at the Lease once, without trying for it. If nobody has it then nor when it is tried for, whoever had it
     /// before had fallen silent by now. Not being able to look is no matter.
-    pub async fn look(&mut self) {
+    pub async fn read_lease(&mut self) {
         if let Err(Missed(reason)) = self.read().await {
             tracing::debug!(lock = %self.settings.lease, %reason, "the lease was not looked at");
         }
@@ -118,7 +118,7 @@ impl LeaderElection {
 
     /// Only looks at the Lease, without trying for it, until `until` resolves. One that has not changed for its
     /// whole duration by then can be taken with the first try.
-    pub async fn look_on(&mut self, until: impl Future<Output = ()>) {
+    pub async fn observe_lease_until(&mut self, until: impl Future<Output = ()>) {
         let mut until = pin!(until);
         let mut changes = self.lease.changes(self.settings.retry_period);
         loop {
@@ -138,17 +138,17 @@ impl LeaderElection {
         tracing::info!(lock = %self.settings.lease, "Attempting to acquire leader lease...");
         loop {
             let won = match self.elector.next(self.clocks.monotonic()) {
-                Next::Try | Next::Renew => tokio::select! {
+                ElectionStep::Try | ElectionStep::Renew => tokio::select! {
                     biased;
                     () = &mut stop => break,
                     won = self.try_once() => won,
                 },
                 // A claim that succeeded too late to be used: it is looked at afresh.
-                Next::Lost => {
+                ElectionStep::Lost => {
                     self.elector.step_down(self.clocks.monotonic());
                     continue;
                 }
-                Next::WaitUntil(moment) => {
+                ElectionStep::WaitUntil(moment) => {
                     self.prepare();
                     let holder_writes_end_at =
                         self.elector.holder_writes_end_at().filter(|from| self.prepared != Some(*from));
@@ -182,7 +182,7 @@ impl LeaderElection {
             self.elector.holder_writes_end_at().filter(|from| *from <= self.clocks.monotonic());
         if holder_writes_end_at.is_some() && holder_writes_end_at != self.prepared {
             self.prepared = holder_writes_end_at;
-            self.handover.iter().for_each(|handover| handover.prepare());
+            self.handover.iter().for_each(|handover| handover.prepare_takeover());
         }
     }
 
@@ -244,7 +244,7 @@ impl LeaderElection {
     async fn read(&mut self) -> Result<(), Missed> {
         match self.lease.read().await {
             Ok(lease) => self.elector.observe(LeaseRecord::of(lease), self.clocks.monotonic()),
-            Err(failure) if failure.reason == Reason::NotFound => {
+            Err(failure) if failure.reason == ErrorReason::NotFound => {
                 self.elector.observe_absence(self.clocks.monotonic());
             }
             Err(failure) => return Err(Missed(failure.to_string())),
@@ -258,7 +258,7 @@ impl LeaderElection {
             SentAt { monotonic: self.clocks.monotonic(), wall_nanoseconds: self.clocks.wall_nanoseconds() };
         let claim = self.elector.claim(self.wall());
         self.may_hold = true;
-        self.lease.annotate(NOTE, None);
+        self.lease.annotate(HANDOVER_ANNOTATION, None);
         self.lease.write(claim.spec()).await.map_err(|failure| Missed(failure.to_string()))?;
         self.elector.claimed(claim, sent.monotonic, self.clocks.monotonic());
         self.leadership.renewed(sent);
@@ -280,12 +280,12 @@ impl LeaderElection {
 
     /// The original does not look whose name is on the Lease it has just read; here that is checked, or
     /// an orderly stop could end the term of a successor.
-    async fn write_release(&mut self) -> Result<bool, Failure> {
+    async fn write_release(&mut self) -> Result<bool, ApiError> {
         loop {
             let record = match self.lease.read().await.map(LeaseRecord::of) {
                 Ok(record) if record.holder == self.settings.identity => record,
                 Ok(_) => return Ok(false),
-                Err(failure) if failure.reason == Reason::NotFound => return Ok(false),
+                Err(failure) if failure.reason == ErrorReason::NotFound => return Ok(false),
                 Err(failure) => return Err(failure),
             };
             let now = Some(self.wall());
@@ -297,11 +297,14 @@ impl LeaderElection {
                 transitions: record.transitions,
                 ..LeaseRecord::default()
             };
-            self.lease.annotate(NOTE, self.handover.as_ref().and_then(|handover| handover.note()));
+            self.lease.annotate(
+                HANDOVER_ANNOTATION,
+                self.handover.as_ref().and_then(|handover| handover.handover_record()),
+            );
             match self.lease.write(freed.spec()).await {
                 Ok(()) => return Ok(true),
                 // Changed between reading and writing: look again.
-                Err(failure) if failure.reason == Reason::Conflict => {}
+                Err(failure) if failure.reason == ErrorReason::Conflict => {}
                 Err(failure) => return Err(failure),
             }
         }
@@ -335,22 +338,22 @@ impl Leading {
     ///
     /// Run it beside the workers from the start, and let `stop` resolve only after they have ended: from then
     /// on [`Leadership::still_held`] is false and another process may lead at any moment.
-    pub async fn hold(self, stop: impl Future<Output = ()>) -> Ended {
+    pub async fn hold(self, stop: impl Future<Output = ()>) -> TermEnd {
         let mut election = self.0;
         let mut stop = pin!(stop);
         loop {
             let now = election.clocks.monotonic();
             let lost_at = election.clocks.instant(election.elector.lost_at().unwrap_or(now));
             match election.elector.next(now) {
-                Next::Lost => return election.lose(),
-                Next::Try | Next::Renew => tokio::select! {
+                ElectionStep::Lost => return election.lose(),
+                ElectionStep::Try | ElectionStep::Renew => tokio::select! {
                     biased;
                     () = &mut stop => return election.end().await,
                     // Before the try: after a long pause its answer, though it may be there, comes too late.
                     () = tokio::time::sleep_until(lost_at) => {}
                     _ = election.try_once() => {}
                 },
-                Next::WaitUntil(moment) => {
+                ElectionStep::WaitUntil(moment) => {
                     let until = election.clocks.instant(moment);
                     tokio::select! {
                         biased;
@@ -364,20 +367,20 @@ impl Leading {
 }
 
 impl LeaderElection {
-    fn lose(self) -> Ended {
+    fn lose(self) -> TermEnd {
         self.leadership.revoke();
         self.observer.leading(&self.settings.lease.name, false);
         tracing::error!(lock = %self.settings.lease, "Failed to renew lease");
         self.tell("stopped leading");
-        Ended::Lost
+        TermEnd::Lost
     }
 
-    async fn end(mut self) -> Ended {
+    async fn end(mut self) -> TermEnd {
         // First of all: from here on nothing of ours may be written.
         self.leadership.revoke();
         self.observer.leading(&self.settings.lease.name, false);
         let released = self.settings.release_on_stop && self.release().await;
         self.tell("stopped leading");
-        Ended::Stopped { released }
+        TermEnd::Stopped { released }
     }
 }

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::config::{JITTER_FACTOR, LeaderElectionConfig};
 use super::record::LeaseRecord;
-use super::settings::{JITTER_FACTOR, Settings};
 
 /// A reading of the monotonic clock: the time since some fixed moment.
-pub type Moment = Duration;
+pub type MonotonicTime = Duration;
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum ElectionStep {
     /// Try to take the lease.
     Try,
     /// Renew the lease that is held.
     Renew,
     /// Nothing before this moment, unless the lease changes.
-    WaitUntil(Moment),
+    WaitUntil(MonotonicTime),
     /// The lease was not renewed in time: stop writing and end.
     Lost,
 }
@@ -31,7 +31,7 @@ pub enum Standing {
     /// Another's, until this moment at least.
     HeldByOther {
         /// When it may be taken if it does not change.
-        expires_at: Moment,
+        expires_at: MonotonicTime,
     },
     /// This process leads, yet somebody else has led since it last renewed. The term is over even if the
     /// lease is free again: what was decided in between is not known here.
@@ -43,10 +43,10 @@ pub enum Standing {
 /// The state of one process in one election.
 #[derive(Debug)]
 pub struct Elector {
-    settings: Settings,
+    settings: LeaderElectionConfig,
     observed: Option<Observed>,
     /// Since when it has been seen that nobody holds the lease.
-    free_since: Option<Moment>,
+    free_since: Option<MonotonicTime>,
     phase: Phase,
 }
 
@@ -54,31 +54,31 @@ pub struct Elector {
 struct Observed {
     record: LeaseRecord,
     /// When this record was first seen here; the only time that counts for its expiry.
-    at: Moment,
+    at: MonotonicTime,
 }
 
 #[derive(Debug)]
 enum Phase {
     Seeking {
         /// The next try by the period.
-        try_at: Moment,
+        try_at: MonotonicTime,
         /// The next try at all: by the period, by expiry, or because the lease was seen free.
-        wake_at: Moment,
+        wake_at: MonotonicTime,
     },
     Leading {
         /// The number of transitions that this term began with.
         transitions: i64,
-        tried_at: Moment,
-        try_at: Moment,
+        tried_at: MonotonicTime,
+        try_at: MonotonicTime,
         /// The end of this round of renewal.
-        lost_at: Moment,
+        lost_at: MonotonicTime,
     },
 }
 
 impl Elector {
     /// A process that has seen nothing yet and tries at once.
     #[must_use]
-    pub fn new(settings: Settings, now: Moment) -> Self {
+    pub fn new(settings: LeaderElectionConfig, now: MonotonicTime) -> Self {
         Self {
             settings,
             observed: None,
@@ -89,19 +89,19 @@ impl Elector {
 
     /// What to do next.
     #[must_use]
-    pub fn next(&self, now: Moment) -> Next {
+    pub fn next(&self, now: MonotonicTime) -> ElectionStep {
         match self.phase {
-            Phase::Seeking { wake_at, .. } if now >= wake_at => Next::Try,
-            Phase::Seeking { wake_at, .. } => Next::WaitUntil(wake_at),
-            Phase::Leading { lost_at, .. } if now >= lost_at => Next::Lost,
-            Phase::Leading { try_at, .. } if now >= try_at => Next::Renew,
-            Phase::Leading { try_at, lost_at, .. } => Next::WaitUntil(try_at.min(lost_at)),
+            Phase::Seeking { wake_at, .. } if now >= wake_at => ElectionStep::Try,
+            Phase::Seeking { wake_at, .. } => ElectionStep::WaitUntil(wake_at),
+            Phase::Leading { lost_at, .. } if now >= lost_at => ElectionStep::Lost,
+            Phase::Leading { try_at, .. } if now >= try_at => ElectionStep::Renew,
+            Phase::Leading { try_at, lost_at, .. } => ElectionStep::WaitUntil(try_at.min(lost_at)),
         }
     }
 
     /// While leading: when it is lost unless renewed.
     #[must_use]
-    pub fn lost_at(&self) -> Option<Moment> {
+    pub fn lost_at(&self) -> Option<MonotonicTime> {
         match self.phase {
             Phase::Leading { lost_at, .. } => Some(lost_at),
             Phase::Seeking { .. } => None,
@@ -109,7 +109,7 @@ impl Elector {
     }
 
     /// A record was read or a watch brought it. Only a change counts as news.
-    pub fn observe(&mut self, record: LeaseRecord, now: Moment) {
+    pub fn observe(&mut self, record: LeaseRecord, now: MonotonicTime) {
         if self.observed.as_ref().is_some_and(|observed| observed.record.is_same_as(&record)) {
             return;
         }
@@ -126,7 +126,7 @@ impl Elector {
     }
 
     /// There is no lease.
-    pub fn observe_absence(&mut self, now: Moment) {
+    pub fn observe_absence(&mut self, now: MonotonicTime) {
         if self.observed.take().is_some() || self.free_since.is_none() {
             self.free_since = Some(now);
         }
@@ -139,7 +139,7 @@ impl Elector {
 
     /// What the last observed record means for this process now.
     #[must_use]
-    pub fn standing(&self, now: Moment) -> Standing {
+    pub fn standing(&self, now: MonotonicTime) -> Standing {
         if self.settings.coordinated {
             return self.coordinated_standing(now);
         }
@@ -162,7 +162,7 @@ impl Elector {
 
     /// Where the API server appoints the holder, a process writes only into a fresh lease that names it and
     /// nobody else as preferred: that is how it is told that its term ends.
-    fn coordinated_standing(&self, now: Moment) -> Standing {
+    fn coordinated_standing(&self, now: MonotonicTime) -> Standing {
         let Some(Observed { record, .. }) = &self.observed else { return Standing::NotAppointed };
         let leads = matches!(self.phase, Phase::Leading { .. });
         if record.holder != self.settings.identity {
@@ -179,7 +179,7 @@ impl Elector {
     /// Whether the lease is known to be ours and not expired, so that it can be renewed without a look. A
     /// coordinated election may have something to say, so there a look comes first.
     #[must_use]
-    pub fn may_renew_without_read(&self, now: Moment) -> bool {
+    pub fn may_renew_without_read(&self, now: MonotonicTime) -> bool {
         !self.settings.coordinated
             && self.is_observed_holder()
             && self.expires_at().is_some_and(|expires_at| expires_at > now)
@@ -221,7 +221,7 @@ impl Elector {
     ///
     /// A round of renewal begins one period from now and lasts for the renew deadline, as in the original; but it
     /// never reaches the moment at which others may take over, which the original does not watch.
-    pub fn claimed(&mut self, claim: LeaseRecord, sent_at: Moment, now: Moment) {
+    pub fn claimed(&mut self, claim: LeaseRecord, sent_at: MonotonicTime, now: MonotonicTime) {
         let try_at = now + self.settings.retry_period;
         let valid_for_others = self.settings.valid_for_others();
         self.phase = Phase::Leading {
@@ -235,14 +235,14 @@ impl Elector {
     }
 
     /// A try began now; the next one in the same round is counted from here.
-    pub fn trying(&mut self, now: Moment) {
+    pub fn trying(&mut self, now: MonotonicTime) {
         if let Phase::Leading { tried_at, .. } = &mut self.phase {
             *tried_at = now;
         }
     }
 
     /// A try to take or renew the lease failed.
-    pub fn failed(&mut self, now: Moment, chance: &mut fastrand::Rng) {
+    pub fn failed(&mut self, now: MonotonicTime, chance: &mut fastrand::Rng) {
         let retry_period = self.settings.retry_period;
         let expires_at = match self.standing(now) {
             Standing::HeldByOther { expires_at } => Some(expires_at),
@@ -258,7 +258,7 @@ impl Elector {
     }
 
     /// A lease that was won is not used; the search goes on.
-    pub fn step_down(&mut self, now: Moment) {
+    pub fn step_down(&mut self, now: MonotonicTime) {
         self.phase = Phase::Seeking { try_at: now, wake_at: now };
     }
 
@@ -266,7 +266,7 @@ impl Elector {
     /// writes nothing any more, unless it is renewed. That is before it can be taken, and nothing can be said of a
     /// holder that was set up in another way.
     #[must_use]
-    pub fn holder_writes_end_at(&self) -> Option<Moment> {
+    pub fn holder_writes_end_at(&self) -> Option<MonotonicTime> {
         if self.free_since.is_some() {
             return self.free_since;
         }
@@ -279,7 +279,7 @@ impl Elector {
             .then_some(holder_writes_end_at)
     }
 
-    fn expires_at(&self) -> Option<Moment> {
+    fn expires_at(&self) -> Option<MonotonicTime> {
         let Observed { record, at } = self.observed.as_ref()?;
         Some(*at + Duration::from_secs(record.duration_seconds.unsigned_abs()))
     }
@@ -290,10 +290,10 @@ mod tests {
     use super::*;
 
     fn elector() -> Elector {
-        Elector::new(Settings::new("me".to_owned()), at(0.0))
+        Elector::new(LeaderElectionConfig::new("me".to_owned()), at(0.0))
     }
 
-    fn at(seconds: f64) -> Moment {
+    fn at(seconds: f64) -> MonotonicTime {
         // Far from zero, as real clocks are.
         Duration::from_secs_f64(1_000.0 + seconds)
     }
@@ -352,7 +352,7 @@ mod tests {
         elector.observe(held_by("other", 0), at(3.0));
         assert_eq!(
             elector.holder_writes_end_at(),
-            Some(at(3.0) + Settings::new(String::new()).holder_may_write_for())
+            Some(at(3.0) + LeaderElectionConfig::new(String::new()).holder_may_write_for())
         );
         elector.observe(held_by("", 4), at(4.0));
         elector.observe(held_by("", 4), at(5.0));
@@ -396,7 +396,10 @@ mod tests {
             assert_eq!(elector.holder_writes_end_at(), None, "{record:?}");
         }
         // A leader may write for nearly as long as its lease is good: there is no time before.
-        let settings = Settings { renew_deadline: Duration::from_secs(13), ..Settings::new("me".to_owned()) };
+        let settings = LeaderElectionConfig {
+            renew_deadline: Duration::from_secs(13),
+            ..LeaderElectionConfig::new("me".to_owned())
+        };
         let mut elector = Elector::new(settings, at(0.0));
         elector.observe(held_by("other", 0), at(1.0));
         assert_eq!(elector.holder_writes_end_at(), None);
@@ -410,7 +413,7 @@ mod tests {
             elector.failed(at(0.0), &mut chance());
             elector.observe(record, at(0.5));
             assert_eq!(elector.standing(at(0.5)), Standing::Open);
-            assert_eq!(elector.next(at(0.5)), Next::Try);
+            assert_eq!(elector.next(at(0.5)), ElectionStep::Try);
         }
     }
 
@@ -418,12 +421,14 @@ mod tests {
     #[test]
     fn a_seeker_tries_at_once_and_then_after_a_period_with_jitter() {
         let mut elector = elector();
-        assert_eq!(elector.next(at(0.0)), Next::Try);
+        assert_eq!(elector.next(at(0.0)), ElectionStep::Try);
         let mut chance = chance();
         let mut waits = Vec::new();
         for _ in 0..500 {
             elector.failed(at(0.0), &mut chance);
-            let Next::WaitUntil(moment) = elector.next(at(0.0)) else { panic!("no wait after a failed try") };
+            let ElectionStep::WaitUntil(moment) = elector.next(at(0.0)) else {
+                panic!("no wait after a failed try")
+            };
             waits.push((moment - at(0.0)).as_secs_f64());
         }
         waits.sort_by(f64::total_cmp);
@@ -436,63 +441,63 @@ mod tests {
         let mut elector = elector();
         elector.observe(held_by("other", 0), at(0.0));
         elector.failed(at(14.0), &mut chance());
-        assert_eq!(elector.next(at(14.0)), Next::WaitUntil(at(15.0)));
-        assert_eq!(elector.next(at(15.0)), Next::Try);
+        assert_eq!(elector.next(at(14.0)), ElectionStep::WaitUntil(at(15.0)));
+        assert_eq!(elector.next(at(15.0)), ElectionStep::Try);
         // The write failed for some other reason: the same expiry does not make a hot loop.
         elector.failed(at(15.0), &mut chance());
-        let Next::WaitUntil(moment) = elector.next(at(15.0)) else { panic!("a hot loop") };
+        let ElectionStep::WaitUntil(moment) = elector.next(at(15.0)) else { panic!("a hot loop") };
         assert!(moment >= at(17.0));
         elector.observe_absence(at(15.5));
-        assert_eq!(elector.next(at(15.5)), Next::Try);
+        assert_eq!(elector.next(at(15.5)), ElectionStep::Try);
         // Nor does seeing the same again.
         elector.observe(held_by("", 15), at(15.5));
-        assert_eq!(elector.next(at(15.5)), Next::Try);
+        assert_eq!(elector.next(at(15.5)), ElectionStep::Try);
         elector.failed(at(15.5), &mut chance());
         elector.observe(held_by("", 15), at(15.6));
-        assert!(matches!(elector.next(at(15.6)), Next::WaitUntil(_)));
+        assert!(matches!(elector.next(at(15.6)), ElectionStep::WaitUntil(_)));
         // News of a renewal is no reason to try before its expiry.
         elector.failed(at(15.5), &mut chance());
         elector.observe(held_by("other", 15), at(15.6));
-        assert!(matches!(elector.next(at(15.6)), Next::WaitUntil(_)));
+        assert!(matches!(elector.next(at(15.6)), ElectionStep::WaitUntil(_)));
     }
 
     /// Proves LE-32, LE-36.
     #[test]
     fn a_leader_renews_each_period_and_gives_up_a_deadline_later() {
         let mut elector = leading_since(0.0, 0.0);
-        assert_eq!(elector.next(at(1.9)), Next::WaitUntil(at(2.0)));
-        assert_eq!(elector.next(at(2.0)), Next::Renew);
+        assert_eq!(elector.next(at(1.9)), ElectionStep::WaitUntil(at(2.0)));
+        assert_eq!(elector.next(at(2.0)), ElectionStep::Renew);
         // Tries within a round begin a period apart, however long each takes.
         elector.trying(at(2.0));
         elector.failed(at(2.5), &mut chance());
-        assert_eq!(elector.next(at(2.5)), Next::WaitUntil(at(4.0)));
+        assert_eq!(elector.next(at(2.5)), ElectionStep::WaitUntil(at(4.0)));
         elector.trying(at(4.0));
         elector.failed(at(9.0), &mut chance());
-        assert_eq!(elector.next(at(9.0)), Next::Renew);
+        assert_eq!(elector.next(at(9.0)), ElectionStep::Renew);
         elector.trying(at(11.0));
         elector.failed(at(11.0), &mut chance());
-        assert_eq!(elector.next(at(11.0)), Next::WaitUntil(at(12.0)));
-        assert_eq!(elector.next(at(12.0)), Next::Lost);
+        assert_eq!(elector.next(at(11.0)), ElectionStep::WaitUntil(at(12.0)));
+        assert_eq!(elector.next(at(12.0)), ElectionStep::Lost);
         // After a pause nothing else is even considered.
-        assert_eq!(leading_since(0.0, 0.0).next(at(60.0)), Next::Lost);
+        assert_eq!(leading_since(0.0, 0.0).next(at(60.0)), ElectionStep::Lost);
     }
 
     #[test]
     fn a_leader_gives_up_before_others_may_take_over_whatever_the_settings() {
         let rows = [(15.0, 14.0, 2.0), (2.9, 2.5, 0.5), (15.9, 15.8, 1.0), (60.0, 40.0, 30.0)];
         for (lease, deadline, retry) in rows {
-            let settings = Settings {
+            let settings = LeaderElectionConfig {
                 lease_duration: Duration::from_secs_f64(lease),
                 renew_deadline: Duration::from_secs_f64(deadline),
                 retry_period: Duration::from_secs_f64(retry),
-                ..Settings::new("me".to_owned())
+                ..LeaderElectionConfig::new("me".to_owned())
             };
             settings.validate().unwrap();
             let mut leader = Elector::new(settings.clone(), at(0.0));
             let claim = leader.claim(wall(0));
             // The earliest moment another can have seen the claim is when it was sent; but an earlier renewal
             // in the same second looks the same.
-            let mut other = Elector::new(Settings::new("other".to_owned()), at(-1.0));
+            let mut other = Elector::new(LeaderElectionConfig::new("other".to_owned()), at(-1.0));
             other.observe(claim.clone(), at(-0.99));
             other.observe(claim.clone(), at(0.0));
             leader.claimed(claim, at(0.0), at(0.3));
@@ -531,8 +536,8 @@ mod tests {
         let named = LeaseRecord { holder: "other".to_owned(), duration_seconds: 1, ..emptied };
         elector.observe(named, at(2.0));
         assert_eq!(elector.standing(at(9.0)), Standing::Superseded);
-        assert_eq!(elector.next(at(9.0)), Next::Renew);
-        assert_eq!(elector.next(at(12.0)), Next::Lost);
+        assert_eq!(elector.next(at(9.0)), ElectionStep::Renew);
+        assert_eq!(elector.next(at(12.0)), ElectionStep::Lost);
     }
 
     fn appointed(holder: &str, preferred: &str) -> LeaseRecord {
@@ -548,7 +553,10 @@ mod tests {
     }
 
     fn coordinated() -> Elector {
-        Elector::new(Settings { coordinated: true, ..Settings::new("me".to_owned()) }, at(0.0))
+        Elector::new(
+            LeaderElectionConfig { coordinated: true, ..LeaderElectionConfig::new("me".to_owned()) },
+            at(0.0),
+        )
     }
 
     /// Proves LE-74.
@@ -558,16 +566,19 @@ mod tests {
         assert_eq!(elector.standing(at(0.0)), Standing::NotAppointed, "there is none, and none is made");
         elector.failed(at(0.0), &mut chance());
         elector.observe_absence(at(0.1));
-        assert!(matches!(elector.next(at(0.1)), Next::WaitUntil(_)), "nothing to do about its absence");
+        assert!(
+            matches!(elector.next(at(0.1)), ElectionStep::WaitUntil(_)),
+            "nothing to do about its absence"
+        );
         for holder in ["", "other"] {
             elector.observe(appointed(holder, ""), at(0.2));
             for seconds in [0.2, 60.0] {
                 assert_eq!(elector.standing(at(seconds)), Standing::NotAppointed, "{holder}");
             }
-            assert!(matches!(elector.next(at(0.2)), Next::WaitUntil(_)), "{holder}");
+            assert!(matches!(elector.next(at(0.2)), ElectionStep::WaitUntil(_)), "{holder}");
         }
         elector.observe(appointed("me", ""), at(0.3));
-        assert_eq!(elector.next(at(0.3)), Next::Try, "an appointment is taken up at once");
+        assert_eq!(elector.next(at(0.3)), ElectionStep::Try, "an appointment is taken up at once");
     }
 
     /// Proves LE-75.
@@ -594,8 +605,8 @@ mod tests {
         elector.observe(LeaseRecord { preferred_holder: "other".to_owned(), ..claim.clone() }, at(2.0));
         assert_eq!(elector.standing(at(2.0)), Standing::NotAppointed);
         elector.failed(at(2.0), &mut chance());
-        assert!(matches!(elector.next(at(11.9)), Next::Renew));
-        assert_eq!(elector.next(at(12.0)), Next::Lost);
+        assert!(matches!(elector.next(at(11.9)), ElectionStep::Renew));
+        assert_eq!(elector.next(at(12.0)), ElectionStep::Lost);
         // In another's name, or in nobody's, it is not ours any more: nothing may be written meanwhile.
         for holder in ["other", ""] {
             elector.observe(LeaseRecord { holder: holder.to_owned(), ..claim.clone() }, at(3.0));

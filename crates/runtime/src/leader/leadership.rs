@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::settings::Settings;
+use super::config::LeaderElectionConfig;
 use crate::clock::Clocks;
 
 /// How long past its lease a leader may look well without having renewed.
@@ -58,7 +58,7 @@ impl Leadership {
         Self(Arc::new(Guard::Unelected))
     }
 
-    pub(super) fn elected(settings: &Settings, clocks: Clocks) -> Self {
+    pub(super) fn elected(settings: &LeaderElectionConfig, clocks: Clocks) -> Self {
         Self(Arc::new(Guard::Elected(Elected {
             clocks,
             lease_name: settings.lease.name.to_string(),
@@ -136,7 +136,7 @@ mod tests {
             let wall = Arc::clone(&wall);
             move || wall.load(Ordering::Relaxed)
         });
-        let leadership = Leadership::elected(&Settings::new("me".to_owned()), clocks.clone());
+        let leadership = Leadership::elected(&LeaderElectionConfig::new("me".to_owned()), clocks.clone());
         World { leadership, wall, clocks }
     }
 

@@ -9,11 +9,11 @@ use kube::Client;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::election::{ElectionObserver, Ended, LeaderElection};
+use super::config::{InvalidElectionConfig, LeaderElectionConfig};
+use super::election::{ElectionObserver, LeaderElection, TermEnd};
 use super::leadership::Leadership;
 use super::migration::Migration;
 use super::predecessor::{Handover, Predecessor};
-use super::settings::{InvalidElectionConfig, Settings};
 use crate::clock::Clocks;
 
 /// A lock that controllers run under.
@@ -42,12 +42,12 @@ pub struct Term {
     /// Cancelled when the work shall end in order.
     pub stop: CancellationToken,
     /// Under the main lock: lets the other lock be tried.
-    pub ready: Ready,
+    pub ready: TokenControllerReady,
 }
 
 /// Says that the other lock may be tried: the token controller runs, so that what will run there can have
 /// credentials. Dropped, it says the same: a process without that controller has nothing to wait for.
-pub struct Ready(Option<oneshot::Sender<()>>);
+pub struct TokenControllerReady(Option<oneshot::Sender<()>>);
 
 /// How a process with locks ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ const LOOKED_WITHIN: Duration = Duration::from_millis(500);
 /// The lock that was lost.
 struct Lost(Lock);
 
-impl Ready {
+impl TokenControllerReady {
     /// Lets the other lock be tried.
     pub fn signal(self) {
         // Nobody listens if there is no other lock, or if everything is ending.
@@ -88,7 +88,7 @@ impl Locks {
     /// If the settings would not keep two leaders apart. Nothing was sent by then.
     pub fn elected(
         client: &Client,
-        settings: Settings,
+        settings: LeaderElectionConfig,
         migration: Option<Migration>,
         clocks: &Clocks,
         mut chance: fastrand::Rng,
@@ -109,8 +109,8 @@ impl Locks {
 
     /// Lets knowledge pass from one holder of a lock to the next.
     #[must_use]
-    pub fn handing_over(self, handover: &Arc<dyn Handover>) -> Self {
-        let with = |election: LeaderElection| election.handing_over(handover.clone());
+    pub fn with_handover(self, handover: &Arc<dyn Handover>) -> Self {
+        let with = |election: LeaderElection| election.with_handover(handover.clone());
         Self {
             main: self.main.map(with),
             migration: self.migration.map(|(migration, election)| (migration, with(election))),
@@ -119,9 +119,9 @@ impl Locks {
 
     /// Looks at the locks before anything else begins, but not for long: what a process lists after that is not older than
     /// the silence of whoever led before, if there is one.
-    pub async fn look(&mut self) {
+    pub async fn read_leases(&mut self) {
         let elections = self.main.iter_mut().chain(self.migration.iter_mut().map(|(_, election)| election));
-        let looks = future::join_all(elections.map(LeaderElection::look));
+        let looks = future::join_all(elections.map(LeaderElection::read_lease));
         // Whoever does not answer now may do so later.
         let _ = tokio::time::timeout(LOOKED_WITHIN, looks).await;
     }
@@ -151,17 +151,17 @@ impl Locks {
     {
         let stop = stop.child_token();
         let (ready, is_ready) = oneshot::channel();
-        let main = serve(Lock::Main, self.main, Ready(Some(ready)), &stop, &work);
+        let main = serve(Lock::Main, self.main, TokenControllerReady(Some(ready)), &stop, &work);
         let migration = async {
             let Some((_, mut election)) = self.migration else { return Ok(None) };
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(None),
                 // Both locks of a process that died run out together, so both are watched from the start.
-                () = election.look_on(async { drop(is_ready.await) }) => {}
+                () = election.observe_lease_until(async { drop(is_ready.await) }) => {}
             }
             tracing::info!("leader migration: competing for the lock of migrated controllers");
-            serve(Lock::Migration, Some(election), Ready(None), &stop, &work).await
+            serve(Lock::Migration, Some(election), TokenControllerReady(None), &stop, &work).await
         };
         match future::try_join(main, migration).await {
             Ok((main, migration)) => {
@@ -176,7 +176,7 @@ impl Locks {
 async fn serve<E, F>(
     lock: Lock,
     election: Option<LeaderElection>,
-    ready: Ready,
+    ready: TokenControllerReady,
     stop: &CancellationToken,
     work: impl Fn(Term) -> F,
 ) -> Result<Option<E>, Lost>
@@ -184,7 +184,7 @@ where
     F: Future<Output = Result<(), E>>,
 {
     let Some(election) = election else {
-        let (predecessor, leadership) = (Predecessor::Nobody, Leadership::without_election());
+        let (predecessor, leadership) = (Predecessor::Absent, Leadership::without_election());
         let term = Term { lock, predecessor, leadership, stop: stop.clone(), ready };
         return Ok(work(term).await.err());
     };
@@ -208,8 +208,8 @@ where
             ended = &mut holding => {
                 lock.say_ended();
                 return match ended {
-                    Ended::Lost => Err(Lost(lock)),
-                    Ended::Stopped { .. } => Ok(result),
+                    TermEnd::Lost => Err(Lost(lock)),
+                    TermEnd::Stopped { .. } => Ok(result),
                 };
             }
             worked = &mut working, if work_ended.is_some() => {
@@ -249,7 +249,7 @@ mod tests {
         let client = Client::new(ApiServer::default(), "default");
         let (clocks, chance) = (Clocks::new(|| 0), fastrand::Rng::with_seed(1));
         let observer: Arc<dyn ElectionObserver> = Arc::new(Nobody);
-        let (settings, migration) = (Settings::new("me".to_owned()), Some(Migration::default()));
+        let (settings, migration) = (LeaderElectionConfig::new("me".to_owned()), Some(Migration::default()));
         let locks = Locks::elected(&client, settings, migration, &clocks, chance, &observer).unwrap();
         let health = locks.health();
         let guards = [

@@ -2,8 +2,8 @@
 
 use keleustes_objects::Key;
 
+use super::config::{InvalidElectionConfig, LeaderElectionConfig};
 use super::locks::Lock;
-use super::settings::{InvalidElectionConfig, Settings};
 
 /// This program, in the words of a migration configuration.
 const COMPONENT: &str = "kube-controller-manager";
@@ -63,9 +63,12 @@ impl Migration {
     ///
     /// # Errors
     /// If the configuration asks for a lock that is no Lease.
-    pub fn settings(&self, main: &Settings) -> Result<Settings, InvalidElectionConfig> {
+    pub fn settings(
+        &self,
+        main: &LeaderElectionConfig,
+    ) -> Result<LeaderElectionConfig, InvalidElectionConfig> {
         match self.resource_lock.as_str() {
-            "leases" => Ok(Settings {
+            "leases" => Ok(LeaderElectionConfig {
                 lease: Key::namespaced(&*main.lease.namespace, self.leader_name.as_str()),
                 coordinated: false,
                 ..main.clone()
@@ -139,7 +142,7 @@ mod tests {
     /// Proves LE-4, LE-5.
     #[test]
     fn the_second_lock_differs_by_its_name_and_must_be_a_lease() {
-        let mut main = Settings::new("me".to_owned());
+        let mut main = LeaderElectionConfig::new("me".to_owned());
         main.lease = Key::namespaced("elsewhere", "main");
         main.lease_duration = std::time::Duration::from_secs(60);
         main.coordinated = true;

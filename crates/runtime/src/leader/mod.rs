@@ -31,28 +31,28 @@
 
 mod announcer;
 mod candidate;
+mod config;
 mod election;
 pub mod elector;
 mod identity;
 mod leadership;
 mod locks;
 mod migration;
-mod named;
 mod predecessor;
 pub mod record;
-mod settings;
+mod single_object;
 #[cfg(test)]
 mod tests;
 
 pub use announcer::Announcer;
 pub use candidate::{Candidacy, Candidate};
-pub use election::{ElectionObserver, Ended, LeaderElection, Leading};
+pub use config::{InvalidElectionConfig, LeaderElectionConfig};
+pub use election::{ElectionObserver, LeaderElection, Leading, TermEnd};
 pub use identity::{NoHostName, host_name, identity};
 pub use leadership::Leadership;
-pub use locks::{Lock, Locks, LocksOutcome, Ready, Term};
+pub use locks::{Lock, Locks, LocksOutcome, Term, TokenControllerReady};
 pub use migration::Migration;
 pub use predecessor::{Handover, Predecessor};
-pub use settings::{InvalidElectionConfig, Settings};
 
 /// What the client of the election adds to its user agent.
 pub const CLIENT_NAME: &str = "leader-election";

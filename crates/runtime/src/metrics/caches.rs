@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keleustes_objects::{Resource, Version};
+use keleustes_objects::{Resource, ResourceVersion};
 use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, Registry};
 
 use super::{gauges, histograms};
@@ -74,7 +74,7 @@ impl CacheMetrics {
     }
 
     /// They have been passed on, if there were any, and the cache has come to this version.
-    pub(crate) fn told(&self, version: &Version, took: Option<Duration>) {
+    pub(crate) fn observe_delivery(&self, version: &ResourceVersion, took: Option<Duration>) {
         self.queued.set(0.0);
         if let Some(took) = took {
             self.latency.observe(took.as_secs_f64());

@@ -102,9 +102,9 @@ impl Collector for Certificates {
 impl ConnectionObserver for Metrics {
     fn exec_plugin_called(&self, end: ExecPluginStatus) {
         let (code, status) = match end {
-            ExecPluginStatus::Well => (0, "no_error"),
-            ExecPluginStatus::Failed(code) => (code, "plugin_execution_error"),
-            ExecPluginStatus::NotFound => (1, "plugin_not_found_error"),
+            ExecPluginStatus::NoError => (0, "no_error"),
+            ExecPluginStatus::ExecutionError(code) => (code, "plugin_execution_error"),
+            ExecPluginStatus::PluginNotFound => (1, "plugin_not_found_error"),
             ExecPluginStatus::ClientInternalError => (1, "client_internal_error"),
         };
         self.0.connections.plugin_calls.with_label_values(&[code.to_string().as_str(), status]).inc();
@@ -151,9 +151,9 @@ mod tests {
         tells("rest_client_exec_plugin_ttl_seconds inf");
         tells("rest_client_exec_plugin_certificate_rotation_age_count 0");
         tells("rest_client_transport_cache_entries 0");
-        metrics.exec_plugin_called(ExecPluginStatus::Well);
-        metrics.exec_plugin_called(ExecPluginStatus::Failed(7));
-        metrics.exec_plugin_called(ExecPluginStatus::NotFound);
+        metrics.exec_plugin_called(ExecPluginStatus::NoError);
+        metrics.exec_plugin_called(ExecPluginStatus::ExecutionError(7));
+        metrics.exec_plugin_called(ExecPluginStatus::PluginNotFound);
         metrics.exec_plugin_called(ExecPluginStatus::ClientInternalError);
         let calls = |labels: &str| tells(&format!("rest_client_exec_plugin_call_total{{{labels}}} 1"));
         calls("call_status=\"no_error\",code=\"0\"");

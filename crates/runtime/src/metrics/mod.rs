@@ -2,7 +2,7 @@
 
 mod caches;
 mod connections;
-mod measured;
+mod declared;
 mod queues;
 mod requests;
 
@@ -15,7 +15,7 @@ use prometheus::{GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Reg
 
 pub use self::caches::CacheMetrics;
 pub use self::queues::QueueMetrics;
-pub use crate::queue::Running;
+pub use crate::queue::QueueSnapshot;
 
 /// All metrics of a process. Clones share them.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ struct Families {
     held_back: IntCounterVec,
     leading: GaugeVec,
     slow_path: IntCounterVec,
-    measured: measured::Families,
+    measured: declared::Families,
 }
 
 impl Default for Metrics {
@@ -81,7 +81,7 @@ impl Metrics {
                 "Renewals of the lease that had to read it first.",
                 &["name"],
             ),
-            measured: measured::Families::default(),
+            measured: declared::Families::default(),
             registry,
         };
         Self(Arc::new(families))

@@ -11,7 +11,7 @@ use prometheus::{
     GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, Opts, Registry, exponential_buckets,
 };
 
-use super::{Running, counters, histograms, registered, stability};
+use super::{QueueSnapshot, counters, histograms, registered, stability};
 
 pub(super) struct Families {
     adds: IntCounterVec,
@@ -95,12 +95,12 @@ impl QueueMetrics {
     }
 
     /// Asks this for the state of the queue at every scrape, until it has none to give.
-    pub(crate) fn watch(&self, running: impl Fn() -> Option<Running> + Send + Sync + 'static) {
+    pub(crate) fn watch(&self, running: impl Fn() -> Option<QueueSnapshot> + Send + Sync + 'static) {
         self.running.probes.lock().entry(self.name).or_default().push(Box::new(running));
     }
 }
 
-type Probe = Box<dyn Fn() -> Option<Running> + Send + Sync>;
+type Probe = Box<dyn Fn() -> Option<QueueSnapshot> + Send + Sync>;
 
 /// The gauges that show work under way. They are read off the queues at the moment of the scrape,
 /// which is fresher than any timer and costs an idle process nothing.
@@ -141,7 +141,7 @@ impl Collector for RunningWork {
 
     fn collect(&self) -> Vec<MetricFamily> {
         for (name, probes) in &mut *self.probes.lock() {
-            let mut sum = Running::default();
+            let mut sum = QueueSnapshot::default();
             probes.retain(|probe| {
                 let Some(running) = probe() else { return false };
                 sum.depth += running.depth;

@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use keleustes_client::{Delta, Reflector, ReflectorObserver, Source};
-use keleustes_objects::{Failure, Key, Meta, Object as _, Projection, Resource};
+use keleustes_client::{Delta, ListWatch, Reflector, ReflectorObserver};
+use keleustes_objects::{ApiError, Key, Object as _, ObjectMeta, Projection, Resource};
 use keleustes_plan::{AnyChange, Effects, Observer};
 use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
 use super::EffectsSink;
-use super::bare::PartialObjectMetadata;
+use super::partial_metadata::PartialObjectMetadata;
 use crate::caches::{Cache, EventHandler};
 use crate::clock::Clocks;
-use crate::level::Level;
 use crate::metrics::{Metrics, QueueMetrics};
+use crate::ordered_watch::OrderedWatch;
 
 /// How what is seen of one resource reaches the observer, and what comes of it those who work.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ pub(super) struct Feed {
 /// One resource that is observed.
 pub(super) struct Monitor {
     pub(super) is_shared: bool,
-    synced: Level<bool>,
+    synced: OrderedWatch<bool>,
     stop: CancellationToken,
     /// The server does not serve it any more, as far as is known.
     retired: Arc<AtomicBool>,
@@ -42,7 +42,7 @@ pub(super) struct Monitor {
 
 impl Monitor {
     pub(super) fn new(is_shared: bool, stop: CancellationToken) -> Self {
-        Self { is_shared, synced: Level::new(false), stop, retired: Arc::default() }
+        Self { is_shared, synced: OrderedWatch::new(false), stop, retired: Arc::default() }
     }
 
     pub(super) fn is_synced(&self) -> bool {
@@ -82,13 +82,13 @@ impl Monitor {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = cache.synced() => {}
+                () = cache.wait_for_sync() => {}
             }
             let ear: Arc<dyn EventHandler> = Arc::new(Ear { feed, has_heard: AtomicBool::new(false) });
-            cache.subscribe(ear.clone());
+            cache.add_event_handler(ear.clone());
             synced.set(true);
             stop.cancelled().await;
-            cache.unsubscribe(&ear);
+            cache.remove_event_handler(&ear);
         }
     }
 
@@ -100,7 +100,7 @@ impl Monitor {
         chance: fastrand::Rng,
     ) -> impl Future<Output = ()> + use<> {
         let (stop, synced) = (self.stop.clone(), self.synced.clone());
-        let source = Source::<PartialObjectMetadata>::new(feed.resource.clone(), Projection::METADATA);
+        let source = ListWatch::<PartialObjectMetadata>::new(feed.resource.clone(), Projection::METADATA);
         let troubles =
             Troubles { metrics: feed.metrics.clone(), stop: stop.clone(), retired: self.retired.clone() };
         let mut reflector = Reflector::new(client, source, chance).with_observer(Arc::new(troubles));
@@ -117,7 +117,7 @@ impl Monitor {
                 feed.take_in(delta);
                 if let Some(figures) = &figures {
                     let took = feed.clocks.monotonic().saturating_sub(began);
-                    figures.told(reflector.last_seen(), Some(took));
+                    figures.observe_delivery(reflector.last_sync_resource_version(), Some(took));
                 }
                 if is_whole {
                     synced.set(true);
@@ -131,22 +131,22 @@ impl Feed {
     fn take_in(&self, delta: Delta<PartialObjectMetadata>) {
         match delta {
             Delta::Replace { objects, unreadable, .. } => {
-                let metas: Vec<&Meta> = objects.iter().map(PartialObjectMetadata::meta).collect();
+                let metas: Vec<&ObjectMeta> = objects.iter().map(PartialObjectMetadata::meta).collect();
                 self.saw_all(&metas, &unreadable);
             }
             Delta::Apply(object) => self.tell(1, |observer, stir| {
-                observer.saw(&self.resource, object.meta(), stir);
+                observer.on_update(&self.resource, object.meta(), stir);
             }),
             Delta::Delete(object) => self.tell(1, |observer, stir| {
-                observer.lost(&self.resource, object.meta(), stir);
+                observer.on_delete(&self.resource, object.meta(), stir);
             }),
             Delta::Bookmark(_) => {}
         }
     }
 
-    fn saw_all(&self, metas: &[&Meta], unreadable: &[Key]) {
+    fn saw_all(&self, metas: &[&ObjectMeta], unreadable: &[Key]) {
         self.tell(metas.len(), |observer, stir| {
-            observer.saw_all(&self.resource, metas, unreadable, stir);
+            observer.on_list(&self.resource, metas, unreadable, stir);
         });
     }
 
@@ -178,9 +178,9 @@ struct Ear {
 }
 
 impl EventHandler for Ear {
-    fn changed(&self, changes: &[AnyChange]) {
+    fn on_changes(&self, changes: &[AnyChange]) {
         if !self.has_heard.swap(true, Ordering::Relaxed) {
-            let metas: Vec<&Meta> = changes.iter().filter_map(AnyChange::meta).collect();
+            let metas: Vec<&ObjectMeta> = changes.iter().filter_map(AnyChange::meta).collect();
             return self.feed.saw_all(&metas, &[]);
         }
         for change in changes.iter().filter(|change| !change.resync) {
@@ -188,12 +188,12 @@ impl EventHandler for Ear {
             self.feed.tell(1, |observer, stir| {
                 let resource = &self.feed.resource;
                 // What was deleted and made anew between two lists is told as one change.
-                let replaced = |old: &Meta| new.is_none_or(|new| new.meta().uid != old.uid);
+                let replaced = |old: &ObjectMeta| new.is_none_or(|new| new.meta().uid != old.uid);
                 if let Some(old) = old.map(|old| old.meta()).filter(|old| replaced(old)) {
-                    observer.lost(resource, old, stir);
+                    observer.on_delete(resource, old, stir);
                 }
                 if let Some(new) = new {
-                    observer.saw(resource, new.meta(), stir);
+                    observer.on_update(resource, new.meta(), stir);
                 }
             });
         }
@@ -212,7 +212,7 @@ impl ReflectorObserver for Troubles {
         self.metrics.undecodable(resource);
     }
 
-    fn failed(&self, resource: &Resource, failure: &Failure) {
+    fn failed(&self, resource: &Resource, failure: &ApiError) {
         if self.retired.load(Ordering::Relaxed) {
             tracing::info!(%resource, %failure, "no longer served, no longer observed");
             self.stop.cancel();

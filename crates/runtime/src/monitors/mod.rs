@@ -4,9 +4,9 @@
 //! resource that some controller has a whole cache of is observed there, so that nothing is read or kept
 //! twice; of all others only metadata is read, and kept by nobody but the observer.
 
-mod bare;
-mod choice;
+mod deletable_resources;
 mod feed;
+mod partial_metadata;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -19,12 +19,12 @@ use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::choice::choose;
+use self::deletable_resources::deletable_resources;
 use self::feed::{Feed, Monitor};
 use crate::caches::Caches;
-use crate::clock::{Chance, Clocks};
-use crate::level::Level;
-use crate::metrics::{Metrics, QueueMetrics, Running};
+use crate::clock::{Clocks, Random};
+use crate::metrics::{Metrics, QueueMetrics, QueueSnapshot};
+use crate::ordered_watch::OrderedWatch;
 
 /// How long after one survey the next begins, and how long one waits for what it has found to be listed.
 const SURVEY_EVERY: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ pub(crate) struct MonitorContext {
     pub(crate) client: kube::Client,
     pub(crate) mapping: RestMapper,
     pub(crate) clocks: Clocks,
-    pub(crate) chance: Chance,
+    pub(crate) chance: Random,
     pub(crate) metrics: Metrics,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
@@ -53,7 +53,7 @@ pub struct Monitors {
     /// Those that end as soon as the server says that there is nothing to observe.
     retired: Mutex<BTreeMap<Resource, Monitor>>,
     /// How many surveys have been made.
-    surveys: Level<u64>,
+    surveys: OrderedWatch<u64>,
 }
 
 impl Monitors {
@@ -66,19 +66,19 @@ impl Monitors {
             counts: Arc::default(),
             monitors: Mutex::default(),
             retired: Mutex::default(),
-            surveys: Level::new(0),
+            surveys: OrderedWatch::new(0),
         });
         monitors.ground.tasks.spawn(monitors.clone().survey(caches));
         monitors
     }
 
     /// Whether this is the observer.
-    pub(crate) fn serve(&self, observer: &Arc<dyn Observer>) -> bool {
+    pub(crate) fn is_for(&self, observer: &Arc<dyn Observer>) -> bool {
         Arc::ptr_eq(&self.observer, observer)
     }
 
     /// Returns as soon as all resources that are known have been seen as a whole, and there are some.
-    pub async fn synced(&self) {
+    pub async fn wait_for_sync(&self) {
         let mut seen = self.surveys.get();
         loop {
             for syncing in self.syncing() {
@@ -93,23 +93,23 @@ impl Monitors {
     }
 
     /// From now on, what is stirred up goes to this sink, beginning with all that is still to be done.
-    pub fn begin(&self, sink: &EffectsSink) {
+    pub fn start_leading(&self, sink: &EffectsSink) {
         // Nothing of this is told before there is somebody who works on it.
         self.ground.metrics.declare(self.observer.failures());
         self.counts.get_or_init(|| {
             let counts = self.ground.metrics.queue(self.observer.queue());
             // What is heard of is dealt with at once, so nothing ever waits.
-            counts.watch(|| Some(Running::default()));
+            counts.watch(|| Some(QueueSnapshot::default()));
             counts
         });
         *self.sink.write() = Some(sink.clone());
         let mut stir = Effects::default();
-        self.observer.begin(&mut stir);
+        self.observer.on_start_leading(&mut stir);
         sink(stir);
     }
 
     /// Goes on observing; what is stirred up is dropped.
-    pub fn rest(&self) {
+    pub fn stop_leading(&self) {
         *self.sink.write() = None;
     }
 
@@ -135,7 +135,7 @@ impl Monitors {
                     tracing::info!(name, why, "this part of the API could not be discovered");
                 }
                 let kept = self.synced_resources();
-                choose(&discovered, &kept, |resource| self.observer.ignores(resource))
+                deletable_resources(&discovered, &kept, |resource| self.observer.ignores(resource))
             }
             Err(failure) => {
                 tracing::info!(%failure, "the API could not be discovered");
@@ -163,7 +163,7 @@ impl Monitors {
         if self.sink.read().is_none() {
             return;
         }
-        self.ground.metrics.measure(&self.observer.failures().one(&[]));
+        self.ground.metrics.measure(&self.observer.failures().increment(&[]));
     }
 
     /// Brings the monitors in line with what is wanted, and tells whether that has changed anything.
@@ -184,7 +184,7 @@ impl Monitors {
             }
         }
         for resource in wanted {
-            let shared = caches.whole(resource);
+            let shared = caches.unfiltered_cache(resource);
             let fits = |monitor: &Monitor| monitor.is_shared || shared.is_none();
             if monitors.get(resource).is_some_and(fits) {
                 continue;

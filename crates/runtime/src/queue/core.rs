@@ -34,7 +34,7 @@ enum Closing {
 
 /// What a scrape wants to know of a queue at this moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Running {
+pub struct QueueSnapshot {
     /// Items that want work.
     pub depth: usize,
     /// Seconds of work that has begun and not ended, over all items.
@@ -164,9 +164,9 @@ impl Core {
         self.closed.is_some() && self.ready.is_empty() && self.working.is_empty()
     }
 
-    pub(super) fn running(&self, now: Duration) -> Running {
+    pub(super) fn running(&self, now: Duration) -> QueueSnapshot {
         let ages = self.working.values().map(|began| now.saturating_sub(*began).as_secs_f64());
-        Running {
+        QueueSnapshot {
             depth: self.dirty.len(),
             unfinished_seconds: ages.clone().sum(),
             longest_seconds: ages.fold(0.0, f64::max),

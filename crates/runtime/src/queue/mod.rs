@@ -5,7 +5,7 @@
 
 mod core;
 
-pub use self::core::Running;
+pub use self::core::QueueSnapshot;
 
 use std::sync::Arc;
 use std::time::Duration;

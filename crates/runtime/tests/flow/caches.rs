@@ -4,10 +4,10 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_apiserver::{LoggedRequest, Rule, Verdict};
+use keleustes_apiserver::{FaultRule, InjectedFault, LoggedRequest};
 use keleustes_objects::{InternedStr, Key, Namespace, ServiceAccount};
 use keleustes_plan::{
-    AnyChange, Change, Controller, Enqueue, Index, Item, KindEntry, Loop, Next, Plan, View,
+    AnyChange, Change, Controller, Enqueue, Index, Item, KindEntry, Loop, Plan, Requeue, View,
 };
 use keleustes_runtime::caches::EventHandler;
 use keleustes_runtime::loops::prepare;
@@ -25,7 +25,7 @@ async fn a_kind_is_read_once_however_many_ask_for_it_and_however_long() {
         let decides_nothing = |_: &View<'_>, _: &Item| Plan::none();
         let a_loop =
             || Loop::deciding("test", decides_nothing).reads::<Namespace>().reads::<ServiceAccount>();
-        Controller::new(name).runs(a_loop()).runs(a_loop())
+        Controller::new(name).with_loop(a_loop()).with_loop(a_loop())
     };
     let one = world.start(controller("one")).await;
     let two = world.start(controller("two")).await;
@@ -67,16 +67,17 @@ const BY_COLOUR: Index<ConfigMap> =
 #[tokio::test(start_paused = true)]
 async fn a_wake_up_sees_indexes_that_hold_the_change() {
     fn wake(change: &Change<ConfigMap>, view: &View<'_>, wakes: &mut Enqueue) {
-        let map = change.either();
-        let found = view.table::<ConfigMap>().by(&BY_COLOUR, &map.colour).any(|there| there.meta == map.meta);
+        let map = change.latest();
+        let found =
+            view.store::<ConfigMap>().by_index(&BY_COLOUR, &map.colour).any(|there| there.meta == map.meta);
         assert_eq!(found, !change.is_deletion(), "{} in the index", map.meta.key);
-        wakes.wake(&map.meta.key);
+        wakes.add(&map.meta.key);
     }
     let world = World::new();
     let a_loop = Loop::deciding("test", |_, _| Plan::none())
         .enqueue_on::<ConfigMap>(wake)
         .reads_index::<ConfigMap>(BY_COLOUR);
-    let running = world.start(Controller::new("test").runs(a_loop)).await;
+    let running = world.start(Controller::new("test").with_loop(a_loop)).await;
     for (key, colour) in [("a/x", "red"), ("a/y", "red"), ("a/x", "blue")] {
         world.put(key, colour);
     }
@@ -104,7 +105,7 @@ async fn a_listener_that_comes_late_gets_everything_once_and_can_leave() {
     assert_eq!(early.take(), ["+a/before", "+a/while", "+a/after"]);
     assert_eq!(late.take(), ["+a/before", "+a/while", "+a/after"], "no gap, nothing twice");
     let leaving: Arc<dyn EventHandler> = late.clone();
-    cache.unsubscribe(&leaving);
+    cache.remove_event_handler(&leaving);
     world.put("a/unheard", "red");
     settle().await;
     assert_eq!(early.take(), ["+a/unheard"]);
@@ -123,7 +124,7 @@ async fn a_cache_has_synced_when_its_first_list_is_in_and_told() {
     assert_eq!(world.caches.unsynced(), ["configmaps"]);
     assert!(cache.is_empty(), "nothing is stored before the list is whole");
     world.tap.catch_up();
-    cache.synced().await;
+    cache.wait_for_sync().await;
     assert_eq!(world.caches.unsynced(), [""; 0]);
     assert_eq!((cache.len(), notebook.take()), (1, vec!["+a/x".to_owned()]), "told when it counts as synced");
 }
@@ -132,11 +133,11 @@ async fn a_cache_has_synced_when_its_first_list_is_in_and_told() {
 #[tokio::test(start_paused = true)]
 async fn no_worker_starts_before_all_caches_are_filled_and_none_when_the_wait_is_cut() {
     let world = World::new();
-    let hangs = world.faults.add(Rule::new(Verdict::Hang).target("/serviceaccounts"));
+    let hangs = world.faults.add(FaultRule::new(InjectedFault::Hang).target("/serviceaccounts"));
     let cut =
         tokio::time::timeout(HOUR / 60, world.start(keleustes_controllers::serviceaccount::controller()));
     assert!(cut.await.is_err(), "one of the two caches never fills");
-    world.faults.retire(hangs);
+    world.faults.disable(hangs);
     wait(HOUR).await;
     assert_eq!(world.caches.unsynced(), [""; 0]);
     assert_eq!(world.writes(), [], "whoever gave up waiting has started nothing");
@@ -201,8 +202,8 @@ async fn after_a_gap_differences_are_told_and_nothing_else() {
     let cache = world.filled::<ConfigMap>().await;
     let notebook = Notebook::at(&cache);
     notebook.take();
-    let refused = Verdict::ConnectionError(ErrorKind::ConnectionRefused);
-    let refused = world.faults.add(Rule::new(refused).target("/configmaps"));
+    let refused = InjectedFault::ConnectionError(ErrorKind::ConnectionRefused);
+    let refused = world.faults.add(FaultRule::new(refused).target("/configmaps"));
     world.server.expire_watches();
     settle().await;
     world.remove("a/gone");
@@ -211,7 +212,7 @@ async fn after_a_gap_differences_are_told_and_nothing_else() {
     world.server.compact();
     wait(Duration::from_secs(120)).await;
     assert_eq!((cache.len(), notebook.take().len()), (3, 0), "the server is away, the cache stays as it was");
-    world.faults.retire(refused);
+    world.faults.disable(refused);
     wait(Duration::from_secs(120)).await;
     assert_eq!(
         notebook.take(),
@@ -228,16 +229,16 @@ async fn a_restarted_server_is_waited_for_and_the_watch_goes_on_where_it_was() {
     world.put("a/x", "red");
     let cache = world.filled::<ConfigMap>().await;
     let notebook = Notebook::at(&cache);
-    let refused = Verdict::ConnectionError(ErrorKind::ConnectionRefused);
-    let refused = world.faults.add(Rule::new(refused).target("/configmaps"));
-    let seen = cache.version();
+    let refused = InjectedFault::ConnectionError(ErrorKind::ConnectionRefused);
+    let refused = world.faults.add(FaultRule::new(refused).target("/configmaps"));
+    let seen = cache.resource_version();
     wait(Duration::from_secs(2)).await;
     world.server.cut_watches();
     world.put("a/meanwhile", "red");
     wait(Duration::from_secs(90)).await;
-    assert!(world.faults.struck(refused) > 2, "it keeps trying");
+    assert!(world.faults.hits(refused) > 2, "it keeps trying");
     assert_eq!(notebook.take(), ["+a/x"]);
-    world.faults.retire(refused);
+    world.faults.disable(refused);
     wait(Duration::from_secs(90)).await;
     assert_eq!(notebook.take(), ["+a/meanwhile"]);
     assert_eq!(world.reads("configmaps", "sendInitialEvents"), 1, "no new list");
@@ -262,7 +263,7 @@ async fn bookmarks_alone_keep_a_cache_fresh() {
             .unwrap();
         // The server sends a bookmark every minute.
         wait(Duration::from_secs(62)).await;
-        assert_eq!(cache.version().to_string(), world.server.resource_version().to_string());
+        assert_eq!(cache.resource_version().to_string(), world.server.resource_version().to_string());
     }
     assert_eq!(notebook.take(), [""; 0], "nobody is told of a change");
     assert!(*notebook.bookmarks.lock() >= 31, "but of every step, and of the empty list at the start");
@@ -278,12 +279,12 @@ async fn a_filter_on_both_states_tells_entering_from_leaving() {
         map.colour == "red"
     }
     fn wake(change: &Change<ConfigMap>, _: &View<'_>, wakes: &mut Enqueue) {
-        let (was, is) = (change.before().is_some_and(is_red), change.after().is_some_and(is_red));
-        let key = &change.either().meta.key;
+        let (was, is) = (change.old().is_some_and(is_red), change.new().is_some_and(is_red));
+        let key = &change.latest().meta.key;
         match (was, is) {
-            (false, true) => wakes.wake(Key::namespaced("entered", &*key.name)),
-            (true, false) => wakes.wake(Key::namespaced("left", &*key.name)),
-            (true, true) => wakes.wake(Key::namespaced("stayed", &*key.name)),
+            (false, true) => wakes.add(Key::namespaced("entered", &*key.name)),
+            (true, false) => wakes.add(Key::namespaced("left", &*key.name)),
+            (true, true) => wakes.add(Key::namespaced("stayed", &*key.name)),
             (false, false) => {}
         }
     }
@@ -293,10 +294,10 @@ async fn a_filter_on_both_states_tells_entering_from_leaving() {
     let notes = woken.clone();
     let act = act(move |_, item| {
         notes.lock().push(item.to_string());
-        Box::pin(async { Ok(Next::Done) })
+        Box::pin(async { Ok(Requeue::Forget) })
     });
     let a_loop = Loop::reconciling("test", act).enqueue_on::<ConfigMap>(wake);
-    let running = world.start(Controller::new("test").runs(a_loop)).await;
+    let running = world.start(Controller::new("test").with_loop(a_loop)).await;
     for colour in ["blue", "green", "red", "red ", "red"] {
         world.put("a/x", colour);
         settle().await;
@@ -318,7 +319,7 @@ async fn a_filter_on_both_states_tells_entering_from_leaving() {
 struct Fragile(Mutex<usize>);
 
 impl EventHandler for Fragile {
-    fn changed(&self, changes: &[AnyChange]) {
+    fn on_changes(&self, changes: &[AnyChange]) {
         *self.0.lock() += changes.len();
         assert!(changes.iter().all(|change| change.meta().unwrap().key.name != "odd"));
     }
@@ -329,7 +330,7 @@ async fn a_listener_that_panics_keeps_nobody_from_hearing() {
     let world = World::new();
     let cache = world.filled::<ConfigMap>().await;
     let fragile = Arc::new(Fragile(Mutex::default()));
-    cache.subscribe(fragile.clone());
+    cache.add_event_handler(fragile.clone());
     let notebook = Notebook::at(&cache);
     for key in ["a/x", "a/odd", "a/y"] {
         world.put(key, "red");
@@ -351,7 +352,7 @@ async fn an_object_that_cannot_be_read_is_left_out_and_counted() {
     world.put("a/in-the-watch", UNREADABLE);
     settle().await;
     assert_eq!(
-        cache.version().to_string(),
+        cache.resource_version().to_string(),
         world.server.resource_version().to_string(),
         "nobody waits for it"
     );
@@ -371,7 +372,7 @@ async fn an_index_that_panics_over_one_object_does_not_end_the_cache() {
         Index { name: "fragile", values: |map, _| assert!(map.colour != "odd", "an odd colour") };
     let world = World::new();
     let a_loop = Loop::deciding("test", |_, _| Plan::none()).reads_index::<ConfigMap>(FRAGILE);
-    prepare(&Controller::new("test").runs(a_loop), &world.caches);
+    prepare(&Controller::new("test").with_loop(a_loop), &world.caches);
     let cache = world.filled::<ConfigMap>().await;
     let notebook = Notebook::at(&cache);
     world.put("a/x", "odd");
@@ -390,7 +391,7 @@ async fn a_cache_tells_how_far_it_is_and_how_long_it_takes() {
     /// Takes its time.
     struct Slow(World);
     impl EventHandler for Slow {
-        fn changed(&self, changes: &[AnyChange]) {
+        fn on_changes(&self, changes: &[AnyChange]) {
             if !changes.is_empty() {
                 let labels =
                     r#"{group="",name="kube-controller-manager",resource="configmaps",version="v1"}"#;
@@ -403,8 +404,8 @@ async fn a_cache_tells_how_far_it_is_and_how_long_it_takes() {
     world.put("a/y", "red");
     let cache = world.caches.cache(&KindEntry::of::<ConfigMap>());
     let (metrics, server) = (world.metrics.clone(), world.server.clone());
-    cache.subscribe(Arc::new(Slow(world)));
-    cache.synced().await;
+    cache.add_event_handler(Arc::new(Slow(world)));
+    cache.wait_for_sync().await;
     server.seed(config_map("a/z", "red")).unwrap();
     server.send_bookmarks();
     settle().await;

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http::Method;
-use keleustes_apiserver::{Rule, Verdict};
-use keleustes_objects::{Key, Kind as _, Reason, Resource};
+use keleustes_apiserver::{FaultRule, InjectedFault};
+use keleustes_objects::{ErrorReason, Key, Kind as _, Resource};
 use keleustes_plan::{
-    Applied, Context, Controller, Grant, Loop, Next, Outcome, Plan, PropagationPolicy, Retry, Target, Write,
+    Applied, Context, Controller, Grant, Loop, Outcome, Plan, PropagationPolicy, ReconcileError, Requeue,
+    Target, Write,
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -36,12 +37,16 @@ async fn once<R: Send + 'static>(
             Box::pin(async move {
                 let result = script(cx).await;
                 *told.lock() = Some(result);
-                Ok(Next::Done)
+                Ok(Requeue::Forget)
             })
         }),
     );
     let running = world
-        .start(Controller::new("test").may_write(grants).runs(a_loop.initial_item(Key::namespaced("a", "x"))))
+        .start(
+            Controller::new("test")
+                .may_write(grants)
+                .with_loop(a_loop.initial_item(Key::namespaced("a", "x"))),
+        )
         .await;
     settle().await;
     running.stop().await;
@@ -70,7 +75,7 @@ async fn what_is_served_is_asked_for_anew_every_time() {
 #[tokio::test(start_paused = true)]
 async fn many_lists_are_asked_for_at_once_and_fail_one_by_one() {
     let world = world();
-    world.faults.add(Rule::new(Verdict::status(500, "InternalError", "boom")).target("/secrets"));
+    world.faults.add(FaultRule::new(InjectedFault::status(500, "InternalError", "boom")).target("/secrets"));
     let listed = once(&world, EVERYTHING, |cx| {
         Box::pin(async move { cx.list_metadata([&SECRETS, &ConfigMap::RESOURCE], "a", None).await })
     });
@@ -131,12 +136,12 @@ async fn a_collection_is_deleted_by_one_request() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_collection_is_told_or_tolerated() {
     let world = world();
-    let refusal = Verdict::status(405, "MethodNotAllowed", "no such verb");
-    world.faults.add(Rule::new(refusal).method(Method::DELETE));
+    let refusal = InjectedFault::status(405, "MethodNotAllowed", "no such verb");
+    world.faults.add(FaultRule::new(refusal).method(Method::DELETE));
     let refused = applied(&world, EVERYTHING, empty("a")).await.unwrap();
     let [Outcome::Failed(failure)] = &refused.outcomes[..] else { panic!("a failure") };
-    assert_eq!((failure.reason, refused.retry.is_some()), (Reason::MethodNotAllowed, true));
-    let tolerant = empty("a").ignoring_errors(&[Reason::MethodNotAllowed]);
+    assert_eq!((failure.reason, refused.error.is_some()), (ErrorReason::MethodNotAllowed, true));
+    let tolerant = empty("a").ignoring_errors(&[ErrorReason::MethodNotAllowed]);
     assert_eq!(applied(&world, EVERYTHING, tolerant).await.unwrap().outcomes, [Outcome::done()]);
     assert_eq!(world.colour("a/one").as_deref(), Some("red"));
 }
@@ -162,7 +167,7 @@ async fn an_object_of_any_resource_is_deleted_in_the_life_that_was_seen() {
     };
     let other_life = applied(&world, EVERYTHING, Write::delete_target(target("other"))).await.unwrap();
     assert!(
-        matches!(&other_life.outcomes[..], [Outcome::Failed(failure)] if failure.reason == Reason::Conflict)
+        matches!(&other_life.outcomes[..], [Outcome::Failed(failure)] if failure.reason == ErrorReason::Conflict)
     );
     let uid = world.server.object("configmaps", "a", "one").unwrap()["metadata"]["uid"].clone();
     applied(&world, EVERYTHING, Write::delete_target(target(uid.as_str().unwrap()))).await.unwrap();
@@ -180,15 +185,15 @@ async fn who_keeps_waiting_is_neither_forgiven_nor_blamed() {
         noted.lock().push(began.elapsed().as_millis());
         let next = match noted.lock().len() {
             // Three failures: 5, 10 and 20 ms.
-            1..=3 => Err(Retry::because("not yet")),
-            4 => Ok(Next::KeepBackoff(Duration::from_secs(1))),
+            1..=3 => Err(ReconcileError::because("not yet")),
+            4 => Ok(Requeue::KeepBackoff(Duration::from_secs(1))),
             // The fourth failure waits 40 ms.
-            5 => Err(Retry::because("not yet")),
-            _ => Ok(Next::Done),
+            5 => Err(ReconcileError::because("not yet")),
+            _ => Ok(Requeue::Forget),
         };
         Box::pin(async move { next })
     });
-    let running = world.start(Controller::new("test").runs(a_loop)).await;
+    let running = world.start(Controller::new("test").with_loop(a_loop)).await;
     wait(Duration::from_secs(5)).await;
     assert_eq!(*turns.lock(), [0, 5, 15, 35, 1035, 1075]);
     running.stop().await;
@@ -202,10 +207,10 @@ async fn a_loop_may_be_shown_everything_again_more_often_than_others() {
     let noted = turns.clone();
     let note = on_config_maps(move |_, item| {
         noted.lock().push(item.to_string());
-        Box::pin(async { Ok(Next::Done) })
+        Box::pin(async { Ok(Requeue::Forget) })
     });
     let running =
-        world.start(Controller::new("test").runs(note.resync_every(Duration::from_secs(300)))).await;
+        world.start(Controller::new("test").with_loop(note.resync_every(Duration::from_secs(300)))).await;
     wait(Duration::from_secs(299)).await;
     assert_eq!(turns.lock().len(), 3);
     wait(Duration::from_secs(2)).await;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use http::Method;
-use keleustes_apiserver::{Rule, Verdict};
-use keleustes_controllers::taint_eviction::{Settings, controller};
+use keleustes_apiserver::{FaultRule, InjectedFault};
+use keleustes_controllers::taint_eviction::{TaintEvictionOptions, controller};
 use serde_json::{Value, json};
 
 use crate::world::{World, settle, wait};
@@ -44,9 +44,11 @@ async fn one_eviction_that_hangs_holds_no_other_up() {
     let names: Vec<String> = (0..20).map(|n| format!("p{n:02}")).collect();
     let world = world(&names.iter().map(String::as_str).collect::<Vec<_>>());
     for stuck in ["p00", "p01", "p02", "p03", "p04", "p05", "p06", "p07"] {
-        world.faults.add(Rule::new(Verdict::Hang).method(Method::DELETE).target(&format!("/pods/{stuck}")));
+        world.faults.add(
+            FaultRule::new(InjectedFault::Hang).method(Method::DELETE).target(&format!("/pods/{stuck}")),
+        );
     }
-    let _running = world.start(controller(Settings::default())).await;
+    let _running = world.start(controller(TaintEvictionOptions::default())).await;
     settle().await;
     assert_eq!(pods(&world), names[..8]);
 }
@@ -55,9 +57,9 @@ async fn one_eviction_that_hangs_holds_no_other_up() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_drops_who_waits_and_lets_the_evictions_under_way_end() {
     let world = world(&["now", "patient"]);
-    let slow = Verdict::DelayThen(Duration::from_secs(5), Box::new(Verdict::Pass));
-    world.faults.add(Rule::new(slow).method(Method::PATCH));
-    let running = world.start(controller(Settings::default())).await;
+    let slow = InjectedFault::DelayThen(Duration::from_secs(5), Box::new(InjectedFault::Pass));
+    world.faults.add(FaultRule::new(slow).method(Method::PATCH));
+    let running = world.start(controller(TaintEvictionOptions::default())).await;
     settle().await;
     assert_eq!(pods(&world), ["now", "patient"]);
     running.stop().await;

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use http::Method;
-use keleustes_apiserver::{Rule, Verdict};
-use keleustes_objects::{Failure, Key, Kind, Reason, Uid, Version};
+use keleustes_apiserver::{FaultRule, InjectedFault};
+use keleustes_objects::{ApiError, ErrorReason, Key, Kind, ResourceVersion, Uid};
 use keleustes_plan::{
-    Applied, Edited, Grant, Guard, Involved, OnFailure, Outcome, PatchKind, Plan, PlannedEvent, Retry,
-    Target, Write,
+    Applied, Edited, Grant, Guard, InvolvedObject, OnFailure, Outcome, PatchKind, Plan, PlannedEvent,
+    ReconcileError, Target, Write,
 };
 use keleustes_runtime::executor::Executor;
 use keleustes_runtime::gate::Gate;
@@ -44,13 +44,13 @@ fn executor(world: &World) -> Executor {
         client: world.client(),
         gate: Arc::new(Gate::new(&[], None, world.surroundings.clocks.clone())),
         caches: world.surroundings.caches.clone(),
-        pace: Arc::default(),
+        status_coalescer: Arc::default(),
         clocks: world.surroundings.clocks.clone(),
-        leads: world.surroundings.leads.clone(),
+        is_leader: world.surroundings.is_leader.clone(),
         record: Arc::new(move |note| events.lock().push(note)),
         metrics: world.surroundings.metrics.clone(),
         in_flight_max: 64,
-        chance: Mutex::new(world.surroundings.chance.fork()),
+        random: Mutex::new(world.surroundings.random.fork()),
     }
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn letters(applied: &Applied) -> String {
     applied.outcomes.iter().map(letter).collect()
 }
 
-fn failures(applied: &Applied) -> Vec<Failure> {
+fn failures(applied: &Applied) -> Vec<ApiError> {
     let failure = |outcome: &'_ Outcome| match outcome {
         Outcome::Failed(failure) => Some(failure.clone()),
         _ => None,
@@ -104,8 +104,8 @@ fn failures(applied: &Applied) -> Vec<Failure> {
 }
 
 /// Strikes requests of one method.
-pub(crate) fn on(method: Method, verdict: Verdict) -> Rule {
-    Rule::new(verdict).method(method)
+pub(crate) fn on(method: Method, verdict: InjectedFault) -> FaultRule {
+    FaultRule::new(verdict).method(method)
 }
 
 /// How many were created in each second.
@@ -121,7 +121,7 @@ fn created_by_second(world: &World) -> Vec<usize> {
 #[tokio::test(start_paused = true)]
 async fn slow_start_doubles_its_batches() {
     let world = world();
-    let slowly = Verdict::DelayThen(Duration::from_secs(1), Box::new(Verdict::Pass));
+    let slowly = InjectedFault::DelayThen(Duration::from_secs(1), Box::new(InjectedFault::Pass));
     world.faults.add(on(Method::POST, slowly));
     let mut plan = Plan::none();
     plan.push_slow_start(many(20));
@@ -134,7 +134,7 @@ async fn slow_start_doubles_its_batches() {
 #[tokio::test(start_paused = true)]
 async fn slow_start_ends_with_the_first_batch_that_fails() {
     let world = world();
-    let forbidden = Verdict::status(403, "Forbidden", "no");
+    let forbidden = InjectedFault::status(403, "Forbidden", "no");
     world.faults.add(on(Method::POST, forbidden).skip(4).times(1));
     let mut plan = Plan::none();
     plan.push_slow_start(many(20));
@@ -146,28 +146,28 @@ async fn slow_start_ends_with_the_first_batch_that_fails() {
         "the rest of its batch was under way"
     );
     assert_eq!(world.writes().len(), 6, "the refused one did not get that far, those after it were not sent");
-    assert_eq!(applied.retry.unwrap().because, "create configmaps a/n04 because : no");
+    assert_eq!(applied.error.unwrap().because, "create configmaps a/n04 because : no");
 }
 
 /// A failure that does not stop a plan ends the batches, but not what comes after them.
 #[tokio::test(start_paused = true)]
 async fn what_follows_a_slow_start_is_decided_by_the_failed_write() {
     let world = world();
-    world.faults.add(on(Method::POST, Verdict::status(403, "Forbidden", "no")).times(1));
+    world.faults.add(on(Method::POST, InjectedFault::status(403, "Forbidden", "no")).times(1));
     let mut plan = Plan::none();
     let carry_on = |write: Write| write.on_failure(OnFailure::ContinueAndRetry);
     plan.push_slow_start(many(5).into_iter().map(carry_on).collect());
     plan.push(create("after"));
     let applied = apply(&world, plan).await;
     assert_eq!(letters(&applied), "FNNNND");
-    assert!(applied.retry.is_some());
+    assert!(applied.error.is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_more_writes_are_under_way_than_allowed() {
     for (in_flight_max, wanted) in [(4, vec![1, 2, 4, 4, 4, 1]), (0, vec![1; 16])] {
         let world = world();
-        let slowly = Verdict::DelayThen(Duration::from_secs(1), Box::new(Verdict::Pass));
+        let slowly = InjectedFault::DelayThen(Duration::from_secs(1), Box::new(InjectedFault::Pass));
         world.faults.add(on(Method::POST, slowly));
         let mut plan = Plan::none();
         plan.push_slow_start(many(16));
@@ -178,9 +178,9 @@ async fn no_more_writes_are_under_way_than_allowed() {
 }
 
 /// Three writes of which the second is refused.
-async fn refused_in_the_middle(on_failure: OnFailure, tolerated: &'static [Reason]) -> (World, Applied) {
+async fn refused_in_the_middle(on_failure: OnFailure, tolerated: &'static [ErrorReason]) -> (World, Applied) {
     let world = world();
-    let taken = Verdict::status(409, "AlreadyExists", "taken");
+    let taken = InjectedFault::status(409, "AlreadyExists", "taken");
     world.faults.add(on(Method::POST, taken).skip(1).times(1));
     let mut plan = Plan::none();
     plan.push(create("x"));
@@ -195,48 +195,48 @@ async fn a_write_says_what_its_failure_means_for_the_rest() {
     let (world, stopped) = refused_in_the_middle(OnFailure::StopAndRetry, &[]).await;
     assert_eq!((&*letters(&stopped), world.writes().len()), ("DFN", 1));
     let because = "create configmaps a/y because it is missing: taken";
-    assert_eq!(stopped.retry, Some(Retry::because(because)));
+    assert_eq!(stopped.error, Some(ReconcileError::because(because)));
 
     let (_, continued) = refused_in_the_middle(OnFailure::ContinueAndRetry, &[]).await;
-    assert_eq!((&*letters(&continued), continued.retry), ("DFD", Some(Retry::because(because))));
+    assert_eq!((&*letters(&continued), continued.error), ("DFD", Some(ReconcileError::because(because))));
 
     let (_, logged) = refused_in_the_middle(OnFailure::LogOnly, &[]).await;
     assert_eq!((&*letters(&logged), logged.all_done()), ("DFD", Ok(())));
 
-    let (_, tolerated) = refused_in_the_middle(OnFailure::StopAndRetry, &[Reason::AlreadyExists]).await;
+    let (_, tolerated) = refused_in_the_middle(OnFailure::StopAndRetry, &[ErrorReason::AlreadyExists]).await;
     assert_eq!((&*letters(&tolerated), tolerated.all_done()), ("DDD", Ok(())));
 
-    let (_, other) = refused_in_the_middle(OnFailure::StopAndRetry, &[Reason::NotFound]).await;
+    let (_, other) = refused_in_the_middle(OnFailure::StopAndRetry, &[ErrorReason::NotFound]).await;
     assert_eq!(letters(&other), "DFN", "only what was named is tolerated");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_longest_wait_that_a_server_asks_for_is_kept() {
     let world = world();
-    world.faults.add(on(Method::POST, Verdict::status(500, "InternalError", "boom")).times(1));
-    world.faults.add(on(Method::POST, Verdict::too_many_requests(30)).times(1));
-    world.faults.add(on(Method::POST, Verdict::too_many_requests(3)).times(1));
+    world.faults.add(on(Method::POST, InjectedFault::status(500, "InternalError", "boom")).times(1));
+    world.faults.add(on(Method::POST, InjectedFault::too_many_requests(30)).times(1));
+    world.faults.add(on(Method::POST, InjectedFault::too_many_requests(3)).times(1));
     let mut plan = Plan::none();
     for write in many(3) {
         plan.push(write.on_failure(OnFailure::ContinueAndRetry));
     }
-    let retry = apply(&world, plan).await.retry.unwrap();
-    assert_eq!(retry.after, Some(Duration::from_secs(30)));
+    let retry = apply(&world, plan).await.error.unwrap();
+    assert_eq!(retry.retry_after, Some(Duration::from_secs(30)));
     assert!(retry.because.ends_with("boom"), "the first failure is the reason: {}", retry.because);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_plan_that_is_stuck_asks_for_another_try_and_still_does_its_writes() {
     let world = world();
-    let mut plan = Plan::stuck("a selector cannot be read");
+    let mut plan = Plan::error("a selector cannot be read");
     plan.push(create("x"));
     let applied = apply(&world, plan).await;
     assert_eq!(letters(&applied), "D");
-    assert_eq!(applied.retry, Some(Retry::because("a selector cannot be read")));
+    assert_eq!(applied.error, Some(ReconcileError::because("a selector cannot be read")));
 }
 
 fn guarded(write: Write, owner: &ConfigMap) -> Write {
-    write.guarded(Guard::OwnerLives(Target::of(owner)))
+    write.guarded(Guard::RecheckOwner(Target::of(owner)))
 }
 
 /// Proves INF-103.
@@ -264,7 +264,8 @@ async fn guard_failure(change: impl FnOnce(&World)) -> String {
     world.server.clear_requests();
     let mut plan = Plan::none();
     for (name, depends) in [("x", true), ("y", false), ("z", true)] {
-        let write = create(name).ignoring_errors(&[Reason::NotFound]).on_failure(OnFailure::ContinueAndRetry);
+        let write =
+            create(name).ignoring_errors(&[ErrorReason::NotFound]).on_failure(OnFailure::ContinueAndRetry);
         plan.push(if depends { guarded(write, &owner) } else { write });
     }
     let applied = apply(&world, plan).await;
@@ -282,8 +283,8 @@ async fn an_owner_that_is_gone_going_or_another_fails_what_depends_on_it() {
     assert_eq!(gone, "can't recheck DeletionTimestamp: configmaps \"owner\" not found");
 
     let unknown = guard_failure(|world| {
-        let boom = Verdict::status(500, "InternalError", "boom");
-        world.faults.add(Rule::new(boom).target("/owner"));
+        let boom = InjectedFault::status(500, "InternalError", "boom");
+        world.faults.add(FaultRule::new(boom).target("/owner"));
     });
     assert_eq!(unknown.await, "can't recheck DeletionTimestamp: boom");
 
@@ -315,12 +316,12 @@ async fn an_edit_reads_again_after_a_conflict_and_waits_a_little() {
     let world = world();
     world.put("a/x", "red");
     let map = seen(&world, "a/x");
-    let conflict = Verdict::status(409, "Conflict", "the object has been modified");
+    let conflict = InjectedFault::status(409, "Conflict", "the object has been modified");
     world.faults.add(on(Method::PUT, conflict).times(3));
     let began = tokio::time::Instant::now();
     let failed = apply(&world, Plan::of(paint(&map, "blue").conflict_tries(2))).await;
     let waited = began.elapsed().as_millis();
-    assert_eq!(failures(&failed)[0].reason, Reason::Conflict, "two tries in all");
+    assert_eq!(failures(&failed)[0].reason, ErrorReason::Conflict, "two tries in all");
     assert!((100..=201).contains(&waited), "{waited} ms between the two");
     assert_eq!(reads_of(&world, "x"), 2);
     let done = apply(&world, Plan::of(paint(&map, "blue").conflict_tries(2))).await;
@@ -343,8 +344,8 @@ async fn an_edit_builds_on_the_state_it_reads() {
     let stored = world.server.object("configmaps", "a", "x").unwrap();
     assert_eq!(stored["data"], json!({"colour": "blue", "size": "large"}));
     assert_eq!(stored["metadata"]["labels"]["by"], "somebody-else");
-    let Outcome::Done { version, uid, .. } = &applied.outcomes[0] else { panic!("{applied:?}") };
-    assert_eq!(version.to_string(), stored["metadata"]["resourceVersion"].as_str().unwrap());
+    let Outcome::Done { resource_version, uid, .. } = &applied.outcomes[0] else { panic!("{applied:?}") };
+    assert_eq!(resource_version.to_string(), stored["metadata"]["resourceVersion"].as_str().unwrap());
     assert_eq!(*uid, map.meta.uid);
 }
 
@@ -353,7 +354,7 @@ async fn an_edit_leaves_alone_what_is_not_what_was_decided_about() {
     let world = world();
     world.put("a/x", "red");
     let map = seen(&world, "a/x");
-    let stale = Version::from("1");
+    let stale = ResourceVersion::from("1");
     let plans = [
         ("another state", paint(&map, "blue").expected_resource_version(&stale)),
         ("nothing to do", Write::edit(&map, |_| Edited::Unneeded)),
@@ -364,7 +365,8 @@ async fn an_edit_leaves_alone_what_is_not_what_was_decided_about() {
         assert_eq!((&*letters(&applied), applied.all_done()), ("U", Ok(())), "{what}");
     }
     let current =
-        apply(&world, Plan::of(paint(&map, "green").expected_resource_version(&map.meta.version))).await;
+        apply(&world, Plan::of(paint(&map, "green").expected_resource_version(&map.meta.resource_version)))
+            .await;
     assert_eq!(letters(&current), "D");
 
     world.remove("a/x");
@@ -420,7 +422,7 @@ async fn a_delete_names_the_life_it_means() {
     world.remove("a/x");
     world.put("a/x", "blue");
     let applied = apply(&world, Plan::of(Write::delete(&map))).await;
-    assert_eq!(failures(&applied)[0].reason, Reason::Conflict);
+    assert_eq!(failures(&applied)[0].reason, ErrorReason::Conflict);
     assert_eq!(world.colour("a/x").as_deref(), Some("blue"), "another life is left alone");
     let applied = apply(&world, Plan::of(Write::delete(&seen(&world, "a/x")))).await;
     assert_eq!((&*letters(&applied), world.colour("a/x")), ("D", None));
@@ -428,7 +430,7 @@ async fn a_delete_names_the_life_it_means() {
         world.writes().iter().map(|request| request.json()["preconditions"]["uid"].clone()).collect();
     assert_eq!(preconditions[0], json!(map.meta.uid));
     assert_ne!(preconditions[0], preconditions[1]);
-    let again = apply(&world, Plan::of(Write::delete(&map).ignoring_errors(&[Reason::NotFound]))).await;
+    let again = apply(&world, Plan::of(Write::delete(&map).ignoring_errors(&[ErrorReason::NotFound]))).await;
     assert_eq!(again.all_done(), Ok(()), "gone is as good as deleted");
 }
 
@@ -438,13 +440,13 @@ async fn type_lines_come_from_the_kind() {
     let world = world();
     world.put("a/x", "red");
     let mut plan = Plan::of(create("y"));
-    plan.record(PlannedEvent::normal(Involved::of(&seen(&world, "a/x")), "Painted", "it is red"));
+    plan.record(PlannedEvent::normal(InvolvedObject::of(&seen(&world, "a/x")), "Painted", "it is red"));
     let applied = apply(&world, plan).await;
     assert_eq!(letters(&applied), "D");
     let body = world.writes()[0].json();
     assert_eq!((&body["apiVersion"], &body["kind"]), (&json!("v1"), &json!("ConfigMap")));
     let events = world.events.lock();
-    let involved = &events[0].involved;
+    let involved = &events[0].involved_object;
     assert_eq!((&*involved.api_version, &*involved.kind), ("v1", "ConfigMap"));
     assert_eq!(involved.uid, seen(&world, "a/x").meta.uid);
 }
@@ -465,7 +467,7 @@ async fn what_was_not_declared_is_not_sent_and_nothing_beside_it() {
     let owner = Target { resource: ConfigMap::RESOURCE, key, uid: Uid::default() };
     const CREATES: &[Grant] = &[Grant { group: "", resource: "configmaps", verbs: &["create"] }];
     let blind = Executor { grants: CREATES, ..executor };
-    let guarded = Plan::of(create("y").guarded(Guard::OwnerLives(owner)));
+    let guarded = Plan::of(create("y").guarded(Guard::RecheckOwner(owner)));
     let applied =
         AssertUnwindSafe(blind.apply(&Key::namespaced("a", "owner").into(), guarded)).catch_unwind().await;
     assert!(applied.is_err(), "a guard reads");
@@ -477,7 +479,7 @@ async fn nothing_is_written_or_recorded_once_the_lease_is_lost() {
     let world = world();
     world.put("a/x", "red");
     let map = seen(&world, "a/x");
-    let event = || PlannedEvent::normal(Involved::of(&map), "Painted", "it is blue");
+    let event = || PlannedEvent::normal(InvolvedObject::of(&map), "Painted", "it is blue");
 
     // Lost between two writes.
     let leads = world.leads.clone();
@@ -513,8 +515,8 @@ async fn a_fresh_read_tells_absent_from_unknown() {
     };
     assert!(fetch("x").await.unwrap().unwrap().contains("red"));
     assert_eq!(fetch("y").await, Ok(None));
-    world.faults.add(Rule::new(Verdict::status(503, "ServiceUnavailable", "away")));
-    assert_eq!(fetch("x").await.unwrap_err().reason, Reason::Unavailable);
+    world.faults.add(FaultRule::new(InjectedFault::status(503, "ServiceUnavailable", "away")));
+    assert_eq!(fetch("x").await.unwrap_err().reason, ErrorReason::Unavailable);
 }
 
 #[tokio::test(start_paused = true)]
@@ -523,10 +525,10 @@ async fn fresh_reads_of_many_come_in_order_and_do_not_stop_each_other() {
     world.put("a/x", "red");
     world.put("a/z", "blue");
     let keys = ["x", "y", "bad", "z"].map(|name| Key::namespaced("a", name));
-    world.faults.add(Rule::new(Verdict::status(503, "ServiceUnavailable", "away")).target("/bad"));
+    world.faults.add(FaultRule::new(InjectedFault::status(503, "ServiceUnavailable", "away")).target("/bad"));
     let answers = executor(&world).fetch_all(&ConfigMap::RESOURCE, &keys).await;
     let held = |at: usize, colour: &str| matches!(&answers[at], Ok(Some(json)) if json.contains(colour));
     assert!(held(0, "red") && held(3, "blue"), "{answers:?}");
     assert_eq!(answers[1], Ok(None));
-    assert_eq!(answers[2].as_ref().unwrap_err().reason, Reason::Unavailable);
+    assert_eq!(answers[2].as_ref().unwrap_err().reason, ErrorReason::Unavailable);
 }

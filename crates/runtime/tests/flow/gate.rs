@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use keleustes_objects::{Key, Kind, Namespace, TokenSecret, Uid, Version};
+use keleustes_objects::{Key, Kind, Namespace, ResourceVersion, TokenSecret, Uid};
 use keleustes_plan::{Controller, Grant, Item, KindEntry, Loop, Plan, View, Write};
 use keleustes_runtime::gate::{Gate, GateDecision, HOLD_MAX};
-use keleustes_runtime::loops::Running;
+use keleustes_runtime::loops::RunningController;
 use serde_json::json;
 
 use crate::world::{ConfigMap, World, settle, wait};
@@ -18,10 +18,10 @@ const GRANTS: &[Grant] = &[
 /// A controller that is woken by namespaces and looks at ConfigMaps and Secrets, too.
 fn deciding(decide: fn(&View<'_>, &Item) -> Plan) -> Controller {
     let a_loop = Loop::deciding("test", decide)
-        .enqueue_on::<Namespace>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+        .enqueue_on::<Namespace>(|change, _, wakes| wakes.add(&change.latest().meta.key))
         .reads::<ConfigMap>()
         .reads::<TokenSecret>();
-    Controller::new("test").may_write(GRANTS).runs(a_loop)
+    Controller::new("test").may_write(GRANTS).with_loop(a_loop)
 }
 
 /// Wants one ConfigMap in namespace `a`, of whatever name.
@@ -36,7 +36,7 @@ fn want_one(view: &View<'_>, item: &Item) -> Plan {
 }
 
 /// Starts it with full caches, of which that of ConfigMaps then hears nothing new.
-async fn start_lagging(world: &World, decide: fn(&View<'_>, &Item) -> Plan) -> Running {
+async fn start_lagging(world: &World, decide: fn(&View<'_>, &Item) -> Plan) -> RunningController {
     world.filled::<ConfigMap>().await;
     world.tap.lag("configmaps");
     let running = world.start(deciding(decide)).await;
@@ -196,36 +196,36 @@ async fn the_newest_version_counts_and_one_that_cannot_be_compared_never_does() 
     let item = Item::from(&key);
 
     let unfilled = gate(empty.clone());
-    unfilled.wrote(&item, &Namespace::RESOURCE, &Version::from("100"));
-    assert_eq!(unfilled.passage(&item), GateDecision::Free, "a cache without a version");
+    unfilled.expect_version(&item, &Namespace::RESOURCE, &ResourceVersion::from("100"));
+    assert_eq!(unfilled.decide(&item), GateDecision::Proceed, "a cache without a version");
 
     let cache = world.filled::<ConfigMap>().await;
-    let reached = cache.version();
+    let reached = cache.resource_version();
     let gate = gate(cache);
     for odd in ["", "0", "abc", "007"] {
-        gate.wrote(&item, &ConfigMap::RESOURCE, &Version::from(odd));
-        assert_eq!(gate.passage(&item), GateDecision::Free, "{odd:?}");
+        gate.expect_version(&item, &ConfigMap::RESOURCE, &ResourceVersion::from(odd));
+        assert_eq!(gate.decide(&item), GateDecision::Proceed, "{odd:?}");
     }
-    gate.wrote(&item, &ConfigMap::RESOURCE, &Version::from("1000000"));
-    gate.wrote(&item, &ConfigMap::RESOURCE, &reached);
-    gate.wrote(&item, &ConfigMap::RESOURCE, &Version::default());
+    gate.expect_version(&item, &ConfigMap::RESOURCE, &ResourceVersion::from("1000000"));
+    gate.expect_version(&item, &ConfigMap::RESOURCE, &reached);
+    gate.expect_version(&item, &ConfigMap::RESOURCE, &ResourceVersion::default());
     assert!(
-        matches!(gate.passage(&item), GateDecision::HoldFor(_)),
+        matches!(gate.decide(&item), GateDecision::HoldFor(_)),
         "an older write does not replace a newer one"
     );
-    assert_eq!(gate.passage(&Key::namespaced("a", "other").into()), GateDecision::Free);
-    assert!(gate.release().is_empty());
+    assert_eq!(gate.decide(&Key::namespaced("a", "other").into()), GateDecision::Proceed);
+    assert!(gate.take_released().is_empty());
 
-    gate.wrote(&Key::namespaced("b", "owner").into(), &ConfigMap::RESOURCE, &reached);
-    assert_eq!(gate.passage(&Key::namespaced("b", "owner").into()), GateDecision::Free, "seen already");
+    gate.expect_version(&Key::namespaced("b", "owner").into(), &ConfigMap::RESOURCE, &reached);
+    assert_eq!(gate.decide(&Key::namespaced("b", "owner").into()), GateDecision::Proceed, "seen already");
     let other_kind = Item::from(Key::namespaced("c", "owner"));
-    gate.wrote(&other_kind, &TokenSecret::RESOURCE, &Version::from("1000000"));
-    assert_eq!(gate.passage(&other_kind), GateDecision::Free, "a kind that the loop does not read");
-    gate.deleted(
+    gate.expect_version(&other_kind, &TokenSecret::RESOURCE, &ResourceVersion::from("1000000"));
+    assert_eq!(gate.decide(&other_kind), GateDecision::Proceed, "a kind that the loop does not read");
+    gate.expect_deleted(
         &Key::namespaced("d", "owner").into(),
         &ConfigMap::RESOURCE,
         &Key::namespaced("d", "x"),
         &Uid::from("u"),
     );
-    assert_eq!(gate.passage(&Key::namespaced("d", "owner").into()), GateDecision::Free, "not in the cache");
+    assert_eq!(gate.decide(&Key::namespaced("d", "owner").into()), GateDecision::Proceed, "not in the cache");
 }

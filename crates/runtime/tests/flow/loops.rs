@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use http::Method;
-use keleustes_apiserver::{ApiServer, Rule, Verdict};
-use keleustes_objects::{Failure, Key, Namespace, Reason, ServiceAccount};
-use keleustes_plan::{Change, Controller, Enqueue, Grant, Item, Loop, Next, Plan, Retry, View, Write};
+use keleustes_apiserver::{ApiServer, FaultRule, InjectedFault};
+use keleustes_objects::{ApiError, ErrorReason, Key, Namespace, ServiceAccount};
+use keleustes_plan::{
+    Change, Controller, Enqueue, Grant, Item, Loop, Plan, ReconcileError, Requeue, View, Write,
+};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -21,7 +23,7 @@ const GRANTS: &[Grant] =
     &[Grant { group: "", resource: "configmaps", verbs: &["create", "update", "get", "delete"] }];
 
 fn controller(a_loop: Loop) -> Controller {
-    Controller::new("test").may_write(GRANTS).runs(a_loop)
+    Controller::new("test").may_write(GRANTS).with_loop(a_loop)
 }
 
 /// Notes when each item was worked on, in milliseconds since the start.
@@ -55,13 +57,13 @@ impl Diary {
 #[tokio::test(start_paused = true)]
 async fn a_loop_begins_without_what_few_decisions_need() {
     let world = World::new();
-    let slowly = Verdict::DelayThen(Duration::from_secs(5), Box::new(Verdict::Pass));
-    world.faults.add(Rule::new(slowly).target("/configmaps?").times(1));
+    let slowly = InjectedFault::DelayThen(Duration::from_secs(5), Box::new(InjectedFault::Pass));
+    world.faults.add(FaultRule::new(slowly).target("/configmaps?").times(1));
     world.put("default/there", "red");
     let knew = Arc::new(Mutex::new(Vec::new()));
     let note = knew.clone();
     let decide = move |view: &View<'_>, _: &Item| {
-        let maps = view.known::<ConfigMap>().map(|maps| maps.all().count());
+        let maps = view.store_if_synced::<ConfigMap>().map(|maps| maps.all().count());
         note.lock().push(maps);
         let mut plan = Plan::none();
         if maps.is_none() {
@@ -70,7 +72,7 @@ async fn a_loop_begins_without_what_few_decisions_need() {
         plan
     };
     let a_loop = Loop::deciding("test", decide)
-        .enqueue_on::<Namespace>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+        .enqueue_on::<Namespace>(|change, _, wakes| wakes.add(&change.latest().meta.key))
         .starts_without::<ConfigMap>();
     let began = Instant::now();
     let running = world.start(controller(a_loop)).await;
@@ -94,7 +96,7 @@ async fn a_panic_ends_one_turn_of_one_item_and_is_tried_again() {
     let a_loop = on_config_maps(move |_, item| {
         let turn = notes.note(item);
         assert!(item.name != "bad" || turn > 3, "a bug that shows for one object");
-        Box::pin(async { Ok(Next::Done) })
+        Box::pin(async { Ok(Requeue::Forget) })
     });
     let running = world.start(controller(a_loop)).await;
     wait(Duration::from_secs(10)).await;
@@ -116,7 +118,7 @@ async fn reading_what_was_not_declared_is_a_contained_panic() {
         let _ = view.all::<ServiceAccount>().count();
         Plan::none()
     });
-    let a_loop = a_loop.enqueue_on::<ConfigMap>(|change, _, wakes| wakes.wake(&change.either().meta.key));
+    let a_loop = a_loop.enqueue_on::<ConfigMap>(|change, _, wakes| wakes.add(&change.latest().meta.key));
     let running = world.start(controller(a_loop)).await;
     settle().await;
     assert!(world.metric(r#"keleustes_sync_panics_total{controller="test"} 1"#));
@@ -131,8 +133,8 @@ async fn writing_what_was_not_declared_is_a_contained_panic() {
     let a_loop = Loop::deciding("test", |view, item| {
         view.get::<ConfigMap>(item).map_or_else(Plan::none, |map| Plan::of(Write::delete(&**map)))
     });
-    let a_loop = a_loop.enqueue_on::<ConfigMap>(|change, _, wakes| wakes.wake(&change.either().meta.key));
-    let running = world.start(Controller::new("test").runs(a_loop)).await;
+    let a_loop = a_loop.enqueue_on::<ConfigMap>(|change, _, wakes| wakes.add(&change.latest().meta.key));
+    let running = world.start(Controller::new("test").with_loop(a_loop)).await;
     settle().await;
     assert!(world.metric(r#"keleustes_sync_panics_total{controller="test"} 1"#));
     assert_eq!(world.writes(), []);
@@ -143,9 +145,9 @@ async fn writing_what_was_not_declared_is_a_contained_panic() {
 #[tokio::test(start_paused = true)]
 async fn a_wake_up_that_panics_over_one_object_loses_no_other() {
     fn wake(change: &Change<ConfigMap>, _: &View<'_>, wakes: &mut Enqueue) {
-        let key = &change.either().meta.key;
+        let key = &change.latest().meta.key;
         assert!(key.name != "n0500", "a bug that shows for one object");
-        wakes.wake(key);
+        wakes.add(key);
     }
     let world = World::new();
     for n in 0..2500 {
@@ -155,7 +157,7 @@ async fn a_wake_up_that_panics_over_one_object_loses_no_other() {
     let notes = diary.clone();
     let act = act(move |_, item| {
         notes.note(item);
-        Box::pin(async { Ok(Next::Done) })
+        Box::pin(async { Ok(Requeue::Forget) })
     });
     let running = world.start(controller(Loop::reconciling("test", act).enqueue_on::<ConfigMap>(wake))).await;
     settle().await;
@@ -175,7 +177,7 @@ async fn a_failing_item_is_dropped_after_its_retries_until_something_changes() {
     let notes = diary.clone();
     let a_loop = on_config_maps(move |_, item| {
         notes.note(item);
-        Box::pin(async { Err(Retry::because("it never works")) })
+        Box::pin(async { Err(ReconcileError::because("it never works")) })
     });
     let running = world.start(controller(a_loop.max_retries(3))).await;
     wait(Duration::from_secs(3600)).await;
@@ -194,11 +196,11 @@ async fn tries_in(meets_outage: fn(usize) -> bool) -> Vec<u128> {
     let diary = Diary::new();
     let notes = diary.clone();
     let a_loop = on_config_maps(move |_, item| {
-        let outage = Failure::transport(Reason::ConnectionRefused, "nobody there");
+        let outage = ApiError::transport(ErrorReason::ConnectionRefused, "nobody there");
         let retry = if meets_outage(notes.note(item)) {
-            Retry::after(&outage, "an outage")
+            ReconcileError::from_api_error(&outage, "an outage")
         } else {
-            Retry::because("its own fault")
+            ReconcileError::because("its own fault")
         };
         Box::pin(async { Err(retry) })
     });
@@ -236,9 +238,9 @@ async fn a_revisit_comes_at_its_time_and_success_forgets_failures() {
         let turn = notes.note(item);
         Box::pin(async move {
             match turn {
-                2 | 4 => Err(Retry::because("not yet")),
-                6 => Ok(Next::Done),
-                _ => Ok(Next::After(Duration::from_secs(10))),
+                2 | 4 => Err(ReconcileError::because("not yet")),
+                6 => Ok(Requeue::Forget),
+                _ => Ok(Requeue::After(Duration::from_secs(10))),
             }
         })
     });
@@ -258,7 +260,8 @@ async fn a_revisit_comes_at_its_time_and_success_forgets_failures() {
 async fn a_server_that_asks_for_calm_gets_it() {
     let world = World::new();
     world.server.seed(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}})).unwrap();
-    let id = world.faults.add(Rule::new(Verdict::too_many_requests(30)).method(Method::POST).times(1));
+    let id =
+        world.faults.add(FaultRule::new(InjectedFault::too_many_requests(30)).method(Method::POST).times(1));
     let a_loop = Loop::deciding("test", |view, item| {
         let key = Key::namespaced("a", "made");
         let body = json!({"metadata": {"name": "made"}});
@@ -266,11 +269,11 @@ async fn a_server_that_asks_for_calm_gets_it() {
         if wanted { Plan::of(Write::create::<ConfigMap>(key, body)) } else { Plan::none() }
     });
     let a_loop = a_loop
-        .enqueue_on::<Namespace>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+        .enqueue_on::<Namespace>(|change, _, wakes| wakes.add(&change.latest().meta.key))
         .reads::<ConfigMap>();
     let running = world.start(controller(a_loop)).await;
     wait(Duration::from_millis(29_900)).await;
-    assert_eq!((world.faults.struck(id), world.writes().len()), (1, 0));
+    assert_eq!((world.faults.hits(id), world.writes().len()), (1, 0));
     wait(Duration::from_secs(1)).await;
     assert_eq!(world.writes().len(), 1);
     running.stop().await;
@@ -289,7 +292,7 @@ async fn a_late_start_replays_what_is_there() {
     let notes = diary.clone();
     let a_loop = on_config_maps(move |_, item| {
         notes.note(item);
-        Box::pin(async { Ok(Next::Done) })
+        Box::pin(async { Ok(Requeue::Forget) })
     });
     let running = world.start(controller(a_loop)).await;
     settle().await;
@@ -311,7 +314,7 @@ async fn stopping_ends_work_under_way_in_order_and_takes_up_no_more() {
         Box::pin(async move {
             wait(Duration::from_secs(60)).await;
             ended.fetch_add(1, Ordering::Relaxed);
-            Ok(Next::After(Duration::from_secs(1)))
+            Ok(Requeue::After(Duration::from_secs(1)))
         })
     });
     let running = world.start(controller(a_loop.workers(2))).await;
@@ -345,7 +348,7 @@ async fn an_item_is_never_with_two_workers() {
             peak.fetch_max(now, Ordering::Relaxed);
             wait(Duration::from_millis(70)).await;
             *busy.lock().get_mut(&item).unwrap() -= 1;
-            Ok(Next::Done)
+            Ok(Requeue::Forget)
         })
     });
     let running = world.start(controller(a_loop.workers(8))).await;
@@ -375,7 +378,7 @@ async fn the_last_state_is_always_looked_at() {
         let signal = signal.clone();
         Box::pin(async move {
             signal.notified().await;
-            Ok(Next::Done)
+            Ok(Requeue::Forget)
         })
     });
     let running = world.start(controller(a_loop)).await;
@@ -401,14 +404,14 @@ async fn loops_that_read_the_same_kinds_in_any_order_never_wait_for_each_other()
     }
     let world = World::around(ApiServer::default(), None);
     let one = Loop::deciding("one", decide)
-        .enqueue_on::<ConfigMap>(|change, _, wakes| wakes.wake(&change.either().meta.key))
-        .enqueue_on::<ServiceAccount>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+        .enqueue_on::<ConfigMap>(|change, _, wakes| wakes.add(&change.latest().meta.key))
+        .enqueue_on::<ServiceAccount>(|change, _, wakes| wakes.add(&change.latest().meta.key))
         .workers(4);
     let two = Loop::deciding("two", decide)
-        .enqueue_on::<ServiceAccount>(|change, _, wakes| wakes.wake(&change.either().meta.key))
-        .enqueue_on::<ConfigMap>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+        .enqueue_on::<ServiceAccount>(|change, _, wakes| wakes.add(&change.latest().meta.key))
+        .enqueue_on::<ConfigMap>(|change, _, wakes| wakes.add(&change.latest().meta.key))
         .workers(4);
-    let running = world.start(Controller::new("test").runs(one).runs(two)).await;
+    let running = world.start(Controller::new("test").with_loop(one).with_loop(two)).await;
     let server = &world.server;
     let writers = (0..4).map(|writer| {
         let server = server.clone();
@@ -426,7 +429,7 @@ async fn loops_that_read_the_same_kinds_in_any_order_never_wait_for_each_other()
     let version = server.resource_version().to_string();
     let caught_up = async {
         let cache = world.filled::<ServiceAccount>().await;
-        while cache.version().to_string() != version {
+        while cache.resource_version().to_string() != version {
             server.send_bookmarks();
             wait(Duration::from_millis(5)).await;
         }

@@ -16,7 +16,7 @@ use crate::world::{ConfigMap, Notebook, World, settle, wait};
 struct Names(Mutex<Vec<String>>);
 
 impl EventHandler for Names {
-    fn changed(&self, changes: &[AnyChange]) {
+    fn on_changes(&self, changes: &[AnyChange]) {
         for new in changes.iter().filter_map(|change| change.new.clone()) {
             let partial = new.into_any().downcast::<PartialObjectMeta>().expect("metadata and nothing else");
             let label = partial.meta.labels.value("tier").map(ToString::to_string).unwrap_or_default();
@@ -40,8 +40,8 @@ async fn only_metadata_travels_and_is_kept() {
         let plural = resource.plural.to_string();
         let cache = world.caches.cache(&KindEntry::metadata_of(resource));
         let names = Arc::new(Names::default());
-        cache.subscribe(names.clone());
-        cache.synced().await;
+        cache.add_event_handler(names.clone());
+        cache.wait_for_sync().await;
         world.server.seed(object("y", "back")).unwrap();
         world.server.seed(object("x", "middle")).unwrap();
         settle().await;
@@ -66,11 +66,12 @@ async fn only_metadata_travels_and_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn only_metadata_travels_where_streaming_lists_are_refused() {
     let world = World::new();
-    let refused = keleustes_apiserver::Verdict::status(422, "Invalid", "sendInitialEvents is forbidden");
-    world.faults.add(keleustes_apiserver::Rule::new(refused).target("sendInitialEvents"));
+    let refused =
+        keleustes_apiserver::InjectedFault::status(422, "Invalid", "sendInitialEvents is forbidden");
+    world.faults.add(keleustes_apiserver::FaultRule::new(refused).target("sendInitialEvents"));
     world.put("a/x", "very-red");
     let cache = world.caches.cache(&KindEntry::metadata_of(ConfigMap::RESOURCE));
-    cache.synced().await;
+    cache.wait_for_sync().await;
     world.put("a/y", "very-red");
     settle().await;
     assert_eq!(cache.len(), 2);
@@ -87,7 +88,7 @@ async fn whole_objects_and_metadata_do_not_mix() {
     world.put("a/x", "red");
     let whole = world.filled::<ConfigMap>().await;
     let bare = world.caches.cache(&KindEntry::metadata_of(ConfigMap::RESOURCE));
-    bare.synced().await;
+    bare.wait_for_sync().await;
     assert!(!Arc::ptr_eq(&whole, &bare));
     let again = world.caches.cache(&KindEntry::metadata_of(ConfigMap::RESOURCE));
     assert!(Arc::ptr_eq(&again, &bare));

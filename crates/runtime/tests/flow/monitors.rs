@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use keleustes_apiserver::{Rule, Verdict};
-use keleustes_objects::{Key, Meta, Resource};
-use keleustes_plan::{Controller, Effects, Involved, Item, Loop, Metric, Next, Observer, PlannedEvent};
+use keleustes_apiserver::{FaultRule, InjectedFault};
+use keleustes_objects::{Key, ObjectMeta, Resource};
+use keleustes_plan::{
+    Controller, Effects, InvolvedObject, Item, Loop, Metric, Observer, PlannedEvent, Requeue,
+};
 use keleustes_runtime::loops;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -20,14 +22,14 @@ static FAILURES: Metric = Metric::counter("test_failures_total", "For tests.", &
 struct Witness(Arc<Mutex<Vec<String>>>);
 
 impl Witness {
-    fn note(&self, sign: &str, resource: &Resource, meta: &Meta, stir: &mut Effects) {
+    fn note(&self, sign: &str, resource: &Resource, meta: &ObjectMeta, stir: &mut Effects) {
         assert!(&*meta.key.name != "panic", "one odd object");
         // What a server brings along by itself is of no interest here.
         if matches!(&*resource.plural, "configmaps" | "widgets" | "secrets")
             && !meta.key.namespace.starts_with("kube-")
         {
             self.0.lock().push(format!("{sign}{} {}", resource.plural, meta.key));
-            stir.wake("echo", meta.key.clone());
+            stir.enqueue("echo", meta.key.clone());
         }
     }
 
@@ -51,7 +53,7 @@ impl Observer for Witness {
         resource.plural == "events"
     }
 
-    fn saw_all(&self, resource: &Resource, metas: &[&Meta], unreadable: &[Key], stir: &mut Effects) {
+    fn on_list(&self, resource: &Resource, metas: &[&ObjectMeta], unreadable: &[Key], stir: &mut Effects) {
         metas.iter().for_each(|meta| self.note("=", resource, meta, stir));
         for key in unreadable {
             self.0.lock().push(format!("?{} {key}", resource.plural));
@@ -61,18 +63,18 @@ impl Observer for Witness {
         }
     }
 
-    fn saw(&self, resource: &Resource, meta: &Meta, stir: &mut Effects) {
+    fn on_update(&self, resource: &Resource, meta: &ObjectMeta, stir: &mut Effects) {
         self.note("+", resource, meta, stir);
     }
 
-    fn lost(&self, resource: &Resource, meta: &Meta, stir: &mut Effects) {
+    fn on_delete(&self, resource: &Resource, meta: &ObjectMeta, stir: &mut Effects) {
         self.note("-", resource, meta, stir);
     }
 
-    fn begin(&self, stir: &mut Effects) {
-        stir.wake("echo", Key::cluster("begin"));
+    fn on_start_leading(&self, stir: &mut Effects) {
+        stir.enqueue("echo", Key::cluster("begin"));
         stir.enqueue_rate_limited("echo", Key::cluster("slowly"));
-        stir.events.push(PlannedEvent::normal(Involved::default(), "Begin", "begins"));
+        stir.events.push(PlannedEvent::normal(InvolvedObject::default(), "Begin", "begins"));
     }
 }
 
@@ -81,12 +83,12 @@ fn echo(witness: &Witness, worked: &Arc<Mutex<Vec<String>>>) -> Controller {
     let worked = worked.clone();
     let script = act(move |_, item: &Item| {
         worked.lock().push(item.key.to_string());
-        Box::pin(async { Ok(Next::Done) })
+        Box::pin(async { Ok(Requeue::Forget) })
     });
-    Controller::new("test").observer(witness.clone()).runs(Loop::reconciling("echo", script))
+    Controller::new("test").observer(witness.clone()).with_loop(Loop::reconciling("echo", script))
 }
 
-async fn observing(world: &World) -> (Witness, loops::Running) {
+async fn observing(world: &World) -> (Witness, loops::RunningController) {
     let witness = Witness::default();
     let running = world.start(echo(&witness, &Arc::default())).await;
     settle().await;
@@ -226,7 +228,7 @@ async fn what_cannot_be_discovered_stays_observed() {
 async fn a_server_that_says_nothing_changes_nothing() {
     let world = World::new();
     let (witness, _running) = observing(&world).await;
-    let rule = Rule::new(Verdict::status(503, "ServiceUnavailable", "away"))
+    let rule = FaultRule::new(InjectedFault::status(503, "ServiceUnavailable", "away"))
         .method(Method::GET)
         .target("/apis")
         .times(1);
@@ -249,7 +251,9 @@ async fn one_kind_that_cannot_be_listed_holds_nobody_up_for_long() {
     let world = World::new();
     define_widgets(&world).await;
     world.put("a/one", "red");
-    world.faults.add(Rule::new(Verdict::status(500, "InternalError", "no conversion")).target("/widgets?"));
+    world.faults.add(
+        FaultRule::new(InjectedFault::status(500, "InternalError", "no conversion")).target("/widgets?"),
+    );
     let (witness, worked) = (Witness::default(), Arc::default());
     let began = tokio::time::Instant::now();
     let _running = world.start(echo(&witness, &worked)).await;
@@ -276,7 +280,7 @@ async fn workers_begin_as_soon_as_everything_has_been_seen_and_not_before_anythi
     world.stop(running).await;
 
     let world = World::new();
-    world.faults.add(Rule::new(Verdict::status(503, "ServiceUnavailable", "away")).target("/api"));
+    world.faults.add(FaultRule::new(InjectedFault::status(503, "ServiceUnavailable", "away")).target("/api"));
     let began = tokio::time::Instant::now();
     let (_, _running) = observing(&world).await;
     assert_eq!(began.elapsed().as_secs(), 30, "no monitors are no reason to begin");

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use http::Method;
-use keleustes_apiserver::{Rule, Verdict};
-use keleustes_client::{Call, Deletion};
-use keleustes_controllers::namespace::{self, Settings};
+use keleustes_apiserver::{FaultRule, InjectedFault};
+use keleustes_client::{Call, DeleteOptions};
+use keleustes_controllers::namespace::{self, NamespaceOptions};
 use keleustes_objects::{Key, Kind as _, Namespace};
-use keleustes_runtime::loops::Running;
+use keleustes_runtime::loops::RunningController;
 use serde_json::{Value, json};
 
 use crate::world::{World, wait};
@@ -40,12 +40,12 @@ fn seed_map(world: &World, namespace: &str, name: &str, finalizers: &[&str]) {
 }
 
 async fn delete(world: &World, namespace: &str) {
-    let call = Call::delete(&Namespace::RESOURCE, &Key::cluster(namespace), &Deletion::default());
+    let call = Call::delete(&Namespace::RESOURCE, &Key::cluster(namespace), &DeleteOptions::default());
     call.send(&world.client()).await.unwrap();
 }
 
-async fn start(world: &World) -> Running {
-    world.start(namespace::controller(&Settings::default())).await
+async fn start(world: &World) -> RunningController {
+    world.start(namespace::controller(&NamespaceOptions::default())).await
 }
 
 /// How many passes there were over namespace `a`.
@@ -189,8 +189,8 @@ async fn one_that_takes_long_holds_up_no_other_and_is_not_begun_twice() {
         seed_namespace(&world, name);
         seed_map(&world, name, "m", &[]);
     }
-    let slow = Verdict::DelayThen(seconds(80), Box::new(Verdict::Pass));
-    world.faults.add(Rule::new(slow).method(Method::DELETE).target("/namespaces/a/configmaps"));
+    let slow = InjectedFault::DelayThen(seconds(80), Box::new(InjectedFault::Pass));
+    world.faults.add(FaultRule::new(slow).method(Method::DELETE).target("/namespaces/a/configmaps"));
     let running = start(&world).await;
     delete(&world, "a").await;
     delete(&world, "b").await;

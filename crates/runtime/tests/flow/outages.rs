@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use http::Method;
-use keleustes_apiserver::{ApiServer, Rule, Verdict, clock};
+use keleustes_apiserver::{ApiServer, FaultRule, InjectedFault, clock};
 use keleustes_controllers::serviceaccount;
 use serde_json::json;
 
@@ -35,30 +35,34 @@ fn assert_complete(world: &World, what: &str) {
 /// Proves RUN-116.
 #[tokio::test(start_paused = true)]
 async fn whatever_goes_wrong_with_writes_every_namespace_gets_its_account() {
-    let reset = || Verdict::ConnectionError(ErrorKind::ConnectionReset);
-    let faults: Vec<(&str, Verdict)> = vec![
-        ("conflict", Verdict::status(409, "Conflict", "try again")),
-        ("calm asked for", Verdict::too_many_requests(2)),
-        ("server error", Verdict::status(500, "InternalError", "boom")),
-        ("server timeout", Verdict::status(504, "Timeout", "too slow")),
-        ("forbidden for a while", Verdict::status(403, "Forbidden", "no role yet")),
-        ("connection refused", Verdict::ConnectionError(ErrorKind::ConnectionRefused)),
+    let reset = || InjectedFault::ConnectionError(ErrorKind::ConnectionReset);
+    let faults: Vec<(&str, InjectedFault)> = vec![
+        ("conflict", InjectedFault::status(409, "Conflict", "try again")),
+        ("calm asked for", InjectedFault::too_many_requests(2)),
+        ("server error", InjectedFault::status(500, "InternalError", "boom")),
+        ("server timeout", InjectedFault::status(504, "Timeout", "too slow")),
+        ("forbidden for a while", InjectedFault::status(403, "Forbidden", "no role yet")),
+        ("connection refused", InjectedFault::ConnectionError(ErrorKind::ConnectionRefused)),
         ("connection reset", reset()),
-        ("answer lost after the effect", Verdict::ApplyThen(Box::new(reset()))),
+        ("answer lost after the effect", InjectedFault::ApplyThen(Box::new(reset()))),
         (
             "error told after the effect",
-            Verdict::ApplyThen(Box::new(Verdict::status(500, "InternalError", "etcdserver: leader changed"))),
+            InjectedFault::ApplyThen(Box::new(InjectedFault::status(
+                500,
+                "InternalError",
+                "etcdserver: leader changed",
+            ))),
         ),
-        ("no answer ever", Verdict::Hang),
-        ("an answer that cannot be read", Verdict::RawBody { code: 201, body: "<html>".into() }),
+        ("no answer ever", InjectedFault::Hang),
+        ("an answer that cannot be read", InjectedFault::RawBody { code: 201, body: "<html>".into() }),
     ];
     for (what, verdict) in faults {
         let world = World::new();
         populate(&world.server);
-        let id = world.faults.add(Rule::new(verdict).method(Method::POST).times(5));
+        let id = world.faults.add(FaultRule::new(verdict).method(Method::POST).times(5));
         let running = world.start(serviceaccount::controller()).await;
         wait(Duration::from_secs(1800)).await;
-        assert_eq!(world.faults.struck(id), 5, "{what}");
+        assert_eq!(world.faults.hits(id), 5, "{what}");
         assert_complete(&world, what);
         let quiet = world.writes().len();
         wait(Duration::from_secs(1800)).await;
@@ -69,18 +73,18 @@ async fn whatever_goes_wrong_with_writes_every_namespace_gets_its_account() {
 
 #[tokio::test(start_paused = true)]
 async fn lists_and_watches_that_go_wrong_delay_and_do_not_mislead() {
-    let faults: Vec<(&str, Verdict)> = vec![
-        ("server error", Verdict::status(500, "InternalError", "boom")),
-        ("calm asked for", Verdict::too_many_requests(1)),
-        ("expired", Verdict::status(410, "Expired", "too old")),
-        ("connection refused", Verdict::ConnectionError(ErrorKind::ConnectionRefused)),
-        ("cut off in the list", Verdict::CutStream { after_events: 2, cleanly: false }),
-        ("ended in the list", Verdict::CutStream { after_events: 2, cleanly: true }),
+    let faults: Vec<(&str, InjectedFault)> = vec![
+        ("server error", InjectedFault::status(500, "InternalError", "boom")),
+        ("calm asked for", InjectedFault::too_many_requests(1)),
+        ("expired", InjectedFault::status(410, "Expired", "too old")),
+        ("connection refused", InjectedFault::ConnectionError(ErrorKind::ConnectionRefused)),
+        ("cut off in the list", InjectedFault::CutStream { after_events: 2, cleanly: false }),
+        ("ended in the list", InjectedFault::CutStream { after_events: 2, cleanly: true }),
     ];
     for (what, verdict) in faults {
         let world = World::new();
         populate(&world.server);
-        world.faults.add(Rule::new(verdict).method(Method::GET).times(6));
+        world.faults.add(FaultRule::new(verdict).method(Method::GET).times(6));
         let running = world.start(serviceaccount::controller()).await;
         for round in 0..5 {
             world.server.expire_watches();
@@ -112,8 +116,8 @@ fn a_process_that_dies_between_writes_is_continued_by_the_next() {
         first.block_on(async {
             let world = World::around(server.clone(), None);
             // The answer to this write never arrives, although it takes effect.
-            let last = Verdict::ApplyThen(Box::new(Verdict::Hang));
-            world.faults.add(Rule::new(last).method(Method::POST).skip(writes as u64 - 1));
+            let last = InjectedFault::ApplyThen(Box::new(InjectedFault::Hang));
+            world.faults.add(FaultRule::new(last).method(Method::POST).skip(writes as u64 - 1));
             let running = world.start(serviceaccount::controller()).await;
             settle().await;
             assert_eq!(server.objects("serviceaccounts").len(), writes);
@@ -135,16 +139,19 @@ fn a_process_that_dies_between_writes_is_continued_by_the_next() {
 #[tokio::test(start_paused = true)]
 async fn what_is_undone_between_two_lists_is_done_again() {
     for (what, answer) in [
-        ("answered", Verdict::Pass),
-        ("answer lost", Verdict::ApplyThen(Box::new(Verdict::ConnectionError(ErrorKind::ConnectionReset)))),
+        ("answered", InjectedFault::Pass),
+        (
+            "answer lost",
+            InjectedFault::ApplyThen(Box::new(InjectedFault::ConnectionError(ErrorKind::ConnectionReset))),
+        ),
     ] {
         let world = World::new();
         let running = world.start(serviceaccount::controller()).await;
         settle().await;
-        let deaf =
-            Rule::new(Verdict::ConnectionError(ErrorKind::ConnectionRefused)).target("/serviceaccounts?");
+        let deaf = FaultRule::new(InjectedFault::ConnectionError(ErrorKind::ConnectionRefused))
+            .target("/serviceaccounts?");
         let deaf = world.faults.add(deaf.method(Method::GET));
-        world.faults.add(Rule::new(answer).method(Method::POST).times(1));
+        world.faults.add(FaultRule::new(answer).method(Method::POST).times(1));
         world.server.cut_watches();
         populate(&world.server);
         wait(Duration::from_secs(5)).await;
@@ -154,7 +161,7 @@ async fn what_is_undone_between_two_lists_is_done_again() {
         assert_complete(&world, what);
         assert!(world.server.remove("serviceaccounts", "n00", "default"));
         world.server.compact();
-        world.faults.retire(deaf);
+        world.faults.disable(deaf);
         wait(Duration::from_secs(120)).await;
         assert_complete(&world, what);
         assert_eq!(world.writes().len(), asked + 1, "{what}");
@@ -168,7 +175,8 @@ async fn what_is_undone_before_its_answer_arrives_is_done_again() {
     let world = World::new();
     let running = world.start(serviceaccount::controller()).await;
     settle().await;
-    let deaf = Rule::new(Verdict::ConnectionError(ErrorKind::ConnectionRefused)).target("/serviceaccounts?");
+    let deaf = FaultRule::new(InjectedFault::ConnectionError(ErrorKind::ConnectionRefused))
+        .target("/serviceaccounts?");
     let deaf = world.faults.add(deaf.method(Method::GET));
     world.server.cut_watches();
     *world.tap.answers_take.lock() = Duration::from_secs(40);
@@ -176,7 +184,7 @@ async fn what_is_undone_before_its_answer_arrives_is_done_again() {
     settle().await;
     assert!(world.server.remove("serviceaccounts", "n00", "default"), "made, but not answered");
     world.server.compact();
-    world.faults.retire(deaf);
+    world.faults.disable(deaf);
     wait(Duration::from_secs(39)).await;
     assert_eq!(world.reads("serviceaccounts", "sendInitialEvents=true"), 2, "there was a new list");
     *world.tap.answers_take.lock() = Duration::ZERO;
@@ -195,15 +203,20 @@ async fn after_a_storm_everything_is_as_it_should_be() {
         let running = world.start(serviceaccount::controller()).await;
         for _ in 0..30 {
             let verdict = match chance.u8(0..6) {
-                0 => Verdict::status(500, "InternalError", "boom"),
-                1 => Verdict::too_many_requests(1),
-                2 => Verdict::ConnectionError(ErrorKind::ConnectionReset),
-                3 => Verdict::ApplyThen(Box::new(Verdict::ConnectionError(ErrorKind::ConnectionReset))),
-                4 => Verdict::CutStream { after_events: chance.usize(0..3), cleanly: chance.bool() },
-                _ => Verdict::DelayThen(Duration::from_millis(chance.u64(0..3000)), Box::new(Verdict::Pass)),
+                0 => InjectedFault::status(500, "InternalError", "boom"),
+                1 => InjectedFault::too_many_requests(1),
+                2 => InjectedFault::ConnectionError(ErrorKind::ConnectionReset),
+                3 => InjectedFault::ApplyThen(Box::new(InjectedFault::ConnectionError(
+                    ErrorKind::ConnectionReset,
+                ))),
+                4 => InjectedFault::CutStream { after_events: chance.usize(0..3), cleanly: chance.bool() },
+                _ => InjectedFault::DelayThen(
+                    Duration::from_millis(chance.u64(0..3000)),
+                    Box::new(InjectedFault::Pass),
+                ),
             };
             let method = if chance.bool() { Method::GET } else { Method::POST };
-            world.faults.add(Rule::new(verdict).method(method).times(chance.u64(1..4)));
+            world.faults.add(FaultRule::new(verdict).method(method).times(chance.u64(1..4)));
             let namespace = format!("n{:02}", chance.usize(0..NAMESPACES));
             world.server.remove("serviceaccounts", &namespace, "default");
             match chance.u8(0..4) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keleustes_objects::Key;
 use keleustes_plan::{Controller, Grant, Item, Loop, PatchKind, Plan, StatusUrgency, View, Write};
-use keleustes_runtime::pace::{INTERVAL_FIRST, INTERVAL_MAX};
+use keleustes_runtime::status_coalescing::{INTERVAL_FIRST, INTERVAL_MAX};
 use serde_json::json;
 
 use crate::world::{ConfigMap, World, settle, wait};
@@ -20,19 +20,19 @@ fn tell_the_colour(view: &View<'_>, _: &Item) -> Plan {
     }
     let telling = if sky.colour == "gold" { StatusUrgency::Immediate } else { StatusUrgency::Coalesce };
     let write = Write::patch(&**report, PatchKind::Merge, json!({"data": {"colour": sky.colour}}));
-    Plan::of(write.telling(telling).because("the sky has another colour"))
+    Plan::of(write.status_urgency(telling).because("the sky has another colour"))
 }
 
-async fn world() -> (World, keleustes_runtime::loops::Running) {
+async fn world() -> (World, keleustes_runtime::loops::RunningController) {
     let world = World::new();
     world.put("a/sky", "blue");
     world.put("a/report", "blue");
     let a_loop = Loop::deciding("test", tell_the_colour).enqueue_on::<ConfigMap>(|change, _, wakes| {
-        if change.either().meta.key.name == "sky" {
-            wakes.wake(&change.either().meta.key);
+        if change.latest().meta.key.name == "sky" {
+            wakes.add(&change.latest().meta.key);
         }
     });
-    let running = world.start(Controller::new("test").may_write(GRANTS).runs(a_loop)).await;
+    let running = world.start(Controller::new("test").may_write(GRANTS).with_loop(a_loop)).await;
     (world, running)
 }
 

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use http::Method;
-use keleustes_apiserver::Verdict;
+use keleustes_apiserver::InjectedFault;
 use keleustes_objects::{Key, Namespace, Uid};
 use keleustes_plan::{
-    Controller, Involved, Loop, Metric, Next, Outcome, PatchKind, Plan, PlannedEvent, Write,
+    Controller, InvolvedObject, Loop, Metric, Outcome, PatchKind, Plan, PlannedEvent, Requeue, Write,
 };
 use serde_json::{Value, json};
 
@@ -53,12 +53,12 @@ async fn a_put_from_an_old_cache_is_refused_or_made_again_on_what_is_there() {
 #[tokio::test(start_paused = true)]
 async fn writes_sent_together_do_not_stop_each_other() {
     let world = world();
-    world.faults.add(on(Method::POST, Verdict::status(403, "Forbidden", "no")).skip(2).times(1));
+    world.faults.add(on(Method::POST, InjectedFault::status(403, "Forbidden", "no")).skip(2).times(1));
     let mut plan = Plan::none();
     plan.push_parallel(many(6));
     let applied = apply(&world, plan).await;
     assert_eq!(letters(&applied), "DDFDDD");
-    assert!(applied.retry.is_some());
+    assert!(applied.error.is_some());
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,11 +77,12 @@ async fn a_patch_changes_only_the_life_that_was_seen() {
 #[tokio::test(start_paused = true)]
 async fn people_are_told_what_became_of_a_write() {
     let world = world();
-    world.faults.add(on(Method::POST, Verdict::status(403, "Forbidden", "no")).skip(1).times(1));
-    let about = Involved { kind: "Namespace".to_owned(), name: "a".to_owned(), ..Involved::default() };
+    world.faults.add(on(Method::POST, InjectedFault::status(403, "Forbidden", "no")).skip(1).times(1));
+    let about =
+        InvolvedObject { kind: "Namespace".to_owned(), name: "a".to_owned(), ..InvolvedObject::default() };
     let told = |write: Write| {
         let about = about.clone();
-        write.reporting(move |outcome| match outcome {
+        write.record_on_outcome(move |outcome| match outcome {
             Outcome::Done { name, .. } => {
                 Some(PlannedEvent::normal(about.clone(), "Made", format!("Made {name}")))
             }
@@ -106,7 +107,7 @@ static TURNS: Metric = Metric::counter("turns_total", "Turns.", &[]);
 async fn an_item_may_be_there_from_the_start() {
     let world = World::new();
     let pass = Loop::reconciling("passes", Pass).initial_item(Key::cluster("pass"));
-    let running = world.start(Controller::new("test").measures([&TURNS]).runs(pass)).await;
+    let running = world.start(Controller::new("test").metrics([&TURNS]).with_loop(pass)).await;
     wait(Duration::from_secs(45)).await;
     assert!(world.metric("turns_total 3"), "at 0, 20 and 40 seconds");
     running.stop().await;
@@ -114,14 +115,14 @@ async fn an_item_may_be_there_from_the_start() {
 
 struct Pass;
 
-impl keleustes_plan::Script for Pass {
-    fn sync<'a>(
+impl keleustes_plan::Reconciler for Pass {
+    fn reconcile<'a>(
         &'a self,
         cx: &'a mut keleustes_plan::Context<'_>,
         _: &'a keleustes_plan::Item,
-    ) -> keleustes_plan::BoxFuture<'a, Result<Next, keleustes_plan::Retry>> {
-        cx.measure(TURNS.one(&[]));
-        Box::pin(async { Ok(Next::After(Duration::from_secs(20))) })
+    ) -> keleustes_plan::BoxFuture<'a, Result<Requeue, keleustes_plan::ReconcileError>> {
+        cx.measure(TURNS.increment(&[]));
+        Box::pin(async { Ok(Requeue::After(Duration::from_secs(20))) })
     }
 }
 
@@ -132,14 +133,14 @@ async fn a_script_may_wake_another_item() {
     let wakes_the_other = act(|cx, item| {
         Box::pin(async move {
             if item.name == "first" {
-                cx.wake(Key::cluster("second"));
+                cx.enqueue(Key::cluster("second"));
             }
-            cx.measure(TURNS.one(&[]));
-            Ok(Next::Done)
+            cx.measure(TURNS.increment(&[]));
+            Ok(Requeue::Forget)
         })
     });
     let a_loop = Loop::reconciling("test", wakes_the_other).initial_item(Key::cluster("first"));
-    let running = world.start(Controller::new("test").measures([&TURNS]).runs(a_loop)).await;
+    let running = world.start(Controller::new("test").metrics([&TURNS]).with_loop(a_loop)).await;
     wait(Duration::from_secs(1)).await;
     assert!(world.metric("turns_total 2"), "the first one and the one it woke");
     running.stop().await;

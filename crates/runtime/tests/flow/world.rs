@@ -10,15 +10,15 @@ use futures::future::BoxFuture;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, StreamBody};
 use keleustes_apiserver::{ApiServer, Faults, LoggedRequest, clock};
-use keleustes_objects::{Kind, Meta, Object, Resource, WireMeta};
+use keleustes_objects::{Kind, Object, ObjectMeta, Resource, WireMeta};
 use keleustes_plan::{
-    AnyChange, BoxFuture as ScriptFuture, Context, Controller, Item, KindEntry, Loop, Next, PlannedEvent,
-    Retry, Script,
+    AnyChange, BoxFuture as ScriptFuture, Context, Controller, Item, KindEntry, Loop, PlannedEvent,
+    ReconcileError, Reconciler, Requeue,
 };
 use keleustes_runtime::caches::{Cache, Caches, EventHandler};
-use keleustes_runtime::clock::{Chance, Clocks};
-use keleustes_runtime::handover::Legacy;
-use keleustes_runtime::loops::{self, ControllerContext, Running};
+use keleustes_runtime::clock::{Clocks, Random};
+use keleustes_runtime::handover::PredecessorState;
+use keleustes_runtime::loops::{self, ControllerContext, RunningController};
 use keleustes_runtime::metrics::Metrics;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -67,21 +67,21 @@ impl World {
         let (faults, tap, metrics) = (Faults::new(), Tap::default(), Metrics::new());
         // The wall clock goes with the time of the test, as the server's does.
         let wall = move || START_NANOSECONDS + i64::try_from(began.elapsed().as_nanos()).unwrap();
-        let (clocks, chance) = (Clocks::new(wall), Chance::seeded(7));
+        let (clocks, chance) = (Clocks::new(wall), Random::seeded(7));
         let client = tap.client(&faults, &server);
         let caches = Caches::new(client, clocks.clone(), chance.clone(), metrics.clone(), resync_period);
         let leads = Arc::new(AtomicBool::new(true));
         let surroundings = ControllerContext {
             caches: caches.clone(),
             clocks,
-            chance,
+            random: chance,
             metrics: metrics.clone(),
-            leads: Arc::new({
+            is_leader: Arc::new({
                 let leads = leads.clone();
                 move || leads.load(Ordering::Relaxed)
             }),
             in_flight_max: 4,
-            legacy: Arc::new(Legacy::None),
+            predecessor_state: Arc::new(PredecessorState::None),
         };
         Self { server, faults, tap, metrics, caches, leads, events: Arc::default(), surroundings }
     }
@@ -90,14 +90,14 @@ impl World {
         self.tap.client(&self.faults, &self.server)
     }
 
-    pub(crate) async fn start(&self, controller: Controller) -> Running {
+    pub(crate) async fn start(&self, controller: Controller) -> RunningController {
         let events = self.events.clone();
         let record = Arc::new(move |note| events.lock().push(note));
         loops::start(controller, &self.surroundings, self.client(), record).await
     }
 
     /// Ends the process, so that the next one of the same test has the time for itself.
-    pub(crate) async fn stop(self, running: Running) {
+    pub(crate) async fn stop(self, running: RunningController) {
         running.stop().await;
         self.caches.stop().await;
     }
@@ -105,7 +105,7 @@ impl World {
     /// A filled cache of a kind.
     pub(crate) async fn filled<T: Kind>(&self) -> Arc<Cache> {
         let cache = self.caches.cache(&KindEntry::of::<T>());
-        cache.synced().await;
+        cache.wait_for_sync().await;
         cache
     }
 
@@ -169,7 +169,7 @@ pub(crate) const UNREADABLE: &str = "unreadable";
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Wire")]
 pub(crate) struct ConfigMap {
-    pub(crate) meta: Meta,
+    pub(crate) meta: ObjectMeta,
     pub(crate) colour: String,
 }
 
@@ -197,7 +197,7 @@ impl TryFrom<Wire> for ConfigMap {
 }
 
 impl Object for ConfigMap {
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 }
@@ -218,7 +218,7 @@ impl Notebook {
     pub(crate) fn at(cache: &Arc<Cache>) -> Arc<Self> {
         let notebook =
             Arc::new(Self { cache: cache.clone(), lines: Mutex::default(), bookmarks: Mutex::default() });
-        cache.subscribe(notebook.clone());
+        cache.add_event_handler(notebook.clone());
         notebook
     }
 
@@ -234,7 +234,7 @@ impl Notebook {
 }
 
 impl EventHandler for Notebook {
-    fn changed(&self, changes: &[AnyChange]) {
+    fn on_changes(&self, changes: &[AnyChange]) {
         if changes.is_empty() {
             *self.bookmarks.lock() += 1;
         }
@@ -247,7 +247,10 @@ impl EventHandler for Notebook {
                 (Some(_), None, _) => '-',
             };
             // The table must hold at least this state, or none if it is gone.
-            assert!(!self.cache.version().is_older_than(&meta.version), "told before the table holds it");
+            assert!(
+                !self.cache.resource_version().is_older_than(&meta.resource_version),
+                "told before the table holds it"
+            );
             self.lines.lock().push(format!("{sign}{}", meta.key));
         }
     }
@@ -256,11 +259,17 @@ impl EventHandler for Notebook {
 /// A script made of a function.
 pub(crate) struct Act<F>(F);
 
-impl<F> Script for Act<F>
+impl<F> Reconciler for Act<F>
 where
-    F: for<'a> Fn(&'a mut Context<'_>, &'a Item) -> ScriptFuture<'a, Result<Next, Retry>> + Send + Sync,
+    F: for<'a> Fn(&'a mut Context<'_>, &'a Item) -> ScriptFuture<'a, Result<Requeue, ReconcileError>>
+        + Send
+        + Sync,
 {
-    fn sync<'a>(&'a self, cx: &'a mut Context<'_>, item: &'a Item) -> ScriptFuture<'a, Result<Next, Retry>> {
+    fn reconcile<'a>(
+        &'a self,
+        cx: &'a mut Context<'_>,
+        item: &'a Item,
+    ) -> ScriptFuture<'a, Result<Requeue, ReconcileError>> {
         (self.0)(cx, item)
     }
 }
@@ -268,7 +277,9 @@ where
 /// The way to make one; what a closure may return is told by its bounds.
 pub(crate) fn act<F>(act: F) -> Act<F>
 where
-    F: for<'a> Fn(&'a mut Context<'_>, &'a Item) -> ScriptFuture<'a, Result<Next, Retry>> + Send + Sync,
+    F: for<'a> Fn(&'a mut Context<'_>, &'a Item) -> ScriptFuture<'a, Result<Requeue, ReconcileError>>
+        + Send
+        + Sync,
 {
     Act(act)
 }
@@ -276,13 +287,13 @@ where
 /// A loop that is woken by every change of a ConfigMap, under its key, and does this.
 pub(crate) fn on_config_maps<F>(act: F) -> Loop
 where
-    F: for<'a> Fn(&'a mut Context<'_>, &'a Item) -> ScriptFuture<'a, Result<Next, Retry>>
+    F: for<'a> Fn(&'a mut Context<'_>, &'a Item) -> ScriptFuture<'a, Result<Requeue, ReconcileError>>
         + Send
         + Sync
         + 'static,
 {
     Loop::reconciling("test", self::act(act))
-        .enqueue_on::<ConfigMap>(|change, _, wakes| wakes.wake(&change.either().meta.key))
+        .enqueue_on::<ConfigMap>(|change, _, wakes| wakes.add(&change.latest().meta.key))
 }
 
 /// Stands between client and server: notes what is asked for and what comes back, and can hold the

@@ -61,14 +61,14 @@ struct Reviewed<T> {
 
 /// A way to the API server, with credentials that may create reviews.
 #[derive(Clone)]
-pub struct ApiServer {
+pub struct ApiServerClient {
     carry: Arc<Carry>,
 }
 
-impl ApiServer {
+impl ApiServerClient {
     /// Speaks through a service that adds address and credentials. Requests have a path for a target and
     /// JSON for a body.
-    pub fn over<S, B>(service: S) -> Self
+    pub fn from_service<S, B>(service: S) -> Self
     where
         S: tower::Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,

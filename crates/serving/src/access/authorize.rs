@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::api::{ApiServer, ReviewKind};
+use super::api::{ApiServerClient, ReviewKind};
 use super::cache::Expiring;
 use super::user::{MASTERS, User};
 use crate::metrics::AccessMetrics;
@@ -46,7 +46,7 @@ pub(super) struct Authorizer {
 impl Authorizer {
     pub(super) fn new(
         options: &AuthorizationOptions,
-        api: Option<ApiServer>,
+        api: Option<ApiServerClient>,
         metrics: Arc<AccessMetrics>,
         chance: fastrand::Rng,
     ) -> Result<Self, ServingError> {
@@ -110,7 +110,7 @@ impl Paths {
 
 /// Asks the API server, once for a while.
 struct Reviews {
-    api: ApiServer,
+    api: ApiServerClient,
     allowed_lifetime: Duration,
     denied_lifetime: Duration,
     known: Expiring<String, ReviewStatus>,

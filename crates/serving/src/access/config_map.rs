@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use tokio::time::sleep;
 
-use super::api::{ApiServer, Failure};
+use super::api::{ApiServerClient, Failure};
 use super::trust::{Authority, Headers, Proxies};
 
 const PATH: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
@@ -86,7 +86,7 @@ struct Event {
 }
 
 /// Reads it; `None` if it is not there.
-pub(super) async fn read(api: &ApiServer) -> Result<Option<Content>, String> {
+pub(super) async fn read(api: &ApiServerClient) -> Result<Option<Content>, String> {
     match api.get(PATH).await {
         Ok(body) => {
             let map: ConfigMap = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
@@ -107,7 +107,7 @@ pub(super) async fn read(api: &ApiServer) -> Result<Option<Content>, String> {
 
 /// Tells every state of it from now on; never ends. That it was deleted is not told: better to believe
 /// those believed so far than to shut everybody out.
-pub(super) async fn follow(api: &ApiServer, mut tell: impl FnMut(Content)) {
+pub(super) async fn follow(api: &ApiServerClient, mut tell: impl FnMut(Content)) {
     let mut pause = FIRST_PAUSE;
     loop {
         match list_and_watch(api, &mut tell, &mut pause).await {
@@ -123,7 +123,7 @@ pub(super) async fn follow(api: &ApiServer, mut tell: impl FnMut(Content)) {
 
 /// Follows it until the next list is due.
 async fn list_and_watch(
-    api: &ApiServer,
+    api: &ApiServerClient,
     tell: &mut impl FnMut(Content),
     pause: &mut Duration,
 ) -> Result<(), String> {

@@ -27,7 +27,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub use self::api::{ApiServer, BoxError};
+pub use self::api::{ApiServerClient, BoxError};
 pub use self::user::User;
 
 use self::authorize::{Authorizer, Decision};
@@ -45,10 +45,10 @@ const PROXY_CA_FLAG: &str = "--requestheader-client-ca-file";
 pub struct DelegatingClients {
     /// By the credentials of `--authentication-kubeconfig`, or of the pod; without it tokens say nothing
     /// and nothing is looked up in the cluster.
-    pub authentication: Option<ApiServer>,
+    pub authentication: Option<ApiServerClient>,
     /// By the credentials of `--authorization-kubeconfig`, or of the pod; without it all but the
     /// always-allowed paths is forbidden to all but masters.
-    pub authorization: Option<ApiServer>,
+    pub authorization: Option<ApiServerClient>,
 }
 
 /// Finds out who asks and whether they may. Clones share caches.
@@ -59,7 +59,7 @@ struct Inner {
     clients_from: Source<PathBuf>,
     proxies_from: Source<(PathBuf, Headers)>,
     trust: watch::Sender<Arc<Trust>>,
-    cluster: Option<ApiServer>,
+    cluster: Option<ApiServerClient>,
     tokens: Option<Arc<Tokens>>,
     authorizer: Authorizer,
     metrics: Arc<AccessMetrics>,
@@ -100,7 +100,7 @@ pub(crate) enum Admission {
 impl Access {
     /// Knows nobody: health is told to all, everything else to none.
     #[must_use]
-    pub fn closed() -> Self {
+    pub fn deny_all() -> Self {
         let metrics = Arc::new(AccessMetrics::new(&Registry::new()));
         let options = AuthorizationOptions::default();
         let rng = fastrand::Rng::with_seed(0);

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
 
-use super::api::{ApiServer, ReviewKind};
+use super::api::{ApiServerClient, ReviewKind};
 use super::cache::Expiring;
 use super::user::User;
 use crate::metrics::AccessMetrics;
@@ -39,7 +39,7 @@ type Outcome = Result<Option<Arc<User>>, Arc<str>>;
 
 /// Looks tokens up.
 pub(super) struct Tokens {
-    api: ApiServer,
+    api: ApiServerClient,
     lifetime: Duration,
     /// A process's own: digests of one process say nothing to another.
     secret: hmac::Key,
@@ -74,7 +74,7 @@ struct ReviewUser {
 
 impl Tokens {
     pub(super) fn new(
-        api: ApiServer,
+        api: ApiServerClient,
         lifetime: Duration,
         metrics: Arc<AccessMetrics>,
         chance: fastrand::Rng,

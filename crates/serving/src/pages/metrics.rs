@@ -10,7 +10,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{GaugeVec, IntCounterVec, Opts, Registry, TextEncoder};
 
 use super::answers::{TEXT, of, plain};
-use super::{About, PageOptions};
+use super::{PageOptions, VersionInfo};
 use crate::process::ProcessMetrics;
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
@@ -20,7 +20,7 @@ const STABILITIES: [&str; 4] = ["ALPHA", "BETA", "INTERNAL", "STABLE"];
 
 /// One feature gate.
 #[derive(Clone, Debug)]
-pub struct Feature {
+pub struct FeatureGate {
     /// Its name.
     pub name: String,
     /// `ALPHA`, `BETA`, `DEPRECATED`, or nothing once it is there for good.
@@ -44,8 +44,8 @@ impl MetricsPages {
     pub(super) fn new(registry: Registry, started_at: SystemTime, options: &PageOptions) -> Self {
         let since_1970 = started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         register(&registry, ProcessMetrics::new(since_1970));
-        register(&registry, about(&options.about));
-        register(&registry, build(&options.about));
+        register(&registry, about(&options.version_info));
+        register(&registry, build(&options.version_info));
         register(&registry, features(&options.features));
         register(&registry, missing(&options.missing_controllers));
         let slis = Registry::new();
@@ -180,7 +180,7 @@ fn meta(families: &[MetricFamily], disabled: usize) -> Vec<MetricFamily> {
     registry.gather()
 }
 
-fn about(about: &About) -> GaugeVec {
+fn about(about: &VersionInfo) -> GaugeVec {
     let gauge = gauges(
         "version_info",
         "[ALPHA] The version this program stands for, and those it gets along with.",
@@ -191,7 +191,7 @@ fn about(about: &About) -> GaugeVec {
     gauge
 }
 
-fn build(about: &About) -> GaugeVec {
+fn build(about: &VersionInfo) -> GaugeVec {
     let gauge = gauges(
         "kubernetes_build_info",
         "[BETA] What this program was built from.",
@@ -232,10 +232,10 @@ fn build(about: &About) -> GaugeVec {
     gauge
 }
 
-fn features(features: &[Feature]) -> GaugeVec {
+fn features(features: &[FeatureGate]) -> GaugeVec {
     let gauge =
         gauges("kubernetes_feature_enabled", "[BETA] Whether a feature gate is on.", &["name", "stage"]);
-    for Feature { name, stage, enabled } in features {
+    for FeatureGate { name, stage, enabled } in features {
         gauge.with_label_values(&[name, stage]).set(f64::from(u8::from(*enabled)));
     }
     gauge

@@ -21,7 +21,7 @@ use parking_lot::RwLock;
 use prometheus::Registry;
 
 pub use self::debug::SetVerbosity;
-pub use self::metrics::Feature;
+pub use self::metrics::FeatureGate;
 
 use self::answers::{forbidden, nosniff, not_found, of, plain, unauthorized, undecided};
 use self::debug::Debug;
@@ -35,11 +35,11 @@ const CONTROLLERS: &str = "/debug/controllers/";
 
 /// A page of one controller: what follows its name in the path, without the slash, and the query in; the
 /// answer out.
-pub type DebugPage = Arc<dyn Fn(&str, &str) -> Response<Bytes> + Send + Sync>;
+pub type DebugPageHandler = Arc<dyn Fn(&str, &str) -> Response<Bytes> + Send + Sync>;
 
 /// Which program this is.
 #[derive(Clone, Debug)]
-pub struct About {
+pub struct VersionInfo {
     /// The version of Kubernetes that it stands for, `1.37.1`.
     pub version: String,
     /// `--emulated-version`, `1.37`.
@@ -54,7 +54,7 @@ pub struct About {
     pub build_date: String,
 }
 
-impl Default for About {
+impl Default for VersionInfo {
     fn default() -> Self {
         Self {
             version: "1.37.1".to_owned(),
@@ -71,7 +71,7 @@ impl Default for About {
 #[derive(Clone)]
 pub struct PageOptions {
     /// Which program this is.
-    pub about: About,
+    pub version_info: VersionInfo,
     /// `--profiling`: the pages `/debug/pprof` and `/debug/flags` are there.
     pub profiling: bool,
     /// The value of every flag; `None` turns `/flagz` off (gate `ComponentFlagz`). Values that are secrets
@@ -82,7 +82,7 @@ pub struct PageOptions {
     /// The KubeControllerManagerConfiguration as JSON, for `/configz`.
     pub configuration: Option<String>,
     /// Feature gates, for `kubernetes_feature_enabled`.
-    pub features: Vec<Feature>,
+    pub features: Vec<FeatureGate>,
     /// `--disabled-metrics`: not told.
     pub disabled_metrics: BTreeSet<String>,
     /// Controllers that are wanted and not written yet.
@@ -90,14 +90,14 @@ pub struct PageOptions {
     /// What `PUT /debug/flags/v` does.
     pub set_verbosity: Option<SetVerbosity>,
     /// Chooses how the text pages look.
-    pub chance: fastrand::Rng,
+    pub rng: fastrand::Rng,
 }
 
 impl Default for PageOptions {
     /// All pages, with nothing to say about flags and configuration.
     fn default() -> Self {
         Self {
-            about: About::default(),
+            version_info: VersionInfo::default(),
             profiling: true,
             flags: Some(BTreeMap::new()),
             statusz: true,
@@ -106,7 +106,7 @@ impl Default for PageOptions {
             disabled_metrics: BTreeSet::new(),
             missing_controllers: Vec::new(),
             set_verbosity: None,
-            chance: fastrand::Rng::with_seed(0),
+            rng: fastrand::Rng::with_seed(0),
         }
     }
 }
@@ -121,7 +121,7 @@ struct Inner {
     zpages: ZPages,
     debug: Debug,
     configuration: String,
-    controllers: RwLock<BTreeMap<String, DebugPage>>,
+    controllers: RwLock<BTreeMap<String, DebugPageHandler>>,
 }
 
 /// One request of somebody who may.
@@ -172,10 +172,10 @@ impl Pages {
         let zpages = ZPages::new(
             options.flags,
             options.statusz,
-            options.about,
+            options.version_info,
             started_at,
             options.missing_controllers,
-            &mut options.chance,
+            &mut options.rng,
         );
         let configuration = options
             .configuration

@@ -156,8 +156,8 @@ fn metrics_are_told_as_prometheus_text() {
 #[test]
 fn metrics_tell_of_the_process_and_of_themselves() {
     let features = vec![
-        Feature { name: "Oars".to_owned(), stage: "BETA".to_owned(), enabled: true },
-        Feature { name: "Sails".to_owned(), stage: "ALPHA".to_owned(), enabled: false },
+        FeatureGate { name: "Oars".to_owned(), stage: "BETA".to_owned(), enabled: true },
+        FeatureGate { name: "Sails".to_owned(), stage: "ALPHA".to_owned(), enabled: false },
     ];
     let world = world_with(|options| {
         options.features = features;
@@ -225,7 +225,7 @@ fn the_configuration_is_told_as_one_object() {
 fn flags_are_told_by_name_with_a_separator_nobody_can_rely_on() {
     let mut separators = BTreeSet::new();
     for seed in 0..40 {
-        let world = world_with(|options| options.chance = fastrand::Rng::with_seed(seed));
+        let world = world_with(|options| options.rng = fastrand::Rng::with_seed(seed));
         let answer = world.get("/flagz");
         assert_eq!(answer.headers()[CONTENT_TYPE], TEXT);
         let lines: Vec<_> = text(&answer).split('\n').collect();
@@ -297,7 +297,7 @@ fn who_takes_no_form_there_is_is_told_which_there_are() {
 #[test]
 fn the_process_is_told_as_text_and_as_an_object() {
     let world = world_with(|options| {
-        options.chance = fastrand::Rng::with_seed(3);
+        options.rng = fastrand::Rng::with_seed(3);
         options.missing_controllers = vec!["job-controller".to_owned(), "ttl-controller".to_owned()];
     });
     let zpages = &world.pages.0.zpages;

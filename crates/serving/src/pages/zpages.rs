@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::answers::{JSON, TEXT, YAML, json, not_acceptable, of, yaml};
 use super::negotiate::{Format, accept};
-use super::{About, Asked};
+use super::{Asked, VersionInfo};
 
 const COMPONENT: &str = "kube-controller-manager";
 const GROUP: &str = "config.k8s.io";
@@ -28,7 +28,7 @@ pub(super) struct ZPages {
     /// `None` if the page is turned off.
     pub(super) flags: Option<BTreeMap<String, String>>,
     pub(super) statusz: bool,
-    pub(super) about: About,
+    pub(super) about: VersionInfo,
     pub(super) started_at: SystemTime,
     pub(super) missing_controllers: Vec<String>,
     separator: &'static str,
@@ -70,7 +70,7 @@ impl ZPages {
     pub(super) fn new(
         flags: Option<BTreeMap<String, String>>,
         statusz: bool,
-        about: About,
+        about: VersionInfo,
         started_at: SystemTime,
         missing_controllers: Vec<String>,
         chance: &mut fastrand::Rng,

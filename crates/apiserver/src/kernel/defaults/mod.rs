@@ -8,7 +8,7 @@ mod services;
 mod workloads;
 
 use keleustes_objects::defaults as pods;
-use keleustes_objects::defaults::{items, present, set};
+use keleustes_objects::defaults::{items, present, set_default};
 use serde_json::{Value, json};
 
 use super::resources::{Resource, Strategy};
@@ -47,7 +47,7 @@ pub(crate) fn fill(resource: &Resource, object: &mut Value) {
         Strategy::AdmissionPolicy => others::admission_policy(object),
         Strategy::CustomResourceDefinition => others::definition(object),
         Strategy::ApiService => others::api_service(object),
-        Strategy::PriorityClass => set(object, "preemptionPolicy", json!("PreemptLowerPriority")),
+        Strategy::PriorityClass => set_default(object, "preemptionPolicy", json!("PreemptLowerPriority")),
         Strategy::ResourceClaim => others::device_requests(object.pointer_mut("/spec/devices")),
         Strategy::ResourceClaimTemplate => others::device_requests(object.pointer_mut("/spec/spec/devices")),
         Strategy::FlowSchema => others::flow_schema(object),

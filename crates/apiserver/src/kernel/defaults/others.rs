@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::super::metadata::{meta_mut, meta_str};
-use super::{items, present, set};
+use super::{items, present, set_default};
 
 /// The label every namespace carries with its own name.
 const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -13,7 +13,7 @@ const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
 pub(super) fn namespace(object: &mut Value) {
     if object["status"]["phase"].as_str().unwrap_or_default().is_empty() {
-        set(&mut object["status"], "phase", json!("Active"));
+        set_default(&mut object["status"], "phase", json!("Active"));
     }
     let name = meta_str(object, "name").to_owned();
     if name.is_empty() {
@@ -26,7 +26,7 @@ pub(super) fn namespace(object: &mut Value) {
 }
 
 pub(super) fn secret(object: &mut Value) {
-    set(object, "type", json!("Opaque"));
+    set_default(object, "type", json!("Opaque"));
     let Some(map) = object.as_object_mut() else { return };
     let Some(Value::Object(plain)) = map.remove("stringData") else {
         return;
@@ -44,9 +44,9 @@ pub(super) fn limit_range(object: &mut Value) {
             let Some(amounts) = limit.get(from).and_then(Value::as_object).cloned() else {
                 continue;
             };
-            set(limit, to, json!({}));
+            set_default(limit, to, json!({}));
             for (name, amount) in amounts {
-                set(&mut limit[to], &name, amount);
+                set_default(&mut limit[to], &name, amount);
             }
         }
     }
@@ -56,7 +56,7 @@ pub(super) fn node(object: &mut Value) {
     let capacity =
         object.pointer("/status/capacity").filter(|c| c.as_object().is_some_and(|c| !c.is_empty()));
     if let Some(capacity) = capacity.cloned() {
-        set(&mut object["status"], "allocatable", capacity);
+        set_default(&mut object["status"], "allocatable", capacity);
     }
     let spec = &mut object["spec"];
     if let Some(range) = present(spec, "podCIDR").filter(|range| **range != json!("")).cloned() {
@@ -71,17 +71,17 @@ pub(super) fn node(object: &mut Value) {
 
 pub(super) fn persistent_volume(object: &mut Value) {
     let spec = &mut object["spec"];
-    set(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
-    set(spec, "volumeMode", json!("Filesystem"));
+    set_default(spec, "persistentVolumeReclaimPolicy", json!("Retain"));
+    set_default(spec, "volumeMode", json!("Filesystem"));
     if let Some(path) = present(spec, "hostPath") {
-        set(path, "type", json!(""));
+        set_default(path, "type", json!(""));
     }
-    set(&mut object["status"], "phase", json!("Pending"));
+    set_default(&mut object["status"], "phase", json!("Pending"));
 }
 
 pub(super) fn persistent_volume_claim(object: &mut Value) {
-    set(&mut object["spec"], "volumeMode", json!("Filesystem"));
-    set(&mut object["status"], "phase", json!("Pending"));
+    set_default(&mut object["spec"], "volumeMode", json!("Filesystem"));
+    set_default(&mut object["status"], "phase", json!("Pending"));
 }
 
 pub(super) fn role_binding(object: &mut Value) {
@@ -92,7 +92,7 @@ pub(super) fn role_binding(object: &mut Value) {
     }
     for subject in items(object, "subjects") {
         if matches!(subject["kind"].as_str(), Some("User" | "Group")) {
-            set(subject, "apiGroup", json!(RBAC_GROUP));
+            set_default(subject, "apiGroup", json!(RBAC_GROUP));
         }
     }
 }
@@ -100,21 +100,21 @@ pub(super) fn role_binding(object: &mut Value) {
 pub(super) fn endpoints(object: &mut Value) {
     for subset in items(object, "subsets") {
         for port in items(subset, "ports") {
-            set(port, "protocol", json!("TCP"));
+            set_default(port, "protocol", json!("TCP"));
         }
     }
 }
 
 pub(super) fn endpoint_slice(object: &mut Value) {
     for port in items(object, "ports") {
-        set(port, "name", json!(""));
-        set(port, "protocol", json!("TCP"));
+        set_default(port, "name", json!(""));
+        set_default(port, "protocol", json!("TCP"));
     }
 }
 
 pub(super) fn ingress_class(object: &mut Value) {
     if let Some(parameters) = object.pointer_mut("/spec/parameters").filter(|p| p.is_object()) {
-        set(parameters, "scope", json!("Cluster"));
+        set_default(parameters, "scope", json!("Cluster"));
     }
 }
 
@@ -122,7 +122,7 @@ pub(super) fn ingress(object: &mut Value) {
     for rule in items(&mut object["spec"], "rules") {
         if let Some(http) = present(rule, "http") {
             for path in items(http, "paths") {
-                set(path, "pathType", json!("ImplementationSpecific"));
+                set_default(path, "pathType", json!("ImplementationSpecific"));
             }
         }
     }
@@ -133,23 +133,23 @@ pub(super) fn network_policy(object: &mut Value) {
     for direction in ["ingress", "egress"] {
         for rule in items(spec, direction) {
             for port in items(rule, "ports") {
-                set(port, "protocol", json!("TCP"));
+                set_default(port, "protocol", json!("TCP"));
             }
         }
     }
     let leaving = spec.get("egress").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty());
-    set(spec, "policyTypes", if leaving { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) });
+    set_default(spec, "policyTypes", if leaving { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) });
 }
 
 pub(super) fn storage_class(object: &mut Value) {
-    set(object, "reclaimPolicy", json!("Delete"));
-    set(object, "volumeBindingMode", json!("Immediate"));
+    set_default(object, "reclaimPolicy", json!("Delete"));
+    set_default(object, "volumeBindingMode", json!("Immediate"));
 }
 
 pub(super) fn csi_driver(object: &mut Value) {
     let spec = &mut object["spec"];
-    set(spec, "attachRequired", json!(true));
-    set(spec, "fsGroupPolicy", json!("ReadWriteOnceWithFSType"));
+    set_default(spec, "attachRequired", json!(true));
+    set_default(spec, "fsGroupPolicy", json!("ReadWriteOnceWithFSType"));
     for off in [
         "podInfoOnMount",
         "preventPodSchedulingIfMissing",
@@ -157,38 +157,38 @@ pub(super) fn csi_driver(object: &mut Value) {
         "seLinuxMount",
         "storageCapacity",
     ] {
-        set(spec, off, json!(false));
+        set_default(spec, off, json!(false));
     }
-    set(spec, "volumeLifecycleModes", json!(["Persistent"]));
+    set_default(spec, "volumeLifecycleModes", json!(["Persistent"]));
 }
 
 pub(super) fn webhooks(object: &mut Value) {
     let mutating = object["kind"] == "MutatingWebhookConfiguration";
     for hook in items(object, "webhooks") {
-        set(hook, "failurePolicy", json!("Fail"));
-        set(hook, "timeoutSeconds", json!(10));
+        set_default(hook, "failurePolicy", json!("Fail"));
+        set_default(hook, "timeoutSeconds", json!(10));
         if mutating {
-            set(hook, "reinvocationPolicy", json!("Never"));
+            set_default(hook, "reinvocationPolicy", json!("Never"));
         }
         if let Some(service) = hook.pointer_mut("/clientConfig/service") {
-            set(service, "port", json!(443));
+            set_default(service, "port", json!(443));
         }
         matching(hook, "rules");
     }
 }
 
 fn matching(constraints: &mut Value, rules: &str) {
-    set(constraints, "matchPolicy", json!("Equivalent"));
-    set(constraints, "namespaceSelector", json!({}));
-    set(constraints, "objectSelector", json!({}));
+    set_default(constraints, "matchPolicy", json!("Equivalent"));
+    set_default(constraints, "namespaceSelector", json!({}));
+    set_default(constraints, "objectSelector", json!({}));
     for rule in items(constraints, rules) {
-        set(rule, "scope", json!("*"));
+        set_default(rule, "scope", json!("*"));
     }
 }
 
 pub(super) fn admission_policy(object: &mut Value) {
     let spec = &mut object["spec"];
-    set(spec, "failurePolicy", json!("Fail"));
+    set_default(spec, "failurePolicy", json!("Fail"));
     if let Some(constraints) = present(spec, "matchConstraints") {
         matching(constraints, "resourceRules");
     }
@@ -196,20 +196,20 @@ pub(super) fn admission_policy(object: &mut Value) {
 
 pub(super) fn definition(object: &mut Value) {
     let spec = &mut object["spec"];
-    set(spec, "conversion", json!({}));
-    set(&mut spec["conversion"], "strategy", json!("None"));
+    set_default(spec, "conversion", json!({}));
+    set_default(&mut spec["conversion"], "strategy", json!("None"));
     let kind = spec.pointer("/names/kind").and_then(Value::as_str).unwrap_or_default().to_owned();
     if let Some(names) = present(spec, "names") {
-        set(names, "singular", json!(kind.to_lowercase()));
+        set_default(names, "singular", json!(kind.to_lowercase()));
         if !kind.is_empty() {
-            set(names, "listKind", json!(format!("{kind}List")));
+            set_default(names, "listKind", json!(format!("{kind}List")));
         }
     }
 }
 
 pub(super) fn api_service(object: &mut Value) {
     if let Some(service) = object.pointer_mut("/spec/service").filter(|service| service.is_object()) {
-        set(service, "port", json!(443));
+        set_default(service, "port", json!(443));
     }
 }
 
@@ -224,9 +224,9 @@ pub(super) fn device_requests(devices: Option<&mut Value>) {
 }
 
 fn count(request: &mut Value) {
-    set(request, "allocationMode", json!("ExactCount"));
+    set_default(request, "allocationMode", json!("ExactCount"));
     if request["allocationMode"] == "ExactCount" {
-        set(request, "count", json!(1));
+        set_default(request, "count", json!(1));
     }
 }
 
@@ -238,8 +238,8 @@ pub(super) fn flow_schema(object: &mut Value) {
 
 pub(super) fn priority_level(object: &mut Value) {
     if let Some(limited) = object.pointer_mut("/spec/limited").filter(|limited| limited.is_object()) {
-        set(limited, "nominalConcurrencyShares", json!(30));
-        set(limited, "lendablePercent", json!(0));
+        set_default(limited, "nominalConcurrencyShares", json!(30));
+        set_default(limited, "lendablePercent", json!(0));
         if let Some(queuing) =
             limited.pointer_mut("/limitResponse/queuing").filter(|queuing| queuing.is_object())
         {
@@ -251,7 +251,7 @@ pub(super) fn priority_level(object: &mut Value) {
         }
     }
     if let Some(exempt) = object.pointer_mut("/spec/exempt").filter(|exempt| exempt.is_object()) {
-        set(exempt, "nominalConcurrencyShares", json!(0));
-        set(exempt, "lendablePercent", json!(0));
+        set_default(exempt, "nominalConcurrencyShares", json!(0));
+        set_default(exempt, "lendablePercent", json!(0));
     }
 }

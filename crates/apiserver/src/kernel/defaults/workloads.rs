@@ -1,6 +1,6 @@
 //! Defaults of the kinds that run pods.
 
-use keleustes_objects::defaults::{items, present, set, template};
+use keleustes_objects::defaults::{items, present, set_default, template};
 use serde_json::{Value, json};
 
 use super::super::metadata::{meta, set_meta};
@@ -24,74 +24,78 @@ pub(super) fn replication_controller(object: &mut Value) {
             object["metadata"]["labels"] = labels;
         }
     }
-    set(&mut object["spec"], "replicas", json!(1));
+    set_default(&mut object["spec"], "replicas", json!(1));
     template_of(object);
 }
 
 pub(super) fn replica_set(object: &mut Value) {
-    set(&mut object["spec"], "replicas", json!(1));
+    set_default(&mut object["spec"], "replicas", json!(1));
     template_of(object);
 }
 
 pub(super) fn deployment(object: &mut Value) {
     let spec = &mut object["spec"];
-    set(spec, "replicas", json!(1));
-    set(spec, "revisionHistoryLimit", json!(10));
-    set(spec, "progressDeadlineSeconds", json!(600));
-    set(spec, "strategy", json!({}));
+    set_default(spec, "replicas", json!(1));
+    set_default(spec, "revisionHistoryLimit", json!(10));
+    set_default(spec, "progressDeadlineSeconds", json!(600));
+    set_default(spec, "strategy", json!({}));
     let strategy = &mut spec["strategy"];
-    set(strategy, "type", json!("RollingUpdate"));
+    set_default(strategy, "type", json!("RollingUpdate"));
     if strategy["type"] == "RollingUpdate" {
-        set(strategy, "rollingUpdate", json!({}));
-        set(&mut strategy["rollingUpdate"], "maxSurge", json!("25%"));
-        set(&mut strategy["rollingUpdate"], "maxUnavailable", json!("25%"));
+        set_default(strategy, "rollingUpdate", json!({}));
+        set_default(&mut strategy["rollingUpdate"], "maxSurge", json!("25%"));
+        set_default(&mut strategy["rollingUpdate"], "maxUnavailable", json!("25%"));
     }
     template_of(object);
 }
 
 pub(super) fn daemon_set(object: &mut Value) {
     // How often the template changed; the server keeps count from here on.
-    set(&mut object["metadata"], "annotations", json!({}));
-    set(&mut object["metadata"]["annotations"], "deprecated.daemonset.template.generation", json!("0"));
+    set_default(&mut object["metadata"], "annotations", json!({}));
+    set_default(
+        &mut object["metadata"]["annotations"],
+        "deprecated.daemonset.template.generation",
+        json!("0"),
+    );
     let spec = &mut object["spec"];
-    set(spec, "revisionHistoryLimit", json!(10));
-    set(spec, "updateStrategy", json!({}));
+    set_default(spec, "revisionHistoryLimit", json!(10));
+    set_default(spec, "updateStrategy", json!({}));
     let strategy = &mut spec["updateStrategy"];
-    set(strategy, "type", json!("RollingUpdate"));
+    set_default(strategy, "type", json!("RollingUpdate"));
     if strategy["type"] == "RollingUpdate" {
-        set(strategy, "rollingUpdate", json!({}));
-        set(&mut strategy["rollingUpdate"], "maxUnavailable", json!(1));
+        set_default(strategy, "rollingUpdate", json!({}));
+        set_default(&mut strategy["rollingUpdate"], "maxUnavailable", json!(1));
     }
     // Neither number can be left out of a rolling update, not even of one that is not in use.
     if strategy["rollingUpdate"].is_object() {
-        set(&mut strategy["rollingUpdate"], "maxUnavailable", json!(0));
-        set(&mut strategy["rollingUpdate"], "maxSurge", json!(0));
+        set_default(&mut strategy["rollingUpdate"], "maxUnavailable", json!(0));
+        set_default(&mut strategy["rollingUpdate"], "maxSurge", json!(0));
     }
     template_of(object);
 }
 
 pub(super) fn stateful_set(object: &mut Value) {
     let spec = &mut object["spec"];
-    set(spec, "replicas", json!(1));
-    set(spec, "revisionHistoryLimit", json!(10));
-    set(spec, "podManagementPolicy", json!("OrderedReady"));
-    set(spec, "updateStrategy", json!({}));
+    set_default(spec, "replicas", json!(1));
+    set_default(spec, "revisionHistoryLimit", json!(10));
+    set_default(spec, "podManagementPolicy", json!("OrderedReady"));
+    set_default(spec, "updateStrategy", json!({}));
     let strategy = &mut spec["updateStrategy"];
-    set(strategy, "type", json!("RollingUpdate"));
+    set_default(strategy, "type", json!("RollingUpdate"));
     if strategy["type"] == "RollingUpdate" {
-        set(strategy, "rollingUpdate", json!({}));
-        set(&mut strategy["rollingUpdate"], "partition", json!(0));
-        set(&mut strategy["rollingUpdate"], "maxUnavailable", json!(1));
+        set_default(strategy, "rollingUpdate", json!({}));
+        set_default(&mut strategy["rollingUpdate"], "partition", json!(0));
+        set_default(&mut strategy["rollingUpdate"], "maxUnavailable", json!(1));
     }
-    set(spec, "persistentVolumeClaimRetentionPolicy", json!({}));
+    set_default(spec, "persistentVolumeClaimRetentionPolicy", json!({}));
     for when in ["whenDeleted", "whenScaled"] {
-        set(&mut spec["persistentVolumeClaimRetentionPolicy"], when, json!("Retain"));
+        set_default(&mut spec["persistentVolumeClaimRetentionPolicy"], when, json!("Retain"));
     }
     for claim in items(spec, "volumeClaimTemplates") {
-        set(claim, "apiVersion", json!("v1"));
-        set(claim, "kind", json!("PersistentVolumeClaim"));
-        set(&mut claim["spec"], "volumeMode", json!("Filesystem"));
-        set(&mut claim["status"], "phase", json!("Pending"));
+        set_default(claim, "apiVersion", json!("v1"));
+        set_default(claim, "kind", json!("PersistentVolumeClaim"));
+        set_default(&mut claim["spec"], "volumeMode", json!("Filesystem"));
+        set_default(&mut claim["status"], "phase", json!("Pending"));
     }
     template_of(object);
 }
@@ -109,14 +113,14 @@ pub(super) fn job(object: &mut Value) {
     if present(spec, "completions").is_none() && present(spec, "parallelism").is_none() {
         spec["completions"] = json!(1);
     }
-    set(spec, "parallelism", json!(1));
+    set_default(spec, "parallelism", json!(1));
     let per_index = present(spec, "backoffLimitPerIndex").is_some();
-    set(spec, "backoffLimit", json!(if per_index { i64::from(i32::MAX) } else { 6 }));
-    set(spec, "completionMode", json!("NonIndexed"));
-    set(spec, "suspend", json!(false));
-    set(spec, "manualSelector", json!(false));
+    set_default(spec, "backoffLimit", json!(if per_index { i64::from(i32::MAX) } else { 6 }));
+    set_default(spec, "completionMode", json!("NonIndexed"));
+    set_default(spec, "suspend", json!(false));
+    set_default(spec, "manualSelector", json!(false));
     let policy = present(spec, "podFailurePolicy").is_some();
-    set(spec, "podReplacementPolicy", json!(if policy { "Failed" } else { "TerminatingOrFailed" }));
+    set_default(spec, "podReplacementPolicy", json!(if policy { "Failed" } else { "TerminatingOrFailed" }));
     if let Some(policy) = present(spec, "podFailurePolicy") {
         for rule in items(policy, "rules") {
             for pattern in items(rule, "onPodConditions") {
@@ -131,10 +135,10 @@ pub(super) fn job(object: &mut Value) {
 
 pub(super) fn cron_job(object: &mut Value) {
     let spec = &mut object["spec"];
-    set(spec, "concurrencyPolicy", json!("Allow"));
-    set(spec, "suspend", json!(false));
-    set(spec, "successfulJobsHistoryLimit", json!(3));
-    set(spec, "failedJobsHistoryLimit", json!(1));
+    set_default(spec, "concurrencyPolicy", json!("Allow"));
+    set_default(spec, "suspend", json!(false));
+    set_default(spec, "successfulJobsHistoryLimit", json!(3));
+    set_default(spec, "failedJobsHistoryLimit", json!(1));
     if let Some(template) = spec.get_mut("jobTemplate") {
         template_of(template);
     }

@@ -11,23 +11,23 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::accept::{Included, Representation, metadata_only};
+use super::conversion::to_served_version;
 use super::metadata::{meta, meta_str};
 use super::resources::{Resource, Strategy};
-use super::store::Stored;
-use super::views::to_served_version;
+use super::store::SharedObject;
 use columns::{Column, Source};
 
 pub(crate) use text::selector as selector_text;
 
 /// The object in the representation asked for.
-pub(crate) fn shown(
+pub(crate) fn render(
     resource: &'static Resource,
     representation: Representation,
-    object: &Stored,
+    object: &SharedObject,
     now: Timestamp,
-) -> Stored {
+) -> SharedObject {
     match representation {
-        Representation::Whole => to_served_version(resource, object),
+        Representation::Full => to_served_version(resource, object),
         Representation::MetadataOnly | Representation::MetadataList => Arc::new(metadata_only(object)),
         Representation::Table(included) => {
             let mut table = table(resource, std::slice::from_ref(object), included, now);
@@ -42,7 +42,7 @@ pub(crate) fn shown(
 /// A table of objects; the caller sets its metadata.
 pub(crate) fn table(
     resource: &'static Resource,
-    objects: &[Stored],
+    objects: &[SharedObject],
     included: Included,
     now: Timestamp,
 ) -> Value {
@@ -64,7 +64,7 @@ pub(crate) fn table(
 fn row(
     resource: &'static Resource,
     columns: &[Column],
-    object: &Stored,
+    object: &SharedObject,
     included: Included,
     now: Timestamp,
 ) -> Value {

@@ -151,7 +151,7 @@ pub(super) static KINDS: &[Resource] = &[
         status: StatusField::ResetOnCreate,
         generation: true,
         selectable: &[zero("status.replicas", "/status/replicas", "0")],
-        orphans: true,
+        orphans_by_default: true,
         subresources: &[SCALE],
         strategy: Strategy::ReplicationController,
         ..Resource::new(

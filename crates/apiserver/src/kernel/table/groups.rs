@@ -211,7 +211,7 @@ pub(super) static KINDS: &[Resource] = &[
         status: StatusField::ResetOnCreate,
         generation: true,
         selectable: &[zero("status.successful", "/status/succeeded", "0")],
-        orphans: true,
+        orphans_by_default: true,
         strategy: Strategy::Job,
         ..Resource::new("batch", "v1", "jobs", "job", "Job", "JobList")
     },

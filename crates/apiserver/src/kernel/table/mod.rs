@@ -32,7 +32,7 @@ impl Resource {
             conditional_update: false,
             create_on_update: false,
             returns_deleted: false,
-            orphans: false,
+            orphans_by_default: false,
             delete_collection: true,
             only_verbs: None,
             subresources: &[],

@@ -3,11 +3,11 @@
 use super::*;
 
 fn world() -> World {
-    World::with(Settings {
+    World::with(KernelOptions {
         rbac: true,
         bootstrap: true,
         tokens: vec![("secret".to_owned(), User::admin())],
-        ..Settings::default()
+        ..KernelOptions::default()
     })
 }
 

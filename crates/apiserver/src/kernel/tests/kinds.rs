@@ -176,8 +176,10 @@ fn events_have_two_views() {
 
 #[test]
 fn events_go_when_their_time_has_come() {
-    let mut world =
-        World::with(Settings { event_ttl: Some(std::time::Duration::from_secs(60)), ..Settings::default() });
+    let mut world = World::with(KernelOptions {
+        event_ttl: Some(std::time::Duration::from_secs(60)),
+        ..KernelOptions::default()
+    });
     let path = "/api/v1/namespaces/default/events";
     let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}});
     let stored = world.created(path, &event);

@@ -24,7 +24,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Kernel, Reply, Request, Settings, User, WatchId};
+use super::{Kernel, KernelOptions, Reply, Request, User, WatchId};
 
 /// A kernel with a clock that tests move by hand.
 struct World {
@@ -38,9 +38,9 @@ impl World {
         World { kernel: Kernel::new(1, 1000, now), now }
     }
 
-    fn with(settings: Settings) -> World {
+    fn with(settings: KernelOptions) -> World {
         let now = "2026-01-02T03:04:05.678Z".parse().unwrap();
-        World { kernel: Kernel::with(settings, now), now }
+        World { kernel: Kernel::with_options(settings, now), now }
     }
 
     /// Sends a request as somebody.

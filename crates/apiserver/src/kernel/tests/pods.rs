@@ -28,7 +28,7 @@ fn a_new_pod_has_an_account_a_priority_and_patience() {
 
 #[test]
 fn with_account_admission_pods_need_their_account() {
-    let mut world = World::with(Settings { service_accounts: true, ..Settings::default() });
+    let mut world = World::with(KernelOptions { service_accounts: true, ..KernelOptions::default() });
     assert_eq!(reason(&world.post(PODS, &pod("p"))), (403, "Forbidden"));
     world.created("/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": "default"}}));
     let pod = world.created(PODS, &pod("p"));
@@ -42,7 +42,7 @@ fn with_account_admission_pods_need_their_account() {
 /// The account comes first; what a pod costs is looked at only when nothing else is wrong with it.
 #[test]
 fn pods_are_refused_for_the_first_reason_there_is() {
-    let mut world = World::with(Settings { service_accounts: true, ..Settings::default() });
+    let mut world = World::with(KernelOptions { service_accounts: true, ..KernelOptions::default() });
     let refusal = |world: &mut World, field: &str, value: Value| {
         let mut pod = pod("p");
         pod["spec"][field] = value;

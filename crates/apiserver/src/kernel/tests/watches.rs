@@ -159,7 +159,7 @@ fn a_watch_without_a_wish_ends_by_chance_between_half_an_hour_and_an_hour() {
 
 #[test]
 fn when_all_watchers_together_hold_too_much_the_slowest_is_cut_off() {
-    let mut world = World::with(Settings { backlog_bytes_max: 4000, ..Settings::default() });
+    let mut world = World::with(KernelOptions { backlog_bytes_max: 4000, ..KernelOptions::default() });
     let (slow, quick) = (world.watch(WATCH), world.watch(WATCH));
     for at in 0..100 {
         world.created(CONFIG_MAPS, &config_map(&format!("c{at}")));

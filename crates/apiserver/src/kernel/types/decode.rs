@@ -86,7 +86,7 @@ impl Reading {
             Value::Object(_) => "object".to_owned(),
         };
         // Of a custom resource Go knows the metadata only.
-        let known = |(kind, _): &&(&'static Struct, _)| !kind.open;
+        let known = |(kind, _): &&(&'static Struct, _)| !kind.preserves_unknown_fields;
         let place = match self.fields.iter().rfind(known) {
             Some((kind, _)) => {
                 let way: Vec<&str> = self.fields.iter().filter(known).map(|(_, field)| *field).collect();
@@ -143,7 +143,7 @@ impl Reading {
                 object.insert((*name).to_owned(), value);
             }
         }
-        if kind.open {
+        if kind.preserves_unknown_fields {
             object.append(&mut given);
         } else {
             for (name, _) in given.into_iter().filter(|(_, value)| !value.is_null()) {

@@ -1,7 +1,7 @@
 //! The shapes of all built-in kinds, read once from a table: which fields there are, what they hold, how they merge.
 
-pub(crate) mod binary;
 mod decode;
+pub(crate) mod protobuf;
 mod quantity;
 mod read;
 mod structural;
@@ -32,7 +32,7 @@ pub(crate) struct Struct {
     /// Has one owner as a whole.
     pub(crate) atomic: bool,
     /// Takes fields it does not know, as custom resources do.
-    pub(crate) open: bool,
+    pub(crate) preserves_unknown_fields: bool,
     pub(crate) fields: BTreeMap<&'static str, Field>,
 }
 
@@ -253,8 +253,8 @@ impl Node {
     }
 
     /// Whether a field of that name may stand below this place.
-    pub(crate) fn knows(self, name: &str) -> bool {
-        self.structure().is_none_or(|found| found.open || found.fields.contains_key(name))
+    pub(crate) fn allows_field(self, name: &str) -> bool {
+        self.structure().is_none_or(|found| found.preserves_unknown_fields || found.fields.contains_key(name))
     }
 
     /// What kind of value stands at this place.
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(pod.name, "core.v1.Pod");
         assert!(of_kind("rbac.authorization.k8s.io", "v1", "ClusterRole").is_some());
         assert!(of_kind("example.com", "v1", "Widget").is_none());
-        assert!(custom().open);
+        assert!(custom().preserves_unknown_fields);
     }
 
     #[test]

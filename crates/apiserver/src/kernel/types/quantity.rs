@@ -63,7 +63,7 @@ impl Quantity {
     }
 
     /// In whole units, away from nothing.
-    pub(crate) fn whole(self) -> i128 {
+    pub(crate) fn rounded_up(self) -> i128 {
         let over = self.nano % NANO;
         self.nano / NANO + over.signum()
     }

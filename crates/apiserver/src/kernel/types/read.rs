@@ -17,7 +17,7 @@ pub(super) fn table(text: &'static str) -> Table {
         if !line.starts_with(' ') {
             let words: Vec<&str> = words.collect();
             let (atomic, open) = (words.contains(&"atomic"), words.contains(&"open"));
-            structs.push(Struct { name, atomic, open, fields: BTreeMap::new() });
+            structs.push(Struct { name, atomic, preserves_unknown_fields: open, fields: BTreeMap::new() });
         } else if let Some(last) = structs.last_mut() {
             last.fields.insert(name, field(&by_name, line, words));
         }

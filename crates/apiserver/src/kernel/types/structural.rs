@@ -20,7 +20,7 @@ fn structure(schema: &'static Value) -> Struct {
     let fields = fields.map(|(name, property)| (name.as_str(), field(property))).collect();
     let open =
         schema["x-kubernetes-preserve-unknown-fields"] == true || schema["additionalProperties"] == true;
-    Struct { name: "custom", atomic: false, open, fields }
+    Struct { name: "custom", atomic: false, preserves_unknown_fields: open, fields }
 }
 
 fn field(schema: &'static Value) -> Field {

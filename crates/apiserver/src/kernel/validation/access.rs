@@ -127,7 +127,7 @@ pub(super) fn signing_request(new: &Value, errors: &mut Errors) {
 }
 
 /// What was decided about a request stays decided.
-pub(super) fn decisions(approves: bool, old: &Value, new: &Value, errors: &mut Errors) {
+pub(super) fn approval_conditions(approves: bool, old: &Value, new: &Value, errors: &mut Errors) {
     let conditions = |object: &Value| list(object, "/status/conditions").to_vec();
     let known = conditions(old);
     for (at, condition) in conditions(new).iter().enumerate() {

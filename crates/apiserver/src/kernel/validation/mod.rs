@@ -73,7 +73,7 @@ pub(crate) fn validate(
                 status::validate(resource, part == "approval", old, new, errors);
             }
         }
-        Some(part) if resource.strategy == Strategy::Pod => pods::part(part, old, new, errors),
+        Some(part) if resource.strategy == Strategy::Pod => pods::subresource(part, old, new, errors),
         _ if resource.strategy == Strategy::Event => kinds::event(view, old, new, errors),
         _ => validate_main(resource, old, new, errors),
     }

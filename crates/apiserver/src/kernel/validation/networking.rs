@@ -57,7 +57,7 @@ pub(super) fn service(old: Option<&Value>, new: &Value, errors: &mut Errors) {
 }
 
 /// Whether a service has a way in from outside.
-pub(crate) fn is_open(service: &Value) -> bool {
+pub(crate) fn is_externally_accessible(service: &Value) -> bool {
     match text(service, "/spec/type") {
         "LoadBalancer" | "NodePort" => true,
         "ClusterIP" => !list(service, "/spec/externalIPs").is_empty(),
@@ -142,7 +142,7 @@ fn balancer_fields(kind: &str, new: &Value, errors: &mut Errors) {
         None => {}
     }
     let policy = text(new, "/spec/externalTrafficPolicy");
-    if !is_open(new) && !policy.is_empty() {
+    if !is_externally_accessible(new) && !policy.is_empty() {
         let why = "may only be set for externally-accessible services";
         errors.push(FieldError::invalid("spec.externalTrafficPolicy", &json!(policy), why));
     } else if !matches!(policy, "" | "Cluster" | "Local") {

@@ -42,7 +42,7 @@ pub(super) fn pod(old: Option<&Value>, new: &Value, errors: &mut Errors) {
 }
 
 /// A part of a pod that has an address of its own.
-pub(super) fn part(part: &str, old: Option<&Value>, new: &Value, errors: &mut Errors) {
+pub(super) fn subresource(part: &str, old: Option<&Value>, new: &Value, errors: &mut Errors) {
     if part != "resize" {
         return;
     }

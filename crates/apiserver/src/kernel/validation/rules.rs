@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use super::super::metadata::{NOT_NEGATIVE, validate_labels};
-use super::super::naming::{self, Faults};
+use super::super::naming::{self, NameErrors};
 use super::super::resources::Resource;
 use super::super::status::FieldError;
 use super::super::types::Quantity;
@@ -57,7 +57,7 @@ enum Check {
     Labels,
     Selector,
     /// A text of some form, and whether nothing is one.
-    Form(fn(&str) -> Faults, bool),
+    Form(fn(&str) -> NameErrors, bool),
     Port {
         given: bool,
     },
@@ -197,7 +197,7 @@ impl Check {
             Check::Selector => selector(path, new, errors),
             Check::Form(form, given) => {
                 let text = new.as_str().unwrap_or_default();
-                let faults = if text.is_empty() && !given { Faults::new() } else { form(text) };
+                let faults = if text.is_empty() && !given { NameErrors::new() } else { form(text) };
                 errors.extend(faults.iter().map(|fault| invalid(fault)));
             }
             Check::Port { given } => {

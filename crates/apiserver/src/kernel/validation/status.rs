@@ -52,7 +52,7 @@ pub(super) fn validate(resource: &Resource, approves: bool, old: &Value, new: &V
         Strategy::Node => super::kinds::node_addresses(status, errors),
         Strategy::Ingress => ingress_addresses(status, errors),
         Strategy::ResourceClaim => super::extensions::claim_status(old, new, errors),
-        Strategy::CertificateSigningRequest => super::access::decisions(approves, old, new, errors),
+        Strategy::CertificateSigningRequest => super::access::approval_conditions(approves, old, new, errors),
         _ => {}
     }
 }

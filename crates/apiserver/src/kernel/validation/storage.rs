@@ -50,7 +50,7 @@ pub(super) fn volume(old: Option<&Value>, new: &Value, errors: &mut Errors) {
         }
         if let Some(negative) = quantity.filter(|quantity| quantity.is_negative()) {
             let why = "must be a valid resource quantity";
-            errors.push(FieldError::invalid(&field, &json!(negative.whole()), why));
+            errors.push(FieldError::invalid(&field, &json!(negative.rounded_up()), why));
         }
     }
     let sources = without(&new["spec"], VOLUME_FIELDS);

@@ -170,15 +170,18 @@ impl Plugin {
             Ok(Err(cause)) => {
                 let absent =
                     matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
-                let end =
-                    if absent { ExecPluginStatus::NotFound } else { ExecPluginStatus::ClientInternalError };
+                let end = if absent {
+                    ExecPluginStatus::PluginNotFound
+                } else {
+                    ExecPluginStatus::ClientInternalError
+                };
                 (end, Err(PluginError::CannotRun { command, cause, hint: self.hint() }))
             }
-            Ok(Ok(output)) if output.status.success() => (ExecPluginStatus::Well, Ok(output.stdout)),
+            Ok(Ok(output)) if output.status.success() => (ExecPluginStatus::NoError, Ok(output.stdout)),
             Ok(Ok(output)) => {
                 let status = output.status;
                 (
-                    ExecPluginStatus::Failed(status.code().unwrap_or(-1)),
+                    ExecPluginStatus::ExecutionError(status.code().unwrap_or(-1)),
                     Err(PluginError::Failed { command, status }),
                 )
             }

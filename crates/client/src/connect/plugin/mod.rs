@@ -17,7 +17,7 @@ use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{Request, Response, StatusCode};
 use jiff::Timestamp;
-use keleustes_objects::{Failure, Reason};
+use keleustes_objects::{ApiError, ErrorReason};
 use kube::client::Body;
 use kube::config::ExecConfig;
 use tower::{BoxError, Service, ServiceExt as _};
@@ -133,7 +133,8 @@ impl Service<Request<Body>> for Plugged {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
             let held = shared.current().await;
-            let held = held.map_err(|error| Failure::transport(Reason::Unauthorized, error.to_string()))?;
+            let held =
+                held.map_err(|error| ApiError::transport(ErrorReason::Unauthorized, error.to_string()))?;
             if let Some(token) = &held.token {
                 request.headers_mut().insert(AUTHORIZATION, token.header());
             }

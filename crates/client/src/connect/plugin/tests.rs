@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
-use keleustes_objects::Reason;
+use keleustes_objects::ErrorReason;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -160,7 +160,7 @@ async fn a_refused_token_is_replaced_and_the_refusal_told() {
     connection.prefetch_credentials().await.unwrap();
     world.answers(&json!({"token": "accepted"}));
     let failure = call().send(&client).await.unwrap_err();
-    assert_eq!((failure.reason, world.asked()), (Reason::Unauthorized, 2));
+    assert_eq!((failure.reason, world.asked()), (ErrorReason::Unauthorized, 2));
     assert_eq!(call().send(&client).await.unwrap()["shown"], "Bearer accepted");
     assert_eq!(world.asked(), 2);
     // Controllers bring tokens of their own and have nothing to do with the plugin's.
@@ -254,7 +254,7 @@ async fn what_goes_wrong_with_a_plugin_is_told_and_never_quoted() {
         world.files.write("answer", answer);
         let error = connection.prefetch_credentials().await.unwrap_err();
         let failure = call().send(&client).await.unwrap_err();
-        assert_eq!(failure.reason, Reason::Unauthorized);
+        assert_eq!(failure.reason, ErrorReason::Unauthorized);
         for said in [error.to_string(), format!("{error:?}"), failure.to_string()] {
             assert!(said.contains(wanted), "{wanted:?} in {said}");
             assert!(!said.contains("hunter2") && !said.contains("PRIVATE"), "{said}");

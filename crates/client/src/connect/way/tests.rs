@@ -99,7 +99,7 @@ fn through(server: &Server, proxy_url: &str) -> Connection {
     Files::new().open(&kubeconfig(&cluster, &[])).unwrap()
 }
 
-async fn ask(connection: &Connection) -> Result<serde_json::Value, keleustes_objects::Failure> {
+async fn ask(connection: &Connection) -> Result<serde_json::Value, keleustes_objects::ApiError> {
     let client = ClientFactory::new(connection.clone(), ClientOptions::default()).root("a");
     Call::raw(Method::GET, "/version").send(&client).await
 }

@@ -9,10 +9,10 @@ use keleustes_plan::Now;
 use proptest::prelude::*;
 
 use super::*;
-use crate::daemonset::facts::{Eligibility, Facts};
+use crate::daemonset::inputs::{Eligibility, Inputs};
 
 /// The facts of a DaemonSet with these nodes: their names, whether they are to have a pod, and what they have.
-pub(super) fn facts(set: DaemonSet, nodes: &[(&str, bool, Vec<Value>)]) -> Facts {
+pub(super) fn facts(set: DaemonSet, nodes: &[(&str, bool, Vec<Value>)]) -> Inputs {
     let judged = |(name, should_run, _): &(&str, bool, Vec<Value>)| {
         (InternedStr::from(*name), Eligibility { should_run: *should_run, should_continue_running: true })
     };
@@ -20,7 +20,7 @@ pub(super) fn facts(set: DaemonSet, nodes: &[(&str, bool, Vec<Value>)]) -> Facts
     let pods = pods.map(|pod| Arc::new(serde_json::from_value(pod.clone()).unwrap())).collect();
     let now = Now { wall: Time::from_unix_seconds(1_800_000_000), monotonic: Duration::from_secs(1000) };
     let judged: BTreeMap<_, _> = nodes.iter().map(judged).collect();
-    Facts::of(Arc::new(set), pods, Vec::new(), judged, now)
+    Inputs::of(Arc::new(set), pods, Vec::new(), judged, now)
 }
 
 /// How one pod of a node is.
@@ -46,7 +46,7 @@ fn pods_of(at: usize, pods: &Pods) -> impl Iterator<Item = Value> {
         let name = format!("p{at}-{which}");
         let pod = if state.new { pod(&name, &node) } else { old(&name, &node) };
         let pod = if state.well { pod } else { unready(pod) };
-        if state.going { leaving(pod) } else { pod }
+        if state.going { terminating(pod) } else { pod }
     })
 }
 

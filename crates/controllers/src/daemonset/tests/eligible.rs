@@ -10,7 +10,7 @@ fn on(set: &Value, node: Value) -> (bool, bool) {
 }
 
 fn spec(field: &str, value: Value) -> Value {
-    but(set(), &format!("/spec/template/spec/{field}"), value)
+    with_field(set(), &format!("/spec/template/spec/{field}"), value)
 }
 
 /// The newest revision is made on the way where the template was changed for a test.
@@ -35,7 +35,7 @@ fn a_template_for_one_node_is_for_no_other() {
 /// Proves DS-28.
 #[test]
 fn selectors_and_required_affinity_must_match() {
-    let zoned = || but(node("n"), "/metadata/labels", json!({"zone": "a", "disk": "ssd"}));
+    let zoned = || with_field(node("n"), "/metadata/labels", json!({"zone": "a", "disk": "ssd"}));
     assert_eq!(on_with("nodeSelector", json!({"zone": "a"}), zoned()), BOTH);
     assert_eq!(on_with("nodeSelector", json!({"zone": "b"}), zoned()), NEITHER);
     let required = |terms: Value| {
@@ -73,8 +73,9 @@ fn a_taint_keeps_pods_away_or_drives_them_out() {
     assert_eq!(moves(misplaced()), ["delete x"]);
     assert!(moves(world(set(), [tainted("n", "x", "NoSchedule")], [])).is_empty());
     // A node that is not selected any more loses all at once.
-    let picky = but(set(), "/spec/template/spec/nodeSelector", json!({"zone": "a"}));
-    let both = bare(picky, [node("m"), node("n")], [pod("x", "m"), pod("y", "n"), leaving(pod("z", "n"))]);
+    let picky = with_field(set(), "/spec/template/spec/nodeSelector", json!({"zone": "a"}));
+    let both =
+        bare(picky, [node("m"), node("n")], [pod("x", "m"), pod("y", "n"), terminating(pod("z", "n"))]);
     assert_eq!(moves(both), ["delete x", "delete y"]);
 }
 
@@ -107,17 +108,19 @@ fn what_is_tolerated_does_not_count() {
     // Numbers are compared only behind a gate.
     let at_most =
         ignoring_errors(json!({"key": "x", "operator": "Lt", "value": "5", "effect": "NoSchedule"}));
-    let numbered = but(tainted("n", "x", "NoSchedule"), "/spec/taints/0/value", json!("3"));
+    let numbered = with_field(tainted("n", "x", "NoSchedule"), "/spec/taints/0/value", json!("3"));
     assert_eq!(judged(&at_most, numbered.clone()), (false, true));
     let comparing =
-        controller(&Settings { comparison_operators: true, ..Settings::default() }).loops.remove(0);
+        controller(&DaemonSetOptions { comparison_operators: true, ..DaemonSetOptions::default() })
+            .loops
+            .remove(0);
     assert_eq!(moves_in(&comparing, &mut bare(at_most, [numbered], [])), ["create on n"]);
 }
 
 /// Proves DS-31, DS-32.
 #[test]
 fn nothing_else_about_a_node_matters() {
-    let mut broken = but(node("n"), "/spec/unschedulable", json!(true));
+    let mut broken = with_field(node("n"), "/spec/unschedulable", json!(true));
     broken["status"] = json!({
         "conditions": [{"type": "Ready", "status": "False"}], "allocatable": {"cpu": "0", "pods": "0"},
     });

@@ -1,33 +1,33 @@
 //! Which revision a DaemonSet is at, and which ones it keeps.
 
-use keleustes_objects::Template;
+use keleustes_objects::PodTemplate;
 
 use super::*;
 use crate::workloads::fixtures::revisions_in;
-use crate::workloads::templates::short_name;
+use crate::workloads::templates::pod_template_hash;
 
 /// A DaemonSet of `v3`, which no revision is of.
 fn changed() -> Value {
-    but(set(), "/spec/template", template("v3"))
+    with_field(set(), "/spec/template", template("v3"))
 }
 
 /// The hash of `v3` after so many collisions.
 fn short(collisions: Option<i32>) -> String {
-    short_name(&Template::parse(&template("v3").to_string()).unwrap(), collisions)
+    pod_template_hash(&PodTemplate::parse(&template("v3").to_string()).unwrap(), collisions)
 }
 
-fn deeds_to_revisions(world: World) -> Vec<String> {
+fn deeds_to_revisions(world: RehearsalCluster) -> Vec<String> {
     revisions_in(&turn(world))
 }
 
-fn hash_of_new_pods(world: World) -> Value {
+fn hash_of_new_pods(world: RehearsalCluster) -> Value {
     made(world)["metadata"]["labels"]["controller-revision-hash"].take()
 }
 
 /// Proves DS-76, REV-29, REV-47, REV-54.
 #[test]
 fn a_new_template_is_noted_with_the_next_number() {
-    let noted = but(changed(), "/metadata/annotations/note", json!("x"));
+    let noted = with_field(changed(), "/metadata/annotations/note", json!("x"));
     let mut world_of_noted = world(noted, [node("n")], []);
     let mut bodies = world_of_noted.bodies(&the_loop(), agent(), "create controllerrevisions.apps ");
     let mut template = template("v3");
@@ -46,8 +46,8 @@ fn a_new_template_is_noted_with_the_next_number() {
     );
     assert_eq!(hash_of_new_pods(world(changed(), [node("n")], [])), json!(short(None)));
     let name = "d".repeat(250);
-    let long = but(but(changed(), "/metadata/name", json!(name)), "/status", json!({}));
-    let mut world = World::of(&the_loop()).with::<DaemonSet>(long).with::<Node>(node("n"));
+    let long = with_field(with_field(changed(), "/metadata/name", json!(name)), "/status", json!({}));
+    let mut world = RehearsalCluster::of(&the_loop()).with::<DaemonSet>(long).with::<Node>(node("n"));
     let made = world.bodies(&the_loop(), key(&name), "create controllerrevisions.apps ").remove(0).0;
     assert_eq!(made, format!("{name}-{}", short(None)), "it is not cut");
 }
@@ -57,7 +57,7 @@ fn a_new_template_is_noted_with_the_next_number() {
 fn without_a_revision_there_are_no_pods() {
     let name = key(&format!("agent-{}", short(None)));
     let failing = world(changed(), [node("n")], []);
-    let failing = failing.refusing::<ControllerRevision>("create", &name, refused(Reason::Invalid));
+    let failing = failing.failing::<ControllerRevision>("create", &name, api_error(ErrorReason::Invalid));
     let transcript = turn(failing);
     assert!(transcript.ends_with("FAILED: refused\nretry: refused\n") && !transcript.contains("pods"));
 }
@@ -85,7 +85,7 @@ fn the_newest_is_found_by_what_it_says_and_has_the_highest_number() {
 #[test]
 fn a_revision_without_a_label_is_labelled_with_its_name() {
     let unlabelled = |hash: &str, number, image| {
-        but(revision(hash, number, image), "/metadata/labels", json!({"app": "agent"}))
+        with_field(revision(hash, number, image), "/metadata/labels", json!({"app": "agent"}))
     };
     let world = || {
         bare(set(), [node("n")], [])
@@ -110,7 +110,7 @@ fn of_several_that_say_the_same_one_is_made() {
     };
     let pods = || vec![pod("x", "n"), old("y", "m"), aged(pod("z", "o"))];
     let mut world = twice(pods());
-    let transcript = world.sync(&the_loop(), agent());
+    let transcript = world.reconcile(&the_loop(), agent());
     let expected = [
         "patch pods a/x because another revision says the same as its own: \
          {\"metadata\":{\"labels\":{\"controller-revision-hash\":\"h3\"}}}",
@@ -128,7 +128,7 @@ fn of_several_that_say_the_same_one_is_made() {
         .with::<ControllerRevision>(revision("h8", 3, "v2"))
         .with::<ControllerRevision>(revision("h9", 3, "v2"));
     assert_eq!(hash_of_new_pods(tied), "h9");
-    let failing = twice(pods()).refusing::<Pod>("patch", &key("x"), refused(Reason::Forbidden));
+    let failing = twice(pods()).failing::<Pod>("patch", &key("x"), api_error(ErrorReason::Forbidden));
     let transcript = turn(failing);
     assert!(!transcript.contains("delete") && transcript.ends_with("retry: refused\n"), "{transcript}");
 }
@@ -137,11 +137,11 @@ fn of_several_that_say_the_same_one_is_made() {
 #[test]
 fn a_name_that_is_taken_is_counted_and_tried_again() {
     let name = format!("agent-{}", short(None));
-    let taken = |world: World, image: &str| {
+    let taken = |world: RehearsalCluster, image: &str| {
         let world =
-            world.refusing::<ControllerRevision>("create", &key(&name), refused(Reason::AlreadyExists));
-        let there = but(revision("x", 1, image), "/metadata/name", json!(name));
-        world.live::<ControllerRevision>(there)
+            world.failing::<ControllerRevision>("create", &key(&name), api_error(ErrorReason::AlreadyExists));
+        let there = with_field(revision("x", 1, image), "/metadata/name", json!(name));
+        world.with_live::<ControllerRevision>(there)
     };
     // It says the same: it is used.
     let same = || taken(world(changed(), [node("n")], []), "v3");
@@ -156,13 +156,14 @@ fn a_name_that_is_taken_is_counted_and_tried_again() {
     ));
     let put = other.bodies(&the_loop(), agent(), "put daemonsets.apps/status ").remove(0).1;
     assert_eq!(put["status"]["collisionCount"], 1);
-    let counted = but(changed(), "/status/collisionCount", json!(1));
+    let counted = with_field(changed(), "/status/collisionCount", json!(1));
     assert_eq!(
         deeds_to_revisions(world(counted.clone(), [], [])),
         [format!("create agent-{}", short(Some(1)))]
     );
     // Somebody counted meanwhile: nothing is counted twice.
-    let stale = World::of(&the_loop()).cached::<DaemonSet>(changed()).live::<DaemonSet>(counted);
+    let stale =
+        RehearsalCluster::of(&the_loop()).with_cached::<DaemonSet>(changed()).with_live::<DaemonSet>(counted);
     let transcript = turn(taken(stale, "v9"));
     assert!(!transcript.contains("put") && transcript.ends_with("retry: refused\n"), "{transcript}");
 }
@@ -171,7 +172,11 @@ fn a_name_that_is_taken_is_counted_and_tried_again() {
 #[test]
 fn the_oldest_go_but_none_that_a_pod_is_of() {
     let many = |limit: Value, pods: Vec<Value>| {
-        let set = but(but(content(1), "/spec/template", template("v5")), "/spec/revisionHistoryLimit", limit);
+        let set = with_field(
+            with_field(content(1), "/spec/template", template("v5")),
+            "/spec/revisionHistoryLimit",
+            limit,
+        );
         let world = world(set, [node("n")], pods);
         let world = (3..6).fold(world, |world, number| {
             world.with::<ControllerRevision>(revision(&format!("h{number}"), number, &format!("v{number}")))
@@ -185,8 +190,11 @@ fn the_oldest_go_but_none_that_a_pod_is_of() {
     assert_eq!(many(json!(2), of_second()), "13");
     assert_eq!(many(json!(4), of_second()), "");
     // A pod that does not say what it is of keeps nothing.
-    let silent =
-        but(pod("x", "n"), "/metadata/labels", json!({"app": "agent", "pod-template-generation": "2"}));
+    let silent = with_field(
+        pod("x", "n"),
+        "/metadata/labels",
+        json!({"app": "agent", "pod-template-generation": "2"}),
+    );
     assert_eq!(many(json!(0), vec![silent]), "1234");
     assert_eq!(many(Value::Null, of_second()), "", "without a limit all are kept");
 }

@@ -10,7 +10,7 @@ fn surging() -> Value {
 
 /// A pod that was born so many days after the others.
 fn born(day: i32, pod: Value) -> Value {
-    but(pod, "/metadata/creationTimestamp", json!(format!("2027-01-0{}T00:00:00Z", day + 1)))
+    with_field(pod, "/metadata/creationTimestamp", json!(format!("2027-01-0{}T00:00:00Z", day + 1)))
 }
 
 fn on_n(set: Value, pods: impl IntoIterator<Item = Value>) -> Vec<String> {
@@ -24,25 +24,25 @@ fn each_node_gets_one() {
     assert!(on_n(set(), [pod("x", "n")]).is_empty());
     assert!(on_n(set(), [unbound("x", "n")]).is_empty(), "it is meant for the node");
     // Pods that name several nodes or none are nowhere.
-    let several = but(
+    let several = with_field(
         unbound("x", "n"),
         &format!("{REQUIRED}/nodeSelectorTerms/0/matchFields/0/values"),
         json!(["n", "m"]),
     );
     assert_eq!(on_n(set(), [several]), ["create on n"]);
     assert_eq!(on_n(set(), [unready(pod("x", ""))]), ["create on n"]);
-    assert_eq!(on_n(set(), [phase("Failed", pod("x", ""))]), ["create on n"], "nor is one deleted");
+    assert_eq!(on_n(set(), [with_phase("Failed", pod("x", ""))]), ["create on n"], "nor is one deleted");
 }
 
 /// Proves DS-41, DS-114.
 #[test]
 fn what_has_ended_and_goes_makes_room_at_once() {
     for ended in ["Failed", "Succeeded"] {
-        assert_eq!(on_n(set(), [leaving(phase(ended, pod("x", "n")))]), ["create on n"]);
+        assert_eq!(on_n(set(), [terminating(with_phase(ended, pod("x", "n")))]), ["create on n"]);
     }
     // Its revision stays until it is gone.
-    let limited = but(content(1), "/spec/revisionHistoryLimit", json!(0));
-    let pods = [pod("y", "n"), leaving(phase("Failed", old("x", "n")))];
+    let limited = with_field(content(1), "/spec/revisionHistoryLimit", json!(0));
+    let pods = [pod("y", "n"), terminating(with_phase("Failed", old("x", "n")))];
     assert!(!turn(world(limited.clone(), [node("n")], pods)).contains("delete controllerrevisions"));
     assert!(turn(world(limited, [node("n")], [pod("y", "n")])).contains("delete controllerrevisions"));
 }
@@ -50,7 +50,7 @@ fn what_has_ended_and_goes_makes_room_at_once() {
 /// Proves DS-43.
 #[test]
 fn a_node_that_may_not_have_one_loses_all() {
-    let pods = [pod("x", "n"), phase("Failed", pod("y", "n")), leaving(pod("z", "n"))];
+    let pods = [pod("x", "n"), with_phase("Failed", pod("y", "n")), terminating(pod("z", "n"))];
     assert_eq!(moves(world(set(), [tainted("n", "x", "NoExecute")], pods)), ["delete x", "delete y"]);
 }
 
@@ -58,7 +58,7 @@ fn a_node_that_may_not_have_one_loses_all() {
 #[test]
 fn what_has_ended_is_deleted_and_what_goes_is_waited_for() {
     assert_eq!(
-        turn(world(set(), [node("n")], [phase("Failed", pod("x", "n"))])),
+        turn(world(set(), [node("n")], [with_phase("Failed", pod("x", "n"))])),
         format!(
             "event Warning FailedDaemonPod: Found failed daemon pod a/x on node n, will try to kill it\n\
              delete pods a/x because it has failed\n\
@@ -67,7 +67,7 @@ fn what_has_ended_is_deleted_and_what_goes_is_waited_for() {
         )
     );
     assert_eq!(
-        turn(world(set(), [node("n")], [phase("Succeeded", pod("x", "n"))])),
+        turn(world(set(), [node("n")], [with_phase("Succeeded", pod("x", "n"))])),
         format!(
             "event Normal SucceededDaemonPod: Found succeeded daemon pod a/x on node n, will try to delete it\n\
              delete pods a/x because it has ended, which a daemon does not\n\
@@ -75,9 +75,9 @@ fn what_has_ended_is_deleted_and_what_goes_is_waited_for() {
              {STATUS}"
         )
     );
-    assert!(on_n(set(), [leaving(pod("x", "n"))]).is_empty());
+    assert!(on_n(set(), [terminating(pod("x", "n"))]).is_empty());
     // Where pods may only stay the same holds, but none is made.
-    let mut staying = world(set(), [tainted("n", "x", "NoSchedule")], [phase("Failed", pod("x", "n"))]);
+    let mut staying = world(set(), [tainted("n", "x", "NoSchedule")], [with_phase("Failed", pod("x", "n"))]);
     assert_eq!(moves_in(&the_loop(), &mut staying), ["delete x"]);
 }
 
@@ -90,19 +90,23 @@ fn of_several_the_senior_stays() {
         ["delete a", "delete c"]
     );
     assert_eq!(gone([unbound("a", "n"), born(1, pod("b", "n")), pod("c", "n")]), ["delete b", "delete a"]);
-    assert_eq!(gone([pod("b", "n"), pod("a", "n"), leaving(pod("c", "n"))]), ["delete b"]);
-    assert!(on_n(set(), [leaving(pod("a", "n")), leaving(pod("b", "n"))]).is_empty());
+    assert_eq!(gone([pod("b", "n"), pod("a", "n"), terminating(pod("c", "n"))]), ["delete b"]);
+    assert!(on_n(set(), [terminating(pod("a", "n")), terminating(pod("b", "n"))]).is_empty());
 }
 
 /// Proves DS-47.
 #[test]
 fn with_surplus_a_node_is_never_without() {
-    assert_eq!(on_n(surging(), [leaving(pod("x", "n"))]), ["create on n"]);
-    assert_eq!(on_n(allowing(0, "1%"), [leaving(pod("x", "n"))]), ["create on n"], "any part of one is one");
-    assert!(on_n(allowing(1, "0%"), [leaving(pod("x", "n"))]).is_empty());
-    let by_hand = but(surging(), "/spec/updateStrategy/type", json!("OnDelete"));
-    assert!(on_n(by_hand, [leaving(pod("x", "n"))]).is_empty());
-    let only_staying = world(surging(), [tainted("n", "x", "NoSchedule")], [leaving(pod("x", "n"))]);
+    assert_eq!(on_n(surging(), [terminating(pod("x", "n"))]), ["create on n"]);
+    assert_eq!(
+        on_n(allowing(0, "1%"), [terminating(pod("x", "n"))]),
+        ["create on n"],
+        "any part of one is one"
+    );
+    assert!(on_n(allowing(1, "0%"), [terminating(pod("x", "n"))]).is_empty());
+    let by_hand = with_field(surging(), "/spec/updateStrategy/type", json!("OnDelete"));
+    assert!(on_n(by_hand, [terminating(pod("x", "n"))]).is_empty());
+    let only_staying = world(surging(), [tainted("n", "x", "NoSchedule")], [terminating(pod("x", "n"))]);
     assert!(moves(only_staying).is_empty());
 }
 
@@ -114,21 +118,21 @@ fn with_surplus_one_of_each_stays_until_the_new_one_can_do_it_alone() {
     assert!(on_n(surging(), [new("new"), old("old")]).is_empty());
     assert_eq!(on_n(surging(), [pod("new", "n"), old("old")]), ["delete old"]);
     assert_eq!(on_n(surging(), [new("new"), unready(old("old"))]), ["delete old"]);
-    let patient = but(surging(), "/spec/minReadySeconds", json!(5));
-    assert!(on_n(patient.clone(), [young(pod("new", "n")), old("old")]).is_empty());
+    let patient = with_field(surging(), "/spec/minReadySeconds", json!(5));
+    assert!(on_n(patient.clone(), [recently_ready(pod("new", "n")), old("old")]).is_empty());
     assert_eq!(on_n(patient, [pod("new", "n"), old("old")]), ["delete old"]);
     // The oldest of each kind stays.
     let four = [new("a"), born(1, new("b")), old("c"), born(1, old("d"))];
     assert_eq!(on_n(surging(), four), ["delete b", "delete d"]);
     // What kind it is goes by the hash alone.
-    let by_generation = but(new("x"), "/metadata/labels/controller-revision-hash", json!("h1"));
+    let by_generation = with_field(new("x"), "/metadata/labels/controller-revision-hash", json!("h1"));
     assert_eq!(on_n(surging(), [by_generation, born(1, old("y"))]), ["delete y"]);
 }
 
 /// Proves DS-50.
 #[test]
 fn what_is_meant_for_a_node_that_does_not_exist_is_deleted() {
-    let pods = [unbound("x", "gone"), pod("y", "gone"), leaving(unbound("z", "gone"))];
+    let pods = [unbound("x", "gone"), pod("y", "gone"), terminating(unbound("z", "gone"))];
     assert_eq!(moves(world(set(), [], pods)), ["delete x"]);
 }
 
@@ -136,17 +140,18 @@ fn what_is_meant_for_a_node_that_does_not_exist_is_deleted() {
 #[test]
 fn a_node_that_refuses_pods_gets_them_more_slowly() {
     let a_loop = the_loop();
-    let mut world = world(set(), [node("n"), node("m")], [phase("Failed", pod("x", "n")), pod("y", "m")]);
+    let mut world =
+        world(set(), [node("n"), node("m")], [with_phase("Failed", pod("x", "n")), pod("y", "m")]);
     assert_eq!(moves_in(&a_loop, &mut world), ["delete x"]);
-    let waits = |world: &mut World| world.outline(&a_loop, agent());
+    let waits = |world: &mut RehearsalCluster| world.outline(&a_loop, agent());
     assert_eq!(waits(&mut world), format!("{STATUS}requeue after 1s\n"));
     world.advance_clock(Duration::from_secs(1));
     assert_eq!(moves_in(&a_loop, &mut world), ["delete x"]);
     world.advance_clock(Duration::from_secs(1));
     assert_eq!(waits(&mut world), format!("{STATUS}requeue after 2s\n"), "the whole of it");
     // Once a new wish was looked at, all is forgiven.
-    let seen = but(set(), "/metadata/resourceVersion", json!("8"));
-    world.put::<DaemonSet>(&a_loop, but(seen, "/status/observedGeneration", json!(3)));
+    let seen = with_field(set(), "/metadata/resourceVersion", json!("8"));
+    world.put::<DaemonSet>(&a_loop, with_field(seen, "/status/observedGeneration", json!(3)));
     assert_eq!(moves_in(&a_loop, &mut world), ["delete x"]);
 }
 
@@ -154,7 +159,7 @@ fn a_node_that_refuses_pods_gets_them_more_slowly() {
 #[test]
 fn with_surplus_a_pod_that_is_held_back_gets_company() {
     let a_loop = the_loop();
-    let mut world = world(surging(), [node("n")], [phase("Failed", pod("x", "n"))]);
+    let mut world = world(surging(), [node("n")], [with_phase("Failed", pod("x", "n"))]);
     assert_eq!(moves_in(&a_loop, &mut world), ["create on n", "delete x"]);
     assert_eq!(moves_in(&a_loop, &mut world), ["create on n"]);
 }

@@ -9,16 +9,16 @@ mod rolling_on;
 mod telling;
 mod waking;
 
-use keleustes_objects::{Failure, Key, Reason};
-use keleustes_plan::rehearsal::World;
+use keleustes_objects::{ApiError, ErrorReason, Key};
+use keleustes_plan::rehearsal::RehearsalCluster;
 use keleustes_plan::{Loop, RateLimiter, StatusUrgency};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::workloads::fixtures::{but, leaving, phase, refused, unready, young};
+use crate::workloads::fixtures::{api_error, recently_ready, terminating, unready, with_field, with_phase};
 
 fn the_loop() -> Loop {
-    controller(&Settings::default()).loops.remove(0)
+    controller(&DaemonSetOptions::default()).loops.remove(0)
 }
 
 fn key(name: &str) -> Key {
@@ -64,7 +64,7 @@ fn content(nodes: i32) -> Value {
 /// The strategy: how many nodes may be without a pod, and how many may have two.
 fn allowing(unavailable: impl Into<Value>, surge: impl Into<Value>) -> Value {
     let numbers = json!({"maxUnavailable": unavailable.into(), "maxSurge": surge.into()});
-    but(set(), "/spec/updateStrategy/rollingUpdate", numbers)
+    with_field(set(), "/spec/updateStrategy/rollingUpdate", numbers)
 }
 
 fn node(name: &str) -> Value {
@@ -72,7 +72,7 @@ fn node(name: &str) -> Value {
 }
 
 fn tainted(name: &str, key: &str, effect: &str) -> Value {
-    but(node(name), "/spec/taints", json!([{"key": key, "value": "v", "effect": effect}]))
+    with_field(node(name), "/spec/taints", json!([{"key": key, "value": "v", "effect": effect}]))
 }
 
 /// A revision of an image, of the DaemonSet, with a hash.
@@ -130,50 +130,58 @@ fn old(name: &str, node: &str) -> Value {
 /// Makes a pod one of the template before.
 fn aged(pod: Value) -> Value {
     let labels = json!({"app": "agent", "controller-revision-hash": "h1", "pod-template-generation": "1"});
-    but(pod, "/metadata/labels", labels)
+    with_field(pod, "/metadata/labels", labels)
 }
 
 /// A pod that is meant for a node and not bound yet.
 fn unbound(name: &str, node: &str) -> Value {
     let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
     let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}});
-    let pod = phase("Pending", unready(pod(name, "")));
-    but(pod, "/spec/affinity", json!({"nodeAffinity": required}))
+    let pod = with_phase("Pending", unready(pod(name, "")));
+    with_field(pod, "/spec/affinity", json!({"nodeAffinity": required}))
 }
 
 /// A world with these nodes and pods, and two revisions, `v1` and `v2`.
-fn world(set: Value, nodes: impl IntoIterator<Item = Value>, pods: impl IntoIterator<Item = Value>) -> World {
+fn world(
+    set: Value,
+    nodes: impl IntoIterator<Item = Value>,
+    pods: impl IntoIterator<Item = Value>,
+) -> RehearsalCluster {
     bare(set, nodes, pods)
         .with::<ControllerRevision>(revision("h1", 1, "v1"))
         .with::<ControllerRevision>(revision("h2", 2, "v2"))
 }
 
 /// A world without revisions.
-fn bare(set: Value, nodes: impl IntoIterator<Item = Value>, pods: impl IntoIterator<Item = Value>) -> World {
-    let world = World::of(&the_loop()).with::<DaemonSet>(set);
+fn bare(
+    set: Value,
+    nodes: impl IntoIterator<Item = Value>,
+    pods: impl IntoIterator<Item = Value>,
+) -> RehearsalCluster {
+    let world = RehearsalCluster::of(&the_loop()).with::<DaemonSet>(set);
     let world = nodes.into_iter().fold(world, |world, node| world.with::<Node>(node));
     pods.into_iter().fold(world, |world, pod| world.with::<Pod>(pod))
 }
 
 /// So many nodes, each with a pod made by this.
-fn many(set: Value, count: usize, pod_of: impl Fn(usize, &str) -> Value) -> World {
+fn many(set: Value, count: usize, pod_of: impl Fn(usize, &str) -> Value) -> RehearsalCluster {
     let names: Vec<String> = (0..count).map(|at| format!("n{at:03}")).collect();
     let pods: Vec<Value> = names.iter().enumerate().map(|(at, name)| pod_of(at, name)).collect();
     world(set, names.iter().map(|name| node(name)), pods)
 }
 
 /// What one turn does.
-fn turn(mut world: World) -> String {
+fn turn(mut world: RehearsalCluster) -> String {
     world.outline(&the_loop(), agent())
 }
 
 /// Which pods one turn deletes, and on which nodes it makes some.
-fn moves(mut world: World) -> Vec<String> {
+fn moves(mut world: RehearsalCluster) -> Vec<String> {
     moves_in(&the_loop(), &mut world)
 }
 
-fn moves_in(a_loop: &Loop, world: &mut World) -> Vec<String> {
-    let transcript = world.sync(a_loop, agent());
+fn moves_in(a_loop: &Loop, world: &mut RehearsalCluster) -> Vec<String> {
+    let transcript = world.reconcile(a_loop, agent());
     let read = |line: &str| {
         if let Some(rest) = line.strip_prefix("delete pods a/") {
             return Some(format!("delete {}", rest.split(' ').next()?));
@@ -194,12 +202,12 @@ fn target(pod: &Value) -> String {
 }
 
 /// The status that a turn writes.
-fn status(mut world: World) -> Value {
+fn status(mut world: RehearsalCluster) -> Value {
     world.bodies(&the_loop(), agent(), "put daemonsets.apps/status ").remove(0).1["status"].take()
 }
 
 /// The pod that a turn makes.
-fn made(mut world: World) -> Value {
+fn made(mut world: RehearsalCluster) -> Value {
     world.bodies(&the_loop(), agent(), "create pods ").remove(0).1
 }
 
@@ -208,7 +216,7 @@ const STATUS: &str = "put daemonsets.apps/status a/agent because its pods tell s
 /// Proves DS-1, DS-2, DS-85, DS-86, DS-87.
 #[test]
 fn it_is_known_by_the_original_s_names_and_numbers() {
-    let controller = controller(&Settings::default());
+    let controller = controller(&DaemonSetOptions::default());
     assert_eq!((controller.name, controller.aliases), ("daemonset-controller", &["daemonset"][..]));
     assert_eq!(
         (controller.service_account, controller.event_component),
@@ -226,7 +234,7 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
     );
     let a_loop = the_loop();
     assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("daemonset", 2, None));
-    assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
+    assert_eq!(a_loop.rate_limiter, RateLimiter::DEFAULT);
     let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
     assert_eq!(reads, ["daemonsets.apps", "pods", "controllerrevisions.apps", "nodes"]);
     let set: DaemonSet = serde_json::from_value(set()).unwrap();
@@ -239,29 +247,32 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
 /// Proves DS-18, DS-19, DS-20, DS-91.
 #[test]
 fn one_that_is_gone_or_going_or_selects_all_is_left_alone() {
-    let mut gone = World::of(&the_loop()).with::<Node>(node("n")).with::<Pod>(pod("x", "n"));
-    assert_eq!(gone.sync(&the_loop(), agent()), "");
-    let all = but(set(), "/spec/selector", json!({}));
+    let mut gone = RehearsalCluster::of(&the_loop()).with::<Node>(node("n")).with::<Pod>(pod("x", "n"));
+    assert_eq!(gone.reconcile(&the_loop(), agent()), "");
+    let all = with_field(set(), "/spec/selector", json!({}));
     const TOLD: &str = "event Warning SelectingAll: This daemon set is selecting all pods. A non-empty selector is required.\n";
     assert_eq!(turn(world(all.clone(), [node("n")], [])), TOLD);
-    assert_eq!(turn(world(leaving(all), [node("n")], [])), TOLD);
-    assert_eq!(turn(bare(leaving(set()), [node("n")], [orphan("x", "n")])), "");
+    assert_eq!(turn(world(terminating(all), [node("n")], [])), TOLD);
+    assert_eq!(turn(bare(terminating(set()), [node("n")], [orphan("x", "n")])), "");
     // One that selects nothing, which the API does not let in, is left alone as well.
-    assert_eq!(turn(world(but(set(), "/spec/selector", Value::Null), [node("n")], [orphan("x", "n")])), "");
+    assert_eq!(
+        turn(world(with_field(set(), "/spec/selector", Value::Null), [node("n")], [orphan("x", "n")])),
+        ""
+    );
 }
 
 /// Proves DS-21.
 #[test]
 fn a_selector_that_makes_no_sense_is_a_failure() {
     let odd = json!({"matchExpressions": [{"key": "app", "operator": "Likes", "values": ["web"]}]});
-    let transcript = turn(world(but(set(), "/spec/selector", odd), [node("n")], []));
+    let transcript = turn(world(with_field(set(), "/spec/selector", odd), [node("n")], []));
     assert!(transcript.starts_with("retry: ") && transcript.lines().count() == 1, "{transcript}");
 }
 
 /// Proves DS-17, DS-24, DS-79.
 #[test]
 fn history_then_pods_then_what_is_too_old_then_the_status() {
-    let limited = || but(set(), "/spec/revisionHistoryLimit", json!(0));
+    let limited = || with_field(set(), "/spec/revisionHistoryLimit", json!(0));
     let renumbered = || {
         bare(limited(), [node("n")], [])
             .with::<ControllerRevision>(revision("h1", 4, "v1"))
@@ -280,7 +291,7 @@ fn history_then_pods_then_what_is_too_old_then_the_status() {
         )
     );
     // A failure to make a pod leaves the history alone, and the status is told.
-    let failing = renumbered().refusing::<Pod>("create", &key(""), refused(Reason::Forbidden));
+    let failing = renumbered().failing::<Pod>("create", &key(""), api_error(ErrorReason::Forbidden));
     assert_eq!(
         turn(failing),
         format!(
@@ -289,11 +300,11 @@ fn history_then_pods_then_what_is_too_old_then_the_status() {
              {STATUS}retry: refused\n"
         )
     );
-    let deaf = Failure::transport(Reason::Other, "deaf");
-    let both = renumbered().refusing::<Pod>("create", &key(""), refused(Reason::Forbidden));
-    let both = both.refusing::<DaemonSet>("update", &agent(), deaf.clone());
+    let deaf = ApiError::transport(ErrorReason::Other, "deaf");
+    let both = renumbered().failing::<Pod>("create", &key(""), api_error(ErrorReason::Forbidden));
+    let both = both.failing::<DaemonSet>("update", &agent(), deaf.clone());
     assert!(turn(both).ends_with("FAILED: deaf\nretry: refused\n"), "the first one is reported");
-    let only_deaf = renumbered().refusing::<DaemonSet>("update", &agent(), deaf);
+    let only_deaf = renumbered().failing::<DaemonSet>("update", &agent(), deaf);
     assert!(turn(only_deaf).ends_with("FAILED: deaf\nretry: deaf\n"));
 }
 
@@ -302,8 +313,8 @@ fn history_then_pods_then_what_is_too_old_then_the_status() {
 fn revisions_and_pods_are_claimed_first() {
     const ADOPT: &str = "because it matches the selector and nobody manages it";
     const RELEASE: &str = "because it does not match the selector any more";
-    let unowned = |object: Value| but(object, "/metadata/ownerReferences", json!([]));
-    let stray = but(revision("h0", 0, "v0"), "/metadata/labels/app", json!("none"));
+    let unowned = |object: Value| with_field(object, "/metadata/ownerReferences", json!([]));
+    let stray = with_field(revision("h0", 0, "v0"), "/metadata/labels/app", json!("none"));
     let claiming = || {
         bare(content(1), [node("n")], [orphan("x", "n")])
             .with::<ControllerRevision>(unowned(revision("h2", 2, "v2")))
@@ -318,9 +329,9 @@ fn revisions_and_pods_are_claimed_first() {
         )
     );
     // Another was faster.
-    let raced = claiming().refusing::<Pod>("patch", &key("x"), refused(Reason::Invalid));
+    let raced = claiming().failing::<Pod>("patch", &key("x"), api_error(ErrorReason::Invalid));
     assert!(turn(raced).ends_with(&format!("patch pods a/x {ADOPT} FAILED: refused\nretry: refused\n")));
     // One that turns out to be gone does not count.
-    let gone = claiming().refusing::<Pod>("patch", &key("x"), refused(Reason::NotFound));
+    let gone = claiming().failing::<Pod>("patch", &key("x"), api_error(ErrorReason::NotFound));
     assert_eq!(moves(gone), ["create on n"]);
 }

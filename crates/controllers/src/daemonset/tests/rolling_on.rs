@@ -31,7 +31,10 @@ fn parts_are_rounded_up() {
     assert_eq!(on(allowing("25%", 0), pods()).len(), 1);
     assert_eq!(on(allowing(0, "26%"), pods()), ["create on n1", "create on n2"]);
     assert_eq!(on(allowing(0, 0), pods()).len(), 1, "or nothing would ever move");
-    assert_eq!(on(but(set(), "/spec/updateStrategy", json!({"type": "RollingUpdate"})), pods()).len(), 1);
+    assert_eq!(
+        on(with_field(set(), "/spec/updateStrategy", json!({"type": "RollingUpdate"})), pods()).len(),
+        1
+    );
 }
 
 /// Proves DS-59, DS-96, DS-98, REV-39.
@@ -40,18 +43,18 @@ fn a_pod_is_new_by_its_hash_or_by_its_generation() {
     let labelled = |hash: &str, generation: &str| {
         let labels =
             json!({"app": "agent", "controller-revision-hash": hash, "pod-template-generation": generation});
-        but(pod("x", "n"), "/metadata/labels", labels)
+        with_field(pod("x", "n"), "/metadata/labels", labels)
     };
     assert!(on(set(), [labelled("h2", "1")]).is_empty());
     assert!(on(set(), [labelled("h9", "2")]).is_empty());
     assert_eq!(on(set(), [labelled("h9", "1")]), ["delete x"]);
     for odd in [Value::Null, json!("many")] {
-        let odd = but(set(), "/metadata/annotations/deprecated.daemonset.template.generation", odd);
+        let odd = with_field(set(), "/metadata/annotations/deprecated.daemonset.template.generation", odd);
         assert_eq!(on(odd.clone(), [labelled("h9", "2")]), ["delete x"]);
         assert!(on(odd, [labelled("h2", "1")]).is_empty());
     }
     // Another spelling of the template is another revision; pods of the same generation stay.
-    let reworded = but(set(), "/spec/template/spec/volumes", json!([]));
+    let reworded = with_field(set(), "/spec/template/spec/volumes", json!([]));
     let transcript = turn(world(reworded, [node("n")], [pod("x", "n")]));
     assert!(transcript.contains("create controllerrevisions.apps") && !transcript.contains("delete pods"));
 }
@@ -67,10 +70,10 @@ fn without_surplus_old_ones_go_as_far_as_nodes_may_be_without() {
     assert_eq!(on(allowing(2, 0), three(old("a", "n1"), sick())), ["delete b", "delete a"]);
     // A new one that is not available, and a node whose pod goes, use it up, too.
     assert!(on(set(), three(old("a", "n1"), unready(pod("b", "n2")))).is_empty());
-    assert!(on(set(), three(old("a", "n1"), leaving(old("b", "n2")))).is_empty());
-    assert_eq!(on(allowing(2, 0), three(old("a", "n1"), leaving(old("b", "n2")))), ["delete a"]);
-    let patient = but(set(), "/spec/minReadySeconds", json!(5));
-    assert!(on(patient, three(old("a", "n1"), young(pod("b", "n2")))).is_empty());
+    assert!(on(set(), three(old("a", "n1"), terminating(old("b", "n2")))).is_empty());
+    assert_eq!(on(allowing(2, 0), three(old("a", "n1"), terminating(old("b", "n2")))), ["delete a"]);
+    let patient = with_field(set(), "/spec/minReadySeconds", json!(5));
+    assert!(on(patient, three(old("a", "n1"), recently_ready(pod("b", "n2")))).is_empty());
     // Two of a kind are settled first; that is done before.
     assert_eq!(on(set(), three(old("a", "n1"), old("b", "n1"))), ["delete b"]);
 }
@@ -107,7 +110,7 @@ fn with_surplus_new_ones_come_first() {
     // How many may be missing does not matter then.
     assert!(on(allowing(5, 1), two()).is_empty());
     // One that goes is not there; what replaces it is made at once.
-    assert_eq!(on(surging(1), [leaving(old("a", "n1"))]), ["create on n1"]);
+    assert_eq!(on(surging(1), [terminating(old("a", "n1"))]), ["create on n1"]);
     let tainted = |pod: Value| moves(world(surging(1), [tainted("n", "x", "NoSchedule")], [pod]));
     assert_eq!(tainted(unready(old("a", "n"))), ["delete a"]);
     assert_eq!(tainted(old("a", "n")), ["delete a"], "nobody wants it, and none is wanted");
@@ -117,18 +120,18 @@ fn with_surplus_new_ones_come_first() {
 #[test]
 fn a_new_one_that_serves_takes_over_whatever_its_hash() {
     // New by its generation only, so that it is taken for an old one before.
-    let by_generation = but(pod("new", "n"), "/metadata/labels/controller-revision-hash", json!("h9"));
-    let hashless = but(by_generation, "/metadata/creationTimestamp", json!("2027-01-02T00:00:00Z"));
+    let by_generation = with_field(pod("new", "n"), "/metadata/labels/controller-revision-hash", json!("h9"));
+    let hashless = with_field(by_generation, "/metadata/creationTimestamp", json!("2027-01-02T00:00:00Z"));
     let set: DaemonSet = serde_json::from_value(allowing(0, 1)).unwrap();
     let facts = bounds::facts(set, &[("n", true, vec![hashless, old("old", "n")])]);
-    let work = rolling::work(&facts, "h2");
+    let work = rolling_update::work(&facts, "h2");
     let gone: Vec<_> = work.delete.iter().map(|(pod, _)| pod.meta.key.name.to_string()).collect();
     assert_eq!(gone, ["old"]);
     // Two of a kind are left alone and take up room.
     let set: DaemonSet = serde_json::from_value(allowing(0, 1)).unwrap();
     let twins = ("n", true, vec![old("a", "n"), old("b", "n")]);
     let facts = bounds::facts(set, &[twins, ("m", true, vec![old("c", "m")])]);
-    let work = rolling::work(&facts, "h2");
+    let work = rolling_update::work(&facts, "h2");
     assert!(work.is_none());
 }
 
@@ -148,7 +151,7 @@ fn pods_in_the_wrong_place_go_when_others_have_taken_over() {
 /// Proves DS-69.
 #[test]
 fn by_hand_nothing_is_replaced() {
-    let by_hand = but(set(), "/spec/updateStrategy", json!({"type": "OnDelete"}));
+    let by_hand = with_field(set(), "/spec/updateStrategy", json!({"type": "OnDelete"}));
     assert!(on(by_hand.clone(), three(old("a", "n1"), unready(old("b", "n2")))).is_empty());
     let fresh = made(world(by_hand, [node("n")], []));
     assert_eq!(fresh["metadata"]["labels"]["controller-revision-hash"], "h2");

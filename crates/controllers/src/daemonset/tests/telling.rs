@@ -10,19 +10,19 @@ fn nodes_are_counted_by_their_first_pod() {
         tainted("y", "x", "NoExecute"),
         tainted("z", "x", "NoExecute"),
     ]);
-    let later = |pod: Value| but(pod, "/metadata/creationTimestamp", json!("2027-01-05T00:00:00Z"));
+    let later = |pod: Value| with_field(pod, "/metadata/creationTimestamp", json!("2027-01-05T00:00:00Z"));
     let pods = [
         pod("on-a", "a"),
         // The older one counts, ready or not, and so does one on its way out.
         unready(old("on-b", "b")),
         later(pod("too-on-b", "b")),
-        leaving(pod("on-c", "c")),
-        young(pod("on-d", "d")),
+        terminating(pod("on-c", "c")),
+        recently_ready(pod("on-d", "d")),
         unbound("on-e", "e"),
         pod("on-x", "x"),
         pod("on-y", "y"),
     ];
-    let patient = but(set(), "/spec/minReadySeconds", json!(5));
+    let patient = with_field(set(), "/spec/minReadySeconds", json!(5));
     let told = status(world(patient, nodes, pods));
     let count = |name: &str| told[name].as_i64().unwrap();
     assert_eq!(count("desiredNumberScheduled"), 6);
@@ -39,7 +39,7 @@ fn nodes_are_counted_by_their_first_pod() {
 fn only_news_are_told() {
     let told = |set: Value| turn(world(set, [node("n")], [pod("x", "n")])).contains(STATUS);
     assert!(!told(content(1)));
-    assert!(told(but(content(1), "/metadata/generation", json!(3))));
+    assert!(told(with_field(content(1), "/metadata/generation", json!(3))));
     for count in [
         "desiredNumberScheduled",
         "currentNumberScheduled",
@@ -49,9 +49,9 @@ fn only_news_are_told() {
         "numberAvailable",
         "numberUnavailable",
     ] {
-        assert!(told(but(content(1), &format!("/status/{count}"), json!(9))), "{count}");
+        assert!(told(with_field(content(1), &format!("/status/{count}"), json!(9))), "{count}");
     }
-    let mut before = but(set(), "/metadata/generation", json!(5));
+    let mut before = with_field(set(), "/metadata/generation", json!(5));
     before["status"]["conditions"] = json!([{"type": "Odd", "status": "True"}]);
     before["status"]["collisionCount"] = json!(4);
     let told = status(world(before, [node("n")], [pod("x", "n")]));
@@ -63,12 +63,12 @@ fn only_news_are_told() {
 #[test]
 fn it_is_looked_at_again_when_pods_may_be_available() {
     let last = |seconds: i32, pod: Value| {
-        let set = but(set(), "/spec/minReadySeconds", json!(seconds));
+        let set = with_field(set(), "/spec/minReadySeconds", json!(seconds));
         turn(world(set, [node("n")], [pod])).lines().last().unwrap_or_default().to_owned()
     };
-    assert_eq!(last(5, young(pod("x", "n"))), "requeue after 5s");
+    assert_eq!(last(5, recently_ready(pod("x", "n"))), "requeue after 5s");
     assert!(!last(5, pod("x", "n")).starts_with("revisit"));
-    assert!(!last(0, young(pod("x", "n"))).starts_with("revisit"));
+    assert!(!last(0, recently_ready(pod("x", "n"))).starts_with("revisit"));
     assert!(!last(5, unready(pod("x", "n"))).starts_with("revisit"));
 }
 
@@ -87,7 +87,7 @@ fn wishes_seen_and_fulfilled_must_be_known_at_once() {
         change(&mut said);
         status::telling(&bounds::facts(set, &[]), &said, changed_anything)
     };
-    let short = || but(content(3), "/status/numberAvailable", json!(1));
+    let short = || with_field(content(3), "/status/numberAvailable", json!(1));
     assert_eq!(telling(short(), false, |said| said.number_available = 2), StatusUrgency::Coalesce);
     assert_eq!(telling(short(), true, |said| said.number_available = 2), StatusUrgency::Superseded);
     assert_eq!(telling(short(), true, |said| said.number_available = 3), StatusUrgency::Immediate);

@@ -10,8 +10,8 @@ fn back(to: &str) -> Value {
 
 const EDIT: &str = "edit deployments.apps a/web because an earlier revision was asked for\n";
 
-fn is_struck_off(mut world: World) -> bool {
-    world.sync(&the_loop(), web());
+fn is_struck_off(mut world: RehearsalCluster) -> bool {
+    world.reconcile(&the_loop(), web());
     let live = world.live_object::<Deployment>(&web()).unwrap();
     live["metadata"]["annotations"].get(annotations::ROLLBACK_TO).is_none()
 }
@@ -48,12 +48,12 @@ fn the_template_and_what_it_was_told_come_back() {
     let mut old = old(0, 0);
     old["spec"]["template"]["metadata"]["labels"]["pod-template-hash"] = json!("x");
     old["metadata"]["annotations"]["told"] = json!("then");
-    let mut now = but(back("1"), "/metadata/annotations/told", json!("now"));
+    let mut now = with_field(back("1"), "/metadata/annotations/told", json!("now"));
     now["metadata"]["annotations"]["other"] = json!("now");
     now["metadata"]["annotations"][annotations::LAST_APPLIED] = json!("{}");
     let mut there = world(now, [new(3, 3), old]);
     assert_eq!(
-        there.sync(&the_loop(), web()),
+        there.reconcile(&the_loop(), web()),
         format!("{EDIT}event Normal DeploymentRollback: Rolled back deployment \"web\" to revision 1\n")
     );
     let live = there.live_object::<Deployment>(&web()).unwrap();
@@ -64,7 +64,7 @@ fn the_template_and_what_it_was_told_come_back() {
     );
     // Nobody is told of what did not happen.
     let refused = world(back("1"), [new(3, 3), super::old(0, 0)]);
-    let refused = refused.refusing::<Deployment>("update", &web(), super::refused(Reason::Conflict));
+    let refused = refused.failing::<Deployment>("update", &web(), super::api_error(ErrorReason::Conflict));
     assert!(!turn(refused).contains("event"));
 }
 

@@ -1,29 +1,33 @@
 //! The ReplicaSet of a new template.
 
 use super::*;
-use crate::workloads::templates::short_name;
+use crate::workloads::templates::pod_template_hash;
 
 /// The name that the next ReplicaSet gets after so many collisions.
 fn next_name(collisions: Option<i32>) -> String {
-    let template = keleustes_objects::Template::parse(&template("v2").to_string()).unwrap();
-    format!("web-{}", short_name(&template, collisions))
+    let template = keleustes_objects::PodTemplate::parse(&template("v2").to_string()).unwrap();
+    format!("web-{}", pod_template_hash(&template, collisions))
 }
 
-fn created(world: World) -> Value {
+fn created(world: RehearsalCluster) -> Value {
     let mut created = bodies(world, "create replicasets.apps ");
     assert_eq!(created.len(), 1);
     created.remove(0).1
 }
 
-fn refusing(deployment: Value, sets: impl IntoIterator<Item = Value>, reason: Reason) -> World {
+fn refusing(
+    deployment: Value,
+    sets: impl IntoIterator<Item = Value>,
+    reason: ErrorReason,
+) -> RehearsalCluster {
     let key = Key::namespaced("a", &*next_name(None));
-    world(deployment, sets).refusing::<ReplicaSet>("create", &key, refused(reason))
+    world(deployment, sets).failing::<ReplicaSet>("create", &key, api_error(reason))
 }
 
 /// Proves DEP-31, DEP-32, DEP-33, DEP-34, REV-47, REV-56.
 #[test]
 fn it_has_the_template_and_a_hash_that_tells_it_from_others() {
-    let mut noted = but(deployment(3), "/metadata/annotations/note", json!("x"));
+    let mut noted = with_field(deployment(3), "/metadata/annotations/note", json!("x"));
     noted["spec"]["minReadySeconds"] = json!(7);
     let expression = json!({"key": "app", "operator": "Exists"});
     noted["spec"]["selector"] = json!({"matchLabels": {"app": "web"}, "matchExpressions": [expression]});
@@ -51,16 +55,16 @@ fn it_has_the_template_and_a_hash_that_tells_it_from_others() {
             "selector": {"matchLabels": labels, "matchExpressions": [expression]},
         })
     );
-    let salted = but(deployment(3), "/status/collisionCount", json!(0));
+    let salted = with_field(deployment(3), "/status/collisionCount", json!(0));
     assert_eq!(created(world(salted, []))["metadata"]["name"], json!(next_name(Some(0))));
 }
 
 /// Proves DEP-32.
 #[test]
 fn a_long_name_is_cut() {
-    let long = but(deployment(1), "/metadata/name", json!("w".repeat(250)));
-    let mut world = World::of(&the_loop()).with::<Deployment>(long);
-    let transcript = world.sync(&the_loop(), Key::namespaced("a", &*"w".repeat(250)));
+    let long = with_field(deployment(1), "/metadata/name", json!("w".repeat(250)));
+    let mut world = RehearsalCluster::of(&the_loop()).with::<Deployment>(long);
+    let transcript = world.reconcile(&the_loop(), Key::namespaced("a", &*"w".repeat(250)));
     let name = transcript.split(' ').nth(2).unwrap().strip_prefix("a/").unwrap();
     assert_eq!(name.len(), 253);
     assert!(name.starts_with("www") && name.contains("w-"));
@@ -95,7 +99,7 @@ fn it_begins_as_large_as_there_is_room_for() {
     assert_eq!(put(there())["metadata"]["annotations"][annotations::REVISION], "2");
     let crowded = world(deployment(3), [old(3, 3), set("older", "v0", 1, 1)]);
     assert!(!turn(crowded).contains("Scaled up"));
-    let endless = but(counted, "/spec/progressDeadlineSeconds", json!(i32::MAX));
+    let endless = with_field(counted, "/spec/progressDeadlineSeconds", json!(i32::MAX));
     assert_eq!(told(world(endless, [old(3, 3)]), "Progressing"), Value::Null);
 }
 
@@ -104,11 +108,11 @@ fn it_begins_as_large_as_there_is_room_for() {
 fn a_name_that_is_taken_by_the_one_that_is_wanted_is_no_collision() {
     let name = next_name(None);
     let ours = || set(&name, "v2", 3, 3);
-    let taken = || refusing(deployment(3), [], Reason::AlreadyExists);
+    let taken = || refusing(deployment(3), [], ErrorReason::AlreadyExists);
     // An answer was lost: the cache has not seen it yet, or still shows who had the name before.
-    let former = but(ours(), "/metadata/ownerReferences/0/uid", json!("u-former"));
-    for world in [taken(), taken().cached::<ReplicaSet>(former)] {
-        let transcript = turn(world.live::<ReplicaSet>(ours()));
+    let former = with_field(ours(), "/metadata/ownerReferences/0/uid", json!("u-former"));
+    for world in [taken(), taken().with_cached::<ReplicaSet>(former)] {
+        let transcript = turn(world.with_live::<ReplicaSet>(ours()));
         assert!(!transcript.contains("event") && transcript.ends_with(STATUS), "{transcript}");
     }
     let transcript = turn(taken());
@@ -120,17 +124,17 @@ fn a_name_that_is_taken_by_the_one_that_is_wanted_is_no_collision() {
 fn a_name_that_is_taken_by_another_leads_to_the_next_name() {
     let name = next_name(None);
     let edited = set(&name, "edited", 3, 3);
-    let foreign = but(set(&name, "v2", 3, 3), "/metadata/ownerReferences/0/uid", json!("u-other"));
+    let foreign = with_field(set(&name, "v2", 3, 3), "/metadata/ownerReferences/0/uid", json!("u-other"));
     for there in [edited.clone(), foreign] {
-        let transcript = turn(refusing(complete(3), [there.clone()], Reason::AlreadyExists));
+        let transcript = turn(refusing(complete(3), [there.clone()], ErrorReason::AlreadyExists));
         assert!(
             transcript.ends_with("because the name of its ReplicaSet is taken\nretry: refused\n"),
             "{transcript}"
         );
-        let status = put(refusing(complete(3), [there], Reason::AlreadyExists))["status"].take();
+        let status = put(refusing(complete(3), [there], ErrorReason::AlreadyExists))["status"].take();
         assert_eq!((&status["collisionCount"], &status["replicas"]), (&json!(1), &json!(3)));
     }
-    let again = but(complete(3), "/status/collisionCount", json!(1));
+    let again = with_field(complete(3), "/status/collisionCount", json!(1));
     let made = created(world(again, [edited]));
     assert_eq!(made["metadata"]["name"], json!(next_name(Some(1))));
     assert_eq!(made["metadata"]["annotations"][annotations::REVISION], "1");
@@ -141,7 +145,7 @@ fn a_name_that_is_taken_by_another_leads_to_the_next_name() {
 fn a_namespace_on_its_way_out_ends_the_matter() {
     let name = next_name(None);
     check(
-        refusing(deployment(3), [], Reason::NamespaceTerminating),
+        refusing(deployment(3), [], ErrorReason::NamespaceTerminating),
         &format!(
             "create replicasets.apps a/{name} because no ReplicaSet has the Deployment's template FAILED: refused\n"
         ),
@@ -153,11 +157,11 @@ fn a_namespace_on_its_way_out_ends_the_matter() {
 fn any_other_refusal_is_told_and_tried_again() {
     let name = next_name(None);
     let message = format!("Failed to create new replica set \"{name}\": refused");
-    let transcript = turn(refusing(deployment(3), [], Reason::Forbidden));
+    let transcript = turn(refusing(deployment(3), [], ErrorReason::Forbidden));
     assert!(transcript.contains(&format!("event Warning ReplicaSetCreateError: {message}\n")));
     assert!(transcript.ends_with(&format!("{STATUS}retry: {message}\n")), "{transcript}");
-    let condition = told(refusing(deployment(3), [], Reason::Forbidden), "Progressing");
+    let condition = told(refusing(deployment(3), [], ErrorReason::Forbidden), "Progressing");
     assert_eq!(words(&condition), ["False", "ReplicaSetCreateError", &message]);
-    let endless = but(deployment(3), "/spec/progressDeadlineSeconds", Value::Null);
-    assert!(!turn(refusing(endless, [], Reason::Forbidden)).contains(STATUS));
+    let endless = with_field(deployment(3), "/spec/progressDeadlineSeconds", Value::Null);
+    assert!(!turn(refusing(endless, [], ErrorReason::Forbidden)).contains(STATUS));
 }

@@ -8,16 +8,16 @@ mod scaling;
 mod telling;
 mod waking;
 
-use keleustes_objects::{Key, Reason};
-use keleustes_plan::rehearsal::World;
+use keleustes_objects::{ErrorReason, Key};
+use keleustes_plan::rehearsal::RehearsalCluster;
 use keleustes_plan::{Loop, RateLimiter};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::workloads::fixtures::{but, leaving, refused};
+use crate::workloads::fixtures::{api_error, terminating, with_field};
 
 fn the_loop() -> Loop {
-    controller(&Settings::default()).loops.remove(0)
+    controller(&DeploymentOptions::default()).loops.remove(0)
 }
 
 fn web() -> Key {
@@ -73,7 +73,7 @@ fn condition(r#type: &str, status: &str, reason: &str, message: &str) -> Value {
 }
 
 fn recreating(deployment: Value) -> Value {
-    but(deployment, "/spec/strategy", json!({"type": "Recreate"}))
+    with_field(deployment, "/spec/strategy", json!({"type": "Recreate"}))
 }
 
 /// A ReplicaSet of an image that asks for so many pods, of which so many are available, last sized when
@@ -118,31 +118,31 @@ fn old(asked: i32, available: i32) -> Value {
 }
 
 fn paused(deployment: Value) -> Value {
-    but(deployment, "/spec/paused", json!(true))
+    with_field(deployment, "/spec/paused", json!(true))
 }
 
-fn world(deployment: Value, sets: impl IntoIterator<Item = Value>) -> World {
-    let world = World::of(&the_loop()).with::<Deployment>(deployment);
+fn world(deployment: Value, sets: impl IntoIterator<Item = Value>) -> RehearsalCluster {
+    let world = RehearsalCluster::of(&the_loop()).with::<Deployment>(deployment);
     sets.into_iter().fold(world, |world, set| world.with::<ReplicaSet>(set))
 }
 
 /// What one turn does.
-fn turn(mut world: World) -> String {
+fn turn(mut world: RehearsalCluster) -> String {
     world.outline(&the_loop(), web())
 }
 
 #[track_caller]
-fn check(world: World, expected: &str) {
+fn check(world: RehearsalCluster, expected: &str) {
     assert_eq!(turn(world), expected);
 }
 
 /// The bodies of the writes of a turn whose lines begin so, with the names of their targets.
-fn bodies(mut world: World, beginning: &str) -> Vec<(String, Value)> {
+fn bodies(mut world: RehearsalCluster, beginning: &str) -> Vec<(String, Value)> {
     world.bodies(&the_loop(), web(), beginning)
 }
 
 /// The sizes that a turn gives to ReplicaSets, in order.
-fn sizes(world: World) -> Vec<(String, i64)> {
+fn sizes(world: RehearsalCluster) -> Vec<(String, i64)> {
     let patches = bodies(world, "patch replicasets.apps ").into_iter();
     patches.filter_map(|(name, body)| Some((name, body["spec"]["replicas"].as_i64()?))).collect()
 }
@@ -152,14 +152,14 @@ fn sized(sizes: &[(&str, i64)]) -> Vec<(String, i64)> {
 }
 
 /// The object that a turn puts to `deployments/status`.
-fn put(world: World) -> Value {
+fn put(world: RehearsalCluster) -> Value {
     let mut puts = bodies(world, "put deployments.apps/status ");
     assert_eq!(puts.len(), 1, "one status in a turn");
     puts.remove(0).1
 }
 
 /// A condition of the status that a turn puts.
-fn told(world: World, r#type: &str) -> Value {
+fn told(world: RehearsalCluster, r#type: &str) -> Value {
     let status = put(world)["status"].take();
     let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     conditions.into_iter().find(|condition| condition["type"] == r#type).unwrap_or_default()
@@ -175,7 +175,7 @@ const STATUS: &str = "put deployments.apps/status a/web because its ReplicaSets 
 /// Proves DEP-1, DEP-2, DEP-3, DEP-4, DEP-91, DEP-96, DEP-99.
 #[test]
 fn it_is_known_by_the_original_s_names_and_numbers() {
-    let controller = controller(&Settings::default());
+    let controller = controller(&DeploymentOptions::default());
     assert_eq!((controller.name, controller.aliases), ("deployment-controller", &["deployment"][..]));
     assert_eq!(
         (controller.service_account, controller.event_component),
@@ -192,7 +192,7 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
     );
     let a_loop = the_loop();
     assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("deployment", 5, Some(15)));
-    assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
+    assert_eq!(a_loop.rate_limiter, RateLimiter::DEFAULT);
     let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
     assert_eq!(reads, ["deployments.apps", "replicasets.apps", "pods"]);
 }
@@ -200,8 +200,8 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
 /// Proves DEP-11.
 #[test]
 fn nothing_is_done_for_one_that_is_gone_or_done() {
-    let mut gone = World::of(&the_loop()).with::<ReplicaSet>(new(3, 3));
-    assert_eq!(gone.sync(&the_loop(), web()), "");
+    let mut gone = RehearsalCluster::of(&the_loop()).with::<ReplicaSet>(new(3, 3));
+    assert_eq!(gone.reconcile(&the_loop(), web()), "");
     check(world(complete(3), [new(3, 3)]), "");
 }
 
@@ -211,12 +211,12 @@ fn one_that_selects_everything_is_told_so_and_left_alone() {
     const TOLD: &str = "event Warning SelectingAll: \
                         This deployment is selecting all pods. A non-empty selector is required.\n";
     const LOOKED: &str = "put deployments.apps/status a/web because it was looked at";
-    let all = but(deployment(3), "/spec/selector", json!({}));
+    let all = with_field(deployment(3), "/spec/selector", json!({}));
     check(world(all.clone(), [old(3, 3)]), TOLD);
-    let unseen = but(all, "/metadata/generation", json!(3));
+    let unseen = with_field(all, "/metadata/generation", json!(3));
     check(world(unseen.clone(), []), &format!("{TOLD}{LOOKED}\n"));
     assert_eq!(put(world(unseen.clone(), []))["status"]["observedGeneration"], 3);
-    let deaf = world(unseen, []).refusing::<Deployment>("update", &web(), refused(Reason::Conflict));
+    let deaf = world(unseen, []).failing::<Deployment>("update", &web(), api_error(ErrorReason::Conflict));
     check(deaf, &format!("{TOLD}{LOOKED} FAILED: refused\n"));
 }
 
@@ -225,26 +225,27 @@ fn one_that_selects_everything_is_told_so_and_left_alone() {
 fn replica_sets_are_claimed_before_anything_else() {
     const ADOPT: &str = "patch replicasets.apps a/old because it matches the selector and nobody manages it";
     const RELEASE: &str = "patch replicasets.apps a/old because it does not match the selector any more";
-    let orphan = || but(old(0, 0), "/metadata/ownerReferences", json!([]));
+    let orphan = || with_field(old(0, 0), "/metadata/ownerReferences", json!([]));
     check(world(complete(3), [orphan(), new(3, 3)]), &format!("{ADOPT}\n"));
     // Its size may be another by now, so nothing is made beside it before it is seen.
     check(world(deployment(3), [orphan()]), &format!("{ADOPT}\n"));
     let raced = world(deployment(3), [orphan()]);
-    let raced = raced.refusing::<ReplicaSet>("patch", &Key::namespaced("a", "old"), refused(Reason::Invalid));
+    let raced =
+        raced.failing::<ReplicaSet>("patch", &Key::namespaced("a", "old"), api_error(ErrorReason::Invalid));
     check(raced, &format!("{ADOPT} FAILED: refused\nretry: refused\n"));
-    let going = World::of(&the_loop()).cached::<Deployment>(complete(3));
-    let going = going.live::<Deployment>(leaving(complete(3))).with::<ReplicaSet>(orphan());
+    let going = RehearsalCluster::of(&the_loop()).with_cached::<Deployment>(complete(3));
+    let going = going.with_live::<Deployment>(terminating(complete(3))).with::<ReplicaSet>(orphan());
     check(going, &format!("{ADOPT} FAILED: the owner is being deleted\nretry: the owner is being deleted\n"));
-    let of_another = but(old(2, 2), "/metadata/ownerReferences/0/uid", json!("u-other"));
+    let of_another = with_field(old(2, 2), "/metadata/ownerReferences/0/uid", json!("u-other"));
     check(world(complete(3), [of_another, new(3, 3)]), "");
-    let stray = but(old(2, 2), "/metadata/labels", json!({"app": "none"}));
+    let stray = with_field(old(2, 2), "/metadata/labels", json!({"app": "none"}));
     check(world(complete(3), [stray, new(3, 3)]), &format!("{RELEASE}\n"));
 }
 
 /// Proves DEP-14, DEP-100.
 #[test]
 fn what_a_turn_is_for_is_decided_in_order() {
-    let mut all = paused(leaving(but(deployment(5), "/metadata/annotations/note", json!("x"))));
+    let mut all = paused(terminating(with_field(deployment(5), "/metadata/annotations/note", json!("x"))));
     all["metadata"]["annotations"][annotations::ROLLBACK_TO] = json!("1");
     let sets = || [old(2, 2), new(2, 2)];
     const REMEMBER: &str =
@@ -270,6 +271,6 @@ fn what_a_turn_is_for_is_decided_in_order() {
 /// Proves DEP-15.
 #[test]
 fn a_strategy_that_nobody_knows_is_a_failure() {
-    let odd = but(deployment(3), "/spec/strategy", json!({"type": "Magic"}));
+    let odd = with_field(deployment(3), "/spec/strategy", json!({"type": "Magic"}));
     check(world(odd, [new(3, 3)]), "retry: unexpected deployment strategy type: Magic\n");
 }

@@ -5,7 +5,7 @@ use super::*;
 const NOTE: &str = "/metadata/annotations/note";
 
 fn revision_of(set: Value, revision: &str) -> Value {
-    but(set, "/metadata/annotations/deployment.kubernetes.io~1revision", json!(revision))
+    with_field(set, "/metadata/annotations/deployment.kubernetes.io~1revision", json!(revision))
 }
 
 /// What a turn tells the newest ReplicaSet.
@@ -19,8 +19,8 @@ fn remembered(deployment: Value, sets: impl IntoIterator<Item = Value>) -> Value
 #[test]
 fn the_oldest_with_an_equal_template_is_the_newest_and_all_others_are_old() {
     let hashed = |set: Value, hash: &str| {
-        let set = but(set, "/metadata/labels/pod-template-hash", json!(hash));
-        but(set, "/spec/template/metadata/labels/pod-template-hash", json!(hash))
+        let set = with_field(set, "/metadata/labels/pod-template-hash", json!(hash));
+        with_field(set, "/spec/template/metadata/labels/pod-template-hash", json!(hash))
     };
     // Whatever hash it has, and if it has none.
     for set in [new(3, 3), hashed(new(3, 3), "anything")] {
@@ -29,14 +29,16 @@ fn the_oldest_with_an_equal_template_is_the_newest_and_all_others_are_old() {
     // Of two the older one, by birth and then by name.
     let twin = |born: &str| {
         let twin = revision_of(set("twin", "v2", 1, 1), "2");
-        but(twin, "/metadata/creationTimestamp", json!(born))
+        with_field(twin, "/metadata/creationTimestamp", json!(born))
     };
     let pair = |born| world(deployment(3), [new(3, 3), twin(born)]);
     assert_eq!(sizes(pair("2027-01-04T00:00:00Z")), sized(&[("twin", 0)]));
     assert_eq!(sizes(pair("2027-01-03T00:00:00Z")), sized(&[("twin", 0)]));
     // Here `new` is the old one.
-    let older =
-        world(but(deployment(3), "/spec/replicas", json!(3)), [new(3, 3), twin("2027-01-02T00:00:00Z")]);
+    let older = world(
+        with_field(deployment(3), "/spec/replicas", json!(3)),
+        [new(3, 3), twin("2027-01-02T00:00:00Z")],
+    );
     assert_eq!(sizes(older), sized(&[("new", 1)]));
 }
 
@@ -51,7 +53,11 @@ fn the_newest_has_a_higher_number_than_all_old_ones() {
         (["1", "2"], "9", Value::Null),
     ] {
         let [one, other] = olds.map(|revision| revision_of(old(0, 0), revision));
-        let other = but(but(other, "/metadata/name", json!("older")), "/metadata/uid", json!("u-older"));
+        let other = with_field(
+            with_field(other, "/metadata/name", json!("older")),
+            "/metadata/uid",
+            json!("u-older"),
+        );
         let told = remembered(complete(3), [one, other, revision_of(new(3, 3), before)]);
         assert_eq!(told[annotations::REVISION], after, "{olds:?} {before}");
     }
@@ -60,7 +66,7 @@ fn the_newest_has_a_higher_number_than_all_old_ones() {
 /// Proves DEP-22, DEP-23.
 #[test]
 fn the_newest_is_told_what_the_deployment_is_told() {
-    let mut noted = but(complete(3), NOTE, json!("x"));
+    let mut noted = with_field(complete(3), NOTE, json!("x"));
     for own in [
         annotations::LAST_APPLIED,
         annotations::REVISION_HISTORY,
@@ -70,15 +76,15 @@ fn the_newest_is_told_what_the_deployment_is_told() {
         noted["metadata"]["annotations"][own] = json!("9");
     }
     noted["metadata"]["annotations"][annotations::ROLLBACK_TO] = json!("");
-    let kept = but(new(3, 3), "/metadata/annotations/kept", json!("y"));
+    let kept = with_field(new(3, 3), "/metadata/annotations/kept", json!("y"));
     assert_eq!(remembered(noted.clone(), [kept.clone()]), json!({"note": "x"}));
-    check(world(noted, [but(kept, NOTE, json!("x"))]), "");
+    check(world(noted, [with_field(kept, NOTE, json!("x"))]), "");
 }
 
 /// Proves DEP-25.
 #[test]
 fn a_number_that_is_none_leaves_all_that_it_remembers_alone() {
-    let noted = but(complete(3), NOTE, json!("x"));
+    let noted = with_field(complete(3), NOTE, json!("x"));
     assert_eq!(remembered(noted, [revision_of(new(3, 3), "two")]), Value::Null);
 }
 
@@ -99,8 +105,9 @@ fn earlier_numbers_are_kept() {
 /// Proves DEP-28, DEP-92.
 #[test]
 fn what_the_newest_remembers_is_written_before_the_deployment_takes_it_over() {
-    let behind = but(complete(3), "/metadata/annotations/deployment.kubernetes.io~1revision", json!("1"));
-    let patient = but(behind.clone(), "/spec/minReadySeconds", json!(7));
+    let behind =
+        with_field(complete(3), "/metadata/annotations/deployment.kubernetes.io~1revision", json!("1"));
+    let patient = with_field(behind.clone(), "/spec/minReadySeconds", json!(7));
     let there = || world(patient.clone(), [new(3, 3)]);
     let patches = bodies(there(), "patch replicasets.apps ");
     let [(_, body)] = &patches[..] else { panic!("one patch") };
@@ -110,8 +117,11 @@ fn what_the_newest_remembers_is_written_before_the_deployment_takes_it_over() {
     );
     assert!(body["spec"].get("replicas").is_none());
     assert!(!turn(there()).contains("deployments.apps"), "not in this turn");
-    let raced =
-        there().refusing::<ReplicaSet>("patch", &Key::namespaced("a", "new"), refused(Reason::Conflict));
+    let raced = there().failing::<ReplicaSet>(
+        "patch",
+        &Key::namespaced("a", "new"),
+        api_error(ErrorReason::Conflict),
+    );
     assert!(turn(raced).ends_with("FAILED: refused\nretry: refused\n"));
     // In the next one.
     let written = put(world(behind, [new(3, 3)]));
@@ -121,7 +131,8 @@ fn what_the_newest_remembers_is_written_before_the_deployment_takes_it_over() {
 /// Proves DEP-29, DEP-94, DEP-95.
 #[test]
 fn the_deployment_takes_the_number_over_with_its_status() {
-    let mut behind = but(complete(3), "/metadata/annotations/deployment.kubernetes.io~1revision", json!("1"));
+    let mut behind =
+        with_field(complete(3), "/metadata/annotations/deployment.kubernetes.io~1revision", json!("1"));
     behind["metadata"]["labels"] = json!({"l": "1"});
     let written = put(world(behind.clone(), [new(3, 3)]));
     assert_eq!(written["metadata"]["annotations"][annotations::REVISION], "2");
@@ -145,6 +156,6 @@ fn a_newest_that_was_there_is_found() {
         words(&told(there(), "Progressing")),
         ["True", "FoundNewReplicaSet", "Found new replica set \"new\""]
     );
-    let endless = but(counted.clone(), "/spec/progressDeadlineSeconds", Value::Null);
+    let endless = with_field(counted.clone(), "/spec/progressDeadlineSeconds", Value::Null);
     assert_eq!(told(world(endless, [new(1, 0), old(3, 3)]), "Progressing"), Value::Null);
 }

@@ -16,7 +16,7 @@ pub(super) fn pod(set: &str, phase: &str) -> Value {
     })
 }
 
-fn deleted(world: World) -> Vec<String> {
+fn deleted(world: RehearsalCluster) -> Vec<String> {
     let transcript = turn(world);
     let names = transcript.lines().filter_map(|line| line.strip_prefix("delete replicasets.apps a/"));
     names.filter_map(|rest| rest.split(' ').next()).map(str::to_owned).collect()
@@ -49,7 +49,7 @@ fn a_step_makes_the_newest_larger_or_the_old_ones_smaller() {
 fn a_step_that_fails_is_tried_again() {
     let raced = world(deployment(3), [old(3, 3), new(1, 1)]);
     let raced =
-        raced.refusing::<ReplicaSet>("patch", &Key::namespaced("a", "old"), refused(Reason::Conflict));
+        raced.failing::<ReplicaSet>("patch", &Key::namespaced("a", "old"), api_error(ErrorReason::Conflict));
     check(
         raced,
         "patch replicasets.apps a/old because the rollout needs fewer of it FAILED: refused\nretry: refused\n",
@@ -60,10 +60,10 @@ fn a_step_that_fails_is_tried_again() {
 fn where_all_old_pods_must_go_first_they_are_waited_for_to_be_known() {
     // What the loop begins without is not among the tables.
     let mut begun = the_loop();
-    begun.reads.retain(|kind| !begun.late.contains(kind));
+    begun.reads.retain(|kind| !begun.starts_without.contains(kind));
     let without_pods = |deployment: Value, sets: &[Value]| {
-        let world = World::of(&begun).with::<Deployment>(deployment);
-        let mut world = sets.iter().cloned().fold(world, World::with::<ReplicaSet>);
+        let world = RehearsalCluster::of(&begun).with::<Deployment>(deployment);
+        let mut world = sets.iter().cloned().fold(world, RehearsalCluster::with::<ReplicaSet>);
         world.outline(&the_loop(), web())
     };
     assert_eq!(
@@ -88,11 +88,11 @@ fn all_old_pods_go_before_new_ones_come() {
              event Normal ScalingReplicaSet: Scaled down replica set old from 3 to 0\n{STATUS}"
         ),
     );
-    let still_there = but(old(0, 0), "/status/replicas", json!(1));
+    let still_there = with_field(old(0, 0), "/status/replicas", json!(1));
     check(recreate(&[still_there, new(0, 0)]), STATUS);
     for phase in ["Running", "Pending", "Unknown"] {
         check(recreate(&[old(0, 0)]).with::<Pod>(pod("old", phase)), STATUS);
-        check(recreate(&[old(0, 0)]).with::<Pod>(leaving(pod("old", phase))), STATUS);
+        check(recreate(&[old(0, 0)]).with::<Pod>(terminating(pod("old", phase))), STATUS);
     }
     for phase in ["Failed", "Succeeded"] {
         let ended = recreate(&[old(0, 0)]).with::<Pod>(pod("old", phase));
@@ -106,7 +106,7 @@ fn all_old_pods_go_before_new_ones_come() {
 #[test]
 fn a_pause_and_its_end_are_told() {
     let progressing = |deployment: Value, reason: &str| {
-        but(deployment, "/status/conditions/1", condition("Progressing", "True", reason, "m"))
+        with_field(deployment, "/status/conditions/1", condition("Progressing", "True", reason, "m"))
     };
     let there = |deployment| world(deployment, [new(3, 3)]);
     let condition = told(there(paused(complete(3))), "Progressing");
@@ -122,7 +122,7 @@ fn a_pause_and_its_end_are_told() {
     let condition = told(world(resumed, [new(3, 2), old(0, 0)]), "Progressing");
     assert_eq!(words(&condition), ["Unknown", "DeploymentResumed", "Deployment is resumed"]);
     check(there(progressing(paused(complete(3)), "ProgressDeadlineExceeded")), "");
-    let endless = but(paused(complete(3)), "/spec/progressDeadlineSeconds", Value::Null);
+    let endless = with_field(paused(complete(3)), "/spec/progressDeadlineSeconds", Value::Null);
     check(there(endless), "");
     // Nobody looks at the deadline meanwhile.
     let late = progressing(paused(complete(3)), "DeploymentPaused");
@@ -132,7 +132,7 @@ fn a_pause_and_its_end_are_told() {
 /// Proves DEP-70.
 #[test]
 fn a_paused_deployment_is_scaled_and_cleaned_up_and_not_rolled() {
-    let mut held = paused(but(complete(3), "/spec/revisionHistoryLimit", json!(0)));
+    let mut held = paused(with_field(complete(3), "/spec/revisionHistoryLimit", json!(0)));
     held["spec"]["template"] = template("v3");
     let there = |held: &Value| turn(world(held.clone(), [new(3, 3), old(0, 0)]));
     assert!(!there(&held).contains("create"));
@@ -144,7 +144,7 @@ fn a_paused_deployment_is_scaled_and_cleaned_up_and_not_rolled() {
 /// Proves DEP-62, DEP-80, DEP-81, DEP-93, DEP-112, DEP-113.
 #[test]
 fn old_replica_sets_beyond_the_history_go_when_all_is_done() {
-    let limited = |limit: Value| but(complete(3), "/spec/revisionHistoryLimit", limit);
+    let limited = |limit: Value| with_field(complete(3), "/spec/revisionHistoryLimit", limit);
     let olds = |oldest: Value| [oldest, old(0, 0), new(3, 3)];
     let older = || set("older", "v0", 0, 0);
     let left = |limit: Value, oldest: Value| deleted(world(limited(limit), olds(oldest)));
@@ -154,23 +154,24 @@ fn old_replica_sets_beyond_the_history_go_when_all_is_done() {
     assert_eq!(left(Value::Null, older()), [""; 0]);
     assert_eq!(left(json!(i32::MAX), older()), [""; 0]);
     // By revision, whatever their age.
-    let renumbered = but(older(), "/metadata/annotations/deployment.kubernetes.io~1revision", json!("1"));
-    let renumbered = but(renumbered, "/metadata/creationTimestamp", json!("2027-01-02T12:00:00Z"));
+    let renumbered =
+        with_field(older(), "/metadata/annotations/deployment.kubernetes.io~1revision", json!("1"));
+    let renumbered = with_field(renumbered, "/metadata/creationTimestamp", json!("2027-01-02T12:00:00Z"));
     assert_eq!(left(json!(1), renumbered), ["old"]);
     // What still has pods, or was not looked at, stays, and no other goes for it.
-    assert_eq!(left(json!(1), but(older(), "/status/replicas", json!(1))), [""; 0]);
-    assert_eq!(left(json!(1), but(older(), "/metadata/generation", json!(2))), [""; 0]);
-    assert_eq!(left(json!(1), leaving(older())), [""; 0]);
+    assert_eq!(left(json!(1), with_field(older(), "/status/replicas", json!(1))), [""; 0]);
+    assert_eq!(left(json!(1), with_field(older(), "/metadata/generation", json!(2))), [""; 0]);
+    assert_eq!(left(json!(1), terminating(older())), [""; 0]);
     // Terminating pods are no hindrance.
-    assert_eq!(left(json!(1), but(older(), "/status/terminatingReplicas", json!(1))), ["older"]);
+    assert_eq!(left(json!(1), with_field(older(), "/status/terminatingReplicas", json!(1))), ["older"]);
     // Not before the status has said that all is done, and not in a turn that moves anything.
-    let early = but(limited(json!(0)), "/status/updatedReplicas", json!(2));
+    let early = with_field(limited(json!(0)), "/status/updatedReplicas", json!(2));
     assert_eq!(deleted(world(early, olds(older()))), [""; 0]);
     assert_eq!(deleted(world(limited(json!(0)), [older(), old(1, 1), new(3, 3)])), [""; 0]);
     let gone = |reason| {
         let world = world(limited(json!(0)), olds(older()));
-        turn(world.refusing::<ReplicaSet>("delete", &Key::namespaced("a", "older"), refused(reason)))
+        turn(world.failing::<ReplicaSet>("delete", &Key::namespaced("a", "older"), api_error(reason)))
     };
-    assert!(gone(Reason::NotFound).contains("delete replicasets.apps a/old "));
-    assert!(gone(Reason::Forbidden).ends_with("FAILED: refused\nretry: refused\n"));
+    assert!(gone(ErrorReason::NotFound).contains("delete replicasets.apps a/old "));
+    assert!(gone(ErrorReason::Forbidden).ends_with("FAILED: refused\nretry: refused\n"));
 }

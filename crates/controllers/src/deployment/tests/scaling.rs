@@ -3,7 +3,7 @@
 use super::*;
 
 fn sized_for(wanted: &str, set: Value) -> Value {
-    but(set, "/metadata/annotations/deployment.kubernetes.io~1desired-replicas", json!(wanted))
+    with_field(set, "/metadata/annotations/deployment.kubernetes.io~1desired-replicas", json!(wanted))
 }
 
 /// Proves DEP-44.
@@ -70,7 +70,7 @@ fn a_change_is_spread_over_all_of_a_rolling_update() {
     assert_eq!(sizes(there(recreating)), sized(&[]));
     let raced = there(|same| same);
     let raced =
-        raced.refusing::<ReplicaSet>("patch", &Key::namespaced("a", "new"), refused(Reason::Conflict));
+        raced.failing::<ReplicaSet>("patch", &Key::namespaced("a", "new"), api_error(ErrorReason::Conflict));
     check(
         raced,
         "patch replicasets.apps a/new because the rollout has room for more of it FAILED: refused\n\

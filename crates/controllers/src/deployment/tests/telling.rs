@@ -11,7 +11,7 @@ fn with_progress(deployment: Value, progress: &Value) -> Value {
         condition("Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability."),
         progress.clone(),
     ]);
-    but(deployment, "/status/conditions", conditions)
+    with_field(deployment, "/status/conditions", conditions)
 }
 
 /// A rollout of which two of three pods are there, as its status says already.
@@ -41,8 +41,8 @@ fn progress(status: &str, reason: &str, seconds_ago: u32) -> Value {
 /// Proves DEP-76.
 #[test]
 fn counts_are_sums_and_what_is_missing_is_missing() {
-    let counted = but(deployment(3), "/status/collisionCount", json!(4));
-    let counted = but(counted, "/metadata/generation", json!(9));
+    let counted = with_field(deployment(3), "/status/collisionCount", json!(4));
+    let counted = with_field(counted, "/metadata/generation", json!(9));
     let mut newest = new(2, 1);
     newest["status"]["readyReplicas"] = json!(2);
     let status = put(world(counted, [newest, old(3, 2)]))["status"].take();
@@ -53,23 +53,23 @@ fn counts_are_sums_and_what_is_missing_is_missing() {
         [5, 2, 4, 3, 2]
     );
     assert_eq!(["observedGeneration", "collisionCount"].map(count), [9, 4]);
-    let many = but(new(3, 5), "/status/replicas", json!(5));
+    let many = with_field(new(3, 5), "/status/replicas", json!(5));
     assert_eq!(put(world(deployment(3), [many]))["status"]["unavailableReplicas"], 0);
 }
 
 /// Proves DEP-77.
 #[test]
 fn terminating_pods_are_counted_if_all_tell() {
-    let telling = |set: Value, count: Value| but(set, "/status/terminatingReplicas", count);
+    let telling = |set: Value, count: Value| with_field(set, "/status/terminatingReplicas", count);
     let sum = |one: Value, other: Value| {
         put(world(deployment(3), [one, other]))["status"]["terminatingReplicas"].clone()
     };
     assert_eq!(sum(telling(old(1, 1), json!(2)), telling(new(3, 3), json!(3))), 5);
     assert_eq!(sum(telling(old(1, 1), Value::Null), telling(new(3, 3), json!(3))), Value::Null);
-    let unseen = but(telling(old(1, 1), Value::Null), "/status/observedGeneration", json!(0));
+    let unseen = with_field(telling(old(1, 1), Value::Null), "/status/observedGeneration", json!(0));
     assert_eq!(sum(unseen, telling(new(3, 3), json!(3))), 3);
-    let silent = Settings { count_terminating_replicas: false, ..Settings::default() };
-    let transcript = world(complete(3), [new(3, 3)]).sync(&controller(&silent).loops.remove(0), web());
+    let silent = DeploymentOptions { count_terminating_replicas: false, ..DeploymentOptions::default() };
+    let transcript = world(complete(3), [new(3, 3)]).reconcile(&controller(&silent).loops.remove(0), web());
     assert!(transcript.starts_with("put deployments.apps/status") && !transcript.contains("terminating"));
 }
 
@@ -97,13 +97,16 @@ fn it_is_available_if_enough_pods_are() {
 #[test]
 fn a_condition_that_says_the_same_is_left_alone() {
     // Only the counts are news.
-    let stale = but(complete(3), "/status/readyReplicas", json!(2));
+    let stale = with_field(complete(3), "/status/readyReplicas", json!(2));
     let status = put(world(stale.clone(), [new(3, 3)]))["status"].take();
     assert_eq!(status["conditions"], stale["status"]["conditions"]);
     // The same status for another reason: it moves to the end and keeps its transition.
-    let running =
-        but(complete(3), "/status/conditions/0", condition("Progressing", "True", "ReplicaSetUpdated", "m"));
-    let running = but(running, "/status/conditions/1", condition("Available", "False", "x", "y"));
+    let running = with_field(
+        complete(3),
+        "/status/conditions/0",
+        condition("Progressing", "True", "ReplicaSetUpdated", "m"),
+    );
+    let running = with_field(running, "/status/conditions/1", condition("Available", "False", "x", "y"));
     let status = put(world(running, [new(3, 3)]))["status"].take();
     let of = |at: usize, field: &str| status["conditions"][at][field].clone();
     assert_eq!((of(0, "type"), of(1, "type")), (json!("Available"), json!("Progressing")));
@@ -118,8 +121,11 @@ fn a_condition_that_says_the_same_is_left_alone() {
 #[test]
 fn progress_is_judged_while_there_is_a_deadline_and_a_rollout() {
     for endless in [Value::Null, json!(i32::MAX)] {
-        let endless =
-            but(halfway(&progress("True", "ReplicaSetUpdated", 9)), "/spec/progressDeadlineSeconds", endless);
+        let endless = with_field(
+            halfway(&progress("True", "ReplicaSetUpdated", 9)),
+            "/spec/progressDeadlineSeconds",
+            endless,
+        );
         assert_eq!(told(world(endless, [new(3, 2)]), "Progressing"), Value::Null);
     }
     // Once all was available, pods that fail later are no rollout that stands still.
@@ -147,7 +153,7 @@ fn it_is_complete_when_the_newest_has_all_and_all_are_available() {
 fn it_gets_on_if_any_count_is_better_than_before() {
     let before = |field: &str, number: i32, status: &str| {
         let there = halfway(&progress(status, "ReplicaSetUpdated", 9));
-        but(there, &format!("/status/{field}"), json!(number))
+        with_field(there, &format!("/status/{field}"), json!(number))
     };
     for (field, number) in
         [("updatedReplicas", 2), ("replicas", 4), ("readyReplicas", 1), ("availableReplicas", 1)]
@@ -192,7 +198,7 @@ fn it_times_out_when_it_stands_still_and_recovers_when_it_gets_on() {
     assert_eq!(reason(progress("False", "ProgressDeadlineExceeded", 9)), "");
     let late = || halfway(&progress("False", "ProgressDeadlineExceeded", 9));
     assert_eq!(sizes(world(late(), [new(1, 1), old(3, 3)])), sized(&[("old", 1)]));
-    let better = but(late(), "/status/readyReplicas", json!(1));
+    let better = with_field(late(), "/status/readyReplicas", json!(1));
     assert_eq!(words(&told(world(better, [new(3, 2)]), "Progressing"))[..2], ["True", "ReplicaSetUpdated"]);
     // A time from the future puts it off.
     let mut future = progress("True", "ReplicaSetUpdated", 9);
@@ -206,7 +212,7 @@ fn what_keeps_a_replica_set_from_its_pods_is_passed_on() {
     let failing = |set: Value, message: &str| {
         let mut failure = condition("ReplicaFailure", "True", "FailedCreate", message);
         failure["lastUpdateTime"].take();
-        but(set, "/status/conditions", json!([failure]))
+        with_field(set, "/status/conditions", json!([failure]))
     };
     let there = |sets: [Value; 2]| told(world(complete(3), sets), "ReplicaFailure");
     let passed_on = there([failing(old(1, 1), "old"), failing(new(3, 2), "new")]);
@@ -227,15 +233,18 @@ fn it_is_looked_at_again_when_the_deadline_will_have_passed() {
     let there = |progress: Value| world(halfway(&progress), [new(3, 2)]);
     check(there(progress("True", "ReplicaSetUpdated", 100)), "requeue after 501s\n");
     check(there(progress("False", "ProgressDeadlineExceeded", 100)), "");
-    let endless = but(halfway(&progress("True", "x", 100)), "/spec/progressDeadlineSeconds", Value::Null);
-    assert!(!turn(world(but(endless, "/status/conditions", json!([])), [new(3, 2)])).contains("revisit"));
+    let endless =
+        with_field(halfway(&progress("True", "x", 100)), "/spec/progressDeadlineSeconds", Value::Null);
+    assert!(
+        !turn(world(with_field(endless, "/status/conditions", json!([])), [new(3, 2)])).contains("revisit")
+    );
 }
 
 /// Proves DEP-90.
 #[test]
 fn where_nothing_is_rolled_only_counts_and_availability_are_told() {
     let failure = condition("ReplicaFailure", "True", "FailedCreate", "m");
-    for still in [leaving(complete(3)), but(complete(3), "/spec/replicas", json!(2))] {
+    for still in [terminating(complete(3)), with_field(complete(3), "/spec/replicas", json!(2))] {
         let mut still = with_progress(still, &progress("True", "ReplicaSetUpdated", 900));
         still["status"]["conditions"].as_array_mut().unwrap().push(failure.clone());
         let status = put(world(still.clone(), [new(3, 0)]))["status"].take();
@@ -263,21 +272,21 @@ fn wishes_seen_and_fulfilled_and_conditions_must_be_known_at_once() {
     let halfway = || halfway(&progress("True", "ReplicaSetUpdated", 10));
     // One more, one less, and the last one.
     assert_eq!(
-        telling(but(halfway(), "/spec/replicas", json!(9)), &[new(9, 8)], false),
+        telling(with_field(halfway(), "/spec/replicas", json!(9)), &[new(9, 8)], false),
         StatusUrgency::Coalesce
     );
     assert_eq!(telling(halfway(), &[new(3, 2), old(1, 0)], true), StatusUrgency::Superseded);
     assert_eq!(telling(halfway(), &[new(3, 3)], false), StatusUrgency::Immediate);
     assert_eq!(telling(halfway(), &[new(3, 3)], true), StatusUrgency::Immediate);
     // What is complete stays so, while old pods take their time to end.
-    let ending = but(old(0, 0), "/status/terminatingReplicas", json!(1));
+    let ending = with_field(old(0, 0), "/status/terminatingReplicas", json!(1));
     assert_eq!(telling(complete(3), &[new(3, 3), ending], false), StatusUrgency::Coalesce);
     // Somebody has asked for something else.
-    let asked = but(halfway(), "/metadata/generation", json!(3));
+    let asked = with_field(halfway(), "/metadata/generation", json!(3));
     assert_eq!(telling(asked, &[new(3, 2)], true), StatusUrgency::Immediate);
     // Too few are left, and nothing gets on any more.
     assert_eq!(telling(halfway(), &[new(3, 1)], false), StatusUrgency::Immediate);
-    let patient = but(
+    let patient = with_field(
         with_progress(halfway(), &progress("True", "ReplicaSetUpdated", 700)),
         "/spec/progressDeadlineSeconds",
         json!(600),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use keleustes_plan::{Change, Table};
+use keleustes_plan::{Change, Store};
 
 use super::*;
 
@@ -11,58 +11,62 @@ fn decoded<T: keleustes_objects::Kind>(json: Value) -> Arc<T> {
 }
 
 fn other() -> Value {
-    let other = but(but(deployment(1), "/metadata/name", json!("other")), "/metadata/uid", json!("u-other"));
-    but(other, "/spec/selector", json!({"matchLabels": {"app": "other"}}))
+    let other = with_field(
+        with_field(deployment(1), "/metadata/name", json!("other")),
+        "/metadata/uid",
+        json!("u-other"),
+    );
+    with_field(other, "/spec/selector", json!({"matchLabels": {"app": "other"}}))
 }
 
 fn wakes(before: Option<Value>, now: Value) -> Vec<String> {
-    let (a_loop, mut sets) = (the_loop(), Table::<ReplicaSet>::default());
+    let (a_loop, mut sets) = (the_loop(), Store::<ReplicaSet>::default());
     if let Some(before) = before {
         sets.apply(decoded(before));
     }
     let world = world(deployment(1), []).with::<Deployment>(other());
-    world.wakes(&a_loop, sets.apply(decoded(but(now, "/metadata/resourceVersion", json!("6")))))
+    world.enqueued_by(&a_loop, sets.apply(decoded(with_field(now, "/metadata/resourceVersion", json!("6")))))
 }
 
 fn orphan() -> Value {
-    but(old(1, 1), "/metadata/ownerReferences", json!([]))
+    with_field(old(1, 1), "/metadata/ownerReferences", json!([]))
 }
 
 fn of_other(set: Value) -> Value {
-    let set = but(set, "/metadata/ownerReferences/0/uid", json!("u-other"));
-    but(set, "/metadata/ownerReferences/0/name", json!("other"))
+    let set = with_field(set, "/metadata/ownerReferences/0/uid", json!("u-other"));
+    with_field(set, "/metadata/ownerReferences/0/name", json!("other"))
 }
 
 fn labelled(app: &str, set: Value) -> Value {
-    but(set, "/metadata/labels", json!({"app": app}))
+    with_field(set, "/metadata/labels", json!({"app": app}))
 }
 
 /// Proves DEP-5.
 #[test]
 fn whatever_happens_to_a_deployment_wakes_it() {
-    let (a_loop, mut table) = (the_loop(), Table::<Deployment>::default());
-    let world = World::of(&a_loop);
-    assert_eq!(world.wakes(&a_loop, table.apply(decoded(deployment(1)))), ["a/web"]);
-    let told = but(deployment(1), "/metadata/resourceVersion", json!("8"));
-    assert_eq!(world.wakes(&a_loop, table.apply(decoded(told))), ["a/web"]);
+    let (a_loop, mut table) = (the_loop(), Store::<Deployment>::default());
+    let world = RehearsalCluster::of(&a_loop);
+    assert_eq!(world.enqueued_by(&a_loop, table.apply(decoded(deployment(1)))), ["a/web"]);
+    let told = with_field(deployment(1), "/metadata/resourceVersion", json!("8"));
+    assert_eq!(world.enqueued_by(&a_loop, table.apply(decoded(told))), ["a/web"]);
     let last = table.get(&web()).unwrap().clone();
-    assert_eq!(world.wakes(&a_loop, Change::resync(last.clone())), ["a/web"]);
-    assert_eq!(world.wakes(&a_loop, Change::deleted(last)), ["a/web"]);
+    assert_eq!(world.enqueued_by(&a_loop, Change::resync(last.clone())), ["a/web"]);
+    assert_eq!(world.enqueued_by(&a_loop, Change::deleted(last)), ["a/web"]);
 }
 
 /// Proves DEP-6.
 #[test]
 fn a_new_replica_set_wakes_its_owner_or_whoever_could_adopt_it() {
     assert_eq!(wakes(None, old(1, 1)), ["a/web"]);
-    assert_eq!(wakes(None, leaving(old(1, 1))), ["a/web"]);
+    assert_eq!(wakes(None, terminating(old(1, 1))), ["a/web"]);
     for (field, value) in [("kind", "Thing"), ("name", "gone"), ("uid", "u-gone")] {
         let pointer = format!("/metadata/ownerReferences/0/{field}");
-        assert!(wakes(None, but(old(1, 1), &pointer, json!(value))).is_empty(), "{field}");
+        assert!(wakes(None, with_field(old(1, 1), &pointer, json!(value))).is_empty(), "{field}");
     }
     assert_eq!(wakes(None, orphan()), ["a/web"]);
-    assert!(wakes(None, leaving(orphan())).is_empty());
+    assert!(wakes(None, terminating(orphan())).is_empty());
     assert!(wakes(None, labelled("none", orphan())).is_empty());
-    assert!(wakes(None, but(orphan(), "/metadata/labels", json!({}))).is_empty());
+    assert!(wakes(None, with_field(orphan(), "/metadata/labels", json!({}))).is_empty());
 }
 
 /// Proves DEP-7.
@@ -71,18 +75,18 @@ fn a_changed_replica_set_wakes_old_and_new_owners() {
     assert_eq!(wakes(Some(old(1, 1)), old(1, 0)), ["a/web"]);
     assert_eq!(wakes(Some(of_other(old(1, 1))), old(1, 1)), ["a/other", "a/web"]);
     assert_eq!(wakes(Some(old(1, 1)), labelled("other", orphan())), ["a/web", "a/other"]);
-    assert!(wakes(Some(orphan()), but(orphan(), "/status/replicas", json!(9))).is_empty());
+    assert!(wakes(Some(orphan()), with_field(orphan(), "/status/replicas", json!(9))).is_empty());
     assert_eq!(wakes(Some(labelled("none", orphan())), orphan()), ["a/web"]);
     let (a_loop, seen) = (the_loop(), world(deployment(1), []));
-    assert!(seen.wakes(&a_loop, Change::<ReplicaSet>::resync(decoded(old(1, 1)))).is_empty());
+    assert!(seen.enqueued_by(&a_loop, Change::<ReplicaSet>::resync(decoded(old(1, 1)))).is_empty());
 }
 
 /// Proves DEP-8.
 #[test]
 fn the_end_of_a_replica_set_wakes_its_owner() {
     let (a_loop, seen) = (the_loop(), world(deployment(1), []));
-    assert_eq!(seen.wakes(&a_loop, Change::<ReplicaSet>::deleted(decoded(old(1, 1)))), ["a/web"]);
-    assert!(seen.wakes(&a_loop, Change::<ReplicaSet>::deleted(decoded(orphan()))).is_empty());
+    assert_eq!(seen.enqueued_by(&a_loop, Change::<ReplicaSet>::deleted(decoded(old(1, 1)))), ["a/web"]);
+    assert!(seen.enqueued_by(&a_loop, Change::<ReplicaSet>::deleted(decoded(orphan()))).is_empty());
 }
 
 /// Proves DEP-9, DEP-114.
@@ -90,13 +94,13 @@ fn the_end_of_a_replica_set_wakes_its_owner() {
 fn only_the_end_of_a_pod_matters_and_only_where_new_ones_wait_for_it() {
     let a_loop = the_loop();
     let end = |deployment: Value, pod: Value| {
-        world(deployment, [old(0, 0)]).wakes(&a_loop, Change::<Pod>::deleted(decoded(pod)))
+        world(deployment, [old(0, 0)]).enqueued_by(&a_loop, Change::<Pod>::deleted(decoded(pod)))
     };
     assert_eq!(end(recreating(deployment(1)), rollouts::pod("old", "Running")), ["a/web"]);
     assert!(end(deployment(1), rollouts::pod("old", "Running")).is_empty());
     assert!(end(recreating(deployment(1)), rollouts::pod("gone", "Running")).is_empty());
     let seen = world(recreating(deployment(1)), [old(0, 0)]);
     let pod = || decoded::<Pod>(rollouts::pod("old", "Running"));
-    assert!(seen.wakes(&a_loop, Change::added(pod())).is_empty());
-    assert!(seen.wakes(&a_loop, Change::resync(pod())).is_empty());
+    assert!(seen.enqueued_by(&a_loop, Change::added(pod())).is_empty());
+    assert!(seen.enqueued_by(&a_loop, Change::resync(pod())).is_empty());
 }

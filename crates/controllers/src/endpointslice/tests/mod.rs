@@ -12,12 +12,12 @@ mod zones;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use keleustes_objects::{EndpointSlice, Failure, Key, Kind, Node, Pod, Service};
-use keleustes_plan::rehearsal::World;
+use keleustes_objects::{ApiError, EndpointSlice, Key, Kind, Node, Pod, Service};
+use keleustes_plan::rehearsal::RehearsalCluster;
 use keleustes_plan::{Change, Enqueue, KindEntry, Loop};
 use serde_json::{Value, json};
 
-use super::{Settings, the_loop};
+use super::{EndpointSliceOptions, the_loop};
 
 /// A loop with its memory, the objects that its caches show, and the server's part in what it writes.
 pub(super) struct Stage {
@@ -26,7 +26,7 @@ pub(super) struct Stage {
     pods: BTreeMap<String, Value>,
     nodes: BTreeMap<String, Value>,
     pub(super) slices: BTreeMap<String, Value>,
-    refusals: Vec<(&'static str, String, Failure)>,
+    refusals: Vec<(&'static str, String, ApiError)>,
     passed: Duration,
     chosen: usize,
 }
@@ -54,10 +54,10 @@ pub(super) struct Written {
 impl Stage {
     /// An empty stage but for one node, `n1` in zone `z1`.
     pub(super) fn new() -> Self {
-        Self::with(&Settings::default())
+        Self::with(&EndpointSliceOptions::default())
     }
 
-    pub(super) fn with(settings: &Settings) -> Self {
+    pub(super) fn with(settings: &EndpointSliceOptions) -> Self {
         let mut stage = Self {
             a_loop: the_loop(settings),
             services: BTreeMap::new(),
@@ -74,7 +74,7 @@ impl Stage {
 
     /// A stage whose slices hold so many endpoints.
     pub(super) fn of_slices(max_endpoints_per_slice: usize) -> Self {
-        Self::with(&Settings { max_endpoints_per_slice, ..Settings::default() })
+        Self::with(&EndpointSliceOptions { max_endpoints_per_slice, ..EndpointSliceOptions::default() })
     }
 
     pub(super) fn service(&mut self, service: Value) -> &mut Self {
@@ -124,7 +124,7 @@ impl Stage {
     }
 
     /// Makes writes of a slice fail; an empty name means those that create one.
-    pub(super) fn refusing(&mut self, verb: &'static str, name: &str, failure: Failure) -> &mut Self {
+    pub(super) fn refusing(&mut self, verb: &'static str, name: &str, failure: ApiError) -> &mut Self {
         self.refusals.push((verb, name.to_owned(), failure));
         self
     }
@@ -139,14 +139,14 @@ impl Stage {
         self
     }
 
-    fn world(&self) -> World {
-        let world = World::of(&self.a_loop).later(self.passed);
-        let world = self.services.values().cloned().fold(world, World::with::<Service>);
-        let world = self.pods.values().cloned().fold(world, World::with::<Pod>);
-        let world = self.nodes.values().cloned().fold(world, World::with::<Node>);
-        let world = self.slices.values().cloned().fold(world, World::with::<EndpointSlice>);
+    fn world(&self) -> RehearsalCluster {
+        let world = RehearsalCluster::of(&self.a_loop).with_clock_advanced(self.passed);
+        let world = self.services.values().cloned().fold(world, RehearsalCluster::with::<Service>);
+        let world = self.pods.values().cloned().fold(world, RehearsalCluster::with::<Pod>);
+        let world = self.nodes.values().cloned().fold(world, RehearsalCluster::with::<Node>);
+        let world = self.slices.values().cloned().fold(world, RehearsalCluster::with::<EndpointSlice>);
         self.refusals.iter().fold(world, |world, (verb, name, failure)| {
-            world.refusing::<EndpointSlice>(verb, &Key::namespaced("a", name.as_str()), failure.clone())
+            world.failing::<EndpointSlice>(verb, &Key::namespaced("a", name.as_str()), failure.clone())
         })
     }
 
@@ -168,7 +168,7 @@ impl Stage {
 
     /// A turn at this moment.
     pub(super) fn turn(&mut self, key: Key) -> Minutes {
-        let minutes = Minutes::read(&self.world().sync(&self.a_loop, key));
+        let minutes = Minutes::read(&self.world().reconcile(&self.a_loop, key));
         for write in minutes.writes.iter().filter(|write| !write.failed) {
             self.take_effect(write);
         }
@@ -204,7 +204,7 @@ impl Stage {
         let (kind, change, mut wakes) = (KindEntry::of::<T>(), change.into(), Enqueue::default());
         let world = self.world();
         for watch in self.a_loop.watches.iter().filter(|watch| watch.kind == kind) {
-            watch.wake(&change, &world.view(), &mut wakes);
+            watch.enqueue(&change, &world.view(), &mut wakes);
         }
         wakes.into_items().into_iter().map(|(item, delay)| (item.to_string(), delay.as_millis())).collect()
     }

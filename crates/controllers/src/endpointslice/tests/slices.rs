@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use keleustes_objects::{Failure, Pod, Reason};
+use keleustes_objects::{ApiError, ErrorReason, Pod};
 use keleustes_plan::Change;
 use serde_json::{Value, json};
 
 use super::wakes::updated;
 use super::{Stage, pod, service, service_with, slice, slice_of, unready, with};
 
-fn refused(reason: Reason) -> Failure {
-    Failure::transport(reason, "refused")
+fn refused(reason: ErrorReason) -> ApiError {
+    ApiError::transport(reason, "refused")
 }
 
 /// A dual-stack Service.
@@ -90,7 +90,7 @@ fn slices_of_types_that_the_service_does_not_have_go_last_and_each_for_itself() 
         .slice(of_type("a1", "IP"))
         .slice(of_type("a2", "FQDN"))
         .slice(of_type("a3", "IPv6"));
-    let minutes = stage.refusing("delete", "a1", refused(Reason::Forbidden)).sync();
+    let minutes = stage.refusing("delete", "a1", refused(ErrorReason::Forbidden)).sync();
     assert_eq!(minutes.verbs(), ["create", "delete", "delete", "delete"]);
     let text = "error deleting a1 EndpointSlice for Service a/web: refused";
     assert_eq!(minutes.retry.as_deref(), Some(text));
@@ -102,7 +102,7 @@ fn slices_of_types_that_the_service_does_not_have_go_last_and_each_for_itself() 
 fn a_failure_in_one_family_does_not_stop_the_other() {
     let mut stage = Stage::new();
     stage.service(dual()).pod(dual_pod("p1")).slice(slice_of("web-1", 5..6));
-    let minutes = stage.refusing("update", "web-1", refused(Reason::Conflict)).sync();
+    let minutes = stage.refusing("update", "web-1", refused(ErrorReason::Conflict)).sync();
     assert_eq!(minutes.verbs(), ["put", "create"]);
     assert_eq!(minutes.writes[1].body["addressType"], "IPv6");
     assert_eq!(
@@ -220,7 +220,7 @@ fn creates_come_before_updates_and_deletes_and_a_failure_ends_it() {
         [("create", "", 1), ("update", "web-1", 2), ("update", "web-2", 3), ("delete", "old", 4)]
     {
         let mut stage = stage();
-        let minutes = stage.refusing(verb, name, refused(Reason::Unavailable)).sync();
+        let minutes = stage.refusing(verb, name, refused(ErrorReason::Unavailable)).sync();
         assert_eq!(minutes.writes.len(), done, "{verb} {name}");
         assert!(minutes.retry.is_some());
         stage.no_refusals().sync();
@@ -261,7 +261,7 @@ fn an_update_puts_what_was_seen_and_a_conflict_is_tried_again() {
     let whole = with(slice_of("web-1", 0..2), "metadata/finalizers", json!(["example.com/hold"]));
     let mut stage = Stage::new();
     stage.service(service()).pods(0..2).slice(whole.clone()).pod(unready(pod("p000")));
-    let minutes = stage.refusing("update", "web-1", refused(Reason::Conflict)).sync();
+    let minutes = stage.refusing("update", "web-1", refused(ErrorReason::Conflict)).sync();
     assert_eq!(
         minutes.retry.as_deref(),
         Some("failed to update web-1 EndpointSlice for Service a/web: refused")
@@ -294,11 +294,11 @@ fn a_terminating_namespace_is_no_failure_and_ends_the_family() {
     let mut stage = Stage::new();
     let foreign = with(slice_of("old", 0..1), "metadata/ownerReferences/0/uid", json!("service-0"));
     stage.service(service()).pods(0..1).slice(foreign);
-    let minutes = stage.refusing("create", "", refused(Reason::NamespaceTerminating)).sync();
+    let minutes = stage.refusing("create", "", refused(ErrorReason::NamespaceTerminating)).sync();
     assert_eq!(minutes.writes.len(), 1);
     assert_eq!((minutes.retry.as_deref(), &*minutes.events), (None, &[][..]));
     assert!(minutes.measured("endpointslices_changed_per_sync").is_empty());
-    let minutes = stage.no_refusals().refusing("create", "", refused(Reason::Forbidden)).sync();
+    let minutes = stage.no_refusals().refusing("create", "", refused(ErrorReason::Forbidden)).sync();
     assert_eq!(minutes.retry.as_deref(), Some("failed to create EndpointSlice for Service a/web: refused"));
 }
 
@@ -311,7 +311,7 @@ fn deletes_fail_even_if_there_is_nothing_to_delete() {
         .pods(0..1)
         .slice(slice_of("web-1", 0..1))
         .slice(slice("web-2", &[super::endpoint("p9")]));
-    let minutes = stage.refusing("delete", "web-2", refused(Reason::NotFound)).sync();
+    let minutes = stage.refusing("delete", "web-2", refused(ErrorReason::NotFound)).sync();
     assert_eq!(minutes.verbs(), ["delete"]);
     assert_eq!(
         minutes.retry.as_deref(),

@@ -2,30 +2,30 @@
 
 use std::time::Duration;
 
-use keleustes_objects::{Failure, Reason};
+use keleustes_objects::{ApiError, ErrorReason};
 use serde_json::{Value, json};
 
-use super::super::{Settings, controller};
+use super::super::{EndpointSliceOptions, controller};
 use super::{Stage, pod, service, service_with, slice_of, unready, with};
 
 /// Proves EPS-1, EPS-5, EPS-18, EPS-19, EPS-115, EPS-132.
 #[test]
 fn it_is_known_by_the_original_s_names_and_numbers() {
-    let controller = controller(&Settings { workers: 7, ..Settings::default() });
+    let controller = controller(&EndpointSliceOptions { workers: 7, ..EndpointSliceOptions::default() });
     assert_eq!((controller.name, controller.aliases), ("endpointslice-controller", &["endpointslice"][..]));
     assert_eq!(controller.service_account, Some("endpointslice-controller"));
     assert_eq!(controller.event_component, Some("endpoint-slice-controller"));
     let [a_loop] = &controller.loops[..] else { panic!("one loop") };
     assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("endpoint_slice", 7, Some(15)));
     // Fifteen failures of a second and more, each twice as long, come to the longest delay.
-    let limiter = a_loop.limiter;
+    let limiter = a_loop.rate_limiter;
     assert_eq!((limiter.base_delay, limiter.max_delay), (Duration::from_secs(1), Duration::from_secs(1000)));
     assert_eq!((limiter.retries_per_second, limiter.retries_burst), (10.0, 100.0));
     // A loop starts when all it reads is there.
     let mut reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
     reads.sort();
     assert_eq!(reads, ["endpointslices.discovery.k8s.io", "nodes", "pods", "services"]);
-    let defaults = Settings::default();
+    let defaults = EndpointSliceOptions::default();
     assert_eq!(
         (defaults.workers, defaults.max_endpoints_per_slice, defaults.updates_batch_period),
         (5, 100, Duration::ZERO)
@@ -37,7 +37,7 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
 fn a_failure_is_told_as_an_event_and_tried_again() {
     let mut stage = Stage::new();
     stage.service(service()).pods(0..1);
-    let minutes = stage.refusing("create", "", Failure::transport(Reason::Forbidden, "no")).sync();
+    let minutes = stage.refusing("create", "", ApiError::transport(ErrorReason::Forbidden, "no")).sync();
     let text = "failed to create EndpointSlice for Service a/web: no";
     assert_eq!(minutes.retry.as_deref(), Some(text));
     assert_eq!(
@@ -55,7 +55,7 @@ fn hints_are_told_of_after_the_writes_even_if_one_failed() {
     stage
         .service(service_with("metadata/annotations", json!({"service.kubernetes.io/topology-mode": "Auto"})))
         .pods(0..1);
-    let minutes = stage.refusing("create", "", Failure::transport(Reason::Forbidden, "no")).sync();
+    let minutes = stage.refusing("create", "", ApiError::transport(ErrorReason::Forbidden, "no")).sync();
     let reasons: Vec<_> =
         minutes.events.iter().map(|event| event.split([' ', ':']).nth(1).unwrap()).collect();
     assert_eq!(reasons, ["TopologyAwareHintsDisabled", "FailedToUpdateEndpointSlices"]);
@@ -72,8 +72,8 @@ fn what_comes_and_goes_is_counted_for_each_family() {
     let minutes = stage.no_pod("p000").pods(5..6).sync();
     assert_eq!(minutes.measured("endpoints_added_per_sync"), ["{} 1", "{} 0"]);
     assert_eq!(minutes.measured("endpoints_removed_per_sync"), ["{} 1", "{} 0"]);
-    let bounds = match super::super::metrics::ADDED.form {
-        keleustes_plan::Form::Histogram(buckets) => buckets.bounds(),
+    let bounds = match super::super::metrics::ADDED.metric_type {
+        keleustes_plan::MetricType::Histogram(buckets) => buckets.bounds(),
         _ => panic!("a histogram"),
     };
     assert_eq!((bounds.len(), bounds[0], bounds[14]), (15, 2.0, 32768.0));
@@ -125,7 +125,8 @@ fn writes_and_turns_are_counted_by_what_they_are() {
     let minutes = stage.pod(unready(pod("p000"))).sync();
     assert_eq!(minutes.measured("changes"), ["{update} 1", "{update} 1", "{delete} 1"]);
     assert_eq!(minutes.measured("syncs"), ["{success} 1"]);
-    let minutes = stage.pods(3..6).refusing("create", "", Failure::transport(Reason::Forbidden, "no")).sync();
+    let minutes =
+        stage.pods(3..6).refusing("create", "", ApiError::transport(ErrorReason::Forbidden, "no")).sync();
     assert_eq!((minutes.measured("changes"), minutes.measured("syncs")), (vec![], vec!["{error} 1"]));
     assert_eq!(stage.no_service().sync().measured("syncs"), ["{success} 1"]);
     assert!(stage.survey().measured("syncs").is_empty());
@@ -145,7 +146,11 @@ fn slices_changed_are_told_by_what_the_service_wishes() {
     assert_eq!(changed(service_with("spec/trafficDistribution", json!("Strange"))), "{Disabled,} 1");
     assert_eq!(changed(with(prefers(), "metadata/annotations", auto)), "{Auto,} 1");
     let mut stage = Stage::new();
-    stage.service(service()).pods(0..1).refusing("create", "", Failure::transport(Reason::Forbidden, "no"));
+    stage.service(service()).pods(0..1).refusing(
+        "create",
+        "",
+        ApiError::transport(ErrorReason::Forbidden, "no"),
+    );
     assert!(stage.sync().measured("endpointslices_changed_per_sync").is_empty());
     assert_eq!(stage.no_refusals().sync().measured("endpointslices_changed_per_sync"), ["{Disabled,} 1"]);
     assert_eq!(stage.sync().measured("endpointslices_changed_per_sync"), ["{Disabled,} 0"]);

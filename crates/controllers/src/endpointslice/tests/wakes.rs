@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keleustes_objects::{EndpointSlice, Kind, Node, Pod, Service};
-use keleustes_plan::{Change, Table};
+use keleustes_plan::{Change, Store};
 use serde_json::{Value, json};
 
-use super::super::Settings;
+use super::super::EndpointSliceOptions;
 use super::{Stage, node, pod, service, service_with, slice_of, terminating, unready, with};
 
 fn object<T: Kind>(json: Value) -> Arc<T> {
@@ -24,14 +24,15 @@ fn deleted<T: Kind>(json: Value) -> Change<T> {
 
 /// An update; the new state gets a version of its own.
 pub(super) fn updated<T: Kind>(old: Value, new: Value) -> Change<T> {
-    let mut table = Table::default();
+    let mut table = Store::default();
     table.apply(object(old));
     table.apply(object(with(new, "metadata/resourceVersion", json!("999"))))
 }
 
 /// A stage with `a/web`, which selects `app: web`, and `a/other`, which selects `app: other`.
 fn stage(updates_batch_period: Duration) -> Stage {
-    let mut stage = Stage::with(&Settings { updates_batch_period, ..Settings::default() });
+    let mut stage =
+        Stage::with(&EndpointSliceOptions { updates_batch_period, ..EndpointSliceOptions::default() });
     let other = with(service_with("metadata/name", json!("other")), "spec/selector", json!({"app": "other"}));
     let blind = with(service_with("metadata/name", json!("blind")), "spec/selector", Value::Null);
     stage.service(service()).service(other).service(blind);
@@ -88,7 +89,7 @@ fn an_update_of_a_pod_wakes_only_if_endpoints_show_it() {
     }
     assert!(wakes(with(pod("p1"), "metadata/annotations", json!({"x": "y"}))).is_empty());
     assert!(wakes(with(pod("p1"), "status/startTime", json!("2026-01-01T00:00:00Z"))).is_empty());
-    let mut table = Table::default();
+    let mut table = Store::default();
     table.apply(object::<Pod>(pod("p1")));
     let repeated = table.apply(object(unready(pod("p1"))));
     assert!(stage.wakes::<Pod>(repeated).is_empty(), "the same version is the same state");

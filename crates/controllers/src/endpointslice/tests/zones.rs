@@ -108,18 +108,18 @@ fn why_there_are_no_hints_is_told_each_time() {
 /// Proves EPS-88.
 #[test]
 fn no_endpoints_no_hints() {
-    use super::super::endpoints::Family;
+    use super::super::endpoints::AddressType;
     use super::super::memory::EndpointSliceMemory;
-    use super::super::packing::Lists;
+    use super::super::packing::SliceChanges;
     use super::super::topology::{NoHints, add_hints};
-    use super::super::zones::Zones;
+    use super::super::zones::ZoneCpuRatios;
     // With two zones there are always two ready endpoints before it comes to this; with none there are none.
-    let none = Zones::Shares(std::collections::BTreeMap::new());
-    assert_eq!(add_hints(&mut Lists::default(), &none), Err(NoHints::Nothing));
+    let none = ZoneCpuRatios::Shares(std::collections::BTreeMap::new());
+    assert_eq!(add_hints(&mut SliceChanges::default(), &none), Err(NoHints::Nothing));
     assert_eq!(NoHints::Nothing.to_string(), "No hints allocated for zones");
     assert!(
         !EndpointSliceMemory::default()
-            .remove_hint_counts(&keleustes_objects::Key::namespaced("a", "web"), Family::V4)
+            .remove_hint_counts(&keleustes_objects::Key::namespaced("a", "web"), AddressType::V4)
     );
 }
 

@@ -1,7 +1,7 @@
 //! The links between nodes: made and cut as references come and go, questioned where they cannot be right.
 
 use keleustes_objects::{Key, OwnerReference, TypeMeta};
-use keleustes_plan::{Involved, PlannedEvent};
+use keleustes_plan::{InvolvedObject, PlannedEvent};
 
 use super::super::identity::Identity;
 use super::slots::{At, Owners, Reference, Sight};
@@ -162,13 +162,13 @@ impl Graph {
             key: Key { namespace: namespace.clone(), name: reference.name.clone() },
             uid: self.slots[owner].uid.clone(),
         };
-        let involved = Involved {
+        let involved = InvolvedObject {
             api_version: slot.line.api_version().to_string(),
             kind: slot.line.kind().to_string(),
             namespace: namespace.to_string(),
             name: slot.key.name.to_string(),
             uid: slot.uid.clone(),
-            ..Involved::default()
+            ..InvolvedObject::default()
         };
         let message = format!("ownerRef {said} does not exist in namespace {:?}", namespace.as_str());
         ripple.events.push(PlannedEvent::warning(involved, "OwnerRefInvalidNamespace", message));

@@ -18,7 +18,7 @@ pub(super) mod story;
 
 use std::collections::BTreeSet;
 
-use keleustes_objects::{Key, Meta, TypeMeta, Uid};
+use keleustes_objects::{Key, ObjectMeta, TypeMeta, Uid};
 use keleustes_plan::PlannedEvent;
 
 pub(super) use self::picture::{GraphDump, Vertex};
@@ -84,19 +84,19 @@ impl Graph {
     }
 
     /// An object was seen.
-    pub fn saw(&mut self, line: &TypeMeta, meta: &Meta, ripple: &mut GraphEffects) {
+    pub fn apply_update(&mut self, line: &TypeMeta, meta: &ObjectMeta, ripple: &mut GraphEffects) {
         // What has no uid cannot be deleted safely, nor be an owner.
         if meta.uid.is_empty() {
             return;
         }
         let is_new = self.slots.find(&meta.uid).is_none_or(|at| self.slots[at].is_absent());
         let at = self.reveal(line, meta, ripple);
-        self.refer(at, &meta.owners, ripple);
+        self.refer(at, &meta.owner_references, ripple);
         self.note_deletion(at, meta, is_new, ripple);
     }
 
     /// An object was seen to go.
-    pub fn lost(&mut self, line: &TypeMeta, meta: &Meta, ripple: &mut GraphEffects) {
+    pub fn apply_delete(&mut self, line: &TypeMeta, meta: &ObjectMeta, ripple: &mut GraphEffects) {
         if self.present(&meta.uid).is_some() {
             let at = self.reveal(line, meta, ripple);
             let identity = Identity { line: line.clone(), key: meta.key.clone(), uid: meta.uid.clone() };
@@ -106,16 +106,16 @@ impl Graph {
 
     /// These are all objects of a kind; others that were seen before are gone, except those that are there
     /// but could not be read. Versions of one kind are one kind: the server may prefer another one now.
-    pub fn saw_all<'a>(
+    pub fn apply_list<'a>(
         &mut self,
         line: &TypeMeta,
-        metas: impl Iterator<Item = &'a Meta>,
+        metas: impl Iterator<Item = &'a ObjectMeta>,
         unreadable: &[Key],
         ripple: &mut GraphEffects,
     ) {
         let mut seen = BTreeSet::new();
         for meta in metas {
-            self.saw(line, meta, ripple);
+            self.apply_update(line, meta, ripple);
             seen.extend(self.slots.find(&meta.uid));
         }
         let is_gone = |(at, slot): &(At, &Slot)| {
@@ -189,7 +189,7 @@ impl Graph {
 
     /// The slot of an object that was just seen. If its coordinates were only guessed before, those who
     /// refer to it by others are questioned.
-    fn reveal(&mut self, line: &TypeMeta, meta: &Meta, ripple: &mut GraphEffects) -> At {
+    fn reveal(&mut self, line: &TypeMeta, meta: &ObjectMeta, ripple: &mut GraphEffects) -> At {
         let identity = Identity { line: line.clone(), key: meta.key.clone(), uid: meta.uid.clone() };
         let Some(at) = self.slots.find(&meta.uid) else {
             return self.slots.take(identity, Sight::Observed);
@@ -212,8 +212,8 @@ impl Graph {
     }
 
     /// Follows an object on its way out.
-    fn note_deletion(&mut self, at: At, meta: &Meta, is_new: bool, ripple: &mut GraphEffects) {
-        let is_deleted = meta.deleted_at.is_some();
+    fn note_deletion(&mut self, at: At, meta: &ObjectMeta, is_new: bool, ripple: &mut GraphEffects) {
+        let is_deleted = meta.deletion_timestamp.is_some();
         let waits_with = |finalizer: &str| is_deleted && meta.finalizers.iter().any(|one| one == finalizer);
         let (orphaning, foreground) = (waits_with(ORPHAN), waits_with(FOREGROUND));
         let slot = &mut self.slots[at];

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use hashbrown::HashTable;
-use keleustes_objects::{Key, Text, TypeMeta, Uid};
+use keleustes_objects::{ArcStr, Key, TypeMeta, Uid};
 
 use super::super::identity::Identity;
 
@@ -61,7 +61,7 @@ pub(super) enum Sight {
 /// One owner reference: the owner's slot, and the coordinates it is said to have.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Reference {
-    pub(super) name: Text,
+    pub(super) name: ArcStr,
     pub(super) line: TypeMeta,
     pub(super) owner: At,
     pub(super) blocks: bool,

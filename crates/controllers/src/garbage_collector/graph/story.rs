@@ -1,6 +1,6 @@
 //! Tells tests what happens to a graph, one line for everything that is set in motion.
 
-use keleustes_objects::{Key, Meta, PartialObjectMeta, TypeMeta, Uid};
+use keleustes_objects::{Key, ObjectMeta, PartialObjectMeta, TypeMeta, Uid};
 use serde_json::{Value, json};
 
 use super::super::identity::Identity;
@@ -55,26 +55,26 @@ impl Seen {
         self
     }
 
-    pub(crate) fn meta(&self) -> Meta {
+    pub(crate) fn meta(&self) -> ObjectMeta {
         serde_json::from_value::<PartialObjectMeta>(json!({"metadata": self.metadata})).unwrap().meta
     }
 }
 
 impl Story {
     pub(crate) fn saw(&mut self, seen: &Seen) -> Vec<String> {
-        self.step(|graph, ripple| graph.saw(&seen.line, &seen.meta(), ripple))
+        self.step(|graph, ripple| graph.apply_update(&seen.line, &seen.meta(), ripple))
     }
 
     pub(crate) fn lost(&mut self, seen: &Seen) -> Vec<String> {
-        self.step(|graph, ripple| graph.lost(&seen.line, &seen.meta(), ripple))
+        self.step(|graph, ripple| graph.apply_delete(&seen.line, &seen.meta(), ripple))
     }
 
     pub(crate) fn saw_all(&mut self, line: &str, all: &[Seen], unreadable: &[&str]) -> Vec<String> {
         let (api_version, kind) = line.split_once(' ').unwrap();
-        let metas: Vec<Meta> = all.iter().map(Seen::meta).collect();
+        let metas: Vec<ObjectMeta> = all.iter().map(Seen::meta).collect();
         let unreadable: Vec<Key> = unreadable.iter().map(|key| key.parse().unwrap()).collect();
         let line = TypeMeta::new(api_version, kind);
-        self.step(|graph, ripple| graph.saw_all(&line, metas.iter(), &unreadable, ripple))
+        self.step(|graph, ripple| graph.apply_list(&line, metas.iter(), &unreadable, ripple))
     }
 
     /// The API has no such object.
@@ -125,8 +125,8 @@ pub(crate) fn lines(ripple: &GraphEffects) -> Vec<String> {
     });
     let attempts_to_orphan = ripple.attempts_to_orphan.iter().map(|uid| format!("orphan {uid}"));
     let events = ripple.events.iter().map(|event| {
-        let about = &event.involved;
-        format!("{} {} on {}: {}", event.kind.as_str(), event.reason, about.uid, event.message)
+        let about = &event.involved_object;
+        format!("{} {} on {}: {}", event.event_type.as_str(), event.reason, about.uid, event.message)
     });
     checks.chain(attempts_to_orphan).chain(events).collect()
 }

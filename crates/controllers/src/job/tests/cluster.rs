@@ -11,22 +11,22 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use keleustes_objects::{
-    Conditions as _, DiscoveredResources, Failure, Job, Key, Kind, Pod, Reason, Resource, Text, TypeMeta,
-    Uid, UncountedTerminatedPods, Version,
+    ApiError, ArcStr, Conditions as _, DiscoveredResources, ErrorReason, Job, Key, Kind, Pod, Resource,
+    ResourceVersion, TypeMeta, Uid, UncountedTerminatedPods,
 };
-use keleustes_plan::rehearsal::World;
+use keleustes_plan::rehearsal::RehearsalCluster;
 use keleustes_plan::{
-    Action, Applied, Behaviour, BoxFuture, Context, Effects, FetchResult, Hands, Item, Listed, Listing, Loop,
-    Measurement, OnFailure, Outcome, Plan, Retry, Step, View, Write,
+    Action, Applied, BoxFuture, Context, Effects, FetchResult, Item, ListRequest, ListResult, Loop, LoopKind,
+    Measurement, OnFailure, Outcome, Plan, ReconcileError, ReconcileIo, Step, View, Write,
 };
 use serde_json::{Value, json};
 
 use super::super::indexes::Indexes;
-use super::super::{Settings, TRACKING_FINALIZER, controller};
+use super::super::{JobOptions, TRACKING_FINALIZER, controller};
 
 pub(super) struct Cluster {
     a_loop: Loop,
-    caches: World,
+    caches: RehearsalCluster,
     live: BTreeMap<String, Value>,
     /// What the cache has seen: versions by path.
     shown: BTreeMap<String, Value>,
@@ -70,8 +70,8 @@ pub(super) struct Books {
 
 impl Cluster {
     pub(super) fn new(seed: u64, job: Value) -> Self {
-        let a_loop = controller(&Settings::default()).loops.remove(0);
-        let caches = World::of(&a_loop);
+        let a_loop = controller(&JobOptions::default()).loops.remove(0);
+        let caches = RehearsalCluster::of(&a_loop);
         let mut cluster = Self {
             a_loop,
             caches,
@@ -101,9 +101,9 @@ impl Cluster {
 
     /// A new process: nothing is remembered, and the caches are filled afresh.
     pub(super) fn restart(&mut self) {
-        self.a_loop = controller(&Settings::default()).loops.remove(0);
+        self.a_loop = controller(&JobOptions::default()).loops.remove(0);
         let now = self.caches.view().now().monotonic;
-        self.caches = World::of(&self.a_loop);
+        self.caches = RehearsalCluster::of(&self.a_loop);
         let passed = now.saturating_sub(self.caches.view().now().monotonic);
         self.caches.advance_clock(passed);
         self.faults.dies_at = None;
@@ -150,13 +150,13 @@ impl Cluster {
     /// One turn of the Job; a process that died in it is replaced.
     pub(super) fn turn(&mut self) {
         self.catch_up();
-        let Behaviour::Script(script) = &self.a_loop.behaviour else { unreachable!("it is a script") };
+        let LoopKind::Reconcile(script) = &self.a_loop.loop_kind else { unreachable!("it is a script") };
         let script = script.clone();
         let item = Item::from(key());
         let mut hands = Sending(self);
         let mut cx = Context::new(&mut hands);
         let result = {
-            let future = pin!(script.sync(&mut cx, &item));
+            let future = pin!(script.reconcile(&mut cx, &item));
             match future.poll(&mut TaskContext::from_waker(Waker::noop())) {
                 Poll::Ready(result) => result,
                 Poll::Pending => unreachable!("nothing here waits"),
@@ -249,7 +249,7 @@ impl Cluster {
     }
 
     fn send(&mut self, write: &Write) -> Outcome {
-        let lost = || Outcome::Failed(Failure::transport(Reason::Unreachable, "lost"));
+        let lost = || Outcome::Failed(ApiError::transport(ErrorReason::ConnectionLost, "lost"));
         if self.is_dead {
             return lost();
         }
@@ -279,11 +279,11 @@ impl Cluster {
 
     fn carry_out(&mut self, write: &Write) -> Outcome {
         let path = write.target.resource.object_path(&write.target.key);
-        let refused = |reason| Outcome::Failed(Failure::transport(reason, "refused"));
+        let refused = |reason| Outcome::Failed(ApiError::transport(reason, "refused"));
         let done = |version: u64, name: &str| Outcome::Done {
-            version: Version::from(&*version.to_string()),
+            resource_version: ResourceVersion::from(&*version.to_string()),
             uid: Uid::default(),
-            name: Text::from(name),
+            name: ArcStr::from(name),
         };
         let name = write.target.key.name.to_string();
         match &write.action {
@@ -301,8 +301,8 @@ impl Cluster {
             }
             Action::Patch { body, .. } => {
                 let Some(pod) = self.live.get(&path).cloned() else {
-                    let is_fine = write.tolerated.contains(&Reason::NotFound);
-                    return if is_fine { Outcome::done() } else { refused(Reason::NotFound) };
+                    let is_fine = write.ignored_errors.contains(&ErrorReason::NotFound);
+                    return if is_fine { Outcome::done() } else { refused(ErrorReason::NotFound) };
                 };
                 let freed = &body["metadata"]["$deleteFromPrimitiveList/finalizers"];
                 assert_eq!(*freed, json!([TRACKING_FINALIZER]), "nothing else is patched in these stories");
@@ -323,7 +323,7 @@ impl Cluster {
             Action::Put { body, .. } => {
                 let mut job = self.live[&path].clone();
                 if body["metadata"]["resourceVersion"] != job["metadata"]["resourceVersion"] {
-                    return refused(Reason::Conflict);
+                    return refused(ErrorReason::Conflict);
                 }
                 job["status"] = body["status"].clone();
                 self.store(path, job);
@@ -350,7 +350,7 @@ impl Cluster {
             self.books.counted_succeeded += 1;
         } else if let Some(index) = index.filter(|index| has_succeeded && completed.has(*index)) {
             self.books.spare += i32::from(!self.books.indexes.insert(index));
-        } else if job.status.conditions.holds("SuccessCriteriaMet") {
+        } else if job.status.conditions.is_condition_true("SuccessCriteriaMet") {
             self.books.removed += 1; // The Job has succeeded without it.
         } else {
             panic!("a pod is let go that no status lists: {pod}");
@@ -402,7 +402,8 @@ struct Sending<'c>(&'c mut Cluster);
 
 impl Sending<'_> {
     fn carry_out(&mut self, plan: &Plan) -> Applied {
-        let mut applied = Applied { retry: plan.complaint().map(Retry::because), ..Applied::default() };
+        let mut applied =
+            Applied { error: plan.error_message().map(ReconcileError::because), ..Applied::default() };
         let mut stopped = false;
         for step in plan.steps() {
             let mut failed_in_step = false;
@@ -411,7 +412,7 @@ impl Sending<'_> {
                 let outcome = if skips { Outcome::NotSent } else { self.0.send(write) };
                 if let Outcome::Failed(failure) = &outcome {
                     failed_in_step = true;
-                    applied.retry.get_or_insert_with(|| Retry::because(failure.to_string()));
+                    applied.error.get_or_insert_with(|| ReconcileError::because(failure.to_string()));
                     stopped |= write.on_failure == OnFailure::StopAndRetry && matches!(step, Step::One(_));
                 }
                 applied.outcomes.push(outcome);
@@ -421,8 +422,8 @@ impl Sending<'_> {
     }
 }
 
-impl Hands for Sending<'_> {
-    fn look(&self, eye: &mut dyn FnMut(&View<'_>)) {
+impl ReconcileIo for Sending<'_> {
+    fn with_view(&self, eye: &mut dyn FnMut(&View<'_>)) {
         eye(&self.0.caches.view());
     }
 
@@ -433,11 +434,11 @@ impl Hands for Sending<'_> {
 
     fn measure(&mut self, _: Measurement) {}
 
-    fn wake(&mut self, _: Item) {}
+    fn enqueue(&mut self, _: Item) {}
 
-    fn stir(&mut self, _: Effects) {}
+    fn effects(&mut self, _: Effects) {}
 
-    fn resource_of<'a>(&'a mut self, _: &'a TypeMeta) -> BoxFuture<'a, Result<Option<Resource>, Failure>> {
+    fn resource_of<'a>(&'a mut self, _: &'a TypeMeta) -> BoxFuture<'a, Result<Option<Resource>, ApiError>> {
         unreachable!("nothing is looked up")
     }
 
@@ -449,11 +450,11 @@ impl Hands for Sending<'_> {
         unreachable!("Jobs are not read afresh in these stories")
     }
 
-    fn list<'a>(&'a mut self, _: &'a [Listing]) -> BoxFuture<'a, Vec<Listed>> {
+    fn list<'a>(&'a mut self, _: &'a [ListRequest]) -> BoxFuture<'a, Vec<ListResult>> {
         unreachable!("nothing is listed afresh")
     }
 
-    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, Failure>> {
+    fn discover(&mut self) -> BoxFuture<'_, Result<DiscoveredResources, ApiError>> {
         unreachable!("nothing is discovered")
     }
 }

@@ -1,6 +1,6 @@
 //! How Jobs end, what is counted on the way, and in which order it is written.
 
-use keleustes_objects::{Key, Pod, Reason};
+use keleustes_objects::{ErrorReason, Key, Pod};
 use serde_json::{Value, json};
 
 use super::stage::{Stage, Turn, at, ended, indexed, indexed_spec, job, merge, pod};
@@ -114,7 +114,7 @@ fn it_is_not_the_end_while_a_pod_could_not_be_deleted() {
     let wish = json!({"spec": {"backoffLimit": 0, "parallelism": 600, "completions": 900}});
     let running = (0..510).map(|n| pod(&format!("r{n}"), "Running", &json!({})));
     let stage = Stage::of(job(&wish)).pods([pod("f", "Failed", &ended(1, -1))]).pods(running);
-    let turn = stage.refusing("delete", "r1", Reason::Unavailable).turn();
+    let turn = stage.refusing("delete", "r1", ErrorReason::Unavailable).turn();
     assert_eq!((turn.deleted().len(), turn.is_retried()), (510, true));
     assert_eq!((turn.conditions().len(), turn.status()["active"].as_i64()), (0, Some(1)));
     assert_eq!(turn.released(), ["f"]);
@@ -211,13 +211,13 @@ fn each_pod_is_listed_once_and_counted_once_it_is_free() {
 fn nobody_is_let_go_before_he_is_listed_nor_counted_before_he_is_free() {
     let pods = || ["p1", "p2", "p3"].map(|name| pod(name, "Succeeded", &json!({})));
     let wish = || job(&json!({"spec": {"completions": 3}}));
-    for reason in [Reason::Conflict, Reason::Unavailable] {
+    for reason in [ErrorReason::Conflict, ErrorReason::Unavailable] {
         let turn = Stage::of(wish()).pods(pods()).refusing_job("update", reason, None).turn();
         assert_eq!((turn.released().len(), turn.is_retried()), (0, true));
         assert_eq!(turn.requests(), ["put jobs.batch/status a/j"]);
     }
-    let stage = Stage::of(wish()).pods(pods()).refusing("patch", "p2", Reason::Unavailable);
-    let turn = stage.refusing("patch", "p3", Reason::NotFound).turn();
+    let stage = Stage::of(wish()).pods(pods()).refusing("patch", "p2", ErrorReason::Unavailable);
+    let turn = stage.refusing("patch", "p3", ErrorReason::NotFound).turn();
     assert!(turn.is_retried());
     let last = turn.status();
     assert_eq!(
@@ -414,16 +414,16 @@ fn pods_are_adopted_and_let_go_with_their_finalizer() {
     // One that is adopted and not wanted goes without being counted, and without the finalizer that it has just got.
     let surplus = Stage::of(wish()).pods([pod("extra", "Running", &free)]).turn();
     assert_eq!((surplus.released(), surplus.deleted()), (vec!["extra", "extra"], vec!["extra"]));
-    for (name, reason) in [("new", Reason::Forbidden), ("lost", Reason::Forbidden)] {
+    for (name, reason) in [("new", ErrorReason::Forbidden), ("lost", ErrorReason::Forbidden)] {
         let turn = Stage::of(wish()).pods(pods()).refusing("patch", name, reason).turn();
         assert!(turn.is_retried() && turn.statuses().is_empty(), "{}", turn.0);
     }
-    for reason in [Reason::NotFound, Reason::Invalid] {
+    for reason in [ErrorReason::NotFound, ErrorReason::Invalid] {
         let turn = Stage::of(wish()).pods(pods()).refusing("patch", "lost", reason).turn();
         assert!(!turn.is_retried(), "{}", turn.0);
     }
     // One that turns out to be gone does not count.
-    let gone = Stage::of(wish()).pods(pods()).refusing("patch", "new", Reason::NotFound).turn();
+    let gone = Stage::of(wish()).pods(pods()).refusing("patch", "new", ErrorReason::NotFound).turn();
     assert!(!gone.is_retried() && gone.status()["succeeded"] != 1, "{}", gone.0);
     let leaving = merged(&wish(), &json!({"metadata": {"deletionTimestamp": at(0)}}));
     assert_eq!(Stage::of(leaving).pods(pods()).turn().released(), Vec::<&str>::new());

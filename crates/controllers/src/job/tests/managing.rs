@@ -1,6 +1,6 @@
 //! How many pods are made and removed, which, and what they look like.
 
-use keleustes_objects::Reason;
+use keleustes_objects::ErrorReason;
 use serde_json::{Value, json};
 
 use super::stage::{Stage, at, ended, indexed, indexed_spec, job, merge, pod};
@@ -91,16 +91,18 @@ fn surplus_pods_lose_the_finalizer_and_are_deleted_and_none_is_made() {
     assert_eq!(turn.measured("job_syncs_total"), ["NonIndexed,success,pods_deleted} 1"]);
     // A pod that keeps its finalizer is not deleted, and the turn is tried again.
     let stage = Stage::of(spec(&json!({"parallelism": 0}))).pods(pods());
-    let turn = stage.refusing("patch", "p1", Reason::Unavailable).turn();
+    let turn = stage.refusing("patch", "p1", ErrorReason::Unavailable).turn();
     assert_eq!((turn.deleted(), turn.is_retried()), (vec!["p2"], true));
     assert_eq!(counts(&turn.status()), ["1", "1", "1"]);
     // One that is gone is as good as removed.
     let stage = Stage::of(spec(&json!({"parallelism": 0}))).pods(pods());
-    let turn =
-        stage.refusing("delete", "p1", Reason::NotFound).refusing("patch", "p1", Reason::NotFound).turn();
+    let turn = stage
+        .refusing("delete", "p1", ErrorReason::NotFound)
+        .refusing("patch", "p1", ErrorReason::NotFound)
+        .turn();
     assert_eq!((counts(&turn.status()), turn.is_retried()), (["0", "0", "2"].map(str::to_owned), false));
     let stage = Stage::of(spec(&json!({"parallelism": 0}))).pods(pods());
-    let turn = stage.refusing("delete", "p1", Reason::Unavailable).turn();
+    let turn = stage.refusing("delete", "p1", ErrorReason::Unavailable).turn();
     assert_eq!((counts(&turn.status()), turn.is_retried()), (["1", "0", "1"].map(str::to_owned), true));
     assert_eq!(turn.events()[0], "Warning FailedDelete: Error deleting: refused");
 }
@@ -224,7 +226,7 @@ fn who_is_going_is_replaced_at_once_or_once_it_has_ended() {
 #[test]
 fn a_creation_that_fails_ends_the_batches_and_the_turn_is_tried_again() {
     let stage = Stage::of(spec(&json!({"parallelism": 3, "completions": 3})));
-    let turn = stage.refusing("create", "", Reason::Forbidden).turn();
+    let turn = stage.refusing("create", "", ErrorReason::Forbidden).turn();
     assert_eq!(turn.requests().iter().filter(|line| line.starts_with("create")).count(), 1);
     assert_eq!(turn.events(), ["Warning FailedCreate: Error creating: refused"]);
     assert_eq!((turn.status()["active"].as_i64(), turn.is_retried()), (Some(0), true));
@@ -236,7 +238,7 @@ fn a_creation_that_fails_ends_the_batches_and_the_turn_is_tried_again() {
 /// Proves JOB-66, JOB-141.
 #[test]
 fn a_namespace_that_is_going_takes_no_pod_and_nobody_minds() {
-    let turn = Stage::of(spec(&json!({}))).refusing("create", "", Reason::NamespaceTerminating).turn();
+    let turn = Stage::of(spec(&json!({}))).refusing("create", "", ErrorReason::NamespaceTerminating).turn();
     assert!(!turn.is_retried() && turn.status()["active"] == 1, "{}", turn.0);
     assert!(!turn.0.contains("FailedCreate"));
 }
@@ -247,7 +249,7 @@ fn nobody_is_told_of_a_pod_that_was_gone_already() {
     let pods = [pod("p", "Running", &json!({}))];
     let turn = Stage::of(spec(&json!({"parallelism": 0})))
         .pods(pods)
-        .refusing("delete", "p", Reason::NotFound)
+        .refusing("delete", "p", ErrorReason::NotFound)
         .turn();
     assert!(!turn.0.contains("FailedDelete"), "{}", turn.0);
 }
@@ -276,8 +278,10 @@ fn a_suspended_job_has_no_pods_and_says_so() {
     );
     assert!(turn.events().contains(&"Normal Suspended: Job suspended"));
     assert_eq!(turn.measured("job_syncs_total"), ["NonIndexed,success,pods_deleted} 1"]);
-    let kept =
-        super::super::Settings { clear_start_time_on_suspend: false, ..super::super::Settings::default() };
+    let kept = super::super::JobOptions {
+        clear_start_time_on_suspend: false,
+        ..super::super::JobOptions::default()
+    };
     assert_eq!(Stage::told(&kept, job(&suspended)).turn().status()["startTime"], at(-50));
     // It has said so already.
     let mut told = suspended;
@@ -348,7 +352,7 @@ fn merged(one: &Value, other: &Value) -> Value {
 fn failures_are_remembered_only_if_the_status_could_be_written() {
     let wish = json!({"spec": {"parallelism": 2, "completions": 9}});
     let mut stage = Stage::of(job(&wish)).pods([pod("f1", "Failed", &ended(1, -4))]);
-    stage = stage.refusing_job("update", Reason::Conflict, Some(1));
+    stage = stage.refusing_job("update", ErrorReason::Conflict, Some(1));
     assert!(stage.turn().is_retried());
     // Still one failure, not two: 10 s from its end.
     assert_eq!(stage.turn().revisit(), Some("6s"));
@@ -380,7 +384,7 @@ fn a_pod_of_an_index_knows_it() {
     let long = "x".repeat(60);
     let mut stage = Stage::of(indexed_spec(1, &json!({"metadata": {"name": long}})));
     let turn = super::stage::Turn(
-        stage.world.sync(&stage.controller.loops[0], keleustes_objects::Key::namespaced("a", &*long)),
+        stage.world.reconcile(&stage.controller.loops[0], keleustes_objects::Key::namespaced("a", &*long)),
     );
     let prefix = turn.created()[0]["metadata"]["generateName"].as_str().unwrap().to_owned();
     assert_eq!(prefix, format!("{}-0-", "x".repeat(55)));

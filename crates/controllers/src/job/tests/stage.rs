@@ -1,18 +1,18 @@
 //! A Job and its pods at one moment, and what one turn makes of them.
 
-use keleustes_objects::{Failure, Job, Key, Kind, Pod, Reason, Time};
+use keleustes_objects::{ApiError, ErrorReason, Job, Key, Kind, Pod, Time};
 use keleustes_plan::Controller;
-use keleustes_plan::rehearsal::World;
+use keleustes_plan::rehearsal::RehearsalCluster;
 use serde_json::{Value, json};
 
-use super::super::{Settings, TRACKING_FINALIZER, controller};
+use super::super::{JobOptions, TRACKING_FINALIZER, controller};
 
 /// When all stories happen.
 pub(super) const NOW: i64 = 1_800_000_000;
 
 pub(super) struct Stage {
     pub(super) controller: Controller,
-    pub(super) world: World,
+    pub(super) world: RehearsalCluster,
 }
 
 /// What a turn did.
@@ -93,12 +93,12 @@ pub(super) fn merge(base: &mut Value, more: &Value) {
 
 impl Stage {
     pub(super) fn of(job: Value) -> Self {
-        Self::told(&Settings::default(), job)
+        Self::told(&JobOptions::default(), job)
     }
 
-    pub(super) fn told(settings: &Settings, job: Value) -> Self {
+    pub(super) fn told(settings: &JobOptions, job: Value) -> Self {
         let controller = controller(settings);
-        let world = World::of(&controller.loops[0]).with::<Job>(job);
+        let world = RehearsalCluster::of(&controller.loops[0]).with::<Job>(job);
         Self { controller, world }
     }
 
@@ -110,21 +110,21 @@ impl Stage {
     }
 
     /// Makes requests about a pod fail.
-    pub(super) fn refusing(mut self, verb: &str, name: &str, reason: Reason) -> Self {
-        let failure = Failure::transport(reason, "refused");
-        self.world = self.world.refusing::<Pod>(verb, &Key::namespaced("a", name), failure);
+    pub(super) fn refusing(mut self, verb: &str, name: &str, reason: ErrorReason) -> Self {
+        let failure = ApiError::transport(reason, "refused");
+        self.world = self.world.failing::<Pod>(verb, &Key::namespaced("a", name), failure);
         self
     }
 
     /// Makes requests about the Job fail, or only so many of them.
-    pub(super) fn refusing_job(mut self, verb: &str, reason: Reason, times: Option<u32>) -> Self {
+    pub(super) fn refusing_job(mut self, verb: &str, reason: ErrorReason, times: Option<u32>) -> Self {
         let path = Job::RESOURCE.object_path(&Key::namespaced("a", "j"));
-        self.world = self.world.failing_at(verb, &path, Failure::transport(reason, "refused"), times);
+        self.world = self.world.failing_at(verb, &path, ApiError::transport(reason, "refused"), times);
         self
     }
 
     pub(super) fn turn(&mut self) -> Turn {
-        Turn(self.world.sync(&self.controller.loops[0], Key::namespaced("a", "j")))
+        Turn(self.world.reconcile(&self.controller.loops[0], Key::namespaced("a", "j")))
     }
 
     /// Shows the Job in another state.

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_objects::{Failure, Job, Key, Kind, Pod, Reason};
-use keleustes_plan::rehearsal::World;
+use keleustes_objects::{ApiError, ErrorReason, Job, Key, Kind, Pod};
+use keleustes_plan::rehearsal::RehearsalCluster;
 use keleustes_plan::{AnyChange, AnyObject, Change, Enqueue, Item, KindEntry};
 use serde_json::{Value, json};
 
-use super::super::{Settings, controller};
+use super::super::{JobOptions, controller};
 use super::stage::{Stage, at, job, merge, owner, pod};
 
 /// The items that a change wakes in a loop, with their delays in seconds.
 fn woken<T: Kind>(stage: &Stage, which: usize, change: &AnyChange) -> Vec<(String, u64)> {
     let (kind, mut wakes) = (KindEntry::of::<T>(), Enqueue::default());
     for watch in stage.controller.loops[which].watches.iter().filter(|watch| watch.kind == kind) {
-        watch.wake(change, &stage.world.view(), &mut wakes);
+        watch.enqueue(change, &stage.world.view(), &mut wakes);
     }
     wakes.into_items().into_iter().map(|(item, delay)| (item.to_string(), delay.as_secs())).collect()
 }
@@ -66,15 +66,16 @@ fn nobody() -> Vec<(String, u64)> {
 /// Proves JOB-1, JOB-2, JOB-3.
 #[test]
 fn two_queues_with_as_many_workers_as_told() {
-    for (settings, workers) in [(Settings::default(), 5), (Settings { workers: 9, ..Settings::default() }, 9)]
+    for (settings, workers) in
+        [(JobOptions::default(), 5), (JobOptions { workers: 9, ..JobOptions::default() }, 9)]
     {
         let controller = controller(&settings);
         assert_eq!(controller.loops.iter().map(|it| it.queue).collect::<Vec<_>>(), ["job", "job_orphan_pod"]);
         for a_loop in &controller.loops {
             assert_eq!((a_loop.workers, a_loop.max_retries), (workers, None));
-            let (first, most) = (a_loop.limiter.base_delay, a_loop.limiter.max_delay);
+            let (first, most) = (a_loop.rate_limiter.base_delay, a_loop.rate_limiter.max_delay);
             assert_eq!((first, most), (Duration::from_secs(1), Duration::from_secs(60)));
-            assert!(a_loop.limiter.retries_per_second > 1e5);
+            assert!(a_loop.rate_limiter.retries_per_second > 1e5);
             let watched: Vec<_> =
                 a_loop.watches.iter().map(|watch| watch.kind.resource().to_string()).collect();
             assert_eq!(watched, ["jobs.batch", "pods"]);
@@ -234,12 +235,12 @@ fn a_job_that_goes_takes_its_back_off_with_it() {
 
 /// What becomes of one orphan, with this Job beside it.
 fn is_let_go(job: Option<Value>, pod: &Value) -> bool {
-    let a_loop = controller(&Settings::default()).loops.remove(ORPHANS);
-    let mut world = World::of(&a_loop).with::<Pod>(pod.clone());
+    let a_loop = controller(&JobOptions::default()).loops.remove(ORPHANS);
+    let mut world = RehearsalCluster::of(&a_loop).with::<Pod>(pod.clone());
     if let Some(job) = job {
         world = world.with::<Job>(job);
     }
-    let minutes = world.sync(&a_loop, Key::namespaced("a", "p"));
+    let minutes = world.reconcile(&a_loop, Key::namespaced("a", "p"));
     let patch =
         r#"{"metadata":{"$deleteFromPrimitiveList/finalizers":["batch.kubernetes.io/job-tracking"]}}"#;
     assert!(minutes.is_empty() || minutes.contains(patch), "{minutes}");
@@ -271,19 +272,20 @@ fn a_pod_that_no_job_will_count_is_let_go() {
 /// Proves JOB-122, JOB-5, JOB-174.
 #[test]
 fn a_selector_stands_for_all_pods_that_it_selects() {
-    let a_loop = controller(&Settings::default()).loops.remove(ORPHANS);
+    let a_loop = controller(&JobOptions::default()).loops.remove(ORPHANS);
     let other = json!({"metadata": {"labels": {"job": "other"}}});
     let finished = job(&json!({"status": {"conditions": [{"type": "Complete", "status": "True"}]}}));
-    let mut world = World::of(&a_loop).with::<Job>(finished);
+    let mut world = RehearsalCluster::of(&a_loop).with::<Job>(finished);
     for pod in [pod("p", "Failed", &json!({})), pod("q", "Failed", &json!({})), pod("r", "Failed", &other)] {
         world = world.with::<Pod>(pod);
     }
     let elsewhere = json!({"metadata": {"namespace": "b"}});
     world = world.with::<Pod>(pod("p", "Failed", &elsewhere));
-    let failure = Failure::transport(Reason::Unavailable, "refused");
-    world = world.refusing::<Pod>("patch", &Key::namespaced("a", "p"), failure);
-    let item = Item::from(Key::namespaced("a", "")).with("selector", r#"{"matchLabels":{"job":"j"}}"#);
-    let minutes = world.sync(&a_loop, item);
+    let failure = ApiError::transport(ErrorReason::Unavailable, "refused");
+    world = world.failing::<Pod>("patch", &Key::namespaced("a", "p"), failure);
+    let item =
+        Item::from(Key::namespaced("a", "")).with_attribute("selector", r#"{"matchLabels":{"job":"j"}}"#);
+    let minutes = world.reconcile(&a_loop, item);
     let patched: Vec<&str> = minutes.lines().filter_map(|line| line.split(' ').nth(2)).collect();
     assert_eq!(patched[..2], ["a/p", "a/q"]);
     assert!(minutes.lines().count() == 3 && minutes.contains("retry: "), "{minutes}");

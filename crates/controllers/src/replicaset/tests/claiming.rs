@@ -8,14 +8,14 @@ use super::*;
 const RELEASE: &str = "because it does not match the selector any more";
 
 fn stray(name: &str) -> Value {
-    but(pod(name), "/metadata/labels", json!({"app": "none"}))
+    with_field(pod(name), "/metadata/labels", json!({"app": "none"}))
 }
 
 fn claims_of(set: Value, pods: &[Value]) -> (Vec<String>, Vec<Write>) {
     let set: ReplicaSet = serde_json::from_value(set).unwrap();
     let pods: Vec<std::sync::Arc<Pod>> =
         pods.iter().map(|pod| serde_json::from_value(pod.clone()).unwrap()).collect();
-    let mut claimed = crate::workloads::claims::claim(&set, &set.selector().unwrap(), pods.iter());
+    let mut claimed = crate::workloads::adoption::claim(&set, &set.selector().unwrap(), pods.iter());
     let mine = claimed.mine.iter().map(|pod| pod.meta.key.name.to_string()).collect();
     (mine, claimed.take_writes())
 }
@@ -24,10 +24,10 @@ fn claims_of(set: Value, pods: &[Value]) -> (Vec<String>, Vec<Write>) {
 #[test]
 fn what_another_manages_is_ignored_and_what_is_ours_is_kept() {
     let of_another = owned_by("ReplicaSet", "other", "u-other", orphan("x"));
-    let elsewhere = but(orphan("z"), "/metadata/namespace", json!("b"));
+    let elsewhere = with_field(orphan("z"), "/metadata/namespace", json!("b"));
     check(with_pods(world(set(1)), [of_another, pod("y"), elsewhere]), STATUS);
     // Also by one that is on its way out.
-    let (mine, writes) = claims_of(leaving(set(1)), &[pod("y")]);
+    let (mine, writes) = claims_of(terminating(set(1)), &[pod("y")]);
     assert_eq!((mine, writes.len()), (vec!["y".to_owned()], 0));
 }
 
@@ -44,14 +44,15 @@ fn what_does_not_match_any_more_is_released() {
         panic!("a strategic patch")
     };
     assert_eq!(*body, json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": "u-web"}]}}));
-    for fine in [Reason::NotFound, Reason::Invalid] {
-        let world = strays().refusing::<Pod>("patch", &Key::namespaced("a", "y"), refused(fine));
+    for fine in [ErrorReason::NotFound, ErrorReason::Invalid] {
+        let world = strays().failing::<Pod>("patch", &Key::namespaced("a", "y"), api_error(fine));
         check(world, &format!("patch pods a/y {RELEASE} (refused, which is fine: refused)\n"));
     }
-    let raced = strays().refusing::<Pod>("patch", &Key::namespaced("a", "y"), refused(Reason::Conflict));
+    let raced =
+        strays().failing::<Pod>("patch", &Key::namespaced("a", "y"), api_error(ErrorReason::Conflict));
     check(raced, &format!("patch pods a/y {RELEASE} FAILED: refused\nretry: refused\n"));
     // One that is on its way out lets go of nothing, and does not count it either.
-    check(with_pods(world(leaving(content(1))), [pod("x"), stray("y")]), "");
+    check(with_pods(world(terminating(content(1))), [pod("x"), stray("y")]), "");
 }
 
 /// Proves RS-33, RS-36, INF-95, INF-102, INF-105, INF-107.
@@ -69,29 +70,29 @@ fn what_matches_and_nobody_manages_is_adopted() {
     });
     assert_eq!(*body, json!({"metadata": {"ownerReferences": [owner]}}));
     for (set, pod) in [
-        (leaving(set(1)), orphan("x")),
-        (set(1), leaving(orphan("x"))),
-        (set(1), but(orphan("x"), "/metadata/labels", json!({"app": "none"}))),
-        (set(1), but(orphan("x"), "/metadata/namespace", json!("b"))),
+        (terminating(set(1)), orphan("x")),
+        (set(1), terminating(orphan("x"))),
+        (set(1), with_field(orphan("x"), "/metadata/labels", json!({"app": "none"}))),
+        (set(1), with_field(orphan("x"), "/metadata/namespace", json!("b"))),
     ] {
         let (mine, writes) = claims_of(set, &[pod]);
         assert!(mine.is_empty() && writes.is_empty());
     }
     // One that turns out to be gone is no error, and does not count.
     let gone = with_pods(world(set(1)), [orphan("x")]);
-    let gone = gone.refusing::<Pod>("patch", &Key::namespaced("a", "x"), refused(Reason::NotFound));
+    let gone = gone.failing::<Pod>("patch", &Key::namespaced("a", "x"), api_error(ErrorReason::NotFound));
     check(gone, &format!("patch pods a/x {ADOPT} (refused, which is fine: refused)\n{CREATE}"));
 }
 
 /// Proves RS-34.
 #[test]
 fn nothing_is_adopted_for_a_set_that_is_gone_or_going() {
-    let cached = || World::of(&the_loop()).cached::<ReplicaSet>(set(2));
-    let another = but(set(2), "/metadata/uid", json!("u-another"));
+    let cached = || RehearsalCluster::of(&the_loop()).with_cached::<ReplicaSet>(set(2));
+    let another = with_field(set(2), "/metadata/uid", json!("u-another"));
     for (world, why) in [
         (cached(), "the owner is gone"),
-        (cached().live::<ReplicaSet>(another), "the owner is another one"),
-        (cached().live::<ReplicaSet>(leaving(set(2))), "the owner is being deleted"),
+        (cached().with_live::<ReplicaSet>(another), "the owner is another one"),
+        (cached().with_live::<ReplicaSet>(terminating(set(2))), "the owner is being deleted"),
     ] {
         check(
             with_pods(world, [orphan("x"), orphan("y")]),
@@ -107,7 +108,7 @@ fn nothing_is_adopted_for_a_set_that_is_gone_or_going() {
 fn a_failed_claim_stops_no_other_claim_and_all_else() {
     let world = with_pods(world(set(5)), [orphan("x"), orphan("y"), stray("z")]);
     // Another set was faster.
-    let world = world.refusing::<Pod>("patch", &Key::namespaced("a", "x"), refused(Reason::Invalid));
+    let world = world.failing::<Pod>("patch", &Key::namespaced("a", "x"), api_error(ErrorReason::Invalid));
     check(
         world,
         &format!(
@@ -122,13 +123,13 @@ fn a_failed_claim_stops_no_other_claim_and_all_else() {
 /// Proves RS-27, INF-96.
 #[test]
 fn only_active_pods_are_claimed_counted_and_deleted() {
-    let phase = |phase: &str, pod| but(pod, "/status/phase", json!(phase));
+    let phase = |phase: &str, pod| with_field(pod, "/status/phase", json!(phase));
     let inactive = [
         phase("Succeeded", pod("x")),
         phase("Failed", pod("y")),
         phase("Succeeded", orphan("z")),
         phase("Failed", stray("s")),
-        leaving(stray("t")),
+        terminating(stray("t")),
     ];
     check(with_pods(world(set(1)), inactive.clone()), CREATE);
     check(with_pods(world(set(0)), inactive), "");
@@ -138,7 +139,7 @@ fn only_active_pods_are_claimed_counted_and_deleted() {
 #[test]
 fn a_set_on_its_way_out_only_tells_its_counts() {
     for replicas in [0, 2] {
-        let world = with_pods(world(leaving(set(replicas))), [pod("x"), orphan("y"), stray("z")]);
+        let world = with_pods(world(terminating(set(replicas))), [pod("x"), orphan("y"), stray("z")]);
         check(world, STATUS);
     }
 }

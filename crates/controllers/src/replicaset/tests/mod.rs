@@ -5,16 +5,16 @@ mod scaling;
 mod telling;
 mod waking;
 
-use keleustes_objects::{Key, Reason};
-use keleustes_plan::rehearsal::World;
+use keleustes_objects::{ErrorReason, Key};
+use keleustes_plan::rehearsal::RehearsalCluster;
 use keleustes_plan::{Loop, RateLimiter};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::workloads::fixtures::{but, leaving, refused};
+use crate::workloads::fixtures::{api_error, terminating, with_field};
 
 fn the_loop() -> Loop {
-    controller(&Settings::default()).loops.remove(0)
+    controller(&ReplicaSetOptions::default()).loops.remove(0)
 }
 
 fn web() -> Key {
@@ -71,31 +71,31 @@ fn owned_by(kind: &str, name: &str, uid: &str, mut object: Value) -> Value {
     object
 }
 
-fn world(set: Value) -> World {
-    World::of(&the_loop()).with::<ReplicaSet>(set)
+fn world(set: Value) -> RehearsalCluster {
+    RehearsalCluster::of(&the_loop()).with::<ReplicaSet>(set)
 }
 
-fn with_pods(world: World, pods: impl IntoIterator<Item = Value>) -> World {
+fn with_pods(world: RehearsalCluster, pods: impl IntoIterator<Item = Value>) -> RehearsalCluster {
     pods.into_iter().fold(world, |world, pod| world.with::<Pod>(pod))
 }
 
 /// What one turn does.
-fn turn(mut world: World) -> String {
+fn turn(mut world: RehearsalCluster) -> String {
     world.outline(&the_loop(), web())
 }
 
 #[track_caller]
-fn check(world: World, expected: &str) {
+fn check(world: RehearsalCluster, expected: &str) {
     assert_eq!(turn(world), expected);
 }
 
 /// The body of the first write of a turn whose line begins so.
-fn body(mut world: World, beginning: &str) -> Value {
+fn body(mut world: RehearsalCluster, beginning: &str) -> Value {
     world.bodies(&the_loop(), web(), beginning).remove(0).1
 }
 
 /// The status that a turn writes.
-fn status(world: World) -> Value {
+fn status(world: RehearsalCluster) -> Value {
     body(world, "put replicasets.apps/status")["status"].take()
 }
 
@@ -108,7 +108,7 @@ const STATUS: &str =
 /// Proves RS-1, RS-2, RS-3, RS-4, RS-73, RS-75, RS-76, RS-82, INF-125.
 #[test]
 fn it_is_known_by_the_original_s_names_and_numbers() {
-    let controller = controller(&Settings::default());
+    let controller = controller(&ReplicaSetOptions::default());
     assert_eq!((controller.name, controller.aliases), ("replicaset-controller", &["replicaset"][..]));
     assert_eq!(
         (controller.service_account, controller.event_component),
@@ -127,7 +127,7 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
     );
     let a_loop = the_loop();
     assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("replicaset", 5, None));
-    assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
+    assert_eq!(a_loop.rate_limiter, RateLimiter::DEFAULT);
     let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
     assert_eq!(reads, ["replicasets.apps", "pods"]);
 }
@@ -135,11 +135,12 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
 /// Proves RS-21, RS-70, RS-90.
 #[test]
 fn claims_come_before_sizes_and_sizes_before_the_status() {
-    let young = but(orphan("y"), "/status/conditions/0/lastTransitionTime", json!("2027-01-15T07:59:58Z"));
-    let waiting = but(set(1), "/spec/minReadySeconds", json!(5));
+    let young =
+        with_field(orphan("y"), "/status/conditions/0/lastTransitionTime", json!("2027-01-15T07:59:58Z"));
+    let waiting = with_field(set(1), "/spec/minReadySeconds", json!(5));
     let two = with_pods(
         world(waiting.clone()),
-        [orphan("x"), but(young.clone(), "/status/phase", json!("Pending"))],
+        [orphan("x"), with_field(young.clone(), "/status/phase", json!("Pending"))],
     );
     check(
         two,
@@ -153,7 +154,7 @@ fn claims_come_before_sizes_and_sizes_before_the_status() {
              requeue after 3s\n"
         ),
     );
-    let few = with_pods(world(but(waiting, "/spec/replicas", json!(3))), [orphan("x"), young]);
+    let few = with_pods(world(with_field(waiting, "/spec/replicas", json!(3))), [orphan("x"), young]);
     check(
         few,
         &format!("patch pods a/x {ADOPT}\npatch pods a/y {ADOPT}\n{CREATE}{STATUS}requeue after 3s\n"),
@@ -163,12 +164,12 @@ fn claims_come_before_sizes_and_sizes_before_the_status() {
 /// Proves RS-25, RS-83.
 #[test]
 fn nothing_is_remembered_and_nothing_is_done_for_a_set_that_is_gone() {
-    let mut gone = with_pods(World::of(&the_loop()), [pod("x")]);
-    assert_eq!(gone.sync(&the_loop(), web()), "");
+    let mut gone = with_pods(RehearsalCluster::of(&the_loop()), [pod("x")]);
+    assert_eq!(gone.reconcile(&the_loop(), web()), "");
     let mut there = with_pods(world(set(2)), [pod("x")]);
-    let first = there.sync(&the_loop(), web());
+    let first = there.reconcile(&the_loop(), web());
     // Another process, with the same caches.
-    assert_eq!(there.sync(&the_loop(), web()), first);
+    assert_eq!(there.reconcile(&the_loop(), web()), first);
 }
 
 /// Proves RS-26.
@@ -176,6 +177,6 @@ fn nothing_is_remembered_and_nothing_is_done_for_a_set_that_is_gone() {
 fn a_set_whose_selector_makes_no_sense_is_left_alone() {
     let odd = json!({"matchExpressions": [{"key": "app", "operator": "Likes", "values": ["web"]}]});
     for selector in [odd, json!({}), Value::Null] {
-        check(with_pods(world(but(set(2), "/spec/selector", selector)), [pod("x"), orphan("y")]), "");
+        check(with_pods(world(with_field(set(2), "/spec/selector", selector)), [pod("x"), orphan("y")]), "");
     }
 }

@@ -1,17 +1,17 @@
 //! How many pods are made and deleted, and which.
 
-use keleustes_plan::{Action, Form, Step};
+use keleustes_plan::{Action, MetricType, Step};
 
 use super::*;
 
 /// Which pods a turn deletes, in order.
-fn deleted(world: World) -> Vec<String> {
+fn deleted(world: RehearsalCluster) -> Vec<String> {
     let transcript = turn(world);
     let names = transcript.lines().filter_map(|line| line.strip_prefix("delete pods a/"));
     names.filter_map(|rest| rest.split(' ').next()).map(str::to_owned).collect()
 }
 
-fn created(world: World) -> usize {
+fn created(world: RehearsalCluster) -> usize {
     turn(world).lines().filter(|line| line.starts_with("create pods a/")).count()
 }
 
@@ -20,7 +20,7 @@ fn pods(count: usize) -> Vec<Value> {
 }
 
 fn on(node: &str, pod: Value) -> Value {
-    but(pod, "/spec/nodeName", json!(node))
+    with_field(pod, "/spec/nodeName", json!(node))
 }
 
 /// Proves RS-38, RS-39, RS-86, RS-89.
@@ -31,14 +31,14 @@ fn the_difference_is_made_up_for_five_hundred_at_a_time() {
     check(with_pods(world(content(2)), pods(2)), "");
     assert_eq!(deleted(with_pods(world(set(1)), pods(3))).len(), 2);
     assert_eq!(deleted(with_pods(world(set(0)), pods(501))).len(), 500);
-    let ended = but(pod("ended"), "/status/phase", json!("Succeeded"));
+    let ended = with_field(pod("ended"), "/status/phase", json!("Succeeded"));
     assert_eq!(deleted(with_pods(world(set(0)), [pod("x"), ended])), ["x"]);
 }
 
 /// Proves RS-40, RS-91.
 #[test]
 fn pods_are_made_slowly_at_first_so_that_a_common_mistake_costs_little() {
-    let full = |times| world(set(9)).failing_at("create", PODS, refused(Reason::Forbidden), times);
+    let full = |times| world(set(9)).failing_at("create", PODS, api_error(ErrorReason::Forbidden), times);
     const FAILED: &str = "create pods a/ because there are fewer pods than wanted FAILED: refused\n\
                           event Warning FailedCreate: Error creating: refused\n";
     check(full(None), &format!("{FAILED}{STATUS}retry: refused\n"));
@@ -58,14 +58,14 @@ fn plan_of(set: Value, pods: &[Value]) -> keleustes_plan::Plan {
         active_pods_per_node: std::collections::BTreeMap::new(),
         now: keleustes_objects::Time::from_unix_seconds(1_800_000_000),
     };
-    scale::plan(&facts, &Settings::default())
+    scale::plan(&facts, &ReplicaSetOptions::default())
 }
 
 /// Proves RS-42, RS-96.
 #[test]
 fn a_namespace_on_its_way_out_takes_nothing_in_and_that_is_fine() {
     let world = with_pods(world(set(2)), [pod("x")]);
-    let world = world.failing_at("create", PODS, refused(Reason::NamespaceTerminating), None);
+    let world = world.failing_at("create", PODS, api_error(ErrorReason::NamespaceTerminating), None);
     const FINE: &str =
         "create pods a/ because there are fewer pods than wanted (refused, which is fine: refused)\n";
     check(world, &format!("{FINE}{STATUS}"));
@@ -74,24 +74,24 @@ fn a_namespace_on_its_way_out_takes_nothing_in_and_that_is_fine() {
 /// Proves RS-43, RS-72, RS-78, INF-94.
 #[test]
 fn pods_are_deleted_at_once_and_none_stops_another() {
-    let two = || with_pods(world(but(set(0), "/status/replicas", json!(2))), [pod("x"), pod("y")]);
-    let refusing = |reason| two().refusing::<Pod>("delete", &Key::namespaced("a", "x"), refused(reason));
+    let two = || with_pods(world(with_field(set(0), "/status/replicas", json!(2))), [pod("x"), pod("y")]);
+    let refusing = |reason| two().failing::<Pod>("delete", &Key::namespaced("a", "x"), api_error(reason));
     const Y: &str = "delete pods a/y because there are more pods than wanted\n\
                      event Normal SuccessfulDelete: Deleted pod: y\n";
-    for gone in [Reason::NotFound, Reason::Conflict] {
+    for gone in [ErrorReason::NotFound, ErrorReason::Conflict] {
         let transcript = turn(refusing(gone));
         assert!(transcript.contains(Y) && !transcript.contains("retry"), "{transcript}");
         assert!(!transcript.contains("Deleted pod: x") && !transcript.contains("Error"), "{transcript}");
     }
     check(
-        refusing(Reason::Forbidden),
+        refusing(ErrorReason::Forbidden),
         &format!(
             "delete pods a/x because there are more pods than wanted FAILED: refused\n\
              event Warning FailedDelete: Error deleting: refused\n{Y}{STATUS}retry: refused\n"
         ),
     );
     let plan = plan_of(set(0), &[pod("x")]);
-    let [Step::Together(writes)] = plan.steps() else { panic!("one step") };
+    let [Step::Parallel(writes)] = plan.steps() else { panic!("one step") };
     assert_eq!(writes[0].target.uid.to_string(), "u-x", "the life that was seen, and no other");
     assert!(matches!(
         writes[0].action,
@@ -102,7 +102,7 @@ fn pods_are_deleted_at_once_and_none_stops_another() {
 /// Proves RS-44, INF-118.
 #[test]
 fn who_deletes_all_does_not_choose() {
-    let waiting = on("", but(pod("y"), "/status/phase", json!("Pending")));
+    let waiting = on("", with_field(pod("y"), "/status/phase", json!("Pending")));
     let both = || [pod("x"), waiting.clone()];
     assert_eq!(deleted(with_pods(world(set(0)), both())), ["x", "y"]);
     assert!(!turn(with_pods(world(set(0)), both())).contains("measure"));
@@ -113,24 +113,25 @@ fn who_deletes_all_does_not_choose() {
 #[test]
 fn crowded_nodes_are_relieved_first() {
     let managed = |set| owned_by("Deployment", "d", "u-d", set);
-    let sibling = but(but(set(2), "/metadata/name", json!("old")), "/metadata/uid", json!("u-old"));
-    let sibling = but(sibling, "/spec/selector", json!({"matchLabels": {"app": "old"}}));
+    let sibling =
+        with_field(with_field(set(2), "/metadata/name", json!("old")), "/metadata/uid", json!("u-old"));
+    let sibling = with_field(sibling, "/spec/selector", json!({"matchLabels": {"app": "old"}}));
     let of_sibling = |name: &str| {
         let pod = owned_by("ReplicaSet", "old", "u-old", orphan(name));
-        on("crowded", but(pod, "/metadata/labels", json!({"app": "old"})))
+        on("crowded", with_field(pod, "/metadata/labels", json!({"app": "old"})))
     };
     let pods = |o: Value, y: Value| [on("n", pod("x")), y, on("crowded", pod("z")), o, of_sibling("p")];
     let plain = || pods(of_sibling("o"), on("n", pod("y")));
     let family = |sibling, pods| with_pods(world(managed(set(2))).with::<ReplicaSet>(sibling), pods);
     assert_eq!(deleted(family(managed(sibling.clone()), plain())), ["z"]);
     // Also those on their way out count.
-    assert_eq!(deleted(family(leaving(managed(sibling.clone())), plain())), ["z"]);
+    assert_eq!(deleted(family(terminating(managed(sibling.clone())), plain())), ["z"]);
     // Those of another family do not, and then the node with two pods of the set is the fuller one.
     assert_eq!(deleted(family(sibling.clone(), plain())), ["x"]);
-    let ended = but(of_sibling("o"), "/status/phase", json!("Failed"));
+    let ended = with_field(of_sibling("o"), "/status/phase", json!("Failed"));
     assert_eq!(deleted(family(managed(sibling.clone()), pods(ended, on("n", pod("y"))))), ["x"]);
     // Without a manager all nodes are equal; here the uid decides.
-    let first = but(on("lonely", pod("y")), "/metadata/uid", json!("t"));
+    let first = with_field(on("lonely", pod("y")), "/metadata/uid", json!("t"));
     let alone = with_pods(world(set(2)).with::<ReplicaSet>(sibling), pods(of_sibling("o"), first));
     assert_eq!(deleted(alone), ["y"]);
 }
@@ -138,27 +139,31 @@ fn crowded_nodes_are_relieved_first() {
 /// Proves RS-48.
 #[test]
 fn the_cost_of_a_deletion_counts_unless_it_is_switched_off() {
-    let cheap =
-        but(pod("y"), "/metadata/annotations", json!({"controller.kubernetes.io/pod-deletion-cost": "-1"}));
+    let cheap = with_field(
+        pod("y"),
+        "/metadata/annotations",
+        json!({"controller.kubernetes.io/pod-deletion-cost": "-1"}),
+    );
     let mut there = with_pods(world(set(1)), [pod("x"), cheap]);
     assert_eq!(
-        deleted(with_pods(world(set(1)), [pod("x"), but(pod("y"), "/metadata/uid", json!("v"))])),
+        deleted(with_pods(world(set(1)), [pod("x"), with_field(pod("y"), "/metadata/uid", json!("v"))])),
         ["x"]
     );
-    assert!(there.sync(&the_loop(), web()).contains("delete pods a/y"));
-    let deaf = Settings { honor_deletion_cost: false, ..Settings::default() };
-    assert!(there.sync(&controller(&deaf).loops.remove(0), web()).contains("delete pods a/x"));
+    assert!(there.reconcile(&the_loop(), web()).contains("delete pods a/y"));
+    let deaf = ReplicaSetOptions { honor_deletion_cost: false, ..ReplicaSetOptions::default() };
+    assert!(there.reconcile(&controller(&deaf).loops.remove(0), web()).contains("delete pods a/x"));
 }
 
 /// Proves RS-80, RS-92.
 #[test]
 fn the_ages_of_deleted_pods_are_compared_with_the_youngest() {
-    let born = |name: &str, at: &str| but(pod(name), "/metadata/creationTimestamp", json!(at));
+    let born = |name: &str, at: &str| with_field(pod(name), "/metadata/creationTimestamp", json!(at));
     let costly = json!({"controller.kubernetes.io/pod-deletion-cost": "9"});
     // Ten, forty and ninety-nine seconds old; the youngest stays.
     let ages = |youngest: &str| {
-        let young = but(born("x", youngest), "/metadata/annotations", costly.clone());
-        let unready = but(born("u", "2027-01-15T07:00:00Z"), "/status/conditions/0/status", json!("False"));
+        let young = with_field(born("x", youngest), "/metadata/annotations", costly.clone());
+        let unready =
+            with_field(born("u", "2027-01-15T07:00:00Z"), "/status/conditions/0/status", json!("False"));
         [young, unready, born("y", "2027-01-15T07:59:20Z"), born("z", "2027-01-15T07:58:21Z")]
     };
     let measured = |youngest: &str| {
@@ -169,7 +174,10 @@ fn the_ages_of_deleted_pods_are_compared_with_the_youngest() {
     assert_eq!(measured("2027-01-15T07:59:50Z"), ["4", "9"]);
     assert_eq!(measured("2027-01-15T08:00:00Z"), [""; 0]);
     assert_eq!(AGE_RATIO.name, "replicaset_controller_sorting_deletion_age_ratio");
-    assert_eq!(AGE_RATIO.form, Form::Histogram(Buckets::Listed(&[0.25, 0.5, 1.0, 2.0, 4.0, 8.0])));
+    assert_eq!(
+        AGE_RATIO.metric_type,
+        MetricType::Histogram(Buckets::Explicit(&[0.25, 0.5, 1.0, 2.0, 4.0, 8.0]))
+    );
 }
 
 /// Proves RS-58, RS-71, INF-90.
@@ -187,7 +195,7 @@ fn a_pod_is_made_from_the_template_and_nothing_of_it_is_lost() {
         "controller": true, "blockOwnerDeletion": true,
     });
     assert_eq!(
-        body(world(but(set(1), "/spec/template", template)), "create pods a/"),
+        body(world(with_field(set(1), "/spec/template", template)), "create pods a/"),
         json!({
             "metadata": {
                 "generateName": "web-", "ownerReferences": [owner],
@@ -203,7 +211,7 @@ fn a_pod_is_made_from_the_template_and_nothing_of_it_is_lost() {
 fn names_of_pods_begin_with_that_of_the_set() {
     let prefix = |length: usize| {
         let name = "w".repeat(length);
-        let plan = plan_of(but(set(1), "/metadata/name", json!(name)), &[]);
+        let plan = plan_of(with_field(set(1), "/metadata/name", json!(name)), &[]);
         let Action::Create(body) = &plan.steps()[0].writes()[0].action else { panic!("a creation") };
         body["metadata"]["generateName"].as_str().unwrap().len()
     };
@@ -213,7 +221,7 @@ fn names_of_pods_begin_with_that_of_the_set() {
 /// Proves RS-60, INF-92.
 #[test]
 fn a_template_without_labels_makes_no_pods() {
-    let bare = but(set(1), "/spec/template", json!({"spec": {}}));
+    let bare = with_field(set(1), "/spec/template", json!({"spec": {}}));
     check(world(bare.clone()), &format!("{STATUS}retry: unable to create pods, no labels\n"));
     let condition = &status(world(bare))["conditions"][0];
     assert_eq!(condition["message"], "unable to create pods, no labels");

@@ -5,42 +5,43 @@ use keleustes_plan::{Action, StatusUrgency, Step};
 use super::*;
 
 fn ready_at(name: &str, at: &str) -> Value {
-    but(pod(name), "/status/conditions/0/lastTransitionTime", json!(at))
+    with_field(pod(name), "/status/conditions/0/lastTransitionTime", json!(at))
 }
 
 fn unready(name: &str) -> Value {
-    but(pod(name), "/status/conditions/0/status", json!("False"))
+    with_field(pod(name), "/status/conditions/0/status", json!("False"))
 }
 
 fn patient(set: Value, seconds: i32) -> Value {
-    but(set, "/spec/minReadySeconds", json!(seconds))
+    with_field(set, "/spec/minReadySeconds", json!(seconds))
 }
 
-fn counts(world: World) -> [i64; 4] {
+fn counts(world: RehearsalCluster) -> [i64; 4] {
     let status = status(world);
     let count = |field: &str| status[field].as_i64().unwrap_or(0);
     ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"].map(count)
 }
 
-fn refusing_creates(set: Value) -> World {
+fn refusing_creates(set: Value) -> RehearsalCluster {
     let path = "/api/v1/namespaces/a/pods/";
-    world(set).failing_at("create", path, refused(Reason::Forbidden), None)
+    world(set).failing_at("create", path, api_error(ErrorReason::Forbidden), None)
 }
 
 /// Proves RS-61, RS-62, RS-63.
 #[test]
 fn the_status_counts_what_was_there_when_the_turn_began() {
     let labels = json!({"app": "web", "more": "yes"});
-    let labelled = but(set(5), "/spec/template/metadata/labels", labels.clone());
-    let full = but(pod("full"), "/metadata/labels", labels);
-    let there = || [full.clone(), unready("unready"), but(pod("odd"), "/status/phase", json!("Pending"))];
+    let labelled = with_field(set(5), "/spec/template/metadata/labels", labels.clone());
+    let full = with_field(pod("full"), "/metadata/labels", labels);
+    let there =
+        || [full.clone(), unready("unready"), with_field(pod("odd"), "/status/phase", json!("Pending"))];
     assert_eq!(counts(with_pods(world(labelled), there())), [3, 1, 2, 2]);
     // Ready for ten seconds, for nine, and since nobody knows when. It is 08:00:00.
     let there = || {
         [
             ready_at("x", "2027-01-15T07:59:50Z"),
             ready_at("y", "2027-01-15T07:59:51Z"),
-            but(pod("z"), "/status/conditions/0/lastTransitionTime", Value::Null),
+            with_field(pod("z"), "/status/conditions/0/lastTransitionTime", Value::Null),
         ]
     };
     assert_eq!(counts(with_pods(world(patient(set(3), 10)), there())), [3, 3, 3, 1]);
@@ -52,19 +53,19 @@ fn the_status_counts_what_was_there_when_the_turn_began() {
 fn pods_on_their_way_out_are_counted_unless_that_is_switched_off() {
     let stranger = owned_by("ReplicaSet", "other", "u-other", orphan("s"));
     let there = [
-        leaving(pod("x")),
-        but(leaving(pod("ended")), "/status/phase", json!("Failed")),
-        but(leaving(pod("stray")), "/metadata/labels", json!({"app": "none"})),
-        leaving(orphan("orphan")),
-        leaving(stranger),
+        terminating(pod("x")),
+        with_field(terminating(pod("ended")), "/status/phase", json!("Failed")),
+        with_field(terminating(pod("stray")), "/metadata/labels", json!({"app": "none"})),
+        terminating(orphan("orphan")),
+        terminating(stranger),
         pod("y"),
     ];
     assert_eq!(status(with_pods(world(set(1)), there))["terminatingReplicas"], 1);
     let told = status(with_pods(world(set(1)), [pod("y")]));
     assert_eq!(told["terminatingReplicas"], 0, "written even if there are none");
-    let silent = Settings { count_terminating_replicas: false, ..Settings::default() };
+    let silent = ReplicaSetOptions { count_terminating_replicas: false, ..ReplicaSetOptions::default() };
     let transcript =
-        with_pods(world(content(1)), [pod("y")]).sync(&controller(&silent).loops.remove(0), web());
+        with_pods(world(content(1)), [pod("y")]).reconcile(&controller(&silent).loops.remove(0), web());
     assert!(transcript.starts_with("put replicasets.apps/status") && !transcript.contains("terminating"));
 }
 
@@ -80,10 +81,10 @@ fn a_failure_is_told_once_with_its_beginning() {
     };
     assert_eq!(told, condition("FailedCreate", "refused"));
     let stuck = with_pods(world(set(0)), [pod("x")]);
-    let stuck = stuck.refusing::<Pod>("delete", &Key::namespaced("a", "x"), refused(Reason::Forbidden));
+    let stuck = stuck.failing::<Pod>("delete", &Key::namespaced("a", "x"), api_error(ErrorReason::Forbidden));
     assert_eq!(status(stuck)["conditions"], condition("FailedDelete", "unable to delete pods: refused"));
     // One that is there is left alone, whatever it says.
-    let older = but(set(2), "/status/conditions", condition("FailedDelete", "older"));
+    let older = with_field(set(2), "/status/conditions", condition("FailedDelete", "older"));
     let transcript = turn(refusing_creates(older));
     assert!(!transcript.contains(STATUS) && transcript.ends_with("retry: refused\n"), "{transcript}");
 }
@@ -92,8 +93,8 @@ fn a_failure_is_told_once_with_its_beginning() {
 #[test]
 fn a_failure_is_forgotten_when_nothing_failed() {
     let failed = json!([{"type": "ReplicaFailure", "status": "True"}, {"type": "Other", "status": "True"}]);
-    let failed = |set| but(set, "/status/conditions", failed.clone());
-    for set in [failed(content(1)), failed(leaving(content(1)))] {
+    let failed = |set| with_field(set, "/status/conditions", failed.clone());
+    for set in [failed(content(1)), failed(terminating(content(1)))] {
         let left = status(with_pods(world(set), [pod("x")]))["conditions"].take();
         assert_eq!(left.as_array().unwrap().len(), 1);
         assert_eq!(left[0]["type"], "Other");
@@ -112,7 +113,7 @@ fn a_status_that_says_nothing_new_is_not_written() {
         ("terminatingReplicas", Value::Null),
         ("observedGeneration", json!(1)),
     ] {
-        let stale = but(content(1), &format!("/status/{field}"), value);
+        let stale = with_field(content(1), &format!("/status/{field}"), value);
         check(with_pods(world(stale), [pod("x")]), STATUS);
     }
 }
@@ -120,7 +121,7 @@ fn a_status_that_says_nothing_new_is_not_written() {
 /// Proves RS-68, RS-74, RS-97.
 #[test]
 fn the_status_goes_with_the_metadata_that_was_seen() {
-    let mut whole = but(set(1), "/metadata/labels", json!({"l": "1"}));
+    let mut whole = with_field(set(1), "/metadata/labels", json!({"l": "1"}));
     whole["metadata"]["annotations"] = json!({"a": "2"});
     whole["metadata"]["managedFields"] = json!([{"manager": "x"}]);
     whole["metadata"]["generation"] = json!(9);
@@ -150,7 +151,7 @@ fn it_is_looked_at_again_when_the_next_pod_will_be_available() {
     assert_eq!(revisit(0, vec![ready_at("x", recent)]), None);
     assert_eq!(revisit(5, vec![ready_at("x", recent), unready("z")]), None);
     // Nobody knows when: again and again.
-    let timeless = but(pod("x"), "/status/conditions/0/lastTransitionTime", Value::Null);
+    let timeless = with_field(pod("x"), "/status/conditions/0/lastTransitionTime", Value::Null);
     assert_eq!(revisit(10, vec![timeless]), some("10s"));
     // A clock that was set back makes a pod unavailable that was available.
     assert_eq!(revisit(10, vec![ready_at("x", "2027-01-15T09:00:00Z")]), some("3610s"));
@@ -175,7 +176,7 @@ fn only_a_goal_and_trouble_must_be_known_at_once() {
         // One fails, and comes back.
         (content(3), counts(3, 2), false, StatusUrgency::Coalesce),
         (
-            but(content(3), "/status/availableReplicas", json!(2)),
+            with_field(content(3), "/status/availableReplicas", json!(2)),
             counts(3, 3),
             false,
             StatusUrgency::Immediate,
@@ -183,7 +184,7 @@ fn only_a_goal_and_trouble_must_be_known_at_once() {
         // It has all it wants and says so already: pods that end beside that can wait.
         (content(3), counts(3, 3), false, StatusUrgency::Coalesce),
         // Down to the last one.
-        (but(content(3), "/spec/replicas", json!(0)), counts(0, 0), false, StatusUrgency::Immediate),
+        (with_field(content(3), "/spec/replicas", json!(0)), counts(0, 0), false, StatusUrgency::Immediate),
     ] {
         assert_eq!(
             telling(set.clone(), counts.clone(), changed_anything),

@@ -3,21 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_plan::{Change, Enqueue, Table};
+use keleustes_plan::{Change, Enqueue, Store};
 
 use super::*;
 use crate::workloads::fixtures::unready;
 
 /// The caches with the set and another one, and how a pod was before.
 struct Before {
-    world: World,
-    pods: Table<Pod>,
+    world: RehearsalCluster,
+    pods: Store<Pod>,
 }
 
 fn before(pod: Option<Value>) -> Before {
-    let other = but(but(set(1), "/metadata/name", json!("other")), "/metadata/uid", json!("u-other"));
-    let other = but(other, "/spec/selector", json!({"matchLabels": {"app": "other"}}));
-    let mut pods = Table::default();
+    let other =
+        with_field(with_field(set(1), "/metadata/name", json!("other")), "/metadata/uid", json!("u-other"));
+    let other = with_field(other, "/spec/selector", json!({"matchLabels": {"app": "other"}}));
+    let mut pods = Store::default();
     if let Some(pod) = pod {
         pods.apply(decoded(pod));
     }
@@ -31,7 +32,7 @@ fn decoded<T: keleustes_objects::Kind>(json: Value) -> Arc<T> {
 impl Before {
     /// What wakes, and after how long, when the pod is like this now.
     fn now(mut self, pod: Value) -> Vec<(String, u64)> {
-        let change = self.pods.apply(decoded(but(pod, "/metadata/resourceVersion", json!("2"))));
+        let change = self.pods.apply(decoded(with_field(pod, "/metadata/resourceVersion", json!("2"))));
         self.wakes(&change)
     }
 
@@ -48,7 +49,7 @@ fn at_once(names: &[&str]) -> Vec<(String, u64)> {
 }
 
 fn labelled(app: &str, pod: Value) -> Value {
-    but(pod, "/metadata/labels", json!({"app": app}))
+    with_field(pod, "/metadata/labels", json!({"app": app}))
 }
 
 fn of_other(pod: Value) -> Value {
@@ -58,30 +59,30 @@ fn of_other(pod: Value) -> Value {
 /// Proves RS-5, RS-6, RS-7.
 #[test]
 fn whatever_happens_to_a_set_wakes_it() {
-    let (a_loop, mut sets) = (the_loop(), Table::<ReplicaSet>::default());
-    let world = World::of(&a_loop);
-    assert_eq!(world.wakes(&a_loop, sets.apply(decoded(set(1)))), ["a/web"]);
-    let told = but(set(1), "/status/replicas", json!(1));
-    assert_eq!(world.wakes(&a_loop, sets.apply(decoded(told))), ["a/web"]);
-    let another = but(set(1), "/metadata/uid", json!("u-another"));
-    assert_eq!(world.wakes(&a_loop, sets.apply(decoded(another))), ["a/web"]);
+    let (a_loop, mut sets) = (the_loop(), Store::<ReplicaSet>::default());
+    let world = RehearsalCluster::of(&a_loop);
+    assert_eq!(world.enqueued_by(&a_loop, sets.apply(decoded(set(1)))), ["a/web"]);
+    let told = with_field(set(1), "/status/replicas", json!(1));
+    assert_eq!(world.enqueued_by(&a_loop, sets.apply(decoded(told))), ["a/web"]);
+    let another = with_field(set(1), "/metadata/uid", json!("u-another"));
+    assert_eq!(world.enqueued_by(&a_loop, sets.apply(decoded(another))), ["a/web"]);
     let last = sets.get(&web()).unwrap().clone();
-    assert_eq!(world.wakes(&a_loop, Change::resync(last.clone())), ["a/web"]);
-    assert_eq!(world.wakes(&a_loop, Change::deleted(last)), ["a/web"]);
+    assert_eq!(world.enqueued_by(&a_loop, Change::resync(last.clone())), ["a/web"]);
+    assert_eq!(world.enqueued_by(&a_loop, Change::deleted(last)), ["a/web"]);
 }
 
 /// Proves RS-8, RS-9, RS-17.
 #[test]
 fn a_new_pod_wakes_the_set_that_it_names_if_that_is_the_one() {
     assert_eq!(before(None).now(pod("x")), at_once(&["web"]));
-    assert_eq!(before(None).now(leaving(pod("x"))), at_once(&["web"]));
+    assert_eq!(before(None).now(terminating(pod("x"))), at_once(&["web"]));
     for (kind, name, uid) in
         [("StatefulSet", "web", "u-web"), ("ReplicaSet", "gone", "u-web"), ("ReplicaSet", "web", "u-old")]
     {
         assert!(before(None).now(owned_by(kind, name, uid, orphan("x"))).is_empty(), "{kind} {name} {uid}");
     }
     // The group is not compared.
-    let odd = but(pod("x"), "/metadata/ownerReferences/0/apiVersion", json!("x.io/v9"));
+    let odd = with_field(pod("x"), "/metadata/ownerReferences/0/apiVersion", json!("x.io/v9"));
     assert_eq!(before(None).now(odd), at_once(&["web"]));
 }
 
@@ -89,17 +90,18 @@ fn a_new_pod_wakes_the_set_that_it_names_if_that_is_the_one() {
 #[test]
 fn a_new_orphan_wakes_every_set_that_could_adopt_it() {
     assert_eq!(before(None).now(orphan("x")), at_once(&["web"]));
-    assert!(before(None).now(leaving(orphan("x"))).is_empty());
+    assert!(before(None).now(terminating(orphan("x"))).is_empty());
     assert!(before(None).now(labelled("none", orphan("x"))).is_empty());
-    assert!(before(None).now(but(orphan("x"), "/metadata/labels", json!({}))).is_empty());
-    assert!(before(None).now(but(orphan("x"), "/metadata/namespace", json!("b"))).is_empty());
+    assert!(before(None).now(with_field(orphan("x"), "/metadata/labels", json!({}))).is_empty());
+    assert!(before(None).now(with_field(orphan("x"), "/metadata/namespace", json!("b"))).is_empty());
     let odd = json!({"matchExpressions": [{"key": "app", "operator": "Likes"}]});
     for selector in [odd, json!({}), Value::Null] {
         let mut before = before(None);
-        before.world = world(but(set(1), "/spec/selector", selector));
+        before.world = world(with_field(set(1), "/spec/selector", selector));
         assert!(before.now(orphan("x")).is_empty());
     }
-    let twin = but(but(set(1), "/metadata/name", json!("twin")), "/metadata/uid", json!("u-twin"));
+    let twin =
+        with_field(with_field(set(1), "/metadata/name", json!("twin")), "/metadata/uid", json!("u-twin"));
     let mut both = before(None);
     both.world = both.world.with::<ReplicaSet>(twin);
     assert_eq!(both.now(orphan("x")), at_once(&["twin", "web"]));
@@ -111,7 +113,7 @@ fn a_pod_that_looks_as_before_wakes_nobody() {
     let seen = before(None);
     assert!(seen.wakes(&Change::resync(decoded(pod("x")))).is_empty());
     // Kubelets write much that no set reads.
-    assert!(before(Some(pod("x"))).now(but(pod("x"), "/status/hostIP", json!("10.0.0.1"))).is_empty());
+    assert!(before(Some(pod("x"))).now(with_field(pod("x"), "/status/hostIP", json!("10.0.0.1"))).is_empty());
 }
 
 /// Proves RS-12, RS-13.
@@ -121,8 +123,8 @@ fn a_pod_that_changes_hands_wakes_both_sets() {
     assert_eq!(before(Some(pod("x"))).now(labelled("none", orphan("x"))), at_once(&["web"]));
     assert_eq!(before(Some(pod("x"))).now(labelled("other", orphan("x"))), at_once(&["web", "other"]));
     assert_eq!(before(Some(orphan("x"))).now(pod("x")), at_once(&["web"]));
-    assert_eq!(before(Some(pod("x"))).now(leaving(pod("x"))), at_once(&["web"]));
-    let gone_and_given = leaving(labelled("other", of_other(pod("x"))));
+    assert_eq!(before(Some(pod("x"))).now(terminating(pod("x"))), at_once(&["web"]));
+    let gone_and_given = terminating(labelled("other", of_other(pod("x"))));
     assert_eq!(before(Some(pod("x"))).now(gone_and_given), at_once(&["web", "other"]));
     let stranger = owned_by("ReplicaSet", "gone", "u-gone", orphan("x"));
     assert_eq!(before(Some(stranger)).now(pod("x")), at_once(&["web"]));
@@ -133,7 +135,7 @@ fn a_pod_that_changes_hands_wakes_both_sets() {
 fn a_pod_that_becomes_ready_wakes_its_set_again_when_it_is_available() {
     let patient = |seconds: i32| {
         let mut before = before(Some(unready(pod("x"))));
-        before.world = world(but(set(1), "/spec/minReadySeconds", json!(seconds)));
+        before.world = world(with_field(set(1), "/spec/minReadySeconds", json!(seconds)));
         before
     };
     assert_eq!(patient(10).now(pod("x")), [("a/web".to_owned(), 0), ("a/web".to_owned(), 10)]);

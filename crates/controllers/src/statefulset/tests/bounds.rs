@@ -43,7 +43,7 @@ impl State {
     fn pod(self, number: i32) -> Option<Value> {
         let pod = if self.new { pod(number) } else { old(number) };
         let pod = if self.well { pod } else { unready(pod) };
-        self.there.then(|| if self.going { leaving(pod) } else { pod })
+        self.there.then(|| if self.going { terminating(pod) } else { pod })
     }
 }
 

@@ -6,7 +6,7 @@ const ADOPT: &str = "because it matches the selector and nobody manages it";
 const RELEASE: &str = "because it does not match the selector any more";
 
 fn unowned(object: Value) -> Value {
-    but(object, "/metadata/ownerReferences", json!([]))
+    with_field(object, "/metadata/ownerReferences", json!([]))
 }
 
 /// Proves STS-9, STS-14, STS-120, REV-31, REV-73.
@@ -27,7 +27,8 @@ fn revisions_are_adopted_before_pods_and_kept_for_what_they_say() {
              {NONE_MISSING}{MAX}"
         )
     );
-    let raced = orphans().refusing::<ControllerRevision>("patch", &key("web-1"), refused(Reason::Invalid));
+    let raced =
+        orphans().failing::<ControllerRevision>("patch", &key("web-1"), api_error(ErrorReason::Invalid));
     assert_eq!(
         turn(raced),
         format!(
@@ -36,19 +37,20 @@ fn revisions_are_adopted_before_pods_and_kept_for_what_they_say() {
              retry: refused\n"
         )
     );
-    let going = World::of(&the_loop())
-        .cached::<StatefulSet>(content(0))
-        .live::<StatefulSet>(leaving(content(0)))
+    let going = RehearsalCluster::of(&the_loop())
+        .with_cached::<StatefulSet>(content(0))
+        .with_live::<StatefulSet>(terminating(content(0)))
         .with::<ControllerRevision>(unowned(revision("web-2", 2, "v2")));
     let why = "the owner is being deleted";
     assert_eq!(
         turn(going),
         format!("patch controllerrevisions.apps a/web-2 {ADOPT} FAILED: {why}\nretry: {why}\n")
     );
-    let of_another = but(revision("web-1", 1, "v1"), "/metadata/ownerReferences/0/uid", json!("u-other"));
+    let of_another =
+        with_field(revision("web-1", 1, "v1"), "/metadata/ownerReferences/0/uid", json!("u-other"));
     let of_another = bare(content(0), []).with::<ControllerRevision>(of_another);
     assert!(!turn(of_another).contains("patch"), "another's is left alone");
-    let elsewhere = but(unowned(revision("web-1", 1, "v1")), "/metadata/namespace", json!("b"));
+    let elsewhere = with_field(unowned(revision("web-1", 1, "v1")), "/metadata/namespace", json!("b"));
     let elsewhere = bare(content(0), []).with::<ControllerRevision>(elsewhere);
     assert!(!turn(elsewhere).contains("patch"), "and so is that of another namespace");
 }
@@ -56,7 +58,7 @@ fn revisions_are_adopted_before_pods_and_kept_for_what_they_say() {
 /// Proves STS-15, STS-112.
 #[test]
 fn a_pod_is_ours_by_its_name_and_its_labels() {
-    let unlabelled = but(pod(1), "/metadata/labels", json!({"app": "none"}));
+    let unlabelled = with_field(pod(1), "/metadata/labels", json!({"app": "none"}));
     assert_eq!(deeds(world(content(1), [pod(0), unlabelled])), format!("patch pods a/web-1 {RELEASE}\n"));
     for name in ["web", "web-", "web-x", "web-1x", "web--", "other-1", "web-web-1"] {
         let misnamed = owned(orphan(name));
@@ -74,15 +76,15 @@ fn a_pod_is_ours_by_its_name_and_its_labels() {
     assert_eq!(deeds(failed), format!("patch pods a/web-0 {ADOPT} FAILED: refused\nretry: refused\n"));
 }
 
-fn pods_failing_to_be_claimed() -> World {
+fn pods_failing_to_be_claimed() -> RehearsalCluster {
     let world = world(set(3), [orphan("web-0")]);
-    world.refusing::<Pod>("patch", &key("web-0"), refused(Reason::Conflict))
+    world.failing::<Pod>("patch", &key("web-0"), api_error(ErrorReason::Conflict))
 }
 
 /// Proves STS-127.
 #[test]
 fn an_adopted_pod_that_does_not_say_its_revision_is_replaced() {
-    let bare_pod = but(orphan("web-0"), "/metadata/labels/controller-revision-hash", json!(""));
+    let bare_pod = with_field(orphan("web-0"), "/metadata/labels/controller-revision-hash", json!(""));
     assert_eq!(moves(world(content(1), [bare_pod])), ["patch web-0", "delete web-0"]);
 }
 
@@ -90,7 +92,7 @@ fn an_adopted_pod_that_does_not_say_its_revision_is_replaced() {
 #[test]
 fn what_turns_out_to_be_gone_is_made_anew() {
     let world = world(set(1), [orphan("web-0")]);
-    let world = world.refusing::<Pod>("patch", &key("web-0"), refused(Reason::NotFound));
+    let world = world.failing::<Pod>("patch", &key("web-0"), api_error(ErrorReason::NotFound));
     assert_eq!(moves(world), ["patch web-0", "create web-0"]);
 }
 

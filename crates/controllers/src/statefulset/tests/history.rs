@@ -1,27 +1,27 @@
 //! Which revision a set is at, and which ones it keeps.
 
-use keleustes_objects::Template;
+use keleustes_objects::PodTemplate;
 
 use super::*;
 use crate::workloads::fixtures::revisions_in;
-use crate::workloads::revisions::Data;
+use crate::workloads::revisions::RevisionData;
 
 /// The short name of a template after so many collisions.
 fn short(image: &str, collisions: i32) -> String {
-    let template = Template::parse(&template(image).to_string()).unwrap();
-    Data::of(&template).short_name(collisions)
+    let template = PodTemplate::parse(&template(image).to_string()).unwrap();
+    RevisionData::of(&template).hash(collisions)
 }
 
 /// A set of `v3`, which no revision is of.
 fn changed() -> Value {
-    but(but(set(0), "/spec/template", template("v3")), "/metadata/generation", json!(3))
+    with_field(with_field(set(0), "/spec/template", template("v3")), "/metadata/generation", json!(3))
 }
 
-fn deeds_to_revisions(world: World) -> Vec<String> {
+fn deeds_to_revisions(world: RehearsalCluster) -> Vec<String> {
     revisions_in(&turn(world))
 }
 
-fn update_revision(world: World) -> Value {
+fn update_revision(world: RehearsalCluster) -> Value {
     status(world)["updateRevision"].take()
 }
 
@@ -66,13 +66,17 @@ fn a_template_that_is_noted_is_not_noted_again() {
 #[test]
 fn going_back_raises_the_number_of_the_old_revision() {
     let back = || {
-        let set = but(but(set(0), "/spec/template", template("v1")), "/metadata/generation", json!(3));
+        let set = with_field(
+            with_field(set(0), "/spec/template", template("v1")),
+            "/metadata/generation",
+            json!(3),
+        );
         world(set, []).with::<ControllerRevision>(revision("web-7", 7, "v7"))
     };
     assert_eq!(body(back(), "patch controllerrevisions.apps "), json!({"revision": 8}));
     assert_eq!(deeds_to_revisions(back()), ["patch web-1"]);
     assert_eq!(update_revision(back()), "web-1");
-    let failing = back().refusing::<ControllerRevision>("patch", &key("web-1"), refused(Reason::Other));
+    let failing = back().failing::<ControllerRevision>("patch", &key("web-1"), api_error(ErrorReason::Other));
     assert!(turn(failing).ends_with("FAILED: refused\nretry: refused\n"), "nothing is done on top of it");
 }
 
@@ -81,7 +85,7 @@ fn going_back_raises_the_number_of_the_old_revision() {
 fn history_goes_by_number_then_age_then_name() {
     let born = |name: &str, number: i64, day: i32| {
         let born = format!("2027-01-0{day}T00:00:00Z");
-        but(revision(name, number, "v2"), "/metadata/creationTimestamp", json!(born))
+        with_field(revision(name, number, "v2"), "/metadata/creationTimestamp", json!(born))
     };
     let newest = |revisions: [Value; 2]| {
         let world =
@@ -92,7 +96,7 @@ fn history_goes_by_number_then_age_then_name() {
     assert_eq!(newest([born("b", 3, 1), born("a", 3, 2)]), "a");
     assert_eq!(newest([born("b", 3, 1), born("a", 3, 1)]), "b");
     // One whose labels do not match is not looked at, and not let go.
-    let stray = but(revision("web-9", 9, "v3"), "/metadata/labels", json!({"app": "none"}));
+    let stray = with_field(revision("web-9", 9, "v3"), "/metadata/labels", json!({"app": "none"}));
     let world = world(changed(), []).with::<ControllerRevision>(stray);
     assert_eq!(deeds_to_revisions(world), [format!("create web-{}", short("v3", 0))]);
 }
@@ -101,11 +105,12 @@ fn history_goes_by_number_then_age_then_name() {
 #[test]
 fn a_revision_that_means_the_same_is_kept() {
     let empty = json!({"creationTimestamp": null, "labels": {"app": "web"}});
-    let other_words = but(revision("web-3", 3, "v3"), "/data/spec/template/metadata", empty);
+    let other_words = with_field(revision("web-3", 3, "v3"), "/data/spec/template/metadata", empty);
     let world = |set: Value| world(set, []).with::<ControllerRevision>(other_words.clone());
     assert!(deeds_to_revisions(world(changed())).is_empty());
     assert_eq!(update_revision(world(changed())), "web-3");
-    let a_loop = loop_of(&Settings { semantic_revision_comparison: false, ..Settings::default() });
+    let a_loop =
+        loop_of(&StatefulSetOptions { semantic_revision_comparison: false, ..StatefulSetOptions::default() });
     let mut literal = world(changed());
     assert!(literal.outline(&a_loop, web()).contains("create controllerrevisions.apps a/web-"));
     // Only the newest is asked for its meaning.
@@ -116,10 +121,10 @@ fn a_revision_that_means_the_same_is_kept() {
 /// Proves REV-76.
 #[test]
 fn what_a_newer_server_fills_in_makes_no_revision() {
-    let filled = but(changed(), "/spec/template/spec/restartPolicy", json!("Always"));
+    let filled = with_field(changed(), "/spec/template/spec/restartPolicy", json!("Always"));
     let world_of = |set: Value| world(set, []).with::<ControllerRevision>(revision("web-3", 3, "v3"));
     assert!(deeds_to_revisions(world_of(filled)).is_empty());
-    let wanted = but(changed(), "/spec/template/spec/restartPolicy", json!("Never"));
+    let wanted = with_field(changed(), "/spec/template/spec/restartPolicy", json!("Never"));
     assert_eq!(deeds_to_revisions(world_of(wanted)).len(), 1);
 }
 
@@ -127,18 +132,18 @@ fn what_a_newer_server_fills_in_makes_no_revision() {
 #[test]
 fn another_process_with_the_same_caches_does_the_same() {
     let mut world = world(changed(), [old(0)]);
-    let first = world.sync(&the_loop(), web());
-    assert_eq!(world.sync(&the_loop(), web()), first);
+    let first = world.reconcile(&the_loop(), web());
+    assert_eq!(world.reconcile(&the_loop(), web()), first);
 }
 
 /// Proves REV-74.
 #[test]
 fn beyond_the_last_number_there_is_no_name() {
-    let last = but(changed(), "/status/collisionCount", json!(i32::MAX));
+    let last = with_field(changed(), "/status/collisionCount", json!(i32::MAX));
     let name = format!("web-{}", short("v3", i32::MAX));
     let taken = world(last, [])
-        .refusing::<ControllerRevision>("create", &key(&name), refused(Reason::AlreadyExists))
-        .live::<ControllerRevision>(revision(&name, 1, "other"));
+        .failing::<ControllerRevision>("create", &key(&name), api_error(ErrorReason::AlreadyExists))
+        .with_live::<ControllerRevision>(revision(&name, 1, "other"));
     assert!(turn(taken).ends_with(&format!("retry: the name {name} is taken\n")));
 }
 
@@ -146,10 +151,10 @@ fn beyond_the_last_number_there_is_no_name() {
 #[test]
 fn what_another_manager_settled_on_stays() {
     // The status was written for this very generation: its revision is the one, however it is spelled.
-    let odd = but(revision("web-2", 2, "v2"), "/data/spec/template/spec/odd", json!(true));
+    let odd = with_field(revision("web-2", 2, "v2"), "/data/spec/template/spec/odd", json!(true));
     let world = |set: Value| bare(set, [pod(0)]).with::<ControllerRevision>(odd.clone());
     assert_eq!(deeds(world(content(1))), "");
-    let touched = but(content(1), "/metadata/generation", json!(3));
+    let touched = with_field(content(1), "/metadata/generation", json!(3));
     assert!(
         deeds(world(touched)).starts_with("create controllerrevisions.apps"),
         "a new wish is another matter"
@@ -160,10 +165,10 @@ fn what_another_manager_settled_on_stays() {
 #[test]
 fn a_name_that_is_taken_leads_to_another() {
     let names = [0, 1, 2].map(|count| format!("web-{}", short("v3", count)));
-    let taken = |world: World, name: &str, image: &str| {
+    let taken = |world: RehearsalCluster, name: &str, image: &str| {
         let world =
-            world.refusing::<ControllerRevision>("create", &key(name), refused(Reason::AlreadyExists));
-        world.live::<ControllerRevision>(revision(name, 1, image))
+            world.failing::<ControllerRevision>("create", &key(name), api_error(ErrorReason::AlreadyExists));
+        world.with_live::<ControllerRevision>(revision(name, 1, image))
     };
     let twice = || taken(taken(world(changed(), []), &names[0], "other"), &names[1], "another");
     let made = twice().bodies(&the_loop(), web(), "create controllerrevisions.apps ").pop().unwrap();
@@ -179,10 +184,10 @@ fn a_name_that_is_taken_leads_to_another() {
     assert_eq!(deeds_to_revisions(same()), [format!("create {}", names[0]), format!("get {}", names[0])]);
     // Any other refusal is the end of the turn.
     let refusing = world(changed(), []);
-    let refusing = refusing.refusing::<ControllerRevision>(
+    let refusing = refusing.failing::<ControllerRevision>(
         "create",
         &key(&names[0]),
-        refused(Reason::NamespaceTerminating),
+        api_error(ErrorReason::NamespaceTerminating),
     );
     assert!(turn(refusing).ends_with("FAILED: refused\nretry: refused\n"));
 }
@@ -201,9 +206,9 @@ fn the_oldest_revisions_go_but_none_that_is_in_use() {
         })
     };
     let limited = |limit: Value| {
-        but(but(set(1), "/spec/template", template("v5")), "/spec/revisionHistoryLimit", limit)
+        with_field(with_field(set(1), "/spec/template", template("v5")), "/spec/revisionHistoryLimit", limit)
     };
-    let of_third = || but(pod(0), "/metadata/labels/controller-revision-hash", json!("web-3"));
+    let of_third = || with_field(pod(0), "/metadata/labels/controller-revision-hash", json!("web-3"));
     let gone = |limit: Value| {
         let deeds = deeds_to_revisions(many(limited(limit), vec![of_third()]));
         deeds
@@ -218,13 +223,13 @@ fn the_oldest_revisions_go_but_none_that_is_in_use() {
         assert_eq!(gone(keeps_all), "");
     }
     // If it is not known what is wanted, only pods keep revisions alive.
-    let lost = but(limited(json!(1)), "/spec/template", template("v6"));
+    let lost = with_field(limited(json!(1)), "/spec/template", template("v6"));
     let name = format!("web-{}", short("v6", 0));
-    let lost = but(lost, "/metadata/generation", json!(3));
-    let lost = many(lost, vec![of_third()]).refusing::<ControllerRevision>(
+    let lost = with_field(lost, "/metadata/generation", json!(3));
+    let lost = many(lost, vec![of_third()]).failing::<ControllerRevision>(
         "create",
         &key(&name),
-        refused(Reason::Forbidden),
+        api_error(ErrorReason::Forbidden),
     );
     assert_eq!(deeds_to_revisions(lost)[1..], ["delete web-1", "delete web-2", "delete web-4"]);
 }
@@ -232,9 +237,9 @@ fn the_oldest_revisions_go_but_none_that_is_in_use() {
 /// Proves REV-68.
 #[test]
 fn a_revision_that_says_nothing_leaves_the_set_as_it_is() {
-    let parted = but(set(1), "/spec/updateStrategy/rollingUpdate/partition", json!(1));
+    let parted = with_field(set(1), "/spec/updateStrategy/rollingUpdate/partition", json!(1));
     for nothing in [json!({}), json!({"spec": {}})] {
-        let silent = but(revision("web-1", 1, "v1"), "/data", nothing);
+        let silent = with_field(revision("web-1", 1, "v1"), "/data", nothing);
         let world = bare(parted.clone(), [])
             .with::<ControllerRevision>(silent)
             .with::<ControllerRevision>(revision("web-2", 2, "v2"));
@@ -247,9 +252,9 @@ fn a_revision_that_says_nothing_leaves_the_set_as_it_is() {
 /// Proves REV-69.
 #[test]
 fn of_a_revision_only_the_template_is_taken() {
-    let more = but(revision("web-1", 1, "v1"), "/data/spec/replicas", json!(9));
-    let more = but(more, "/data/metadata", json!({"name": "other"}));
-    let parted = but(set(1), "/spec/updateStrategy/rollingUpdate/partition", json!(1));
+    let more = with_field(revision("web-1", 1, "v1"), "/data/spec/replicas", json!(9));
+    let more = with_field(more, "/data/metadata", json!({"name": "other"}));
+    let parted = with_field(set(1), "/spec/updateStrategy/rollingUpdate/partition", json!(1));
     let world = bare(parted, [old(0)])
         .with::<ControllerRevision>(more)
         .with::<ControllerRevision>(revision("web-2", 2, "v2"));
@@ -259,19 +264,21 @@ fn of_a_revision_only_the_template_is_taken() {
 /// Proves REV-75.
 #[test]
 fn labels_of_the_template_make_a_revision_and_those_of_the_set_do_not() {
-    let labelled = but(set(0), "/spec/template/metadata/labels/tier", json!("db"));
-    let labelled = but(labelled, "/metadata/generation", json!(3));
+    let labelled = with_field(set(0), "/spec/template/metadata/labels/tier", json!("db"));
+    let labelled = with_field(labelled, "/metadata/generation", json!(3));
     assert_eq!(deeds_to_revisions(world(labelled, [])).len(), 1);
-    let noted = but(set(0), "/metadata/annotations/more", json!("y"));
-    assert!(deeds_to_revisions(world(but(noted, "/metadata/labels", json!({"x": "y"})), [])).is_empty());
+    let noted = with_field(set(0), "/metadata/annotations/more", json!("y"));
+    assert!(
+        deeds_to_revisions(world(with_field(noted, "/metadata/labels", json!({"x": "y"})), [])).is_empty()
+    );
 }
 
 /// Proves REV-77.
 #[test]
 fn a_long_name_is_cut_in_the_name_of_a_revision() {
     let name = "w".repeat(240);
-    let long = but(but(set(0), "/metadata/name", json!(name)), "/status", json!({}));
-    let mut world = World::of(&the_loop()).with::<StatefulSet>(long);
+    let long = with_field(with_field(set(0), "/metadata/name", json!(name)), "/status", json!({}));
+    let mut world = RehearsalCluster::of(&the_loop()).with::<StatefulSet>(long);
     let made = world.bodies(&the_loop(), key(&name), "create controllerrevisions.apps ").remove(0).0;
     assert_eq!(made, format!("{}-{}", "w".repeat(223), short("v2", 0)));
 }

@@ -32,7 +32,7 @@ fn a_new_pod_has_its_number_in_all_its_names() {
 #[test]
 fn volumes_of_claims_take_the_place_of_the_template_s() {
     let volumes = json!([{"name": "tmp", "emptyDir": {}}, {"name": "data", "emptyDir": {}}]);
-    let both = but(storing(set(1)), "/spec/template/spec/volumes", volumes);
+    let both = with_field(storing(set(1)), "/spec/template/spec/volumes", volumes);
     let mounted = json!([
         {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}},
         {"name": "tmp", "emptyDir": {}},
@@ -40,8 +40,8 @@ fn volumes_of_claims_take_the_place_of_the_template_s() {
     let pod = body(bare(both, []), "create pods ");
     assert_eq!(pod["spec"]["volumes"], mounted);
     // Of an older revision only the template comes back; claims and the service are the set's.
-    let parted = but(storing(set(1)), "/spec/updateStrategy/rollingUpdate/partition", json!(1));
-    let pod = made(but(parted, "/spec/serviceName", json!("other")));
+    let parted = with_field(storing(set(1)), "/spec/updateStrategy/rollingUpdate/partition", json!(1));
+    let pod = made(with_field(parted, "/spec/serviceName", json!("other")));
     assert_eq!(
         (&pod["spec"]["containers"][0]["image"], &pod["spec"]["subdomain"]),
         (&json!("v1"), &json!("other"))
@@ -69,16 +69,16 @@ fn claims_are_made_before_their_pod() {
         })
     );
     let refusing =
-        |reason| needy().refusing::<PersistentVolumeClaim>("create", &key("data-web-0"), refused(reason));
+        |reason| needy().failing::<PersistentVolumeClaim>("create", &key("data-web-0"), api_error(reason));
     assert_eq!(
-        deeds(refusing(Reason::Forbidden)),
+        deeds(refusing(ErrorReason::Forbidden)),
         "create persistentvolumeclaims a/data-web-0 because its pod needs it FAILED: refused\n\
          event Warning FailedCreate: Create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: refused\n\
          event Warning FailedCreate: Create Pod web-0 in StatefulSet web failed error: \
          failed to create PVC data-web-0: refused\n\
          retry: refused\n"
     );
-    let unseen = deeds(refusing(Reason::AlreadyExists));
+    let unseen = deeds(refusing(ErrorReason::AlreadyExists));
     assert!(!unseen.contains("Claim data-web-0") && unseen.ends_with("retry: refused\n"), "{unseen}");
 }
 
@@ -86,34 +86,38 @@ fn claims_are_made_before_their_pod() {
 #[test]
 fn in_parallel_a_missing_claim_costs_one_pod_and_those_of_later_batches() {
     let world = world(storing(parallel(set(5))), []);
-    let world =
-        world.refusing::<PersistentVolumeClaim>("create", &key("data-web-2"), refused(Reason::Forbidden));
+    let world = world.failing::<PersistentVolumeClaim>(
+        "create",
+        &key("data-web-2"),
+        api_error(ErrorReason::Forbidden),
+    );
     assert_eq!(moves(world), ["create web-0", "create web-1"]);
 }
 
 /// Proves STS-67, STS-68.
 #[test]
 fn a_claim_that_is_there_is_taken_as_it_is() {
-    let other = but(claim(0, &[]), "/spec", json!({"resources": {"requests": {"storage": "9Gi"}}}));
+    let other = with_field(claim(0, &[]), "/spec", json!({"resources": {"requests": {"storage": "9Gi"}}}));
     let world = |claim| with_claims(world(storing(set(1)), []), [claim]);
     assert_eq!(moves(world(other.clone())), ["create web-0"]);
     assert!(!turn(world(other.clone())).contains("persistentvolumeclaims"), "it is not written");
     assert_eq!(
-        deeds(world(leaving(other))),
+        deeds(world(terminating(other))),
         "event Warning FailedCreate: Create Pod web-0 in StatefulSet web failed error: \
          pvc data-web-0 is being deleted\n\
          retry: pvc data-web-0 is being deleted\n"
     );
 }
 
-fn edited(world: &mut World) -> bool {
+fn edited(world: &mut RehearsalCluster) -> bool {
     world.outline(&the_loop(), web()).contains("edit pods a/web-0 because it has lost its name or its claims")
 }
 
 /// Proves STS-25.
 #[test]
 fn a_pod_that_lost_its_name_gets_it_back() {
-    let lost = but(pod(0), "/metadata/labels", json!({"app": "web", "controller-revision-hash": "web-2"}));
+    let lost =
+        with_field(pod(0), "/metadata/labels", json!({"app": "web", "controller-revision-hash": "web-2"}));
     let mut world_of_lost = world(content(1), [lost]);
     let transcript = world_of_lost.outline(&the_loop(), web());
     assert_eq!(
@@ -128,14 +132,14 @@ fn a_pod_that_lost_its_name_gets_it_back() {
     assert_eq!(labels["statefulset.kubernetes.io/pod-name"], "web-0");
     assert_eq!(labels["apps.kubernetes.io/pod-index"], "0");
     // Nobody looks at the rest, and nobody at a pod that is not well yet.
-    let renamed = but(
-        but(pod(0), "/spec/hostname", json!("x")),
+    let renamed = with_field(
+        with_field(pod(0), "/spec/hostname", json!("x")),
         "/metadata/labels/apps.kubernetes.io~1pod-index",
         json!("9"),
     );
     assert!(!edited(&mut world(content(1), [renamed])));
     let lost_and_unready =
-        unready(but(pod(0), "/metadata/labels/statefulset.kubernetes.io~1pod-name", json!("x")));
+        unready(with_field(pod(0), "/metadata/labels/statefulset.kubernetes.io~1pod-name", json!("x")));
     assert!(!edited(&mut world(content(1), [lost_and_unready.clone()])));
     assert!(edited(&mut world(parallel(content(1)), [lost_and_unready])));
 }
@@ -147,12 +151,13 @@ fn a_pod_that_lost_its_claims_gets_them_back() {
     assert!(bare_pod.outline(&the_loop(), web()).starts_with("create persistentvolumeclaims a/data-web-0"));
     let volumes = &bare_pod.live_object::<Pod>(&key("web-0")).unwrap()["spec"]["volumes"];
     assert_eq!(*volumes, json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}]));
-    let other = but(mounting(pod(0)), "/spec/volumes/0/persistentVolumeClaim/claimName", json!("mine"));
+    let other =
+        with_field(mounting(pod(0)), "/spec/volumes/0/persistentVolumeClaim/claimName", json!("mine"));
     assert!(edited(&mut with_claims(world(storing(content(1)), [other]), [claim(0, &[])])));
     assert!(!edited(&mut with_claims(world(storing(content(1)), [mounting(pod(0))]), [claim(0, &[])])));
     // The server does not let volumes change.
     let refusing = with_claims(world(storing(content(1)), [pod(0)]), [claim(0, &[])]);
-    let refusing = refusing.refusing::<Pod>("update", &key("web-0"), refused(Reason::Invalid));
+    let refusing = refusing.failing::<Pod>("update", &key("web-0"), api_error(ErrorReason::Invalid));
     let transcript = deeds(refusing);
     assert!(
         transcript.contains(
@@ -160,7 +165,7 @@ fn a_pod_that_lost_its_claims_gets_them_back() {
         )
     );
     assert!(transcript.ends_with("retry: refused\n"));
-    let going = with_claims(world(storing(content(1)), [pod(0)]), [leaving(claim(0, &[]))]);
+    let going = with_claims(world(storing(content(1)), [pod(0)]), [terminating(claim(0, &[]))]);
     assert!(
         deeds(going)
             .starts_with("event Warning FailedUpdate: Update Pod web-0 in StatefulSet web failed error: pvc")
@@ -174,14 +179,14 @@ fn a_pod_that_lost_its_claims_gets_them_back() {
 /// Proves STS-49, STS-65.
 #[test]
 fn a_pending_pod_gets_its_claims_on_every_turn() {
-    let waiting = || phase("Pending", mounting(pod(0)));
+    let waiting = || with_phase("Pending", mounting(pod(0)));
     let set = || storing(retaining(content(1), "Retain", "Delete"));
     assert!(deeds(world(set(), [waiting()])).starts_with("create persistentvolumeclaims a/data-web-0"));
     assert_eq!(
         deeds(with_claims(world(set(), [waiting()]), [claim(0, &[])])),
         "edit persistentvolumeclaims a/data-web-0 because the policy of retention says who owns it\n"
     );
-    let going = with_claims(world(set(), [waiting()]), [leaving(claim(0, &[owner()]))]);
+    let going = with_claims(world(set(), [waiting()]), [terminating(claim(0, &[owner()]))]);
     assert_eq!(deeds(going), "retry: pvc data-web-0 is being deleted\n", "and the pod is not spoken of");
     // A running pod does without.
     assert_eq!(deeds(world(set(), [mounting(pod(0))])), "");
@@ -252,8 +257,11 @@ fn claims_of_pods_that_go_get_their_owners_first() {
     assert!(at(&format!("{fixed}-0")) < at(&format!("{fixed}-1")) && at(&format!("{fixed}-1")) < at(told));
     let refusing =
         with_claims(world(storing(not_wanting("Delete", "Retain")), [mounting(pod(0))]), [claim(0, &[])]);
-    let refusing =
-        refusing.refusing::<PersistentVolumeClaim>("update", &key("data-web-0"), refused(Reason::Conflict));
+    let refusing = refusing.failing::<PersistentVolumeClaim>(
+        "update",
+        &key("data-web-0"),
+        api_error(ErrorReason::Conflict),
+    );
     let transcript = deeds(refusing);
     assert!(!transcript.contains("delete pods") && transcript.ends_with("retry: refused\n"), "{transcript}");
 }
@@ -264,9 +272,9 @@ fn a_claim_of_others_is_left_to_them() {
     const TOLD: &str = "event Warning ConflictingController: PersistentVolumeClaim data-web-0 has a conflicting \
                         OwnerReference that acts as a manging controller, the retention policy is ignored for this claim";
     let manager = json!({"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "u-o", "controller": true});
-    let of_another_life = but(owner(), "/uid", json!("u-before"));
+    let of_another_life = with_field(owner(), "/uid", json!("u-before"));
     let earlier_pod = owner_pod("u-before");
-    let waiting = || phase("Pending", pod(0));
+    let waiting = || with_phase("Pending", pod(0));
     // Another life of the set or the pod is noted: nothing is touched, but people hear of it.
     for stale in [of_another_life, earlier_pod] {
         let (after, transcript) =
@@ -292,23 +300,26 @@ fn a_claim_of_others_is_left_to_them() {
     assert_eq!(after, json!([manager]));
     assert!(!transcript.contains("event"), "{transcript}");
     // An entry that does not manage is made one that does.
-    let (after, _) =
-        owners_after(wanting("Retain", "Delete"), pod(0), &[but(owner(), "/controller", json!(false))]);
+    let (after, _) = owners_after(
+        wanting("Retain", "Delete"),
+        pod(0),
+        &[with_field(owner(), "/controller", json!(false))],
+    );
     assert_eq!(after, json!([owner()]));
 }
 
 /// What changed meanwhile is looked at afresh: the cache may be behind, and a change of a claim wakes nobody.
 #[test]
 fn owners_are_put_right_on_the_newest_state() {
-    let moved = but(
+    let moved = with_field(
         claim(0, &[json!({"apiVersion": "v1", "kind": "New", "name": "n", "uid": "u-n"})]),
         "/metadata/resourceVersion",
         json!("9"),
     );
     let mut world = world(storing(wanting("Retain", "Delete")), [mounting(pod(0))])
-        .cached::<PersistentVolumeClaim>(claim(0, &[]))
-        .live::<PersistentVolumeClaim>(moved);
-    world.sync(&the_loop(), web());
+        .with_cached::<PersistentVolumeClaim>(claim(0, &[]))
+        .with_live::<PersistentVolumeClaim>(moved);
+    world.reconcile(&the_loop(), web());
     let after = world.live_object::<PersistentVolumeClaim>(&key("data-web-0")).unwrap();
     assert_eq!(after["metadata"]["ownerReferences"][0]["kind"], "New");
     assert_eq!(after["metadata"]["ownerReferences"][1], owner());
@@ -333,18 +344,19 @@ fn a_new_pod_waits_for_the_claim_of_an_earlier_one_to_go() {
 /// Proves STS-69, STS-119.
 #[test]
 fn no_claim_is_ever_deleted_here() {
-    let grants = controller(&Settings::default()).grants;
+    let grants = controller(&StatefulSetOptions::default()).grants;
     let of_claims = grants.iter().find(|grant| grant.resource == "persistentvolumeclaims").unwrap();
     assert!(!of_claims.verbs.contains(&"delete"));
     // Not even its owners are put right once the set is on its way out.
-    let (after, _) = owners_after(leaving(wanting("Delete", "Delete")), pod(0), &[]);
+    let (after, _) = owners_after(terminating(wanting("Delete", "Delete")), pod(0), &[]);
     assert_eq!(after, json!([]));
 }
 
 /// Proves STS-102.
 #[test]
 fn a_pod_that_was_gone_already_counts_as_deleted() {
-    let world = world(set(0), [pod(0)]).refusing::<Pod>("delete", &key("web-0"), refused(Reason::NotFound));
+    let world =
+        world(set(0), [pod(0)]).failing::<Pod>("delete", &key("web-0"), api_error(ErrorReason::NotFound));
     let told = "event Normal SuccessfulDelete: Delete Pod web-0 in StatefulSet web successful\n";
     assert!(deeds(world).ends_with(told));
     // Claims that change hands are no news about the pod.
@@ -356,8 +368,8 @@ fn a_pod_that_was_gone_already_counts_as_deleted() {
 #[test]
 fn a_name_that_is_too_long_for_a_label_is_not_cut() {
     let name = "w".repeat(60);
-    let long = but(but(set(1), "/metadata/name", json!(name)), "/status", json!({}));
-    let mut world = World::of(&the_loop()).with::<StatefulSet>(long);
+    let long = with_field(with_field(set(1), "/metadata/name", json!(name)), "/status", json!({}));
+    let mut world = RehearsalCluster::of(&the_loop()).with::<StatefulSet>(long);
     let pod = world.bodies(&the_loop(), key(&name), "create pods ").remove(0).1;
     let label = pod["metadata"]["labels"]["controller-revision-hash"].as_str().unwrap();
     assert!(label.starts_with(&name) && label.len() > 63, "{label}");

@@ -10,19 +10,19 @@ mod replacing;
 mod telling;
 mod waking;
 
-use keleustes_objects::{Failure, Key, Reason};
-use keleustes_plan::rehearsal::World;
+use keleustes_objects::{ApiError, ErrorReason, Key};
+use keleustes_plan::rehearsal::RehearsalCluster;
 use keleustes_plan::{Loop, RateLimiter};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::workloads::fixtures::{but, leaving, phase, refused, unready, young};
+use crate::workloads::fixtures::{api_error, recently_ready, terminating, unready, with_field, with_phase};
 
 fn the_loop() -> Loop {
-    controller(&Settings::default()).loops.remove(0)
+    controller(&StatefulSetOptions::default()).loops.remove(0)
 }
 
-fn loop_of(settings: &Settings) -> Loop {
+fn loop_of(settings: &StatefulSetOptions) -> Loop {
     controller(settings).loops.remove(0)
 }
 
@@ -65,11 +65,11 @@ fn content(replicas: i32) -> Value {
     for count in ["replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"] {
         set["status"][count] = json!(replicas);
     }
-    but(set, "/status/currentRevision", json!("web-2"))
+    with_field(set, "/status/currentRevision", json!("web-2"))
 }
 
 fn parallel(set: Value) -> Value {
-    but(set, "/spec/podManagementPolicy", json!("Parallel"))
+    with_field(set, "/spec/podManagementPolicy", json!("Parallel"))
 }
 
 /// A set whose pods have a claim of the template `data` each.
@@ -78,13 +78,13 @@ fn storing(set: Value) -> Value {
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "labels": {"of": "db"}},
         "spec": {"resources": {"requests": {"storage": "1Gi"}}}, "status": {"phase": "Pending"},
     });
-    but(set, "/spec/volumeClaimTemplates", json!([claim]))
+    with_field(set, "/spec/volumeClaimTemplates", json!([claim]))
 }
 
 /// The policies of retention: when the set shrinks, and when it is deleted.
 fn retaining(set: Value, scaled: &str, deleted: &str) -> Value {
     let policy = json!({"whenScaled": scaled, "whenDeleted": deleted});
-    but(set, "/spec/persistentVolumeClaimRetentionPolicy", policy)
+    with_field(set, "/spec/persistentVolumeClaimRetentionPolicy", policy)
 }
 
 /// A revision of an image. The set manages it.
@@ -139,14 +139,14 @@ fn pod(number: i32) -> Value {
 
 /// A pod of the revision before.
 fn old(number: i32) -> Value {
-    but(pod(number), "/metadata/labels/controller-revision-hash", json!("web-1"))
+    with_field(pod(number), "/metadata/labels/controller-revision-hash", json!("web-1"))
 }
 
 /// A pod that mounts its claim.
 fn mounting(pod: Value) -> Value {
     let name = format!("data-{}", pod["metadata"]["name"].as_str().unwrap());
     let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": name}}]);
-    but(pod, "/spec/volumes", volumes)
+    with_field(pod, "/spec/volumes", volumes)
 }
 
 /// A claim of a pod, owned by these.
@@ -157,40 +157,40 @@ fn claim(number: i32, owners: &[Value]) -> Value {
 }
 
 /// A world with two revisions, `v1` and `v2`.
-fn world(set: Value, pods: impl IntoIterator<Item = Value>) -> World {
+fn world(set: Value, pods: impl IntoIterator<Item = Value>) -> RehearsalCluster {
     bare(set, pods)
         .with::<ControllerRevision>(revision("web-1", 1, "v1"))
         .with::<ControllerRevision>(revision("web-2", 2, "v2"))
 }
 
 /// A world without revisions.
-fn bare(set: Value, pods: impl IntoIterator<Item = Value>) -> World {
-    let world = World::of(&the_loop()).with::<StatefulSet>(set);
+fn bare(set: Value, pods: impl IntoIterator<Item = Value>) -> RehearsalCluster {
+    let world = RehearsalCluster::of(&the_loop()).with::<StatefulSet>(set);
     pods.into_iter().fold(world, |world, pod| world.with::<Pod>(pod))
 }
 
-fn with_claims(world: World, claims: impl IntoIterator<Item = Value>) -> World {
+fn with_claims(world: RehearsalCluster, claims: impl IntoIterator<Item = Value>) -> RehearsalCluster {
     claims.into_iter().fold(world, |world, claim| world.with::<PersistentVolumeClaim>(claim))
 }
 
 /// What one turn does.
-fn turn(mut world: World) -> String {
+fn turn(mut world: RehearsalCluster) -> String {
     world.outline(&the_loop(), web())
 }
 
 /// What one turn does, but for what it measures and what it says in the status.
-fn deeds(world: World) -> String {
+fn deeds(world: RehearsalCluster) -> String {
     let transcript = turn(world);
     let is_deed = |line: &&str| !line.starts_with("measure") && !line.starts_with("put statefulsets");
     transcript.lines().filter(is_deed).map(|line| format!("{line}\n")).collect()
 }
 
 /// What one turn does to pods, in short.
-fn moves(world: World) -> Vec<String> {
+fn moves(world: RehearsalCluster) -> Vec<String> {
     moves_by(&the_loop(), world)
 }
 
-fn moves_by(a_loop: &Loop, mut world: World) -> Vec<String> {
+fn moves_by(a_loop: &Loop, mut world: RehearsalCluster) -> Vec<String> {
     let transcript = world.outline(a_loop, web());
     let of_pod = |line: &str| {
         let (verb, rest) = line.split_once(" pods a/")?;
@@ -200,14 +200,14 @@ fn moves_by(a_loop: &Loop, mut world: World) -> Vec<String> {
 }
 
 /// The body of the only write of a turn whose line begins so.
-fn body(mut world: World, beginning: &str) -> Value {
+fn body(mut world: RehearsalCluster, beginning: &str) -> Value {
     let mut bodies = world.bodies(&the_loop(), web(), beginning);
     assert_eq!(bodies.len(), 1, "one {beginning} in a turn");
     bodies.remove(0).1
 }
 
 /// The status that a turn writes.
-fn status(world: World) -> Value {
+fn status(world: RehearsalCluster) -> Value {
     body(world, "put statefulsets.apps/status ")["status"].take()
 }
 
@@ -219,7 +219,7 @@ const NONE_MISSING: &str =
 /// Proves STS-1, STS-2, STS-3, STS-94, STS-95, STS-96, STS-97.
 #[test]
 fn it_is_known_by_the_original_s_names_and_numbers() {
-    let controller = controller(&Settings::default());
+    let controller = controller(&StatefulSetOptions::default());
     assert_eq!((controller.name, controller.aliases), ("statefulset-controller", &["statefulset"][..]));
     assert_eq!(
         (controller.service_account, controller.event_component),
@@ -238,7 +238,7 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
     );
     let a_loop = the_loop();
     assert_eq!((a_loop.queue, a_loop.workers, a_loop.max_retries), ("statefulset", 5, None));
-    assert_eq!(a_loop.limiter, RateLimiter::DEFAULT);
+    assert_eq!(a_loop.rate_limiter, RateLimiter::DEFAULT);
     let reads: Vec<_> = a_loop.reads.iter().map(|kind| kind.resource().to_string()).collect();
     assert_eq!(reads, ["statefulsets.apps", "pods", "persistentvolumeclaims", "controllerrevisions.apps"]);
     let watches: Vec<_> = a_loop.watches.iter().map(|watch| watch.kind.resource().to_string()).collect();
@@ -248,10 +248,10 @@ fn it_is_known_by_the_original_s_names_and_numbers() {
 /// Proves STS-13.
 #[test]
 fn nothing_is_done_for_one_that_is_gone_or_makes_no_sense() {
-    let mut gone = World::of(&the_loop()).with::<Pod>(pod(0));
-    assert_eq!(gone.sync(&the_loop(), web()), "");
+    let mut gone = RehearsalCluster::of(&the_loop()).with::<Pod>(pod(0));
+    assert_eq!(gone.reconcile(&the_loop(), web()), "");
     let odd = json!({"matchExpressions": [{"key": "app", "operator": "Likes", "values": ["web"]}]});
-    assert_eq!(turn(world(but(set(2), "/spec/selector", odd), [pod(0)])), "");
+    assert_eq!(turn(world(with_field(set(2), "/spec/selector", odd), [pod(0)])), "");
     // One that has all it wants is measured, and that is all.
     assert_eq!(turn(world(content(2), [pod(0), pod(1)])), format!("{NONE_MISSING}{MAX}"));
 }
@@ -259,10 +259,11 @@ fn nothing_is_done_for_one_that_is_gone_or_makes_no_sense() {
 /// Proves STS-38.
 #[test]
 fn one_on_its_way_out_only_tells_its_counts() {
-    let going = leaving(storing(retaining(set(3), "Delete", "Delete")));
-    let pods = [mounting(old(0)), phase("Failed", old(1)), old(7), phase("Pending", orphan("web-2"))];
+    let going = terminating(storing(retaining(set(3), "Delete", "Delete")));
+    let pods =
+        [mounting(old(0)), with_phase("Failed", old(1)), old(7), with_phase("Pending", orphan("web-2"))];
     assert_eq!(turn(world(going, pods)), format!("{MAX}{STATUS}"));
-    let unseen = leaving(set(0));
+    let unseen = terminating(set(0));
     let world = bare(unseen, []);
     assert!(turn(world).starts_with("create controllerrevisions.apps a/web-"), "history is kept, too");
 }

@@ -3,15 +3,15 @@
 use super::*;
 
 fn recreating(set: Value) -> Value {
-    but(set, "/spec/updateStrategy", json!({"type": "Recreate"}))
+    with_field(set, "/spec/updateStrategy", json!({"type": "Recreate"}))
 }
 
 fn allowed() -> Loop {
-    loop_of(&Settings { recreates: true, ..Settings::default() })
+    loop_of(&StatefulSetOptions { allow_recreate_strategy: true, ..StatefulSetOptions::default() })
 }
 
 /// The condition that a turn tells, in three words.
-fn told(mut world: World) -> [String; 3] {
+fn told(mut world: RehearsalCluster) -> [String; 3] {
     let bodies = world.bodies(&allowed(), web(), "put statefulsets.apps/status ");
     let conditions = &bodies[0].1["status"]["conditions"];
     assert_eq!(conditions[0]["type"], "Progressing");
@@ -26,19 +26,19 @@ fn with_the_gate_off_it_is_refused() {
     let expected = format!("event Warning UnknownStrategy: {why}\nretry: {why}\n");
     assert_eq!(turn(world(recreating(set(2)), [old(0)])), expected);
     // History is kept all the same.
-    let limited = but(recreating(content(0)), "/spec/revisionHistoryLimit", json!(0));
+    let limited = with_field(recreating(content(0)), "/spec/revisionHistoryLimit", json!(0));
     assert!(turn(world(limited, [])).contains("delete controllerrevisions.apps a/web-1"));
 }
 
 /// Proves STS-82, STS-83.
 #[test]
 fn all_old_pods_go_before_any_new_one_comes() {
-    let pods = || [unready(old(0)), pod(1), leaving(old(2)), old(5)];
+    let pods = || [unready(old(0)), pod(1), terminating(old(2)), old(5)];
     assert_eq!(moves_by(&allowed(), world(recreating(set(3)), pods())), ["delete web-0", "delete web-5"]);
     let deleting = ["True", "RecreateInProgress", "Deleting old revision pods"];
     assert_eq!(told(world(recreating(set(3)), pods())), deleting);
     // Until the last one is gone nothing comes.
-    let last = || [pod(1), leaving(old(2))];
+    let last = || [pod(1), terminating(old(2))];
     assert!(moves_by(&allowed(), world(recreating(set(3)), last())).is_empty());
     assert_eq!(told(world(recreating(set(3)), last())), deleting);
     let waiting = ["True", "RecreateInProgress", "Waiting for new-revision pods to be created"];
@@ -46,8 +46,8 @@ fn all_old_pods_go_before_any_new_one_comes() {
     assert_eq!(moves_by(&allowed(), world(recreating(set(3)), [])), ["create web-0"]);
     // A failure is told of by the retry.
     let failing = world(recreating(set(3)), pods());
-    let mut failing = failing.refusing::<Pod>("delete", &key("web-0"), refused(Reason::Forbidden));
-    let transcript = failing.sync(&allowed(), web());
+    let mut failing = failing.failing::<Pod>("delete", &key("web-0"), api_error(ErrorReason::Forbidden));
+    let transcript = failing.reconcile(&allowed(), web());
     assert!(!transcript.contains("Progressing") && transcript.ends_with("retry: refused\n"), "{transcript}");
 }
 
@@ -59,11 +59,11 @@ fn the_end_is_told_if_the_beginning_was() {
         "type": "Progressing", "status": "True", "reason": "RecreateInProgress", "message": "x",
         "lastTransitionTime": since,
     }]);
-    let begun = but(recreating(set(2)), "/status/conditions", condition.clone());
+    let begun = with_field(recreating(set(2)), "/status/conditions", condition.clone());
     let pods = || [pod(0), pod(1)];
     let done = ["False", "RecreateCompleted", "All pods recreated successfully"];
     assert_eq!(told(world(begun.clone(), pods())), done);
-    let unseen = but(recreating(content(2)), "/metadata/generation", json!(3));
+    let unseen = with_field(recreating(content(2)), "/metadata/generation", json!(3));
     let never_begun = world(unseen, pods()).bodies(&allowed(), web(), "put statefulsets.apps/status ");
     assert_eq!(never_begun[0].1["status"]["conditions"], Value::Null);
     // The moment is that of the last change of status.
@@ -71,6 +71,6 @@ fn the_end_is_told_if_the_beginning_was() {
     let bodies = waiting.bodies(&allowed(), web(), "put statefulsets.apps/status ");
     assert_eq!(bodies[0].1["status"]["conditions"][0]["lastTransitionTime"], since);
     // Another strategy does not touch what there is.
-    let rolling = but(content(2), "/status/conditions", condition);
+    let rolling = with_field(content(2), "/status/conditions", condition);
     assert_eq!(deeds(world(rolling, pods())), "");
 }

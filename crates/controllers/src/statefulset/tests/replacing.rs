@@ -4,11 +4,11 @@ use super::*;
 
 /// A set of so many pods of which so many may be missing.
 fn allowing(replicas: i32, most: impl Into<Value>) -> Value {
-    but(set(replicas), "/spec/updateStrategy/rollingUpdate/maxUnavailable", most.into())
+    with_field(set(replicas), "/spec/updateStrategy/rollingUpdate/maxUnavailable", most.into())
 }
 
 fn parted(set: Value, at: i32) -> Value {
-    but(set, "/spec/updateStrategy/rollingUpdate/partition", json!(at))
+    with_field(set, "/spec/updateStrategy/rollingUpdate/partition", json!(at))
 }
 
 fn all_old(replicas: i32) -> Vec<Value> {
@@ -36,7 +36,7 @@ fn as_many_are_replaced_as_may_be_missing() {
     check(allowing(4, "49%"), all_old(4), &["delete web-3"]);
     check(allowing(4, "10%"), all_old(4), &["delete web-3"]);
     check(allowing(4, Value::Null), all_old(4), &["delete web-3"]);
-    let silent = but(set(4), "/spec/updateStrategy", json!({"type": "RollingUpdate"}));
+    let silent = with_field(set(4), "/spec/updateStrategy", json!({"type": "RollingUpdate"}));
     check(silent, all_old(4), &["delete web-3"]);
     // They come back one at a time, the lowest first.
     check(allowing(4, 2), vec![old(0), old(1)], &["create web-2"]);
@@ -48,7 +48,7 @@ fn as_many_are_replaced_as_may_be_missing() {
 fn one_after_another_nothing_moves_while_one_is_missing() {
     check(allowing(3, 1), old_but(3, [(2, unready(pod(2)))]), &[]);
     check(allowing(3, 1), old_but(3, [(2, pod(2))]), &["delete web-1"]);
-    check(allowing(3, 2), old_but(3, [(2, leaving(old(2)))]), &[]);
+    check(allowing(3, 2), old_but(3, [(2, terminating(old(2)))]), &[]);
     check(parted(allowing(3, 2), 2), all_old(3), &["delete web-2"]);
 }
 
@@ -63,29 +63,29 @@ fn in_parallel_those_that_serve_nobody_go_first() {
     );
     check(
         set(5, 3),
-        old_but(5, [(4, leaving(old(4))), (3, unready(old(3)))]),
+        old_but(5, [(4, terminating(old(4))), (3, unready(old(3)))]),
         &["delete web-3", "delete web-2"],
     );
-    check(set(3, 1), old_but(3, [(2, leaving(old(2)))]), &[]);
+    check(set(3, 1), old_but(3, [(2, terminating(old(2)))]), &[]);
     check(parted(set(5, 1), 2), old_but(5, [(1, unready(old(1)))]), &[]);
     check(parted(set(5, 1), 2), old_but(5, [(2, unready(old(2)))]), &["delete web-2"]);
     // A new one that is not well takes room, and is not replaced.
     check(set(3, 1), old_but(3, [(2, unready(pod(2)))]), &[]);
     // One that was just made counts as missing, and so does one whose phase is odd but that is not ready.
     assert_eq!(moves(world(set(3, 2), [old(0), old(1)])), ["create web-2", "delete web-1"]);
-    check(set(3, 1), old_but(3, [(2, phase("Unknown", old(2)))]), &["delete web-2"]);
-    let patient = but(set(3, 1), "/spec/minReadySeconds", json!(5));
-    check(patient, old_but(3, [(0, young(old(0)))]), &["delete web-0"]);
+    check(set(3, 1), old_but(3, [(2, with_phase("Unknown", old(2)))]), &["delete web-2"]);
+    let patient = with_field(set(3, 1), "/spec/minReadySeconds", json!(5));
+    check(patient, old_but(3, [(0, recently_ready(old(0)))]), &["delete web-0"]);
 }
 
 /// Proves STS-70.
 #[test]
 fn nothing_is_replaced_before_all_numbers_are_in_order() {
     check(allowing(3, 3), vec![old(0), old(1)], &["create web-2"]);
-    check(allowing(3, 3), old_but(3, [(0, phase("Pending", old(0)))]), &[]);
+    check(allowing(3, 3), old_but(3, [(0, with_phase("Pending", old(0)))]), &[]);
     check(allowing(3, 3), [all_old(3), vec![pod(3)]].concat(), &["delete web-3"]);
     // Numbers count from the first.
-    let shifted = but(parted(allowing(2, 2), 1), "/spec/ordinals", json!({"start": 4}));
+    let shifted = with_field(parted(allowing(2, 2), 1), "/spec/ordinals", json!({"start": 4}));
     check(shifted, vec![old(4), old(5)], &["delete web-5"]);
 }
 
@@ -94,19 +94,20 @@ fn nothing_is_replaced_before_all_numbers_are_in_order() {
 fn each_that_goes_is_one_less_of_the_current_ones() {
     let told = |pods: Vec<Value>| status(world(allowing(3, 2), pods))["currentReplicas"].clone();
     assert_eq!(told(all_old(3)), 1);
-    let third = || but(old(2), "/metadata/labels/controller-revision-hash", json!("web-0"));
+    let third = || with_field(old(2), "/metadata/labels/controller-revision-hash", json!("web-0"));
     assert_eq!(told(old_but(3, [(2, third())])), 0);
     // Pods of neither revision may go, but there are never fewer than none.
-    let strange = |number: i32| but(old(number), "/metadata/labels/controller-revision-hash", json!("web-0"));
-    let deep = but(set(3), "/status/replicas", json!(9));
+    let strange =
+        |number: i32| with_field(old(number), "/metadata/labels/controller-revision-hash", json!("web-0"));
+    let deep = with_field(set(3), "/status/replicas", json!(9));
     let none = status(world(deep, (0..3).map(strange).collect::<Vec<_>>()));
     assert_eq!(none["currentReplicas"], 0);
     // What was not deleted is still there.
     let failing = world(allowing(3, 2), all_old(3));
-    let failing = failing.refusing::<Pod>("delete", &key("web-2"), refused(Reason::Forbidden));
+    let failing = failing.failing::<Pod>("delete", &key("web-2"), api_error(ErrorReason::Forbidden));
     assert_eq!(moves(world(allowing(3, 2), all_old(3))).len(), 2);
     let mut failing = failing;
-    let transcript = failing.sync(&the_loop(), web());
+    let transcript = failing.reconcile(&the_loop(), web());
     assert!(!transcript.contains("delete pods a/web-1"), "{transcript}");
     assert!(transcript.contains(r#""currentReplicas":3"#) && transcript.ends_with("retry: refused\n"));
 }
@@ -114,27 +115,32 @@ fn each_that_goes_is_one_less_of_the_current_ones() {
 /// Proves STS-77, STS-126.
 #[test]
 fn with_the_gate_off_one_goes_at_a_time() {
-    let a_loop = loop_of(&Settings { honor_max_unavailable: false, ..Settings::default() });
+    let a_loop =
+        loop_of(&StatefulSetOptions { honor_max_unavailable: false, ..StatefulSetOptions::default() });
     let moves = |set: Value, pods: Vec<Value>| moves_by(&a_loop, world(set, pods));
     assert_eq!(moves(allowing(4, 3), all_old(4)), ["delete web-3"]);
     assert_eq!(moves(parallel(allowing(4, 3)), all_old(4)), ["delete web-3"]);
     let in_parallel = |pods| moves(parallel(allowing(3, 3)), pods);
     assert!(in_parallel(old_but(3, [(2, unready(pod(2)))])).is_empty(), "one on the way is not well");
-    assert!(in_parallel(old_but(3, [(2, leaving(old(2)))])).is_empty());
+    assert!(in_parallel(old_but(3, [(2, terminating(old(2)))])).is_empty());
     assert_eq!(in_parallel(old_but(3, [(0, unready(old(0))), (2, pod(2))])), ["delete web-1"]);
     assert_eq!(in_parallel(old_but(3, [(2, unready(old(2)))])), ["delete web-2"]);
     assert_eq!(moves(parted(set(3), 3), all_old(3)), Vec::<String>::new());
     let mut world = world(allowing(4, 3), all_old(4));
-    assert!(!world.sync(&a_loop, web()).contains("measure"));
+    assert!(!world.reconcile(&a_loop, web()).contains("measure"));
 }
 
 /// Proves STS-105.
 #[test]
 fn a_broken_pod_stays_until_somebody_deletes_it_but_not_in_parallel() {
     // `web-2` is of a revision that never gets ready; the template went back to `v1`.
-    let back = but(set(3), "/spec/template", template("v1"));
+    let back = with_field(set(3), "/spec/template", template("v1"));
     let broken = || {
-        [but(pod(0), "/metadata/labels/controller-revision-hash", json!("web-1")), old(1), unready(pod(2))]
+        [
+            with_field(pod(0), "/metadata/labels/controller-revision-hash", json!("web-1")),
+            old(1),
+            unready(pod(2)),
+        ]
     };
     assert!(moves(world(back.clone(), broken())).is_empty());
     assert_eq!(moves(world(parallel(back), broken())), ["delete web-2"]);
@@ -143,8 +149,9 @@ fn a_broken_pod_stays_until_somebody_deletes_it_but_not_in_parallel() {
 /// Proves STS-106.
 #[test]
 fn a_second_update_leaves_the_first_one_behind() {
-    let third = but(set(3), "/spec/template", template("v3"));
-    let third = but(but(third, "/metadata/generation", json!(3)), "/status/currentReplicas", json!(1));
+    let third = with_field(set(3), "/spec/template", template("v3"));
+    let third =
+        with_field(with_field(third, "/metadata/generation", json!(3)), "/status/currentReplicas", json!(1));
     let world = world(third, [old(0), pod(1), pod(2)]).with::<ControllerRevision>(revision("web-3", 3, "v3"));
     let told = status(world);
     assert_eq!((&told["currentRevision"], &told["updateRevision"]), (&json!("web-1"), &json!("web-3")));

@@ -12,19 +12,19 @@ fn pods_are_counted_by_what_they_are() {
     let pods = [
         pod(0),
         old(1),
-        leaving(pod(2)),
-        phase("Pending", old(3)),
+        terminating(pod(2)),
+        with_phase("Pending", old(3)),
         unready(pod(4)),
-        young(pod(5)),
+        recently_ready(pod(5)),
         // Out of range, and counted all the same.
         old(9),
         // Ready in a phase that is not running is not ready.
-        phase("Unknown", pod(6)),
+        with_phase("Unknown", pod(6)),
         // Not heard of yet.
-        phase("", pod(7)),
+        with_phase("", pod(7)),
     ];
-    let patient = parallel(but(set(8), "/spec/minReadySeconds", json!(5)));
-    let patient = but(patient, "/spec/updateStrategy", json!({"type": "OnDelete"}));
+    let patient = parallel(with_field(set(8), "/spec/minReadySeconds", json!(5)));
+    let patient = with_field(patient, "/spec/updateStrategy", json!({"type": "OnDelete"}));
     let told = status(world(patient, pods));
     let count = |name: &str| told[name].as_i64().unwrap();
     assert_eq!(count("replicas"), 8);
@@ -33,7 +33,7 @@ fn pods_are_counted_by_what_they_are() {
     assert_eq!(count("currentReplicas"), 3, "1, 3 and 9");
     assert_eq!(count("updatedReplicas"), 4, "0, 4, 5 and 6");
     // Those made in the same turn do not count, and of one revision all are both.
-    let one = but(set(2), "/status/currentRevision", json!("web-2"));
+    let one = with_field(set(2), "/status/currentRevision", json!("web-2"));
     let told = status(world(one, [pod(0)]));
     assert_eq!(
         (&told["replicas"], &told["currentReplicas"], &told["updatedReplicas"]),
@@ -44,7 +44,7 @@ fn pods_are_counted_by_what_they_are() {
 /// Proves STS-88, REV-58.
 #[test]
 fn the_rest_of_the_status_is_carried_over() {
-    let mut before = but(set(1), "/metadata/generation", json!(4));
+    let mut before = with_field(set(1), "/metadata/generation", json!(4));
     before["status"]["collisionCount"] = json!(3);
     before["status"]["conditions"] = json!([{"type": "Odd", "status": "True"}]);
     before["status"]["future"] = json!({"a": 1});
@@ -57,7 +57,7 @@ fn the_rest_of_the_status_is_carried_over() {
             "collisionCount": 3, "conditions": [{"type": "Odd", "status": "True"}], "future": {"a": 1},
         })
     );
-    let uncounted = but(set(1), "/status/collisionCount", Value::Null);
+    let uncounted = with_field(set(1), "/status/collisionCount", Value::Null);
     assert_eq!(status(world(uncounted, [pod(0)]))["collisionCount"], 0);
 }
 
@@ -66,18 +66,21 @@ fn the_rest_of_the_status_is_carried_over() {
 fn only_news_are_told() {
     let tells = |set: Value, pods: Vec<Value>| turn(world(set, pods)).contains(STATUS);
     assert!(!tells(content(2), vec![pod(0), pod(1)]));
-    assert!(tells(but(content(2), "/metadata/generation", json!(3)), vec![pod(0), pod(1)]));
+    assert!(tells(with_field(content(2), "/metadata/generation", json!(3)), vec![pod(0), pod(1)]));
     for count in ["replicas", "readyReplicas", "availableReplicas", "currentReplicas", "updatedReplicas"] {
         assert!(
-            tells(but(content(2), &format!("/status/{count}"), json!(9)), vec![pod(0), pod(1)]),
+            tells(with_field(content(2), &format!("/status/{count}"), json!(9)), vec![pod(0), pod(1)]),
             "{count}"
         );
     }
     for revision in ["currentRevision", "updateRevision"] {
-        assert!(tells(but(content(2), &format!("/status/{revision}"), json!("x")), vec![pod(0), pod(1)]));
+        assert!(tells(
+            with_field(content(2), &format!("/status/{revision}"), json!("x")),
+            vec![pod(0), pod(1)]
+        ));
     }
     // That a name was taken is no news by itself.
-    let uncounted = but(content(2), "/status/collisionCount", Value::Null);
+    let uncounted = with_field(content(2), "/status/collisionCount", Value::Null);
     assert!(!tells(uncounted, vec![pod(0), pod(1)]));
 }
 
@@ -96,17 +99,18 @@ fn a_status_is_put_again_after_a_conflict() {
 /// Proves STS-91, STS-121.
 #[test]
 fn it_is_looked_at_again_when_a_pod_will_be_available() {
-    let patient = || but(parallel(set(2)), "/spec/minReadySeconds", json!(5));
-    let last = |world: World| turn(world).lines().last().unwrap_or_default().to_owned();
-    assert_eq!(last(world(patient(), [young(pod(0)), pod(1)])), "requeue after 2s");
+    let patient = || with_field(parallel(set(2)), "/spec/minReadySeconds", json!(5));
+    let last = |world: RehearsalCluster| turn(world).lines().last().unwrap_or_default().to_owned();
+    assert_eq!(last(world(patient(), [recently_ready(pod(0)), pod(1)])), "requeue after 2s");
     // By this process's clock: a kubelet that is ahead makes it take longer.
-    let ahead = but(pod(0), "/status/conditions/0/lastTransitionTime", json!("2027-01-15T08:01:00Z"));
+    let ahead = with_field(pod(0), "/status/conditions/0/lastTransitionTime", json!("2027-01-15T08:01:00Z"));
     assert_eq!(last(world(patient(), [ahead, pod(1)])), "requeue after 65s");
-    let silent = but(pod(0), "/status/conditions/0/lastTransitionTime", Value::Null);
+    let silent = with_field(pod(0), "/status/conditions/0/lastTransitionTime", Value::Null);
     assert_eq!(last(world(patient(), [silent, pod(1)])), "requeue after 5s");
-    let later = world(patient(), [young(pod(0)), pod(1)]).later(Duration::from_secs(2));
+    let later =
+        world(patient(), [recently_ready(pod(0)), pod(1)]).with_clock_advanced(Duration::from_secs(2));
     assert!(!last(later).starts_with("revisit"));
-    assert!(!last(world(parallel(set(2)), [young(pod(0)), pod(1)])).starts_with("revisit"));
+    assert!(!last(world(parallel(set(2)), [recently_ready(pod(0)), pod(1)])).starts_with("revisit"));
     assert!(!last(world(patient(), [unready(pod(0)), pod(1)])).starts_with("revisit"));
 }
 
@@ -126,12 +130,13 @@ fn what_may_be_missing_and_what_is_can_be_measured() {
     );
     // Pods are not replaced: it is not said how many are missing.
     assert_eq!(lines(content(1), vec![unready(pod(0))]), [max]);
-    assert_eq!(lines(leaving(content(1)), vec![pod(0)]), [max]);
-    let by_hand = but(content(1), "/spec/updateStrategy", json!({"type": "OnDelete"}));
+    assert_eq!(lines(terminating(content(1)), vec![pod(0)]), [max]);
+    let by_hand = with_field(content(1), "/spec/updateStrategy", json!({"type": "OnDelete"}));
     assert_eq!(lines(by_hand, vec![pod(0)]), [max]);
-    let most = but(parallel(content(4)), "/spec/updateStrategy/rollingUpdate/maxUnavailable", json!("50%"));
+    let most =
+        with_field(parallel(content(4)), "/spec/updateStrategy/rollingUpdate/maxUnavailable", json!("50%"));
     assert_eq!(
-        lines(most, vec![pod(0), unready(pod(1)), pod(2), leaving(pod(3))]),
+        lines(most, vec![pod(0), unready(pod(1)), pod(2), terminating(pod(3))]),
         [
             "statefulset_unavailable_replicas{a,web,Parallel} 2",
             "statefulset_max_unavailable{a,web,Parallel} 2"
@@ -150,9 +155,9 @@ fn once_all_are_new_the_wanted_revision_is_the_current_one() {
         assert_eq!(status(world(set(2), not_yet))["currentRevision"], "web-1");
     }
     // Whether they are available does not matter, and neither does the strategy.
-    let patient = but(set(1), "/spec/minReadySeconds", json!(60));
-    let by_hand = but(patient, "/spec/updateStrategy", json!({"type": "OnDelete"}));
-    assert_eq!(status(world(by_hand, [young(pod(0))]))["currentRevision"], "web-2");
+    let patient = with_field(set(1), "/spec/minReadySeconds", json!(60));
+    let by_hand = with_field(patient, "/spec/updateStrategy", json!({"type": "OnDelete"}));
+    assert_eq!(status(world(by_hand, [recently_ready(pod(0))]))["currentRevision"], "web-2");
     let none = status(world(set(0), []));
     assert_eq!((&none["currentRevision"], &none["replicas"]), (&json!("web-2"), &json!(0)));
 }
@@ -165,8 +170,13 @@ fn wishes_seen_and_fulfilled_must_be_known_at_once() {
         change(&mut said);
         status::telling(&bounds::facts(set, &[]), &said)
     };
-    let short =
-        || but(but(content(3), "/status/availableReplicas", json!(1)), "/status/readyReplicas", json!(1));
+    let short = || {
+        with_field(
+            with_field(content(3), "/status/availableReplicas", json!(1)),
+            "/status/readyReplicas",
+            json!(1),
+        )
+    };
     assert_eq!(telling(short(), |said| said.available_replicas = 2), StatusUrgency::Coalesce);
     assert_eq!(telling(short(), |said| said.available_replicas = 3), StatusUrgency::Immediate);
     assert_eq!(telling(content(3), |said| said.available_replicas = 2), StatusUrgency::Coalesce);

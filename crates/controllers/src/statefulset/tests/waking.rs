@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keleustes_plan::{Change, Enqueue, Table};
+use keleustes_plan::{Change, Enqueue, Store};
 
 use super::*;
 
 /// The set `web`, and `other`, which wants other pods.
-fn both() -> World {
-    let other = but(but(set(1), "/metadata/name", json!("other")), "/metadata/uid", json!("u-other"));
-    world(set(1), []).with::<StatefulSet>(but(
+fn both() -> RehearsalCluster {
+    let other =
+        with_field(with_field(set(1), "/metadata/name", json!("other")), "/metadata/uid", json!("u-other"));
+    world(set(1), []).with::<StatefulSet>(with_field(
         other,
         "/spec/selector",
         json!({"matchLabels": {"app": "other"}}),
@@ -18,8 +19,8 @@ fn both() -> World {
 }
 
 fn of_other(pod: Value) -> Value {
-    let pod = but(pod, "/metadata/ownerReferences/0/name", json!("other"));
-    but(pod, "/metadata/ownerReferences/0/uid", json!("u-other"))
+    let pod = with_field(pod, "/metadata/ownerReferences/0/name", json!("other"));
+    with_field(pod, "/metadata/ownerReferences/0/uid", json!("u-other"))
 }
 
 fn decoded<T: keleustes_objects::Kind>(json: Value) -> Arc<T> {
@@ -30,15 +31,18 @@ fn decoded<T: keleustes_objects::Kind>(json: Value) -> Arc<T> {
 fn between(before: Value, after: Value) -> Vec<String> {
     let mut world = both();
     world.put::<Pod>(&the_loop(), before);
-    world.put::<Pod>(&the_loop(), but(after, "/metadata/resourceVersion", json!("2")))
+    world.put::<Pod>(&the_loop(), with_field(after, "/metadata/resourceVersion", json!("2")))
 }
 
 /// Proves STS-4.
 #[test]
 fn every_change_of_a_set_wakes_it() {
     let mut world = both();
-    assert_eq!(world.put::<StatefulSet>(&the_loop(), but(set(1), "/status/replicas", json!(4))), ["a/web"]);
-    assert_eq!(world.wakes(&the_loop(), Change::<StatefulSet>::resync(decoded(set(1)))), ["a/web"]);
+    assert_eq!(
+        world.put::<StatefulSet>(&the_loop(), with_field(set(1), "/status/replicas", json!(4))),
+        ["a/web"]
+    );
+    assert_eq!(world.enqueued_by(&the_loop(), Change::<StatefulSet>::resync(decoded(set(1)))), ["a/web"]);
     assert_eq!(world.take::<StatefulSet>(&the_loop(), &web()), ["a/web"]);
 }
 
@@ -47,14 +51,14 @@ fn every_change_of_a_set_wakes_it() {
 fn a_pod_that_appears_wakes_its_set_or_all_that_may_adopt_it() {
     let nobody = Vec::<String>::new();
     assert_eq!(both().put::<Pod>(&the_loop(), pod(0)), ["a/web"]);
-    assert_eq!(both().put::<Pod>(&the_loop(), leaving(pod(0))), ["a/web"]);
+    assert_eq!(both().put::<Pod>(&the_loop(), terminating(pod(0))), ["a/web"]);
     assert_eq!(both().put::<Pod>(&the_loop(), orphan("x")), ["a/web"], "by its labels, whatever its name");
-    assert_eq!(both().put::<Pod>(&the_loop(), leaving(orphan("x"))), nobody);
-    let stranger = but(pod(0), "/metadata/ownerReferences/0/uid", json!("u-before"));
+    assert_eq!(both().put::<Pod>(&the_loop(), terminating(orphan("x"))), nobody);
+    let stranger = with_field(pod(0), "/metadata/ownerReferences/0/uid", json!("u-before"));
     assert_eq!(both().put::<Pod>(&the_loop(), stranger), nobody);
-    let of_kind = but(pod(0), "/metadata/ownerReferences/0/kind", json!("ReplicaSet"));
+    let of_kind = with_field(pod(0), "/metadata/ownerReferences/0/kind", json!("ReplicaSet"));
     assert_eq!(both().put::<Pod>(&the_loop(), of_kind), nobody);
-    let all = but(set(1), "/spec/selector", json!({}));
+    let all = with_field(set(1), "/spec/selector", json!({}));
     assert_eq!(world(all, []).put::<Pod>(&the_loop(), orphan("x")), nobody);
 }
 
@@ -62,13 +66,13 @@ fn a_pod_that_appears_wakes_its_set_or_all_that_may_adopt_it() {
 #[test]
 fn a_pod_that_changes_wakes_its_set_and_the_one_before() {
     let nobody = Vec::<String>::new();
-    assert_eq!(both().wakes(&the_loop(), Change::<Pod>::resync(decoded(pod(0)))), nobody);
+    assert_eq!(both().enqueued_by(&the_loop(), Change::<Pod>::resync(decoded(pod(0)))), nobody);
     assert_eq!(between(pod(0), unready(pod(0))), ["a/web"]);
-    assert_eq!(between(pod(0), leaving(pod(0))), ["a/web"]);
+    assert_eq!(between(pod(0), terminating(pod(0))), ["a/web"]);
     assert_eq!(between(pod(0), of_other(pod(0))), ["a/web", "a/other"]);
     assert_eq!(between(of_other(pod(0)), orphan("web-0")), ["a/other", "a/web"]);
     assert_eq!(between(orphan("x"), unready(orphan("x"))), nobody);
-    let relabelled = but(orphan("x"), "/metadata/labels/app", json!("other"));
+    let relabelled = with_field(orphan("x"), "/metadata/labels/app", json!("other"));
     assert_eq!(between(orphan("x"), relabelled), ["a/other"]);
 }
 
@@ -76,10 +80,10 @@ fn a_pod_that_changes_wakes_its_set_and_the_one_before() {
 #[test]
 fn a_pod_that_becomes_ready_wakes_its_set_again_when_it_is_available() {
     let delays = |seconds: i32| {
-        let world = world(but(set(1), "/spec/minReadySeconds", json!(seconds)), []);
-        let (mut pods, mut woken) = (Table::default(), Enqueue::default());
+        let world = world(with_field(set(1), "/spec/minReadySeconds", json!(seconds)), []);
+        let (mut pods, mut woken) = (Store::default(), Enqueue::default());
         pods.apply(decoded::<Pod>(unready(pod(0))));
-        let change = pods.apply(decoded(but(pod(0), "/metadata/resourceVersion", json!("2"))));
+        let change = pods.apply(decoded(with_field(pod(0), "/metadata/resourceVersion", json!("2"))));
         wakes::pod_changed(&change, &world.view(), &mut woken);
         woken.into_items().into_iter().map(|(_, delay)| delay).collect::<Vec<Duration>>()
     };
@@ -91,6 +95,6 @@ fn a_pod_that_becomes_ready_wakes_its_set_again_when_it_is_available() {
 #[test]
 fn the_end_of_a_pod_wakes_its_set_and_that_of_an_orphan_nobody() {
     let world = both();
-    assert_eq!(world.wakes(&the_loop(), Change::<Pod>::deleted(decoded(pod(0)))), ["a/web"]);
-    assert!(world.wakes(&the_loop(), Change::<Pod>::deleted(decoded(orphan("web-0")))).is_empty());
+    assert_eq!(world.enqueued_by(&the_loop(), Change::<Pod>::deleted(decoded(pod(0)))), ["a/web"]);
+    assert!(world.enqueued_by(&the_loop(), Change::<Pod>::deleted(decoded(orphan("web-0")))).is_empty());
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::condition::{FALSE, TRUE, UNKNOWN};
-use crate::{Condition, InternedStr, Pod, Text, Time};
+use crate::{ArcStr, Condition, InternedStr, Pod, Time};
 
 /// What a condition says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub(super) struct WireCondition {
     r#type: InternedStr,
     status: InternedStr,
     reason: InternedStr,
-    message: Text,
+    message: ArcStr,
     last_transition_time: Option<Time>,
     last_probe_time: Option<Time>,
     observed_generation: Option<i64>,

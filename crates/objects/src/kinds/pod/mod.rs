@@ -16,7 +16,9 @@ use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
 use crate::protobuf::{self, Message};
-use crate::{Address, Addresses, InternedStr, Kind, Meta, Object, Resource, Shared, Text, Time, WireMeta};
+use crate::{
+    Address, Addresses, ArcStr, Interned, InternedStr, Kind, Object, ObjectMeta, Resource, Time, WireMeta,
+};
 
 pub use conditions::{Availability, ConditionStatus};
 pub use containers::{ContainerStatus, Terminated};
@@ -30,17 +32,17 @@ use more::{Claim, More, ReadAnnotations};
 #[serde(from = "Wire")]
 pub struct Pod {
     /// Its metadata. The few annotations that are kept have methods of their own.
-    pub meta: Meta,
+    pub meta: ObjectMeta,
     /// What its template says; shared with all pods that say the same.
-    pub spec: Shared<PodSpec>,
+    pub spec: Interned<PodSpec>,
     /// The node it is bound to; empty if it is not.
     pub node_name: InternedStr,
     /// Where it is in its life.
     pub phase: PodPhase,
     /// Its addresses: `status.podIPs`, or `status.podIP` if there are none.
-    pub ips: Addresses,
+    pub pod_ips: Addresses,
     /// When its node took it over.
-    pub started_at: Option<Time>,
+    pub start_time: Option<Time>,
     conditions: UsualConditions,
     more: Option<Box<More>>,
 }
@@ -68,7 +70,7 @@ pub enum PodPhase {
 impl Object for Pod {
     const MESSAGE: Option<&'static Message> = Some(&protobuf::POD);
 
-    fn meta(&self) -> &Meta {
+    fn meta(&self) -> &ObjectMeta {
         &self.meta
     }
 }
@@ -87,7 +89,7 @@ impl Pod {
     /// Whether its deletion was asked for.
     #[must_use]
     pub fn is_terminating(&self) -> bool {
-        self.meta.deleted_at.is_some()
+        self.meta.deletion_timestamp.is_some()
     }
 
     /// Whether it has neither ended nor is to be deleted.
@@ -135,7 +137,7 @@ struct WireStatus {
     phase: InternedStr,
     reason: InternedStr,
     #[serde(rename = "podIP")]
-    pod_ip: Text,
+    pod_ip: ArcStr,
     #[serde(rename = "podIPs", deserialize_with = "null_is_empty")]
     pod_ips: Box<[WireIp]>,
     start_time: Option<Time>,
@@ -166,7 +168,7 @@ impl From<Wire> for Pod {
         let claims = own.claims.into_iter().map(|(volume, claim)| Claim { volume, claim }).collect();
         let deletion_grace_seconds = wire.metadata.deletion_grace_period_seconds;
         let annotations = wire.metadata.annotations.take().unwrap_or_default();
-        let meta = Meta::from(wire.metadata);
+        let meta = ObjectMeta::from(wire.metadata);
         let more = More {
             // Pods of stateful sets are called so; one text is enough.
             hostname: if own.hostname == meta.key.name { meta.key.name.clone() } else { own.hostname },
@@ -185,11 +187,11 @@ impl From<Wire> for Pod {
         };
         Self {
             meta,
-            spec: Shared::new(spec),
+            spec: Interned::new(spec),
             node_name: own.node_name,
             phase: PodPhase::from(&*status.phase),
-            ips,
-            started_at: status.start_time,
+            pod_ips: ips,
+            start_time: status.start_time,
             conditions,
             more: (more != More::default()).then(|| Box::new(more)),
         }

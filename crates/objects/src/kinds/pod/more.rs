@@ -9,11 +9,11 @@ use crate::annotations::{
     CONFIG_MIRROR, JOB_COMPLETION_INDEX, JOB_INDEX_FAILURE_COUNT, JOB_INDEX_IGNORED_FAILURE_COUNT,
     POD_DELETION_COST,
 };
-use crate::{Condition, InternedStr, Pod, Text, Time};
+use crate::{ArcStr, Condition, InternedStr, Pod, Time};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct More {
-    pub(super) hostname: Text,
+    pub(super) hostname: ArcStr,
     pub(super) wanted_node: InternedStr,
     pub(super) claims: Box<[Claim]>,
     pub(super) reason: InternedStr,
@@ -26,7 +26,7 @@ pub(super) struct More {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Claim {
     pub(super) volume: InternedStr,
-    pub(super) claim: Text,
+    pub(super) claim: ArcStr,
 }
 
 /// The annotations that some controller reads; all others are skipped by the parser.
@@ -81,12 +81,12 @@ impl Pod {
 
     /// The claim that one of its volumes mounts.
     #[must_use]
-    pub fn pvc_of_volume(&self, volume: &str) -> Option<&Text> {
+    pub fn pvc_of_volume(&self, volume: &str) -> Option<&ArcStr> {
         self.more.as_deref()?.claims.iter().find(|claim| claim.volume == volume).map(|claim| &claim.claim)
     }
 
     /// Volumes that mount claims, with the names of the claims.
-    pub fn claims(&self) -> impl Iterator<Item = (&InternedStr, &Text)> {
+    pub fn persistent_volume_claims(&self) -> impl Iterator<Item = (&InternedStr, &ArcStr)> {
         let claims = self.more.as_deref().map_or(&[][..], |more| &more.claims);
         claims.iter().map(|claim| (&claim.volume, &claim.claim))
     }
@@ -120,7 +120,7 @@ impl Pod {
     #[must_use]
     pub fn deletion_requested_at(&self) -> Option<Time> {
         let grace = self.deletion_grace_seconds().unwrap_or(0);
-        Some(self.meta.deleted_at?.plus_seconds(-grace))
+        Some(self.meta.deletion_timestamp?.plus_seconds(-grace))
     }
 
     /// Annotation `controller.kubernetes.io/pod-deletion-cost`, as written.

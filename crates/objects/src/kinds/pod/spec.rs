@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::meta::{null_is_default, null_is_empty};
 use crate::placement::WireAffinity;
-use crate::{InternedStr, Text, Toleration};
+use crate::{ArcStr, InternedStr, Toleration};
 
 /// What a pod's template says, as far as some controller reads it. Nothing that differs between pods
 /// of one template may stand here, or they would share nothing.
@@ -60,9 +60,9 @@ impl Default for ContainerPort {
 /// The part of a spec that is a pod's own.
 pub(super) struct Own {
     pub(super) node_name: InternedStr,
-    pub(super) hostname: Text,
+    pub(super) hostname: ArcStr,
     pub(super) wanted_node: Option<InternedStr>,
-    pub(super) claims: Vec<(InternedStr, Text)>,
+    pub(super) claims: Vec<(InternedStr, ArcStr)>,
 }
 
 #[derive(Default, Deserialize)]
@@ -81,7 +81,7 @@ pub(super) struct WireSpec {
     termination_grace_period_seconds: Option<i64>,
     priority: Option<i32>,
     node_name: InternedStr,
-    hostname: Text,
+    hostname: ArcStr,
     affinity: Option<WireAffinity>,
     #[serde(deserialize_with = "null_is_empty")]
     volumes: Box<[WireVolume]>,
@@ -99,14 +99,14 @@ struct WireInitContainer {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireVolume {
-    name: Text,
+    name: ArcStr,
     persistent_volume_claim: Option<WireClaim>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct WireClaim {
-    claim_name: Text,
+    claim_name: ArcStr,
 }
 
 impl WireSpec {

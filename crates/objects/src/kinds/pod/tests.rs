@@ -63,14 +63,14 @@ fn a_running_pod_is_read() {
     let pod = pod(running(7));
     assert!(pod.is_active() && pod.is_ready() && !pod.is_terminal() && !pod.is_terminating());
     assert_eq!((pod.phase.as_str(), pod.node_name.as_str()), ("Running", "node-7"));
-    assert_eq!(pod.ips[0].to_string(), "10.0.0.7");
+    assert_eq!(pod.pod_ips[0].to_string(), "10.0.0.7");
     assert_eq!(pod.spec.containers[0].ports[0].container_port, 8080);
     assert_eq!(pod.spec.sidecars[0].ports[0].protocol, "TCP");
     assert_eq!(pod.spec.tolerations[0].toleration_seconds, Some(300));
-    assert_eq!(pod.started_at, Some(at(1)));
+    assert_eq!(pod.start_time, Some(at(1)));
     assert_eq!(pod.condition("PodScheduled"), Some(ConditionStatus::True));
     assert_eq!(pod.condition("DisruptionTarget"), None);
-    assert_eq!(pod.meta.controller().map(|owner| owner.kind.as_str()), Some("ReplicaSet"));
+    assert_eq!(pod.meta.controller_ref().map(|owner| owner.kind.as_str()), Some("ReplicaSet"));
     // Nothing unusual about it, so nothing unusual is kept.
     assert_eq!((pod.more.as_ref(), pod.max_restarts()), (None, (0, 0)));
 }
@@ -82,7 +82,7 @@ fn a_usual_pod_is_small_and_shares_what_its_template_says() {
     let (one, two) = (pod(running(1)), pod(running(2)));
     assert!(size_of::<Pod>() <= 216, "{} bytes", size_of::<Pod>());
     assert!(std::ptr::eq(&*one.spec, &*two.spec));
-    assert!(std::ptr::eq(one.meta.owners.as_ptr(), two.meta.owners.as_ptr()));
+    assert!(std::ptr::eq(one.meta.owner_references.as_ptr(), two.meta.owner_references.as_ptr()));
     assert_eq!(one.meta.labels, two.meta.labels);
     assert!(one.more.is_none());
 }
@@ -163,7 +163,7 @@ fn a_pod_of_a_stateful_set_mounts_claims() {
         {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}, {"name": "tmp", "emptyDir": {}}]);
     let pod = pod(json);
     assert_eq!(pod.pvc_of_volume("data").map(|claim| claim.as_str()), Some("data-db-0"));
-    assert_eq!((pod.pvc_of_volume("tmp"), pod.claims().count()), (None, 1));
+    assert_eq!((pod.pvc_of_volume("tmp"), pod.persistent_volume_claims().count()), (None, 1));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_bare_or_odd_pod_is_read() {
     let bare =
         pod(serde_json::json!({"metadata": {"name": "a"}, "spec": null, "status": {"podIP": "10.0.0.1",
         "podIPs": null, "conditions": null, "containerStatuses": null, "phase": "Dreaming"}}));
-    assert_eq!((bare.phase, bare.ips.len()), (PodPhase::Other, 1));
+    assert_eq!((bare.phase, bare.pod_ips.len()), (PodPhase::Other, 1));
     assert!(bare.spec.containers.is_empty() && !bare.is_ready() && bare.target_node().is_none());
     assert_eq!(pod(serde_json::json!({"metadata": {"name": "a"}})).phase, PodPhase::Unset);
 }

@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 
 use http::{Method, Request};
-use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict as Fault};
-use keleustes_client::layers::{MiddlewareLayer, Retry, transport};
-use keleustes_objects::Version;
-use keleustes_plan::Involved;
-use keleustes_test_log::Log;
+use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault as Fault};
+use keleustes_client::layers::{MiddlewareLayer, RetryAfter, transport};
+use keleustes_objects::ResourceVersion;
+use keleustes_plan::InvolvedObject;
+use keleustes_test_log::TestLog;
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ impl Api {
     fn with(faults: impl IntoIterator<Item = Fault>) -> Self {
         let api = Self::new();
         for fault in faults {
-            api.faults.add(Rule::new(fault).times(1));
+            api.faults.add(FaultRule::new(fault).times(1));
         }
         api
     }
@@ -74,7 +74,7 @@ impl Api {
                 faulty.oneshot(Request::from_parts(head, Body::from(body))).await
             }
         });
-        let retry = MiddlewareLayer::new(Retry::new("embedded".to_owned(), None));
+        let retry = MiddlewareLayer::new(RetryAfter::new("embedded".to_owned(), None));
         Client::new(retry.layer(transport(service)), "default")
     }
 
@@ -137,7 +137,7 @@ impl Pipeline {
 }
 
 /// The level of each line about a refused event.
-fn rejections(log: &Log) -> Vec<String> {
+fn rejections(log: &TestLog) -> Vec<String> {
     let lines = log.lines(&["Server rejected event (will not retry!)"]);
     let level = |line: &String| line.split_whitespace().next().unwrap().to_owned();
     lines.iter().map(level).collect()
@@ -152,7 +152,7 @@ async fn the_first_is_posted_and_repetitions_are_patched() {
     note.annotations.insert("a".to_owned(), "b".to_owned());
     pipeline.recorder.record(note);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let later = Involved { resource_version: Version::from("99"), ..pod() };
+    let later = InvolvedObject { resource_version: ResourceVersion::from("99"), ..pod() };
     pipeline.recorder.record(PlannedEvent::warning(later, "Failed", "no"));
     pipeline.finish().await;
 
@@ -201,7 +201,7 @@ async fn what_is_new_does_not_wait_for_repetitions_nor_they_for_it() {
     let api = Api::new();
     let (pipeline, began) = (pipeline(&api), Instant::now());
     let note = |object: usize| {
-        let object = Involved { name: format!("pod-{object}"), ..pod() };
+        let object = InvolvedObject { name: format!("pod-{object}"), ..pod() };
         PlannedEvent::warning(object, "Failed", "no")
     };
     pipeline.recorder.record(note(0));
@@ -274,7 +274,7 @@ async fn an_answer_is_final() {
         (503, "ServiceUnavailable"),
     ];
     for (code, reason) in cases {
-        let (log, _guard) = Log::at(Level::TRACE);
+        let (log, _guard) = TestLog::capture(Level::TRACE);
         let api = Api::with([Fault::status(code, reason, "no")]);
         let pipeline = pipeline(&api);
         let started = Instant::now();
@@ -290,7 +290,7 @@ async fn an_answer_is_final() {
 /// Proves EVT-47.
 #[tokio::test(start_paused = true)]
 async fn an_event_that_was_stored_although_the_answer_got_lost_is_no_error() {
-    let (log, _guard) = Log::at(Level::TRACE);
+    let (log, _guard) = TestLog::capture(Level::TRACE);
     let api = Api::with([Fault::ApplyThen(Box::new(unreachable()))]);
     let pipeline = pipeline(&api);
     pipeline.warns("first");
@@ -304,7 +304,7 @@ async fn an_event_that_was_stored_although_the_answer_got_lost_is_no_error() {
 /// Proves EVT-47, EVT-84.
 #[tokio::test(start_paused = true)]
 async fn the_last_events_of_a_namespace_are_dropped_quietly() {
-    let (log, _guard) = Log::at(Level::TRACE);
+    let (log, _guard) = TestLog::capture(Level::TRACE);
     let api = Api::new();
     let going = json!({
         "apiVersion": "v1", "kind": "Namespace",
@@ -324,7 +324,7 @@ async fn the_last_events_of_a_namespace_are_dropped_quietly() {
 /// Proves EVT-50.
 #[tokio::test(start_paused = true)]
 async fn when_the_api_asks_for_calm_the_client_comes_back_later() {
-    let (log, _guard) = Log::at(Level::ERROR);
+    let (log, _guard) = TestLog::capture(Level::ERROR);
     let api = Api::with([Fault::too_many_requests(7)]);
     let pipeline = pipeline(&api);
     pipeline.warns("patience");
@@ -338,10 +338,10 @@ async fn when_the_api_asks_for_calm_the_client_comes_back_later() {
 /// Proves EVT-47.
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_asked_is_not_asked_again() {
-    let (log, _guard) = Log::at(Level::TRACE);
+    let (log, _guard) = TestLog::capture(Level::TRACE);
     let api = Api::new();
     let pipeline = pipeline(&api);
-    let odd = Involved { namespace: "no namespace".to_owned(), ..pod() };
+    let odd = InvolvedObject { namespace: "no namespace".to_owned(), ..pod() };
     pipeline.recorder.record(PlannedEvent::warning(odd, "Failed", "odd"));
     pipeline.warns("next");
     pipeline.finish().await;
@@ -352,7 +352,7 @@ async fn what_cannot_be_asked_is_not_asked_again() {
 /// Proves EVT-48.
 #[tokio::test(start_paused = true)]
 async fn without_an_answer_an_event_is_tried_twelve_times() {
-    let (log, _guard) = Log::at(Level::ERROR);
+    let (log, _guard) = TestLog::capture(Level::ERROR);
     let mut first_waits = Vec::new();
     for seed in 1..=3 {
         let api = Api::with(vec![unreachable(); 12]);
@@ -409,14 +409,14 @@ async fn a_slow_write_delays_the_later_ones() {
 /// Proves EVT-20, EVT-49, EVT-76.
 #[tokio::test(start_paused = true)]
 async fn while_the_api_is_down_a_thousand_events_wait_and_the_rest_is_dropped() {
-    let (log, _guard) = Log::at(Level::ERROR);
+    let (log, _guard) = TestLog::capture(Level::ERROR);
     let api = Api::with(vec![unreachable(); 12]);
     let pipeline = pipeline(&api);
     pipeline.warns("held");
     // Now the writer holds that one, and nothing waits.
     tokio::time::sleep(Duration::from_secs(15)).await;
     for at in 0..1002 {
-        let object = Involved { name: format!("pod-{at}"), ..pod() };
+        let object = InvolvedObject { name: format!("pod-{at}"), ..pod() };
         pipeline.recorder.record(PlannedEvent::warning(object, "Failed", format!("{at}")));
     }
     let dropped = log.lines(&["Unable to record event: too many queued events, dropped event"]);
@@ -432,7 +432,7 @@ async fn while_the_api_is_down_a_thousand_events_wait_and_the_rest_is_dropped() 
 /// Proves EVT-24.
 #[tokio::test(start_paused = true)]
 async fn stopping_abandons_a_retry_and_later_notes_are_logged_and_dropped() {
-    let (log, _guard) = Log::at(Level::ERROR);
+    let (log, _guard) = TestLog::capture(Level::ERROR);
     let api = Api::with(vec![unreachable(); 12]);
     let pipeline = pipeline(&api);
     pipeline.warns("held");
@@ -452,7 +452,7 @@ async fn stopping_abandons_a_retry_and_later_notes_are_logged_and_dropped() {
 /// Proves EVT-55.
 #[tokio::test(start_paused = true)]
 async fn every_event_is_logged_even_if_it_is_not_written() {
-    let (log, _guard) = Log::at(Level::DEBUG);
+    let (log, _guard) = TestLog::capture(Level::DEBUG);
     let api = Api::new();
     let pipeline = pipeline(&api);
     for _ in 0..30 {
@@ -473,7 +473,7 @@ async fn every_event_is_logged_even_if_it_is_not_written() {
 /// Proves EVT-55.
 #[tokio::test(start_paused = true)]
 async fn the_managers_own_events_are_logged_without_being_asked_for() {
-    let (log, _guard) = Log::at(Level::INFO);
+    let (log, _guard) = TestLog::capture(Level::INFO);
     let client = Api::new().client();
     let (quiet, _quiet) = EventRecorder::new("job-controller", client.clone(), clocks(), Rng::with_seed(1));
     let (loud, _loud) = EventRecorder::new(MANAGER_COMPONENT, client, clocks(), Rng::with_seed(1));
@@ -487,7 +487,9 @@ async fn the_managers_own_events_are_logged_without_being_asked_for() {
 /// Proves EVT-61.
 #[tokio::test]
 async fn a_controller_without_a_component_has_no_recorder() {
-    let of = |controller| EventRecorder::of(&controller, Api::new().client(), clocks(), Rng::with_seed(1));
+    let of = |controller| {
+        EventRecorder::for_controller(&controller, Api::new().client(), clocks(), Rng::with_seed(1))
+    };
     assert!(of(Controller::new("serviceaccount-controller")).is_none());
     let (_, writer) =
         of(Controller::new("endpoints-controller").event_component("endpoint-controller")).unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use keleustes_apiserver::{Rule, Verdict};
+use keleustes_apiserver::{FaultRule, InjectedFault};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -19,7 +19,7 @@ struct Offering {
     life: JoinHandle<()>,
 }
 
-fn offer(server: &ApiServer, faults: &[Rule]) -> Offering {
+fn offer(server: &ApiServer, faults: &[FaultRule]) -> Offering {
     let Machine { client, clocks, faults: added, .. } = machine(server, 0);
     for rule in faults {
         added.add(rule.clone());
@@ -111,20 +111,20 @@ async fn a_candidate_is_renewed_every_five_minutes_and_when_it_is_pinged() {
 #[tokio::test(start_paused = true)]
 async fn a_candidate_that_is_refused_tries_again_ever_more_slowly() {
     let server = server();
-    let refusing = Rule::new(Verdict::status(500, "InternalError", "no")).method(Method::POST);
+    let refusing = FaultRule::new(InjectedFault::status(500, "InternalError", "no")).method(Method::POST);
     let me = offer(&server, &[refusing.times(8)]);
     sleep(Duration::from_millis(5 * 254)).await;
     assert!(candidate(&server).is_none());
     sleep(Duration::from_millis(5 * 3)).await;
     assert!(candidate(&server).is_some());
     // A conflict is looked at afresh even if the watch is silent.
-    let silent = Rule::new(Verdict::Hang).method(Method::GET).target("fieldSelector");
+    let silent = FaultRule::new(InjectedFault::Hang).method(Method::GET).target("fieldSelector");
     let silent = me.faults.add(silent);
     server.cut_watches();
     ping(&server, 0);
     sleep(Duration::from_secs(301)).await;
     assert_eq!(renewed_seconds(&server), 301);
-    assert!(me.faults.struck(silent) > 0 && !me.life.is_finished());
+    assert!(me.faults.hits(silent) > 0 && !me.life.is_finished());
 }
 
 /// Proves LE-72.
@@ -154,7 +154,7 @@ async fn a_candidate_watches_nothing_but_itself_and_does_not_wait_for_the_lock()
 #[tokio::test(start_paused = true)]
 async fn health_waits_for_the_first_look() {
     let server = server();
-    let unserved = Rule::new(Verdict::status(404, "NotFound", "no such resource")).times(3);
+    let unserved = FaultRule::new(InjectedFault::status(404, "NotFound", "no such resource")).times(3);
     let me = offer(&server, &[unserved]);
     sleep(Duration::from_millis(500)).await;
     assert_eq!((me.health)(), Err("1 informers not started yet: [*v1beta1.LeaseCandidate]".to_owned()));
@@ -177,7 +177,8 @@ fn appoint(server: &ApiServer, holder: &str, at_seconds: i64) {
 }
 
 fn coordinated(server: &ApiServer, name: &str) -> Contestant {
-    machine(server, 0).compete(Settings { coordinated: true, ..Settings::new(name.to_owned()) })
+    machine(server, 0)
+        .compete(LeaderElectionConfig { coordinated: true, ..LeaderElectionConfig::new(name.to_owned()) })
 }
 
 /// Proves LE-74, LE-75.
@@ -211,7 +212,7 @@ async fn an_appointed_process_leads_at_once_and_never_before() {
 
     // Taken away, it is not made again.
     assert!(server.remove("leases", "kube-system", "kube-controller-manager"));
-    assert_eq!(me.ended.await.unwrap(), Ended::Lost);
+    assert_eq!(me.ended.await.unwrap(), TermEnd::Lost);
     assert!(server.object("leases", "kube-system", "kube-controller-manager").is_none());
 }
 
@@ -226,7 +227,7 @@ async fn a_leader_that_is_no_longer_preferred_lets_its_term_end() {
     edit(&server, "preferredHolder", json!("other"));
     server.clear_requests();
     let leadership = me.leadership.clone();
-    assert_eq!(me.ended.await.unwrap(), Ended::Lost);
+    assert_eq!(me.ended.await.unwrap(), TermEnd::Lost);
     assert_eq!(renewed_at.elapsed().as_secs(), 12);
     assert!(writes(&server).is_empty() && !leadership.still_held());
     assert_eq!(holder(&server), "me");
@@ -238,6 +239,6 @@ async fn an_appointed_process_releases_when_it_stops() {
     let server = server();
     appoint(&server, "me", 0);
     let me = coordinated(&server, "me").lead().await;
-    assert_eq!(me.stop().await, Ended::Stopped { released: true });
+    assert_eq!(me.stop().await, TermEnd::Stopped { released: true });
     assert_eq!(holder(&server), "");
 }

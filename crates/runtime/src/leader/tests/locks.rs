@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use keleustes_apiserver::{Rule, Verdict};
-use keleustes_test_log::Log;
+use keleustes_apiserver::{FaultRule, InjectedFault};
+use keleustes_test_log::TestLog;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -28,7 +28,7 @@ fn locks(
     name: &str,
     migration: Option<Migration>,
 ) -> Result<Locks, InvalidElectionConfig> {
-    let settings = Settings::new(name.to_owned());
+    let settings = LeaderElectionConfig::new(name.to_owned());
     let observer = Arc::clone(&machine.diary) as Arc<dyn ElectionObserver>;
     Locks::elected(&machine.client, settings, migration, &machine.clocks, chance(name), &observer)
 }
@@ -71,7 +71,10 @@ async fn bad_settings_are_an_error_before_anything_happens() {
     let server = server();
     let machine = machine(&server, 0);
     let observer = Arc::clone(&machine.diary) as Arc<dyn ElectionObserver>;
-    let settings = Settings { retry_period: Duration::from_secs(9), ..Settings::new("me".to_owned()) };
+    let settings = LeaderElectionConfig {
+        retry_period: Duration::from_secs(9),
+        ..LeaderElectionConfig::new("me".to_owned())
+    };
     let refused = Locks::elected(&machine.client, settings, None, &machine.clocks, chance("me"), &observer);
     let error = refused.err().unwrap();
     assert_eq!(error.to_string(), "renewDeadline must be greater than retryPeriod*JitterFactor");
@@ -85,7 +88,7 @@ async fn bad_settings_are_an_error_before_anything_happens() {
 #[tokio::test(start_paused = true)]
 async fn work_begins_when_the_lock_is_won_and_told_of() {
     let server = server();
-    let (log, _guard) = Log::at(Level::INFO);
+    let (log, _guard) = TestLog::capture(Level::INFO);
     let mut me = process(&server, "me", None);
     let (term, _end) = me.next().await;
     assert_eq!(me.diary.events.lock()[0].message, "me became leader");
@@ -97,7 +100,7 @@ async fn work_begins_when_the_lock_is_won_and_told_of() {
     for line in ["Attempting to acquire leader lease...", "Successfully acquired lease"] {
         assert!(log.count(&[&format!("{line} lock=kube-system/kube-controller-manager")]) > 0, "{line}");
     }
-    me.faults.add(Rule::new(Verdict::Hang));
+    me.faults.add(FaultRule::new(InjectedFault::Hang));
     assert_eq!(me.life.await.unwrap(), LocksOutcome::Lost(Lock::Main));
     assert!(log.count(&["Failed to renew lease lock=kube-system/kube-controller-manager"]) > 0);
     assert!(log.count(&["leaderelection lost/stopped"]) > 0);
@@ -108,7 +111,7 @@ async fn work_begins_when_the_lock_is_won_and_told_of() {
 async fn a_process_that_never_led_ends_as_one_that_did() {
     let server = server();
     let _other = contestant(&server, "other", 0).lead().await;
-    let (log, _guard) = Log::at(Level::INFO);
+    let (log, _guard) = TestLog::capture(Level::INFO);
     let mut me = process(&server, "me", Some(Migration::default()));
     sleep(Duration::from_secs(30)).await;
     assert!(me.idle());
@@ -187,12 +190,12 @@ async fn losing_either_lock_ends_the_process() {
         (Lock::Migration, "leases/cloud-provider", "migration leaderelection lost/stopped"),
     ] {
         let server = server();
-        let (log, _guard) = Log::at(Level::INFO);
+        let (log, _guard) = TestLog::capture(Level::INFO);
         let mut me = process(&server, "me", Some(Migration::default()));
         let (main, _main_end) = me.next().await;
         main.ready.signal();
         let (second, _second_end) = me.next().await;
-        me.faults.add(Rule::new(Verdict::status(500, "InternalError", "no")).target(name));
+        me.faults.add(FaultRule::new(InjectedFault::status(500, "InternalError", "no")).target(name));
         let began = Instant::now();
         assert_eq!(me.life.await.unwrap(), LocksOutcome::Lost(lost));
         assert_eq!(began.elapsed().as_secs(), 12);

@@ -92,11 +92,11 @@ struct Contestant {
 
 /// A process with the usual settings, whose wall clock is off by some seconds.
 fn contestant(server: &ApiServer, name: &str, skew_seconds: i64) -> Contestant {
-    machine(server, skew_seconds).compete(Settings::new(name.to_owned()))
+    machine(server, skew_seconds).compete(LeaderElectionConfig::new(name.to_owned()))
 }
 
 impl Machine {
-    fn compete(self, settings: Settings) -> Contestant {
+    fn compete(self, settings: LeaderElectionConfig) -> Contestant {
         let Self { client, clocks, faults, diary } = self;
         let chance = chance(&settings.identity);
         let observer = Arc::clone(&diary) as Arc<dyn ElectionObserver>;
@@ -126,14 +126,14 @@ impl Contestant {
 
 struct Leader {
     stop: oneshot::Sender<()>,
-    ended: JoinHandle<Ended>,
+    ended: JoinHandle<TermEnd>,
     leadership: Leadership,
     faults: Faults,
     diary: Arc<Diary>,
 }
 
 impl Leader {
-    async fn stop(self) -> Ended {
+    async fn stop(self) -> TermEnd {
         self.stop.send(()).unwrap();
         self.ended.await.unwrap()
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keleustes_apiserver::{ApiServer, Faults, Rule, Verdict};
+use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -73,16 +73,19 @@ fn stir(crew: &[Option<Member>], chance: &mut fastrand::Rng, stormy: bool) {
         } else if chance.u8(..) < 24 {
             member.faults.disable_all();
             let verdict = match chance.u8(..6) {
-                0 => Verdict::Hang,
-                1 => Verdict::ConnectionError(std::io::ErrorKind::ConnectionReset),
-                2 => Verdict::ApplyThen(Box::new(Verdict::ConnectionError(
+                0 => InjectedFault::Hang,
+                1 => InjectedFault::ConnectionError(std::io::ErrorKind::ConnectionReset),
+                2 => InjectedFault::ApplyThen(Box::new(InjectedFault::ConnectionError(
                     std::io::ErrorKind::ConnectionReset,
                 ))),
-                3 => Verdict::DelayThen(Duration::from_millis(chance.u64(1..6_000)), Box::new(Verdict::Pass)),
-                4 => Verdict::CutStream { after_events: chance.usize(..3), cleanly: chance.bool() },
-                _ => Verdict::Pass,
+                3 => InjectedFault::DelayThen(
+                    Duration::from_millis(chance.u64(1..6_000)),
+                    Box::new(InjectedFault::Pass),
+                ),
+                4 => InjectedFault::CutStream { after_events: chance.usize(..3), cleanly: chance.bool() },
+                _ => InjectedFault::Pass,
             };
-            member.faults.add(Rule::new(verdict));
+            member.faults.add(FaultRule::new(verdict));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use keleustes_apiserver::{Rule, Verdict};
+use keleustes_apiserver::{FaultRule, InjectedFault};
 use keleustes_client::{ClientFactory, ClientOptions, Connection};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -41,18 +41,18 @@ async fn the_first_to_come_creates_the_lease_and_says_so() {
 async fn a_lease_that_cannot_be_read_or_made_is_not_won() {
     let server = server();
     let me = contestant(&server, "me", 0);
-    let failing = || Verdict::status(500, "InternalError", "etcd is away");
-    let unread = me.faults.add(Rule::new(failing()).method(Method::GET).watch(false));
-    let unmade = me.faults.add(Rule::new(failing()).method(Method::POST));
+    let failing = || InjectedFault::status(500, "InternalError", "etcd is away");
+    let unread = me.faults.add(FaultRule::new(failing()).method(Method::GET).watch(false));
+    let unmade = me.faults.add(FaultRule::new(failing()).method(Method::POST));
     let (faults, leadership) = (me.faults.clone(), me.leadership.clone());
     let leader = tokio::spawn(me.lead());
     sleep(Duration::from_secs(20)).await;
-    assert!(faults.struck(unread) > 4);
-    assert_eq!(faults.struck(unmade), 0, "made without knowing whether it is there");
-    faults.retire(unread);
+    assert!(faults.hits(unread) > 4);
+    assert_eq!(faults.hits(unmade), 0, "made without knowing whether it is there");
+    faults.disable(unread);
     sleep(Duration::from_secs(20)).await;
-    assert!(faults.struck(unmade) > 4 && !leadership.still_held());
-    faults.retire(unmade);
+    assert!(faults.hits(unmade) > 4 && !leadership.still_held());
+    faults.disable(unmade);
     assert!(leader.await.unwrap().leadership.still_held());
 }
 
@@ -61,12 +61,12 @@ async fn a_lease_that_cannot_be_read_or_made_is_not_won() {
 async fn the_election_speaks_under_its_own_name_and_waits_half_a_deadline() {
     let server = server();
     let faults = keleustes_apiserver::Faults::new();
-    let connection = Connection::over(faults.layer(server.clone()));
+    let connection = Connection::from_service(faults.layer(server.clone()));
     let client = ClientFactory::new(connection, ClientOptions::default()).root(CLIENT_NAME);
     let machine = Machine { client, faults, ..machine(&server, 0) };
-    machine.faults.add(Rule::new(Verdict::Hang).times(2));
+    machine.faults.add(FaultRule::new(InjectedFault::Hang).times(2));
     let began = Instant::now();
-    let me = machine.compete(Settings::new("me".to_owned()));
+    let me = machine.compete(LeaderElectionConfig::new("me".to_owned()));
     let me = me.lead().await;
     assert!(began.elapsed() >= Duration::from_secs(5 + 2), "{:?}", began.elapsed());
     assert!(began.elapsed() < Duration::from_millis(5_000 + 4_500), "{:?}", began.elapsed());
@@ -91,7 +91,8 @@ async fn taking_a_lease_replaces_its_spec_and_nothing_else_of_the_version_that_w
     });
     let stored = server.seed(stored).unwrap();
     let me = contestant(&server, "me", 0);
-    me.faults.add(Rule::new(Verdict::status(409, "Conflict", "changed")).method(Method::PUT).times(1));
+    me.faults
+        .add(FaultRule::new(InjectedFault::status(409, "Conflict", "changed")).method(Method::PUT).times(1));
     let began = Instant::now();
     let _me = me.lead().await;
     assert!(began.elapsed() >= Duration::from_secs(2), "a refused try was not waited for");
@@ -114,7 +115,7 @@ async fn a_lease_is_created_and_replaced_and_nothing_else_is_done_to_it() {
     let old = contestant(&server, "old", 0).lead().await;
     let heir = tokio::spawn(contestant(&server, "heir", 0).lead());
     sleep(Duration::from_secs(30)).await;
-    assert_eq!(old.stop().await, Ended::Stopped { released: true });
+    assert_eq!(old.stop().await, TermEnd::Stopped { released: true });
     let _heir = heir.await.unwrap();
     let of_one = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager?";
     for request in server.requests().iter().filter(|request| request.method != Method::GET) {
@@ -132,7 +133,7 @@ async fn an_announcer_writes_events_on_the_lease_and_counts() {
     let metrics = Metrics::new();
     let (announcer, writer) =
         Announcer::new(client.clone(), clocks.clone(), chance("events"), metrics.clone());
-    let settings = Settings::new("me".to_owned());
+    let settings = LeaderElectionConfig::new("me".to_owned());
     let election = LeaderElection::new(client, settings, clocks, chance("me"), Arc::new(announcer)).unwrap();
     let counted = |line: &str| metrics.text().lines().any(|shown| shown == line);
     let mut acquiring = Box::pin(election.acquire(never()));
@@ -146,7 +147,7 @@ async fn an_announcer_writes_events_on_the_lease_and_counts() {
     assert!(counted("leader_election_master_status{name=\"kube-controller-manager\"} 1"));
     edit(&server, "leaseTransitions", json!(3));
     let ended = leading.hold(sleep(Duration::from_secs(5))).await;
-    assert_eq!(ended, Ended::Stopped { released: true });
+    assert_eq!(ended, TermEnd::Stopped { released: true });
     assert!(counted("leader_election_master_status{name=\"kube-controller-manager\"} 0"));
     assert!(counted("leader_election_slowpath_total{name=\"kube-controller-manager\"} 1"));
     // All recorders are gone, so the writer ends when everything is written.
@@ -222,10 +223,10 @@ async fn a_dead_leader_is_succeeded_when_its_lease_runs_out_whatever_the_clocks_
 struct Preparing(Mutex<Vec<Instant>>);
 
 impl Handover for Preparing {
-    fn note(&self) -> Option<String> {
+    fn handover_record(&self) -> Option<String> {
         None
     }
-    fn prepare(&self) {
+    fn prepare_takeover(&self) {
         self.0.lock().push(Instant::now());
     }
 }
@@ -235,7 +236,7 @@ async fn a_standby_prepares_once_when_the_leader_is_silent_for_too_long_to_write
     let (server, preparing) = (server(), Arc::new(Preparing::default()));
     let dead = contestant(&server, "dead", 0).lead().await;
     let mut standby = contestant(&server, "heir", 0);
-    standby.election = standby.election.handing_over(preparing.clone());
+    standby.election = standby.election.with_handover(preparing.clone());
     let heir = tokio::spawn(standby.election.acquire(never()));
     sleep(Duration::from_secs(61)).await;
     assert!(preparing.0.lock().is_empty());
@@ -246,7 +247,7 @@ async fn a_standby_prepares_once_when_the_leader_is_silent_for_too_long_to_write
     assert_eq!(prepared.len(), 1);
     let waited = prepared[0] - renewed_at;
     assert!((13_000..13_050).contains(&waited.as_millis()), "{waited:?}");
-    assert!(matches!(leading.predecessor(), Predecessor::Silent(Some(_))));
+    assert!(matches!(leading.predecessor(), Predecessor::LeftNoRecord(Some(_))));
 }
 
 /// Proves LE-40, LE-43.
@@ -257,7 +258,7 @@ async fn a_released_lease_is_taken_at_once() {
     let heir = tokio::spawn(contestant(&server, "heir", 0).lead());
     sleep(Duration::from_secs(31)).await;
     let asked = Instant::now();
-    assert_eq!(old.stop().await, Ended::Stopped { released: true });
+    assert_eq!(old.stop().await, TermEnd::Stopped { released: true });
     let heir = heir.await.unwrap();
     assert!(asked.elapsed() < Duration::from_millis(100), "{:?}", asked.elapsed());
     assert!(heir.leadership.still_held());
@@ -271,7 +272,7 @@ async fn releasing_leaves_an_empty_name_and_one_second() {
     let me = contestant(&server, "me", 0).lead().await;
     sleep(Duration::from_secs(5)).await;
     let (leadership, diary) = (me.leadership.clone(), Arc::clone(&me.diary));
-    assert_eq!(me.stop().await, Ended::Stopped { released: true });
+    assert_eq!(me.stop().await, TermEnd::Stopped { released: true });
     assert!(!leadership.still_held());
     let spec = lease(&server)["spec"].clone();
     assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(""), &json!(1)));
@@ -284,12 +285,13 @@ async fn releasing_leaves_an_empty_name_and_one_second() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_not_to_be_released_runs_out() {
     let server = server();
-    let settings = Settings { release_on_stop: false, ..Settings::new("old".to_owned()) };
+    let settings =
+        LeaderElectionConfig { release_on_stop: false, ..LeaderElectionConfig::new("old".to_owned()) };
     let old = machine(&server, 0).compete(settings).lead().await;
     let heir = tokio::spawn(contestant(&server, "heir", 0).lead());
     sleep(Duration::from_secs(31)).await;
     let (asked, leadership) = (Instant::now(), old.leadership.clone());
-    assert_eq!(old.stop().await, Ended::Stopped { released: false });
+    assert_eq!(old.stop().await, TermEnd::Stopped { released: false });
     assert_eq!((holder(&server), leadership.still_held()), ("old".to_owned(), false));
     heir.await.unwrap();
     assert!(asked.elapsed() >= Duration::from_secs(14), "{:?}", asked.elapsed());
@@ -301,11 +303,11 @@ async fn without_a_watch_a_released_lease_is_found_by_polling() {
     let server = server();
     let old = contestant(&server, "old", 0).lead().await;
     let heir = contestant(&server, "heir", 0);
-    heir.faults.add(Rule::new(Verdict::status(403, "Forbidden", "no watching")).watch(true));
+    heir.faults.add(FaultRule::new(InjectedFault::status(403, "Forbidden", "no watching")).watch(true));
     let heir = tokio::spawn(heir.lead());
     sleep(Duration::from_secs(31)).await;
     let asked = Instant::now();
-    assert_eq!(old.stop().await, Ended::Stopped { released: true });
+    assert_eq!(old.stop().await, TermEnd::Stopped { released: true });
     heir.await.unwrap();
     assert!(asked.elapsed() < Duration::from_millis(4_500), "{:?}", asked.elapsed());
 }
@@ -319,7 +321,7 @@ async fn a_watch_that_ends_is_opened_again() {
     server.expire_watches();
     sleep(Duration::from_secs(3)).await;
     let asked = Instant::now();
-    assert_eq!(old.stop().await, Ended::Stopped { released: true });
+    assert_eq!(old.stop().await, TermEnd::Stopped { released: true });
     heir.await.unwrap();
     assert!(asked.elapsed() < Duration::from_millis(100), "{:?}", asked.elapsed());
 }
@@ -327,22 +329,22 @@ async fn a_watch_that_ends_is_opened_again() {
 /// Proves LE-33, LE-36, LE-106. Trust ends first, then the term, and only then may others begin.
 #[tokio::test(start_paused = true)]
 async fn a_leader_cut_off_stops_writing_then_ends_before_others_begin() {
-    let hanging = Verdict::Hang;
-    let refusing = Verdict::ConnectionError(std::io::ErrorKind::ConnectionRefused);
-    let failing = Verdict::status(500, "InternalError", "etcd is away");
+    let hanging = InjectedFault::Hang;
+    let refusing = InjectedFault::ConnectionError(std::io::ErrorKind::ConnectionRefused);
+    let failing = InjectedFault::status(500, "InternalError", "etcd is away");
     for verdict in [hanging, refusing, failing] {
         let server = server();
         let cut_off = contestant(&server, "cut-off", 0).lead().await;
         let heir = tokio::spawn(contestant(&server, "heir", 0).lead());
         sleep(Duration::from_secs(31)).await;
         let renewed_at = Instant::now() - Duration::from_secs(1);
-        cut_off.faults.add(Rule::new(verdict));
+        cut_off.faults.add(FaultRule::new(verdict));
         sleep(Duration::from_millis(8_900)).await;
         assert!(cut_off.leadership.still_held());
         sleep(Duration::from_millis(200)).await;
         assert!(!cut_off.leadership.still_held(), "trusted {:?} after renewal", renewed_at.elapsed());
         assert!(!cut_off.ended.is_finished());
-        assert_eq!(cut_off.ended.await.unwrap(), Ended::Lost);
+        assert_eq!(cut_off.ended.await.unwrap(), TermEnd::Lost);
         let lasted = renewed_at.elapsed();
         assert!(
             lasted > Duration::from_millis(11_900) && lasted < Duration::from_millis(12_100),
@@ -368,7 +370,7 @@ async fn a_process_that_slept_through_its_lease_wakes_up_lost_and_sends_nothing(
     heir.ended.abort();
     sleep(Duration::from_millis(10)).await;
     server.clear_requests();
-    assert_eq!(leading.hold(never()).await, Ended::Lost);
+    assert_eq!(leading.hold(never()).await, TermEnd::Lost);
     assert!(server.requests().is_empty(), "{:?}", server.requests());
 }
 
@@ -410,14 +412,14 @@ async fn a_lease_in_another_name_stops_writes_at_once_and_is_not_released() {
     assert!(!me.leadership.still_held(), "known to be another's, yet trusted");
     assert!(!me.ended.is_finished());
     let leadership = me.leadership.clone();
-    assert_eq!(me.stop().await, Ended::Stopped { released: false });
+    assert_eq!(me.stop().await, TermEnd::Stopped { released: false });
     assert_eq!(holder(&server), "other");
     assert!(!leadership.still_held());
 
     let server = self::server();
     let me = contestant(&server, "me", 0).lead().await;
     edit(&server, "holderIdentity", json!("other"));
-    assert_eq!(me.ended.await.unwrap(), Ended::Lost);
+    assert_eq!(me.ended.await.unwrap(), TermEnd::Lost);
 }
 
 /// Proves LE-41.
@@ -425,26 +427,30 @@ async fn a_lease_in_another_name_stops_writes_at_once_and_is_not_released() {
 async fn releasing_looks_again_after_a_conflict_and_gives_up_on_other_errors() {
     let server = server();
     let me = contestant(&server, "me", 0).lead().await;
-    me.faults.add(Rule::new(Verdict::status(409, "Conflict", "changed")).method(Method::PUT).times(3));
-    assert_eq!(me.stop().await, Ended::Stopped { released: true });
+    me.faults
+        .add(FaultRule::new(InjectedFault::status(409, "Conflict", "changed")).method(Method::PUT).times(3));
+    assert_eq!(me.stop().await, TermEnd::Stopped { released: true });
     assert_eq!(holder(&server), "");
 
     let me = contestant(&server, "me", 0).lead().await;
-    me.faults.add(Rule::new(Verdict::status(500, "InternalError", "no")).method(Method::PUT));
-    assert_eq!(me.stop().await, Ended::Stopped { released: false });
+    me.faults.add(FaultRule::new(InjectedFault::status(500, "InternalError", "no")).method(Method::PUT));
+    assert_eq!(me.stop().await, TermEnd::Stopped { released: false });
 
     let me = contestant(&server, "me", 0).lead().await;
-    me.faults.add(Rule::new(Verdict::status(409, "Conflict", "always")).method(Method::PUT));
+    me.faults.add(FaultRule::new(InjectedFault::status(409, "Conflict", "always")).method(Method::PUT));
     let asked = Instant::now();
     // An API server that is always in conflict answers in no time at all here, so time is made to pass.
-    me.faults.add(Rule::new(Verdict::DelayThen(Duration::from_millis(50), Box::new(Verdict::Pass))));
-    assert_eq!(me.stop().await, Ended::Stopped { released: false });
+    me.faults.add(FaultRule::new(InjectedFault::DelayThen(
+        Duration::from_millis(50),
+        Box::new(InjectedFault::Pass),
+    )));
+    assert_eq!(me.stop().await, TermEnd::Stopped { released: false });
     assert_eq!(asked.elapsed().as_secs(), 10);
 
     let server = self::server();
     let me = contestant(&server, "me", 0).lead().await;
     assert!(server.remove("leases", "kube-system", "kube-controller-manager"));
-    assert_eq!(me.stop().await, Ended::Stopped { released: false });
+    assert_eq!(me.stop().await, TermEnd::Stopped { released: false });
     assert!(server.object("leases", "kube-system", "kube-controller-manager").is_none());
 }
 
@@ -453,10 +459,12 @@ async fn releasing_looks_again_after_a_conflict_and_gives_up_on_other_errors() {
 async fn a_standby_outlives_any_outage_and_stops_when_asked() {
     let server = server();
     let standby = contestant(&server, "standby", 0);
-    let outage = standby.faults.add(Rule::new(Verdict::ConnectionError(std::io::ErrorKind::ConnectionReset)));
+    let outage = standby
+        .faults
+        .add(FaultRule::new(InjectedFault::ConnectionError(std::io::ErrorKind::ConnectionReset)));
     let waiting = tokio::spawn(standby.election.acquire(sleep(Duration::from_secs(3_600))));
     assert!(waiting.await.unwrap().is_none());
-    assert!(standby.faults.struck(outage) > 500);
+    assert!(standby.faults.hits(outage) > 500);
     assert!(!standby.leadership.still_held());
     assert!(server.object("leases", "kube-system", "kube-controller-manager").is_none());
 }
@@ -465,8 +473,8 @@ async fn a_standby_outlives_any_outage_and_stops_when_asked() {
 async fn a_claim_whose_answer_was_not_awaited_is_taken_back() {
     let server = server();
     let hasty = contestant(&server, "hasty", 0);
-    let lost_answer = Verdict::ApplyThen(Box::new(Verdict::Hang));
-    hasty.faults.add(Rule::new(lost_answer).method(Method::POST).times(1));
+    let lost_answer = InjectedFault::ApplyThen(Box::new(InjectedFault::Hang));
+    hasty.faults.add(FaultRule::new(lost_answer).method(Method::POST).times(1));
     assert!(hasty.election.acquire(sleep(Duration::from_secs(1))).await.is_none());
     assert_eq!(holder(&server), "");
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use keleustes_apiserver::ApiServer;
-use keleustes_client::{Call, Deletion, Patch};
-use keleustes_controllers::endpointslice::{self, Settings};
+use keleustes_client::{Call, DeleteOptions, PatchType};
+use keleustes_controllers::endpointslice::{self, EndpointSliceOptions};
 use keleustes_objects::{Key, Kind as _, Pod, Service};
 use keleustes_plan::BoxFuture;
 use serde_json::{Value, json};
@@ -57,11 +57,11 @@ fn when(server: ApiServer) -> BoxFuture<'static, ()> {
         tokio::time::sleep(Duration::from_secs(2)).await;
         server.seed(pod("p1", "False")).unwrap();
         server.seed(pod("p6", "True")).unwrap();
-        let now = Deletion { grace_seconds: Some(0), ..Deletion::default() };
+        let now = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
         Call::delete(&Pod::RESOURCE, &key("p2"), &now).send(&client).await.unwrap();
         tokio::time::sleep(Duration::from_secs(2)).await;
         let ports = json!({"spec": {"ports": [{"port": 80, "targetPort": 9090, "protocol": "TCP"}]}});
-        Call::patch(&Service::RESOURCE, &key("web"), Patch::Merge, &ports).send(&client).await.unwrap();
+        Call::patch(&Service::RESOURCE, &key("web"), PatchType::Merge, &ports).send(&client).await.unwrap();
     })
 }
 
@@ -105,7 +105,10 @@ fn then(server: &ApiServer) -> Result<(), String> {
 fn every_pod_is_listed_once_whatever_goes_wrong() {
     survive(&Case {
         controllers: || {
-            vec![endpointslice::controller(&Settings { max_endpoints_per_slice: 2, ..Settings::default() })]
+            vec![endpointslice::controller(&EndpointSliceOptions {
+                max_endpoints_per_slice: 2,
+                ..EndpointSliceOptions::default()
+            })]
         },
         given,
         when,
@@ -123,7 +126,7 @@ async fn what_it_wrote_itself_does_not_wake_it() {
     for slice in ["of-an-older-life", "of-another-type"] {
         world.server.remove("endpointslices.discovery.k8s.io", "a", slice);
     }
-    let settings = Settings { max_endpoints_per_slice: 2, ..Settings::default() };
+    let settings = EndpointSliceOptions { max_endpoints_per_slice: 2, ..EndpointSliceOptions::default() };
     let running = world.start(endpointslice::controller(&settings)).await;
     let turns = |count: usize| {
         let line = format!("endpoint_slice_controller_syncs{{result=\"success\"}} {count}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keleustes_controllers::garbage_collector::{Settings, controller};
+use keleustes_controllers::garbage_collector::{GarbageCollectorOptions, controller};
 
 use super::{Case, survive};
 use crate::garbage::there;
@@ -12,7 +12,7 @@ use crate::garbage::trouble::{LEFT, delete_all, given};
 #[test]
 fn garbage_is_collected_whatever_goes_wrong() {
     survive(&Case {
-        controllers: || vec![controller(&Settings::default())],
+        controllers: || vec![controller(&GarbageCollectorOptions::default())],
         given,
         when: |server| Box::pin(delete_all(kube::Client::new(server, "default"))),
         then: |server| {

@@ -125,11 +125,11 @@ fn a_silent_node_is_lost_whatever_goes_wrong() {
     survive(&Case {
         controllers: || {
             vec![
-                node_lifecycle::controller(node_lifecycle::Settings {
+                node_lifecycle::controller(node_lifecycle::NodeLifecycleOptions {
                     monitor_period: Duration::from_secs(10),
-                    ..node_lifecycle::Settings::default()
+                    ..node_lifecycle::NodeLifecycleOptions::default()
                 }),
-                taint_eviction::controller(taint_eviction::Settings::default()),
+                taint_eviction::controller(taint_eviction::TaintEvictionOptions::default()),
             ]
         },
         given,
@@ -158,7 +158,7 @@ fn tainted(server: &ApiServer) {
 #[test]
 fn pods_leave_a_tainted_node_whatever_goes_wrong() {
     survive(&Case {
-        controllers: || vec![taint_eviction::controller(taint_eviction::Settings::default())],
+        controllers: || vec![taint_eviction::controller(taint_eviction::TaintEvictionOptions::default())],
         given: tainted,
         when: |_| Box::pin(async {}),
         then: |server| {

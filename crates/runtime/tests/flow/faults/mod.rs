@@ -17,9 +17,9 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use keleustes_apiserver::{ApiServer, Rule, Verdict, clock};
+use keleustes_apiserver::{ApiServer, FaultRule, InjectedFault, clock};
 use keleustes_plan::{BoxFuture, Controller};
-use keleustes_runtime::loops::Running;
+use keleustes_runtime::loops::RunningController;
 use tokio::time::Instant;
 
 use crate::world::{World, settle, wait};
@@ -49,7 +49,7 @@ enum Fault {
         writes: bool,
         skip: u64,
         what: &'static str,
-        verdict: Verdict,
+        verdict: InjectedFault,
     },
     /// All watches end, again and again, as they do when a server restarts.
     WatchesEnd,
@@ -90,7 +90,7 @@ const REQUESTS_MAX: u64 = 12;
 /// Plays a case with every fault.
 pub(crate) fn survive(case: &Case) {
     let (writes, reads) = play(case, &Fault::Nothing);
-    let requests = |writes: bool, count: u64, verdicts: &[(&'static str, Verdict)]| {
+    let requests = |writes: bool, count: u64, verdicts: &[(&'static str, InjectedFault)]| {
         let step = count.div_ceil(REQUESTS_MAX).max(1);
         let places = (0..count).step_by(usize::try_from(step).unwrap());
         let of = |skip| {
@@ -108,28 +108,28 @@ pub(crate) fn survive(case: &Case) {
     }
 }
 
-fn write_verdicts() -> Vec<(&'static str, Verdict)> {
-    let lost = Verdict::ConnectionError(ErrorKind::ConnectionReset);
-    let late = Verdict::status(504, "Timeout", "request did not complete within the allotted timeout");
+fn write_verdicts() -> Vec<(&'static str, InjectedFault)> {
+    let lost = InjectedFault::ConnectionError(ErrorKind::ConnectionReset);
+    let late = InjectedFault::status(504, "Timeout", "request did not complete within the allotted timeout");
     vec![
-        ("409", Verdict::status(409, "Conflict", "the object has been modified")),
-        ("410", Verdict::status(410, "Gone", "gone")),
-        ("429", Verdict::too_many_requests(2)),
-        ("500", Verdict::status(500, "InternalError", "boom")),
-        ("no connection", Verdict::ConnectionError(ErrorKind::ConnectionRefused)),
-        ("a timeout after the effect", Verdict::ApplyThen(Box::new(late))),
-        ("a lost answer after the effect", Verdict::ApplyThen(Box::new(lost))),
-        ("silence", Verdict::Hang),
+        ("409", InjectedFault::status(409, "Conflict", "the object has been modified")),
+        ("410", InjectedFault::status(410, "Gone", "gone")),
+        ("429", InjectedFault::too_many_requests(2)),
+        ("500", InjectedFault::status(500, "InternalError", "boom")),
+        ("no connection", InjectedFault::ConnectionError(ErrorKind::ConnectionRefused)),
+        ("a timeout after the effect", InjectedFault::ApplyThen(Box::new(late))),
+        ("a lost answer after the effect", InjectedFault::ApplyThen(Box::new(lost))),
+        ("silence", InjectedFault::Hang),
     ]
 }
 
-fn read_verdicts() -> Vec<(&'static str, Verdict)> {
+fn read_verdicts() -> Vec<(&'static str, InjectedFault)> {
     vec![
-        ("410", Verdict::status(410, "Expired", "too old")),
-        ("429", Verdict::too_many_requests(2)),
-        ("500", Verdict::status(500, "InternalError", "boom")),
-        ("a lost answer", Verdict::ConnectionError(ErrorKind::ConnectionReset)),
-        ("silence", Verdict::Hang),
+        ("410", InjectedFault::status(410, "Expired", "too old")),
+        ("429", InjectedFault::too_many_requests(2)),
+        ("500", InjectedFault::status(500, "InternalError", "boom")),
+        ("a lost answer", InjectedFault::ConnectionError(ErrorKind::ConnectionReset)),
+        ("silence", InjectedFault::Hang),
     ]
 }
 
@@ -162,7 +162,7 @@ impl Play<'_> {
         if let Fault::Crash { .. } = self.fault {
             // A process whose every request leads nowhere is as good as dead.
             first.faults.disable_all();
-            first.faults.add(Rule::new(Verdict::Hang));
+            first.faults.add(FaultRule::new(InjectedFault::Hang));
             self.server.cut_watches();
             running.extend(self.start(&self.process()).await);
         }
@@ -179,7 +179,7 @@ impl Play<'_> {
     }
 
     /// Starts all controllers; they hear of changes as long as what is returned is kept.
-    async fn start(&self, process: &World) -> Vec<Running> {
+    async fn start(&self, process: &World) -> Vec<RunningController> {
         let mut running = Vec::new();
         for controller in (self.case.controllers)() {
             running.push(process.start(controller).await);
@@ -192,9 +192,9 @@ impl Play<'_> {
     fn arm(&self, process: &World) {
         let (rule, skip) = match self.fault {
             Fault::Request { writes, skip, verdict, .. } => {
-                (Rule::new(verdict.clone()).writes(*writes).watch(false).times(1), *skip)
+                (FaultRule::new(verdict.clone()).writes(*writes).watch(false).times(1), *skip)
             }
-            Fault::Crash { writes } => (Rule::new(Verdict::Hang).writes(true), *writes),
+            Fault::Crash { writes } => (FaultRule::new(InjectedFault::Hang).writes(true), *writes),
             _ => return,
         };
         process.faults.add(rule.skip(skip));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keleustes_apiserver::ApiServer;
-use keleustes_client::{Call, Deletion};
+use keleustes_client::{Call, DeleteOptions};
 use keleustes_controllers::namespace;
 use keleustes_objects::{Key, Kind as _, Namespace};
 use keleustes_plan::BoxFuture;
@@ -29,7 +29,7 @@ fn given(server: &ApiServer) {
 fn when(server: ApiServer) -> BoxFuture<'static, ()> {
     Box::pin(async move {
         let client = kube::Client::new(server, "default");
-        let delete = Call::delete(&Namespace::RESOURCE, &Key::cluster("going"), &Deletion::default());
+        let delete = Call::delete(&Namespace::RESOURCE, &Key::cluster("going"), &DeleteOptions::default());
         delete.send(&client).await.unwrap();
     })
 }
@@ -53,7 +53,7 @@ fn then(server: &ApiServer) -> Result<(), String> {
 #[test]
 fn a_namespace_goes_whatever_goes_wrong() {
     survive(&Case {
-        controllers: || vec![namespace::controller(&namespace::Settings::default())],
+        controllers: || vec![namespace::controller(&namespace::NamespaceOptions::default())],
         given,
         when,
         then,

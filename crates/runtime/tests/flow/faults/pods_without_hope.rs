@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keleustes_apiserver::ApiServer;
-use keleustes_controllers::pod_garbage_collector::{Settings, controller};
+use keleustes_controllers::pod_garbage_collector::{PodGarbageCollectorOptions, controller};
 use serde_json::{Value, json};
 
 use super::{Case, survive};
@@ -63,7 +63,7 @@ fn then(server: &ApiServer) -> Result<(), String> {
 #[test]
 fn pods_without_hope_go_whatever_goes_wrong() {
     survive(&Case {
-        controllers: || vec![controller(Settings { terminated_pod_threshold: 2 })],
+        controllers: || vec![controller(PodGarbageCollectorOptions { terminated_pod_threshold: 2 })],
         given,
         when: |_| Box::pin(async {}),
         then,

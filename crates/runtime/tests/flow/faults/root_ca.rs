@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use keleustes_apiserver::ApiServer;
-use keleustes_client::{Call, Deletion};
-use keleustes_controllers::root_ca_certificate_publisher::{Settings, controller};
+use keleustes_client::{Call, DeleteOptions};
+use keleustes_controllers::root_ca_certificate_publisher::{RootCaCertificatePublisherOptions, controller};
 use keleustes_objects::{Key, Kind as _, Namespace, RootCaConfigMap};
 use keleustes_plan::BoxFuture;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ fn when(server: ApiServer) -> BoxFuture<'static, ()> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "three"}});
         Call::create(&Namespace::RESOURCE, "", &namespace).send(&client).await.unwrap();
         let key = Key::namespaced("two", NAME);
-        let _ = Call::delete(&RootCaConfigMap::RESOURCE, &key, &Deletion::default()).send(&client).await;
+        let _ = Call::delete(&RootCaConfigMap::RESOURCE, &key, &DeleteOptions::default()).send(&client).await;
         server.seed(map("one", NAME, "changed")).unwrap();
     })
 }
@@ -61,7 +61,7 @@ fn then(server: &ApiServer) -> Result<(), String> {
 #[test]
 fn every_namespace_has_the_ca_whatever_goes_wrong() {
     survive(&Case {
-        controllers: || vec![controller(&Settings { ca: PEM.into() })],
+        controllers: || vec![controller(&RootCaCertificatePublisherOptions { ca: PEM.into() })],
         given,
         when,
         then,

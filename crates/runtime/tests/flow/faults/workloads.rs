@@ -128,7 +128,7 @@ fn then_stateful_set(server: &ApiServer) -> Result<(), String> {
 #[test]
 fn numbered_pods_move_on_whatever_goes_wrong() {
     survive(&Case {
-        controllers: || vec![statefulset::controller(&statefulset::Settings::default())],
+        controllers: || vec![statefulset::controller(&statefulset::StatefulSetOptions::default())],
         given: given_stateful_set,
         when: when_stateful_set_changes,
         then: then_stateful_set,
@@ -178,7 +178,7 @@ fn then_daemon_set(server: &ApiServer) -> Result<(), String> {
 #[test]
 fn daemons_move_on_whatever_goes_wrong() {
     survive(&Case {
-        controllers: || vec![daemonset::controller(&daemonset::Settings::default())],
+        controllers: || vec![daemonset::controller(&daemonset::DaemonSetOptions::default())],
         given: given_daemon_set,
         when: when_daemon_set_changes,
         then: then_daemon_set,

@@ -4,7 +4,10 @@ use super::*;
 
 fn events(world: &World) -> Vec<String> {
     let events = world.events.lock();
-    events.iter().map(|event| format!("{} {} {}", event.involved.name, event.reason, event.message)).collect()
+    events
+        .iter()
+        .map(|event| format!("{} {} {}", event.involved_object.name, event.reason, event.message))
+        .collect()
 }
 
 /// Proves GC-100, GC-102, GC-125.

@@ -7,10 +7,10 @@ pub(crate) mod trouble;
 use std::time::Duration;
 
 use keleustes_apiserver::{ApiServer, LoggedRequest};
-use keleustes_client::{Call, Deletion, Patch, PropagationPolicy, RestMapper};
-use keleustes_controllers::garbage_collector::{Settings, controller};
+use keleustes_client::{Call, DeleteOptions, PatchType, PropagationPolicy, RestMapper};
+use keleustes_controllers::garbage_collector::{GarbageCollectorOptions, controller};
 use keleustes_objects::{Key, Resource};
-use keleustes_runtime::loops::Running;
+use keleustes_runtime::loops::RunningController;
 use serde_json::{Value, json};
 
 use crate::world::{World, settle, wait};
@@ -95,14 +95,14 @@ fn nobody(kind: &str) -> Value {
     json!({"apiVersion": "v1", "kind": kind, "name": "nobody", "uid": "00000000-0000-0000-0000-00000000000b"})
 }
 
-async fn start(world: &World) -> Running {
-    let running = world.start(controller(&Settings::default())).await;
+async fn start(world: &World) -> RunningController {
+    let running = world.start(controller(&GarbageCollectorOptions::default())).await;
     settle().await;
     running
 }
 
 async fn delete(world: &World, resource: &Resource, key: &str, propagation: PropagationPolicy) {
-    let deletion = Deletion { propagation: Some(propagation), ..Deletion::default() };
+    let deletion = DeleteOptions { propagation_policy: Some(propagation), ..DeleteOptions::default() };
     Call::delete(resource, &key.parse().unwrap(), &deletion).send(&world.client()).await.unwrap();
 }
 
@@ -186,7 +186,7 @@ async fn in_the_foreground_dependents_go_first() {
         "everybody waits for the last, and who has another owner is let go"
     );
     let body = json!({"metadata": {"finalizers": null, "uid": held["metadata"]["uid"]}});
-    let call = Call::patch(&SECRETS, &Key::namespaced("a", "last"), Patch::Merge, &body);
+    let call = Call::patch(&SECRETS, &Key::namespaced("a", "last"), PatchType::Merge, &body);
     call.send(&world.client()).await.unwrap();
     wait(LONG).await;
     assert_eq!(there(&world.server), ["configmaps a/other", "secrets a/shared <other"]);
@@ -256,7 +256,7 @@ async fn a_circle_of_owners_ends() {
     let third = object(&MAPS, "a/third").blocking(&second).make(&world).await;
     let reference = object(&MAPS, "a/first").blocking(&third).json["metadata"]["ownerReferences"].clone();
     let body = json!({"metadata": {"ownerReferences": reference}});
-    let call = Call::patch(&MAPS, &Key::namespaced("a", "first"), Patch::Merge, &body);
+    let call = Call::patch(&MAPS, &Key::namespaced("a", "first"), PatchType::Merge, &body);
     call.send(&world.client()).await.unwrap();
     let _running = start(&world).await;
     delete(&world, &MAPS, "a/first", PropagationPolicy::Foreground).await;
@@ -293,8 +293,8 @@ async fn kinds_that_are_served_later_take_part() {
 #[tokio::test(start_paused = true)]
 async fn what_kinds_are_served_as_is_asked_again_when_it_is_old_or_unknown() {
     let world = yard();
-    let mapping: RestMapper = world.caches.mapping().clone();
-    let widget = || mapping.resource_of("example.org", Some("v1"), "Widget");
+    let mapping: RestMapper = world.caches.rest_mapping().clone();
+    let widget = || mapping.mapping_for_kind("example.org", Some("v1"), "Widget");
     assert!(widget().await.unwrap().is_none());
     super::monitors::define_widgets(&world).await;
     wait(Duration::from_secs(6)).await;

@@ -86,7 +86,7 @@ async fn a_circle_is_opened_at_references_that_block() {
     let call = Call::patch(
         &WIDGETS,
         &Key::namespaced("a", "first"),
-        Patch::Merge,
+        PatchType::Merge,
         &json!({"metadata": {"ownerReferences": reference}}),
     );
     call.send(&world.client()).await.unwrap();
@@ -112,15 +112,15 @@ async fn a_finalizer_is_taken_off_in_four_tries() {
     let world = yard();
     object(&MAPS, "a/owner").make(&world).await;
     let _running = start(&world).await;
-    let conflict = keleustes_apiserver::Verdict::status(409, "Conflict", "moved on");
-    let rule = keleustes_apiserver::Rule::new(conflict).method(Method::PATCH).times(3);
+    let conflict = keleustes_apiserver::InjectedFault::status(409, "Conflict", "moved on");
+    let rule = keleustes_apiserver::FaultRule::new(conflict).method(Method::PATCH).times(3);
     let id = world.faults.add(rule);
     let began = tokio::time::Instant::now();
     delete(&world, &MAPS, "a/owner", PropagationPolicy::Foreground).await;
     while !there(&world.server).is_empty() {
         wait(Duration::from_millis(1)).await;
     }
-    assert_eq!(world.faults.struck(id), 3);
+    assert_eq!(world.faults.hits(id), 3);
     let took = began.elapsed().as_millis();
     assert!((310..=350).contains(&took), "10, 50 and 250 ms and a little by chance: {took}");
 }

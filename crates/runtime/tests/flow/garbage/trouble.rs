@@ -40,7 +40,7 @@ pub(crate) async fn delete_all(client: kube::Client) {
         ("foreground", PropagationPolicy::Foreground),
         ("orphaning", PropagationPolicy::Orphan),
     ] {
-        let deletion = Deletion { propagation: Some(propagation), ..Deletion::default() };
+        let deletion = DeleteOptions { propagation_policy: Some(propagation), ..DeleteOptions::default() };
         Call::delete(&MAPS, &Key::namespaced("a", name), &deletion).send(&client).await.unwrap();
     }
 }
@@ -63,7 +63,7 @@ pub(crate) const LEFT: [&str; 9] = [
 async fn a_standby_finishes_what_a_leader_began_without_a_single_list() {
     let world = yard();
     populate(&world.server);
-    let standby = controller(&Settings::default());
+    let standby = controller(&GarbageCollectorOptions::default());
     keleustes_runtime::loops::prepare(&standby, &world.caches);
     settle().await;
     delete_all(world.client()).await;

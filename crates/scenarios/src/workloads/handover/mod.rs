@@ -85,7 +85,7 @@ async fn nothing_is_left_to_do(
                 && !object.name.starts_with("last")
                 && !object.name.is_empty()
         });
-        is_old && entry.is_write() && !entry.is_routine() && entry.by_manager()
+        is_old && entry.is_write() && !entry.is_routine() && entry.is_from_manager()
     });
     let writes: Vec<_> = writes.map(|entry| format!("{} {} {}", entry.user, entry.verb, entry.uri)).collect();
     ensure!(writes.is_empty(), "nothing was to do, and this was written:\n{}", writes.join("\n"));

@@ -143,7 +143,7 @@ async fn a_watch_tells_changes_at_once() {
     let (events, told) = tokio::sync::mpsc::unbounded_channel::<Result<Bytes, std::io::Error>>();
     let told = Arc::new(Mutex::new(Some(told)));
     let first = config_map(&old, &proxies, "X-Remote-User");
-    let api = ApiServer::over(tower::service_fn(move |request: Request<Bytes>| {
+    let api = ApiServerClient::from_service(tower::service_fn(move |request: Request<Bytes>| {
         let told = request.uri().to_string().contains("watch=true").then(|| told.lock().take()).flatten();
         let whole = if request.uri().query().is_some() { json!({"items": [first]}) } else { first.clone() };
         async move {

@@ -37,9 +37,9 @@ struct ClusterInner {
 }
 
 impl Cluster {
-    fn api(&self) -> ApiServer {
+    fn api(&self) -> ApiServerClient {
         let cluster = self.clone();
-        ApiServer::over(tower::service_fn(move |request: Request<Bytes>| {
+        ApiServerClient::from_service(tower::service_fn(move |request: Request<Bytes>| {
             let cluster = cluster.clone();
             async move {
                 let delay = *cluster.0.delay.lock();

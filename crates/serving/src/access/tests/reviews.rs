@@ -85,7 +85,7 @@ async fn reviews_that_may_pass_are_tried_again() {
 /// Proves SRV-62, SRV-101.
 #[tokio::test(start_paused = true)]
 async fn without_the_api_server_strangers_see_health_and_tokens_say_nothing() {
-    let down = ApiServer::over(tower::service_fn(|_: Request<Bytes>| async {
+    let down = ApiServerClient::from_service(tower::service_fn(|_: Request<Bytes>| async {
         Err::<Response<Full<Bytes>>, _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
     }));
     let delegates = DelegatingClients { authentication: Some(down.clone()), authorization: Some(down) };
@@ -101,7 +101,7 @@ async fn without_the_api_server_strangers_see_health_and_tokens_say_nothing() {
 /// Proves SRV-60, SRV-64, SRV-75.
 #[tokio::test]
 async fn nobody_to_ask_means_nobody_is_known() {
-    let access = Access::closed();
+    let access = Access::deny_all();
     for token in ["", "jane", "master"] {
         assert_eq!(ask(&access, token).await, (403, "system:anonymous".to_owned()));
         let headers = [("authorization", "Bearer x")];

@@ -1,0 +1,46 @@
+//! Some objects have several views: they are stored in the form of one kind and shown in that of another as well.
+//!
+//! Events are seen through two groups and autoscalers through two versions, each with names of its own. The versions of
+//! a custom resource are views too; they differ in nothing but their name.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::resources::{Resource, Strategy};
+use super::stored_object::SharedObject;
+use super::{autoscalers, events};
+
+/// The object as it is stored.
+pub(crate) fn to_storage_version(resource: &Resource, object: Value) -> Value {
+    match resource.strategy {
+        _ if resource.stored_as.is_none() => object,
+        Strategy::HorizontalPodAutoscaler => autoscalers::to_storage_version(object),
+        _ => events::to_storage_version(object),
+    }
+}
+
+/// The object as this view shows it.
+pub(crate) fn to_served_version(resource: &Resource, object: &SharedObject) -> SharedObject {
+    // What was made for a view, such as a bookmark, has its form already.
+    if names_version(resource, object) {
+        return Arc::clone(object);
+    }
+    let shown = match resource.strategy {
+        Strategy::HorizontalPodAutoscaler if resource.stored_as.is_some() => {
+            autoscalers::to_served_version(object)
+        }
+        Strategy::Event if resource.stored_as.is_some() => events::to_served_version(Value::clone(object)),
+        _ if resource.is_custom() => {
+            let mut shown = Value::clone(object);
+            shown["apiVersion"] = json!(resource.api_version());
+            shown
+        }
+        _ => return Arc::clone(object),
+    };
+    Arc::new(shown)
+}
+
+fn names_version(resource: &Resource, object: &Value) -> bool {
+    object["apiVersion"].as_str().is_some_and(|version| version == resource.api_version())
+}

@@ -1,0 +1,173 @@
+//! Objects as they are kept: as the text that is sent, a tenth of the size of a parsed value.
+//!
+//! Selectors and locks need little of an object: the fields a kind can be selected by are kept beside the text, labels
+//! are read from it without building anything. A write parses the one object it changes.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::resources::{Resource, Strategy};
+
+/// A parsed object, shared with everybody who looks at it.
+pub(crate) type SharedObject = Arc<Value>;
+
+/// A kept object; clones share it.
+#[derive(Clone)]
+pub(crate) struct StoredObject(Arc<Inner>);
+
+struct Inner {
+    resource: &'static Resource,
+    /// The object as JSON, with `apiVersion` and `kind` before everything else.
+    text: Box<str>,
+    /// Where the text goes on behind `apiVersion` and `kind`.
+    body: usize,
+    /// What the object holds for the fields its kind can be selected by, in the order of the kind's table.
+    fields: Box<[Box<str>]>,
+    /// Kinds of which there are few and that are looked at with every request stay parsed, and others if asked to.
+    value: Option<SharedObject>,
+}
+
+impl fmt::Debug for StoredObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.text)
+    }
+}
+
+/// Labels alone, read past everything else.
+#[derive(Deserialize)]
+struct Labelled<'a> {
+    #[serde(borrow, default)]
+    metadata: Labels<'a>,
+}
+
+#[derive(Deserialize, Default)]
+struct Labels<'a> {
+    #[serde(borrow, default)]
+    labels: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
+}
+
+impl StoredObject {
+    /// Keeps an object.
+    pub(crate) fn new(resource: &'static Resource, object: &SharedObject) -> StoredObject {
+        StoredObject::keeping(resource, object, stays_parsed(resource))
+    }
+
+    /// Keeps an object that is looked at all the time.
+    pub(crate) fn parsed(resource: &'static Resource, object: &SharedObject) -> StoredObject {
+        StoredObject::keeping(resource, object, true)
+    }
+
+    fn keeping(resource: &'static Resource, object: &SharedObject, stays_parsed: bool) -> StoredObject {
+        let word = |field: &str| object.get(field).unwrap_or(&Value::Null).to_string();
+        let mut text = format!("{{\"apiVersion\":{},\"kind\":{},", word("apiVersion"), word("kind"));
+        let body = text.len();
+        let fields = object.as_object().into_iter().flatten();
+        for (name, value) in fields.filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind")) {
+            if text.len() > body {
+                text.push(',');
+            }
+            // Values always serialise.
+            text.push_str(&Value::from(name.as_str()).to_string());
+            text.push(':');
+            text.push_str(&serde_json::to_string(value).unwrap_or_default());
+        }
+        text.push('}');
+        let selectable = resource.selectable.iter();
+        let fields = selectable.filter_map(|field| resource.field_value(field.label, object)).map(Into::into);
+        let value = stays_parsed.then(|| Arc::clone(object));
+        StoredObject(Arc::new(Inner { resource, body, fields: fields.collect(), text: text.into(), value }))
+    }
+
+    /// The kind it is stored as.
+    pub(crate) fn resource(&self) -> &'static Resource {
+        self.0.resource
+    }
+
+    /// The object, parsed.
+    pub(crate) fn value(&self) -> SharedObject {
+        match &self.0.value {
+            Some(value) => Arc::clone(value),
+            // The text was written from a value, so it reads.
+            None => Arc::new(serde_json::from_str(&self.0.text).unwrap_or_default()),
+        }
+    }
+
+    /// The object as it is sent.
+    pub(crate) fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    /// The text behind its opening brace, `apiVersion` and `kind`, which the items of typed lists do without.
+    pub(crate) fn body(&self) -> &str {
+        &self.0.text[self.0.body..]
+    }
+
+    /// What the object holds for a field, if that can be told without parsing.
+    pub(crate) fn field(&self, resource: &Resource, label: &str) -> Option<&str> {
+        if !std::ptr::eq(resource, self.0.resource) {
+            return None;
+        }
+        let at = resource.selectable.iter().position(|field| field.label == label)?;
+        self.0.fields.get(at).map(|value| &**value)
+    }
+
+    /// Shows the labels to `look`.
+    pub(crate) fn with_labels<T>(&self, look: impl FnOnce(&dyn Fn(&str) -> Option<String>) -> T) -> T {
+        let labels =
+            serde_json::from_str::<Labelled<'_>>(&self.0.text).map(|l| l.metadata.labels).unwrap_or_default();
+        look(&|key| labels.get(key).map(|value| value.clone().into_owned()))
+    }
+
+    /// Whether the text can be sent as it is to somebody who asked for this kind.
+    pub(crate) fn can_be_sent_as(&self, resource: &Resource) -> bool {
+        let same_version = || {
+            let version = format!("{{\"apiVersion\":\"{}\"", resource.api_version());
+            self.0.text.starts_with(&version)
+        };
+        resource.stored_as.is_none() && (!resource.is_custom() || same_version())
+    }
+}
+
+fn stays_parsed(resource: &Resource) -> bool {
+    matches!(
+        resource.strategy,
+        Strategy::Namespace
+            | Strategy::Service
+            | Strategy::ClusterRole
+            | Strategy::Role
+            | Strategy::ClusterRoleBinding
+            | Strategy::CustomResourceDefinition
+            | Strategy::PriorityClass
+            | Strategy::StorageClass
+            | Strategy::PodDisruptionBudget
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::resources::by_name;
+    use super::*;
+
+    #[test]
+    fn a_kept_object_gives_itself_its_body_fields_and_labels_back() {
+        let pods = by_name("pods").unwrap();
+        let object = Arc::new(json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "labels": {"a": "b\n"}}, "spec": {"nodeName": "n"}}));
+        let kept = StoredObject::new(pods, &object);
+        assert_eq!(kept.value(), object);
+        assert!(kept.body().starts_with("\"metadata\""));
+        let map = Arc::new(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}));
+        assert_eq!(StoredObject::new(by_name("configmaps").unwrap(), &map).body(), "\"data\":{\"a\":\"b\"}}");
+        assert_eq!(kept.field(pods, "spec.nodeName"), Some("n"));
+        assert_eq!(kept.field(pods, "spec.hostNetwork"), Some("false"));
+        assert_eq!(kept.field(by_name("nodes").unwrap(), "spec.nodeName"), None);
+        assert_eq!(kept.with_labels(|label| (label("a"), label("c"))), (Some("b\n".to_owned()), None));
+    }
+}

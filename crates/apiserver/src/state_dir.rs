@@ -1,0 +1,230 @@
+//! State that outlives the process: a snapshot and a log of changes behind it, one JSON value a line.
+//!
+//! Nothing waits for the disk: what was answered in the last moments before the machine goes down may be lost. A line
+//! cut short by that is noticed and left out.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::kernel::JournalEntry;
+use crate::service::{ApiServer, Builder};
+
+const SNAPSHOT: &str = "state.jsonl";
+const SNAPSHOT_NEW: &str = "state.jsonl.new";
+const CHANGES: &str = "changes.jsonl";
+const LOCK: &str = "lock";
+/// So many changes make a new snapshot worth its while.
+const CHANGES_MAX: usize = 50_000;
+
+/// Why state cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum StateDirError {
+    /// The folder or a file in it cannot be used; give another.
+    #[error("{path}: {source}")]
+    File {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the machine says.
+        source: io::Error,
+    },
+    /// Another process uses the folder; end it or give another folder.
+    #[error("{path} is in use by another process")]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+}
+
+/// A folder in which the state of one server is kept.
+#[derive(Debug)]
+pub struct StateDir {
+    dir: PathBuf,
+    changes: BufWriter<File>,
+    count: usize,
+    /// Held for as long as the folder is in use.
+    _lock: File,
+}
+
+/// What was found in a folder.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LoadSummary {
+    /// Entries that were read.
+    pub entries: usize,
+    /// Lines that could not be read, or entries of kinds that are no longer served.
+    pub skipped: usize,
+}
+
+impl StateDir {
+    /// Opens the folder and builds the server that was kept there, or a new one.
+    pub fn open(dir: &Path, builder: Builder) -> Result<(ApiServer, StateDir, LoadSummary), StateDirError> {
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |source| StateDirError::File { path, source }
+        };
+        fs::create_dir_all(dir).map_err(at(dir))?;
+        let lock = File::create(dir.join(LOCK)).map_err(at(&dir.join(LOCK)))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StateDirError::InUse { path: dir.to_owned() }),
+            Err(TryLockError::Error(source)) => return Err(at(&dir.join(LOCK))(source)),
+        }
+        let (entries, mut found) = read(dir).map_err(at(dir))?;
+        let builder = builder.journal(true);
+        let (server, lost) = if entries.is_empty() { (builder.build(), 0) } else { builder.restore(entries) };
+        found.skipped += lost;
+        let changes = File::create(dir.join(SNAPSHOT_NEW)).map_err(at(&dir.join(SNAPSHOT_NEW)))?;
+        let mut keeper =
+            StateDir { dir: dir.to_owned(), changes: BufWriter::new(changes), count: 0, _lock: lock };
+        keeper.snapshot(&server).map_err(at(dir))?;
+        Ok((server, keeper, found))
+    }
+
+    /// Writes what has changed; says how many changes that were.
+    pub fn save(&mut self, server: &ApiServer) -> io::Result<usize> {
+        let entries = server.take_journal();
+        for entry in &entries {
+            writeln!(self.changes, "{}", entry.to_line())?;
+        }
+        self.changes.flush()?;
+        self.count += entries.len();
+        if self.count > CHANGES_MAX {
+            self.snapshot(server)?;
+        }
+        Ok(entries.len())
+    }
+
+    /// Saves again and again until told to end, and once more then. An error ends the keeping.
+    pub async fn run(
+        mut self,
+        server: ApiServer,
+        every: Duration,
+        mut ending: watch::Receiver<bool>,
+    ) -> io::Result<()> {
+        loop {
+            let ended = tokio::select! {
+                biased;
+                _ = ending.wait_for(|ended| *ended) => true,
+                () = tokio::time::sleep(every) => false,
+            };
+            self.save(&server)?;
+            if ended {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes the whole state and begins the log of changes anew.
+    ///
+    /// Changes carry their revision, so a log that outlives its snapshot by a crash between the two steps is harmless.
+    fn snapshot(&mut self, server: &ApiServer) -> io::Result<()> {
+        let (new, kept) = (self.dir.join(SNAPSHOT_NEW), self.dir.join(SNAPSHOT));
+        let entries = server.dump();
+        let mut file = BufWriter::new(File::create(&new)?);
+        writeln!(file, "{}", json!({"format": 1, "revision": server.resource_version()}))?;
+        for entry in &entries {
+            writeln!(file, "{}", entry.to_line())?;
+        }
+        file.flush()?;
+        drop(file);
+        fs::rename(new, kept)?;
+        self.changes = BufWriter::new(File::create(self.dir.join(CHANGES))?);
+        self.count = 0;
+        Ok(())
+    }
+}
+
+/// All entries of the snapshot and those changes that came after it.
+fn read(dir: &Path) -> io::Result<(Vec<JournalEntry>, LoadSummary)> {
+    let (mut entries, mut found) = (Vec::new(), LoadSummary::default());
+    let mut revision = 0;
+    for name in [SNAPSHOT, CHANGES] {
+        let file = match File::open(dir.join(name)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for line in BufReader::new(file).split(b'\n') {
+            // A line cut short may end within a character; it is no entry either way.
+            let line = String::from_utf8(line?).unwrap_or_default();
+            if name == SNAPSHOT && entries.is_empty() && line.starts_with("{\"format\"") {
+                let head: Value = serde_json::from_str(&line).unwrap_or_default();
+                revision = head["revision"].as_u64().unwrap_or(0);
+                continue;
+            }
+            match JournalEntry::from_line(&line) {
+                Some(entry) if name == SNAPSHOT || entry.revision() > revision => entries.push(entry),
+                Some(_) => {}
+                None => found.skipped += 1,
+            }
+        }
+    }
+    found.entries = entries.len();
+    Ok((entries, found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config_map(name: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": "v"}})
+    }
+
+    #[test]
+    fn state_survives_and_a_torn_line_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let (server, mut keeper, found) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
+        assert_eq!(found, LoadSummary::default());
+        server.seed(config_map("a")).unwrap();
+        server.seed(config_map("b")).unwrap();
+        assert!(keeper.save(&server).unwrap() >= 2);
+        server.remove("configmaps", "default", "a");
+        assert_eq!(keeper.save(&server).unwrap(), 1);
+        let (revision, kept) =
+            (server.resource_version(), server.object("configmaps", "default", "b").unwrap());
+        assert!(matches!(StateDir::open(dir.path(), ApiServer::builder()), Err(StateDirError::InUse { .. })));
+        drop(keeper);
+        let mut changes = fs::OpenOptions::new().append(true).open(dir.path().join(CHANGES)).unwrap();
+        changes.write_all(b"{\"revision\":99,\"object\":{\"apiVer").unwrap();
+        let (server, _keeper, found) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
+        assert_eq!(found.skipped, 1);
+        assert_eq!(server.resource_version(), revision);
+        assert_eq!(server.object("configmaps", "default", "b").unwrap(), kept);
+        assert!(server.object("configmaps", "default", "a").is_none());
+    }
+
+    #[test]
+    fn custom_resources_survive() {
+        let dir = tempfile::tempdir().unwrap();
+        let (server, mut keeper, _) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
+        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.example.com"},
+            "spec": {"group": "example.com", "names": {"plural": "widgets", "kind": "Widget"}, "scope": "Namespaced",
+                "versions": [{"name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
+        server.seed(definition).unwrap();
+        let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
+        server.seed(widget).unwrap();
+        keeper.save(&server).unwrap();
+        drop(keeper);
+        // Once from the changes, once from the snapshot the first reading leaves behind.
+        for _ in 0..2 {
+            let (server, _keeper, found) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
+            assert_eq!(found.skipped, 0);
+            assert!(server.object("widgets", "default", "w").is_some());
+        }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(matches!(StateDir::open(&file, ApiServer::builder()), Err(StateDirError::File { .. })));
+    }
+}

@@ -1,0 +1,118 @@
+//! Settles whose an object is: keeps what is ours, adopts what matches and belongs to nobody, lets go of
+//! what does not match any more.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use keleustes_objects::{ErrorReason, Kind, Matcher};
+use keleustes_plan::{Context, Guard, OnFailure, Outcome, PatchKind, Plan, ReconcileError, Target, Write};
+use serde_json::json;
+
+use super::owners::controller_ref;
+
+/// What came of a claim.
+pub(crate) struct Claimed<T> {
+    /// The objects that are the owner's, those about to be adopted among them, in the order given.
+    pub(crate) mine: Vec<Arc<T>>,
+    /// Adoptions and releases. They come first: if one fails, nothing is decided on top of it.
+    writes: Vec<Write>,
+}
+
+impl<T> Claimed<T> {
+    /// A plan that begins with the adoptions and releases.
+    pub(crate) fn plan(&mut self) -> Plan {
+        let mut plan = Plan::none();
+        plan.push_parallel(self.take_writes());
+        plan
+    }
+
+    /// Carries the adoptions and releases out, and tells what is the owner's after them: what was to be
+    /// adopted and turned out to be gone is not.
+    ///
+    /// # Errors
+    /// If any of them failed; all have been tried then.
+    pub(crate) async fn apply(mut self, cx: &mut Context<'_>) -> Result<Vec<Arc<T>>, ReconcileError>
+    where
+        T: Kind,
+    {
+        let targets: Vec<_> = self.writes.iter().map(|write| write.target.uid.clone()).collect();
+        let applied = cx.apply(self.plan()).await;
+        let outcomes = targets.into_iter().zip(&applied.outcomes);
+        let gone: BTreeSet<_> =
+            outcomes.filter(|(_, outcome)| **outcome == Outcome::done()).map(|(uid, _)| uid).collect();
+        applied.all_done()?;
+        self.mine.retain(|object| !gone.contains(&object.meta().uid));
+        Ok(self.mine)
+    }
+
+    /// The adoptions and releases, to be carried out together with others before anything else.
+    pub(crate) fn take_writes(&mut self) -> Vec<Write> {
+        std::mem::take(&mut self.writes)
+    }
+}
+
+/// Claims objects for an owner by a selector on their labels.
+pub(crate) fn claim<'a, O: Kind, T: Kind>(
+    owner: &O,
+    selector: &Matcher,
+    candidates: impl Iterator<Item = &'a Arc<T>>,
+) -> Claimed<T> {
+    claim_if(owner, None, |object| selector.matches(&object.meta().labels), candidates)
+}
+
+/// Claims objects for an owner: what does not match is let go, what matches and nobody manages is taken.
+/// A finalizer, if one is given, comes and goes with the owner: what is adopted gets it, what is let go loses
+/// it.
+pub(crate) fn claim_if<'a, O: Kind, T: Kind>(
+    owner: &O,
+    finalizer: Option<&'static str>,
+    matches: impl Fn(&T) -> bool,
+    candidates: impl Iterator<Item = &'a Arc<T>>,
+) -> Claimed<T> {
+    let (us, leaving) = (owner.meta(), owner.meta().deletion_timestamp.is_some());
+    let mut claimed = Claimed { mine: Vec::new(), writes: Vec::new() };
+    for object in candidates {
+        let meta = object.meta();
+        match meta.controller_ref() {
+            Some(manager) if manager.uid != us.uid => {}
+            Some(_) if matches(object) => claimed.mine.push(object.clone()),
+            // Whoever is being deleted changes nothing any more: the garbage collector has the word.
+            Some(_) if leaving => {}
+            Some(_) => claimed.writes.push(release(owner, finalizer, &**object)),
+            None => {
+                let free = meta.deletion_timestamp.is_none() && meta.key.namespace == us.key.namespace;
+                if !leaving && free && matches(object) {
+                    claimed.writes.push(adopt(owner, finalizer, &**object));
+                    claimed.mine.push(object.clone());
+                }
+            }
+        }
+    }
+    claimed
+}
+
+fn adopt<O: Kind, T: Kind>(owner: &O, finalizer: Option<&'static str>, object: &T) -> Write {
+    let mut body = json!({"metadata": {"ownerReferences": [controller_ref::<O>(owner.meta())]}});
+    if let Some(finalizer) = finalizer {
+        body["metadata"]["finalizers"] = json!([finalizer]);
+    }
+    Write::patch(object, PatchKind::Strategic, body)
+        // The cache may be behind: an owner that is gone by now must not gain anything.
+        .guarded(Guard::RecheckOwner(Target::of(owner)))
+        .ignoring_errors(&[ErrorReason::NotFound])
+        .on_failure(OnFailure::StopAndRetry)
+        .because("it matches the selector and nobody manages it")
+}
+
+fn release<O: Kind, T: Kind>(owner: &O, finalizer: Option<&'static str>, object: &T) -> Write {
+    let us = &owner.meta().uid;
+    let mut body = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": us}]}});
+    if let Some(finalizer) = finalizer {
+        body["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([finalizer]);
+    }
+    Write::patch(object, PatchKind::Strategic, body)
+        // Gone, or not ours any more.
+        .ignoring_errors(&[ErrorReason::NotFound, ErrorReason::Invalid])
+        .on_failure(OnFailure::StopAndRetry)
+        .because("it does not match the selector any more")
+}

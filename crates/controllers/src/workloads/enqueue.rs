@@ -1,0 +1,108 @@
+//! Whom a change of something owned concerns: the owner before, the owner after and, if there is none, all
+//! who might adopt it.
+
+use std::time::Duration;
+
+use keleustes_objects::{
+    DaemonSet, Deployment, Kind, LabelSelector, Labels, Matcher, ObjectMeta, Pod, ReplicaSet,
+    ReplicationController, StatefulSet,
+};
+use keleustes_plan::{Change, Enqueue, View};
+
+use super::owners::resolve;
+
+/// A kind that selects what is its own by labels.
+pub(crate) trait HasSelector: Kind {
+    /// Which objects are its own; nothing if it selects none or everything, or its selector makes no sense.
+    fn selector(&self) -> Option<Matcher>;
+    /// For how long a pod of its own must be ready to be available.
+    fn min_ready_seconds(&self) -> i32;
+
+    /// Whether its selector wants an object with these labels. What has none is wanted by nobody.
+    fn wants(&self, labels: &Labels) -> bool {
+        !labels.is_empty() && self.selector().is_some_and(|selector| selector.matches(labels))
+    }
+}
+
+/// Those that have the selector of newer kinds.
+macro_rules! selecting {
+    ($($kind:ty),*) => {$(
+        impl HasSelector for $kind {
+            fn selector(&self) -> Option<Matcher> {
+                self.spec.selector.as_ref().filter(|selector| !selector.is_empty())?.matcher().ok()
+            }
+
+            fn min_ready_seconds(&self) -> i32 {
+                self.spec.min_ready_seconds
+            }
+        }
+    )*};
+}
+
+selecting!(DaemonSet, Deployment, ReplicaSet, StatefulSet);
+
+impl HasSelector for ReplicationController {
+    fn selector(&self) -> Option<Matcher> {
+        let labels = Some(&self.spec.selector).filter(|labels| !labels.is_empty())?;
+        LabelSelector::of_labels(labels.clone()).matcher().ok()
+    }
+
+    fn min_ready_seconds(&self) -> i32 {
+        self.spec.min_ready_seconds
+    }
+}
+
+/// Enqueue the object itself, whatever happened to it.
+pub(crate) fn enqueue_self<O: Kind>(change: &Change<O>, _: &View<'_>, wakes: &mut Enqueue) {
+    wakes.add(change.latest().key());
+}
+
+/// Enqueue the owners of something that changed or, if it has none and is new or newly labelled, everybody
+/// who might adopt it.
+pub(crate) fn enqueue_owners<O: HasSelector, T: Kind>(
+    change: &Change<T>,
+    view: &View<'_>,
+    wakes: &mut Enqueue,
+) {
+    if change.is_resync() {
+        return;
+    }
+    let (before, meta) = (change.old().map(|before| before.meta()), change.latest().meta());
+    if let Some(before) = before.filter(|before| before.controller_ref() != meta.controller_ref()) {
+        wake_owner::<O>(before, view, wakes);
+    }
+    if meta.controller_ref().is_some() {
+        wake_owner::<O>(meta, view, wakes);
+    } else if !change.is_deletion() && meta.deletion_timestamp.is_none() {
+        let is_news =
+            before.is_none_or(|before| before.labels != meta.labels || before.controller_ref().is_some());
+        let all = view.in_namespace::<O>(&meta.key.namespace).filter(|_| is_news);
+        all.filter(|owner| owner.wants(&meta.labels)).for_each(|owner| wakes.add(owner.key()));
+    }
+}
+
+/// Enqueue the owner of a pod that just became ready when it will have been so for long enough, and a margin
+/// later.
+pub(crate) fn enqueue_when_available<O: HasSelector>(
+    change: &Change<Pod>,
+    margin: Duration,
+    view: &View<'_>,
+    wakes: &mut Enqueue,
+) {
+    let (Some(before), Some(pod)) = (change.old(), change.new()) else { return };
+    let Some(owner) = pod.meta.controller_ref().filter(|_| !before.is_ready() && pod.is_ready()) else {
+        return;
+    };
+    let Some(owner) = resolve::<O>(view, &pod.meta.key.namespace, owner) else { return };
+    let seconds = u64::try_from(owner.min_ready_seconds()).unwrap_or(0);
+    if seconds > 0 {
+        wakes.add_after(owner.key(), Duration::from_secs(seconds) + margin);
+    }
+}
+
+fn wake_owner<O: Kind>(meta: &ObjectMeta, view: &View<'_>, wakes: &mut Enqueue) {
+    let owner = meta.controller_ref().and_then(|owner| resolve::<O>(view, &meta.key.namespace, owner));
+    if let Some(owner) = owner {
+        wakes.add(owner.key());
+    }
+}

@@ -1,0 +1,250 @@
+//! The life of the process: connect, fill the caches, serve, win the lease, work, stop in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use keleustes_client::Connection;
+use keleustes_objects::Key;
+use keleustes_options::Options;
+use keleustes_plan::Controller;
+use keleustes_runtime::leader::{
+    self, Announcer, Candidacy, Candidate, ElectionObserver, Handover, Lock, Locks, LocksOutcome, Migration,
+    Term,
+};
+use keleustes_runtime::loops;
+use keleustes_runtime::metrics::Metrics;
+use keleustes_runtime::process_context::ProcessContext;
+use keleustes_runtime::running_controllers::{self, ControllerSet};
+use keleustes_serving::{HealthChecks, Pages};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::controller_selection::{ControllerSelection, FIRST};
+use crate::logging::Verbosity;
+use crate::{options_from_files, process_context, serving};
+
+/// How long the last events may take to be written after the lease was given back.
+const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(2);
+
+/// Runs the manager until it is told to stop.
+///
+/// # Errors
+/// What kept it from starting, or made it end before its time.
+pub(crate) fn run(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()> {
+    // One thread works, besides this one, which looks after the lease. One item's work is microseconds of deciding and
+    // milliseconds of waiting; handing it to another thread costs more than doing it.
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .context("starting the async runtime")?
+        .block_on(run_until_stopped(options, verbosity))
+}
+
+/// Lives on the async runtime it is called from.
+pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()> {
+    let stop = CancellationToken::new();
+    tokio::spawn(cancel_on_signal(stop.clone())?);
+
+    let metrics = Metrics::new();
+    let connection = connect(options, &metrics).await?;
+    let team = ControllerSelection::choose(options, &options_from_files::settings(options, &connection)?);
+    let house = process_context::build_process_context(options, connection, metrics);
+
+    let root = house.factory.root("kube-controller-manager");
+    let (announcer, events) =
+        Announcer::new(root, house.clocks.clone(), house.random.fork(), house.metrics.clone());
+    let events = tokio::spawn(events.run(CancellationToken::new()));
+    let identity = leader::identity(&leader::host_name()?, &mut house.random.fork());
+    let announcer: Arc<dyn ElectionObserver> = Arc::new(announcer);
+    let mut locks = locks(&house, options, &identity, &announcer)?;
+    drop(announcer);
+
+    // Caches fill before the lease is won: a standby is ready to work the moment it may. They begin before
+    // everything else that takes time, such as finding primes for a certificate to serve with.
+    locks.read_leases().await;
+    for controller in &team.members {
+        loops::prepare(controller, &house.caches);
+    }
+
+    let health = HealthChecks::new();
+    health.add("leaderElection", locks.health());
+    let mut background = JoinSet::new();
+    let opened = serving::open(&house, options, health.clone(), &team.missing, verbosity).await?;
+    let (server, pages) = opened.map_or((None, None), |opened| (opened.server, Some(opened.pages)));
+    if let Some(server) = server {
+        let stopped = stop.clone().cancelled_owned();
+        background.spawn(async move { server.run(stopped).await.context("serving") });
+    }
+    if options.leader_election.leader_elect && options.gates.enabled("CoordinatedLeaderElection") {
+        let candidate = candidate(&house, options, identity);
+        health.add("informer-sync", candidate.health());
+        let stopped = stop.clone().cancelled_owned();
+        background.spawn(async move {
+            candidate.run(stopped).await;
+            Ok(())
+        });
+    }
+    let duty = Duty { house: &house, options, health: &health, pages: pages.as_ref() };
+    let result = lead(duty, locks, team.members, &stop, &mut background).await;
+    // With the locks the last recorder is gone; its writer ends when all is written.
+    let _ = tokio::time::timeout(LAST_EVENTS_WITHIN, events).await;
+    house.caches.stop().await;
+    result
+}
+
+/// The way to the API server. Somebody who cannot say who we are is told of now, not with each request.
+async fn connect(options: &Options, metrics: &Metrics) -> anyhow::Result<Connection> {
+    let client = &options.client;
+    let kubeconfig = (!client.kubeconfig.is_empty()).then(|| client.kubeconfig.as_ref());
+    let master = Some(client.master.as_str()).filter(|url| !url.is_empty());
+    let connection = Connection::open(kubeconfig, master, Some(Arc::new(metrics.clone())))?;
+    connection.prefetch_credentials().await?;
+    Ok(connection)
+}
+
+fn locks(
+    house: &ProcessContext,
+    options: &Options,
+    identity: &str,
+    observer: &Arc<dyn ElectionObserver>,
+) -> anyhow::Result<Locks> {
+    let flags = &options.leader_election;
+    if !flags.leader_elect {
+        return Ok(Locks::without_election());
+    }
+    let mut settings = leader::LeaderElectionConfig::new(identity.to_owned());
+    settings.lease = Key::namespaced(flags.resource_namespace.as_str(), flags.resource_name.as_str());
+    settings.lease_duration = flags.lease_duration.to_std();
+    settings.renew_deadline = flags.renew_deadline.to_std();
+    settings.retry_period = flags.retry_period.to_std();
+    settings.coordinated = options.gates.enabled("CoordinatedLeaderElection");
+    // The original has this gate off. Giving the lease back is why the next leader need not wait, so it is on
+    // here unless the operator says otherwise.
+    settings.release_on_stop =
+        options.gates.explicit_value("ControllerManagerReleaseLeaderElectionLockOnExit").unwrap_or(true);
+    let migration = options.leader_migration.as_ref().map(|migration| Migration {
+        leader_name: migration.leader_name.clone(),
+        resource_lock: migration.resource_lock.clone(),
+        entries: migration
+            .controller_leaders
+            .iter()
+            .map(|entry| (entry.name.clone(), entry.component.clone()))
+            .collect(),
+    });
+    let client = house.factory.root("leader-election");
+    let locks = Locks::elected(&client, settings, migration, &house.clocks, house.random.fork(), observer)?;
+    let handover: Arc<dyn Handover> = Arc::new(house.caches.clone());
+    Ok(locks.with_handover(&handover))
+}
+
+fn candidate(house: &ProcessContext, options: &Options, identity: String) -> Candidate {
+    let candidacy = Candidacy {
+        identity,
+        binary_version: options.reported_version.trim_start_matches('v').to_owned(),
+        emulation_version: format!("{}.0", options.versions.emulation),
+    };
+    let client = house.factory.root("leader-election");
+    Candidate::new(client, candidacy, house.clocks.clone(), &house.metrics)
+}
+
+/// Wins the locks and works under them until told to stop, or until a lock or a part of the process is lost.
+async fn lead(
+    duty: Duty<'_>,
+    locks: Locks,
+    members: Vec<Controller>,
+    stop: &CancellationToken,
+    background: &mut JoinSet<anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    let (mut main, mut migrated) = (Vec::new(), Vec::new());
+    for controller in members {
+        match locks.lock_of(controller.name) {
+            Some(Lock::Main) => main.push(controller),
+            Some(Lock::Migration) => migrated.push(controller),
+            None => tracing::info!(controller = controller.name, "another program runs this controller"),
+        }
+    }
+    let (main, migrated) = (Mutex::new(main), Mutex::new(migrated));
+    let work = |term: Term| {
+        let members = match term.lock {
+            Lock::Main => std::mem::take(&mut *main.lock()),
+            Lock::Migration => std::mem::take(&mut *migrated.lock()),
+        };
+        duty.work(members, term)
+    };
+    let mut failed = None;
+    let finish = {
+        let mut leading = std::pin::pin!(locks.run(stop, work));
+        loop {
+            tokio::select! {
+                biased;
+                finish = &mut leading => break finish,
+                Some(ended) = background.join_next() => {
+                    let ended = ended.context("a part of the process panicked").and_then(|ended| ended);
+                    failed = failed.or(ended.err());
+                    stop.cancel();
+                }
+            }
+        }
+    };
+    match (finish, failed) {
+        (LocksOutcome::Lost(Lock::Main), _) => bail!("leaderelection lost"),
+        (LocksOutcome::Lost(Lock::Migration), _) => bail!("migration leaderelection lost"),
+        (LocksOutcome::Stopped { errors }, failed) => {
+            let errors: Vec<_> = failed.into_iter().chain(errors).map(|error| format!("{error:#}")).collect();
+            if errors.is_empty() { Ok(()) } else { Err(anyhow!(errors.join("; "))) }
+        }
+    }
+}
+
+/// What work under a lock needs from the process around it.
+#[derive(Clone, Copy)]
+struct Duty<'a> {
+    house: &'a ProcessContext,
+    options: &'a Options,
+    health: &'a HealthChecks,
+    pages: Option<&'a Pages>,
+}
+
+impl Duty<'_> {
+    /// Works while a lock is held, and stops in order.
+    async fn work(self, members: Vec<Controller>, term: Term) -> anyhow::Result<()> {
+        let generic = &self.options.generic;
+        let (interval, stops_within) =
+            (generic.controller_start_interval.to_std(), generic.controller_shutdown_timeout.to_std());
+        let roster = ControllerSet { controllers: members, first: FIRST, start_interval: interval };
+        let begins = |members: &[Controller]| {
+            self.health.add_pings(members.iter().map(|controller| controller.name));
+            if let Some(pages) = self.pages {
+                serving::register_debug_pages(pages, members);
+            }
+        };
+        Ok(running_controllers::run_controllers(self.house, roster, term, stops_within, begins).await?)
+    }
+}
+
+/// Ends the process in order on SIGTERM or SIGINT; a second signal ends it at once.
+fn cancel_on_signal(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    Ok(async move {
+        for again in [false, true] {
+            tokio::select! {
+                biased;
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if again {
+                std::process::exit(1);
+            }
+            tracing::info!("told to stop");
+            stop.cancel();
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! What keeps the process from working, and what ends it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{Request, Response, StatusCode};
+use kube::client::Body;
+use tokio::time::Instant;
+
+use keleustes_runtime::running_controllers::wait_for_api_server;
+
+use super::*;
+use crate::command;
+
+/// A house whose API server gives these answers in turn, the last one for ever, and how often it was asked.
+fn house(answers: &'static [u16], options: &Options) -> (ProcessContext, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let server = tower::service_fn(move |request: Request<Body>| {
+        assert_eq!(request.uri().path(), "/healthz");
+        let at = count.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1);
+        async move {
+            let mut response = Response::new(Body::from(b"ok".to_vec()));
+            *response.status_mut() = StatusCode::from_u16(answers[at]).unwrap();
+            Ok::<_, std::convert::Infallible>(response)
+        }
+    });
+    (
+        crate::process_context::build_process_context(
+            options,
+            Connection::from_service(server),
+            Metrics::new(),
+        ),
+        asked,
+    )
+}
+
+struct Nobody;
+
+impl ElectionObserver for Nobody {}
+
+fn options(args: &[&str]) -> Box<Options> {
+    command::read(args.iter().map(Into::into)).unwrap()
+}
+
+/// Proves RUN-41, RUN-122, RUN-42.
+#[tokio::test(start_paused = true)]
+async fn the_api_server_is_asked_every_second_until_it_is_well() {
+    let stop = CancellationToken::new();
+    let (house, asked) = house(&[500, 403, 503, 200], &options(&[]));
+    let began = Instant::now();
+    wait_for_api_server(&house, &stop).await.unwrap();
+    assert_eq!(asked.load(Ordering::SeqCst), 4);
+    assert_eq!(began.elapsed().as_secs(), 3);
+}
+
+/// Proves RUN-40, RUN-41, RUN-115, RUN-122.
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_stays_unwell_ends_the_process_after_ten_seconds() {
+    let options = options(&[]);
+    let (house, asked) = house(&[403], &options);
+    let began = Instant::now();
+    let (health, stop) = (HealthChecks::new(), CancellationToken::new());
+    let duty = Duty { house: &house, options: &options, health: &health, pages: None };
+    let mut background = JoinSet::new();
+    let leading = lead(duty, Locks::without_election(), Vec::new(), &stop, &mut background).await;
+    let error = leading.unwrap_err().to_string();
+    let begins = "failed to wait for apiserver being healthy: timed out waiting for the condition: ";
+    assert!(error.starts_with(begins), "{error}");
+    assert_eq!(asked.load(Ordering::SeqCst), 10);
+    assert!((9..=10).contains(&began.elapsed().as_secs()));
+}
+
+/// Proves RUN-41, RUN-115.
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_never_answers_ends_the_process_after_ten_seconds() {
+    let server = tower::service_fn(|_: Request<Body>| {
+        std::future::pending::<Result<Response<Body>, std::convert::Infallible>>()
+    });
+    let house = crate::process_context::build_process_context(
+        &options(&[]),
+        Connection::from_service(server),
+        Metrics::new(),
+    );
+    let began = Instant::now();
+    let error = wait_for_api_server(&house, &CancellationToken::new()).await.unwrap_err().to_string();
+    assert!(error.ends_with("timed out waiting for the condition: no answer"), "{error}");
+    assert_eq!(began.elapsed().as_secs(), 10);
+}
+
+/// Proves RUN-14, RUN-119.
+#[tokio::test(start_paused = true)]
+async fn without_election_and_without_controllers_it_runs_until_it_is_told_to_stop() {
+    let options = options(&["--leader-elect=false"]);
+    let (house, _) = house(&[200], &options);
+    let (health, stop) = (HealthChecks::new(), CancellationToken::new());
+    let observer: Arc<dyn ElectionObserver> = Arc::new(Nobody);
+    let locks = locks(&house, &options, "me", &observer).unwrap();
+    let duty = Duty { house: &house, options: &options, health: &health, pages: None };
+    let mut background = JoinSet::new();
+    let stopping = stop.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        stopping.cancel();
+    });
+    let began = Instant::now();
+    lead(duty, locks, Vec::new(), &stop, &mut background).await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 3600);
+}
+
+/// Proves RUN-78.
+#[tokio::test(start_paused = true)]
+async fn a_part_that_fails_ends_the_rest_and_is_told() {
+    let options = options(&[]);
+    let (house, _) = house(&[200], &options);
+    let (health, stop) = (HealthChecks::new(), CancellationToken::new());
+    let duty = Duty { house: &house, options: &options, health: &health, pages: None };
+    let mut background = JoinSet::new();
+    background.spawn(async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        bail!("the port is gone")
+    });
+    let ended = lead(duty, Locks::without_election(), Vec::new(), &stop, &mut background).await;
+    assert_eq!(ended.unwrap_err().to_string(), "the port is gone");
+    assert!(stop.is_cancelled());
+}
+
+/// Proves RUN-120.
+#[tokio::test(start_paused = true)]
+async fn what_nobody_reads_is_not_watched() {
+    let asked = Arc::new(Mutex::new(std::collections::BTreeSet::new()));
+    let paths = Arc::clone(&asked);
+    let server = tower::service_fn(move |request: Request<Body>| {
+        paths.lock().insert(request.uri().path().to_owned());
+        async {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            Ok::<_, std::convert::Infallible>(response)
+        }
+    });
+    let options = options(&["--controllers=clusterrole-aggregation"]);
+    let house = crate::process_context::build_process_context(
+        &options,
+        Connection::from_service(server),
+        Metrics::new(),
+    );
+    let team = ControllerSelection::choose(&options, &keleustes_controllers::ControllersOptions::default());
+    for controller in &team.members {
+        loops::prepare(controller, &house.caches);
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let asked: Vec<_> = asked.lock().iter().cloned().collect();
+    assert_eq!(asked, ["/apis/rbac.authorization.k8s.io/v1/clusterroles"]);
+}

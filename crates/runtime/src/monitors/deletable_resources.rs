@@ -1,0 +1,107 @@
+//! Which resources are to be observed, by what the server says it serves.
+
+use std::collections::BTreeSet;
+
+use keleustes_objects::{DiscoveredResources, Resource};
+
+/// What can be done with resources whose objects are observed.
+const VERBS: [&str; 3] = ["delete", "list", "watch"];
+
+/// Every resource that can be listed, watched and deleted, each in one version. Those of `kept` whose
+/// group and version could not be learnt stay. `None` if hardly anything is known.
+pub(super) fn deletable_resources(
+    discovered: &DiscoveredResources,
+    kept: &BTreeSet<Resource>,
+    ignores: impl Fn(&Resource) -> bool,
+) -> Option<BTreeSet<Resource>> {
+    if discovered.root_failure().is_some() {
+        return None;
+    }
+    let stays = |resource: &&Resource| discovered.failed.contains_key(&resource.api_version());
+    let mut chosen: BTreeSet<Resource> = kept.iter().filter(stays).cloned().collect();
+    let is_kept = |resource: &Resource, chosen: &BTreeSet<Resource>| {
+        chosen.iter().any(|there| (&there.group, &there.plural) == (&resource.group, &resource.plural))
+    };
+    for one in discovered.preferred() {
+        if VERBS.iter().all(|verb| one.has_verb(verb)) && !is_kept(&one.resource, &chosen) {
+            chosen.insert(one.resource.clone());
+        }
+    }
+    chosen.retain(|resource| !ignores(resource));
+    Some(chosen).filter(|chosen| !chosen.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use keleustes_objects::ApiResource;
+
+    use super::*;
+
+    const ALL: &str = "delete get list watch";
+
+    fn one(group: &'static str, version: &'static str, plural: &'static str, verbs: &str) -> ApiResource {
+        ApiResource {
+            resource: Resource::namespaced(group, version, plural, "Kind"),
+            preferred: version == "v1",
+            singular: String::new(),
+            verbs: verbs.split(' ').map(str::to_owned).collect(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            subresources: Vec::new(),
+        }
+    }
+
+    fn chosen(resources: &[ApiResource], failed: &[&str], kept: &[(&'static str, &'static str)]) -> String {
+        let failed = failed.iter().map(|name| ((*name).to_owned(), "no".to_owned()));
+        let discovered =
+            DiscoveredResources { resources: resources.to_vec(), failed: BTreeMap::from_iter(failed) };
+        let kept = kept.iter().map(|(group, version)| one(group, version, "things", ALL).resource);
+        let chosen =
+            deletable_resources(&discovered, &kept.collect(), |resource| resource.plural == "events");
+        let names = chosen.map(|set| set.iter().map(|one| format!("{} {one}", one.version)).collect());
+        names.map_or("nothing".to_owned(), |names: Vec<_>| names.join(", "))
+    }
+
+    /// Proves GC-3, GC-4.
+    #[test]
+    fn what_can_be_listed_watched_and_deleted_is_observed() {
+        let served = [
+            one("", "v1", "pods", ALL),
+            one("", "v1", "events", ALL),
+            one("", "v1", "bindings", "create"),
+            one("a", "v1", "unwatched", "delete list"),
+            one("a", "v1", "kept", "get list watch"),
+        ];
+        assert_eq!(chosen(&served, &[], &[]), "v1 pods");
+    }
+
+    /// Proves GC-5.
+    #[test]
+    fn each_resource_is_observed_in_one_version() {
+        let served = [
+            one("a", "v2", "things", ALL),
+            one("a", "v1", "things", ALL),
+            one("a", "v2", "newer", ALL),
+            one("a", "v0", "newer", ALL),
+        ];
+        assert_eq!(chosen(&served, &[], &[]), "v1 things.a, v2 newer.a");
+    }
+
+    /// Proves GC-20.
+    #[test]
+    fn of_a_server_that_says_nothing_nothing_follows() {
+        assert_eq!(chosen(&[], &[], &[]), "nothing");
+        assert_eq!(chosen(&[one("", "v1", "events", ALL)], &[], &[]), "nothing");
+        assert_eq!(chosen(&[one("", "v1", "pods", ALL)], &["apis"], &[("a", "v1")]), "nothing");
+    }
+
+    /// Proves GC-21.
+    #[test]
+    fn what_could_not_be_learnt_stays_as_it_was_known() {
+        let served = [one("", "v1", "pods", ALL), one("a", "v2", "things", ALL)];
+        assert_eq!(chosen(&served, &["a/v1"], &[("a", "v1"), ("b", "v1")]), "v1 pods, v1 things.a");
+        assert_eq!(chosen(&served, &["a/v1"], &[]), "v1 pods, v2 things.a", "what had not been listed goes");
+    }
+}
