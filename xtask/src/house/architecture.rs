@@ -73,7 +73,7 @@ mod tests {
     fn check(rows: &str) -> Vec<String> {
         let rooms: String = ROOMS.iter().map(|room| format!("\n| `{}` | x | - |", room.name)).collect();
         let map = format!(
-            "# Map\n{rooms}\n\n{INVARIANTS}\n\n| invariant | kept by |\n| --- | --- |\n{rows}\n## Next\n| a | b |\n"
+            "# Map\n{rooms}\n\n{INVARIANTS}\n\n| invariant | verified by |\n| --- | --- |\n{rows}\n## Next\n| a | b |\n"
         );
         judge(&map, &BTreeSet::from(["it_holds".to_owned()]))
             .iter()
