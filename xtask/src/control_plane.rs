@@ -1,4 +1,4 @@
-//! `cargo xtask control-plane`: a real control plane for as long as a person wants one, and nothing of it afterwards.
+//! `cargo xtask control-plane`: runs a real control plane until Ctrl-C and removes it afterwards.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,10 +10,10 @@ use keleustes_control_plane::{Builder, ControlPlane, User};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// How often a control plane that is waiting for Ctrl-C looks whether it is still whole.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often the control plane is checked while it waits for Ctrl-C.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What the control plane is to consist of.
+/// The parts of the control plane.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Run kube-scheduler
@@ -25,10 +25,10 @@ pub(crate) struct Options {
     /// Run Go's kube-controller-manager
     #[arg(long)]
     go_manager: bool,
-    /// Have this program built as well (`all` for every one), without running it
+    /// Build this program as well (`all` for every one), without running it
     #[arg(long, value_name = "PROGRAM", value_parser = programs)]
     with: Vec<Programs>,
-    /// Build what is missing, say where it is, and run nothing
+    /// Build what is missing, print where it is, and run nothing
     #[arg(long)]
     build_only: bool,
     /// Keep all logs, the audit log among them, in this directory
@@ -36,7 +36,7 @@ pub(crate) struct Options {
     keep: Option<PathBuf>,
 }
 
-/// What one `--with` stands for.
+/// The programs of one `--with`.
 #[derive(Clone)]
 struct Programs(Vec<Program>);
 
@@ -50,7 +50,7 @@ fn programs(name: &str) -> Result<Programs> {
 }
 
 impl Options {
-    /// Starts what was asked for, says how to use it, and takes it down again on Ctrl-C.
+    /// Starts the control plane, prints how to use it, and stops it on Ctrl-C.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let builder = self.builder()?;
         if self.build_only {
@@ -69,7 +69,7 @@ impl Options {
             if let Some(part) = plane.exited_component() {
                 break Some(part);
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(CHECK_INTERVAL);
         };
         println!("\nStopping the control plane.");
         drop(plane);

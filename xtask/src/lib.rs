@@ -1,4 +1,4 @@
-//! The house rules as code: every check that `cargo xtask house` runs is also a test of the workspace.
+//! The house checks: every check that `cargo xtask house` runs is also a test of the workspace.
 
 pub mod behaviour;
 pub mod house;

@@ -1,4 +1,4 @@
-//! The commands of the workshop: `cargo xtask COMMAND`.
+//! The developer tools: `cargo xtask COMMAND`.
 
 mod control_plane;
 mod package;
@@ -13,7 +13,7 @@ use xtask::house::RULES;
 use xtask::problem::Problem;
 use xtask::workspace::Workspace;
 
-/// The commands of the workshop.
+/// The developer tools.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Cli {
@@ -23,7 +23,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check the rules of the house: dependencies, purity, sizes, tidiness, changelog, behaviour ids
+    /// Run the house checks: dependencies, purity, sizes, tidiness, changelog, behaviour ids
     House {
         /// Check only these rules
         rules: Vec<String>,
@@ -35,7 +35,7 @@ enum Command {
         /// Show only ids that are neither proved nor excused
         #[arg(long)]
         missing: bool,
-        /// Bring docs/behaviour/COVERAGE.md up to date
+        /// Update docs/behaviour/COVERAGE.md
         #[arg(long)]
         write: bool,
     },
@@ -45,7 +45,7 @@ enum Command {
     Real(run::WithManager),
     /// Compare the embedded API server with the real one, request by request (needs Go)
     Judge(run::Standalone),
-    /// Play simulated clusters with faults, each from one seed
+    /// Simulate clusters with faults, each from one seed
     Storm(run::Standalone),
     /// Measure the manager on a real control plane (needs Go)
     Bench(run::WithManager),

@@ -1,5 +1,4 @@
-//! The program as it is packaged: one file that needs no other, without the playground, and with an allocator that keeps
-//! little for itself.
+//! The packaged program: one static file without the playground, with an allocator that keeps little memory.
 
 use std::env::consts::ARCH;
 use std::path::PathBuf;
@@ -10,10 +9,10 @@ use xtask::workspace::{Workspace, cargo};
 
 use crate::run::status;
 
-/// One arena is enough for the few threads of a manager, and pieces of more than a kilobyte are too many to keep at hand.
+/// One arena is enough for a manager's few threads; allocations above a kilobyte are not cached per thread.
 const ALLOCATOR: (&str, &str) = ("JEMALLOC_SYS_WITH_MALLOC_CONF", "narenas:1,tcache_max:1024");
 
-/// Builds it and tells where it is.
+/// Builds it and returns its path.
 pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
     let target = format!("{ARCH}-unknown-linux-musl");
     let mut build = cargo();
@@ -29,7 +28,7 @@ pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
     Ok(workspace.root().join(folder).join(target).join("dist/kube-controller-manager"))
 }
 
-/// Builds it for whoever packages it.
+/// Builds it and prints its path.
 pub(crate) fn run(workspace: &Workspace) -> Result<ExitCode> {
     println!("{}", build(workspace)?.display());
     Ok(ExitCode::SUCCESS)

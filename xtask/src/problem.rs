@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A broken house rule.
+/// A failed house check.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     /// File (relative to the root) or crate in which the rule is broken.

@@ -1,4 +1,4 @@
-//! Programs of the workspace are built and run as a person would do it, with the terminal handed through.
+//! Builds and runs programs of the workspace, connected to the terminal.
 
 use std::process::{Command, ExitCode, ExitStatus};
 
@@ -14,16 +14,16 @@ pub(crate) struct WithManager {
     /// Build and run with optimisations
     #[arg(long)]
     release: bool,
-    /// Take the manager as it is packaged, which builds more slowly, and the rest with optimisations
+    /// Use the packaged manager, which takes longer to build, and the rest with optimisations
     #[arg(long, conflicts_with = "release")]
     packaged: bool,
-    /// Handed to the program unchanged
+    /// Passed to the program unchanged
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }
 
 impl WithManager {
-    /// Builds the manager, then runs a program of a package and ends as it ends.
+    /// Builds the manager, then runs a program of a package and returns its exit code.
     pub(crate) fn run(&self, workspace: &Workspace, package: &str, program: &str) -> Result<ExitCode> {
         if self.packaged {
             let manager = package::build(workspace)?;
@@ -39,22 +39,22 @@ impl WithManager {
     }
 }
 
-/// A program that needs nothing but itself.
+/// A program that needs no manager.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Standalone {
-    /// Handed to the program unchanged; `--help` tells what it takes
+    /// Passed to the program unchanged; see its `--help`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<String>,
 }
 
 impl Standalone {
-    /// Runs a program of a package and ends as it ends.
+    /// Runs a program of a package and returns its exit code.
     pub(crate) fn run(&self, workspace: &Workspace, package: &str, program: &str) -> Result<ExitCode> {
         ended(run_of(package, program, None, &self.args), workspace)
     }
 
-    /// The same with optimisations, for what computes all the time.
+    /// The same with optimisations, for CPU-bound programs.
     pub(crate) fn run_optimised(
         &self,
         workspace: &Workspace,

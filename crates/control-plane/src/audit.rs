@@ -1,4 +1,4 @@
-//! The API server's audit log as data, so that a test can say what was asked for and what was refused.
+//! The API server's audit log as data, so that a test can check which requests were sent and which were refused.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -21,7 +21,7 @@ rules:
 /// One finished request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AuditEntry {
-    /// Who asked; with impersonation, who it was asked as.
+    /// The user; with impersonation, the impersonated one.
     pub user: String,
     /// The verb as the authoriser knows it: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, …
     pub verb: String,
@@ -29,12 +29,11 @@ pub struct AuditEntry {
     pub uri: String,
     /// The HTTP status of the answer.
     pub code: u16,
-    /// What the request was about; `None` for paths such as `/readyz`.
+    /// The object of the request; `None` for paths such as `/readyz`.
     pub object: Option<ObjectRef>,
-    /// How the client called itself.
+    /// The user agent.
     pub user_agent: String,
-    /// Whether an authoriser let it through; a 403 may also come from later on, such as from a namespace that
-    /// is being deleted.
+    /// Whether the authorizer allowed it; a 403 may also come from admission, such as for a terminating namespace.
     pub authorised: bool,
     /// When the request came in, as the API server wrote it (RFC 3339 with microseconds).
     pub received_at: String,
@@ -59,21 +58,20 @@ pub struct ObjectRef {
 }
 
 impl AuditEntry {
-    /// Whether a controller manager asked, or one of its service accounts.
+    /// Whether a controller manager sent it, or one of its service accounts.
     #[must_use]
     pub fn is_from_manager(&self) -> bool {
         self.user == User::ControllerManager.name()
             || self.user.starts_with("system:serviceaccount:kube-system:")
     }
 
-    /// Whether something was to be changed.
+    /// Whether it is a write.
     #[must_use]
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch")
     }
 
-    /// Whether it is what every manager does whatever there is to do: leases, events, tokens of its own, and questions
-    /// about somebody's rights.
+    /// Whether it is routine traffic of every manager: leases, events, its own tokens, and access reviews.
     #[must_use]
     pub fn is_routine(&self) -> bool {
         let resource = self.object.as_ref().map(|object| object.resource.as_str());
@@ -84,11 +82,11 @@ impl AuditEntry {
     }
 }
 
-/// A place in an audit log.
+/// A position in an audit log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AuditMark(u64);
 
-/// How far an audit log is written; a line that is still being written is behind it.
+/// The end of an audit log, before a line that is still being written.
 pub fn mark(path: &Path) -> Result<AuditMark> {
     let find = || -> io::Result<AuditMark> {
         let mut log = File::open(path)?;
@@ -107,7 +105,7 @@ pub fn mark(path: &Path) -> Result<AuditMark> {
     find().during(|| format!("reading {}", path.display()))
 }
 
-/// Reads the finished requests behind a mark from an audit log in the order in which they finished.
+/// Reads the finished requests after a mark from an audit log in the order in which they finished.
 pub fn read(path: &Path, since: AuditMark) -> Result<Vec<AuditEntry>> {
     let mut text = Vec::new();
     let mut read = || {
@@ -224,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_a_mark_is_read_from_its_first_letter_on() {
+    fn reading_after_a_mark_starts_at_the_next_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.log");
         let (whole, part) = LOG.split_at(LOG.rfind(r#""requestURI":"/readyz""#).unwrap());
@@ -237,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_apart_by_who_asks_and_what_for() {
+    fn requests_are_classified_by_user_and_resource() {
         let entries = parse(LOG);
         assert!(entries[0].is_from_manager() && entries[0].is_write() && !entries[0].is_routine());
         assert!(!entries[1].is_from_manager() && !entries[1].is_write() && entries[1].is_routine());

@@ -1,4 +1,4 @@
-//! Every program asked for is there: built once from its published Go module, or taken from `KUBEBUILDER_ASSETS`.
+//! Provides every requested program: built once from its published Go module, or taken from `KUBEBUILDER_ASSETS`.
 //!
 //! Built programs are kept in `$KELEUSTES_CACHE/control-plane/<key>`, by default under `~/.cache/keleustes`; the key
 //! changes with the module files. Only what is asked for is built, one program at a time, and a program appears in the
@@ -36,7 +36,7 @@ pub enum Program {
     KubeScheduler,
     /// Go's controller manager, the one Keleustes is measured against.
     KubeControllerManager,
-    /// Plays nodes and their kubelets.
+    /// Simulates nodes and their kubelets.
     Kwok,
 }
 
@@ -84,7 +84,7 @@ impl Program {
         }
     }
 
-    /// Strips the program, and tells those of Kubernetes their version, which the API server needs to serve at all.
+    /// Strips the program, and sets the version of Kubernetes programs, which the API server needs to serve at all.
     fn linker_flags(self) -> String {
         let mut flags = String::from("-s -w");
         if self.module().name == KUBERNETES.name {
@@ -124,12 +124,12 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// The path of a program that was asked for.
+    /// The path of a requested program.
     pub fn path(&self, program: Program) -> Option<&Path> {
         self.paths.get(&program).map(PathBuf::as_path)
     }
 
-    /// The file that tells kwok how nodes and pods come to life.
+    /// The file with kwok's stages of nodes and pods.
     pub(crate) fn kwok_stages(&self) -> &Path {
         &self.kwok_stages
     }
@@ -144,7 +144,7 @@ pub struct BinaryCache {
 }
 
 impl BinaryCache {
-    /// The workshop the environment describes (`KELEUSTES_CACHE`, `XDG_CACHE_HOME`, `HOME`, `KUBEBUILDER_ASSETS`).
+    /// The cache that the environment describes (`KELEUSTES_CACHE`, `XDG_CACHE_HOME`, `HOME`, `KUBEBUILDER_ASSETS`).
     pub fn from_env() -> Self {
         Self::from_vars(|name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from))
     }
@@ -162,12 +162,12 @@ impl BinaryCache {
         self.cache.join("control-plane").join(sources::cache_key())
     }
 
-    /// The folder of the files by which control planes tell each other which ports are taken.
+    /// The folder of lock files by which control planes reserve ports.
     pub(crate) fn port_claims(&self) -> PathBuf {
         self.cache.join("ports")
     }
 
-    /// Finds all programs wanted, and builds those that are missing with word of it on standard error.
+    /// Finds all programs wanted, and builds those that are missing with progress on standard error.
     pub fn provide(&self, wanted: &[Program]) -> Result<Programs> {
         let (found, missing) = self.locate(wanted)?;
         if missing.is_empty() {
@@ -327,7 +327,7 @@ impl BinaryCache {
 /// The stages of kwok, beside its executable.
 const STAGES: &str = "kwok-stages.yaml";
 
-/// How the names of folders begin in which somebody was building.
+/// The name prefix of build folders.
 const LEFTOVER: &str = "building-";
 
 /// Nodes get ready and renew their leases, pods run and complete, all as soon as possible.
@@ -370,7 +370,7 @@ fn locked(path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Removes what interrupted builds left behind; whoever calls this holds the lock, so nobody is building.
+/// Removes leftovers of interrupted builds; the caller holds the lock, so no build is running.
 fn remove_leftovers(shelf: &Path) {
     let entries = fs::read_dir(shelf).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(LEFTOVER)) {

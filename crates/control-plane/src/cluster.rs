@@ -1,4 +1,4 @@
-//! The parts of a control plane start in order, are ready before they are handed out, and end together.
+//! The parts of a control plane start in order, are ready before they are used, and end together.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// How a part is stopped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stop {
-    /// SIGTERM: requests under way are finished, watches are ended in order.
+    /// SIGTERM: requests in flight complete, watches end gracefully.
     Gracefully,
     /// SIGKILL: connections break off.
     Kill,
@@ -54,7 +54,7 @@ impl Builder {
         self
     }
 
-    /// Runs kwok and creates `nodes` nodes named `node-0`, `node-1`, … for it to play. Nodes created later are played too.
+    /// Runs kwok and creates `nodes` nodes named `node-0`, `node-1`, … for it to simulate. It simulates nodes created later too.
     pub fn with_kwok(mut self, nodes: usize) -> Self {
         self.kwok_nodes = Some(nodes);
         self
@@ -66,7 +66,7 @@ impl Builder {
         self
     }
 
-    /// Makes sure that a program is there without running it, for a later [`ControlPlane::start_go_manager`] for instance.
+    /// Makes sure that a program is built without running it, for a later [`ControlPlane::start_go_manager`] for instance.
     pub fn with_program(mut self, program: Program) -> Self {
         self.also.push(program);
         self
@@ -78,7 +78,7 @@ impl Builder {
         self
     }
 
-    /// Chooses the kind of key service-account tokens are signed with (RSA unless told otherwise).
+    /// Chooses the kind of key service-account tokens are signed with (RSA by default).
     pub fn service_account_keys(mut self, kind: KeyKind) -> Self {
         self.service_account_keys = kind;
         self
@@ -211,7 +211,7 @@ impl ControlPlane {
         self.pki.kubeconfig(user)
     }
 
-    /// Makes a kubeconfig file for any user name, optionally in a group; it has the rights RBAC gives to that name.
+    /// Makes a kubeconfig file for any user name, optionally in a group; RBAC decides its permissions.
     pub fn kubeconfig_for(&self, user: &str, group: Option<&str>) -> Result<PathBuf> {
         let file = format!("user-{}.kubeconfig", user.replace(['/', ':'], "-"));
         self.pki.write_kubeconfig(&file, &self.api_server_url(), user, group)
@@ -269,7 +269,7 @@ impl ControlPlane {
         &self.logs
     }
 
-    /// A port on loopback that stays free for whoever asked until the control plane ends.
+    /// A port on loopback, reserved for the caller until the control plane ends.
     pub fn free_port(&self) -> Result<u16> {
         let port = Port::claim(&self.claims)?;
         let number = port.number();
@@ -372,7 +372,7 @@ impl ControlPlane {
     /// Starts Go's kube-controller-manager with `args` in place of, or else after, those of
     /// [`Self::manager_args`]; it ends when dropped.
     ///
-    /// It returns when the manager has opened its port, which is before it has won the lease.
+    /// It returns when the manager has opened its port, which is before it has acquired the Lease.
     pub fn start_go_manager<A: AsRef<str>>(&self, args: &[A]) -> Result<Process> {
         let port = self.free_port()?;
         let all = self.manager_args_with(port, args);

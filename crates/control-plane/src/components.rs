@@ -1,4 +1,4 @@
-//! The arguments each program is started with, as data: what a kubeadm cluster would use, bent to loopback and to tests.
+//! The arguments each program is started with, as data: what a kubeadm cluster would use, adapted to loopback and tests.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::pki::{FRONT_PROXY_NAME, Pki, User};
 
 /// The advertised address must not be a loopback one, or the API server cannot publish its own endpoints. This one is
-/// reserved for documentation: nobody answers on it, and nobody in these tests calls it.
+/// reserved for documentation: nothing answers on it, and no test calls it.
 const ADVERTISED: &str = "192.0.2.1";
 
 /// The range services get their addresses from.
@@ -34,7 +34,7 @@ pub(crate) fn etcd(data: &Path, client_port: u16, peer_port: u16) -> Vec<String>
     ]
 }
 
-/// Where the API server finds what it needs and leaves what it has to say.
+/// The files and ports of the API server.
 pub(crate) struct ApiServer<'a> {
     pub(crate) pki: &'a Pki,
     pub(crate) etcd_port: u16,
@@ -115,7 +115,7 @@ pub(crate) fn scheduler(pki: &Pki, secure_port: u16) -> Vec<String> {
     ]
 }
 
-/// Every node is played, and keeps its lease fresh as a kubelet would.
+/// kwok simulates every node and renews its Lease as a kubelet would.
 pub(crate) fn kwok(pki: &Pki, stages: &Path, port: u16) -> Vec<String> {
     vec![
         path("--kubeconfig", &pki.kubeconfig(User::Kwok)),
@@ -126,7 +126,7 @@ pub(crate) fn kwok(pki: &Pki, stages: &Path, port: u16) -> Vec<String> {
     ]
 }
 
-/// A list of nodes `node-0`, `node-1`, … for kwok to play, as a manifest for kubectl.
+/// A list of nodes `node-0`, `node-1`, … for kwok, as a manifest for kubectl.
 pub(crate) fn nodes(count: usize) -> String {
     let node = |index: usize| {
         let name = format!("node-{index}");

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A failure, with enough of the failing program's own words to act on it.
+/// A failure, with enough of the failing program's output to act on it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Install Go, or bring the programs along.
+    /// Install Go, or provide the programs.
     #[error(
         "Go is needed once to build the real control plane ({wanted}), but `go` was not found in PATH.\n\
          Install Go {needed} or newer (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a directory that holds {wanted}."
@@ -21,7 +21,7 @@ pub enum Error {
         /// The programs that were to be built.
         wanted: String,
     },
-    /// Bring Go up to date, or bring the programs along.
+    /// Update Go, or provide the programs.
     #[error(
         "Go {needed} or newer is needed once to build the real control plane ({wanted}), but this is what was found: {found}.\n\
          Install Go {needed} or newer (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a directory that holds {wanted}."
@@ -29,7 +29,7 @@ pub enum Error {
     GoTooOld {
         /// The oldest version that serves.
         needed: String,
-        /// What the installed Go said about itself.
+        /// The version of the installed Go.
         found: String,
         /// The programs that were to be built.
         wanted: String,
@@ -75,7 +75,7 @@ pub enum Error {
         /// The end of its log.
         tail: String,
     },
-    /// The program is still there although it was told to end.
+    /// The program still runs although it was stopped.
     #[error("{program} (pid {pid}) did not end within {seconds} s")]
     StillRunning {
         /// The program waited for.
@@ -90,10 +90,10 @@ pub enum Error {
     Refused {
         /// What was attempted.
         what: String,
-        /// What the other side said.
+        /// The message of the other side.
         said: String,
     },
-    /// The operating system refused; nothing of ours can mend it.
+    /// The operating system refused; this program cannot fix it.
     #[error("{what}: {source}")]
     Io {
         /// What was attempted.
@@ -111,7 +111,7 @@ pub enum Error {
     },
 }
 
-/// Says what was attempted when the operating system refuses.
+/// Adds what was attempted to an error of the operating system.
 pub(crate) trait During<T> {
     /// Wraps the failure together with `what`, which is only rendered when needed.
     fn during<W: Into<String>>(self, what: impl FnOnce() -> W) -> Result<T>;

@@ -8,16 +8,16 @@
 //! # Ok::<(), keleustes_control_plane::Error>(())
 //! ```
 //!
-//! | room | keeps |
+//! | module | purpose |
 //! | --- | --- |
-//! | [`build`] | every program asked for is there, built once from its published Go module, or taken from `KUBEBUILDER_ASSETS` |
-//! | [`pki`] | who may speak to whom: authorities, certificates, service-account keys, kubeconfig files |
-//! | [`cluster`] | the parts start in order, are ready before they are handed out, and end together |
+//! | [`build`] | provides every requested program, built once from its published Go module, or taken from `KUBEBUILDER_ASSETS` |
+//! | [`pki`] | CAs, certificates, service-account keys, kubeconfig files |
+//! | [`cluster`] | the parts start in order, are ready before they are used, and end together |
 //! | [`process`] | a child never outlives the program that started it |
-//! | [`audit`] | what the API server saw, as data |
+//! | [`audit`] | the audit log, as data |
 //!
 //! Deliberately absent: an async runtime, a Kubernetes client (tests bring their own), and any use outside tests.
-//! etcd is reached without TLS over loopback and is told not to wait for the disk.
+//! etcd is reached without TLS over loopback and does not wait for the disk.
 
 pub mod audit;
 pub mod build;

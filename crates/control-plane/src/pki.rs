@@ -1,4 +1,4 @@
-//! Who may speak to whom: authorities, certificates, service-account keys and kubeconfig files of one control plane.
+//! The PKI of one control plane: CAs, certificates, service-account keys and kubeconfig files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -30,7 +30,7 @@ const API_SERVER_NAMES: [&str; 8] = [
 /// The name the aggregation layer presents itself with.
 pub(crate) const FRONT_PROXY_NAME: &str = "front-proxy-client";
 
-/// Who a kubeconfig file speaks as.
+/// The user of a kubeconfig file.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum User {
     /// `kubernetes-admin` in the group `system:masters`: everything is allowed, past every authoriser.
@@ -39,7 +39,7 @@ pub enum User {
     ControllerManager,
     /// `system:kube-scheduler`, with the role the API server bootstraps for it and no more.
     Scheduler,
-    /// `kwok` in the group `system:masters`, because it plays many nodes at once.
+    /// `kwok` in the group `system:masters`, because it simulates many nodes at once.
     Kwok,
 }
 
@@ -76,7 +76,7 @@ impl User {
 /// The kind of key that service-account tokens are signed with.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum KeyKind {
-    /// RSA with 2048 bits, what kubeadm makes unless told otherwise.
+    /// RSA with 2048 bits, kubeadm's default.
     #[default]
     Rsa,
     /// ECDSA on the curve P-256.
@@ -107,7 +107,7 @@ impl std::fmt::Debug for Pki {
 }
 
 impl Pki {
-    /// Makes everything anew and writes it to `dir`.
+    /// Generates everything and writes it to `dir`.
     pub fn create(dir: &Path, service_account_keys: KeyKind) -> Result<Self> {
         fs::create_dir_all(dir).during(|| format!("creating {}", dir.display()))?;
         let pki = Self { dir: dir.to_owned(), cluster: authority("kubernetes")? };
@@ -163,7 +163,7 @@ impl Pki {
         self.write_file(file, &content)
     }
 
-    /// The certificate of the authority that vouches for the API server and for all users.
+    /// The certificate of the authority that signs for the API server and all users.
     pub(crate) fn cluster_authority(&self) -> CertificateDer<'static> {
         self.cluster.der().clone()
     }
@@ -174,7 +174,7 @@ impl Pki {
         Ok(())
     }
 
-    /// Everything here is readable by its owner alone; most of it is secret and none of it concerns anybody else.
+    /// Everything here is readable by its owner alone; most of it is secret.
     fn write_file(&self, name: &str, content: &str) -> Result<PathBuf> {
         let path = self.file(name);
         fs::write(&path, content)
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_serving_certificate_names_every_way_to_the_api_server() {
+    fn serving_certificate_covers_every_address_of_the_api_server() {
         let (_dir, pki) = created(KeyKind::Ecdsa);
         let der = CertificateDer::from_pem_file(pki.file("apiserver.crt")).unwrap();
         for name in ["localhost", "kubernetes.default.svc.cluster.local"] {

@@ -20,7 +20,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Claims a port that nobody listens on, by a lock on a file named after it in `claims`.
+    /// Claims a port that no process listens on, by a lock on a file named after it in `claims`.
     pub(crate) fn claim(claims: &Path) -> Result<Self> {
         fs::create_dir_all(claims).during(|| format!("creating {}", claims.display()))?;
         let start = usize::from(some_offset() % RANGE.len() as u16);
@@ -55,7 +55,7 @@ impl Port {
 /// Where to begin looking: any number serves, a different one each time saves looking twice.
 fn some_offset() -> u16 {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
-    // The lower bits of a clock reading are often zero; the process id tells programs started together apart.
+    // The lower bits of a clock reading are often zero; the process id distinguishes programs started together.
     ((nanos / 1000) as u16).wrapping_add((std::process::id() as u16).wrapping_mul(97))
 }
 

@@ -1,4 +1,4 @@
-//! Asks a server one question over HTTP/1.1, plain or with TLS, to learn whether it is ready.
+//! Probes a server over HTTP/1.1, plain or with TLS, for readiness.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -8,10 +8,10 @@ use std::time::Duration;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// A server that does not answer a health question within this time is not ready.
+/// A server that does not answer within this time is not ready.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where to ask, and whom to trust to answer.
+/// The address and trust of a probe.
 #[derive(Clone, Debug)]
 pub(crate) struct Probe {
     port: u16,
@@ -20,12 +20,12 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// Asks without TLS.
+    /// A probe without TLS.
     pub(crate) fn http(port: u16, path: &'static str) -> Self {
         Self { port, path, tls: None }
     }
 
-    /// Asks with TLS, anonymously, and believes only a server certified by `ca`.
+    /// An anonymous probe with TLS that trusts only `ca`.
     pub(crate) fn https(port: u16, path: &'static str, ca: CertificateDer<'static>) -> io::Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(ca).map_err(io::Error::other)?;
@@ -38,7 +38,7 @@ impl Probe {
         Ok(Self { port, path, tls: Some(Arc::new(config)) })
     }
 
-    /// `Ok` when the server says 200, otherwise what it said instead.
+    /// `Ok` if the server answers 200, otherwise its response.
     pub(crate) fn ask(&self) -> Result<(), String> {
         let answer = self.exchange().map_err(|err| err.to_string())?;
         let status = answer.lines().next().unwrap_or_default();

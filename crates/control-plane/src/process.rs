@@ -9,8 +9,8 @@
 //! - The shell replaces itself, so the process id is that of the real program: a signal sent to it by anyone hits the
 //!   program, and its exit status reaches us directly.
 //! - Program and watcher form a process group of their own. Ctrl-C in a terminal therefore reaches only us and we stop
-//!   things in order. As long as the watcher lives the number of the group cannot be given to another process, so
-//!   the watcher can never kill a stranger.
+//!   everything in order. As long as the watcher lives the number of the group cannot be given to another process, so
+//!   the watcher can never kill an unrelated process.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::PermissionsExt;

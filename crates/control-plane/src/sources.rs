@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_tells_inputs_and_their_borders_apart() {
+    fn digest_distinguishes_inputs_and_their_borders() {
         assert_ne!(digest(["a", "b"]), digest(["a", "c"]));
         assert_ne!(digest(["ab", "c"]), digest(["a", "bc"]));
         assert_eq!(digest([]), 0xcbf2_9ce4_8422_2325);

@@ -46,7 +46,7 @@ fn data_and_address_survive_every_kind_of_restart() {
 
 #[test]
 #[ignore = "needs Go, or KUBEBUILDER_ASSETS"]
-fn rbac_refuses_what_a_role_lacks_and_the_audit_log_tells() {
+fn rbac_refuses_what_a_role_lacks_and_the_audit_log_shows_it() {
     let plane = ControlPlane::builder().start().unwrap();
     let refused = kubectl(&plane, User::Scheduler, &["get", "secrets", "-A"]).unwrap_err();
     assert!(refused.contains("Forbidden"), "{refused}");

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use keleustes_controllers::names::{DefaultState, UPSTREAM_CONTROLLERS};
 use keleustes_options::{Build, CommandLineContext, Controller, Options, ParseOutcome, RefusalOutput, Shell};
 
-/// The release of the API that this program speaks and reports.
+/// The Kubernetes version that this program implements and reports.
 pub(crate) const VERSION: &str = "v1.37.1";
 
-/// What the arguments ask for: options to run with, or an end of the process.
+/// Parses the arguments into options to run with, or into an exit code.
 ///
 /// # Errors
-/// How to end, if there is nothing to run; what there was to say has been said.
+/// The exit code, if there is nothing to run; messages have been printed already.
 pub(crate) fn read(args: impl Iterator<Item = OsString>) -> Result<Box<Options>, ExitCode> {
     let controllers: Vec<_> = UPSTREAM_CONTROLLERS
         .iter()
@@ -60,7 +60,7 @@ pub(crate) fn read(args: impl Iterator<Item = OsString>) -> Result<Box<Options>,
     }
 }
 
-/// Commands that are not the manager itself; the original takes no arguments, so none of its is taken away.
+/// Subcommands beside the manager itself; the original takes no arguments, so they conflict with none of its.
 fn beside(args: &[OsString], known: &CommandLineContext<'_>) -> Option<ExitCode> {
     let words: Vec<_> = args.iter().map(|arg| arg.to_str().unwrap_or_default()).collect();
     let shell = |name| match name {
@@ -71,17 +71,17 @@ fn beside(args: &[OsString], known: &CommandLineContext<'_>) -> Option<ExitCode>
     };
     match words[..] {
         #[cfg(feature = "playground")]
-        ["playground", ref wishes @ ..] => Some(crate::playground::run(wishes)),
+        ["playground", ref args_after @ ..] => Some(crate::playground::run(args_after)),
         #[cfg(not(feature = "playground"))]
         ["playground", ..] => {
             eprintln!(
-                "Error: this program was packaged without the playground; `cargo run -- playground` has it"
+                "Error: this program was packaged without the playground; use `cargo run -- playground`"
             );
             Some(ExitCode::FAILURE)
         }
         ["completion", name] => {
             let Some(shell) = shell(name) else {
-                eprintln!("Error: there is no completion for {name:?}; there is for bash, zsh and fish");
+                eprintln!("Error: there is no completion for {name:?}; supported shells: bash, zsh, fish");
                 return Some(ExitCode::FAILURE);
             };
             say(&keleustes_options::completion(shell, known));
@@ -95,7 +95,7 @@ fn beside(args: &[OsString], known: &CommandLineContext<'_>) -> Option<ExitCode>
     }
 }
 
-/// Writes to stdout. A reader that has seen enough, such as `head`, is no error.
+/// Writes to stdout. A reader that closes the pipe early, such as `head`, is not an error.
 fn say(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! The controllers of this process: which of them run.
+//! Selects the controllers that run in this process.
 
 use std::collections::BTreeSet;
 
@@ -7,33 +7,33 @@ use keleustes_controllers::{ControllersOptions, all_controllers};
 use keleustes_options::Options;
 use keleustes_plan::Controller;
 
-/// The controller that others may need before they can have credentials.
+/// The controller that others need for their service account credentials.
 pub(crate) const FIRST: &str = "serviceaccount-token-controller";
 
-/// The canonical names of all controllers that are written.
+/// The canonical names of all implemented controllers.
 pub(crate) fn implemented_controllers() -> Vec<&'static str> {
     let written =
         all_controllers(&ControllersOptions::default()).into_iter().map(|controller| controller.name);
     std::iter::once(FIRST).chain(written).collect()
 }
 
-/// The controllers that the options ask for.
+/// The controllers that the options enable.
 pub(crate) struct ControllerSelection {
-    /// Those that can run.
+    /// Enabled and implemented.
     pub(crate) members: Vec<Controller>,
-    /// Those that are asked for and are not written yet.
+    /// Enabled and not implemented yet.
     pub(crate) missing: Vec<&'static str>,
 }
 
 impl ControllerSelection {
-    /// Chooses by `--controllers`; says what does not run, and why.
+    /// Selects by `--controllers` and logs which controllers do not run, and why.
     pub(crate) fn choose(options: &Options, settings: &ControllersOptions) -> Self {
         let landed = implemented_controllers();
         let mut wanted = BTreeSet::new();
         for known in &UPSTREAM_CONTROLLERS {
             let by_default = known.default != names::DefaultState::Disabled;
             if known.name == FIRST {
-                // Only a missing key switches the token controller off.
+                // Only a missing key disables the token controller.
                 wanted.insert(FIRST);
             } else if !options.generic.controllers.enables(known.name, by_default) {
                 tracing::info!(controller = known.name, "Warning: controller is disabled");
@@ -60,7 +60,7 @@ impl ControllerSelection {
         if !missing.is_empty() {
             tracing::warn!(
                 controllers = missing.join(","),
-                "these controllers are not written yet and do not run; keep another manager for them"
+                "controllers not implemented yet and not running; run them in another manager"
             );
         }
         Self { members, missing }

@@ -14,8 +14,8 @@ use std::process::ExitCode;
 
 use keleustes_options::LogFormat;
 
-/// Gives back what bursts leave behind: caches are made of many small pieces, and the system's allocator
-/// keeps the pages that a list or a rollout once needed between them.
+/// Returns memory after bursts: caches consist of many small allocations, and the system's allocator keeps the pages
+/// between them that a list or a rollout once needed.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -1,4 +1,4 @@
-//! Files that flags name, read once at start: the signing key and the cluster's CA.
+//! Builds the controllers' options from flags and from files that are read once at start: the signing key and the cluster CA.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use keleustes_runtime::signing::Signer;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
-/// Everything that controllers are told by flags and files.
+/// The options of all controllers.
 ///
 /// # Errors
-/// Names the flag, the file and what is wrong with it.
+/// A file is missing or invalid; the error names the flag and the file.
 pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Result<ControllersOptions> {
     let flags = &options.service_account;
     let root_ca: Arc<[u8]> = match flags.root_ca_file.as_str() {
@@ -75,7 +75,7 @@ pub(crate) fn settings(options: &Options, connection: &Connection) -> anyhow::Re
     })
 }
 
-/// What is said about nodes that are lost. Any number that can be read is taken as it is.
+/// The node lifecycle options. Every number that parses is used as it is.
 fn node_lifecycle_settings(options: &Options) -> node_lifecycle::NodeLifecycleOptions {
     let flags = &options.node_lifecycle;
     node_lifecycle::NodeLifecycleOptions {
@@ -94,7 +94,7 @@ fn node_lifecycle_settings(options: &Options) -> node_lifecycle::NodeLifecycleOp
     }
 }
 
-/// What the token controller is told; nothing without a key to sign with.
+/// The token controller's options; `None` without a signing key.
 fn token_settings(
     options: &Options,
     root_ca: &Arc<[u8]>,
@@ -113,12 +113,12 @@ fn token_settings(
     }))
 }
 
-/// A count of workers, as a flag gives it.
+/// The number of workers from a flag.
 fn workers(count: i32) -> usize {
     usize::try_from(count).unwrap_or(0).max(1)
 }
 
-/// The bytes of a file that holds at least one certificate.
+/// The contents of a file with at least one certificate.
 fn certificates(file: &str) -> anyhow::Result<Vec<u8>> {
     let pem = std::fs::read(file)?;
     let mut found = 0;
@@ -127,7 +127,7 @@ fn certificates(file: &str) -> anyhow::Result<Vec<u8>> {
         found += 1;
     }
     if found == 0 {
-        bail!("there is no certificate in it");
+        bail!("it contains no certificate");
     }
     Ok(pem)
 }
@@ -137,8 +137,8 @@ mod tests {
     use super::*;
     use crate::command;
 
-    /// A connection that leads nowhere: nothing here sends anything.
-    fn nowhere() -> Connection {
+    /// A connection that sends nothing.
+    fn unused_connection() -> Connection {
         Connection::from_service(tower::service_fn(|_: http::Request<kube::client::Body>| async {
             Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
         }))
@@ -150,7 +150,7 @@ mod tests {
 
     fn complaint(args: &[&str]) -> String {
         let options = options(args.iter().map(ToString::to_string));
-        settings(&options, &nowhere()).err().map(|error| format!("{error:#}")).unwrap_or_default()
+        settings(&options, &unused_connection()).err().map(|error| format!("{error:#}")).unwrap_or_default()
     }
 
     fn file(name: &str, content: &str) -> (tempfile::TempDir, String) {
@@ -162,7 +162,7 @@ mod tests {
 
     /// Proves SAT-1.
     #[test]
-    fn without_a_key_there_is_no_token_controller_and_a_bad_key_fails_the_start() {
+    fn token_controller_needs_a_key_and_an_invalid_key_fails_the_start() {
         assert_eq!(complaint(&[]), "");
         let missing = complaint(&["--service-account-private-key-file=/no/such/file"]);
         let begins = "error reading key for service account token controller: /no/such/file: No such file";
@@ -174,21 +174,24 @@ mod tests {
 
     /// Proves GC-1, GC-2.
     #[test]
-    fn flags_tell_whether_and_with_how_many_workers_garbage_is_collected() {
-        let told = |args: &[&str]| {
+    fn flags_enable_the_garbage_collector_and_set_its_workers() {
+        let gc_options = |args: &[&str]| {
             let options = options(args.iter().map(ToString::to_string));
-            settings(&options, &nowhere()).unwrap().garbage_collector
+            settings(&options, &unused_connection()).unwrap().garbage_collector
         };
-        let as_a_rule = told(&[]);
-        assert_eq!((as_a_rule.enabled, as_a_rule.workers), (true, 20));
-        let asked = told(&["--enable-garbage-collector=false", "--concurrent-gc-syncs=7"]);
-        assert_eq!((asked.enabled, asked.workers), (false, 7));
-        assert_ne!(as_a_rule.hash_key, asked.hash_key, "nobody can know how uids are hashed");
+        let default_options = gc_options(&[]);
+        assert_eq!((default_options.enabled, default_options.workers), (true, 20));
+        let changed = gc_options(&["--enable-garbage-collector=false", "--concurrent-gc-syncs=7"]);
+        assert_eq!((changed.enabled, changed.workers), (false, 7));
+        assert_ne!(
+            default_options.hash_key, changed.hash_key,
+            "the hash key of uids must not be predictable"
+        );
     }
 
     /// Proves RCA-1, RCA-2, SAT-5, RUN-2.
     #[test]
-    fn the_key_and_the_ca_are_read_once() {
+    fn signing_key_and_ca_are_read_once() {
         let directory = tempfile::tempdir().unwrap();
         let (key_file, ca_file) = (directory.path().join("sa.key"), directory.path().join("ca.crt"));
         let key = rcgen::KeyPair::generate().unwrap();
@@ -200,7 +203,7 @@ mod tests {
                 .into_iter()
                 .map(|(flag, file)| format!("{flag}={}", file.display())),
         );
-        let settings = settings(&options, &nowhere()).unwrap();
+        let settings = settings(&options, &unused_connection()).unwrap();
         std::fs::remove_file(&key_file).unwrap();
         std::fs::write(&ca_file, "another").unwrap();
         assert_eq!(&*settings.root_ca_certificate_publisher.ca, ca);
@@ -211,10 +214,10 @@ mod tests {
 
     /// Proves EPS-1, EPS-2, EPS-3.
     #[test]
-    fn flags_say_how_endpoint_slices_are_made() {
+    fn flags_reach_the_endpointslice_controller() {
         let made = |args: &[&str]| {
             let options = options(args.iter().map(ToString::to_string));
-            let settings = settings(&options, &nowhere()).unwrap().endpointslice;
+            let settings = settings(&options, &unused_connection()).unwrap().endpointslice;
             (settings.workers, settings.max_endpoints_per_slice, settings.updates_batch_period.as_millis())
         };
         assert_eq!(made(&[]), (5, 100, 0));
@@ -228,7 +231,7 @@ mod tests {
 
     /// Proves NLC-2, NLC-3, NLC-5.
     #[test]
-    fn flags_about_nodes_reach_the_controller_whatever_they_say() {
+    fn flags_reach_the_node_lifecycle_controller_unchanged() {
         let read = |args: &[&str]| node_lifecycle_settings(&options(args.iter().map(ToString::to_string)));
         assert_eq!(read(&[]), node_lifecycle::NodeLifecycleOptions::default());
         let odd = read(&[
@@ -256,10 +259,10 @@ mod tests {
 
     /// Proves RCA-1, SAT-4.
     #[test]
-    fn a_root_ca_without_a_certificate_fails_the_start() {
+    fn root_ca_file_without_a_certificate_fails_the_start() {
         let (_directory, path) = file("ca.crt", "nothing");
         let bad = complaint(&[&format!("--root-ca-file={path}")]);
-        assert!(bad.ends_with("ca.crt: there is no certificate in it"), "{bad}");
+        assert!(bad.ends_with("ca.crt: it contains no certificate"), "{bad}");
         let missing = complaint(&["--root-ca-file=/no/such/file"]);
         assert!(
             missing.starts_with("error parsing root-ca-file at /no/such/file: No such file"),

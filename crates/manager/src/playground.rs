@@ -1,8 +1,7 @@
-//! A whole cluster to play with, in this one process: an API server, hollow nodes and the manager, on
-//! loopback, with nothing to install.
+//! A whole cluster in one process: an API server, hollow nodes and the manager, on loopback, with nothing to install.
 //!
-//! The manager is the one that ships: it reads a kubeconfig and speaks HTTPS to the API server like any
-//! other. Everything ends with Ctrl-C; what is kept is kept in the folder given by `--data`.
+//! The manager is the one that ships: it reads a kubeconfig and connects to the API server over HTTPS. Ctrl-C ends
+//! everything; only the folder given by `--data` persists.
 
 mod demo;
 
@@ -34,15 +33,15 @@ Usage: kube-controller-manager playground [--nodes N] [--data DIR] [--port PORT]
   --demo         plays a rollout, the loss of a node and a failover, and ends
 ";
 
-/// How long the parts may take to end after Ctrl-C.
+/// How long the parts may take to stop after Ctrl-C.
 const STOPPED_WITHIN: Duration = Duration::from_secs(2);
 const SAVE_EVERY: Duration = Duration::from_millis(200);
 const EVENTS_LIVE: Duration = Duration::from_secs(3600);
 const LEASE_LIVES: Duration = Duration::from_secs(40);
 
-/// What was asked for.
+/// The options of the playground.
 #[derive(Debug, PartialEq, Eq)]
-struct Wish {
+struct PlaygroundOptions {
     nodes: usize,
     data: Option<PathBuf>,
     port: u16,
@@ -50,15 +49,15 @@ struct Wish {
     demo: bool,
 }
 
-/// Plays until Ctrl-C.
+/// Runs until Ctrl-C.
 pub(crate) fn run(args: &[&str]) -> ExitCode {
     if args.iter().any(|arg| matches!(*arg, "--help" | "-h")) {
         print!("{HELP}");
         return ExitCode::SUCCESS;
     }
-    let played = Wish::read(args).and_then(|wish| {
+    let played = PlaygroundOptions::read(args).and_then(|options| {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(play(&wish))
+        runtime.block_on(play(&options))
     });
     match played {
         Ok(()) => ExitCode::SUCCESS,
@@ -69,31 +68,31 @@ pub(crate) fn run(args: &[&str]) -> ExitCode {
     }
 }
 
-impl Wish {
+impl PlaygroundOptions {
     fn read(args: &[&str]) -> anyhow::Result<Self> {
-        let mut wish = Self { nodes: 3, data: None, port: 0, manager: true, demo: false };
+        let mut options = Self { nodes: 3, data: None, port: 0, manager: true, demo: false };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             if *arg == "--demo" {
-                wish.demo = true;
+                options.demo = true;
                 continue;
             }
             let (flag, value) = arg.split_once('=').unwrap_or_else(|| (arg, next_value(&mut args)));
             let number = || value.parse::<u16>().with_context(|| format!("{arg:?} needs a number"));
             match (flag, value) {
-                ("--nodes", _) => wish.nodes = number()?.into(),
-                ("--port", _) => wish.port = number()?,
-                ("--data", folder) if !folder.is_empty() => wish.data = Some(folder.into()),
-                ("--manager", "on") => wish.manager = true,
-                ("--manager", "off") => wish.manager = false,
-                _ => bail!("{arg:?} is not known here\n\n{HELP}"),
+                ("--nodes", _) => options.nodes = number()?.into(),
+                ("--port", _) => options.port = number()?,
+                ("--data", folder) if !folder.is_empty() => options.data = Some(folder.into()),
+                ("--manager", "on") => options.manager = true,
+                ("--manager", "off") => options.manager = false,
+                _ => bail!("unknown argument {arg:?}\n\n{HELP}"),
             }
         }
-        Ok(wish)
+        Ok(options)
     }
 }
 
-/// The value of a flag that stands beside it; another flag is none.
+/// The value of a flag as a separate argument; another flag is not a value.
 fn next_value<'a>(args: &mut std::slice::Iter<'_, &'a str>) -> &'a str {
     let value = args.as_slice().first().copied().filter(|next| !next.starts_with("--"));
     if value.is_some() {
@@ -102,38 +101,39 @@ fn next_value<'a>(args: &mut std::slice::Iter<'_, &'a str>) -> &'a str {
     value.unwrap_or_default()
 }
 
-async fn play(wish: &Wish) -> anyhow::Result<()> {
+async fn play(options: &PlaygroundOptions) -> anyhow::Result<()> {
     let began = Instant::now();
-    // Gone with the process unless a folder was given.
+    // Deleted when the process ends, unless `--data` names a folder.
     let scratch = tempfile::Builder::new().prefix("keleustes-playground-").tempdir()?;
-    let folder = wish.data.as_deref().unwrap_or_else(|| scratch.path());
+    let folder = options.data.as_deref().unwrap_or_else(|| scratch.path());
     let (ending, ended) = watch::channel(false);
-    let (serving, keeping) = start_server(wish, folder, ended).await?;
+    let (serving, keeping) = start_server(options, folder, ended).await?;
     println!("API server   {} ({} ms)", serving.address(), began.elapsed().as_millis());
 
     let kubeconfig = folder.join("kubeconfig");
     write(&kubeconfig, &serving.kubeconfig(&User::admin())?)?;
     let connection = Connection::open(Some(&kubeconfig), None, None)?;
     let admin = ClientFactory::new(connection, ClientOptions::default());
-    let nodes = Hollow::builder(admin.root("hollow-nodes")).nodes(wish.nodes).scheduler(true).untaint(true);
-    let nodes = match wish.demo {
+    let nodes =
+        Hollow::builder(admin.root("hollow-nodes")).nodes(options.nodes).scheduler(true).untaint(true);
+    let nodes = match options.demo {
         true => nodes.leases(demo::LEASE_EVERY, LEASE_LIVES),
         false => nodes,
     };
     let nodes = nodes.volumes(true).start();
-    println!("nodes        {} hollow ones, and a scheduler", wish.nodes);
-    let worked = if wish.demo {
+    println!("nodes        {} hollow ones, and a scheduler", options.nodes);
+    let worked = if options.demo {
         let client = admin.root("demo");
         let manager_flags = manager_flags(&serving, folder)?;
         demo::Demo { client, nodes: &nodes, manager_flags, folder }.play().await
     } else {
-        greet(wish, &kubeconfig, began);
-        if wish.manager { manage(&serving, folder).await } else { Ok(tokio::signal::ctrl_c().await?) }
+        greet(options, &kubeconfig, began);
+        if options.manager { manage(&serving, folder).await } else { Ok(tokio::signal::ctrl_c().await?) }
     };
-    // Whoever still holds a connection then is cut off: this is the end of the world.
+    // Connections that are still open are closed: the cluster ends here.
     let _ = tokio::time::timeout(STOPPED_WITHIN, nodes.stop()).await;
     let _ = tokio::time::timeout(STOPPED_WITHIN, serving.stop()).await;
-    // Without a folder nobody listens.
+    // Without `--data` there is nothing to store.
     let _ = ending.send(true);
     if let Some(keeping) = keeping {
         keeping.await??;
@@ -141,31 +141,30 @@ async fn play(wish: &Wish) -> anyhow::Result<()> {
     worked
 }
 
-/// Says what there is, and what to try.
-/// What a newcomer can type; the README shows it as well.
+/// Commands to try; README shows them as well.
 const TO_TRY: &str = "    kubectl get nodes
     kubectl create deployment oars --image=any:1 --replicas=6
     kubectl rollout status deployment oars
     kubectl set image deployment oars any=any:2 && kubectl get pods -w
 ";
 
-fn greet(wish: &Wish, kubeconfig: &Path, began: Instant) {
-    println!("manager      {}", if wish.manager { "this one" } else { "yours: none runs here" });
+fn greet(options: &PlaygroundOptions, kubeconfig: &Path, began: Instant) {
+    println!("manager      {}", if options.manager { "this one" } else { "none; start your own" });
     println!("\nready after {} ms. In another terminal:\n", began.elapsed().as_millis());
     println!("    export KUBECONFIG={}", kubeconfig.display());
-    println!("{TO_TRY}\nCtrl-C ends it all.");
+    println!("{TO_TRY}\nCtrl-C ends everything.");
 }
 
 type Keeping = tokio::task::JoinHandle<std::io::Result<()>>;
 
 async fn start_server(
-    wish: &Wish,
+    options: &PlaygroundOptions,
     folder: &Path,
     ended: watch::Receiver<bool>,
 ) -> anyhow::Result<(RunningServer, Option<Keeping>)> {
     let builder = ApiServer::builder().rbac(true).service_accounts(true);
     let builder = builder.event_ttl(EVENTS_LIVE).request_log_limit(1000);
-    let (server, pki, keeping) = match &wish.data {
+    let (server, pki, keeping) = match &options.data {
         None => (builder.build(), Pki::generate()?, None),
         Some(data) => {
             std::fs::create_dir_all(data).with_context(|| format!("--data={}", data.display()))?;
@@ -176,14 +175,14 @@ async fn start_server(
             (server, Pki::load_or_generate(folder)?, Some(keeping))
         }
     };
-    let address = SocketAddr::from(([127, 0, 0, 1], wish.port));
+    let address = SocketAddr::from(([127, 0, 0, 1], options.port));
     let serving = serve(server, address, pki, Limits::default())
         .await
         .with_context(|| format!("the API server cannot listen on {address}"))?;
     Ok((serving, keeping))
 }
 
-/// The flags by which a manager finds the server, as a kubeadm manifest would give them.
+/// The flags by which a manager connects to the server, as in a kubeadm manifest.
 fn manager_flags(serving: &RunningServer, folder: &Path) -> anyhow::Result<Vec<String>> {
     let file = |name: &str| folder.join(name);
     let user = User::new("system:kube-controller-manager", &[]);
@@ -201,19 +200,19 @@ fn manager_flags(serving: &RunningServer, folder: &Path) -> anyhow::Result<Vec<S
     ])
 }
 
-/// Runs the manager in this process; ends with Ctrl-C.
+/// Runs the manager in this process until Ctrl-C.
 async fn manage(serving: &RunningServer, folder: &Path) -> anyhow::Result<()> {
     let mut flags = manager_flags(serving, folder)?;
     flags.push("--leader-elect=false".to_owned());
     let options = command::read(flags.into_iter().map(Into::into));
-    let Ok(options) = options else { bail!("the manager does not take the playground's flags") };
+    let Ok(options) = options else { bail!("the manager refuses the playground's flags") };
     run::run_until_stopped(&options, &Verbosity::new(0, Vec::new())).await
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
-    // Keys are in it: nobody else's business.
+    // It contains private keys.
     let mut options = std::fs::OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes()))
@@ -225,27 +224,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_page_shows_what_is_printed() {
-        assert!(include_str!("../../../README.md").contains(TO_TRY), "README.md shows something else to try");
+    fn readme_shows_the_printed_commands() {
+        assert!(include_str!("../../../README.md").contains(TO_TRY), "README.md shows other commands");
     }
 
     #[test]
-    fn wishes_are_read_and_strange_ones_refused() {
-        let wanted = Wish { nodes: 5, data: Some("d".into()), port: 6443, manager: false, demo: false };
-        assert_eq!(Wish::read(&["--nodes=5", "--data=d", "--port=6443", "--manager=off"]).unwrap(), wanted);
+    fn options_are_parsed_and_unknown_ones_refused() {
+        let wanted =
+            PlaygroundOptions { nodes: 5, data: Some("d".into()), port: 6443, manager: false, demo: false };
+        assert_eq!(
+            PlaygroundOptions::read(&["--nodes=5", "--data=d", "--port=6443", "--manager=off"]).unwrap(),
+            wanted
+        );
         let apart = ["--nodes", "5", "--data", "d", "--port", "6443", "--manager", "off"];
-        assert_eq!(Wish::read(&apart).unwrap(), wanted);
+        assert_eq!(PlaygroundOptions::read(&apart).unwrap(), wanted);
         for bad in ["--nodes=many", "--nodes", "--data=", "--port=70000", "--manager=maybe", "--what", "x"] {
-            assert!(Wish::read(&[bad]).is_err(), "{bad}");
+            assert!(PlaygroundOptions::read(&[bad]).is_err(), "{bad}");
         }
     }
 
     #[tokio::test]
-    async fn a_port_in_use_is_named() {
+    async fn error_names_a_port_in_use() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
-        let wish = Wish { nodes: 0, data: None, port, manager: false, demo: false };
-        let error = play(&wish).await.unwrap_err().to_string();
+        let options = PlaygroundOptions { nodes: 0, data: None, port, manager: false, demo: false };
+        let error = play(&options).await.unwrap_err().to_string();
         assert!(error.contains(&format!("cannot listen on 127.0.0.1:{port}")), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Furnishes the process as the options say, with the machine's own clock and chance.
+//! Builds the process context from the options, with the machine's clock and randomness.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use keleustes_runtime::clock::{Clocks, Random};
 use keleustes_runtime::metrics::Metrics;
 use keleustes_runtime::process_context::ProcessContext;
 
-/// What the parts of this process share.
+/// Builds what the parts of this process share.
 pub(crate) fn build_process_context(
     options: &Options,
     connection: Connection,
@@ -30,7 +30,7 @@ fn wall_nanoseconds() -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// The one place where real chance comes in: two managers that start together must not wait in step.
+/// The only source of real randomness: two managers that start together must not retry in step.
 pub(crate) fn seed() -> u64 {
     use std::hash::{BuildHasher as _, Hasher as _};
     std::hash::RandomState::new().build_hasher().finish()

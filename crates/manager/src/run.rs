@@ -1,4 +1,4 @@
-//! The life of the process: connect, fill the caches, serve, win the lease, work, stop in order.
+//! Runs the process: connect, fill the caches, serve, acquire the Lease, run the controllers, shut down gracefully.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,16 +25,16 @@ use crate::controller_selection::{ControllerSelection, FIRST};
 use crate::logging::Verbosity;
 use crate::{options_from_files, process_context, serving};
 
-/// How long the last events may take to be written after the lease was given back.
+/// How long the last events may take to be written after the Lease was released.
 const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Runs the manager until it is told to stop.
+/// Runs the manager until it is stopped.
 ///
 /// # Errors
-/// What kept it from starting, or made it end before its time.
+/// Why it could not start, or ended early.
 pub(crate) fn run(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()> {
-    // One thread works, besides this one, which looks after the lease. One item's work is microseconds of deciding and
-    // milliseconds of waiting; handing it to another thread costs more than doing it.
+    // One worker thread, besides this one, which renews the Lease. A reconcile is microseconds of deciding and milliseconds
+    // of waiting; handing it to another thread costs more than running it.
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -43,7 +43,7 @@ pub(crate) fn run(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()
         .block_on(run_until_stopped(options, verbosity))
 }
 
-/// Lives on the async runtime it is called from.
+/// Runs on the caller's async runtime.
 pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     tokio::spawn(cancel_on_signal(stop.clone())?);
@@ -62,8 +62,8 @@ pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) 
     let mut locks = locks(&house, options, &identity, &announcer)?;
     drop(announcer);
 
-    // Caches fill before the lease is won: a standby is ready to work the moment it may. They begin before
-    // everything else that takes time, such as finding primes for a certificate to serve with.
+    // Caches fill before the Lease is acquired: a standby can start at once. They start before everything else that takes
+    // time, such as generating the key of the serving certificate.
     locks.read_leases().await;
     for controller in &team.members {
         loops::prepare(controller, &house.caches);
@@ -89,13 +89,13 @@ pub(crate) async fn run_until_stopped(options: &Options, verbosity: &Verbosity) 
     }
     let duty = Duty { house: &house, options, health: &health, pages: pages.as_ref() };
     let result = lead(duty, locks, team.members, &stop, &mut background).await;
-    // With the locks the last recorder is gone; its writer ends when all is written.
+    // Dropping the locks drops the last event recorder; its writer ends when all events are written.
     let _ = tokio::time::timeout(LAST_EVENTS_WITHIN, events).await;
     house.caches.stop().await;
     result
 }
 
-/// The way to the API server. Somebody who cannot say who we are is told of now, not with each request.
+/// The connection to the API server. Credentials that cannot be obtained fail here, not with each request.
 async fn connect(options: &Options, metrics: &Metrics) -> anyhow::Result<Connection> {
     let client = &options.client;
     let kubeconfig = (!client.kubeconfig.is_empty()).then(|| client.kubeconfig.as_ref());
@@ -121,8 +121,8 @@ fn locks(
     settings.renew_deadline = flags.renew_deadline.to_std();
     settings.retry_period = flags.retry_period.to_std();
     settings.coordinated = options.gates.enabled("CoordinatedLeaderElection");
-    // The original has this gate off. Giving the lease back is why the next leader need not wait, so it is on
-    // here unless the operator says otherwise.
+    // The original has this gate off. Releasing the Lease is why the next leader need not wait, so it is on here unless
+    // the operator disables it.
     settings.release_on_stop =
         options.gates.explicit_value("ControllerManagerReleaseLeaderElectionLockOnExit").unwrap_or(true);
     let migration = options.leader_migration.as_ref().map(|migration| Migration {
@@ -150,7 +150,7 @@ fn candidate(house: &ProcessContext, options: &Options, identity: String) -> Can
     Candidate::new(client, candidacy, house.clocks.clone(), &house.metrics)
 }
 
-/// Wins the locks and works under them until told to stop, or until a lock or a part of the process is lost.
+/// Acquires the locks and runs the controllers under them until it is stopped, or until a lock or a part of the process is lost.
 async fn lead(
     duty: Duty<'_>,
     locks: Locks,
@@ -199,7 +199,7 @@ async fn lead(
     }
 }
 
-/// What work under a lock needs from the process around it.
+/// What running under a lock needs from the process.
 #[derive(Clone, Copy)]
 struct Duty<'a> {
     house: &'a ProcessContext,
@@ -209,7 +209,7 @@ struct Duty<'a> {
 }
 
 impl Duty<'_> {
-    /// Works while a lock is held, and stops in order.
+    /// Runs the controllers while a lock is held, and shuts down gracefully.
     async fn work(self, members: Vec<Controller>, term: Term) -> anyhow::Result<()> {
         let generic = &self.options.generic;
         let (interval, stops_within) =
@@ -225,7 +225,7 @@ impl Duty<'_> {
     }
 }
 
-/// Ends the process in order on SIGTERM or SIGINT; a second signal ends it at once.
+/// Shuts down gracefully on SIGTERM or SIGINT; a second signal ends the process at once.
 fn cancel_on_signal(stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
@@ -240,7 +240,7 @@ fn cancel_on_signal(stop: CancellationToken) -> anyhow::Result<impl Future<Outpu
             if again {
                 std::process::exit(1);
             }
-            tracing::info!("told to stop");
+            tracing::info!("received signal, shutting down");
             stop.cancel();
         }
     })

@@ -1,4 +1,4 @@
-//! The secure port: what options say of it, in the words of the serving room.
+//! The secure port: translates the manager's options into those of the `serving` crate.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use keleustes_serving::{
 
 use crate::logging::Verbosity;
 
-/// The secure port, and the pages that are shown there.
+/// The secure port and its pages.
 pub(crate) struct ServingHandle {
-    /// `None` if nothing came of binding the port.
+    /// `None` if the port is disabled or could not be bound.
     pub(crate) server: Option<Server>,
     pub(crate) pages: Pages,
 }
 
-/// Opens the secure port; `None` if it is switched off.
+/// Opens the secure port; `None` if it is disabled.
 ///
 /// # Errors
-/// What is wrong with a certificate, an address or the way to the API server, with the flag's name.
+/// A certificate, address or kubeconfig is invalid; the error names the flag.
 pub(crate) async fn open(
     house: &ProcessContext,
     options: &Options,
@@ -48,7 +48,7 @@ pub(crate) async fn open(
     Ok(Some(ServingHandle { server, pages }))
 }
 
-/// Shows what controllers have to show to people who look into the process.
+/// Registers the controllers' debug pages.
 pub(crate) fn register_debug_pages<'a>(pages: &Pages, controllers: impl IntoIterator<Item = &'a Controller>) {
     for controller in controllers {
         if let Some(page) = controller.debug_handler.clone() {
@@ -60,7 +60,7 @@ pub(crate) fn register_debug_pages<'a>(pages: &Pages, controllers: impl IntoIter
     }
 }
 
-/// What is not there is answered in the original's few words.
+/// An unknown page gets the original's 404 text.
 fn answer(shown: Option<DebugPage>) -> Response<Bytes> {
     let (status, content_type, body) = match shown {
         Some(shown) => (StatusCode::OK, shown.content_type, shown.body),
@@ -117,7 +117,7 @@ fn named_certificate(sni: &SniCertKey) -> NamedCertificate {
     }
 }
 
-/// Who may see what: asked of the API server that the two kubeconfigs name, or of the one around us.
+/// Delegated authentication and authorization: through the API server that the two kubeconfigs name, or the in-cluster one.
 async fn access(options: &Options, house: &ProcessContext) -> anyhow::Result<Access> {
     let flags = &options.authentication;
     let header = &flags.request_header;
@@ -155,7 +155,7 @@ async fn access(options: &Options, house: &ProcessContext) -> anyhow::Result<Acc
     Ok(Access::open(&authentication, &authorization, delegates, registry, house.random.fork()).await?)
 }
 
-/// The API server that a kubeconfig names; without one, that of the pod this runs in, if it runs in one.
+/// The API server that a kubeconfig names; without a kubeconfig the in-cluster one, if this runs in a pod.
 async fn delegate(
     options: &Options,
     house: &ProcessContext,
@@ -163,7 +163,7 @@ async fn delegate(
     kubeconfig: &str,
 ) -> anyhow::Result<Option<ApiServerClient>> {
     let observer = Arc::new(house.metrics.clone());
-    // Manifests name one file three times; its connections and its plugin are then the manager's own.
+    // Manifests name one file three times; its connections and its plugin are then shared with the manager.
     let connection = if kubeconfig == options.client.kubeconfig && options.client.master.is_empty() {
         house.factory.connection().clone()
     } else if kubeconfig.is_empty() {
@@ -199,7 +199,7 @@ fn pages(
         enabled: gate.enabled,
     });
     let configuration = options.configz();
-    // The page wraps what the group's name stands for; the options hand out both.
+    // The page nests the fields below the group's name; the options return both.
     let configuration =
         configuration.as_object().and_then(|map| map.values().next()).map(ToString::to_string);
     Ok(PageOptions {
@@ -231,7 +231,7 @@ mod tests {
 
     /// Proves GC-105, GC-106.
     #[test]
-    fn what_a_controller_shows_is_answered_as_it_says_and_nothing_else_is_there() {
+    fn debug_pages_of_controllers_are_served_and_unknown_ones_are_not_found() {
         let header = |answer: &Response<Bytes>, name| answer.headers()[name].to_str().unwrap().to_owned();
         let shown = answer(Some(DebugPage { content_type: "text/vnd.graphviz", body: "graph".to_owned() }));
         assert_eq!((shown.status(), &shown.body()[..]), (StatusCode::OK, &b"graph"[..]));

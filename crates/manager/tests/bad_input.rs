@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long the program may take to find out; a hang is a failure.
+/// How long the program may take to fail; a hang fails the test.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a program is watched that should go on.
+/// How long a program is observed that should keep running.
 const A_WHILE: Duration = Duration::from_secs(2);
 
-/// Arguments, and what the last line on stderr says. `{port}` is a free port, `{taken}` one in use. Files are those
+/// Arguments, and the expected last line on stderr. `{port}` is a free port, `{taken}` one in use. Files are those
 /// of [`write_files`].
 type Row = (&'static str, &'static str);
 
@@ -75,7 +75,7 @@ const FLAGS: &[Row] = &[
     ),
 ];
 
-/// After `--kubeconfig=good` and flags with which nobody else is asked for anything.
+/// Used after `--kubeconfig=good` and flags that avoid other requests.
 const FILES: &[Row] = &[
     (
         "--secure-port={taken}",
@@ -193,7 +193,7 @@ const FILES: &[Row] = &[
     ("--allow-metric-labels-manifest=absent", "metrics.allowListMappingManifest"),
 ];
 
-/// Kubeconfigs: the lines of a cluster, those of a user, and what is said about them. `;` begins a line.
+/// Kubeconfigs: the lines of a cluster, those of a user, and the expected error. `;` starts a new line.
 const KUBECONFIGS: &[(&str, &str, &str)] = &[
     ("server: ''", "token: t", "bad server address"),
     ("server: '::'", "token: t", "bad server address"),
@@ -285,7 +285,7 @@ const KUBECONFIGS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Whole files in place of a kubeconfig.
+/// Whole files instead of a kubeconfig.
 const OTHER_FILES: &[(&str, &str)] = &[
     ("", "has no current-context"),
     ("}{ : -", "it is no kubeconfig, see line 1"),
@@ -300,7 +300,7 @@ const OTHER_FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What looks wrong and is no error: the program goes on.
+/// Input that looks wrong and is valid: the program keeps running.
 const NO_ERRORS: &[(&str, &str)] = &[
     ("--leader-migration-config=garbage --secure-port=0", "nobody migrates unless asked to"),
     (
@@ -310,7 +310,7 @@ const NO_ERRORS: &[(&str, &str)] = &[
     ("--secure-port={port} --cert-dir=/proc/nowhere", "a certificate can be kept in memory"),
 ];
 
-/// What every kubeconfig of this test has in common.
+/// The common part of the kubeconfigs.
 fn kubeconfig(cluster: &str, user: &str) -> String {
     let lines = |text: &str| text.split(';').map(|line| format!("\n    {line}")).collect::<String>();
     format!(
@@ -356,7 +356,7 @@ fn write_files(directory: &Path) {
     }
 }
 
-/// Everything that is tried: arguments, and what must be said.
+/// All rows: arguments and expected error.
 fn rows() -> Vec<(String, String)> {
     let quiet = "--bind-address=127.0.0.1 --authentication-skip-lookup --kubeconfig=good";
     let mut rows: Vec<_> = FLAGS.iter().map(|(args, said)| (args.to_string(), said.to_string())).collect();
@@ -375,7 +375,7 @@ fn rows() -> Vec<(String, String)> {
     rows
 }
 
-/// Runs the program in a directory; no code if it had to be ended.
+/// Runs the program in a directory; no exit code if it had to be killed.
 fn run(directory: &Path, args: &str, time: Duration) -> (Option<i32>, String, String) {
     let file = |name: &str| {
         let file = tempfile::NamedTempFile::new_in(directory).unwrap();
@@ -415,7 +415,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// What is wrong with how one row ended.
+/// Compares the result of one row with the expectation.
 fn complaint(directory: &Path, taken: u16, args: &str, said: &str) -> Option<String> {
     let port = free_port();
     let fill = |text: &str| text.replace("{port}", &port.to_string()).replace("{taken}", &taken.to_string());
@@ -438,7 +438,7 @@ fn complaint(directory: &Path, taken: u16, args: &str, said: &str) -> Option<Str
 
 /// Proves RUN-81, RUN-85, RUN-86, RUN-53.
 #[test]
-fn bad_input_ends_in_one_clear_line_and_code_one() {
+fn invalid_input_ends_with_one_clear_line_and_code_one() {
     let directory = tempfile::tempdir().unwrap();
     write_files(directory.path());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -460,7 +460,7 @@ fn bad_input_ends_in_one_clear_line_and_code_one() {
 }
 
 #[test]
-fn what_only_looks_wrong_is_no_error() {
+fn valid_input_that_looks_wrong_is_accepted() {
     let directory = tempfile::tempdir().unwrap();
     write_files(directory.path());
     for (args, reason) in NO_ERRORS {

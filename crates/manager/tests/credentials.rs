@@ -1,4 +1,4 @@
-//! Credentials that somebody else must be asked for, and what the log says of them: nothing.
+//! Credentials from plugins and token issuers work and never reach the log.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -16,14 +16,14 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::json;
 
-/// An API server that knows one user by one token.
+/// An API server that accepts one token of one user.
 struct World {
     server: ApiServer,
     serving: RunningServer,
     folder: tempfile::TempDir,
 }
 
-/// A running manager, which ends with its test.
+/// A running manager, killed with its test.
 struct Manager(Child);
 
 impl Drop for Manager {
@@ -43,7 +43,7 @@ impl World {
         Self { server, serving, folder: tempfile::tempdir().unwrap() }
     }
 
-    /// Starts a manager that logs all it can.
+    /// Starts a manager at the highest verbosity.
     fn manage(&self, user: &str, variables: &[(&str, &str)]) -> Manager {
         let kubeconfig = self.folder.path().join("kubeconfig");
         let cluster = format!("server: 'https://{}', insecure-skip-tls-verify: true", self.serving.address());
@@ -69,7 +69,7 @@ impl World {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
-    /// Waits until the manager leads, as the user that the server knows.
+    /// Waits until the manager leads, authenticated as that user.
     async fn until_it_leads(&self) {
         let deadline = Instant::now() + Duration::from_secs(30);
         while self
@@ -86,7 +86,7 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plugin_is_asked_once_for_three_kubeconfigs_and_its_token_stays_out_of_the_log() {
+async fn exec_plugin_is_called_once_for_three_kubeconfigs_and_its_token_is_not_logged() {
     let world = World::knowing("hunter2").await;
     let asked = world.folder.path().join("asked");
     let script = format!(
@@ -107,7 +107,7 @@ async fn a_plugin_is_asked_once_for_three_kubeconfigs_and_its_token_stays_out_of
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plugin_that_fails_ends_the_start_and_says_why_itself() {
+async fn failing_exec_plugin_ends_the_start_with_its_own_message() {
     let world = World::knowing("hunter2").await;
     let exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never, \
                 args: ['-c', 'echo no network >&2; echo hunter2; exit 3']}";
@@ -123,13 +123,13 @@ async fn a_plugin_that_fails_ends_the_start_and_says_why_itself() {
     assert_eq!(world.server.requests().len(), 0);
 }
 
-/// An id token that ends then; nobody checks its signature here.
+/// An id token with this expiry; the test server does not verify signatures.
 fn id_token(ends_at: Timestamp) -> String {
     let part = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
     format!("{}.{}.hunter2", part(json!({"alg": "none"})), part(json!({"exp": ends_at.as_second()})))
 }
 
-/// An issuer of id tokens over HTTPS on this host: its address, its certificate, and what it was asked.
+/// An issuer of id tokens over HTTPS on this host: its address, its certificate, and the requests it received.
 fn issuer(id_token: String) -> (String, String, Arc<Mutex<Vec<String>>>) {
     let key = rcgen::KeyPair::generate().unwrap();
     let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
@@ -172,7 +172,7 @@ fn issuer(id_token: String) -> (String, String, Arc<Mutex<Vec<String>>>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_id_token_is_shown_while_it_lasts() {
+async fn valid_id_token_is_sent() {
     let token = id_token(Timestamp::now() + SignedDuration::from_hours(1));
     let world = World::knowing(&token).await;
     let _manager =
@@ -182,7 +182,7 @@ async fn an_id_token_is_shown_while_it_lasts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_id_token_that_has_ended_is_refreshed_with_its_issuer() {
+async fn expired_id_token_is_refreshed_at_its_issuer() {
     let old = id_token(Timestamp::now() - SignedDuration::from_hours(1));
     let fresh = id_token(Timestamp::now() + SignedDuration::from_hours(1));
     let world = World::knowing(&fresh).await;

@@ -1,4 +1,4 @@
-//! How the program starts and refuses to, seen from outside: arguments in, exit code and words out.
+//! How the program starts and refuses to start, seen from outside: arguments in, exit code and output out.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -9,18 +9,18 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// How a run ended.
+/// The result of a run.
 struct Ended {
     code: Option<i32>,
     stderr: String,
 }
 
-/// Runs the program until it ends; a program that does not is ended, and has no code.
+/// Runs the program until it exits; after a timeout it is killed and has no exit code.
 fn run(args: &[&str]) -> Ended {
     run_until(args, None)
 }
 
-/// Runs the program until it ends or says something.
+/// Runs the program until it exits or prints a text.
 fn run_until(args: &[&str], words: Option<&'static str>) -> Ended {
     let mut child = Command::new(env!("CARGO_BIN_EXE_kube-controller-manager"))
         .args(args)
@@ -59,15 +59,15 @@ fn run_until(args: &[&str], words: Option<&'static str>) -> Ended {
     Ended { code, stderr: reader.join().unwrap() }
 }
 
-/// `--secure-port` with a port that was free a moment ago; tests run side by side, so each has its own.
+/// `--secure-port` with a free port; tests run in parallel, so each uses its own.
 fn free_port() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("--secure-port={}", listener.local_addr().unwrap().port())
 }
 
-/// A kubeconfig for an API server that is not there.
+/// A kubeconfig for an API server that does not exist.
 fn kubeconfig(directory: &tempfile::TempDir) -> PathBuf {
-    // A port that was free a moment ago and that nobody listens on now.
+    // A port on which no process listens.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let path = directory.path().join("kubeconfig");
     let text = format!(
@@ -80,7 +80,7 @@ fn kubeconfig(directory: &tempfile::TempDir) -> PathBuf {
     path
 }
 
-/// Runs with a good kubeconfig and more flags, and gives what it said when it refused to start.
+/// Runs with a valid kubeconfig and more flags, and returns the error of the refused start.
 fn refusal(more: &[&str]) -> String {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = format!("--kubeconfig={}", kubeconfig(&directory).display());
@@ -90,7 +90,7 @@ fn refusal(more: &[&str]) -> String {
     ended.stderr
 }
 
-/// Runs for a while with nothing wrong but an API server that does not answer.
+/// Runs for a while with valid flags and an API server that does not answer.
 fn standing_by() -> Ended {
     let directory = tempfile::tempdir().unwrap();
     let kubeconfig = format!("--kubeconfig={}", kubeconfig(&directory).display());
@@ -100,7 +100,7 @@ fn standing_by() -> Ended {
 
 /// Proves OPT-7.
 #[test]
-fn a_kubeconfig_that_is_not_there_is_named() {
+fn error_names_a_missing_kubeconfig() {
     let ended = run(&["--kubeconfig=/no/such/kubeconfig"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains("/no/such/kubeconfig"), "{}", ended.stderr);
@@ -109,7 +109,7 @@ fn a_kubeconfig_that_is_not_there_is_named() {
 
 /// Proves OPT-15.
 #[test]
-fn without_any_way_to_an_api_server_it_says_what_to_give() {
+fn error_without_kubeconfig_names_the_flags() {
     let ended = run(&[]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains("--kubeconfig"), "{}", ended.stderr);
@@ -117,7 +117,7 @@ fn without_any_way_to_an_api_server_it_says_what_to_give() {
 
 /// Proves OPT-57.
 #[test]
-fn files_and_paths_that_serving_cannot_use_are_named() {
+fn error_names_unusable_serving_files() {
     let path =
         refusal(&[&free_port(), "--authentication-skip-lookup", "--authorization-always-allow-paths=/a*b"]);
     assert!(path.contains("a*b"), "{path}");
@@ -129,7 +129,7 @@ fn files_and_paths_that_serving_cannot_use_are_named() {
 
 /// Proves OPT-58.
 #[test]
-fn a_port_in_use_ends_the_start_before_any_election() {
+fn port_in_use_ends_the_start_before_leader_election() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let said = refusal(&[&format!("--secure-port={port}"), "--authentication-skip-lookup"]);
@@ -139,14 +139,14 @@ fn a_port_in_use_ends_the_start_before_any_election() {
 
 /// Proves OPT-59.
 #[test]
-fn a_lease_that_would_not_keep_leaders_apart_is_refused() {
+fn lease_durations_that_allow_two_leaders_are_refused() {
     let said = refusal(&["--secure-port=0", "--leader-elect-lease-duration=5s"]);
     assert!(said.contains("leaseDuration must be greater than renewDeadline"), "{said}");
 }
 
 /// Proves OPT-103.
 #[test]
-fn a_made_up_certificate_is_mentioned() {
+fn generated_serving_certificate_is_logged() {
     let ended = standing_by();
     assert_eq!(ended.code, None, "it waits for its API server: {}", ended.stderr);
     assert!(ended.stderr.contains("Generated self-signed cert in-memory"), "{}", ended.stderr);
@@ -155,7 +155,7 @@ fn a_made_up_certificate_is_mentioned() {
 
 /// Proves OPT-100.
 #[test]
-fn from_verbosity_one_on_every_flag_is_logged() {
+fn flags_are_logged_from_verbosity_one() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = format!("--secure-port={}", taken.local_addr().unwrap().port());
     let said = refusal(&[&port, "--authentication-skip-lookup", "-v=1"]);
@@ -166,7 +166,7 @@ fn from_verbosity_one_on_every_flag_is_logged() {
 
 /// Proves OPT-112.
 #[test]
-fn an_api_server_that_cannot_be_asked_who_may_see_pages_is_fatal() {
+fn unreachable_api_server_for_delegated_authorization_is_fatal() {
     let directory = tempfile::tempdir().unwrap();
     let other = format!("--authentication-kubeconfig={}", kubeconfig(&directory).display());
     let said = refusal(&[&free_port(), &other]);
@@ -175,7 +175,7 @@ fn an_api_server_that_cannot_be_asked_who_may_see_pages_is_fatal() {
 
 /// Proves RUN-3.
 #[test]
-fn a_kubeconfig_in_the_environment_is_not_used() {
+fn kubeconfig_from_the_environment_is_ignored() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_kube-controller-manager"));
     command.arg("--secure-port=0").env("KUBECONFIG", kubeconfig(&directory));
@@ -187,7 +187,7 @@ fn a_kubeconfig_in_the_environment_is_not_used() {
 
 /// Proves RUN-10.
 #[test]
-fn the_version_is_told_first_and_pages_are_served_before_the_lease_is_tried() {
+fn version_is_logged_first_and_pages_are_served_before_leader_election() {
     let said = standing_by().stderr;
     let at = |words: &str| said.find(words).unwrap_or_else(|| panic!("{words} in {said}"));
     assert!(at("\"Starting\" version=") < at("Serving securely on"), "{said}");

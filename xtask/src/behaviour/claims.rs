@@ -111,7 +111,7 @@ fn fault_of(
         Function { is_ignored: true, .. } => Some("is ignored, so it proves nothing"),
         Function { is_test: true, .. } => None,
         _ if !file.starts_with(SCENARIOS) => Some("is not a test, so it proves nothing"),
-        _ if !registered => Some("is not registered with the scenarios, so nobody runs it"),
+        _ if !registered => Some("is not registered with the scenarios, so nothing runs it"),
         _ => None,
     }
 }

@@ -20,7 +20,7 @@ pub struct Sheet {
     pub entries: Vec<Entry>,
 }
 
-/// How far a sheet has come.
+/// The progress of a sheet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Every id is proved or excused; the house test insists.

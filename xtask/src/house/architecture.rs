@@ -1,10 +1,10 @@
-//! The written map names every room, and every invariant names a test that exists.
+//! The written map names every crate, and every invariant names a test that exists.
 
 use std::collections::BTreeSet;
 
 use anyhow::Result;
 
-use super::crate_map::ROOMS;
+use super::crate_map::CRATES;
 use crate::problem::Problem;
 use crate::source::Source;
 use crate::workspace::Workspace;
@@ -30,8 +30,8 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Problem>> {
 
 fn judge(map: &str, tests: &BTreeSet<String>) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for room in ROOMS.iter().filter(|room| !map.contains(&format!("\n| `{}` |", room.name))) {
-        problems.push(Problem::of(MAP, format!("the table of rooms lacks `{}`", room.name)));
+    for krate in CRATES.iter().filter(|krate| !map.contains(&format!("\n| `{}` |", krate.name))) {
+        problems.push(Problem::of(MAP, format!("the table of crates lacks `{}`", krate.name)));
     }
     let rows = map
         .lines()
@@ -71,9 +71,9 @@ mod tests {
     use super::*;
 
     fn check(rows: &str) -> Vec<String> {
-        let rooms: String = ROOMS.iter().map(|room| format!("\n| `{}` | x | - |", room.name)).collect();
+        let crates: String = CRATES.iter().map(|krate| format!("\n| `{}` | x | - |", krate.name)).collect();
         let map = format!(
-            "# Map\n{rooms}\n\n{INVARIANTS}\n\n| invariant | verified by |\n| --- | --- |\n{rows}\n## Next\n| a | b |\n"
+            "# Map\n{crates}\n\n{INVARIANTS}\n\n| invariant | verified by |\n| --- | --- |\n{rows}\n## Next\n| a | b |\n"
         );
         judge(&map, &BTreeSet::from(["it_holds".to_owned()]))
             .iter()
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_map_names_every_room() {
-        assert_eq!(judge("", &BTreeSet::new()).len(), ROOMS.len() + 1);
+    fn the_map_names_every_crate() {
+        assert_eq!(judge("", &BTreeSet::new()).len(), CRATES.len() + 1);
     }
 }

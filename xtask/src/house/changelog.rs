@@ -14,7 +14,7 @@ const KINDS: [&str; 3] = ["feature", "fix", "change"];
 /// A fragment is a paragraph or two, not a report.
 const FRAGMENT_LINES_MAX: usize = 15;
 
-/// Looks at the name and the text of each fragment.
+/// Checks the name and the text of each fragment.
 pub fn check(workspace: &Workspace) -> Result<Vec<Problem>> {
     let prefix = format!("{FOLDER}/");
     let mut problems = Vec::new();
@@ -45,7 +45,7 @@ fn name_fault(name: &str) -> Option<String> {
 fn text_fault(text: &str) -> Option<String> {
     let text = text.trim();
     if text.is_empty() {
-        return Some("says nothing; tell the operator what changed".to_owned());
+        return Some("is empty; state what changes for the operator".to_owned());
     }
     if text.lines().count() > FRAGMENT_LINES_MAX {
         return Some(format!(

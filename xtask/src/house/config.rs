@@ -1,8 +1,8 @@
-//! Every crate inherits the workspace lints, and the pure rooms share one strict clippy.toml.
+//! Every crate inherits the workspace lints, and the pure crates share one strict clippy.toml.
 
 use anyhow::Result;
 
-use super::crate_map::ROOMS;
+use super::crate_map::CRATES;
 use crate::problem::Problem;
 use crate::workspace::Workspace;
 
@@ -16,20 +16,22 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Problem>> {
         }
     }
     let mut strict: Option<(String, String)> = None;
-    for room in ROOMS.iter().filter(|room| room.pure) {
-        let file = format!("crates/{}/clippy.toml", room.name);
+    for krate in CRATES.iter().filter(|krate| krate.pure) {
+        let file = format!("crates/{}/clippy.toml", krate.name);
         if !workspace.files().any(|known| known == file) {
             problems.push(Problem::of(
                 &file,
-                "a pure room needs the strict lints; copy them from another pure room",
+                "a pure crate needs the strict lints; copy them from another pure crate",
             ));
             continue;
         }
         let text = workspace.read(&file)?;
         match &strict {
             Some((first, wanted)) if *wanted != text => {
-                problems
-                    .push(Problem::of(&file, format!("differs from {first}; the pure rooms share one text")));
+                problems.push(Problem::of(
+                    &file,
+                    format!("differs from {first}; the pure crates share one text"),
+                ));
             }
             Some(_) => {}
             None => strict = Some((file, text)),

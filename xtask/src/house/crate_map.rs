@@ -8,18 +8,18 @@ use serde_json::Value;
 use crate::problem::Problem;
 use crate::workspace::Workspace;
 
-/// One crate and the crates of ours it may see.
+/// One crate and the workspace crates it may depend on.
 pub struct CrateRule {
     /// The package name without the `keleustes-` prefix.
     pub name: &'static str,
     /// What its `[dependencies]` and `[build-dependencies]` may name.
     pub sees: &'static [&'static str],
-    /// Whether it must stay free of runtimes, sockets, clocks and chance.
+    /// Whether it must stay free of runtimes, sockets, clocks and randomness.
     pub pure: bool,
 }
 
-/// The map of the house. A new crate gets its line here before it gets its first dependency.
-pub const ROOMS: &[CrateRule] = &[
+/// The crate map. A new crate gets its line here before its first dependency.
+pub const CRATES: &[CrateRule] = &[
     CrateRule { name: "objects", sees: &[], pure: true },
     CrateRule { name: "plan", sees: &["objects"], pure: true },
     CrateRule { name: "controllers", sees: &["plan", "objects"], pure: true },
@@ -71,16 +71,16 @@ pub const ROOMS: &[CrateRule] = &[
     CrateRule { name: "xtask", sees: &["control-plane"], pure: false },
 ];
 
-/// What any room may use in its tests: the embedded API server as their world, and the log as they hear it.
+/// What the tests of any crate may use: the embedded API server and the captured log.
 const FOR_ALL_TESTS: &[&str] = &["apiserver", "test-log"];
 
-/// Rooms whose tests see more than their code does, and what. No cycle comes of it: nothing depends on tests.
+/// Crates whose tests may use more than their code. This creates no cycle: nothing depends on tests.
 const TESTS_ALSO_SEE: &[(&str, &[&str])] = &[
-    // The runtime is shown to converge under faults with a controller that ships, not only with toys.
+    // The runtime is shown to converge under faults with a controller that ships, not only with examples.
     ("runtime", &["controllers"]),
     // The endpoint is compared with that of the original, which runs on a real control plane.
     ("serving", &["control-plane"]),
-    // A scenario that can run in the embedded world needs there what a manager brings along.
+    // A scenario on the embedded API server needs the crates of a manager.
     ("scenarios", &["client", "controllers", "runtime"]),
 ];
 
@@ -105,14 +105,14 @@ fn read(metadata: &Value) -> Result<(BTreeSet<String>, Vec<Edge>)> {
     let mut members = BTreeSet::new();
     let mut edges = Vec::new();
     for package in packages {
-        let from = room_name(package["name"].as_str().context("a package has no name")?);
+        let from = crate_name(package["name"].as_str().context("a package has no name")?);
         members.insert(from.to_owned());
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             // Only dependencies of ours have a path; all others come from the registry.
             if dependency["path"].is_string() {
                 edges.push(Edge {
                     from: from.to_owned(),
-                    to: room_name(dependency["name"].as_str().unwrap_or_default()).to_owned(),
+                    to: crate_name(dependency["name"].as_str().unwrap_or_default()).to_owned(),
                     for_tests: dependency["kind"] == "dev",
                 });
             }
@@ -121,36 +121,36 @@ fn read(metadata: &Value) -> Result<(BTreeSet<String>, Vec<Edge>)> {
     Ok((members, edges))
 }
 
-fn room_name(package: &str) -> &str {
+fn crate_name(package: &str) -> &str {
     package.strip_prefix("keleustes-").unwrap_or(package)
 }
 
 fn judge(members: &BTreeSet<String>, edges: &[Edge]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for member in members {
-        if !ROOMS.iter().any(|room| room.name == member) {
+        if !CRATES.iter().any(|krate| krate.name == member) {
             problems.push(Problem::of(
                 member,
-                "this crate is not on the map; give it a line in ROOMS (xtask/src/house/rooms.rs) and in ARCHITECTURE.md",
+                "this crate is not on the map; give it a line in CRATES (xtask/src/house/crate_map.rs) and in ARCHITECTURE.md",
             ));
         }
     }
-    for room in ROOMS.iter().filter(|room| !members.contains(room.name)) {
-        problems.push(Problem::of(room.name, "the map has this crate, but the workspace does not"));
+    for krate in CRATES.iter().filter(|krate| !members.contains(krate.name)) {
+        problems.push(Problem::of(krate.name, "the map has this crate, but the workspace does not"));
     }
     for edge in edges {
-        let Some(room) = ROOMS.iter().find(|room| room.name == edge.from) else {
+        let Some(krate) = CRATES.iter().find(|krate| krate.name == edge.from) else {
             continue;
         };
         let to = edge.to.as_str();
-        let allowed = room.sees.contains(&to) || (edge.for_tests && tests_may_see(room.name, to));
+        let allowed = krate.sees.contains(&to) || (edge.for_tests && tests_may_see(krate.name, to));
         if !allowed {
             let kind = if edge.for_tests { " in its tests" } else { "" };
             problems.push(Problem::of(
                 &edge.from,
                 format!(
-                    "may not depend on `{to}`{kind}; the map allows {:?}. Move the shared part to a room both may see",
-                    room.sees
+                    "may not depend on `{to}`{kind}; the map allows {:?}. move the shared part to a crate that both may use",
+                    krate.sees
                 ),
             ));
         }
@@ -158,8 +158,8 @@ fn judge(members: &BTreeSet<String>, edges: &[Edge]) -> Vec<Problem> {
     problems
 }
 
-fn tests_may_see(room: &str, to: &str) -> bool {
-    let also = TESTS_ALSO_SEE.iter().filter(|(from, _)| *from == room);
+fn tests_may_see(krate: &str, to: &str) -> bool {
+    let also = TESTS_ALSO_SEE.iter().filter(|(from, _)| *from == krate);
     FOR_ALL_TESTS.contains(&to) || also.flat_map(|(_, seen)| *seen).any(|seen| *seen == to)
 }
 
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     fn all_members() -> BTreeSet<String> {
-        ROOMS.iter().map(|room| room.name.to_owned()).collect()
+        CRATES.iter().map(|krate| krate.name.to_owned()).collect()
     }
 
     fn edge(from: &str, to: &str, for_tests: bool) -> Edge {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tests_see_is_not_open_to_the_code_nor_to_other_rooms() {
+    fn what_tests_see_is_not_open_to_the_code_nor_to_other_crates() {
         assert_eq!(judge(&all_members(), &[edge("runtime", "controllers", true)]), []);
         assert_eq!(judge(&all_members(), &[edge("runtime", "controllers", false)]).len(), 1);
         assert_eq!(judge(&all_members(), &[edge("client", "controllers", true)]).len(), 1);
@@ -207,17 +207,17 @@ mod tests {
 
     #[test]
     fn the_map_has_no_way_back() {
-        // Each room sees only rooms that come to rest before it, so the table itself has no cycle.
+        // Each krate sees only crates that come to rest before it, so the table itself has no cycle.
         let mut settled: BTreeSet<&str> = BTreeSet::new();
-        while settled.len() < ROOMS.len() {
-            let next: Vec<_> = ROOMS
+        while settled.len() < CRATES.len() {
+            let next: Vec<_> = CRATES
                 .iter()
-                .filter(|room| {
-                    !settled.contains(room.name) && room.sees.iter().all(|seen| settled.contains(seen))
+                .filter(|krate| {
+                    !settled.contains(krate.name) && krate.sees.iter().all(|seen| settled.contains(seen))
                 })
-                .map(|room| room.name)
+                .map(|krate| krate.name)
                 .collect();
-            assert!(!next.is_empty(), "these rooms depend on each other in a circle, given {settled:?}");
+            assert!(!next.is_empty(), "these crates depend on each other in a circle, given {settled:?}");
             settled.extend(next);
         }
     }

@@ -1,4 +1,4 @@
-//! The list of house rules, each with the sentence it keeps true and the function that checks it.
+//! The list of house checks, each with the invariant it verifies and the function that checks it.
 
 pub mod architecture;
 pub mod changelog;
@@ -7,6 +7,7 @@ pub mod crate_map;
 pub mod purity;
 pub mod sizes;
 pub mod tidy;
+pub mod words;
 
 use anyhow::Result;
 
@@ -14,7 +15,7 @@ use crate::behaviour;
 use crate::problem::Problem;
 use crate::workspace::Workspace;
 
-/// One rule of the house.
+/// One house check.
 pub struct Rule {
     /// The name used on the command line and in tests.
     pub name: &'static str,
@@ -27,23 +28,23 @@ pub struct Rule {
 /// Every rule, in the order in which they are reported.
 pub const RULES: &[Rule] = &[
     Rule {
-        name: "rooms",
-        keeps: "dependencies between our crates follow the map and never go back",
+        name: "crates",
+        keeps: "dependencies between our crates follow the map and have no cycle",
         check: crate_map::check,
     },
     Rule {
         name: "purity",
-        keeps: "objects, plan and controllers depend on no runtime, socket, clock or source of chance",
+        keeps: "objects, plan and controllers depend on no runtime, socket, clock or source of randomness",
         check: purity::check,
     },
     Rule {
         name: "config",
-        keeps: "every crate inherits the workspace lints, and the pure rooms share one clippy.toml",
+        keeps: "every crate inherits the workspace lints, and the pure crates share one clippy.toml",
         check: config::check,
     },
     Rule {
         name: "sizes",
-        keeps: "functions fit on a screen, modules in a head, and recorded exceptions only shrink",
+        keeps: "functions and modules stay small, and recorded exceptions only shrink",
         check: sizes::check,
     },
     Rule {
@@ -51,9 +52,10 @@ pub const RULES: &[Rule] = &[
         keeps: "text is clean, modules open with a sentence, and nothing names one machine",
         check: tidy::check,
     },
+    Rule { name: "words", keeps: "names, comments and docs use upstream's vocabulary", check: words::check },
     Rule {
         name: "architecture",
-        keeps: "the written map names every room, and every invariant a test that exists",
+        keeps: "ARCHITECTURE.md names every crate, and for every invariant a test that exists",
         check: architecture::check,
     },
     Rule {

@@ -1,10 +1,10 @@
-//! The pure rooms have no async runtime, socket, clock or source of chance anywhere below them.
+//! The pure crates have no async runtime, socket, clock or source of randomness anywhere below them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 
-use super::crate_map::ROOMS;
+use super::crate_map::CRATES;
 use crate::problem::Problem;
 use crate::workspace::Workspace;
 
@@ -53,12 +53,12 @@ const EXCEPTIONS: &[Exception] = &[Exception {
 /// The packages below one crate, each with the packages that ask for it.
 type Parents = BTreeMap<String, BTreeSet<String>>;
 
-/// Reads the resolved dependency tree of each pure room.
+/// Reads the resolved dependency tree of each pure crate.
 pub fn check(workspace: &Workspace) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();
     let mut exceptions_used = BTreeSet::new();
-    for room in ROOMS.iter().filter(|room| room.pure) {
-        let package = format!("keleustes-{}", room.name);
+    for krate in CRATES.iter().filter(|krate| krate.pure) {
+        let package = format!("keleustes-{}", krate.name);
         let args =
             ["tree", "--package", &package, "--edges", "normal", "--prefix", "depth", "--format", " {p}"];
         let parents = parse(&workspace.cargo_output(&args)?)?;

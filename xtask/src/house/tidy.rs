@@ -17,15 +17,15 @@ const MACHINE_PATHS: [&str; 4] =
     [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
 /// The name to use where an example needs a home directory.
-const NOBODY: &str = "someone";
+const PLACEHOLDER_USER: &str = "someone";
 
-/// Words that postpone work to nobody.
+/// Words that postpone work.
 const POSTPONED: [&str; 2] = [concat!("TO", "DO"), concat!("FIX", "ME")];
 
-/// A room is named after what it holds; these names hold anything.
+/// A module is named after what it holds; these names hold anything.
 const VAGUE_MODULES: [&str; 5] = ["util", "utils", "helper", "helpers", "misc"];
 
-/// Looks at every file of the repository.
+/// Checks every file of the repository.
 pub fn check(workspace: &Workspace) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();
     for file in workspace.files() {
@@ -73,8 +73,7 @@ fn line_faults(line: &str) -> Vec<String> {
     }
     for word in POSTPONED {
         if contains_word(line, word) {
-            faults
-                .push(format!("{word} is postponed to nobody; do it, or write down what is missing and why"));
+            faults.push(format!("{word} is assigned to nobody; do it, or document what is missing and why"));
         }
     }
     faults
@@ -93,14 +92,14 @@ fn rust_faults(file: &str, text: &str) -> Vec<Problem> {
     if VAGUE_MODULES.contains(&stem) {
         problems.push(Problem::of(
             file,
-            format!("`{stem}` can hold anything; name the room after what it holds"),
+            format!("`{stem}` can hold anything; name the module after what it holds"),
         ));
     }
     problems.extend(unbiased_selects(text).map(|line| {
         Problem::at(
             file,
             line,
-            "`select!` without `biased;` draws lots; say which branch wins, so a seed replays it",
+            "`select!` without `biased;` is random; state which branch wins, so that a seed can replay it",
         )
     }));
     problems
@@ -121,7 +120,7 @@ fn starts_a_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
         let is_inner = before.is_some_and(|before| before.is_alphanumeric() || "._-~*}>$/".contains(before));
-        !is_inner && !line[at + path.len()..].starts_with(NOBODY)
+        !is_inner && !line[at + path.len()..].starts_with(PLACEHOLDER_USER)
     })
 }
 
@@ -155,9 +154,9 @@ mod tests {
         assert!(shown("a.md", "fine\nbad \n")[0].starts_with("a.md:2: white space"));
         assert!(shown("a.md", "no end")[0].contains("exactly one line break"));
         assert!(shown("a.md", concat!("see /ro", "ot/x\n"))[0].contains("one machine only"));
-        assert!(shown("a.md", concat!("TO", "DO: more\n"))[0].contains("postponed to nobody"));
+        assert!(shown("a.md", concat!("TO", "DO: more\n"))[0].contains("assigned to nobody"));
         assert!(shown("a.rs", "fn a() {}\n")[0].starts_with("a.rs:1: open with"));
-        assert!(shown("src/utils.rs", "//! All of it.\n")[0].contains("name the room"));
+        assert!(shown("src/utils.rs", "//! All of it.\n")[0].contains("name the module"));
     }
 
     #[test]

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_program_position_and_time() {
+    fn progress_line_shows_program_position_and_time() {
         assert_eq!(
             line(2, 6, "kube-apiserver", Duration::from_millis(73_400)),
             "[2/6] building kube-apiserver (73 s)"

@@ -184,7 +184,7 @@ fn what_published_assets_never_carry_is_built() {
 }
 
 #[test]
-fn kubernetes_programs_are_told_their_version() {
+fn kubernetes_programs_are_built_with_their_version() {
     let flags = Program::KubeApiserver.linker_flags();
     for flag in ["gitVersion=v1.37.1", "gitMajor=1", "gitMinor=37"] {
         assert!(flags.contains(&format!("-X k8s.io/component-base/version.{flag}")), "{flags}");

@@ -1,4 +1,4 @@
-//! What is packaged starts the program as kubeadm starts the original.
+//! The packaged manifests start the program as kubeadm starts the original.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::*;
 const MANIFEST: &str = include_str!("../../../../packaging/kubeadm/kube-controller-manager.yaml");
 const UNIT: &str = include_str!("../../../../packaging/systemd/kube-controller-manager.service");
 
-/// The flags that kubeadm writes.
+/// The flags of kubeadm's manifest.
 fn flags_of_the_manifest() -> Vec<String> {
     let pod: Value = serde_saphyr::from_str(MANIFEST).unwrap();
     let container = &pod["spec"]["containers"][0];
@@ -28,7 +28,7 @@ fn flags_of_the_unit() -> Vec<String> {
 }
 
 #[test]
-fn a_kubeadm_manifest_starts_it() {
+fn flags_of_a_kubeadm_manifest_are_accepted() {
     let flags = flags_of_the_manifest();
     assert_eq!(flags.len(), 17);
     let options = read(flags.into_iter().map(Into::into)).unwrap();
@@ -43,7 +43,7 @@ fn a_kubeadm_manifest_starts_it() {
 }
 
 #[test]
-fn the_unit_has_the_flags_of_the_manifest() {
+fn systemd_unit_has_the_flags_of_the_manifest() {
     let unit = flags_of_the_unit();
     assert_eq!(unit, flags_of_the_manifest());
 }

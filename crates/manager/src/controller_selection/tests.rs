@@ -1,4 +1,4 @@
-//! Who is chosen.
+//! Which controllers are selected.
 
 use std::sync::Arc;
 
@@ -27,17 +27,17 @@ fn names(team: &ControllerSelection) -> Vec<&'static str> {
 
 const ACCOUNTS: &str = "serviceaccount-controller";
 
-/// All that are written but the first, without those that the list must name.
+/// All implemented controllers but the first, without those that `--controllers` must name.
 fn rest() -> Vec<&'static str> {
     all_controllers(&ControllersOptions::default()).into_iter().map(|controller| controller.name).collect()
 }
 
-/// A controller that is not written yet. Once it is, take another; once all are, these tests are moot.
+/// A controller that is not implemented yet. Once it is, use another; once all are, these tests are moot.
 const UNWRITTEN: &str = "resourcequota-controller";
 
 /// Proves RUN-50, RUN-51, OPT-38.
 #[test]
-fn the_token_controller_comes_first_whatever_the_list_says_and_goes_only_with_its_key() {
+fn token_controller_is_first_and_only_a_missing_key_disables_it() {
     let all = ControllerSelection::choose(&options(&[]), &with_key());
     assert_eq!(names(&all), [&[FIRST], &rest()[..]].concat());
     let others = ControllerSelection::choose(&options(&["--controllers=-serviceaccount-token"]), &with_key());
@@ -49,7 +49,7 @@ fn the_token_controller_comes_first_whatever_the_list_says_and_goes_only_with_it
 
 /// Proves GC-1.
 #[test]
-fn the_garbage_collector_goes_with_its_flag() {
+fn flag_disables_the_garbage_collector() {
     const COLLECTOR: &str = "garbage-collector-controller";
     let (log, _listening) = TestLog::capture(Level::INFO);
     let mut settings = ControllersOptions::default();
@@ -63,7 +63,7 @@ fn the_garbage_collector_goes_with_its_flag() {
 
 /// Proves RUN-52.
 #[test]
-fn who_does_not_run_is_named_with_the_reason() {
+fn log_names_disabled_controllers_with_the_reason() {
     let (log, _listening) = TestLog::capture(Level::INFO);
     let args = ["--controllers=*,-serviceaccount,bootstrapsigner"];
     let team = ControllerSelection::choose(&options(&args), &with_key());
@@ -74,13 +74,13 @@ fn who_does_not_run_is_named_with_the_reason() {
     assert_eq!(log.count(&[disabled, "token-cleaner-controller"]), 1);
     assert_eq!(log.count(&[disabled, "bootstrap-signer-controller"]), 0);
     assert_eq!(log.count(&["Controller is disabled by a feature gate", "podgroup-protection-controller"]), 1);
-    assert_eq!(log.count(&["not written yet and do not run", "bootstrap-signer-controller"]), 1);
+    assert_eq!(log.count(&["not implemented yet and not running", "bootstrap-signer-controller"]), 1);
     assert!(team.missing.contains(&UNWRITTEN));
     assert!(!team.missing.contains(&"token-cleaner-controller"));
 }
 
 #[test]
-fn names_and_aliases_choose_and_what_is_not_written_is_named() {
+fn names_and_aliases_select_and_missing_controllers_are_listed() {
     let team = |list: &str, settings: &ControllersOptions| {
         let team = ControllerSelection::choose(&options(&[&format!("--controllers={list}")]), settings);
         (names(&team), team.missing)
@@ -95,7 +95,7 @@ fn names_and_aliases_choose_and_what_is_not_written_is_named() {
 
 /// Proves RUN-62.
 #[test]
-fn all_gates_of_a_controller_must_be_on() {
+fn all_gates_of_a_controller_must_be_enabled() {
     let missing = |gates: &str| {
         let gates = format!("--feature-gates={gates}");
         ControllerSelection::choose(&options(&[&gates]), &with_key()).missing

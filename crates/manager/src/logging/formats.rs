@@ -1,4 +1,4 @@
-//! The two forms of a log line, as log collectors know them from the original.
+//! The two log formats, text and JSON, as the original writes them.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use tracing::{Event, Level};
 use super::fields::Fields;
 use super::verbosity::of_level;
 
-/// How a line looks.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFormat {
     /// `I1115 10:12:23.510330   24422 loops.rs:107] "started" controller="job-controller"`
@@ -62,7 +62,7 @@ fn text(level: Level, place: Place<'_>, fields: &Fields, now: Timestamp) -> Stri
     line
 }
 
-/// Quotes, so that a line break or a quote in a value cannot pass for another line or field.
+/// Quotes a value, so that a line break or a quote in it cannot pass for another line or field.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
@@ -99,7 +99,7 @@ mod tests {
     const PLACE: Place<'_> = Place { file: "crates/runtime/src/loops.rs", line: 7 };
 
     #[test]
-    fn text_looks_as_log_collectors_expect() {
+    fn text_format_equals_the_originals() {
         let now = "2026-11-15T10:12:23.51033Z".parse().unwrap();
         let line = text(Level::WARN, PLACE, &fields(), now);
         let pid = std::process::id();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_the_fixed_fields_and_no_field_can_pass_for_one() {
+    fn json_format_has_fixed_fields_that_no_other_field_can_replace() {
         let now = "2026-11-15T10:12:23.51033Z".parse().unwrap();
         let line: Value = serde_json::from_str(&json(Level::DEBUG, PLACE, fields(), now)).unwrap();
         assert_eq!(line["ts"], 1_794_737_543_510.33);

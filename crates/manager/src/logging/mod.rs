@@ -1,8 +1,8 @@
-//! The log: to stderr, in the original's two forms, as much as `--v` and `--vmodule` ask for.
+//! The log: to stderr, in the original's two formats, filtered by `--v` and `--vmodule`.
 //!
-//! What the original calls verbosity is a number, what our crates log with is a level. A warning or
-//! an error is always logged; `info` is verbosity 0, `debug` 4, `trace` 6. Bodies of requests and
-//! answers are never given to the log by anyone, so no verbosity shows a secret.
+//! The original's verbosity is a number, our crates log with levels. Warnings and errors are always logged;
+//! `info` is verbosity 0, `debug` 4, `trace` 6. No crate logs bodies of requests or responses, so no verbosity
+//! shows a secret.
 
 mod fields;
 mod formats;
@@ -18,7 +18,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 pub(crate) use self::formats::LogFormat;
 pub(crate) use self::verbosity::Verbosity;
 
-/// Starts logging, and has panics logged too.
+/// Starts logging, including panics.
 pub(crate) fn start(form: LogFormat, verbosity: Verbosity) {
     let log = Log { form, verbosity };
     tracing_subscriber::registry().with(log).init();

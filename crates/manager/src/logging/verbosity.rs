@@ -1,4 +1,4 @@
-//! How much is logged: a number for everything, others for some files.
+//! Log verbosity: one number for all files (`--v`), others for some (`--vmodule`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use keleustes_options::ModuleLevel;
 use tracing::{Level, Metadata};
 
-/// How much is logged. Clones share the number for everything, which may be changed at run time.
+/// The verbosity. Clones share the number for all files, which can be changed at run time.
 #[derive(Clone, Debug)]
 pub(crate) struct Verbosity {
     everywhere: Arc<AtomicU32>,
     modules: Vec<ModuleLevel>,
 }
 
-/// From this number on, what the libraries below us have to say is of interest too.
+/// From this verbosity on, dependencies log too.
 const LIBRARIES: u32 = 8;
 
-/// The verbosity that a level stands for.
+/// The verbosity of a level.
 pub(super) fn of_level(level: Level) -> u32 {
     match level {
         Level::ERROR | Level::WARN | Level::INFO => 0,
@@ -30,10 +30,10 @@ impl Verbosity {
         Self { everywhere: Arc::new(AtomicU32::new(everywhere)), modules }
     }
 
-    /// Changes the number for everything.
+    /// Changes the number for all files.
     pub(crate) fn change(&self, everywhere: u32) {
         self.everywhere.store(everywhere, Ordering::Relaxed);
-        // What each place in the code was told before is asked again.
+        // Call sites cache whether they are enabled; this makes them ask again.
         tracing::callsite::rebuild_interest_cache();
     }
 
@@ -51,7 +51,7 @@ impl Verbosity {
     }
 }
 
-/// Whether a text fits a pattern of literal characters, `*` and `?`.
+/// Whether a text matches a pattern of literal characters, `*` and `?`.
 fn matches(pattern: &str, text: &str) -> bool {
     match (pattern.chars().next(), text.chars().next()) {
         (None, None) => true,
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_name_files() {
+    fn vmodule_patterns_match_file_names() {
         for (pattern, text) in
             [("loops", "loops"), ("*", "any"), ("l*s", "loops"), ("lo?ps", "loops"), ("*", "")]
         {

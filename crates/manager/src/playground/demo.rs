@@ -1,7 +1,6 @@
-//! A narrated minute: a rollout, the loss of a node, and the handing over of the work from one manager to
-//! another.
+//! A narrated minute: a rollout, the loss of a node, and the handover from one manager to another.
 //!
-//! The managers are two processes of this program, so that one can really end while the other takes over.
+//! The managers are two processes of this program, so that one really ends while the other takes over.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,37 +21,36 @@ const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
 const LEASES: Resource = Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease");
 
 const OARS: i64 = 8;
-/// How often the cluster is looked at.
+/// How often the cluster is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// No act takes longer; if it does, the demonstration says where it got stuck.
+/// The timeout of each act; the error names the act.
 const ACT_ENDS: Duration = Duration::from_secs(30);
 
-/// How quickly nodes tell that they live, and how soon a silent one is given up: much quicker than anybody
-/// would have it in earnest.
+/// The heartbeat and grace periods of nodes: much shorter than in a real cluster.
 pub(super) const LEASE_EVERY: Duration = Duration::from_millis(500);
 const IMPATIENT: [&str; 3] =
     ["--node-monitor-period=500ms", "--node-monitor-grace-period=3s", "--node-eviction-rate=10"];
 
-/// What the demonstration plays with.
+/// The parts of the demonstration.
 pub(super) struct Demo<'a> {
-    /// Speaks to the API as an administrator.
+    /// An administrator's client.
     pub(super) client: Client,
     /// The nodes.
     pub(super) nodes: &'a HollowHandle,
-    /// Flags that every manager needs to find the API.
+    /// Flags by which a manager connects to the API server.
     pub(super) manager_flags: Vec<String>,
     /// Where the managers write their logs.
     pub(super) folder: &'a Path,
 }
 
-/// A manager in a process of its own. It ends with this value.
+/// A manager in a process of its own, killed when this value is dropped.
 struct Manager(Child);
 
 impl Demo<'_> {
-    /// Plays all acts.
+    /// Runs all acts.
     pub(super) async fn play(&self) -> anyhow::Result<()> {
         let began = Instant::now();
-        say("Two managers start. One leads, the other stands by with full caches.");
+        say("Two managers start. One leads, the other is a standby with synced caches.");
         let leader = self.start_manager("first")?;
         self.until("a leader", |_| async { Ok(self.holder().await?.is_some().then_some(())) }).await?;
         let standby = self.start_manager("second")?;
@@ -60,14 +58,14 @@ impl Demo<'_> {
         self.lost_node().await?;
         self.failover(leader).await?;
         drop(standby);
-        say(&format!("That was all, in {:.0} seconds.", began.elapsed().as_secs_f64()));
+        say(&format!("Done in {:.0} seconds.", began.elapsed().as_secs_f64()));
         Ok(())
     }
 
     async fn rollout(&self) -> anyhow::Result<()> {
         title("A rollout");
-        say(&format!("A Deployment asks for {OARS} pods of version 1."));
-        // A lost node is given up after a second here; five minutes are usual.
+        say(&format!("A Deployment with {OARS} replicas of version 1."));
+        // Pods are evicted after a second here; five minutes are the default.
         let tolerations: Vec<_> = ["not-ready", "unreachable"]
             .map(|what| {
                 json!({"key": format!("node.kubernetes.io/{what}"), "operator": "Exists", "effect": "NoExecute",
@@ -88,7 +86,7 @@ impl Demo<'_> {
         });
         Call::create(&DEPLOYMENTS, "default", &deployment).send(&self.client).await?;
         self.watch_versions("oar:1").await?;
-        say("Now version 2: at most two pods too many, at most one too few.");
+        say("Now version 2: maxSurge 2, maxUnavailable 1.");
         let image =
             json!({"spec": {"template": {"spec": {"containers": [{"name": "oar", "image": "oar:2"}]}}}});
         self.patch(&image).await?;
@@ -104,22 +102,22 @@ impl Demo<'_> {
             }
             count
         };
-        let crowded = by_node(&self.pods().await?).into_iter().max_by_key(|(_, count)| *count);
-        let (node, count) = crowded.context("there are no pods")?;
-        say(&format!("{node} falls silent, with {count} pods on it."));
+        let busiest = by_node(&self.pods().await?).into_iter().max_by_key(|(_, count)| *count);
+        let (node, count) = busiest.context("there are no pods")?;
+        say(&format!("{node} stops sending heartbeats, with {count} pods on it."));
         self.nodes.fail_node(&node).await;
         let began = Instant::now();
         let lost = node.clone();
-        self.until("the pods to be elsewhere", |shown: String| {
+        self.until("the pods to move", |shown: String| {
             let node = lost.clone();
             async move {
                 let pods = self.pods().await?;
                 let (there, elsewhere): (Vec<&Value>, Vec<&Value>) = pods
                     .iter()
-                    .filter(|pod| is_staying(pod))
+                    .filter(|pod| is_not_terminating(pod))
                     .partition(|pod| text(pod, "/spec/nodeName") == node);
                 let ready = elsewhere.iter().filter(|pod| is_ready(pod)).count();
-                tell(
+                print_over(
                     &shown,
                     &format!(
                         "{} {} left behind, {ready} ready elsewhere",
@@ -132,21 +130,21 @@ impl Demo<'_> {
         })
         .await?;
         say(&format!(
-            "All pods run elsewhere {:.1} seconds after the last sign of life.",
+            "All pods run on other nodes {:.1} seconds after the last heartbeat.",
             began.elapsed().as_secs_f64()
         ));
         self.nodes.recover_node(&node).await;
-        say(&format!("{node} is back, and takes pods again."));
+        say(&format!("{node} is Ready again."));
         Ok(())
     }
 
     async fn failover(&self, leader: Manager) -> anyhow::Result<()> {
         title("A manager ends");
-        say("The leader is told to end, and a pod is deleted in the same moment.");
+        say("The leader gets SIGTERM, and a pod is deleted in the same moment.");
         let before = self.holder().await?.unwrap_or_default();
         let pods = self.pods().await?;
-        let victim = pods.iter().find(|pod| is_staying(pod)).context("there are no pods")?;
-        let key = Key::namespaced("default", text(victim, "/metadata/name"));
+        let deleted_pod = pods.iter().find(|pod| is_not_terminating(pod)).context("there are no pods")?;
+        let key = Key::namespaced("default", text(deleted_pod, "/metadata/name"));
         let known: Vec<_> = pods.iter().map(|pod| text(pod, "/metadata/name").to_owned()).collect();
         let began = Instant::now();
         leader.end()?;
@@ -161,30 +159,28 @@ impl Demo<'_> {
         let took = began.elapsed().as_millis();
         let after = self.holder().await?.unwrap_or_default();
         if before == after {
-            bail!("the lease did not change hands");
+            bail!("the Lease did not get a new holder");
         }
-        say(&format!(
-            "The other one has made a new pod {took} ms later. The original needs about 16 seconds."
-        ));
+        say(&format!("The standby created a new pod {took} ms later. The original takes about 16 seconds."));
         Ok(())
     }
 
-    /// Draws how many pods are of the version, until all are.
+    /// Draws how many pods have the new version, until all have.
     async fn watch_versions(&self, image: &str) -> anyhow::Result<()> {
         self.until("the rollout", |shown: String| async move {
             let pods = self.pods().await?;
             let ready = |new: bool| {
                 let of = |pod: &&Value| (text(pod, "/spec/containers/0/image") == image) == new;
-                pods.iter().filter(of).filter(|pod| is_staying(pod) && is_ready(pod)).count()
+                pods.iter().filter(of).filter(|pod| is_not_terminating(pod) && is_ready(pod)).count()
             };
             let (old, new) = (ready(false), ready(true));
-            tell(&shown, &format!("{} {old} old, {new} new pods ready", bar(old, new)));
+            print_over(&shown, &format!("{} {old} old, {new} new pods ready", bar(old, new)));
             Ok((old == 0 && new == usize::try_from(OARS)?).then_some(()))
         })
         .await
     }
 
-    /// Looks again and again, until there is something to see.
+    /// Polls until the condition holds.
     async fn until<F>(&self, what: &str, look: impl Fn(String) -> F) -> anyhow::Result<()>
     where
         F: Future<Output = anyhow::Result<Option<()>>>,
@@ -217,7 +213,7 @@ impl Demo<'_> {
         Ok(())
     }
 
-    /// Who holds the lease.
+    /// The holder of the Lease.
     async fn holder(&self) -> anyhow::Result<Option<String>> {
         let key = Key::namespaced("kube-system", "kube-controller-manager");
         let lease = Call::get(&LEASES, &key).send(&self.client).await;
@@ -237,11 +233,11 @@ impl Demo<'_> {
 }
 
 impl Manager {
-    /// Asks it to end, which lets it give the lease away.
+    /// Sends SIGTERM, so that it releases the Lease.
     fn end(self) -> anyhow::Result<()> {
         let id = self.0.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        kill_process(id.context("the manager has ended before")?, Signal::TERM)?;
-        // It ends by itself; nobody has to wait for it, and it must not be killed on the way.
+        kill_process(id.context("the manager has exited already")?, Signal::TERM)?;
+        // It exits by itself and must not be killed before.
         tokio::spawn(async move { self.0.wait_with_output().await });
         Ok(())
     }
@@ -251,7 +247,7 @@ fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn is_staying(pod: &Value) -> bool {
+fn is_not_terminating(pod: &Value) -> bool {
     pod["metadata"]["deletionTimestamp"].is_null()
 }
 
@@ -260,7 +256,7 @@ fn is_ready(pod: &Value) -> bool {
     conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// Old pods as open boxes, new ones as full ones.
+/// Old pods as empty boxes, new ones as filled ones.
 fn bar(old: usize, new: usize) -> String {
     let boxes = format!("{}{}", "▒".repeat(old), "█".repeat(new));
     format!("{boxes:<12}")
@@ -274,10 +270,10 @@ fn say(text: &str) {
     println!("{text}");
 }
 
-/// Shows a line in place of the one before.
-fn tell(since: &str, text: &str) {
+/// Replaces the last printed line.
+fn print_over(since: &str, text: &str) {
     use std::io::Write as _;
     print!("\r\x1b[K  {since}  {text}");
-    // A terminal that takes no more loses a line, nothing else.
+    // A closed terminal loses a line, nothing else.
     let _ = std::io::stdout().flush();
 }

@@ -1,4 +1,4 @@
-//! What keeps the process from working, and what ends it.
+//! What keeps the process from starting, and what ends it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +11,7 @@ use keleustes_runtime::running_controllers::wait_for_api_server;
 use super::*;
 use crate::command;
 
-/// A house whose API server gives these answers in turn, the last one for ever, and how often it was asked.
+/// A process context whose API server returns these responses in order, the last one for ever, and a count of the requests.
 fn house(answers: &'static [u16], options: &Options) -> (ProcessContext, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -34,9 +34,9 @@ fn house(answers: &'static [u16], options: &Options) -> (ProcessContext, Arc<Ato
     )
 }
 
-struct Nobody;
+struct NoopObserver;
 
-impl ElectionObserver for Nobody {}
+impl ElectionObserver for NoopObserver {}
 
 fn options(args: &[&str]) -> Box<Options> {
     command::read(args.iter().map(Into::into)).unwrap()
@@ -44,7 +44,7 @@ fn options(args: &[&str]) -> Box<Options> {
 
 /// Proves RUN-41, RUN-122, RUN-42.
 #[tokio::test(start_paused = true)]
-async fn the_api_server_is_asked_every_second_until_it_is_well() {
+async fn api_server_health_is_polled_every_second_until_it_is_healthy() {
     let stop = CancellationToken::new();
     let (house, asked) = house(&[500, 403, 503, 200], &options(&[]));
     let began = Instant::now();
@@ -55,7 +55,7 @@ async fn the_api_server_is_asked_every_second_until_it_is_well() {
 
 /// Proves RUN-40, RUN-41, RUN-115, RUN-122.
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_stays_unwell_ends_the_process_after_ten_seconds() {
+async fn unhealthy_api_server_ends_the_process_after_ten_seconds() {
     let options = options(&[]);
     let (house, asked) = house(&[403], &options);
     let began = Instant::now();
@@ -72,7 +72,7 @@ async fn an_api_server_that_stays_unwell_ends_the_process_after_ten_seconds() {
 
 /// Proves RUN-41, RUN-115.
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_never_answers_ends_the_process_after_ten_seconds() {
+async fn unresponsive_api_server_ends_the_process_after_ten_seconds() {
     let server = tower::service_fn(|_: Request<Body>| {
         std::future::pending::<Result<Response<Body>, std::convert::Infallible>>()
     });
@@ -89,11 +89,11 @@ async fn an_api_server_that_never_answers_ends_the_process_after_ten_seconds() {
 
 /// Proves RUN-14, RUN-119.
 #[tokio::test(start_paused = true)]
-async fn without_election_and_without_controllers_it_runs_until_it_is_told_to_stop() {
+async fn process_without_election_and_controllers_runs_until_it_is_stopped() {
     let options = options(&["--leader-elect=false"]);
     let (house, _) = house(&[200], &options);
     let (health, stop) = (HealthChecks::new(), CancellationToken::new());
-    let observer: Arc<dyn ElectionObserver> = Arc::new(Nobody);
+    let observer: Arc<dyn ElectionObserver> = Arc::new(NoopObserver);
     let locks = locks(&house, &options, "me", &observer).unwrap();
     let duty = Duty { house: &house, options: &options, health: &health, pages: None };
     let mut background = JoinSet::new();
@@ -109,7 +109,7 @@ async fn without_election_and_without_controllers_it_runs_until_it_is_told_to_st
 
 /// Proves RUN-78.
 #[tokio::test(start_paused = true)]
-async fn a_part_that_fails_ends_the_rest_and_is_told() {
+async fn failed_part_ends_the_process_with_its_error() {
     let options = options(&[]);
     let (house, _) = house(&[200], &options);
     let (health, stop) = (HealthChecks::new(), CancellationToken::new());
@@ -117,16 +117,16 @@ async fn a_part_that_fails_ends_the_rest_and_is_told() {
     let mut background = JoinSet::new();
     background.spawn(async {
         tokio::time::sleep(Duration::from_secs(60)).await;
-        bail!("the port is gone")
+        bail!("the port is closed")
     });
     let ended = lead(duty, Locks::without_election(), Vec::new(), &stop, &mut background).await;
-    assert_eq!(ended.unwrap_err().to_string(), "the port is gone");
+    assert_eq!(ended.unwrap_err().to_string(), "the port is closed");
     assert!(stop.is_cancelled());
 }
 
 /// Proves RUN-120.
 #[tokio::test(start_paused = true)]
-async fn what_nobody_reads_is_not_watched() {
+async fn kinds_that_no_controller_reads_are_not_watched() {
     let asked = Arc::new(Mutex::new(std::collections::BTreeSet::new()));
     let paths = Arc::clone(&asked);
     let server = tower::service_fn(move |request: Request<Body>| {
