@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("export KUBECONFIG={}", kubeconfig.display());
     tokio::signal::ctrl_c().await?;
     serving.stop().await;
-    // Without a data folder nobody listens.
+    // Without a data directory there is no receiver.
     let _ = ending.send(true);
     if let Some(keeping) = keeping {
         keeping.await??;

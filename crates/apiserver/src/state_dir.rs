@@ -1,7 +1,7 @@
-//! State that outlives the process: a snapshot and a log of changes behind it, one JSON value a line.
+//! Persistence: a snapshot and a log of the changes since, with one JSON value per line.
 //!
-//! Nothing waits for the disk: what was answered in the last moments before the machine goes down may be lost. A line
-//! cut short by that is noticed and left out.
+//! Writes are not synced: the changes of the last moments before a machine crash may be lost. A truncated line is
+//! detected and skipped.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
@@ -18,49 +18,49 @@ const SNAPSHOT: &str = "state.jsonl";
 const SNAPSHOT_NEW: &str = "state.jsonl.new";
 const CHANGES: &str = "changes.jsonl";
 const LOCK: &str = "lock";
-/// So many changes make a new snapshot worth its while.
+/// A new snapshot is written after this many changes.
 const CHANGES_MAX: usize = 50_000;
 
-/// Why state cannot be kept.
+/// Why the state cannot be persisted.
 #[derive(Debug, thiserror::Error)]
 pub enum StateDirError {
-    /// The folder or a file in it cannot be used; give another.
+    /// The directory or a file in it cannot be used; choose another.
     #[error("{path}: {source}")]
     File {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
-        /// What the machine says.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Another process uses the folder; end it or give another folder.
+    /// Another process uses the directory; stop it or choose another directory.
     #[error("{path} is in use by another process")]
     InUse {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
 }
 
-/// A folder in which the state of one server is kept.
+/// The directory with the state of one server.
 #[derive(Debug)]
 pub struct StateDir {
     dir: PathBuf,
     changes: BufWriter<File>,
     count: usize,
-    /// Held for as long as the folder is in use.
+    /// Held while the directory is in use.
     _lock: File,
 }
 
-/// What was found in a folder.
+/// What [`StateDir::open`] has read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LoadSummary {
     /// Entries that were read.
     pub entries: usize,
-    /// Lines that could not be read, or entries of kinds that are no longer served.
+    /// Lines that did not parse, and entries of kinds that are no longer served.
     pub skipped: usize,
 }
 
 impl StateDir {
-    /// Opens the folder and builds the server that was kept there, or a new one.
+    /// Opens the directory and builds the server from its state, or a new server.
     pub fn open(dir: &Path, builder: Builder) -> Result<(ApiServer, StateDir, LoadSummary), StateDirError> {
         let at = |path: &Path| {
             let path = path.to_owned();
@@ -84,7 +84,7 @@ impl StateDir {
         Ok((server, keeper, found))
     }
 
-    /// Writes what has changed; says how many changes that were.
+    /// Appends the changes since the last call; returns their number.
     pub fn save(&mut self, server: &ApiServer) -> io::Result<usize> {
         let entries = server.take_journal();
         for entry in &entries {
@@ -98,7 +98,7 @@ impl StateDir {
         Ok(entries.len())
     }
 
-    /// Saves again and again until told to end, and once more then. An error ends the keeping.
+    /// Saves every `every` until `ending` becomes true, and once more then. Returns on the first error.
     pub async fn run(
         mut self,
         server: ApiServer,
@@ -118,9 +118,10 @@ impl StateDir {
         }
     }
 
-    /// Writes the whole state and begins the log of changes anew.
+    /// Writes a snapshot of the full state and starts a new log of changes.
     ///
-    /// Changes carry their revision, so a log that outlives its snapshot by a crash between the two steps is harmless.
+    /// Changes have their revision, so a log older than its snapshot, after a crash between the two steps, is
+    /// harmless.
     fn snapshot(&mut self, server: &ApiServer) -> io::Result<()> {
         let (new, kept) = (self.dir.join(SNAPSHOT_NEW), self.dir.join(SNAPSHOT));
         let entries = server.dump();
@@ -138,7 +139,7 @@ impl StateDir {
     }
 }
 
-/// All entries of the snapshot and those changes that came after it.
+/// The entries of the snapshot and the changes after it.
 fn read(dir: &Path) -> io::Result<(Vec<JournalEntry>, LoadSummary)> {
     let (mut entries, mut found) = (Vec::new(), LoadSummary::default());
     let mut revision = 0;
@@ -149,7 +150,7 @@ fn read(dir: &Path) -> io::Result<(Vec<JournalEntry>, LoadSummary)> {
             Err(error) => return Err(error),
         };
         for line in BufReader::new(file).split(b'\n') {
-            // A line cut short may end within a character; it is no entry either way.
+            // A truncated line may end within a UTF-8 sequence; it is not an entry either way.
             let line = String::from_utf8(line?).unwrap_or_default();
             if name == SNAPSHOT && entries.is_empty() && line.starts_with("{\"format\"") {
                 let head: Value = serde_json::from_str(&line).unwrap_or_default();
@@ -212,7 +213,7 @@ mod tests {
         server.seed(widget).unwrap();
         keeper.save(&server).unwrap();
         drop(keeper);
-        // Once from the changes, once from the snapshot the first reading leaves behind.
+        // First from the log of changes, then from the snapshot that opening writes.
         for _ in 0..2 {
             let (server, _keeper, found) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
             assert_eq!(found.skipped, 0);

@@ -1,4 +1,4 @@
-//! Whatever is said to the server, and however slowly: errors, bounds, never a panic, and others are served as before.
+//! Malformed, oversized and slow requests: errors and limits, never a panic, and other clients are served as before.
 
 mod support;
 
@@ -36,7 +36,7 @@ fn get(target: &str) -> Vec<u8> {
     format!("GET {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").into_bytes()
 }
 
-/// Whether the server hung up without a word, or refused with one of these codes.
+/// Whether the server closed the connection without an answer, or answered with one of these codes.
 fn refused(answer: &str, codes: &[u16]) -> bool {
     answer.is_empty() || codes.iter().any(|code| answer.starts_with(&format!("HTTP/1.1 {code}")))
 }
@@ -62,7 +62,7 @@ async fn what_is_not_http_is_refused() {
         post("transfer-encoding: chunked\r\n", b"zz\r\n{}\r\n"),
         post("transfer-encoding: chunked\r\n", b"ffffffffffffffffff\r\n"),
         post("transfer-encoding: gzip\r\n", b"x"),
-        // The greeting of HTTP/2, then nonsense.
+        // The HTTP/2 preface, then garbage.
         [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &[0xff; 2000]].concat(),
     ];
     let answers = join_all(words.iter().map(|words| said_to(&serving, words))).await;
@@ -71,7 +71,7 @@ async fn what_is_not_http_is_refused() {
         let goodbye = answer.contains("\u{0}\u{0}") && said.starts_with("PRI");
         assert!(goodbye || refused(&answer, &[400, 431, 505]), "{said:?}: {answer:.300}");
     }
-    // Somebody who does not even speak TLS is simply left.
+    // The server closes a connection that does not speak TLS.
     let mut plain = TcpStream::connect(serving.address()).await.unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let mut buffer = Vec::new();
@@ -92,7 +92,7 @@ async fn what_is_too_large_is_refused() {
         (post("content-length: 5000000\r\n", "x".repeat(5_000_000).as_bytes()), vec![413]),
         (post("transfer-encoding: chunked\r\n", chunk.as_bytes()), vec![413]),
     ];
-    // A request may just fit and ask for much.
+    // A request of nearly the maximum size whose response is large.
     let values = (0..4000).map(|at| format!("v{at}")).collect::<Vec<_>>().join(",");
     for selector in [
         format!("labelSelector=a%20in%20({values})"),
@@ -167,7 +167,7 @@ async fn what_is_no_json_or_no_text_is_refused() {
     assert!(is_well(&serving).await);
 }
 
-/// Limits in which slow clients are found out soon.
+/// Short timeouts and low limits.
 fn impatient() -> Limits {
     let soon = Duration::from_millis(300);
     Limits {
@@ -215,7 +215,7 @@ async fn a_body_that_trickles_is_given_up() {
     let mut stream = raw(&serving).await;
     stream.write_all(&post("content-length: 1000\r\n", b"")).await.unwrap();
     let began = Instant::now();
-    // A byte now and then is not enough to be waited for.
+    // One byte at a time does not extend the timeout.
     while began.elapsed() < Duration::from_secs(5) && stream.write_all(b" ").await.is_ok() {
         let mut answer = [0; 12];
         if let Ok(Ok(12)) = tokio::time::timeout(Duration::from_millis(50), stream.read(&mut answer)).await {
@@ -234,7 +234,7 @@ async fn somebody_who_never_reads_his_watch_is_cut_off() {
     stream.write_all(&get(&format!("{CONFIG_MAPS}?watch=1"))).await.unwrap();
     let large = "x".repeat(200_000);
     let began = Instant::now();
-    // First the machine's buffers fill; then the server has had enough.
+    // First the socket buffers fill; then the server's write timeout expires.
     let mut changes = 0;
     while server.open_watches() > 0 || changes == 0 {
         seed(&server, "a", &large);
@@ -242,7 +242,7 @@ async fn somebody_who_never_reads_his_watch_is_cut_off() {
         tokio::time::sleep(Duration::from_millis(5)).await;
         assert!(began.elapsed() < Duration::from_secs(20), "{changes} changes");
     }
-    // His place is free as well, although he still holds his end.
+    // Its connection slot is free again, although the client still holds the socket.
     while !is_well(&serving).await {
         assert!(began.elapsed() < Duration::from_secs(20), "the connection is kept");
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -271,7 +271,7 @@ async fn somebody_who_reads_no_answers_gets_no_more() {
     }
     assert!((10..=20).contains(&given.len()), "{} answers are held", given.len());
     assert_eq!(given.len() + asked_to_wait, 100);
-    // Small things still go through, and once the answers are dropped large ones do again.
+    // Small requests still pass, and large ones again once the responses are dropped.
     assert!(is_well(&serving).await);
     drop((given, hoarder));
     let mut polite = multiplexed(&serving).await;
@@ -314,7 +314,7 @@ async fn watches_are_bounded_in_number_and_in_what_waits_for_them() {
     for at in 0..6 {
         seed(&server, &format!("c{at}"), "v");
     }
-    // Nobody has read anything, so everybody has been told to begin again.
+    // No client has read anything, so every watch has been ended.
     assert_eq!(server.open_watches(), 0);
     let mut first = Box::pin(open.swap_remove(0));
     assert!(matches!(first.try_next().await.unwrap(), Some(WatchEvent::Error(status)) if status.code == 410));

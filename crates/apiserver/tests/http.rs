@@ -1,4 +1,4 @@
-//! On a socket the server speaks to real clients and ends in an orderly way.
+//! The server on a socket works with real clients and shuts down gracefully.
 
 mod support;
 
@@ -60,7 +60,7 @@ async fn stopping_ends_watches_cleanly_and_quickly() {
     let serving = serving(&server, Limits::default()).await;
     let api = Api::<ConfigMap>::default_namespaced(client(&serving, &User::admin()).await);
     let mut events = Box::pin(api.watch(&WatchParams::default(), "0").await.unwrap());
-    // The end of what was there already.
+    // The end of the initial events.
     assert!(matches!(events.try_next().await.unwrap(), Some(WatchEvent::Bookmark(_))));
     api.create(&PostParams::default(), &config_map("a")).await.unwrap();
     assert!(matches!(events.try_next().await.unwrap(), Some(WatchEvent::Added(_))));

@@ -1,4 +1,4 @@
-//! A real `kube::Client` cannot tell the embedded server from a real one in what Keleustes uses of it.
+//! A real `kube::Client` cannot distinguish the embedded server from kube-apiserver in what Keleustes uses.
 
 use std::time::Duration;
 
@@ -156,7 +156,7 @@ async fn timeouts_and_timestamps_follow_the_paused_clock() {
     let server = ApiServer::builder().clock(clock::following_tokio(start)).build();
     let api = Api::<ConfigMap>::default_namespaced(client(&server));
     let stream = api.watch(&WatchParams::default().timeout(250), "").await.unwrap();
-    // One for the end of what was there already, the others in time.
+    // One at the end of the initial events, the others periodically.
     assert_eq!(kinds(stream, 10).await, ["BOOKMARK"; 6]);
     let created = api.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
     assert_eq!(created.creation_timestamp().unwrap().0.to_string(), "2026-01-01T00:04:10Z");

@@ -1,5 +1,5 @@
-//! Ten thousand watches at once, on sockets and in the process, cost little and are served; in a program of its own,
-//! because it measures the memory of the whole process.
+//! Memory and delivery of ten thousand watches, on sockets and in process. A separate test binary, because it
+//! measures the memory of the whole process.
 
 mod support;
 
@@ -20,14 +20,14 @@ const WATCHES: usize = 10_000;
 const CONNECTIONS: usize = 10;
 const KIB: usize = 1024;
 
-/// What the process holds in memory, in bytes; 0 where that cannot be told.
+/// Resident memory of the process in bytes; 0 where it cannot be determined.
 fn resident() -> usize {
     let told = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = told.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
     pages.unwrap_or(0) * 4 * KIB
 }
 
-/// Notes what a step took of memory and time.
+/// Measures memory and time per step.
 struct Meter {
     from: usize,
     began: Instant,
@@ -38,7 +38,7 @@ impl Meter {
         Meter { from: resident(), began: Instant::now() }
     }
 
-    /// Bytes for each watch since the beginning; the figures are printed for people.
+    /// Bytes per watch since the beginning; also prints the measurements.
     fn told(&self, what: &str) -> usize {
         let each = resident().saturating_sub(self.from) / WATCHES;
         println!("{what}: {each} bytes for each of {WATCHES} watches, after {:?}", self.began.elapsed());
@@ -62,12 +62,12 @@ async fn event<B: http_body::Body<Data = Bytes> + Unpin>(body: &mut B) -> Option
     body.frame().await.and_then(Result::ok).and_then(|frame| frame.into_data().ok())
 }
 
-/// Everybody reads the next event.
+/// Reads the next event of every watch.
 async fn all_read<B: http_body::Body<Data = Bytes> + Unpin>(watches: &mut [B]) -> usize {
     join_all(watches.iter_mut().map(event)).await.into_iter().flatten().count()
 }
 
-/// Nobody reads while an object is changed over and over, until everybody has been cut off.
+/// Changes an object without reading any watch until the server has ended all of them.
 fn ignore_changes(server: &ApiServer) -> usize {
     let value = "x".repeat(2 * KIB);
     let changes = (0..500).find(|_| {
@@ -104,9 +104,9 @@ async fn ten_thousand_watches_are_served_and_bounded() {
         senders.push(sender);
     }
     assert_eq!(server.open_watches(), WATCHES);
-    // The object that is there comes first.
+    // The existing object comes first.
     assert_eq!(all_read(&mut watches).await, WATCHES);
-    // Both ends live in this process, each with a state for every stream.
+    // Client and server are both in this process, each with state for every stream.
     assert!(meter.told("on sockets, one event read") < 32 * KIB);
     assert!(is_well(&serving).await);
     let changes = ignore_changes(&server);

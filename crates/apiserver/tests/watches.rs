@@ -1,4 +1,4 @@
-//! Watches end when they should, tell how far the server has come until then, and say so when history is gone.
+//! Watches end on time, send bookmarks until then, and report an expired resourceVersion.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn get(server: &ApiServer, target: &str) -> Response<Body> {
     server.clone().oneshot(request).await.expect("the face does not fail")
 }
 
-/// Each event with the seconds after which it came, and the seconds after which the watch ended.
+/// Each event with its time in seconds, and the time at which the watch ended.
 async fn timeline(server: &ApiServer, query: &str) -> (Vec<(u64, String)>, Duration) {
     let began = Instant::now();
     let mut body = get(server, &format!("{CONFIG_MAPS}?watch=1&{query}")).await.into_body();
@@ -52,7 +52,7 @@ async fn bookmarks_come_every_minute_and_shortly_before_the_end() {
     let bookmark = |at: u64| (at, "BOOKMARK".to_owned());
     assert_eq!(events, [bookmark(60), bookmark(120), bookmark(148)]);
     assert_eq!(lasted.as_secs(), 150);
-    // There is no time for one in a watch as short as this, and nobody gets one who has not asked.
+    // A watch this short gets no bookmark, and neither does one that does not allow them.
     assert_eq!(timeline(&server, &format!("{watch}&timeoutSeconds=2")).await.0, []);
     let unwilling = format!("resourceVersion={from}&timeoutSeconds=150");
     assert_eq!(timeline(&server, &unwilling).await.0, []);
@@ -83,7 +83,7 @@ async fn what_history_has_lost_is_gone() {
         let status: Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(status["reason"], "Expired");
     }
-    // A watch is told inside its stream, as by the real server, and is over then.
+    // As with kube-apiserver, the error is an event in the stream, which then ends.
     let (events, lasted) = timeline(&server, &format!("resourceVersion={old}")).await;
     assert_eq!((events, lasted), (vec![(0, "ERROR".to_owned())], Duration::ZERO));
 }

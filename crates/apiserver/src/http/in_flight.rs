@@ -1,4 +1,4 @@
-//! What requests on all connections hold together is bounded: in number, and in bytes that came in or wait to go out.
+//! Bounds the requests in flight on all connections together: their number, and the bytes of their bodies.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,13 +12,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::Limits;
 use crate::service::Body;
 
-/// Pieces in which an answer is handed to the connection, which holds one of them for a client that does not read. As
-/// large as a frame of HTTP/2 or a record of TLS.
+/// Chunk size in which a response body is handed to the connection, which holds one chunk for a client that does not
+/// read. As large as an HTTP/2 frame or a TLS record.
 const PIECE_BYTES: usize = 16 * 1024;
-/// Bytes are counted in units of this many.
+/// Bytes are counted in units of this size.
 const UNIT: usize = 1024;
 
-/// Counts what is under way.
+/// Semaphores for requests and body bytes in flight.
 #[derive(Debug, Clone)]
 pub(super) struct InFlightLimits {
     requests: Arc<Semaphore>,
@@ -26,7 +26,7 @@ pub(super) struct InFlightLimits {
     units_max: usize,
 }
 
-/// Part of what may be under way; dropping it gives it back.
+/// A share of the limits; dropping it returns the share.
 #[derive(Debug)]
 pub(super) struct Permit {
     _permit: Option<OwnedSemaphorePermit>,
@@ -42,15 +42,14 @@ impl InFlightLimits {
         }
     }
 
-    /// A place for one more request; none if there are too many already.
+    /// A permit for one more request, or `None` if the limit is reached.
     pub(super) fn request(&self) -> Option<Permit> {
         let permit = Arc::clone(&self.requests).try_acquire_owned().ok()?;
         Some(Permit { _permit: Some(permit) })
     }
 
-    /// Room for so many bytes; none if too many are held already. What is larger than all the room there is takes it
-    /// all, so that it is let through alone; what is small does not have to wait for it, the number of requests bounds
-    /// it well enough.
+    /// A permit for `count` bytes, or `None` if the limit is reached. A body larger than the whole limit takes all of
+    /// it, so that it passes alone. A body of at most one chunk needs no permit: the number of requests bounds those.
     pub(super) fn bytes(&self, count: usize) -> Option<Permit> {
         if count <= PIECE_BYTES {
             return Some(Permit { _permit: None });
@@ -61,21 +60,21 @@ impl InFlightLimits {
     }
 }
 
-/// An answer on its way to a client: counted until it is handed over, in pieces.
+/// A response body that is counted until it is sent, in chunks.
 #[derive(Debug)]
 pub(super) struct CountedBody {
     body: Body,
-    /// The rest of what the body gave last.
+    /// The unsent rest of the last frame of `body`.
     rest: Bytes,
     load: InFlightLimits,
-    /// For the whole of a document; for a watch, which lasts, for one event at a time.
+    /// For a document: the whole body. For a watch: one event at a time.
     share: Option<Permit>,
-    /// Kept by a document until it is sent; a watch is counted elsewhere.
+    /// Held by a document until it is sent; watches do not count as requests in flight.
     _request: Option<Permit>,
 }
 
 impl CountedBody {
-    /// A document: the whole of it is held from now on; none if there is no room.
+    /// A document, counted in full from now on; `None` if the byte limit is reached.
     pub(super) fn document(
         body: Body,
         load: &InFlightLimits,
@@ -86,7 +85,7 @@ impl CountedBody {
         Some(CountedBody { body, rest: Bytes::new(), load: load.clone(), share, _request: request })
     }
 
-    /// A watch, or a few words, for which there is always room.
+    /// A watch or a short error text, which is not counted.
     pub(super) fn uncounted(body: Body, load: &InFlightLimits) -> CountedBody {
         CountedBody { body, rest: Bytes::new(), load: load.clone(), share: None, _request: None }
     }
@@ -112,7 +111,7 @@ impl http_body::Body for CountedBody {
             this.rest = frame.into_data().unwrap_or_default();
             if this.body.is_watch() && this.rest.len() > PIECE_BYTES {
                 this.share = this.load.bytes(this.rest.len());
-                // A client that begins again later is better than a server that holds more than it can.
+                // Ending the watch, which the client restarts later, is better than exceeding the memory limit.
                 if this.share.is_none() {
                     this.rest.clear();
                     return Poll::Ready(None);

@@ -1,4 +1,4 @@
-//! Connections are bounded in number, time and size, and end together.
+//! Accepts connections; bounds their number, duration and size, and shuts them down together.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,10 +28,10 @@ use super::{HttpError, Limits};
 use crate::kernel::User;
 use crate::service::{ApiServer, Body};
 
-/// What a connection of HTTP/2 holds at most for each of its streams.
+/// Send buffer per HTTP/2 stream.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// A server on its socket; dropping it ends the server at once, [`Serving::stop`] in an orderly way.
+/// A server on its socket. Dropping it aborts the server; [`RunningServer::stop`] shuts it down gracefully.
 #[derive(Debug)]
 pub struct RunningServer {
     address: SocketAddr,
@@ -42,12 +42,12 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Where the server listens.
+    /// The address the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The server's authority.
+    /// The server's certificate authority.
     pub fn pki(&self) -> &Pki {
         &self.pki
     }
@@ -57,9 +57,9 @@ impl RunningServer {
         self.pki.kubeconfig(self.address, user)
     }
 
-    /// Takes no new requests, ends watches cleanly, lets answers under way finish, and returns.
+    /// Graceful shutdown: stops accepting requests, ends watches cleanly and waits for responses in flight.
     pub async fn stop(mut self) {
-        // Nobody listening any more means the task has ended already.
+        // An error means that the accept task has ended already.
         let _ = self.ending.send(true);
         self.server.cut_watches();
         let _ = (&mut self.task).await;
@@ -72,7 +72,7 @@ impl Drop for RunningServer {
     }
 }
 
-/// Puts the server on a socket; port 0 takes any free one.
+/// Binds the server to a socket; port 0 picks a free port.
 pub async fn serve(
     server: ApiServer,
     address: SocketAddr,
@@ -90,7 +90,7 @@ pub async fn serve(
     Ok(RunningServer { address, pki: Arc::new(pki), server, ending, task })
 }
 
-/// What every connection of a server shares.
+/// State shared by all connections of a server.
 #[derive(Clone)]
 struct Common {
     acceptor: TlsAcceptor,
@@ -111,7 +111,7 @@ async fn accept(listener: TcpListener, mut common: Common) {
             accepted = listener.accept() => accepted,
         };
         let Ok((stream, _)) = accepted else {
-            // Out of file handles, most likely; those in use will be given back.
+            // Most likely out of file descriptors; wait until open connections close.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -131,7 +131,7 @@ async fn accept(listener: TcpListener, mut common: Common) {
 
 async fn connection(stream: TcpStream, common: Common) {
     let limits = common.limits;
-    // Small answers are the rule; waiting to fill packets would only delay them.
+    // Most responses are small; Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(limits.write_timeout));
@@ -151,20 +151,20 @@ async fn connection(stream: TcpStream, common: Common) {
     let builder = protocols(&limits);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
-    // Whoever connects has something to ask, and soon.
+    // A client that connects has to send its first request within the header timeout.
     let silent = async {
         if timeout(limits.headers_timeout, hearing.wait_for(|heard| *heard)).await.is_ok() {
             std::future::pending::<()>().await;
         }
     };
-    // The guard that the wait gives is let go at once, for it must not be held while waiting for something else.
+    // The guard that `wait_for` returns is dropped at once: it must not be held across another await.
     let over = async { drop(ended.wait_for(|ended| *ended).await) };
     tokio::select! {
         biased;
         _ = connection.as_mut() => {}
         () = over => {
             connection.as_mut().graceful_shutdown();
-            // How the client leaves is its own affair.
+            // How the client closes its side does not matter.
             let _ = connection.await;
         }
         () = silent => {}
@@ -212,14 +212,14 @@ async fn answer(mut common: Common, user: Option<User>, request: Request<Incomin
     if let Some(user) = user {
         parts.extensions.insert(user);
     }
-    // The face answers everything; it has no way to fail.
+    // The service's error type is `Infallible`.
     let response = match common.server.call(Request::from_parts(parts, Full::new(body))).await {
         Ok(response) => response,
         Err(never) => match never {},
     };
     let (parts, body) = response.into_parts();
     if body.is_watch() {
-        // It lasts, and the kernel counts watches itself.
+        // Watches are long-lived, and the kernel limits their number itself.
         return Response::from_parts(parts, CountedBody::uncounted(body, &load));
     }
     match CountedBody::document(body, &load, Some(place)) {
@@ -228,7 +228,7 @@ async fn answer(mut common: Common, user: Option<User>, request: Request<Incomin
     }
 }
 
-/// The words of the real server when it has too much to do.
+/// kube-apiserver's answer when max-requests-inflight is reached.
 fn too_busy(load: &InFlightLimits) -> Response<CountedBody> {
     let mut response =
         refuse(load, StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");

@@ -1,4 +1,4 @@
-//! Changes and refusals by admission, as the plug-ins that are on by default make them.
+//! Admission: mutations and rejections of the plugins that are enabled by default.
 
 use serde_json::{Value, json};
 
@@ -9,15 +9,15 @@ use super::status::{ApiResult, Status};
 use super::store::SharedObject;
 use super::types::Quantity;
 
-/// How long a pod stays on a node that is not ready or cannot be reached.
+/// Default tolerationSeconds for not-ready and unreachable nodes.
 const TOLERATION_SECONDS: i64 = 300;
-/// The annotation of the storage class that claims get when they name none.
+/// The annotation of the default StorageClass.
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
-/// Where a container finds the token of its account.
+/// Mount path of the service account token.
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 impl Kernel {
-    /// Changes a new object the way the admission plug-ins of the real server do, or refuses it.
+    /// The mutating plugins, applied to a new object.
     pub(crate) fn admit(&mut self, resource: &Resource, object: &mut Value) -> ApiResult<()> {
         match resource.strategy {
             Strategy::Pod => self.admit_pod(resource, object)?,
@@ -33,7 +33,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// A pod with a node says in labels where that is.
+    /// PodTopologyLabels: copies the topology labels of the pod's node to the pod.
     pub(crate) fn set_topology_labels(&self, pod: &mut Value) {
         let node = pod.pointer("/spec/nodeName").and_then(Value::as_str).filter(|node| !node.is_empty());
         let nodes = resources::by_path("", "v1", "nodes");
@@ -67,7 +67,7 @@ impl Kernel {
         if self.settings.service_accounts { self.admit_account(resource, pod, &name) } else { Ok(()) }
     }
 
-    /// A pod needs its account, and gets the account's token to read.
+    /// ServiceAccount: the pod's service account must exist, and its token is mounted.
     fn admit_account(&mut self, resource: &Resource, pod: &mut Value, name: &str) -> ApiResult<()> {
         let namespace = meta_str(pod, "namespace").to_owned();
         let accounts = resources::by_path("", "v1", "serviceaccounts");
@@ -132,7 +132,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// A pod that names a runtime class takes over what running in it costs and where that can be done.
+    /// RuntimeClass: sets the pod's overhead and scheduling from its RuntimeClass.
     fn choose_runtime(&self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
         let refuse = |why: &str| Err(Status::forbidden(resource, known_name(pod), why));
         let named = pod["spec"]["runtimeClassName"].as_str().unwrap_or_default();
@@ -166,7 +166,7 @@ impl Kernel {
         self.store.get(resources::by_path("node.k8s.io", "v1", "runtimeclasses")?, "", name)
     }
 
-    /// Refuses a valid change for what the plug-ins that change nothing have against it.
+    /// The validating plugins, for an update.
     pub(crate) fn validate_admission_of_update(
         &self,
         resource: &Resource,
@@ -193,7 +193,7 @@ impl Kernel {
         Err(Status::forbidden(resource, meta_str(new, "name"), why))
     }
 
-    /// Refuses a valid object for what the plug-ins that change nothing have against it.
+    /// The validating plugins, for a create.
     pub(crate) fn validate_admission(&self, resource: &Resource, object: &Value) -> ApiResult<()> {
         let costs = object["spec"]["overhead"].as_object().is_some_and(|overhead| !overhead.is_empty());
         if resource.strategy != Strategy::Pod || !costs {
@@ -216,7 +216,7 @@ impl Kernel {
         let is_default =
             |class: &Value| meta(class, "annotations").is_some_and(|a| a[DEFAULT_CLASS] == "true");
         let defaults = self.store.values(classes, None).into_iter();
-        // The newest of several defaults wins, then the first by name.
+        // Of several default classes the newest wins, then the first by name.
         let newest = defaults.filter(|class| is_default(class)).max_by(|a, b| {
             let age = |class: &Value| meta_str(class, "creationTimestamp").to_owned();
             age(a).cmp(&age(b)).then_with(|| meta_str(b, "name").cmp(meta_str(a, "name")))
@@ -227,13 +227,13 @@ impl Kernel {
     }
 }
 
-/// What an object is called before it has a name.
+/// The name for messages before generateName has been resolved.
 fn known_name(object: &Value) -> &str {
     let names = ["name", "generateName"].map(|field| meta_str(object, field));
     names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
 }
 
-/// Mounts the volume where containers have nothing else at the place; says whether any needs it.
+/// Adds the volume mount to containers that have nothing mounted at the path; returns whether any needs it.
 fn mount(spec: &mut Value, volume: &str) -> bool {
     let mut used = false;
     for list in ["initContainers", "containers"] {
@@ -289,7 +289,7 @@ pub(crate) fn add_default_tolerations(spec: &mut Value) {
     spec["tolerations"] = json!(all);
 }
 
-/// A new node takes no pods before somebody has seen that it is ready.
+/// TaintNodesByCondition: a new node has the not-ready taint until the node lifecycle controller removes it.
 fn taint_until_ready(node: &mut Value) {
     let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
     let taints = &mut node["spec"]["taints"];

@@ -1,6 +1,7 @@
-//! Server-side apply: a manager's object is merged in, fields it no longer names go, fields of others are respected.
+//! Server-side apply: merges the applied configuration, removes fields the manager no longer applies, and reports
+//! conflicts with other managers.
 //!
-//! Maps are owned field by field, set and keyed lists item by item, all other lists whole.
+//! Maps are owned field by field, set and map lists item by item, all other lists as a whole.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -15,9 +16,9 @@ use super::status::{ApiResult, Status, StatusCause, StatusReason};
 use super::types::{ListKind, Node};
 use super::{Document, Kernel, body, conversion, prepare, schema, strict_json};
 
-/// Owner of what an object without owners holds at its first apply.
+/// Manager of the fields of an object that has no managedFields at its first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
-/// Where `kubectl apply` keeps what it was given.
+/// The annotation in which client-side `kubectl apply` stores its configuration.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 impl Kernel {
@@ -29,7 +30,7 @@ impl Kernel {
     ) -> ApiResult<Document> {
         let target = &call.target;
         let live = self.store.get(target.resource, target.namespace(), target.name());
-        // Some kinds come into being by their status too.
+        // These kinds can also be created through their status subresource.
         let makes = matches!(target.resource.strategy, Strategy::AdmissionPolicy | Strategy::Service);
         if live.is_none() && target.subresource.is_some() && !makes {
             return Err(Status::not_found(target.resource, target.name()));
@@ -65,7 +66,7 @@ impl Kernel {
     }
 }
 
-/// The object as the kind has it; what does not fit is taken for a fault of the server.
+/// Converts to the kind's type; kube-apiserver reports a failure as an internal error (500).
 fn convert(resource: &Resource, object: Value, place: &str) -> ApiResult<body::Decoded> {
     let kind = format!("{}/{}, Kind={}", resource.group, resource.version, resource.kind);
     body::conform(resource, object).map_err(|status| {
@@ -79,7 +80,7 @@ fn convert(resource: &Resource, object: Value, place: &str) -> ApiResult<body::D
     })
 }
 
-/// The applied object, with nothing in it but what it names, and the namespace that it names.
+/// The applied configuration with only the fields it sets, and its `namespace/name` as sent.
 fn decode(call: &Call<'_>, exists: bool) -> ApiResult<(Value, String)> {
     let resource = call.target.resource;
     let (parsed, _) = strict_json::parse(&call.request.body)
@@ -101,7 +102,7 @@ fn decode(call: &Call<'_>, exists: bool) -> ApiResult<(Value, String)> {
             [only] => only.clone(),
             many => format!("errors:\n  {}", many.join("\n  ")),
         };
-        // The real server takes this for its own fault.
+        // kube-apiserver answers 500 here.
         let message = format!("failed to create typed patch object ({namespace}/{name}; /{kind}): {told}");
         let message = if group.is_empty() { message } else { message.replace("; /", "; ") };
         return Err(Status::new(StatusReason::Unknown, message));
@@ -115,8 +116,8 @@ fn decode(call: &Call<'_>, exists: bool) -> ApiResult<(Value, String)> {
     Ok((applied, place))
 }
 
-/// What `kubectl apply` left in an annotation follows the applies of kubectl on the server, so that a later one on the
-/// client compares with the right thing. Nobody owns the change.
+/// A server-side apply by kubectl also updates the last-applied annotation, if there is one, so that a later
+/// client-side apply compares with the right configuration. No manager owns this change.
 fn keep_last_applied(merged: &mut Value, applied: &Value, by: &ManagedFieldsEntry) {
     let kept = meta(merged, "annotations").is_some_and(|annotations| annotations.get(LAST_APPLIED).is_some());
     if by.name != "kubectl" || !kept {
@@ -127,7 +128,7 @@ fn keep_last_applied(merged: &mut Value, applied: &Value, by: &ManagedFieldsEntr
     merged["metadata"]["annotations"][LAST_APPLIED] = json!(format!("{said}\n"));
 }
 
-/// Removes what kubectl applied last, if it is kubectl that applies.
+/// Removes the last-applied annotation if the manager is kubectl.
 fn forget_last_applied(object: &mut Value, by: &ManagedFieldsEntry) {
     let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
     if let Some(annotations) = annotations.filter(|_| by.name == "kubectl") {
@@ -135,7 +136,7 @@ fn forget_last_applied(object: &mut Value, by: &ManagedFieldsEntry) {
     }
 }
 
-/// The object after the apply and who owns what in it.
+/// The merged object and its managedFields.
 fn merge(
     resource: &Resource,
     live: &Value,
@@ -151,7 +152,8 @@ fn merge(
     if managers.is_empty() {
         let mut all = Comparison::between(node, &body::zero(resource), live).written();
         fields::strip_reset_fields(&mut all, beyond);
-        // Until its first apply an object may be without owners; what it holds then is nobody's to remove.
+        // An object that was never applied may have no managedFields; its fields belong to this synthetic manager, so
+        // that the apply does not remove them.
         managers.push(ManagedFieldsEntry {
             name: BEFORE_FIRST_APPLY.to_owned(),
             operation: Operation::Update,
@@ -173,13 +175,13 @@ fn merge(
     let mine = managers.iter().find(|m| m.same_as(by)).cloned();
     let mine = mine.unwrap_or_else(|| ManagedFieldsEntry { time: String::new(), ..by.clone() });
     managers.retain(|m| !m.same_as(by));
-    // What holds something that is still wanted stays, even if it was owned by itself before.
+    // A container stays as long as something below it is still applied.
     let kept = |path: &fields::FieldPath| {
         wanted.range(path.clone()..).next().is_some_and(|next| next.starts_with(path))
     };
     let given_up = |path: &fields::FieldPath| !kept(path) && !managers.iter().any(|other| other.owns(path));
     for path in &mine.fields {
-        // Where nobody owns anything any more, what nobody has ever owned goes along.
+        // If no manager owns anything below a struct, the whole struct is removed, with its unowned fields.
         let structs =
             (1..path.len()).filter(|length| path[length - 1].starts_with("f:")).map(|l| path[..l].to_vec());
         let structs = structs.filter(|path| *path != ["f:metadata"]);
@@ -190,10 +192,10 @@ fn merge(
     if resource.is_custom() {
         keep_hollow(&mut merged, applied);
     }
-    // Who applies what is there already owns it from now on, but has not done anything yet.
+    // An apply that changes nothing transfers ownership but keeps the timestamp.
     let time = if merged == *live { mine.time } else { by.time.clone() };
     managers.push(ManagedFieldsEntry { fields: wanted, time, ..mine });
-    // The locks of the applied object are judged, not merged.
+    // resourceVersion and uid of the applied configuration are preconditions; they are not merged.
     for lock in ["resourceVersion", "uid"] {
         if let Some(value) = meta(applied, lock) {
             merged["metadata"][lock] = value.clone();
@@ -202,8 +204,8 @@ fn merge(
     Ok((merged, managers))
 }
 
-/// What is applied as an empty object and has lost all it held is there still, as nothing; only kinds without types show
-/// that.
+/// A field applied as an empty object whose content was removed becomes null. Only custom resources show this: typed
+/// kinds do not keep the null.
 fn keep_hollow(merged: &mut Value, applied: &Value) {
     for (name, value) in applied.as_object().into_iter().flatten().filter(|(_, value)| value.is_object()) {
         match merged.get_mut(name) {
@@ -213,7 +215,7 @@ fn keep_hollow(merged: &mut Value, applied: &Value) {
     }
 }
 
-/// Fields others own with another value, each with its owner.
+/// Conflicts: fields owned by other managers with a different value.
 fn conflicts(
     managers: &[ManagedFieldsEntry],
     changed: &FieldSet,
@@ -225,7 +227,7 @@ fn conflicts(
     for other in others {
         let mut paths: Vec<&fields::FieldPath> =
             changed.iter().filter(|path| other.fields.contains(*path)).collect();
-        // On each level what ends there comes before what goes on.
+        // At each level, leaf fields sort before containers.
         let order = |path: &&fields::FieldPath| -> Vec<(bool, String)> {
             path.iter().enumerate().map(|(at, step)| (at + 1 < path.len(), step.clone())).collect()
         };
@@ -327,8 +329,8 @@ fn merge_list(node: Node, live: &mut Value, applied: &[Value]) {
     });
 }
 
-/// Orders a merged list: what is applied stands as applied, and what only the live list has comes as early as the items
-/// that are in both let it.
+/// Orders a merged list: applied items are in the applied order; items only in the live list come as early as the
+/// items in both lists allow.
 fn order(items: &mut Vec<Value>, live: &[Value], applied: &[Value], same: &dyn Fn(&Value, &Value) -> bool) {
     let place = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item));
     let mut merged = std::mem::take(items);

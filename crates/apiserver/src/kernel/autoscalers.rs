@@ -1,13 +1,14 @@
-//! Autoscalers are stored in the form of autoscaling/v2; v1 has one number for the CPU and keeps the rest in annotations.
+//! HorizontalPodAutoscalers are stored as autoscaling/v2. In v1 the CPU target is one field and the rest is in
+//! annotations.
 //!
-//! The real server writes metrics and behaviour in those annotations in shapes of their own; here they have the shapes of
-//! v2, which come back as whole.
+//! kube-apiserver writes metrics and behavior into those annotations in v1-specific types; here they have the v2
+//! types and round-trip without loss.
 
 use serde_json::{Map, Value, json};
 
 use super::metadata::meta_mut;
 
-/// Annotations of the v1 form, and where v2 has what they hold.
+/// Annotations of v1, and the v2 section and field with the same content.
 const KEPT_ASIDE: [(&str, &str, &str); 4] = [
     ("autoscaling.alpha.kubernetes.io/metrics", "spec", "metrics"),
     ("autoscaling.alpha.kubernetes.io/behavior", "spec", "behavior"),
@@ -17,11 +18,11 @@ const KEPT_ASIDE: [(&str, &str, &str); 4] = [
 const TARGET: &str = "targetCPUUtilizationPercentage";
 const CURRENT: &str = "currentCPUUtilizationPercentage";
 
-/// A v1 autoscaler in the form of v2.
+/// Converts v1 to v2.
 pub(crate) fn to_storage_version(mut object: Value) -> Value {
     let target = object.get_mut("spec").and_then(Value::as_object_mut).and_then(|spec| spec.remove(TARGET));
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
-        // What stands in the annotation says more.
+        // The current-metrics annotation is more detailed.
         status.remove(CURRENT);
     }
     for (annotation, part, field) in KEPT_ASIDE {
@@ -43,7 +44,7 @@ pub(crate) fn to_storage_version(mut object: Value) -> Value {
     object
 }
 
-/// Takes an annotation away; what cannot be read is dropped, as by the real server.
+/// Removes an annotation and parses it; kube-apiserver also drops one that does not parse.
 fn taken(object: &mut Value, annotation: &str) -> Option<Value> {
     let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)?;
     let text = annotations.remove(annotation)?;
@@ -53,7 +54,7 @@ fn taken(object: &mut Value, annotation: &str) -> Option<Value> {
     serde_json::from_str(text.as_str()?).ok().filter(|value: &Value| !value.is_null())
 }
 
-/// A v2 autoscaler in the form of v1.
+/// Converts v2 to v1.
 pub(crate) fn to_served_version(object: &Value) -> Value {
     let mut shown = object.clone();
     shown["apiVersion"] = json!("autoscaling/v1");
@@ -90,7 +91,7 @@ pub(crate) fn to_served_version(object: &Value) -> Value {
     shown
 }
 
-/// Where a metric of v2 says how much of what was asked for is to be used.
+/// Pointer to the target utilization in a v2 metric.
 const UTILIZATION: &str = "/resource/target/averageUtilization";
 
 #[cfg(test)]

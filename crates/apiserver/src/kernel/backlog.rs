@@ -1,4 +1,5 @@
-//! What waits for a watcher is counted, so that a client that does not read costs little and is cut off in time.
+//! The queue of events per watch. Its size is counted, so that a client that does not read is disconnected before it
+//! costs much memory.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -14,7 +15,7 @@ use super::resources::Resource;
 use super::stored_object::{SharedObject, StoredObject};
 use super::watch::Frame;
 
-/// How a watcher wants to see objects.
+/// The kind and representation a watch asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WatchView {
     pub(crate) resource: &'static Resource,
@@ -26,25 +27,25 @@ impl WatchView {
         printing::render(self.resource, self.representation, object, now)
     }
 
-    /// Whether what is kept is what is sent.
+    /// Whether the stored text can be sent unchanged.
     fn is_plain(self, kept: &StoredObject) -> bool {
         self.representation == Representation::Full && kept.can_be_sent_as(self.resource)
     }
 }
 
-/// What an event tells of.
+/// The object of a queued event.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// An object that the store and other watches keep as well; it is brought into the watcher's form when it is sent.
+    /// Shared with the store and other watches; rendered for this watch when it is sent.
     Shared(StoredObject),
-    /// An object kept for this watch alone.
+    /// Held by this watch only.
     Own(StoredObject),
     /// JSON in its final form.
     Encoded(Box<str>),
 }
 
 impl Content {
-    /// Something that is sent as it is.
+    /// An object that is sent unchanged.
     pub(crate) fn encoded(object: &Value) -> Content {
         Content::Encoded(object.to_string().into())
     }
@@ -52,7 +53,7 @@ impl Content {
     fn text(&self, view: WatchView, now: Timestamp, headed: bool) -> Cow<'_, str> {
         if headed && matches!(view.representation, Representation::Table(_)) {
             let table = self.text(view, now, false);
-            // The text was written from a value, so it reads.
+            // Cannot fail: the text was serialized from a value.
             let mut table: Value = serde_json::from_str(&table).unwrap_or_default();
             if table["kind"] == "Table" {
                 table["columnDefinitions"] = Value::Null;
@@ -67,7 +68,7 @@ impl Content {
     }
 }
 
-/// An event that waits for its watcher.
+/// A queued event.
 #[derive(Debug)]
 struct Queued {
     kind: &'static str,
@@ -75,7 +76,7 @@ struct Queued {
 }
 
 impl Queued {
-    /// Bytes held for this watch alone.
+    /// Bytes held by this watch only.
     fn bytes(&self) -> usize {
         let own = match &self.content {
             Content::Shared(_) => 0,
@@ -98,20 +99,20 @@ impl Queued {
     }
 
     fn frame(&self, view: WatchView, now: Timestamp, headed: bool) -> Frame {
-        // The text was written from a value, so it reads.
+        // Cannot fail: the text was serialized from a value.
         let object = serde_json::from_str(&self.content.text(view, now, headed)).unwrap_or_default();
         Frame { kind: self.kind, object: Arc::new(object) }
     }
 }
 
-/// The events that wait for one watcher, oldest first.
+/// The queued events of one watch, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     queue: VecDeque<Queued>,
     bytes: usize,
-    /// How many of the oldest were there when the watch began; they say nothing about how slow the client is.
+    /// How many of the oldest events are initial events; they do not count as lag.
     initial: usize,
-    /// Whether a table has told its columns; they are not told again.
+    /// Whether the column definitions have been sent; later rows leave them out.
     headed: bool,
 }
 
@@ -122,7 +123,7 @@ impl Backlog {
         self.queue.push_back(queued);
     }
 
-    /// What waits now is what the watch begins with.
+    /// Marks everything queued so far as initial events.
     pub(crate) fn mark_initial(&mut self) {
         self.initial = self.queue.len();
     }
@@ -132,7 +133,7 @@ impl Backlog {
         self.queue.len() - self.initial
     }
 
-    /// Memory that this watcher alone is to blame for.
+    /// Bytes held by this watch only.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -152,7 +153,7 @@ impl Backlog {
         Some(queued)
     }
 
-    /// Everything, as objects.
+    /// Takes all events, as objects.
     pub(crate) fn take_frames(&mut self, view: WatchView, now: Timestamp) -> Vec<Frame> {
         let mut frames = Vec::new();
         while let Some(queued) = self.pop() {
@@ -161,7 +162,7 @@ impl Backlog {
         frames
     }
 
-    /// The oldest events as the lines that are sent: about so many bytes of them, and at least one line.
+    /// Takes the oldest events as encoded lines: about `bytes_max` bytes, at least one line.
     pub(crate) fn take_lines(&mut self, view: WatchView, now: Timestamp, bytes_max: usize) -> Vec<Bytes> {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while bytes < bytes_max {

@@ -1,4 +1,4 @@
-//! Services get addresses that no other Service has.
+//! Allocates cluster IPs for Services.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,10 +15,10 @@ use super::status::{ApiResult, FieldError, Status};
 use super::store::SharedObject;
 use super::validation::networking;
 
-/// How often an address is drawn before the whole range is searched.
+/// Random attempts before the whole range is searched.
 const DRAWS_MAX: usize = 16;
 
-/// Addresses for Services: a network and the number of bits it fixes.
+/// The service CIDR: network address and size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     network: u32,
@@ -26,7 +26,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Reads `10.96.0.0/16`; `None` if it is no IPv4 range with room for addresses.
+    /// Parses `10.96.0.0/16`; `None` if the text is not an IPv4 range with usable addresses.
     pub fn parse(text: &str) -> Option<Range> {
         let (network, bits) = text.split_once('/')?;
         let bits: u32 = bits.parse().ok().filter(|bits| (8..=30).contains(bits))?;
@@ -35,7 +35,7 @@ impl Range {
         Some(Range { network, size })
     }
 
-    /// The address the API server itself has in the cluster.
+    /// The first address, which belongs to the `kubernetes` Service.
     pub fn first(self) -> Ipv4Addr {
         Ipv4Addr::from(self.network + 1)
     }
@@ -52,7 +52,7 @@ impl fmt::Display for Range {
     }
 }
 
-/// What a Service says about its addresses.
+/// The IP fields of a Service's spec.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Wish {
     address: String,
@@ -97,7 +97,7 @@ impl Wish {
         self.addresses.first().is_some_and(|address| address == "None")
     }
 
-    /// Takes over the addresses that a client left out.
+    /// Keeps the old addresses that the client left out.
     fn take_over(&mut self, old: &Wish) {
         if self.address.is_empty() {
             self.address.clone_from(&old.address);
@@ -107,7 +107,7 @@ impl Wish {
         }
     }
 
-    /// Makes the two places for the address say the same if a client has changed one of them.
+    /// Makes clusterIPs match clusterIP if the client has changed only clusterIP.
     fn agree(&mut self, old: Option<&Wish>) {
         let changed = match old {
             None => self.addresses.is_empty(),
@@ -119,7 +119,7 @@ impl Wish {
         }
     }
 
-    /// Decides on the families of addresses; this cluster, like most, has one.
+    /// Sets ipFamilyPolicy and ipFamilies; this cluster is single-stack.
     fn decide_families(&mut self, selects: bool, old: Option<&Wish>, service: &mut Value) -> Vec<FieldError> {
         let unbound = self.address == "None" && !selects;
         if self.policy.is_empty() {
@@ -162,7 +162,7 @@ impl Wish {
         errors
     }
 
-    /// A second address or family is given up by saying so in the policy.
+    /// A secondary address or family is released only with policy SingleStack.
     fn shrink_to(&mut self, old: &Wish, errors: &mut Vec<FieldError>) {
         let single = self.policy == "SingleStack";
         let policy = json!(self.policy);
@@ -179,7 +179,7 @@ impl Wish {
         }
     }
 
-    /// Addresses tell their families where nobody did.
+    /// Derives missing families from the addresses.
     fn infer_families(&mut self, errors: &mut Vec<FieldError>) {
         for (at, address) in self.addresses.iter().enumerate().take_while(|(_, address)| *address != "None") {
             if at < self.families.len() {
@@ -195,7 +195,7 @@ impl Wish {
         }
     }
 
-    /// What takes two families of addresses.
+    /// Errors for requests that need a dual-stack cluster.
     fn unconfigured(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if self.policy == "RequireDualStack" {
@@ -211,7 +211,7 @@ impl Wish {
 }
 
 impl Kernel {
-    /// Gives a Service what it needs and has not; `old` is there for an update.
+    /// Allocates addresses and node ports for a Service; `old` is given for an update.
     pub(crate) fn allocate(
         &mut self,
         resource: &'static Resource,
@@ -239,11 +239,11 @@ impl Kernel {
         let external = |service: &Value| service["spec"]["type"] == "ExternalName";
         let before = old.map(|old| {
             let mut wish = Wish::of(old);
-            // What was stored past all rules may say only the half of it.
+            // A seeded Service may have only one of the two fields.
             wish.agree(None);
             wish
         });
-        // Who has lived without an address so far has nothing to keep.
+        // An ExternalName Service has no addresses to keep.
         let kept = before.as_ref().filter(|_| !old.is_some_and(external));
         if let Some(kept) = kept.filter(|_| !external(object)) {
             wish.take_over(kept);
@@ -254,7 +254,7 @@ impl Kernel {
             return Ok(());
         }
         let same_type = old.is_some_and(|old| old["spec"]["type"] == object["spec"]["type"]);
-        // A wish for two families that could not be met is no reason to change anything later.
+        // PreferDualStack on a single-stack cluster stays as it is when nothing else changes.
         let matching = wish.policy == "PreferDualStack"
             && kept.is_some_and(|old| {
                 matches!(old.policy.as_str(), "" | "PreferDualStack")
@@ -269,8 +269,7 @@ impl Kernel {
         if !errors.is_empty() {
             return Err(errors);
         }
-        // Who has lived with an address so far keeps it, and who has lived without one goes on so; a change is refused
-        // later.
+        // An existing Service keeps its address, or stays headless; validation rejects a change later.
         if kept.is_none() && !wish.is_headless() {
             let asked = wish.addresses.first().cloned().unwrap_or_default();
             let address = self.choose_address(resource, &asked, dry_run).map_err(|error| vec![error])?;
@@ -303,7 +302,7 @@ impl Kernel {
             if !range.holds(address) {
                 return Err(invalid("failed to allocate IP: the provided IP is not in the valid range"));
             }
-            // A dry run takes nothing, so nothing is in its way.
+            // A dry run allocates nothing, so an allocated address is no conflict.
             if used.contains(&address) && !dry_run {
                 return Err(invalid(&format!(
                     "failed to allocate IP {asked}: provided IP is already allocated"
@@ -327,7 +326,7 @@ impl Kernel {
             })
     }
 
-    /// The record of an address in use, which the controller of address ranges reads.
+    /// Creates the IPAddress object for an allocated address, which the ServiceCIDR controller reads.
     pub(crate) fn claim_address(
         &mut self,
         resource: &Resource,
@@ -353,11 +352,11 @@ impl Kernel {
             "spec": {"parentRef": {"resource": "services",
                 "namespace": meta_str(service, "namespace"), "name": meta_str(service, "name")}},
         });
-        // Cannot fail: the kind is served and the object is written out above.
+        // Cannot fail: the kind is served and the object is valid.
         let _ = self.seed(record, now);
     }
 
-    /// Gives back what a Service had.
+    /// Releases the address of a deleted Service and deletes its Endpoints.
     pub(crate) fn release(&mut self, service: &Value) {
         let (namespace, name) = (meta_str(service, "namespace"), meta_str(service, "name"));
         if let Some(address) = service["spec"]["clusterIP"].as_str()
@@ -371,7 +370,7 @@ impl Kernel {
     }
 }
 
-/// An address is recorded under the name of its Service before anybody looks at that name.
+/// kube-apiserver creates the IPAddress before it validates the Service's name, so a missing name fails here.
 fn recordable(service: &Value, asked: &str, address: Ipv4Addr) -> Result<(), FieldError> {
     if !meta_str(service, "name").is_empty() {
         return Ok(());
@@ -384,7 +383,7 @@ fn recordable(service: &Value, asked: &str, address: Ipv4Addr) -> Result<(), Fie
     Err(FieldError::invalid("spec.clusterIPs", &json!([asked]), &why))
 }
 
-/// Takes from a Service what its new type has no use for, unless the client changed that too.
+/// Clears fields that the new type does not use, unless the client changed them too.
 pub(crate) fn drop_by_type(old: &Value, new: &mut Value) {
     let kind = |service: &Value| service["spec"]["type"].as_str().unwrap_or_default().to_owned();
     let (before, after) = (kind(old), kind(new));

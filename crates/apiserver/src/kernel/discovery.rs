@@ -1,4 +1,4 @@
-//! Discovery is derived from the resource table, in the plain and the aggregated form.
+//! Discovery documents from the resource table, unaggregated and aggregated.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ use super::status::{ApiResult, Status};
 use super::{Document, Kernel, openapi};
 
 impl Kernel {
-    /// Answers everything that is not an object or a collection; `None` means page not found.
+    /// Handles every path that is not a resource; `None` means 404.
     pub(crate) fn discover(&self, route: &Route, request: &Request) -> ApiResult<Option<Document>> {
         let core = matches!(route, Route::CoreVersions);
         let document = match route {
@@ -41,7 +41,7 @@ impl Kernel {
         Ok(Some(document))
     }
 
-    /// Asked for all the time and hardly ever another: what is built in is put together once.
+    /// Clients ask for this often and it rarely changes: the part for built-in kinds is built once.
     fn aggregated(&self, version: &'static str, core: bool) -> Document {
         static BUILT_IN: [OnceLock<Document>; 4] = [const { OnceLock::new() }; 4];
         if !self.failing.is_empty() || self.registry.has_custom() {

@@ -1,4 +1,4 @@
-//! Eviction: a delete that asks the pod's disruption budget first.
+//! The eviction subresource: a delete that respects PodDisruptionBudgets.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -14,9 +14,9 @@ use super::status::{ApiResult, Status, StatusCause, StatusReason};
 use super::store::SharedObject;
 use super::{Document, Kernel, body, prepare, seconds};
 
-/// Most pods a budget remembers as being disrupted.
+/// Maximum number of entries in `status.disruptedPods`.
 const DISRUPTED_MAX: usize = 2000;
-/// When to ask again about a budget that has no status yet.
+/// Retry-After for a budget whose status is not up to date.
 const RETRY_SECONDS: u32 = 10;
 
 impl Kernel {
@@ -45,7 +45,8 @@ impl Kernel {
             let event = self.store.put(target.resource, announced(&pod, now));
             self.publish(&event, now);
         }
-        // Only who deletes looks at how to delete; what was meant is another version by now.
+        // Errors in the delete options are reported only now. The resourceVersion precondition was checked above;
+        // writing the condition has changed the version since.
         let options = DeleteOptions { dry_run, resource_version: None, ..options? };
         self.delete_one(target.resource, target.namespace(), target.name(), &options, now)?;
         Ok(success())
@@ -87,7 +88,7 @@ impl Kernel {
     }
 }
 
-/// The pod with a word on why it goes.
+/// The pod with the DisruptionTarget condition.
 fn announced(pod: &Value, now: Timestamp) -> Value {
     let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": seconds(now)});
@@ -96,7 +97,7 @@ fn announced(pod: &Value, now: Timestamp) -> Value {
     pod
 }
 
-/// A pod that does not run yet, or no longer, disturbs nobody by going.
+/// Pods that are pending, finished or terminating are evicted without a budget check.
 fn ignores_budgets(pod: &Value) -> bool {
     let phase = pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
     matches!(phase, "Succeeded" | "Failed" | "Pending") || is_terminating(pod)
@@ -119,7 +120,7 @@ fn lets_unready_go(budget: &Value) -> bool {
     current >= desired && desired > 0
 }
 
-/// The budget after one more disruption, or why there cannot be one.
+/// The budget after one more disruption, or the refusal.
 fn charge(budgets: &Resource, budget: &Value, pod: &str, now: Timestamp) -> ApiResult<Value> {
     let name = meta_str(budget, "name");
     let generation = meta(budget, "generation").and_then(Value::as_i64).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What outlives the process: every change as one entry, from which the same state is built again.
+//! The journal: every change as one entry, from which the state can be restored.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use super::resources::Strategy;
 use super::store::{self, Change, Event};
 use super::stored_object::StoredObject;
 
-/// One change to keep.
+/// One change.
 #[derive(Debug, Clone)]
 pub enum JournalEntry {
-    /// The object is like this now.
+    /// The object was created or updated.
     Put {
         /// Revision of the change.
         revision: u64,
-        /// The whole object.
+        /// The full object.
         object: ObjectText,
     },
-    /// The object is gone.
+    /// The object was removed.
     Removed {
         /// Revision of the change.
         revision: u64,
-        /// What there was.
+        /// The removed object.
         object: ObjectIdentity,
     },
 }
@@ -53,7 +53,7 @@ impl ObjectText {
     }
 }
 
-/// What tells an object from all others.
+/// Identifies an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectIdentity {
@@ -76,7 +76,7 @@ struct Line<'a> {
 }
 
 impl JournalEntry {
-    /// The entry as one line of JSON, without the line's end.
+    /// The entry as one line of JSON, without the newline.
     pub fn to_line(&self) -> String {
         match self {
             JournalEntry::Put { revision, object } => {
@@ -88,7 +88,7 @@ impl JournalEntry {
         }
     }
 
-    /// Reads a line; `None` if it is no entry.
+    /// Parses a line; `None` if it is not an entry.
     pub fn from_line(line: &str) -> Option<JournalEntry> {
         let Line { revision, object, removed } = serde_json::from_str(line).ok()?;
         match (object, removed) {
@@ -109,7 +109,7 @@ impl JournalEntry {
 }
 
 impl Kernel {
-    /// Notes a change if anybody wants to keep it.
+    /// Appends a change to the journal, if the journal is enabled.
     pub(crate) fn record(&mut self, event: &Event) {
         if !self.settings.journal {
             return;
@@ -138,14 +138,14 @@ impl Kernel {
         std::mem::take(&mut self.journal)
     }
 
-    /// The whole state as entries, in an order in which it can be built again.
+    /// The full state as entries, in an order in which it can be restored.
     pub fn dump(&self) -> Vec<JournalEntry> {
         let revision = self.store.revision();
         let put = |kept: &StoredObject| JournalEntry::Put {
             revision,
             object: ObjectText(Source::Kept(kept.clone())),
         };
-        // Definitions come first, so that their instances have a kind when they are read.
+        // CRDs come first, so that the kinds of their custom objects exist when those are restored.
         let (definitions, others): (Vec<&StoredObject>, Vec<&StoredObject>) = self
             .store
             .all_stored()
@@ -153,8 +153,8 @@ impl Kernel {
         definitions.into_iter().chain(others).map(put).collect()
     }
 
-    /// A server with the state the entries lead to. Nothing can be watched from before; entries of kinds that are
-    /// no longer served are passed over, and how many is told.
+    /// A kernel with the state of the entries, and the number of entries skipped because their kind is no longer
+    /// served. No history is restored: watches cannot start at an earlier revision.
     pub fn restore(
         settings: KernelOptions,
         entries: impl IntoIterator<Item = JournalEntry>,
@@ -168,7 +168,7 @@ impl Kernel {
         }
         kernel.store.compact();
         kernel.settings.journal = journal;
-        // What is there already stays; what a newer version of the program adds is made.
+        // Keeps existing objects and creates those that a newer version of the program adds.
         kernel.bootstrap(now);
         (kernel, passed_over)
     }

@@ -1,17 +1,17 @@
-//! The text of a label selector becomes requirements, or a complaint in the words of the real server.
+//! Parses label selectors; errors have kube-apiserver's wording.
 
 use std::collections::BTreeSet;
 
 use super::naming;
 
-/// What a requirement asks of one label.
+/// A requirement on one label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LabelRequirement {
     pub(crate) key: String,
     pub(crate) rule: LabelRule,
 }
 
-/// How a label must be.
+/// The condition on the label's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LabelRule {
     Exists,
@@ -24,7 +24,7 @@ pub(crate) enum LabelRule {
 
 const OPERATORS: &[&str] = &["==", "!=", "=", "<", ">", "(", ")", ",", "!"];
 
-/// Reads a selector.
+/// Parses a selector.
 pub(crate) fn parse(text: &str) -> Result<Vec<LabelRequirement>, String> {
     let mut reading = Reading { tokens: tokens(text), at: 0 };
     let mut all = Vec::new();
@@ -51,7 +51,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<LabelRequirement>, String> {
     }
 }
 
-/// A word or sign of a selector; the end is an empty one.
+/// A token of the selector; the end is an empty token.
 #[derive(Clone, Copy)]
 struct Token<'a>(&'a str);
 
@@ -159,7 +159,7 @@ impl<'a> Reading<'a> {
         })
     }
 
-    /// The one value of a comparison, which may be empty.
+    /// The value of a comparison, which may be empty.
     fn value(&mut self) -> Result<String, String> {
         let token = self.peek();
         if token.is_end() || token.0 == "," {

@@ -1,4 +1,4 @@
-//! Object metadata is well-typed, normalised and within the naming rules before anything else looks at it.
+//! Access to and validation of object metadata.
 
 use serde_json::{Map, Value, json};
 
@@ -9,10 +9,10 @@ use super::status::FieldError;
 /// Finalizers that need no domain prefix.
 pub(crate) const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
-/// Largest total of annotation keys and values, in bytes.
+/// Maximum total size of annotation keys and values, in bytes.
 const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
 
-/// In these words a number below zero is refused.
+/// Error message for a negative number.
 pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
 /// A string of `metadata`, or the empty string.
@@ -36,7 +36,7 @@ pub(crate) fn meta_mut(object: &mut Value) -> &mut Map<String, Value> {
     }
     match metadata {
         Value::Object(map) => map,
-        // Two lines above the value was made an object.
+        // The match above has made the value an object.
         _ => unreachable!("metadata is an object"),
     }
 }
@@ -56,12 +56,12 @@ pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Whether deletion has begun.
+/// Whether the object has a deletionTimestamp.
 pub(crate) fn is_terminating(object: &Value) -> bool {
     !meta_str(object, "deletionTimestamp").is_empty()
 }
 
-/// Rules on the metadata of a new object; problems are pushed to `errors`.
+/// Validates the metadata of a new object.
 pub(crate) fn validate(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
     let (name, prefix) = (meta_str(object, "name"), meta_str(object, "generateName"));
     if !prefix.is_empty() {
@@ -75,7 +75,7 @@ pub(crate) fn validate(resource: &Resource, object: &Value, errors: &mut Vec<Fie
     validate_content(resource, object, errors);
 }
 
-/// Rules on the metadata of a changed object.
+/// Validates the metadata of an updated object.
 pub(crate) fn validate_update(resource: &Resource, old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
     if is_terminating(old) {
         let before = finalizers(old);
@@ -123,7 +123,7 @@ fn validate_content(resource: &Resource, object: &Value, errors: &mut Vec<FieldE
     validate_finalizers(resource, object, errors);
 }
 
-/// A map of labels at any place.
+/// Validates a map of labels at any field.
 pub(crate) fn validate_labels(field: &str, labels: Option<&Value>, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.and_then(Value::as_object).into_iter().flatten() {
         push_faults(field, key, naming::qualified(key), errors);
@@ -132,7 +132,7 @@ pub(crate) fn validate_labels(field: &str, labels: Option<&Value>, errors: &mut 
     }
 }
 
-/// Groups whose finalizers need no domain.
+/// Groups whose finalizers need no domain prefix.
 const LENIENT_GROUPS: &[&str] =
     &["admissionregistration.k8s.io", "apiextensions.k8s.io", "coordination.k8s.io", "node.k8s.io", "policy"];
 
@@ -190,10 +190,10 @@ fn validate_owners(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Why `name` breaks the rule, if it does; a prefix gets something appended.
+/// Why `name` violates the rule; with `prefix`, a suffix is still appended to it.
 pub(crate) fn name_errors(rule: NameRule, name: &str, prefix: bool) -> naming::NameErrors {
     let masked = name.strip_suffix('-').filter(|rest| prefix && !rest.is_empty());
-    // What is appended to a prefix makes its last dash an inner one.
+    // The appended suffix makes a trailing dash valid.
     let masked = masked.map(|rest| format!("{rest}a"));
     let text = masked.as_deref().unwrap_or(name);
     match rule {

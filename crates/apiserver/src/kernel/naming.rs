@@ -1,6 +1,6 @@
-//! What names, keys and values may look like, and in which words a client is told that they do not.
+//! Validation of names, keys and values.
 //!
-//! The words are the real server's: people search for them, and programs quote them.
+//! The messages equal kube-apiserver's: people search for them, and programs quote them.
 
 use std::net::IpAddr;
 
@@ -18,10 +18,10 @@ const VALUE_RULE: &str = "a valid label must be an empty string or consist of al
 const CONFIG_KEY: &str = "[-._a-zA-Z0-9]+";
 const CONFIG_KEY_RULE: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
 
-/// What is wrong with a text; nothing if it is as it should be.
+/// Error messages; empty if the text is valid.
 pub(crate) type NameErrors = Vec<String>;
 
-/// A rule with examples and its pattern.
+/// A rule with its examples and regex.
 fn rule(text: &str, pattern: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
     format!("{text} (e.g. {}regex used for validation is '{pattern}')", examples.join(" or "))
@@ -59,7 +59,7 @@ pub(crate) fn subdomain(text: &str) -> NameErrors {
     faults
 }
 
-/// Anything that can be one segment of a path.
+/// A path segment.
 pub(crate) fn path_segment(text: &str) -> NameErrors {
     if matches!(text, "." | "..") {
         return vec![format!("may not be '{text}'")];
@@ -67,13 +67,13 @@ pub(crate) fn path_segment(text: &str) -> NameErrors {
     path_segment_prefix(text)
 }
 
-/// Anything that a segment of a path can begin with.
+/// The beginning of a path segment.
 pub(crate) fn path_segment_prefix(text: &str) -> NameErrors {
     let forbidden = ["/", "%"].into_iter().filter(|part| text.contains(part));
     forbidden.map(|part| format!("may not contain '{part}'")).collect()
 }
 
-/// The key of a label or annotation, a finalizer: a name, with a domain before it or not.
+/// A qualified name: a label or annotation key, or a finalizer, with an optional domain prefix.
 pub(crate) fn qualified(text: &str) -> NameErrors {
     let name_rule = || rule(KEY_RULE, KEY, &["MyName", "my.name", "123-abc"]);
     let mut faults = NameErrors::new();
@@ -116,7 +116,7 @@ pub(crate) fn label_value(text: &str) -> NameErrors {
     faults
 }
 
-/// A key of the data of a ConfigMap or Secret.
+/// A data key of a ConfigMap or Secret.
 pub(crate) fn config_key(text: &str) -> NameErrors {
     let mut faults = NameErrors::new();
     if text.len() > 253 {
@@ -147,7 +147,7 @@ pub(crate) fn port_name(text: &str) -> NameErrors {
     faults
 }
 
-/// A number that can be a port.
+/// A valid port number.
 pub(crate) fn port_number(number: i64) -> NameErrors {
     if (1..=65_535).contains(&number) {
         return NameErrors::new();
@@ -155,7 +155,7 @@ pub(crate) fn port_number(number: i64) -> NameErrors {
     vec!["must be between 1 and 65535, inclusive".to_owned()]
 }
 
-/// A domain, a slash and a path.
+/// A domain-prefixed path.
 pub(crate) fn domain_path(text: &str) -> NameErrors {
     match text.split_once('/') {
         Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
@@ -168,7 +168,7 @@ pub(crate) fn domain_path(text: &str) -> NameErrors {
     }
 }
 
-/// An address.
+/// An IP address.
 pub(crate) fn ip(text: &str) -> NameErrors {
     if text.parse::<IpAddr>().is_ok() {
         return NameErrors::new();
@@ -176,7 +176,7 @@ pub(crate) fn ip(text: &str) -> NameErrors {
     vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()]
 }
 
-/// A range of addresses.
+/// A CIDR.
 pub(crate) fn cidr(text: &str) -> NameErrors {
     let range = text.split_once('/').and_then(|(network, bits)| {
         let (network, bits): (IpAddr, u8) = (network.parse().ok()?, bits.parse().ok()?);

@@ -1,4 +1,4 @@
-//! Services get ports on the nodes that no other Service has.
+//! Allocates node ports for Services.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,14 +11,14 @@ use super::resources::Resource;
 use super::status::{ApiResult, FieldError, Status, StatusReason};
 use super::validation::networking;
 
-/// The port before the one that a dry run shows in place of a drawn one.
+/// In a dry run allocated ports count up from the number after this one.
 const LAST_PORT: u16 = 32_768;
-/// Of so many ports one is left to those who ask before it is drawn.
+/// One in this many ports is in the lower band, which static requests use.
 const PORTS_PER_ASKED: u32 = 32;
-/// At least and at most so many are left.
+/// Minimum and maximum size of the lower band.
 const ASKED_BOUNDS: (u32, u32) = (16, 128);
 
-/// The ports that one write takes.
+/// The ports allocated by one write.
 struct Taking<'a> {
     range: (u16, u16),
     used: BTreeSet<u16>,
@@ -30,7 +30,7 @@ struct Taking<'a> {
 impl Taking<'_> {
     fn take(&mut self, port: u16) -> Result<(), String> {
         let (low, high) = self.range;
-        // A dry run takes nothing, so nobody tells it where ports end.
+        // A dry run has no allocator, so the range is not checked.
         if !self.dry_run && !(low..=high).contains(&port) {
             return Err(format!(
                 "provided port is not in the valid range. The range of valid ports is {low}-{high}"
@@ -53,7 +53,7 @@ impl Taking<'_> {
         Ok(port)
     }
 
-    /// A port that nobody has; one of the first, which are there to be asked for, only if there are no others.
+    /// A random free port; from the lower band, which is for static requests, only if no other is free.
     fn free(&mut self) -> Option<u16> {
         let (low, high) = self.range;
         let span = u32::from(high.saturating_sub(low)) + 1;
@@ -67,7 +67,7 @@ impl Taking<'_> {
 }
 
 impl Kernel {
-    /// Gives the ports of a Service numbers on the nodes, and the Service one for checks of its health, if it needs them.
+    /// Allocates the node ports and the health check node port of a Service that needs them.
     pub(crate) fn allocate_ports(
         &mut self,
         resource: &Resource,
@@ -101,7 +101,7 @@ impl Kernel {
     }
 }
 
-/// Numbers the ports of a new Service. Those of one number, which differ in the protocol, share their number on the nodes.
+/// Allocates node ports for a new Service. Ports with the same number and different protocols share one node port.
 fn number_new(taking: &mut Taking<'_>, service: &mut Value) -> ApiResult<()> {
     let name = meta_str(service, "name").to_owned();
     let (draws, requested) = (draws_ports(service), requested_ports(service));
@@ -132,7 +132,7 @@ fn number_new(taking: &mut Taking<'_>, service: &mut Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// Numbers the ports that a Service has not had so far.
+/// Allocates node ports for the ports that are new in an update.
 fn number_changed(taking: &mut Taking<'_>, old: &Value, service: &mut Value) -> ApiResult<()> {
     let name = meta_str(service, "name").to_owned();
     let mut kept = numbers(old);
@@ -161,7 +161,7 @@ fn number_changed(taking: &mut Taking<'_>, old: &Value, service: &mut Value) -> 
     Ok(())
 }
 
-/// Numbers the check of a Service that sends balanced traffic to its own nodes only.
+/// Allocates the health check node port of a LoadBalancer Service with externalTrafficPolicy Local.
 fn number_check(taking: &mut Taking<'_>, old: Option<&Value>, service: &mut Value) -> ApiResult<()> {
     if !networking::needs_health_check_node_port(service) {
         return Ok(());
@@ -184,7 +184,7 @@ fn number_check(taking: &mut Taking<'_>, old: Option<&Value>, service: &mut Valu
     }
 }
 
-/// Ports that are known by their names keep their numbers on the nodes.
+/// Keeps the node ports of ports with the same name.
 fn keep_numbers(old: &Value, new: &mut Value) {
     let staying: BTreeSet<u16> = numbers(old).intersection(&numbers(new)).copied().collect();
     let by_name = ports(old).iter().map(|port| (port.get("name").cloned(), node_port(port)));
@@ -198,7 +198,7 @@ fn keep_numbers(old: &Value, new: &mut Value) {
     }
 }
 
-/// Takes the numbers on the nodes from a Service whose new type has no use for them, unless the client brought new ones.
+/// Clears node ports that the new type does not use, unless the client set new ones.
 pub(crate) fn drop_by_type(old: &Value, new: &mut Value) {
     if is_numbered(old) && !is_numbered(new) && numbers(old).is_superset(&numbers(new)) {
         for port in ports_mut(new) {
@@ -216,12 +216,12 @@ fn is_numbered(service: &Value) -> bool {
     matches!(service["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer"))
 }
 
-/// Whether ports that ask for no number get one.
+/// Whether ports without a node port get one.
 fn draws_ports(service: &Value) -> bool {
     service["spec"]["type"] == "NodePort" || service["spec"]["allocateLoadBalancerNodePorts"] != json!(false)
 }
 
-/// The first number on the nodes that is asked for, by the number of the port.
+/// The first requested node port for each port number.
 fn requested_ports(service: &Value) -> BTreeMap<i64, u16> {
     let asked = ports(service).iter().rev();
     asked.filter_map(|port| Some((port["port"].as_i64()?, node_port(port)?))).collect()
@@ -231,7 +231,7 @@ fn checked_port(service: &Value) -> Option<u16> {
     port_number(&service["spec"]["healthCheckNodePort"])
 }
 
-/// The numbers on the nodes.
+/// All node ports of the Service.
 fn numbers(service: &Value) -> BTreeSet<u16> {
     ports(service).iter().filter_map(node_port).collect()
 }

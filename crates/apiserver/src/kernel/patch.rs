@@ -1,4 +1,4 @@
-//! Patch: four patch formats become one new object, which then has to pass as an update.
+//! Patch: applies one of four patch formats; the result is then handled as an update.
 
 use jiff::Timestamp;
 use json_patch::{AddOperation, PatchOperation, PatchOperation::Copy};
@@ -13,11 +13,11 @@ use super::strategic::PatchError;
 use super::types::Node;
 use super::{Document, Kernel, body, conversion, strategic, strict_json};
 
-/// Most operations of one JSON patch.
+/// Maximum number of operations in a JSON patch.
 const OPERATIONS_MAX: usize = 10_000;
-/// Deepest object a patch may produce; the JSON reader has about the same limit for bodies.
+/// Maximum depth of a patched object; the JSON parser has about the same limit for bodies.
 const DEPTH_MAX: usize = 120;
-/// Largest object a patch may produce by copying.
+/// Maximum size of an object that a patch produces by copying.
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -66,25 +66,25 @@ impl Kernel {
     }
 }
 
-/// Custom resources have no types a strategic merge could go by.
+/// Checks the patch's media type; custom resources do not support strategic merge patches.
 pub(crate) fn check_media(resource: &Resource, media: &str) -> ApiResult<()> {
     if matches!(media, JSON_PATCH | MERGE_PATCH | APPLY_PATCH) {
         return Ok(());
     }
     match (resource.is_custom(), media) {
         (false, STRATEGIC_MERGE_PATCH) => Ok(()),
-        // Paths of built-in kinds are found by a library that looks at media types first, in words of its own.
+        // For built-in kinds go-restful checks the media type before the handler does, with its own message.
         (false, _) => Err(Status::generic(StatusReason::UnsupportedMediaType, "415: Unsupported Media Type")),
         (true, _) => Err(body::unsupported(&[JSON_PATCH, MERGE_PATCH, APPLY_PATCH].join(", "))),
     }
 }
 
-/// The patch, as far as that can be said without knowing its format, and what is told twice in it.
+/// Parses the patch as JSON, whatever its format, and returns its duplicate fields.
 pub(crate) fn read(body: &[u8]) -> ApiResult<(Value, Vec<String>)> {
     strict_json::parse(body).map_err(|_| Status::bad_request("invalid JSON patch"))
 }
 
-/// Changes the object as the patch says.
+/// Applies the patch to the object.
 pub(crate) fn apply_patch(node: Node, media: &str, object: &mut Value, patch: Value) -> ApiResult<()> {
     let unreadable = |wanted: &str| {
         let found = match &patch {
@@ -118,7 +118,7 @@ pub(crate) fn apply_patch(node: Node, media: &str, object: &mut Value, patch: Va
     }
 }
 
-/// A patch that yields an object nobody can decode is itself invalid.
+/// A patch whose result cannot be decoded is invalid (422).
 pub(crate) fn invalid_patch(status: Box<Status>, media: &str) -> Box<Status> {
     if status.reason != StatusReason::BadRequest {
         return status;
@@ -148,7 +148,7 @@ fn json_patch(object: &mut Value, patch: Value) -> ApiResult<()> {
     for operation in &operations {
         let operation = &lenient(object, operation);
         json_patch::patch(object, std::slice::from_ref(operation)).map_err(|_| failed())?;
-        // Copies can double the object each time, and nested additions deepen it without end.
+        // Copies can double the size each time, and nested adds increase the depth without limit.
         let copied = matches!(operation, Copy(_)) && object.to_string().len() > COPIED_BYTES_MAX;
         if copied || is_deeper_than(object, DEPTH_MAX) {
             let message = "the patch makes the object too large or too deep";
@@ -158,7 +158,7 @@ fn json_patch(object: &mut Value, patch: Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// The real server lets a field be replaced that is not there, and nothing be copied from one.
+/// kube-apiserver allows replacing a missing field and copying from one (as null).
 fn lenient(object: &Value, operation: &PatchOperation) -> PatchOperation {
     let (source, path, value) = match operation {
         PatchOperation::Replace(replace) => (&replace.path, &replace.path, replace.value.clone()),

@@ -1,4 +1,4 @@
-//! Reviews store nothing: they tell who somebody is and what somebody may do.
+//! Review resources: SelfSubjectReview, TokenReview and the access reviews. They are not stored.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

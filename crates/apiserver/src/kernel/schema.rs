@@ -1,10 +1,10 @@
-//! What is applied fits the schema of its kind; what does not is told in the words of the real server.
+//! Validates an applied configuration against the schema of its kind, with kube-apiserver's messages.
 
 use serde_json::Value;
 
 use super::types::{ListKind, Node, Scalar};
 
-/// Everything about the value that the schema does not allow.
+/// All schema violations of the value.
 pub(crate) fn violations(node: Node, value: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     check(node, "", value, &mut faults);
@@ -62,7 +62,7 @@ fn check_list(node: Node, path: &str, items: &[Value], faults: &mut Vec<String>)
     }
 }
 
-/// Why a value of this type cannot stand at the place.
+/// Why a value of this type is not allowed at the node.
 fn misfit(node: Node, value: &Value) -> Option<String> {
     if value.is_null() {
         return None;

@@ -1,24 +1,24 @@
-//! Strategic merge: lists with a merge key or of set kind merge item by item, directives delete and replace.
+//! Strategic merge patch: lists with a merge key and sets merge item by item; directives delete and replace.
 
 use serde_json::{Map, Value, json};
 
 use super::types::{Merge, Node};
 
-/// The directive that says what to do with the map it stands in.
+/// The directive for the map that contains it.
 const PATCH: &str = "$patch";
-/// The directive that names the only fields to keep.
+/// The directive with the only fields to keep.
 const RETAIN_KEYS: &str = "$retainKeys";
 /// Prefix of the directive that removes values from a list of scalars.
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 /// Prefix of the directive that orders a list.
 const SET_ORDER: &str = "$setElementOrder/";
 
-/// What is wrong with a patch.
+/// Why a patch is invalid.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PatchError {
-    /// The client's fault.
+    /// The client gets 400.
     Malformed(&'static str),
-    /// The client's fault too, but the real server takes it for its own.
+    /// kube-apiserver reports this error as 500.
     Unforeseen(String),
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn merge(node: Node, object: &mut Value, patch: &Value) -> Merged<()>
     merge_map(node, object, patch).map(|_| ())
 }
 
-/// A value as Go prints it.
+/// A value as Go's %v prints it.
 fn go_print(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -51,7 +51,7 @@ fn go_print_map(map: &Map<String, Value>) -> String {
     format!("map[{}]", pairs.join(" "))
 }
 
-/// Returns false if the patch asks to delete the map itself.
+/// Returns false if the patch deletes the map itself.
 fn merge_map(node: Node, object: &mut Value, patch: &Map<String, Value>) -> Merged<bool> {
     match directive(patch)? {
         Some("delete") => return Ok(false),
@@ -95,7 +95,7 @@ fn merge_field(
     value: &Value,
     wanted: Option<&Vec<Value>>,
 ) -> Merged<()> {
-    // The caller made `object` a map.
+    // The caller has made `object` a map.
     let Some(map) = object.as_object_mut() else {
         return Ok(());
     };
@@ -103,7 +103,7 @@ fn merge_field(
         Value::Null => {
             map.remove(field);
         }
-        // With nothing to replace, the real server leaves nothing.
+        // Without a map to replace, kube-apiserver sets nothing.
         Value::Object(patch) if !map.contains_key(field) && patch.contains_key(PATCH) => {
             directive(patch)?;
         }
@@ -130,7 +130,7 @@ fn merge_field(
             let child = map.entry(field).or_insert_with(|| json!([]));
             match child.as_array_mut() {
                 Some(items) if !known && matches!(node.merge(), Merge::By(_)) && !directs(patch) => {
-                    // A list of its own is taken as it is, whatever its items have in common.
+                    // The field is new: items with the same merge key are not merged.
                     for item in patch {
                         items.push(fresh(node.item(), item)?);
                     }
@@ -145,12 +145,12 @@ fn merge_field(
     Ok(())
 }
 
-/// Whether items of the list say what to do with others.
+/// Whether an item of the list is a directive.
 fn directs(patch: &[Value]) -> bool {
     patch.iter().any(|item| item.get(PATCH).is_some())
 }
 
-/// What a patch makes of nothing.
+/// The patch applied to nothing.
 fn fresh(node: Node, patch: &Value) -> Merged<Value> {
     let mut value = patch.clone();
     if let Some(map) = patch.as_object() {
@@ -169,7 +169,7 @@ fn merge_list(node: Node, list: &mut Value, patch: &[Value], wanted: Option<&Vec
     if merge == Merge::Replace || !list.is_array() {
         *list = json!([]);
     }
-    // The line above made it a list.
+    // The line above has made it a list.
     let Some(items) = list.as_array_mut() else {
         return Ok(());
     };
@@ -212,7 +212,7 @@ fn merge_item(node: Node, items: &mut Vec<Value>, patch: &Value, key: &str) -> M
         return Ok(());
     }
     let id = map.get(key);
-    // In an empty list there is nothing to tell apart; validation will find what is missing.
+    // In an empty list no merge key is needed; validation reports a missing one.
     if id.is_none() && !items.is_empty() {
         let told = format!("map: {} does not contain declared merge key: {key}", go_print(patch));
         return Err(PatchError::Unforeseen(told));
@@ -227,8 +227,8 @@ fn merge_item(node: Node, items: &mut Vec<Value>, patch: &Value, key: &str) -> M
     Ok(())
 }
 
-/// Orders a merged list: what the patch names stands as the patch has it, what only the server has keeps its place
-/// before the first named item that it stood before.
+/// Orders a merged list: items in the patch are in the patch's order; items only on the server stay before the first
+/// patched item that they preceded.
 fn order(items: &mut Vec<Value>, server: &[Value], patch: &[Value], same: &dyn Fn(&Value, &Value) -> bool) {
     let place = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item));
     let (mut named, unnamed): (Vec<Value>, Vec<Value>) =

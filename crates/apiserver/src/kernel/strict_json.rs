@@ -1,4 +1,4 @@
-//! JSON is read so that fields sent twice are noticed, and complaints about it are in the words of Go's reader.
+//! A JSON parser that reports duplicate fields, with the error messages of Go's parser.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
 use serde_json::{Map, Number, Value};
 
-/// The value and the fields that were sent twice, as complaints; or why the text is no JSON.
+/// The value and its duplicate fields as error messages; or why the text is not JSON.
 pub(crate) fn parse(text: &[u8]) -> Result<(Value, Vec<String>), String> {
     let mut twice = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(text);
@@ -28,7 +28,7 @@ fn told(error: &serde_json::Error, text: &[u8]) -> String {
     format!("invalid character '{found}' looking for beginning of value")
 }
 
-/// Reads one value.
+/// The state of parsing one value.
 struct Reading<'a> {
     path: String,
     twice: &'a mut Vec<String>,

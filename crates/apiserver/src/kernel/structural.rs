@@ -1,13 +1,13 @@
-//! What a definition says about its custom resources: unknown fields go, defaults come, the rest must fit.
+//! Structural schemas of custom resources: defaulting, pruning and validation.
 //!
-//! Rules in the Common Expression Language are not evaluated.
+//! CEL rules are not evaluated.
 
 use serde_json::{Map, Value, json};
 
 use super::status::FieldError;
 use super::types::{self, Node, Struct};
 
-/// The schema of one version of a custom kind.
+/// The schema of one version of a custom resource.
 #[derive(Debug)]
 pub(crate) struct Schema {
     rules: &'static Value,
@@ -15,18 +15,18 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// Takes over a schema for as long as the process lives.
+    /// Leaks the schema: resources live as long as the process.
     pub(crate) fn new(rules: Value) -> &'static Schema {
         let rules: &'static Value = Box::leak(Box::new(rules));
         Box::leak(Box::new(Schema { rules, shape: types::of_schema(rules) }))
     }
 
-    /// The shape of the objects.
+    /// The root of the type.
     pub(crate) fn node(&self) -> Node {
         Node::Struct(self.shape)
     }
 
-    /// Fills in defaults and takes out what the schema does not know; returns the places of the latter.
+    /// Sets defaults and prunes unknown fields; returns the paths of the pruned fields.
     pub(crate) fn default_and_prune(&self, object: &mut Value) -> Vec<String> {
         let mut unknown = Vec::new();
         fill(self.rules, object);
@@ -35,18 +35,18 @@ impl Schema {
         unknown
     }
 
-    /// Pushes everything about the object that breaks a rule, unless it was so before.
+    /// Validates the object; unchanged invalid values are accepted (ratcheting).
     pub(crate) fn validate(&self, old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError>) {
         check(self.rules, "", old, new, errors);
     }
 }
 
-/// Whether something that a schema does not name may stand there all the same.
+/// Whether the schema preserves unknown fields here.
 fn is_open(schema: &Value) -> bool {
     schema["x-kubernetes-preserve-unknown-fields"] == true || schema["additionalProperties"] == true
 }
 
-/// The schema of what stands below that name.
+/// The schema of the field of that name.
 fn below<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     let property = schema["properties"].get(name);
     property.or_else(|| schema.get("additionalProperties").filter(|values| values.is_object()))
@@ -97,7 +97,7 @@ fn fill(schema: &Value, value: &mut Value) {
 }
 
 fn check(schema: &Value, path: &str, old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError>) {
-    // What was wrong already may stay so.
+    // Ratcheting: an unchanged value is not validated.
     if old == Some(new) || (new.is_null() && schema["nullable"] == true) {
         return;
     }
@@ -203,7 +203,7 @@ fn check_list(schema: &Value, path: &str, old: Option<&Value>, new: &[Value], er
     }
 }
 
-/// What type is wanted, if the value is of another.
+/// The expected type, if the value has another.
 fn misfit<'a>(schema: &'a Value, value: &Value) -> Option<&'a str> {
     if schema["x-kubernetes-int-or-string"] == true {
         return (!value.is_string() && !value.is_i64() && !value.is_u64()).then_some("integer,string");
@@ -297,7 +297,7 @@ mod tests {
         ] {
             assert_eq!(told(None, &spec(wrong)), [why]);
         }
-        // What was wrong before the rule came may stay.
+        // Ratcheting: a value from before the rule stays valid.
         let old = spec(json!({"size": 10, "colour": "blue"}));
         assert!(told(Some(&old), &spec(json!({"size": 10, "colour": "red"}))).is_empty());
     }

@@ -1,4 +1,4 @@
-//! Token requests of service accounts: answered with an opaque token that this server, and only it, knows again.
+//! The token subresource of service accounts: issues an opaque token that only this server recognizes.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -14,13 +14,13 @@ use super::types::{self, Node};
 use super::users::IssuedToken;
 use super::{Document, Kernel, body, seconds};
 
-/// Life of a token when the request does not say.
+/// Default expirationSeconds.
 const EXPIRATION_SECONDS_DEFAULT: i64 = 3600;
-/// Shortest life that may be asked for.
+/// Minimum expirationSeconds.
 const EXPIRATION_SECONDS_MIN: i64 = 600;
-/// Longest life that may be asked for.
+/// Maximum expirationSeconds.
 const EXPIRATION_SECONDS_MAX: i64 = 1 << 32;
-/// Whom a token is for when the request does not say.
+/// Default audience.
 const AUDIENCE_DEFAULT: &str = "https://kubernetes.default.svc.cluster.local";
 
 impl Kernel {
@@ -93,7 +93,7 @@ impl Kernel {
     }
 }
 
-/// Tells what was asked for, as if it were stored.
+/// Sets managedFields in the response, as if the request were stored.
 fn own(answer: &mut Value, asked: &Value, by: &ManagedFieldsEntry) {
     let shape = types::named("authentication.v1.TokenRequest").unwrap_or_else(types::custom);
     let mut request = json!({"spec": asked});
@@ -103,7 +103,7 @@ fn own(answer: &mut Value, asked: &Value, by: &ManagedFieldsEntry) {
 }
 
 impl Kernel {
-    /// A token can be bound to what is there, and of few kinds.
+    /// Validates boundObjectRef: a supported kind, an existing object.
     fn check_bound(&self, namespace: &str, bound: &Value) -> ApiResult<()> {
         let text = |field: &str| bound[field].as_str().unwrap_or_default();
         if bound.is_null() {

@@ -1,4 +1,4 @@
-//! Update: optimistic locking, fields the server keeps, generation, no-op detection and removal with the last finalizer.
+//! Update: optimistic locking, system fields, generation, no-op detection, removal with the last finalizer.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Kernel {
             body::strict_decoding_error(target.resource, strange)
         })?;
         if let Some(status) = misplaced {
-            // The kind counts only where the object is known to be written for what is stored.
+            // kube-apiserver checks the kind only after it has found the object and checked the resourceVersion.
             if status.reason == StatusReason::Invalid {
                 let live = self.store.get(target.resource, target.namespace(), target.name());
                 let live = live.ok_or_else(|| Status::not_found(target.resource, target.name()))?;
@@ -63,7 +63,7 @@ impl Kernel {
                 (200, self.replace(write, &live, object)?)
             }
             None => {
-                // Who writes the status of some kinds makes the object along with it.
+                // Some kinds can be created by an update of their status.
                 let whole = matches!(target.subresource.as_deref(), None | Some("status"));
                 if !target.resource.create_on_update || !whole {
                     return Err(Status::not_found(target.resource, target.name()));
@@ -83,7 +83,7 @@ impl Kernel {
         Ok(self.show(call, code, &stored))
     }
 
-    /// Replaces `live` by `new`, as far as the target lets it.
+    /// Replaces `live` with `new`, as far as the endpoint may change it.
     pub(crate) fn replace(
         &mut self,
         write: Write<'_>,
@@ -105,7 +105,7 @@ impl Kernel {
                 record(target, live, &mut new, &by, beyond, false);
             }
         }
-        // What was sent is stored without telling empty lists and no lists apart; what goes away is not stored.
+        // Storing an object drops empty lists; an object that is removed is not stored.
         let gone = is_released(resource, subresource, live, &new);
         let finish = |new| match gone {
             true => body::conform(resource, new).map(|decoded| decoded.object),
@@ -142,7 +142,7 @@ impl Kernel {
             return Ok(if unchanged { Arc::clone(live) } else { Arc::new(new) });
         }
         if gone {
-            // The writer sees the object as it would have been stored, watchers as it was.
+            // The client gets the object it wrote; watches get the last stored state.
             let event = self.store.remove(resource, target.namespace(), target.name(), None);
             event.into_iter().for_each(|event| drop(self.publish(&event, write.now)));
             return Ok(Arc::new(new));
@@ -152,8 +152,8 @@ impl Kernel {
         Ok(self.publish(&event, write.now))
     }
 
-    /// Whether the real server has stored the object without what it adds whenever it reads one. It does so only when it
-    /// creates some kinds; the next write, whatever it says, then stores the whole.
+    /// Whether kube-apiserver has stored the object without the defaults it adds on every read. It does so on create
+    /// of some kinds; the next write stores the full object even if it changes nothing.
     fn is_stored_bare(&self, resource: &Resource, live: &Value) -> bool {
         let bare = match resource.strategy {
             Strategy::PersistentVolumeClaim => true,
@@ -164,14 +164,14 @@ impl Kernel {
     }
 }
 
-/// The resourceVersion in the body, if any, must be the one stored.
+/// Optimistic locking: the resourceVersion in the body, if any, must be the stored one.
 fn lock(target: &Target, live: &Value, new: &Value) -> ApiResult<()> {
     let (resource, name) = (target.resource, meta_str(live, "name"));
     match meta_str(new, "resourceVersion") {
         "" | "0" if resource.conditional_update => {
             let why = "must be specified for an update";
             let error = FieldError::invalid("metadata.resourceVersion", &json!(0), why);
-            // Here the real server knows the kind by its resource only.
+            // kube-apiserver puts the resource instead of the kind into this message.
             Err(Status::invalid(resource.group, resource.plural, name, &[error]))
         }
         "" | "0" => Ok(()),
@@ -183,7 +183,7 @@ fn lock(target: &Target, live: &Value, new: &Value) -> ApiResult<()> {
     }
 }
 
-/// A version must be a number.
+/// A resourceVersion must be a number.
 fn check_version(version: &str) -> ApiResult<()> {
     if version.is_empty() || version.parse::<u64>().is_ok() {
         return Ok(());
@@ -192,7 +192,7 @@ fn check_version(version: &str) -> ApiResult<()> {
     Err(Status::new(StatusReason::Unknown, message))
 }
 
-/// Owners that own what they owned before have not done anything now.
+/// Keeps the timestamps of managedFields if nothing else has changed.
 fn keep_times(live: &Value, new: &mut Value) {
     let timeless = |object: &Value| {
         let mut object = object.clone();
@@ -207,13 +207,13 @@ fn keep_times(live: &Value, new: &mut Value) {
     }
 }
 
-/// What no client can change is taken over from the stored object.
+/// Keeps the stored values of fields that clients cannot change.
 fn keep_system_fields(live: &Value, new: &mut Value) {
     let kept = ["name", "namespace", "resourceVersion", "creationTimestamp", "generation"];
     for field in kept {
         set_meta(new, field, meta(live, field).cloned());
     }
-    // In a patch the uid is a field like others, one that cannot be changed; controllers rely on the 422.
+    // A patch can set the uid, and validation then rejects it as immutable; controllers rely on that 422.
     if meta_str(new, "uid").is_empty() {
         set_meta(new, "uid", meta(live, "uid").cloned());
     }
@@ -225,9 +225,9 @@ fn keep_system_fields(live: &Value, new: &mut Value) {
     }
 }
 
-/// Whether the update removes the last thing that kept a deleted object in being.
+/// Whether the update removes the last finalizer of a terminating object.
 fn is_released(resource: &Resource, subresource: Option<&str>, live: &Value, new: &Value) -> bool {
-    // The finalizers of a namespace are written through their own subresource only.
+    // The finalizers of a namespace's spec change only through the finalize subresource.
     let spoken = if subresource == Some("finalize") { new } else { live };
     let grace = meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
     let held = resource.strategy == Strategy::Namespace

@@ -1,4 +1,4 @@
-//! What a client should know about an object it writes, although nothing is refused.
+//! Warnings about accepted objects.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::metadata::{STANDARD_FINALIZERS, finalizers};
 use super::resources::{Resource, Strategy};
 
-/// Warnings about an object that is about to be stored.
+/// Warnings about an object before it is stored.
 pub(crate) fn for_object(resource: &Resource, old: Option<&Value>, new: &Value) -> Vec<String> {
     match resource.strategy {
         Strategy::Service => service(new),
@@ -37,7 +37,7 @@ pub(crate) fn for_object(resource: &Resource, old: Option<&Value>, new: &Value) 
     }
 }
 
-/// Warnings about a kind as such; whatever is asked of it, and however it ends.
+/// Warnings about a resource, for every request to it.
 pub(crate) fn for_kind(resource: &Resource) -> Option<String> {
     (resource.strategy == Strategy::Endpoints)
         .then(|| "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
@@ -132,7 +132,7 @@ fn pod(path: &str, spec: &Value) -> Vec<String> {
     warnings
 }
 
-/// A term without a selector has no pod in mind.
+/// Affinity terms without a label selector.
 fn affinities(path: &str, spec: &Value, warnings: &mut Vec<String>) {
     for kind in ["podAffinity", "podAntiAffinity"] {
         for (list_name, below) in [
@@ -154,7 +154,7 @@ fn list<'v>(value: &'v Value, field: &str) -> &'v [Value] {
     value[field].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A variable that is there before should come up in what replaces it.
+/// Duplicate environment variables, unless the later one refers to the earlier one.
 fn variables(place: &str, container: &Value, warnings: &mut Vec<String>) {
     let variables = list(container, "env");
     for (at, variable) in variables.iter().enumerate() {
@@ -172,7 +172,7 @@ fn variables(place: &str, container: &Value, warnings: &mut Vec<String>) {
     }
 }
 
-/// What is odd about two ports of a pod, if anything is.
+/// How two ports of a pod conflict, if they do.
 fn clash(known: &Value, port: &Value) -> Option<&'static str> {
     if (&known["containerPort"], &known["protocol"]) != (&port["containerPort"], &port["protocol"]) {
         return None;

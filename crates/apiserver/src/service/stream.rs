@@ -1,4 +1,4 @@
-//! Response bodies: documents, and watches that last.
+//! Response bodies: documents and watch streams.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,15 +16,15 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::Shared;
 use crate::kernel::WatchId;
 
-/// About so much is written out ahead of a watcher; the rest waits in its short form.
+/// How many bytes are encoded ahead for a watch; further events stay queued in the kernel.
 const BYTES_AT_ONCE: usize = 16 * 1024;
-/// The last bookmark comes so long before the end of a watch, so that the client can go on from close to it.
+/// The last bookmark precedes the end of a watch by this much, so that the client can resume close to the end.
 const LAST_BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
 /// Thirty years.
 const FAR: Duration = Duration::from_secs(86_400 * 365 * 30);
 
-/// A response body: a document, or a watch that lasts. One frame is one watch event.
+/// A response body: a document or a watch stream. One frame is one watch event.
 #[derive(Debug)]
 pub struct Body(Content);
 
@@ -41,19 +41,19 @@ impl Body {
 }
 
 impl Body {
-    /// Whether this is a watch, which lasts.
+    /// Whether this is a watch stream.
     pub(crate) fn is_watch(&self) -> bool {
         matches!(self.0, Content::Watch(_))
     }
 
-    /// A body that is there already.
+    /// A body with this content.
     pub fn text(bytes: Bytes) -> Body {
         Body::full(bytes)
     }
 
     pub(super) fn watch(shared: Arc<Shared>, id: WatchId, timeout: Duration, bookmarks: bool) -> Body {
         let now = Instant::now();
-        // An end that is further away than the clock can count is no end anybody will see.
+        // A timeout beyond the range of the clock is never reached.
         let ends_at = now.checked_add(timeout).unwrap_or_else(|| now + FAR);
         let timer = Timer::new(ends_at, bookmarks.then_some(shared.bookmark_interval));
         Body(Content::Watch(WatchStream { shared, id, lines: VecDeque::new(), timer, over: false }))
@@ -87,11 +87,11 @@ impl http_body::Body for Body {
     }
 }
 
-/// The open end of a watch; dropping it closes the watch.
+/// A watch stream; dropping it closes the watch.
 struct WatchStream {
     shared: Arc<Shared>,
     id: WatchId,
-    /// Taken from the kernel, not yet sent.
+    /// Encoded but not yet sent.
     lines: VecDeque<Bytes>,
     timer: Timer,
     over: bool,
@@ -134,14 +134,14 @@ impl WatchStream {
     }
 }
 
-/// What a watch has to do when nothing happens.
+/// What the timer of a watch triggers.
 #[derive(Debug, PartialEq, Eq)]
 enum Due {
     Bookmark,
     End,
 }
 
-/// Says when a watch is due for a bookmark, and when it ends.
+/// Schedules bookmarks and the end of a watch.
 struct Timer {
     ends_at: Instant,
     bookmark_interval: Option<Duration>,
@@ -157,7 +157,8 @@ impl Timer {
         timer
     }
 
-    /// A bookmark after the usual time or shortly before the end, whichever is first; after that one the end.
+    /// Schedules the next bookmark after the interval or shortly before the end, whichever is first; after the last
+    /// one, the end.
     fn turn(&mut self, now: Instant) {
         let last = self.ends_at.checked_sub(LAST_BOOKMARK_BEFORE_END).filter(|last| *last > now);
         let bookmark = self.bookmark_interval.and_then(|every| Some(last?.min(now.checked_add(every)?)));

@@ -1,4 +1,4 @@
-//! Cells that need more than a pointer, for every kind but pods.
+//! Table cells that need more than a JSON pointer, for all kinds but pods.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ pub(super) fn data(object: &Value, _: Timestamp) -> Value {
     json!(size("data") + size("binaryData"))
 }
 
-/// At most three of the texts, and how many more there are.
+/// The first three of the texts, and how many more there are.
 fn first_three(all: &[String]) -> String {
     if all.is_empty() {
         return "<none>".to_owned();

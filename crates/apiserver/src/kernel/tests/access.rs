@@ -1,4 +1,4 @@
-//! Who asks and may: users, tokens, roles and reviews.
+//! Authentication and authorization: users, tokens, roles and reviews.
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn the_manager_and_everybody_have_their_roles() {
     let somebody = User::new("somebody", &[]);
     assert_eq!(world.send_as(&somebody, Method::GET, "/apis", &Value::Null).0, 200);
     assert_eq!(world.send_as(&somebody, Method::GET, "/api/v1/pods", &Value::Null).0, 403);
-    // Nobody in particular may see health and version, and nothing else.
+    // The anonymous user may read health and version, and nothing else.
     assert_eq!(world.get("/healthz").0, 200);
     assert_eq!(world.get("/apis").0, 403);
 }

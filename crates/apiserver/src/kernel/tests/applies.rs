@@ -1,4 +1,4 @@
-//! Server-side apply: ownership of fields decides what stays, goes and conflicts.
+//! Server-side apply: field ownership decides what is kept, removed and in conflict.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn apply_creates_sets_and_removes_what_it_owns() {
     let (code, changed) = apply(&mut world, &path, "one", &role(&json!({"rules": [rule("list")]})));
     assert_eq!((code, &changed["rules"]), (200, &json!([rule("list")])));
     let (_, emptied) = apply(&mut world, &path, "one", &role(&json!({})));
-    // The real server writes absent rules as null.
+    // kube-apiserver writes absent rules as null.
     assert_eq!(emptied.get("rules"), Some(&Value::Null));
     assert!(emptied["metadata"].get("managedFields").is_none());
 }
@@ -56,7 +56,7 @@ fn fields_of_others_stay() {
         role(&json!({"rules": [rule("get")], "aggregationRule": {"clusterRoleSelectors": [{}]}}));
     object["metadata"]["labels"] = json!({"l": "v"});
     world.created(&format!("{ROLES}?fieldManager=creator"), &object);
-    // An empty apply by somebody who owns nothing removes nothing.
+    // An empty apply by a manager that owns nothing removes nothing.
     let (_, same) = apply(&mut world, &path, "one", &role(&json!({})));
     assert_eq!(same["rules"], json!([rule("get")]));
     let (_, taken) = apply(&mut world, &path, "one", &role(&json!({"rules": [rule("list")]})));
@@ -68,7 +68,7 @@ fn fields_of_others_stay() {
             r#""creator" "Update" {"f:aggregationRule":{".":{},"f:clusterRoleSelectors":{}},"f:metadata":{"f:labels":{".":{},"f:l":{}}}}"#,
         ]
     );
-    // Shared ownership: both want the same value, so one of them leaving it does not remove it.
+    // Shared ownership: a field stays when one of its two managers stops applying it.
     apply(&mut world, &path, "two", &role(&json!({"rules": [rule("list")]})));
     let (_, left) = apply(&mut world, &path, "one", &role(&json!({})));
     assert_eq!(left["rules"], json!([rule("list")]));

@@ -1,4 +1,4 @@
-//! The binary form that `kubectl create` sends is as good as JSON.
+//! Protobuf bodies, which `kubectl create` sends.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 fn binary_bodies_are_read_and_hostile_ones_refused() {
     let mut world = World::new();
     let binary = "application/vnd.kubernetes.protobuf".to_owned();
-    // A ConfigMap named "a" with one entry, as kubectl writes it.
+    // A ConfigMap named "a" with one entry, as kubectl encodes it.
     let mut body = b"k8s\0".to_vec();
     body.extend_from_slice(
         b"\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x0d\x0a\x03\x0a\x01a\x12\x06\x0a\x01k\x12\x01v",

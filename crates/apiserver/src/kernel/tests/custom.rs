@@ -1,4 +1,4 @@
-//! Custom resources are served as soon as they are defined, and go with their definition.
+//! Custom resources are served as soon as their CRD is stored, and are deleted with it.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn a_definition_is_served_at_once() {
     assert_eq!(list["resources"][0]["shortNames"], json!(["wd"]));
     let stored = world.created(WIDGETS, &widget("w"));
     assert_eq!(stored["metadata"]["generation"], 1);
-    // Another version is another name for the same object.
+    // Another version is the same object with another apiVersion.
     let (_, other) = world.get(&WIDGETS.replace("/v1/", "/v2/"));
     assert_eq!(other["items"][0]["apiVersion"], "example.com/v2");
     let refused = world.patch(&format!("{WIDGETS}/w"), "strategic-merge-patch+json", &json!({}));
@@ -60,7 +60,7 @@ fn status_and_scale_are_apart_from_the_specification() {
     assert_eq!(scale["status"], json!({"replicas": 2, "selector": "a=b"}));
     let (_, scaled) = world.get(&format!("{WIDGETS}/w"));
     assert_eq!((&scaled["spec"]["replicas"], &scaled["metadata"]["generation"]), (&json!(5), &json!(2)));
-    // Updates of custom resources have to say what they build on.
+    // Updates of custom resources need a resourceVersion.
     assert_eq!(reason(&world.put(&format!("{WIDGETS}/w"), &widget("w"))), (422, "Invalid"));
 }
 

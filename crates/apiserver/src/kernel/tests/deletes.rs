@@ -98,7 +98,7 @@ fn running_pods_are_given_time() {
     assert_eq!(world.get(&format!("{pods}/bound")).0, 404);
 }
 
-/// Whoever deletes a pod that is given time again says nothing new, unless it is to be quicker.
+/// Deleting a terminating pod again changes nothing, unless the grace period is shorter.
 #[test]
 fn a_pod_that_stops_is_left_alone_until_it_is_hurried() {
     let mut world = World::new();
@@ -114,11 +114,11 @@ fn a_pod_that_stops_is_left_alone_until_it_is_hurried() {
     ] {
         assert_eq!(world.delete(path, &options), (200, marked.clone()), "{options}");
     }
-    // Not even a pod that is done goes any sooner.
+    // A finished pod is not removed earlier either.
     let done = json!({"status": {"phase": "Succeeded"}});
     let done = world.patch(&format!("{path}/status"), "merge-patch+json", &done).1;
     assert_eq!(world.delete(path, &Value::Null), (200, done));
-    // Less time counts from the first delete, and a moment is left of time that is over.
+    // A shorter grace period counts from the first delete; if it is over, one second is left.
     world.now += jiff::SignedDuration::from_secs(3);
     let hurried = world.delete(path, &json!({"gracePeriodSeconds": 20})).1;
     assert_eq!(hurried["metadata"]["deletionTimestamp"], "2026-01-02T03:04:25Z");

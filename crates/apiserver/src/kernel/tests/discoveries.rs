@@ -1,4 +1,4 @@
-//! Discovery, version and health tell what is served, in both forms.
+//! Discovery (unaggregated and aggregated), version and health.
 
 use super::*;
 

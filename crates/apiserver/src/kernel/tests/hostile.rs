@@ -1,8 +1,8 @@
-//! Nothing a client can send makes the kernel panic or answer with a server error.
+//! No request makes the kernel panic or return a server error.
 
 use super::*;
 
-/// Bodies nobody honest sends, at every place a body is read: always a 4xx Status, never a panic.
+/// Malformed bodies at every endpoint that reads a body: always a 4xx Status, never a panic.
 #[test]
 fn hostile_bodies_are_refused_everywhere() {
     let mut world = World::new();

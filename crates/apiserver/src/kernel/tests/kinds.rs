@@ -1,4 +1,4 @@
-//! Every kind can be created, and comes back with the defaults and fields of a real server.
+//! Every kind can be created, and comes back with kube-apiserver's defaults and fields.
 
 use super::*;
 
@@ -46,7 +46,8 @@ fn workloads_get_their_defaults() {
     assert_eq!(controller["metadata"]["labels"], json!({"a": "b"}));
 }
 
-/// The revision of a Deployment is written with its status so that it does not count as a new wish.
+/// The deployment controller writes the revision annotation with the status, so that the generation does not
+/// increase.
 #[test]
 fn an_annotation_counts_as_a_wish_only_outside_the_status() {
     let mut world = World::new();
@@ -74,7 +75,7 @@ fn jobs_select_their_own_pods() {
     assert_eq!(job["spec"]["selector"], json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}));
     assert_eq!(job["spec"]["template"]["metadata"]["labels"]["batch.kubernetes.io/job-name"], "j");
     assert_eq!((&job["spec"]["completions"], &job["spec"]["backoffLimit"]), (&json!(1), &json!(6)));
-    // Deleting a job without a word on its pods leaves them to themselves.
+    // Deleting a Job without propagation policy orphans its pods.
     let (_, marked) = world.delete("/apis/batch/v1/namespaces/default/jobs/j", &Value::Null);
     assert_eq!(marked["metadata"]["finalizers"], json!(["orphan"]));
     let always = json!({"metadata": {"name": "k"}, "spec": {"template": super::kinds::template()}});
@@ -128,7 +129,7 @@ fn certificate_requests_tell_who_asks_and_keep_decisions_apart() {
     assert_eq!(request["spec"]["groups"], json!(["people", "system:authenticated"]));
     let mut approved = request;
     approved["status"]["conditions"] = json!([{"type": "Approved", "status": "True", "reason": "ok"}]);
-    // The status subresource can neither approve nor take an approval back.
+    // The status subresource can neither add nor remove an approval.
     let (code, refusal) = world.put(&format!("{requests}/r/status"), &approved);
     assert_eq!((code, &refusal["details"]["causes"][0]["field"]), (422, &json!("status.conditions")));
     let (_, decided) = world.put(&format!("{requests}/r/approval"), &approved);
@@ -164,7 +165,7 @@ fn events_have_two_views() {
     assert_eq!(world.get(&format!("{core}/f")).1["message"], "n");
     let (_, found) = world.get(&format!("{events}?fieldSelector=regarding.name=q"));
     assert_eq!(found["items"].as_array().unwrap().len(), 1);
-    // Through the newer view events stay what they are, but for how often they were seen.
+    // Events written through events.k8s.io are immutable except for the series.
     assert_eq!(world.patch(&format!("{events}/f"), "merge-patch+json", &json!({"note": "changed"})).0, 422);
     let series = json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}});
     let patched = world.patch(&format!("{events}/f"), "merge-patch+json", &series).1;
@@ -248,7 +249,7 @@ fn a_claim_that_goes_is_not_reserved_any_more() {
     assert_eq!(world.patch(&status, "merge-patch+json", &reserve(&[])).0, 200);
 }
 
-/// Who writes the status of a claim has no say about its finalizers, so it stays.
+/// A status update cannot change the finalizers of a PersistentVolumeClaim, so the claim stays.
 #[test]
 fn a_status_without_finalizers_does_not_release_a_claim() {
     let mut world = World::new();
@@ -274,7 +275,7 @@ fn a_taken_name_is_told_in_the_terms_of_the_stored_kind() {
     assert_eq!((code, taken["details"].get("group")), (409, None));
 }
 
-/// Ports of one number and protocol are one port, whoever sets them.
+/// Ports with the same number and protocol are one port, whichever manager sets them.
 #[test]
 fn a_port_that_is_there_twice_is_told_and_owned_as_a_whole() {
     let mut world = World::new();

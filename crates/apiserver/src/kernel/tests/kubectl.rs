@@ -1,4 +1,4 @@
-//! What a session of kubectl on both servers has shown to matter.
+//! Behaviour that kubectl sessions on both servers have shown to matter.
 
 use super::*;
 
@@ -110,7 +110,7 @@ fn openapi_has_what_kubectl_asks_for() {
     let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf".to_owned();
     let request = Request { accept: accept.clone(), ..Request::new(Method::GET, "/openapi/v2", "") };
     let Reply::Document(document) = world.kernel.call(&request, world.now) else { panic!("a document") };
-    // An @ is not allowed in the name of a media type.
+    // An @ is not allowed in a media type.
     assert_eq!((document.code, document.content_type.to_owned()), (200, accept.replace('@', ".")));
     assert!(document.body.starts_with(b"\n\x032.0"));
     let (_, apps) = world.get("/openapi/v3/apis/apps/v1");

@@ -59,7 +59,7 @@ fn pages_show_one_state_until_compaction() {
     world.kernel.compact();
     let expired = world.get(&next);
     assert_eq!(reason(&expired), (410, "Expired"));
-    // The token in the refusal goes on with the newest state.
+    // The token in the error continues at the latest revision.
     let token = expired.1["metadata"]["continue"].as_str().unwrap();
     assert_eq!(names(&world.get(&format!("{CONFIG_MAPS}?continue={token}")).1), ["d"]);
 }

@@ -1,4 +1,4 @@
-//! The kernel answers like the real server, feature by feature; one file per feature.
+//! The kernel answers like kube-apiserver, feature by feature; one file per feature.
 
 mod access;
 mod applies;
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use super::{Kernel, KernelOptions, Reply, Request, User, WatchId};
 
-/// A kernel with a clock that tests move by hand.
+/// A kernel with a clock that tests advance.
 struct World {
     kernel: Kernel,
     now: Timestamp,
@@ -43,7 +43,7 @@ impl World {
         World { kernel: Kernel::with_options(settings, now), now }
     }
 
-    /// Sends a request as somebody.
+    /// Sends a request as a user.
     fn send_as(&mut self, user: &User, method: Method, target: &str, body: &Value) -> (u16, Value) {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.reply(&Request { user: Some(user.clone()), ..Request::new(method, target, body) })
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// What the watch has to say, as "TYPE name" or "TYPE resourceVersion" for bookmarks.
+    /// The events of the watch, as "TYPE name" or "TYPE resourceVersion" for bookmarks.
     fn frames(&mut self, id: WatchId) -> Vec<String> {
         let frames = self.kernel.take_frames(id).unwrap_or_default();
         let describe = |object: &Value| match object["metadata"]["name"].as_str() {

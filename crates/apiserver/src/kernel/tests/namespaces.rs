@@ -1,4 +1,4 @@
-//! Namespaces: bootstrap, life cycle and what may be created in them.
+//! Namespaces: bootstrap, lifecycle and creation of objects in them.
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn deletion_waits_for_finalize() {
     assert_eq!(namespace["metadata"]["deletionTimestamp"], "2026-01-02T03:04:05Z");
     let (code, again) = world.delete(path, &Value::Null);
     assert_eq!((code, version(&again)), (200, version(&namespace)));
-    // A plain update cannot touch the finalizers of the specification.
+    // An ordinary update cannot change spec.finalizers.
     let mut emptied = namespace;
     emptied["spec"] = json!({"finalizers": []});
     let (_, kept) = world.put(path, &emptied);
@@ -59,7 +59,7 @@ fn deletion_waits_for_finalize() {
     assert_eq!(world.frames(watch), ["ADDED n", "MODIFIED n", "DELETED n"]);
 }
 
-/// Even a namespace that nothing holds is only marked by its first delete.
+/// Even a namespace without finalizers is only marked by its first delete.
 #[test]
 fn the_first_delete_of_a_namespace_ends_its_life_but_does_not_remove_it() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! Patch formats, their locks and their limits.
+//! Patch formats, their preconditions and limits.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn bad_patches_are_refused() {
         ("merge-patch+json", json!([1]), 400),
         ("merge-patch+json", json!({"metadata": {"labels": 3}}), 422),
         ("merge-patch+json", json!({"metadata": {"name": "other"}}), 400),
-        // The real server takes this one for its own fault.
+        // kube-apiserver answers 500 here.
         ("strategic-merge-patch+json", json!({"$patch": "nonsense"}), 500),
         ("unheard-of+json", json!({}), 415),
     ] {

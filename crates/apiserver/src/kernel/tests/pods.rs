@@ -39,7 +39,7 @@ fn with_account_admission_pods_need_their_account() {
     assert_eq!(pod["spec"]["volumes"][0]["name"], pod["spec"]["containers"][0]["volumeMounts"][0]["name"]);
 }
 
-/// The account comes first; what a pod costs is looked at only when nothing else is wrong with it.
+/// The service account is checked first; pod overhead only if nothing else is wrong.
 #[test]
 fn pods_are_refused_for_the_first_reason_there_is() {
     let mut world = World::with(KernelOptions { service_accounts: true, ..KernelOptions::default() });
@@ -98,7 +98,7 @@ fn a_pod_is_bound_once() {
     assert_eq!(world.post("/api/v1/namespaces/default/bindings", &binding("none")).0, 404);
 }
 
-/// A pod that runs and is ready, under a budget.
+/// A running and ready pod with a PodDisruptionBudget.
 fn guarded(status: &Value) -> World {
     let mut world = World::new();
     let mut pod = pod("p");

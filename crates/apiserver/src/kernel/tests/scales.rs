@@ -1,4 +1,4 @@
-//! Scale: one object to read and set replicas.
+//! The scale subresource.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Services: addresses and node ports nobody else has.
+//! Services: unique cluster IPs and node ports.
 
 use super::*;
 
@@ -98,7 +98,7 @@ fn a_balancer_that_keeps_to_its_nodes_has_a_port_for_checks() {
     let local = json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local"});
     let drawn = world.created(SERVICES, &service("a", &local));
     let port = drawn["spec"]["healthCheckNodePort"].as_i64().unwrap();
-    // The first ports are left to those who ask.
+    // The lower band of ports is for static requests.
     assert!((30_086..=32_767).contains(&port), "{port}");
     let mut taken = local;
     taken["healthCheckNodePort"] = json!(port);
@@ -113,7 +113,7 @@ fn a_balancer_that_keeps_to_its_nodes_has_a_port_for_checks() {
     assert_eq!(open["spec"].get("healthCheckNodePort"), None);
 }
 
-/// Tests seed Services, and say no more than they have to.
+/// Tests seed Services with only the fields they need.
 #[test]
 fn a_service_that_was_stored_past_all_rules_can_be_changed() {
     let mut world = World::new();

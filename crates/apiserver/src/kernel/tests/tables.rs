@@ -1,4 +1,4 @@
-//! Tables: what `kubectl get` prints, and OpenAPI, which tells it the shapes.
+//! Tables for `kubectl get`, and OpenAPI.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn lists_and_objects_become_rows() {
     assert_eq!(bare["rows"][0]["object"], Value::Null);
 }
 
-/// An event that tells no last time was last seen when it was first seen.
+/// An event without lastTimestamp was last seen at its firstTimestamp.
 #[test]
 fn events_are_as_old_as_they_say() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! Watches: where they begin, what they show and how they end.
+//! Watches: where they start, what they deliver and how they end.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn a_streaming_list_is_closed_by_the_marked_bookmark() {
     assert_eq!(world.frames(watch), ["ADDED b"]);
     let quiet = world.watch(&stream);
     assert_eq!(world.frames(quiet), ["ADDED a", "ADDED b"]);
-    // The real server opens the stream and then tells that it cannot be that far.
+    // kube-apiserver opens the stream and then reports the too large resourceVersion in it.
     let future = world.watch(&format!("{stream}&resourceVersion=1000"));
     assert_eq!(world.frames(future), ["ERROR 504"]);
 }
@@ -57,7 +57,7 @@ fn bookmarks_come_on_demand_to_those_who_allow_them() {
     let willing = world.watch(&format!("{WATCH}&allowWatchBookmarks=true"));
     let unwilling = world.watch(WATCH);
     let revision = world.kernel.revision();
-    // Who watches from the beginning is told where it ends, as if it had asked for that.
+    // A watch at resourceVersion 0 gets the initial-events-end bookmark, as if it had asked for it.
     assert_eq!(world.frames(willing), [format!("BOOKMARK {revision}")]);
     world.kernel.send_bookmarks();
     assert_eq!(world.frames(willing), [format!("BOOKMARK {revision}")]);
@@ -74,7 +74,7 @@ fn a_forgotten_version_is_told_inside_the_stream() {
     let late = world.watch(&format!("{WATCH}&resourceVersion={first}"));
     assert_eq!(world.frames(late), ["ERROR 410"]);
     assert!(world.kernel.take_frames(late).is_none());
-    // Compaction takes nothing from those who were already watching.
+    // Compaction does not affect open watches.
     assert_eq!(world.frames(open), ["ADDED b"]);
 }
 
@@ -88,7 +88,7 @@ fn selectors_turn_changes_into_arrivals_and_departures() {
     let (_, second) = world.put(&format!("{CONFIG_MAPS}/a"), &labelled("a", "app", "y"));
     let departed = world.kernel.take_frames(x).unwrap();
     assert_eq!(departed[0].kind, "DELETED");
-    // The departing object is shown as it last matched, at the version of the change.
+    // The object that leaves the selection has its last matching state, with the resourceVersion of the change.
     assert_eq!(departed[0].object["metadata"]["labels"]["app"], "x");
     assert_eq!(version(&departed[0].object), version(&second));
     world.put(&format!("{CONFIG_MAPS}/a"), &labelled("a", "app", "x"));
@@ -130,7 +130,7 @@ fn watches_can_be_cut_expired_and_left() {
     assert_eq!(world.kernel.open_watches(), 0);
 }
 
-/// When the watch ends, and whether its client wants bookmarks.
+/// The timeout of the watch, and whether its client allows bookmarks.
 fn terms(world: &mut World, query: &str) -> (std::time::Duration, bool) {
     let request = Request::new(Method::GET, &format!("{WATCH}{query}"), "");
     match world.kernel.call(&request, world.now) {

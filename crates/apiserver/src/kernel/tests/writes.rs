@@ -1,4 +1,4 @@
-//! Create and update: names, locks, system fields, status, dry run and the rules of single kinds.
+//! Create and update: names, preconditions, system fields, status, dry run and kind-specific validation.
 
 use super::*;
 

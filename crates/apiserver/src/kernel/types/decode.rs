@@ -1,4 +1,4 @@
-//! Values take the shape the table gives them, as if they had been read into typed structs and written again.
+//! Decodes values into the types of the table, as Go does when it reads into structs and writes them again.
 
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine as _};
@@ -7,44 +7,43 @@ use serde_json::{Map, Value, json};
 
 use super::{Field, Presence, Quantity, Shape, Struct};
 
-/// Why a value does not have the shape of its field, in the words of the real server; it has others for values that are
-/// not read from a text.
+/// A value of the wrong type: kube-apiserver's message when it parses text, and its message when it converts an
+/// unstructured value, if that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TypeMismatch(pub(crate) String, pub(crate) Option<String>);
 
-/// In which form a value is wanted.
+/// The form of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Nothing but what was said, zeros among it: who applies something claims it.
+    /// Only the fields that were sent, zero values included: an apply owns what it sets.
     Applied,
-    /// As it was sent, with the fields that are always written; an empty list there is still told from none.
+    /// As sent, with all fields that are always written; empty and missing lists stay different.
     Sent,
-    /// As it is stored, which tells empty lists and no lists apart no longer.
+    /// As stored, where empty and missing lists are the same.
     Stored,
 }
 
-/// A step on the way to a value.
+/// One step of a path.
 enum Step {
     Field(&'static str),
     Key(String),
     Item(usize),
 }
 
-/// What a reading finds on its way.
+/// The state of decoding one object.
 struct Reading {
-    /// The way from the top, with the places in lists and the keys of maps. It is put into words only when it is told.
+    /// The path to the current value; formatted only for messages.
     path: Vec<Step>,
-    /// The structs on the way, and the field of each.
+    /// The structs on the path, and the field of each.
     fields: Vec<(&'static Struct, &'static str)>,
-    /// Fields nobody knows; they are left out.
+    /// Unknown fields, which are dropped.
     unknown: Vec<String>,
-    /// The first value of a wrong type; reading goes on, because a text that says nothing outweighs it.
+    /// The first value of a wrong type. Decoding continues, because an unparsable text takes precedence.
     wrong: Option<TypeMismatch>,
     form: Form,
 }
 
-/// Gives `value` the shape of `kind`: unknown fields go (their names are pushed to `unknown`) and values are written in
-/// their one canonical form.
+/// Decodes `value` as `kind`: drops unknown fields (their paths are pushed to `unknown`) and normalizes values.
 pub(crate) fn decode(
     kind: &'static Struct,
     value: Value,
@@ -61,12 +60,12 @@ pub(crate) fn decode(
         }
         (Ok(_), Some(wrong)) => Err(wrong),
         (Err(illegible), None) => Err(illegible),
-        // What is not read from a text is given up at the first fault.
+        // When converting an unstructured value kube-apiserver stops at the first error.
         (Err(illegible), Some(wrong)) => Err(TypeMismatch(illegible.0, wrong.1.or(Some(wrong.0)))),
     }
 }
 
-/// Whether the text is a time with exactly six digits of fraction, the only form the real server reads.
+/// Whether the text is a time with exactly six fraction digits, the only form kube-apiserver parses.
 pub(crate) fn is_micro_time(text: &str) -> bool {
     let fraction = text.split_once('.').map(|(_, rest)| rest);
     let digits = fraction.map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
@@ -74,7 +73,7 @@ pub(crate) fn is_micro_time(text: &str) -> bool {
 }
 
 impl Reading {
-    /// What is found is not what Go would read into the field.
+    /// The error for a value that Go cannot unmarshal into the field.
     fn wrong(&self, found: &Value, wanted: &str) -> TypeMismatch {
         let found = match found {
             Value::Null => "null".to_owned(),
@@ -85,7 +84,7 @@ impl Reading {
             Value::Array(_) => "array".to_owned(),
             Value::Object(_) => "object".to_owned(),
         };
-        // Of a custom resource Go knows the metadata only.
+        // Of a custom resource Go knows only the metadata.
         let known = |(kind, _): &&(&'static Struct, _)| !kind.preserves_unknown_fields;
         let place = match self.fields.iter().rfind(known) {
             Some((kind, _)) => {
@@ -116,7 +115,7 @@ impl Reading {
         TypeMismatch(told, Some(restored))
     }
 
-    /// Notes a fault that does not end the reading.
+    /// Records an error without ending the decoding.
     fn note(&mut self, wrong: TypeMismatch) -> Value {
         self.wrong.get_or_insert(wrong);
         Value::Null
@@ -153,7 +152,7 @@ impl Reading {
         Ok(Value::Object(object))
     }
 
-    /// Where the value stands that is being read.
+    /// The path of the current value.
     fn place(&self) -> String {
         let in_words = |step: &Step| match step {
             Step::Field(name) => format!(".{name}"),
@@ -163,7 +162,7 @@ impl Reading {
         self.path.iter().map(in_words).collect()
     }
 
-    /// The value as it is written, or `None` if the field is left out.
+    /// The value as written, or `None` if the field is omitted.
     fn written(&self, field: &Field, value: Value) -> Option<Value> {
         if self.form == Form::Applied {
             return Some(value).filter(|value| !value.is_null());
@@ -172,7 +171,7 @@ impl Reading {
             (Shape::Pointer(_), value) => !value.is_null(),
             (shape, value) if shape.is_struct() => match field.presence {
                 Presence::IfNotZero => !is_zero(value),
-                // Without pointers or a word on zero, structs are always written, times among them.
+                // A struct that is neither a pointer nor omitzero is always written, including times.
                 _ if value.is_null() => return Some(zero(shape)),
                 _ => true,
             },
@@ -271,11 +270,11 @@ impl Reading {
     }
 }
 
-/// In these words an amount is refused.
+/// Error message for an invalid quantity.
 const QUANTITY_RULE: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
-/// A text of the right type that says nothing.
+/// A string that does not parse.
 fn illegible(why: String) -> TypeMismatch {
     TypeMismatch(why, None)
 }
@@ -294,7 +293,7 @@ fn unreadable_time(text: &str, form: &str) -> TypeMismatch {
     illegible(format!("parsing time {text:?} as {form:?}: cannot parse {rest:?} as {wanted:?}"))
 }
 
-/// What the shape is called in Go.
+/// The Go name of the type.
 fn go_type(shape: &Shape) -> String {
     let name = match shape {
         Shape::Text => "string",
@@ -319,7 +318,7 @@ fn go_type(shape: &Shape) -> String {
     name.to_owned()
 }
 
-/// What a field that is always written holds when nothing was said.
+/// The zero value of a field that is always written.
 fn zero(shape: &Shape) -> Value {
     match shape {
         Shape::Text | Shape::Duration => json!(""),

@@ -1,10 +1,10 @@
-//! Reads the table of shapes; the table is part of the program, so what it cannot say is a mistake of ours.
+//! Parses the table of types.
 
 use std::collections::BTreeMap;
 
 use super::{Field, List, Merge, Presence, Shape, Struct, Table};
 
-/// Reads the whole table. A line that makes no sense panics: it is written in this crate and every test reads it.
+/// Parses the whole table. An invalid line panics: the table is part of this crate, and every test parses it.
 pub(super) fn table(text: &'static str) -> Table {
     let lines = || text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let heads = lines().filter(|line| !line.starts_with(' '));

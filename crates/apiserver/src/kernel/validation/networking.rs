@@ -1,4 +1,4 @@
-//! Rules of how to get to what runs.
+//! Validation of Services, Ingresses, NetworkPolicies and endpoints.
 
 use std::net::IpAddr;
 
@@ -56,7 +56,7 @@ pub(super) fn service(old: Option<&Value>, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Whether a service has a way in from outside.
+/// Whether the Service is externally accessible.
 pub(crate) fn is_externally_accessible(service: &Value) -> bool {
     match text(service, "/spec/type") {
         "LoadBalancer" | "NodePort" => true,
@@ -65,7 +65,7 @@ pub(crate) fn is_externally_accessible(service: &Value) -> bool {
     }
 }
 
-/// Whether somebody asks each node of a service whether it can take traffic.
+/// Whether the load balancer checks the health of each node of the Service.
 pub(crate) fn needs_health_check_node_port(service: &Value) -> bool {
     text(service, "/spec/type") == "LoadBalancer" && text(service, "/spec/externalTrafficPolicy") == "Local"
 }
@@ -99,7 +99,7 @@ fn target_port(path: &str, port: &Value, errors: &mut Errors) {
     }
 }
 
-/// An address of the outside world.
+/// A valid external IP.
 fn external_address(path: &str, text: &str, errors: &mut Errors) {
     let Ok(address) = text.parse::<IpAddr>() else {
         return errors.push(FieldError::invalid(path, &json!(text), "must be a valid IP address"));
@@ -121,7 +121,7 @@ fn external_address(path: &str, text: &str, errors: &mut Errors) {
     }
 }
 
-/// What only services with a way in from outside may say.
+/// Fields for load balancers and external traffic.
 fn balancer_fields(kind: &str, new: &Value, errors: &mut Errors) {
     let only = "may only be used when `type` is 'LoadBalancer'";
     let balanced = kind == "LoadBalancer";
@@ -165,7 +165,7 @@ fn balancer_fields(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// What stays as it is for as long as a balancer, or a check, is asked for.
+/// Fields that are immutable while the Service has a load balancer or a health check node port.
 fn balancer_update(old: &Value, new: &Value, errors: &mut Errors) {
     let same = |field: &str| old["spec"].get(field) == new["spec"].get(field);
     let balanced = |service: &Value| text(service, "/spec/type") == "LoadBalancer";
@@ -179,7 +179,7 @@ fn balancer_update(old: &Value, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Addresses and families that contradict themselves; told before all else.
+/// Consistency of cluster IPs and families; checked first.
 pub(crate) fn families(new: &Value) -> Errors {
     let mut errors = Errors::new();
     let (address, addresses) = (text(new, "/spec/clusterIP"), list(new, "/spec/clusterIPs"));
@@ -417,7 +417,7 @@ pub(super) fn endpoint_slice(old: Option<&Value>, new: &Value, errors: &mut Erro
     }
     let ports = list(new, "/ports");
     for (at, port) in ports.iter().enumerate().skip(1) {
-        // Without a name they are told apart by nothing, the empty name included.
+        // Unnamed ports must be unique by protocol and number.
         if text(port, "/name").is_empty() && ports[..at].iter().any(|other| text(other, "/name").is_empty()) {
             errors.push(FieldError::duplicate(&format!("ports[{at}].name"), &json!("")));
         }

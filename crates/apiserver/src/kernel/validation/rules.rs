@@ -1,4 +1,4 @@
-//! Rules that one field by itself can break, read once from a table.
+//! Rules on single fields, read once from a table.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,20 +11,20 @@ use super::super::resources::Resource;
 use super::super::status::FieldError;
 use super::super::types::Quantity;
 
-/// The table; see the head of the file for its language.
+/// The table; the head of the file describes its syntax.
 static BLOCKS: LazyLock<BTreeMap<&'static str, Vec<Rule>>> =
     LazyLock::new(|| read(include_str!("../../../data/rules.txt")));
 
 /// One rule.
 #[derive(Debug)]
 struct Rule {
-    /// Whether it counts for new objects only.
+    /// Whether it applies only to create.
     new: bool,
     place: Vec<Step>,
     check: Check,
 }
 
-/// A step on the way to a place.
+/// A step of a field path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Field(&'static str),
@@ -32,18 +32,18 @@ enum Step {
     Values,
 }
 
-/// How a refused change shows what was wanted.
+/// How the message shows the new value of an immutable field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shown {
     /// As it is.
     Value,
-    /// As it is, and nothing as the empty text.
+    /// As it is; a missing value as the empty string.
     Text,
     /// Not at all.
     Nothing,
 }
 
-/// What must hold at a place.
+/// The condition on the field.
 #[derive(Debug)]
 enum Check {
     Is(&'static str),
@@ -56,14 +56,14 @@ enum Check {
     Distinct(&'static str),
     Labels,
     Selector,
-    /// A text of some form, and whether nothing is one.
+    /// A text format, and whether a missing value is checked as the empty string.
     Form(fn(&str) -> NameErrors, bool),
     Port {
         given: bool,
     },
 }
 
-/// Checks the rules of a kind.
+/// Validates an object by the rules of its kind.
 pub(super) fn validate(
     resource: &Resource,
     subresource: Option<&str>,
@@ -85,7 +85,7 @@ pub(super) fn validate(
     }
 }
 
-/// Checks the rules of a block at a place of another kind.
+/// Validates a nested object by the rules of a block.
 pub(super) fn check_block(
     block: &str,
     path: &str,
@@ -126,7 +126,7 @@ fn walk(
                 walk(rule, rest, &format!("{path}[{key}]"), None, Some(value), errors);
             }
         }
-        // What is not there breaks only rules about itself; a struct around it would have been made.
+        // A missing parent violates no rule about its fields; decoding has added required structs.
         _ => {}
     }
 }
@@ -156,7 +156,7 @@ impl Check {
         new: Option<&Value>,
         errors: &mut Vec<FieldError>,
     ) {
-        // Without an old object there is nothing to change.
+        // On create there is no change to check.
         let (Some(old), new) = (old, new.unwrap_or(&Value::Null)) else { return };
         if old == new {
             return;
@@ -232,7 +232,7 @@ fn distinct(path: &str, field: &str, list: &Value, errors: &mut Vec<FieldError>)
     }
 }
 
-/// A selector object that can be understood.
+/// A valid LabelSelector.
 pub(super) fn selector(path: &str, selector: &Value, errors: &mut Vec<FieldError>) {
     validate_labels(&format!("{path}.matchLabels"), selector.get("matchLabels"), errors);
     let rules = selector.get("matchExpressions").and_then(Value::as_array);
@@ -331,7 +331,7 @@ fn checked(name: &'static str, words: &'static str) -> Check {
         "domain-path" => Check::Form(naming::domain_path, false),
         "ip" => Check::Form(naming::ip, false),
         "subdomain-given" => Check::Form(naming::subdomain, true),
-        // A test reads the table, so that this is not met.
+        // Cannot happen: a test reads the table.
         other => unreachable!("{other} is no rule"),
     }
 }
