@@ -104,7 +104,7 @@ pub struct FaultRule {
 
 impl FaultRule {
     /// A rule that hits every request.
-    pub fn new(verdict: InjectedFault) -> FaultRule {
+    pub fn new(fault: InjectedFault) -> FaultRule {
         FaultRule {
             method: None,
             target_contains: None,
@@ -112,7 +112,7 @@ impl FaultRule {
             writes: None,
             skip: 0,
             times: None,
-            fault: verdict,
+            fault,
         }
     }
 
@@ -169,17 +169,17 @@ impl FaultRule {
 pub struct FaultRuleId(usize);
 
 #[derive(Debug)]
-struct Armed {
+struct ActiveRule {
     rule: FaultRule,
     seen: u64,
-    struck: u64,
-    retired: bool,
+    hits: u64,
+    disabled: bool,
 }
 
 /// The active rules. Clones share them, so rules can change while requests run.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
-    rules: Arc<Mutex<Vec<Armed>>>,
+    rules: Arc<Mutex<Vec<ActiveRule>>>,
 }
 
 impl Faults {
@@ -191,36 +191,36 @@ impl Faults {
     /// Appends a rule; the first rule that hits a request decides.
     pub fn add(&self, rule: FaultRule) -> FaultRuleId {
         let mut rules = self.rules.lock();
-        rules.push(Armed { rule, seen: 0, struck: 0, retired: false });
+        rules.push(ActiveRule { rule, seen: 0, hits: 0, disabled: false });
         FaultRuleId(rules.len() - 1)
     }
 
     /// Disables a rule; its hit count stays readable.
     pub fn disable(&self, id: FaultRuleId) {
-        if let Some(armed) = self.rules.lock().get_mut(id.0) {
-            armed.retired = true;
+        if let Some(active) = self.rules.lock().get_mut(id.0) {
+            active.disabled = true;
         }
     }
 
     /// Disables all rules.
     pub fn disable_all(&self) {
-        self.rules.lock().iter_mut().for_each(|armed| armed.retired = true);
+        self.rules.lock().iter_mut().for_each(|active| active.disabled = true);
     }
 
     /// How many requests a rule has hit.
     pub fn hits(&self, id: FaultRuleId) -> u64 {
-        self.rules.lock().get(id.0).map_or(0, |armed| armed.struck)
+        self.rules.lock().get(id.0).map_or(0, |active| active.hits)
     }
 
-    fn judge<B>(&self, request: &Request<B>) -> InjectedFault {
-        for armed in self.rules.lock().iter_mut().filter(|a| !a.retired) {
-            if !armed.rule.matches(request) {
+    fn fault_for<B>(&self, request: &Request<B>) -> InjectedFault {
+        for active in self.rules.lock().iter_mut().filter(|a| !a.disabled) {
+            if !active.rule.matches(request) {
                 continue;
             }
-            armed.seen += 1;
-            if armed.seen > armed.rule.skip && armed.rule.times.is_none_or(|times| armed.struck < times) {
-                armed.struck += 1;
-                return armed.rule.fault.clone();
+            active.seen += 1;
+            if active.seen > active.rule.skip && active.rule.times.is_none_or(|times| active.hits < times) {
+                active.hits += 1;
+                return active.rule.fault.clone();
             }
         }
         InjectedFault::Pass
@@ -260,16 +260,16 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let verdict = self.faults.judge(&request);
+        let fault = self.faults.fault_for(&request);
         // tower's contract: call the instance that was polled ready.
         let ready = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, ready);
-        Box::pin(carry_out(verdict, inner, request))
+        Box::pin(inject(fault, inner, request))
     }
 }
 
-async fn carry_out<S, B, R>(
-    verdict: InjectedFault,
+async fn inject<S, B, R>(
+    fault: InjectedFault,
     mut inner: S,
     request: Request<B>,
 ) -> Result<Response<FaultyBody>, BoxError>
@@ -280,12 +280,12 @@ where
     R::Error: Into<BoxError>,
 {
     let boxed = |response: Response<R>| response.map(|body| body.map_err(Into::into).boxed_unsync());
-    match after_delay(verdict).await {
+    match after_delay(fault).await {
         InjectedFault::Pass => inner.call(request).await.map(boxed).map_err(Into::into),
         InjectedFault::CutStream { after_events, cleanly } => {
             let response = inner.call(request).await.map(boxed).map_err(Into::into)?;
             Ok(response
-                .map(|body| CutBody { body, lines_left: after_events, cleanly, over: false }.boxed_unsync()))
+                .map(|body| CutBody { body, lines_left: after_events, cleanly, ended: false }.boxed_unsync()))
         }
         InjectedFault::ApplyThen(then) => {
             // The response is dropped: the client never sees it.
@@ -296,17 +296,17 @@ where
     }
 }
 
-async fn after_delay(mut verdict: InjectedFault) -> InjectedFault {
-    while let InjectedFault::DelayThen(delay, then) = verdict {
+async fn after_delay(mut fault: InjectedFault) -> InjectedFault {
+    while let InjectedFault::DelayThen(delay, then) = fault {
         tokio::time::sleep(delay).await;
-        verdict = *then;
+        fault = *then;
     }
-    verdict
+    fault
 }
 
 /// Answers without calling the server.
-async fn answer(verdict: InjectedFault) -> Result<Response<FaultyBody>, BoxError> {
-    match verdict {
+async fn answer(fault: InjectedFault) -> Result<Response<FaultyBody>, BoxError> {
+    match fault {
         InjectedFault::Status { code, reason, message, retry_after_seconds } => {
             let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
                 "message": message, "reason": reason, "code": code});
@@ -342,7 +342,7 @@ struct CutBody {
     body: FaultyBody,
     lines_left: usize,
     cleanly: bool,
-    over: bool,
+    ended: bool,
 }
 
 impl http_body::Body for CutBody {
@@ -353,11 +353,11 @@ impl http_body::Body for CutBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if self.over {
+        if self.ended {
             return Poll::Ready(None);
         }
         if self.lines_left == 0 {
-            self.over = true;
+            self.ended = true;
             // kube's client takes an unexpected EOF for a clean end; it does not take a reset for one.
             let broken = || Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
             return Poll::Ready((!self.cleanly).then(broken));

@@ -73,15 +73,15 @@ impl StateDir {
             Err(TryLockError::WouldBlock) => return Err(StateDirError::InUse { path: dir.to_owned() }),
             Err(TryLockError::Error(source)) => return Err(at(&dir.join(LOCK))(source)),
         }
-        let (entries, mut found) = read(dir).map_err(at(dir))?;
+        let (entries, mut summary) = read(dir).map_err(at(dir))?;
         let builder = builder.journal(true);
         let (server, lost) = if entries.is_empty() { (builder.build(), 0) } else { builder.restore(entries) };
-        found.skipped += lost;
+        summary.skipped += lost;
         let changes = File::create(dir.join(SNAPSHOT_NEW)).map_err(at(&dir.join(SNAPSHOT_NEW)))?;
-        let mut keeper =
+        let mut state_dir =
             StateDir { dir: dir.to_owned(), changes: BufWriter::new(changes), count: 0, _lock: lock };
-        keeper.snapshot(&server).map_err(at(dir))?;
-        Ok((server, keeper, found))
+        state_dir.snapshot(&server).map_err(at(dir))?;
+        Ok((server, state_dir, summary))
     }
 
     /// Appends the changes since the last call; returns their number.
@@ -123,7 +123,7 @@ impl StateDir {
     /// Changes have their revision, so a log older than its snapshot, after a crash between the two steps, is
     /// harmless.
     fn snapshot(&mut self, server: &ApiServer) -> io::Result<()> {
-        let (new, kept) = (self.dir.join(SNAPSHOT_NEW), self.dir.join(SNAPSHOT));
+        let (new, current) = (self.dir.join(SNAPSHOT_NEW), self.dir.join(SNAPSHOT));
         let entries = server.dump();
         let mut file = BufWriter::new(File::create(&new)?);
         writeln!(file, "{}", json!({"format": 1, "revision": server.resource_version()}))?;
@@ -132,7 +132,7 @@ impl StateDir {
         }
         file.flush()?;
         drop(file);
-        fs::rename(new, kept)?;
+        fs::rename(new, current)?;
         self.changes = BufWriter::new(File::create(self.dir.join(CHANGES))?);
         self.count = 0;
         Ok(())
@@ -141,7 +141,7 @@ impl StateDir {
 
 /// The entries of the snapshot and the changes after it.
 fn read(dir: &Path) -> io::Result<(Vec<JournalEntry>, LoadSummary)> {
-    let (mut entries, mut found) = (Vec::new(), LoadSummary::default());
+    let (mut entries, mut summary) = (Vec::new(), LoadSummary::default());
     let mut revision = 0;
     for name in [SNAPSHOT, CHANGES] {
         let file = match File::open(dir.join(name)) {
@@ -160,12 +160,12 @@ fn read(dir: &Path) -> io::Result<(Vec<JournalEntry>, LoadSummary)> {
             match JournalEntry::from_line(&line) {
                 Some(entry) if name == SNAPSHOT || entry.revision() > revision => entries.push(entry),
                 Some(_) => {}
-                None => found.skipped += 1,
+                None => summary.skipped += 1,
             }
         }
     }
-    found.entries = entries.len();
-    Ok((entries, found))
+    summary.entries = entries.len();
+    Ok((entries, summary))
 }
 
 #[cfg(test)]
@@ -177,32 +177,32 @@ mod tests {
     }
 
     #[test]
-    fn state_survives_and_a_torn_line_is_left_out() {
+    fn state_survives_a_restart_and_a_truncated_line_is_skipped() {
         let dir = tempfile::tempdir().unwrap();
-        let (server, mut keeper, found) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
-        assert_eq!(found, LoadSummary::default());
+        let (server, mut state_dir, summary) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
+        assert_eq!(summary, LoadSummary::default());
         server.seed(config_map("a")).unwrap();
         server.seed(config_map("b")).unwrap();
-        assert!(keeper.save(&server).unwrap() >= 2);
+        assert!(state_dir.save(&server).unwrap() >= 2);
         server.remove("configmaps", "default", "a");
-        assert_eq!(keeper.save(&server).unwrap(), 1);
-        let (revision, kept) =
+        assert_eq!(state_dir.save(&server).unwrap(), 1);
+        let (revision, current) =
             (server.resource_version(), server.object("configmaps", "default", "b").unwrap());
         assert!(matches!(StateDir::open(dir.path(), ApiServer::builder()), Err(StateDirError::InUse { .. })));
-        drop(keeper);
+        drop(state_dir);
         let mut changes = fs::OpenOptions::new().append(true).open(dir.path().join(CHANGES)).unwrap();
         changes.write_all(b"{\"revision\":99,\"object\":{\"apiVer").unwrap();
-        let (server, _keeper, found) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
-        assert_eq!(found.skipped, 1);
+        let (server, _state_dir, summary) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
+        assert_eq!(summary.skipped, 1);
         assert_eq!(server.resource_version(), revision);
-        assert_eq!(server.object("configmaps", "default", "b").unwrap(), kept);
+        assert_eq!(server.object("configmaps", "default", "b").unwrap(), current);
         assert!(server.object("configmaps", "default", "a").is_none());
     }
 
     #[test]
-    fn custom_resources_survive() {
+    fn custom_resources_survive_a_restart() {
         let dir = tempfile::tempdir().unwrap();
-        let (server, mut keeper, _) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
+        let (server, mut state_dir, _) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
         let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": "widgets.example.com"},
             "spec": {"group": "example.com", "names": {"plural": "widgets", "kind": "Widget"}, "scope": "Namespaced",
@@ -211,18 +211,18 @@ mod tests {
         server.seed(definition).unwrap();
         let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
         server.seed(widget).unwrap();
-        keeper.save(&server).unwrap();
-        drop(keeper);
+        state_dir.save(&server).unwrap();
+        drop(state_dir);
         // First from the log of changes, then from the snapshot that opening writes.
         for _ in 0..2 {
-            let (server, _keeper, found) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
-            assert_eq!(found.skipped, 0);
+            let (server, _state_dir, summary) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
+            assert_eq!(summary.skipped, 0);
             assert!(server.object("widgets", "default", "w").is_some());
         }
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_is_told() {
+    fn unwritable_directory_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();

@@ -76,7 +76,7 @@ async fn objects_are_created_read_updated_listed_and_deleted() {
 }
 
 #[tokio::test]
-async fn lists_come_in_pages_and_by_selector() {
+async fn lists_support_pagination_and_selectors() {
     let server = ApiServer::builder().build();
     for at in 0..5 {
         server
@@ -211,7 +211,7 @@ async fn leases_secrets_and_namespaces_decode() {
 }
 
 #[tokio::test]
-async fn discovery_answers_in_both_forms() {
+async fn discovery_is_served_unaggregated_and_aggregated() {
     let server = ApiServer::builder().build();
     let client = client(&server);
     assert_eq!(client.apiserver_version().await.unwrap().minor, "37");
@@ -247,7 +247,7 @@ fn faulty(server: &ApiServer) -> (Faults, Api<ConfigMap>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_strike_what_their_rules_name() {
+async fn fault_rules_hit_only_matching_requests() {
     let server = ApiServer::builder().build();
     let (faults, api) = faulty(&server);
     let refused = faults
@@ -276,7 +276,7 @@ async fn faults_strike_what_their_rules_name() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_leaves_its_effect() {
+async fn write_takes_effect_although_its_response_is_lost() {
     let server = ApiServer::builder().build();
     let (faults, api) = faulty(&server);
     let lost = InjectedFault::ApplyThen(Box::new(InjectedFault::ConnectionError(

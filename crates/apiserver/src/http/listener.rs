@@ -85,7 +85,7 @@ pub async fn serve(
     let acceptor = TlsAcceptor::from(Arc::new(pki.server_config(address.ip())?));
     let (ending, ended) = watch::channel(false);
     let common =
-        Common { acceptor, server: server.clone(), limits, load: InFlightLimits::new(&limits), ended };
+        Common { acceptor, server: server.clone(), limits, in_flight: InFlightLimits::new(&limits), ended };
     let task = tokio::spawn(accept(listener, common));
     Ok(RunningServer { address, pki: Arc::new(pki), server, ending, task })
 }
@@ -96,12 +96,12 @@ struct Common {
     acceptor: TlsAcceptor,
     server: ApiServer,
     limits: Limits,
-    load: InFlightLimits,
+    in_flight: InFlightLimits,
     ended: watch::Receiver<bool>,
 }
 
 async fn accept(listener: TcpListener, mut common: Common) {
-    let room = Arc::new(Semaphore::new(common.limits.connections_max));
+    let slots = Arc::new(Semaphore::new(common.limits.connections_max));
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -115,11 +115,11 @@ async fn accept(listener: TcpListener, mut common: Common) {
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
+        let Ok(permit) = Arc::clone(&slots).try_acquire_owned() else { continue };
         let common = common.clone();
         connections.spawn(async move {
             connection(stream, common).await;
-            drop(place);
+            drop(permit);
         });
     }
     drop(listener);
@@ -142,32 +142,32 @@ async fn connection(stream: TcpStream, common: Common) {
     let certificates = stream.get_ref().1.peer_certificates();
     let user = certificates.and_then(|chain| chain.first()).and_then(user_of);
     let mut ended = common.ended.clone();
-    let (heard, mut hearing) = watch::channel(false);
+    let (received, mut first_request) = watch::channel(false);
     let service = service_fn(move |request| {
         let (common, user) = (common.clone(), user.clone());
-        heard.send_replace(true);
+        received.send_replace(true);
         async move { Ok::<_, Infallible>(answer(common, user, request).await) }
     });
     let builder = protocols(&limits);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     // A client that connects has to send its first request within the header timeout.
-    let silent = async {
-        if timeout(limits.headers_timeout, hearing.wait_for(|heard| *heard)).await.is_ok() {
+    let idle = async {
+        if timeout(limits.headers_timeout, first_request.wait_for(|received| *received)).await.is_ok() {
             std::future::pending::<()>().await;
         }
     };
     // The guard that `wait_for` returns is dropped at once: it must not be held across another await.
-    let over = async { drop(ended.wait_for(|ended| *ended).await) };
+    let shutdown = async { drop(ended.wait_for(|ended| *ended).await) };
     tokio::select! {
         biased;
         _ = connection.as_mut() => {}
-        () = over => {
+        () = shutdown => {
             connection.as_mut().graceful_shutdown();
             // How the client closes its side does not matter.
             let _ = connection.await;
         }
-        () = silent => {}
+        () = idle => {}
     }
 }
 
@@ -190,23 +190,27 @@ fn protocols(limits: &Limits) -> auto::Builder<TokioExecutor> {
 }
 
 async fn answer(mut common: Common, user: Option<User>, request: Request<Incoming>) -> Response<CountedBody> {
-    let (limits, load) = (common.limits, common.load);
-    let Some(place) = load.request() else { return too_busy(&load) };
+    let (limits, in_flight) = (common.limits, common.in_flight);
+    let Some(permit) = in_flight.request() else { return too_busy(&in_flight) };
     let (mut parts, body) = request.into_parts();
     let expected = body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
     let expected = expected.unwrap_or(usize::MAX).min(limits.body_bytes_max);
-    let Some(_room) = load.bytes(expected) else { return too_busy(&load) };
+    let Some(_body_permit) = in_flight.bytes(expected) else { return too_busy(&in_flight) };
     let body = match timeout(limits.body_timeout, Limited::new(body, limits.body_bytes_max).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            return refuse(&load, StatusCode::PAYLOAD_TOO_LARGE, "Request entity too large\n");
+            return refuse(&in_flight, StatusCode::PAYLOAD_TOO_LARGE, "Request entity too large\n");
         }
         Ok(Err(_)) => {
-            return refuse(&load, StatusCode::BAD_REQUEST, "the body of the request could not be read\n");
+            return refuse(
+                &in_flight,
+                StatusCode::BAD_REQUEST,
+                "the body of the request could not be read\n",
+            );
         }
         Err(_) => {
             let why = "the body of the request did not arrive in time\n";
-            return refuse(&load, StatusCode::REQUEST_TIMEOUT, why);
+            return refuse(&in_flight, StatusCode::REQUEST_TIMEOUT, why);
         }
     };
     if let Some(user) = user {
@@ -220,25 +224,25 @@ async fn answer(mut common: Common, user: Option<User>, request: Request<Incomin
     let (parts, body) = response.into_parts();
     if body.is_watch() {
         // Watches are long-lived, and the kernel limits their number itself.
-        return Response::from_parts(parts, CountedBody::uncounted(body, &load));
+        return Response::from_parts(parts, CountedBody::uncounted(body, &in_flight));
     }
-    match CountedBody::document(body, &load, Some(place)) {
+    match CountedBody::document(body, &in_flight, Some(permit)) {
         Some(body) => Response::from_parts(parts, body),
-        None => too_busy(&load),
+        None => too_busy(&in_flight),
     }
 }
 
 /// kube-apiserver's answer when max-requests-inflight is reached.
-fn too_busy(load: &InFlightLimits) -> Response<CountedBody> {
+fn too_busy(in_flight: &InFlightLimits) -> Response<CountedBody> {
     let mut response =
-        refuse(load, StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
+        refuse(in_flight, StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 
-fn refuse(load: &InFlightLimits, code: StatusCode, why: &'static str) -> Response<CountedBody> {
+fn refuse(in_flight: &InFlightLimits, code: StatusCode, why: &'static str) -> Response<CountedBody> {
     let body = Body::text(Bytes::from_static(why.as_bytes()));
-    let mut response = Response::new(CountedBody::uncounted(body, load));
+    let mut response = Response::new(CountedBody::uncounted(body, in_flight));
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response

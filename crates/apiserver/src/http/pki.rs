@@ -190,10 +190,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certificates_stand_for_users() {
+    fn certificates_identify_users() {
         use rustls::pki_types::pem::PemObject as _;
         let pki = Pki::generate().unwrap();
-        let user = User::new("somebody", &["one", "two"]);
+        let user = User::new("jane", &["one", "two"]);
         let (certificate, _) = pki.client(&user).unwrap();
         let der = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
         assert_eq!(user_of(&der), Some(user));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_authority_is_the_same_again() {
+    fn stored_authority_is_loaded_again() {
         let dir = tempfile::tempdir().unwrap();
         let first = Pki::load_or_generate(dir.path()).unwrap();
         let again = Pki::load_or_generate(dir.path()).unwrap();

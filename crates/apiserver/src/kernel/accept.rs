@@ -85,7 +85,7 @@ impl Representation {
     /// Rejects a list as PartialObjectMetadata, an object as PartialObjectMetadataList, and an unknown
     /// `includeObject`.
     pub(crate) fn fits(self, resource: &Resource, is_list: bool, include: &str) -> ApiResult<()> {
-        let (asked, shown) = match (self, is_list) {
+        let (requested, actual) = match (self, is_list) {
             (Representation::MetadataOnly, true) => ("PartialObjectMetadata", "a list"),
             (Representation::MetadataList, false) => ("PartialObjectMetadataList", "not a list"),
             (Representation::Table(Included::Unknown), _) => {
@@ -106,7 +106,7 @@ impl Representation {
             (false, true) => format!("{package}.{}", resource.list_kind),
             (false, false) => format!("{package}.{}", resource.kind),
         };
-        let message = format!("you requested {asked}, but the requested object is {shown} (*{kind})");
+        let message = format!("you requested {requested}, but the requested object is {actual} (*{kind})");
         Err(Status::new(StatusReason::NotAcceptable, message))
     }
 }
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_producible_alternative_wins() {
+    fn first_supported_media_range_wins() {
         use Representation::{Full, MetadataList, MetadataOnly, Table};
         for (accept, expected) in [
             ("", Full),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregated_discovery_is_given_only_when_preferred() {
+    fn aggregated_discovery_is_returned_only_when_preferred() {
         let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         assert_eq!(aggregated_discovery(&format!("{v2},application/json")), Some("v2"));
         assert_eq!(aggregated_discovery(&format!("application/json,{v2}")), None);

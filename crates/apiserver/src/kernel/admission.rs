@@ -21,13 +21,13 @@ impl Kernel {
     pub(crate) fn admit(&mut self, resource: &Resource, object: &mut Value) -> ApiResult<()> {
         match resource.strategy {
             Strategy::Pod => self.admit_pod(resource, object)?,
-            Strategy::Node => taint_until_ready(object),
-            Strategy::PersistentVolume => protect(object, "kubernetes.io/pv-protection"),
+            Strategy::Node => add_not_ready_taint(object),
+            Strategy::PersistentVolume => add_finalizer(object, "kubernetes.io/pv-protection"),
             Strategy::PersistentVolumeClaim => {
-                protect(object, "kubernetes.io/pvc-protection");
-                self.choose_storage_class(object);
+                add_finalizer(object, "kubernetes.io/pvc-protection");
+                self.set_default_storage_class(object);
             }
-            Strategy::VolumeAttributesClass => protect(object, "kubernetes.io/vac-protection"),
+            Strategy::VolumeAttributesClass => add_finalizer(object, "kubernetes.io/vac-protection"),
             _ => {}
         }
         Ok(())
@@ -51,37 +51,37 @@ impl Kernel {
         self.set_topology_labels(pod);
         let mirror = meta(pod, "annotations").is_some_and(|a| a.get("kubernetes.io/config.mirror").is_some());
         if !mirror {
-            self.name_account(resource, pod)?;
+            self.set_default_account(resource, pod)?;
         }
         add_default_tolerations(&mut pod["spec"]);
-        self.prioritise(resource, pod)?;
-        self.choose_runtime(resource, pod)
+        self.set_priority(resource, pod)?;
+        self.apply_runtime_class(resource, pod)
     }
 
-    fn name_account(&mut self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
+    fn set_default_account(&mut self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
         let name =
             pod.pointer("/spec/serviceAccountName").and_then(Value::as_str).unwrap_or("default").to_owned();
         let spec = &mut pod["spec"];
         spec["serviceAccountName"] = json!(name);
         spec["serviceAccount"] = json!(name);
-        if self.settings.service_accounts { self.admit_account(resource, pod, &name) } else { Ok(()) }
+        if self.options.service_accounts { self.mount_account_token(resource, pod, &name) } else { Ok(()) }
     }
 
     /// ServiceAccount: the pod's service account must exist, and its token is mounted.
-    fn admit_account(&mut self, resource: &Resource, pod: &mut Value, name: &str) -> ApiResult<()> {
+    fn mount_account_token(&mut self, resource: &Resource, pod: &mut Value, name: &str) -> ApiResult<()> {
         let namespace = meta_str(pod, "namespace").to_owned();
         let accounts = resources::by_path("", "v1", "serviceaccounts");
         let Some(account) = accounts.and_then(|kind| self.store.get(kind, &namespace, name)) else {
             let why = format!(
                 "error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"
             );
-            return Err(Status::forbidden(resource, known_name(pod), &why));
+            return Err(Status::forbidden(resource, name_for_message(pod), &why));
         };
         let off = json!(false);
-        let wish = pod["spec"]
+        let automount = pod["spec"]
             .get("automountServiceAccountToken")
             .or_else(|| account.get("automountServiceAccountToken"));
-        if wish == Some(&off) {
+        if automount == Some(&off) {
             return Ok(());
         }
         let volume = self.random.name("kube-api-access-");
@@ -95,7 +95,7 @@ impl Kernel {
         Ok(())
     }
 
-    fn prioritise(&self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
+    fn set_priority(&self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
         let Some(classes) = resources::by_path("scheduling.k8s.io", "v1", "priorityclasses") else {
             return Ok(());
         };
@@ -108,7 +108,7 @@ impl Kernel {
             let found = self.store.get(classes, "", &named);
             if found.is_none() {
                 let why = format!("no PriorityClass with name {named} was found");
-                return Err(Status::forbidden(resource, known_name(pod), &why));
+                return Err(Status::forbidden(resource, name_for_message(pod), &why));
             }
             found
         };
@@ -122,7 +122,7 @@ impl Kernel {
                 "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
                  computed {priority} from the given PriorityClass name"
             );
-            return Err(Status::forbidden(resource, known_name(pod), &why));
+            return Err(Status::forbidden(resource, name_for_message(pod), &why));
         }
         spec["priority"] = json!(priority);
         if spec.get("preemptionPolicy").is_none_or(Value::is_null) {
@@ -133,8 +133,8 @@ impl Kernel {
     }
 
     /// RuntimeClass: sets the pod's overhead and scheduling from its RuntimeClass.
-    fn choose_runtime(&self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
-        let refuse = |why: &str| Err(Status::forbidden(resource, known_name(pod), why));
+    fn apply_runtime_class(&self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
+        let refuse = |why: &str| Err(Status::forbidden(resource, name_for_message(pod), why));
         let named = pod["spec"]["runtimeClassName"].as_str().unwrap_or_default();
         if named.is_empty() {
             return Ok(());
@@ -207,7 +207,7 @@ impl Kernel {
         Err(Status::forbidden(resource, meta_str(object, "name"), why))
     }
 
-    fn choose_storage_class(&self, claim: &mut Value) {
+    fn set_default_storage_class(&self, claim: &mut Value) {
         let old_name = "volume.beta.kubernetes.io/storage-class";
         let chosen = claim.pointer("/spec/storageClassName").is_some_and(|c| !c.is_null())
             || meta(claim, "annotations").is_some_and(|a| a.get(old_name).is_some());
@@ -228,7 +228,7 @@ impl Kernel {
 }
 
 /// The name for messages before generateName has been resolved.
-fn known_name(object: &Value) -> &str {
+fn name_for_message(object: &Value) -> &str {
     let names = ["name", "generateName"].map(|field| meta_str(object, field));
     names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
 }
@@ -290,7 +290,7 @@ pub(crate) fn add_default_tolerations(spec: &mut Value) {
 }
 
 /// TaintNodesByCondition: a new node has the not-ready taint until the node lifecycle controller removes it.
-fn taint_until_ready(node: &mut Value) {
+fn add_not_ready_taint(node: &mut Value) {
     let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
     let taints = &mut node["spec"]["taints"];
     if !taints.is_array() {
@@ -303,7 +303,7 @@ fn taint_until_ready(node: &mut Value) {
     }
 }
 
-fn protect(object: &mut Value, finalizer: &str) {
+fn add_finalizer(object: &mut Value, finalizer: &str) {
     let finalizers = meta_mut(object).entry("finalizers").or_insert_with(|| json!([]));
     if let Some(list) = finalizers.as_array_mut()
         && !list.contains(&json!(finalizer))

@@ -31,37 +31,37 @@ impl Kernel {
         let target = &call.target;
         let live = self.store.get(target.resource, target.namespace(), target.name());
         // These kinds can also be created through their status subresource.
-        let makes = matches!(target.resource.strategy, Strategy::AdmissionPolicy | Strategy::Service);
-        if live.is_none() && target.subresource.is_some() && !makes {
+        let creates = matches!(target.resource.strategy, Strategy::AdmissionPolicy | Strategy::Service);
+        if live.is_none() && target.subresource.is_some() && !creates {
             return Err(Status::not_found(target.resource, target.name()));
         }
         let (applied, sent_place) = decode(call, live.is_some())?;
         let write = Write { target, options, now, applied: None, user: &call.user, has_empty_lists: false };
         let by = write.manager(Operation::Apply);
-        let beyond = prepare::reset_fields(target.resource, target.subresource.as_deref());
+        let reset_fields = prepare::reset_fields(target.resource, target.subresource.as_deref());
         let Some(live) = live else {
             let uid = meta_str(&applied, "uid");
             if !uid.is_empty() {
                 return Err(Status::precondition(target.resource, target.name(), ("UID", uid, "")));
             }
             let node = target.resource.node();
-            let mut claims = fields::field_set(node, &applied);
-            fields::strip_reset_fields(&mut claims, beyond);
-            let managers = vec![ManagedFieldsEntry { fields: claims, ..by }];
+            let mut owned = fields::field_set(node, &applied);
+            fields::strip_reset_fields(&mut owned, reset_fields);
+            let managers = vec![ManagedFieldsEntry { fields: owned, ..by }];
             let complete = convert(target.resource, applied, &sent_place)?.object;
             let complete = conversion::to_storage_version(target.resource, complete);
             let created = self.insert(Write { applied: Some(managers), ..write }, complete)?;
             return Ok(self.show(call, 201, &created));
         };
         let force = call.query.flag("force") == Some(true);
-        let shown = conversion::to_served_version(target.resource, &live);
-        let (mut merged, managers) = merge(target.resource, &shown, &applied, &by, force, beyond)?;
-        keep_last_applied(&mut merged, &applied, &by);
-        let body::Decoded { object: merged, has_empty_lists: hollow, .. } =
+        let served = conversion::to_served_version(target.resource, &live);
+        let (mut merged, managers) = merge(target.resource, &served, &applied, &by, force, reset_fields)?;
+        update_last_applied(&mut merged, &applied, &by);
+        let body::Decoded { object: merged, has_empty_lists, .. } =
             convert(target.resource, merged, &sent_place)?;
         let merged = conversion::to_storage_version(target.resource, merged);
         let stored =
-            self.replace(Write { applied: Some(managers), has_empty_lists: hollow, ..write }, &live, merged)?;
+            self.replace(Write { applied: Some(managers), has_empty_lists, ..write }, &live, merged)?;
         Ok(self.show(call, 200, &stored))
     }
 }
@@ -94,16 +94,16 @@ fn decode(call: &Call<'_>, exists: bool) -> ApiResult<(Value, String)> {
     if meta(&parsed, "managedFields").is_some_and(|managers| !managers.is_null()) {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
-    let faults = schema::violations(resource.node(), &parsed);
-    if !faults.is_empty() {
+    let violations = schema::violations(resource.node(), &parsed);
+    if !violations.is_empty() {
         let (namespace, name) = (meta_str(&parsed, "namespace"), meta_str(&parsed, "name"));
         let kind = kind.trim_start_matches('/');
-        let told = match faults.as_slice() {
+        let details = match violations.as_slice() {
             [only] => only.clone(),
             many => format!("errors:\n  {}", many.join("\n  ")),
         };
         // kube-apiserver answers 500 here.
-        let message = format!("failed to create typed patch object ({namespace}/{name}; /{kind}): {told}");
+        let message = format!("failed to create typed patch object ({namespace}/{name}; /{kind}): {details}");
         let message = if group.is_empty() { message } else { message.replace("; /", "; ") };
         return Err(Status::new(StatusReason::Unknown, message));
     }
@@ -118,18 +118,19 @@ fn decode(call: &Call<'_>, exists: bool) -> ApiResult<(Value, String)> {
 
 /// A server-side apply by kubectl also updates the last-applied annotation, if there is one, so that a later
 /// client-side apply compares with the right configuration. No manager owns this change.
-fn keep_last_applied(merged: &mut Value, applied: &Value, by: &ManagedFieldsEntry) {
-    let kept = meta(merged, "annotations").is_some_and(|annotations| annotations.get(LAST_APPLIED).is_some());
-    if by.name != "kubectl" || !kept {
+fn update_last_applied(merged: &mut Value, applied: &Value, by: &ManagedFieldsEntry) {
+    let present =
+        meta(merged, "annotations").is_some_and(|annotations| annotations.get(LAST_APPLIED).is_some());
+    if by.name != "kubectl" || !present {
         return;
     }
-    let mut said = applied.clone();
-    forget_last_applied(&mut said, by);
-    merged["metadata"]["annotations"][LAST_APPLIED] = json!(format!("{said}\n"));
+    let mut last_applied = applied.clone();
+    remove_last_applied(&mut last_applied, by);
+    merged["metadata"]["annotations"][LAST_APPLIED] = json!(format!("{last_applied}\n"));
 }
 
 /// Removes the last-applied annotation if the manager is kubectl.
-fn forget_last_applied(object: &mut Value, by: &ManagedFieldsEntry) {
+fn remove_last_applied(object: &mut Value, by: &ManagedFieldsEntry) {
     let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
     if let Some(annotations) = annotations.filter(|_| by.name == "kubectl") {
         annotations.remove(LAST_APPLIED);
@@ -143,15 +144,15 @@ fn merge(
     applied: &Value,
     by: &ManagedFieldsEntry,
     force: bool,
-    beyond: ResetFields,
+    reset_fields: ResetFields,
 ) -> ApiResult<(Value, Vec<ManagedFieldsEntry>)> {
     let node = resource.node();
     let mut managers = fields::managed_fields(live);
     let mut wanted = fields::field_set(node, applied);
-    fields::strip_reset_fields(&mut wanted, beyond);
+    fields::strip_reset_fields(&mut wanted, reset_fields);
     if managers.is_empty() {
         let mut all = Comparison::between(node, &body::zero(resource), live).written();
-        fields::strip_reset_fields(&mut all, beyond);
+        fields::strip_reset_fields(&mut all, reset_fields);
         // An object that was never applied may have no managedFields; its fields belong to this synthetic manager, so
         // that the apply does not remove them.
         managers.push(ManagedFieldsEntry {
@@ -164,7 +165,7 @@ fn merge(
     let mut merged = live.clone();
     merge_value(node, &mut merged, applied);
     let mut changed = Comparison::between(node, live, &merged).written();
-    fields::strip_reset_fields(&mut changed, beyond);
+    fields::strip_reset_fields(&mut changed, reset_fields);
     let conflicts = conflicts(&managers, &changed, by);
     if !force && !conflicts.is_empty() {
         return Err(conflict(conflicts));
@@ -176,10 +177,11 @@ fn merge(
     let mine = mine.unwrap_or_else(|| ManagedFieldsEntry { time: String::new(), ..by.clone() });
     managers.retain(|m| !m.same_as(by));
     // A container stays as long as something below it is still applied.
-    let kept = |path: &fields::FieldPath| {
+    let still_applied = |path: &fields::FieldPath| {
         wanted.range(path.clone()..).next().is_some_and(|next| next.starts_with(path))
     };
-    let given_up = |path: &fields::FieldPath| !kept(path) && !managers.iter().any(|other| other.owns(path));
+    let given_up =
+        |path: &fields::FieldPath| !still_applied(path) && !managers.iter().any(|other| other.owns(path));
     for path in &mine.fields {
         // If no manager owns anything below a struct, the whole struct is removed, with its unowned fields.
         let structs =
@@ -190,7 +192,7 @@ fn merge(
         }
     }
     if resource.is_custom() {
-        keep_hollow(&mut merged, applied);
+        keep_emptied_objects(&mut merged, applied);
     }
     // An apply that changes nothing transfers ownership but keeps the timestamp.
     let time = if merged == *live { mine.time } else { by.time.clone() };
@@ -206,10 +208,10 @@ fn merge(
 
 /// A field applied as an empty object whose content was removed becomes null. Only custom resources show this: typed
 /// kinds do not keep the null.
-fn keep_hollow(merged: &mut Value, applied: &Value) {
+fn keep_emptied_objects(merged: &mut Value, applied: &Value) {
     for (name, value) in applied.as_object().into_iter().flatten().filter(|(_, value)| value.is_object()) {
         match merged.get_mut(name) {
-            Some(kept) => keep_hollow(kept, value),
+            Some(left) => keep_emptied_objects(left, value),
             None => merged[name.as_str()] = Value::Null,
         }
     }
@@ -235,15 +237,15 @@ fn conflicts(
         for path in paths {
             causes.push(StatusCause {
                 reason: "FieldManagerConflict",
-                message: format!("conflict with {}", introduced(other)),
-                field: path.iter().map(|step| readable(step)).collect(),
+                message: format!("conflict with {}", describe_manager(other)),
+                field: path.iter().map(|step| readable_step(step)).collect(),
             });
         }
     }
     causes
 }
 
-fn introduced(manager: &ManagedFieldsEntry) -> String {
+fn describe_manager(manager: &ManagedFieldsEntry) -> String {
     let mut text = format!("{:?}", manager.name);
     if !manager.subresource.is_empty() {
         text.push_str(&format!(" with subresource {:?}", manager.subresource));
@@ -254,7 +256,7 @@ fn introduced(manager: &ManagedFieldsEntry) -> String {
     text
 }
 
-fn readable(step: &str) -> String {
+fn readable_step(step: &str) -> String {
     match step.split_once(':') {
         Some(("f", name)) => format!(".{name}"),
         Some(("k", key)) => {
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn applied_items_stand_as_applied_among_those_of_others() {
+    fn merged_list_keeps_the_applied_order() {
         assert_eq!(ordered(&[1], &[2]), json!([1, 2]));
         assert_eq!(ordered(&[1, 2, 8], &[2, 1, 3]), json!([2, 8, 1, 3]));
         assert_eq!(ordered(&[8, 1, 9], &[0, 1]), json!([8, 0, 1, 9]));

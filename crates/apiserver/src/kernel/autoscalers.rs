@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::metadata::meta_mut;
 
 /// Annotations of v1, and the v2 section and field with the same content.
-const KEPT_ASIDE: [(&str, &str, &str); 4] = [
+const ANNOTATION_FIELDS: [(&str, &str, &str); 4] = [
     ("autoscaling.alpha.kubernetes.io/metrics", "spec", "metrics"),
     ("autoscaling.alpha.kubernetes.io/behavior", "spec", "behavior"),
     ("autoscaling.alpha.kubernetes.io/current-metrics", "status", "currentMetrics"),
@@ -25,8 +25,8 @@ pub(crate) fn to_storage_version(mut object: Value) -> Value {
         // The current-metrics annotation is more detailed.
         status.remove(CURRENT);
     }
-    for (annotation, part, field) in KEPT_ASIDE {
-        if let Some(value) = taken(&mut object, annotation) {
+    for (annotation, part, field) in ANNOTATION_FIELDS {
+        if let Some(value) = take_annotation(&mut object, annotation) {
             object[part][field] = value;
         }
     }
@@ -45,7 +45,7 @@ pub(crate) fn to_storage_version(mut object: Value) -> Value {
 }
 
 /// Removes an annotation and parses it; kube-apiserver also drops one that does not parse.
-fn taken(object: &mut Value, annotation: &str) -> Option<Value> {
+fn take_annotation(object: &mut Value, annotation: &str) -> Option<Value> {
     let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)?;
     let text = annotations.remove(annotation)?;
     if annotations.is_empty() {
@@ -56,9 +56,9 @@ fn taken(object: &mut Value, annotation: &str) -> Option<Value> {
 
 /// Converts v2 to v1.
 pub(crate) fn to_served_version(object: &Value) -> Value {
-    let mut shown = object.clone();
-    shown["apiVersion"] = json!("autoscaling/v1");
-    let mut part = |name: &str| match shown.get_mut(name).map(Value::take) {
+    let mut converted = object.clone();
+    converted["apiVersion"] = json!("autoscaling/v1");
+    let mut part = |name: &str| match converted.get_mut(name).map(Value::take) {
         Some(Value::Object(map)) => map,
         _ => Map::new(),
     };
@@ -73,11 +73,11 @@ pub(crate) fn to_served_version(object: &Value) -> Value {
     if let Some(Value::Array(metrics)) = spec.get_mut("metrics") {
         metrics.retain(|metric| metric["resource"]["name"] != "cpu" || metric.pointer(UTILIZATION).is_none());
     }
-    for (annotation, part, field) in KEPT_ASIDE {
+    for (annotation, part, field) in ANNOTATION_FIELDS {
         let value = if part == "spec" { spec.remove(field) } else { status.remove(field) };
-        let said = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
-        if let Some(value) = value.filter(said) {
-            let annotations = meta_mut(&mut shown).entry("annotations").or_insert_with(|| json!({}));
+        let is_set = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
+        if let Some(value) = value.filter(is_set) {
+            let annotations = meta_mut(&mut converted).entry("annotations").or_insert_with(|| json!({}));
             annotations[annotation] = json!(value.to_string());
         }
     }
@@ -86,9 +86,9 @@ pub(crate) fn to_served_version(object: &Value) -> Value {
     for field in ["currentReplicas", "desiredReplicas"] {
         status.entry(field).or_insert_with(|| json!(0));
     }
-    shown["spec"] = Value::Object(spec);
-    shown["status"] = Value::Object(status);
-    shown
+    converted["spec"] = Value::Object(spec);
+    converted["status"] = Value::Object(status);
+    converted
 }
 
 /// Pointer to the target utilization in a v2 metric.
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_version_cannot_say_survives_in_annotations() {
+    fn fields_missing_in_v1_survive_in_annotations() {
         let pods = json!({"type": "Pods", "pods": {"metric": {"name": "oars"},
             "target": {"type": "AverageValue", "averageValue": "3"}}});
         let cpu = json!({"type": "Resource", "resource":
@@ -112,17 +112,17 @@ mod tests {
                 "resource": {"name": "cpu", "current": {"averageUtilization": 60, "averageValue": "6m"}}}],
                 "conditions": [{"type": "AbleToScale", "status": "True"}]},
         });
-        let shown = to_served_version(&stored);
-        assert_eq!(shown["spec"], json!({"maxReplicas": 3, "targetCPUUtilizationPercentage": 70}));
+        let converted = to_served_version(&stored);
+        assert_eq!(converted["spec"], json!({"maxReplicas": 3, "targetCPUUtilizationPercentage": 70}));
         let status =
             json!({"desiredReplicas": 2, "currentReplicas": 1, "currentCPUUtilizationPercentage": 60});
-        assert_eq!(shown["status"], status);
-        assert_eq!(shown["metadata"]["annotations"].as_object().unwrap().len(), 5);
-        assert_eq!(to_storage_version(shown), stored);
+        assert_eq!(converted["status"], status);
+        assert_eq!(converted["metadata"]["annotations"].as_object().unwrap().len(), 5);
+        assert_eq!(to_storage_version(converted), stored);
     }
 
     #[test]
-    fn an_annotation_nobody_can_read_is_dropped() {
+    fn unparsable_annotation_is_dropped() {
         let sent = json!({"metadata": {"annotations": {"autoscaling.alpha.kubernetes.io/metrics": "{"}},
             "spec": {"maxReplicas": 3}});
         let stored = to_storage_version(sent);

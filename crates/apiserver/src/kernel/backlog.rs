@@ -28,8 +28,8 @@ impl WatchView {
     }
 
     /// Whether the stored text can be sent unchanged.
-    fn is_plain(self, kept: &StoredObject) -> bool {
-        self.representation == Representation::Full && kept.can_be_sent_as(self.resource)
+    fn is_sent_unchanged(self, stored: &StoredObject) -> bool {
+        self.representation == Representation::Full && stored.can_be_sent_as(self.resource)
     }
 }
 
@@ -50,8 +50,8 @@ impl Content {
         Content::Encoded(object.to_string().into())
     }
 
-    fn text(&self, view: WatchView, now: Timestamp, headed: bool) -> Cow<'_, str> {
-        if headed && matches!(view.representation, Representation::Table(_)) {
+    fn text(&self, view: WatchView, now: Timestamp, columns_sent: bool) -> Cow<'_, str> {
+        if columns_sent && matches!(view.representation, Representation::Table(_)) {
             let table = self.text(view, now, false);
             // Cannot fail: the text was serialized from a value.
             let mut table: Value = serde_json::from_str(&table).unwrap_or_default();
@@ -62,33 +62,37 @@ impl Content {
         }
         match self {
             Content::Encoded(text) => Cow::Borrowed(text),
-            Content::Shared(kept) | Content::Own(kept) if view.is_plain(kept) => Cow::Borrowed(kept.text()),
-            Content::Shared(kept) | Content::Own(kept) => view.render(&kept.value(), now).to_string().into(),
+            Content::Shared(stored) | Content::Own(stored) if view.is_sent_unchanged(stored) => {
+                Cow::Borrowed(stored.text())
+            }
+            Content::Shared(stored) | Content::Own(stored) => {
+                view.render(&stored.value(), now).to_string().into()
+            }
         }
     }
 }
 
 /// A queued event.
 #[derive(Debug)]
-struct Queued {
+struct QueuedEvent {
     kind: &'static str,
     content: Content,
 }
 
-impl Queued {
+impl QueuedEvent {
     /// Bytes held by this watch only.
     fn bytes(&self) -> usize {
         let own = match &self.content {
             Content::Shared(_) => 0,
-            Content::Own(kept) => kept.text().len(),
+            Content::Own(stored) => stored.text().len(),
             Content::Encoded(text) => text.len(),
         };
-        size_of::<Queued>() + own
+        size_of::<QueuedEvent>() + own
     }
 
     /// The line sent to the client.
-    fn line(&self, view: WatchView, now: Timestamp, headed: bool) -> Bytes {
-        let text = self.content.text(view, now, headed);
+    fn line(&self, view: WatchView, now: Timestamp, columns_sent: bool) -> Bytes {
+        let text = self.content.text(view, now, columns_sent);
         let mut line = String::with_capacity(text.len() + 40);
         line.push_str("{\"type\":\"");
         line.push_str(self.kind);
@@ -98,9 +102,9 @@ impl Queued {
         line.into()
     }
 
-    fn frame(&self, view: WatchView, now: Timestamp, headed: bool) -> Frame {
+    fn frame(&self, view: WatchView, now: Timestamp, columns_sent: bool) -> Frame {
         // Cannot fail: the text was serialized from a value.
-        let object = serde_json::from_str(&self.content.text(view, now, headed)).unwrap_or_default();
+        let object = serde_json::from_str(&self.content.text(view, now, columns_sent)).unwrap_or_default();
         Frame { kind: self.kind, object: Arc::new(object) }
     }
 }
@@ -108,17 +112,17 @@ impl Queued {
 /// The queued events of one watch, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    queue: VecDeque<Queued>,
+    queue: VecDeque<QueuedEvent>,
     bytes: usize,
     /// How many of the oldest events are initial events; they do not count as lag.
     initial: usize,
     /// Whether the column definitions have been sent; later rows leave them out.
-    headed: bool,
+    columns_sent: bool,
 }
 
 impl Backlog {
     pub(crate) fn push(&mut self, kind: &'static str, content: Content) {
-        let queued = Queued { kind, content };
+        let queued = QueuedEvent { kind, content };
         self.bytes += queued.bytes();
         self.queue.push_back(queued);
     }
@@ -146,7 +150,7 @@ impl Backlog {
         *self = Backlog::default();
     }
 
-    fn pop(&mut self) -> Option<Queued> {
+    fn pop(&mut self) -> Option<QueuedEvent> {
         let queued = self.queue.pop_front()?;
         self.bytes -= queued.bytes();
         self.initial = self.initial.saturating_sub(1);
@@ -157,7 +161,7 @@ impl Backlog {
     pub(crate) fn take_frames(&mut self, view: WatchView, now: Timestamp) -> Vec<Frame> {
         let mut frames = Vec::new();
         while let Some(queued) = self.pop() {
-            frames.push(queued.frame(view, now, std::mem::replace(&mut self.headed, true)));
+            frames.push(queued.frame(view, now, std::mem::replace(&mut self.columns_sent, true)));
         }
         frames
     }
@@ -167,7 +171,7 @@ impl Backlog {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while bytes < bytes_max {
             let Some(queued) = self.pop() else { break };
-            let line = queued.line(view, now, std::mem::replace(&mut self.headed, true));
+            let line = queued.line(view, now, std::mem::replace(&mut self.columns_sent, true));
             bytes += line.len();
             lines.push(line);
         }
@@ -197,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_at_the_beginning_does_not_make_a_client_slow() {
+    fn initial_events_do_not_count_as_lag() {
         let mut backlog = filled(3);
         backlog.mark_initial();
         assert_eq!(backlog.changes(), 0);
@@ -211,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_no_longer_counted() {
+    fn taken_events_are_no_longer_counted() {
         let mut backlog = filled(10);
         let all = backlog.bytes();
         assert!(all >= 10 * "{\"at\":0}".len(), "{all}");

@@ -41,7 +41,7 @@ pub(crate) fn decode(call: &Call<'_>) -> ApiResult<Decoded> {
             "the object provided is unrecognized (must be of type {kind}): {why} ({body})"
         ))
     };
-    let (mut value, mut strange) = read_strictly(call)?.map_err(quoted)?;
+    let (mut value, mut strict_errors) = read_strictly(call)?.map_err(quoted)?;
     mark_managed_fields_reset(resource, &mut value);
     if resource.is_custom() && value["kind"].as_str().unwrap_or_default().is_empty() {
         let sent = String::from_utf8_lossy(&call.request.body);
@@ -52,9 +52,9 @@ pub(crate) fn decode(call: &Call<'_>) -> ApiResult<Decoded> {
         });
     }
     let (sent, expected) = (value["apiVersion"].as_str().unwrap_or_default(), resource.api_version());
-    let mut misplaced = None;
+    let mut type_mismatch = None;
     if resource.is_custom() && sent != expected {
-        misplaced = Some(Status::bad_request(format!(
+        type_mismatch = Some(Status::bad_request(format!(
             "the API version in the data ({sent}) does not match the expected API version ({expected})"
         )));
         value["apiVersion"] = json!(expected);
@@ -65,19 +65,19 @@ pub(crate) fn decode(call: &Call<'_>) -> ApiResult<Decoded> {
         && let Err(status) = check_type(resource, map)
         && status.reason == StatusReason::Invalid
     {
-        misplaced = misplaced.or(Some(status));
+        type_mismatch = type_mismatch.or(Some(status));
         map.insert("kind".to_owned(), json!(resource.kind));
     }
-    let decoded = shaped(resource, value, Form::Sent)?;
-    let mut decoded = Decoded { type_mismatch: misplaced, ..decoded };
+    let decoded = decode_as(resource, value, Form::Sent)?;
+    let mut decoded = Decoded { type_mismatch, ..decoded };
     // A duplicate of an unknown field is reported only as unknown.
-    let known = |twice: &String| {
-        let path = twice.trim_start_matches("duplicate field \"").trim_end_matches('"');
+    let known = |duplicates: &String| {
+        let path = duplicates.trim_start_matches("duplicate field \"").trim_end_matches('"');
         !decoded.strict_errors.iter().any(|unknown| unknown.ends_with(&format!(" {path:?}")))
     };
-    strange.retain(known);
-    strange.append(&mut decoded.strict_errors);
-    Ok(Decoded { strict_errors: strange, ..decoded })
+    strict_errors.retain(known);
+    strict_errors.append(&mut decoded.strict_errors);
+    Ok(Decoded { strict_errors, ..decoded })
 }
 
 /// Sent empty managedFields reset the ownership. Decoding would drop an empty list, so it becomes a list with one
@@ -101,9 +101,9 @@ fn read_strictly(call: &Call<'_>) -> ApiResult<Result<(Value, Vec<String>), Stri
     let body = &call.request.body;
     match media_type(&call.request.content_type) {
         "" | "application/json" => Ok(strict_json::parse(body)
-            .and_then(|(value, twice)| {
+            .and_then(|(value, duplicates)| {
                 identifiable(&value)?;
-                Ok((value, twice))
+                Ok((value, duplicates))
             })
             .map_err(|why| unidentified(&why))),
         "application/vnd.kubernetes.protobuf" => {
@@ -169,12 +169,12 @@ pub(crate) fn unsupported(accepted: &str) -> Box<Status> {
 
 /// Converts `object` to the kind's type: fills in apiVersion and kind, drops unknown fields, normalizes values.
 pub(crate) fn conform(resource: &Resource, object: Value) -> ApiResult<Decoded> {
-    shaped(resource, object, Form::Sent)
+    decode_as(resource, object, Form::Sent)
 }
 
 /// Normalizes an object whose fields are already valid.
 pub(crate) fn complete(resource: &Resource, object: Value) -> ApiResult<Value> {
-    shaped(resource, object, Form::Stored).map(|decoded| decoded.object)
+    decode_as(resource, object, Form::Stored).map(|decoded| decoded.object)
 }
 
 /// The zero value of the kind.
@@ -182,12 +182,12 @@ pub(crate) fn zero(resource: &Resource) -> Value {
     types::decode(resource.shape(), json!({}), Form::Stored, &mut Vec::new()).unwrap_or_default()
 }
 
-fn shaped(resource: &Resource, object: Value, form: Form) -> ApiResult<Decoded> {
+fn decode_as(resource: &Resource, object: Value, form: Form) -> ApiResult<Decoded> {
     let mut object = if object.is_null() { json!({}) } else { object };
     if let Value::Object(map) = &mut object {
         check_type(resource, map)?;
     }
-    let hollow = resource.strategy == Strategy::NetworkPolicy && has_empty_list(&object["spec"]);
+    let has_empty_lists = resource.strategy == Strategy::NetworkPolicy && has_empty_list(&object["spec"]);
     let mut unknown = Vec::new();
     let object = types::decode(resource.shape(), object, form, &mut unknown).map_err(|mismatch| {
         let mut status = undecodable(resource, resource.kind, resource.version, &mismatch.0);
@@ -196,8 +196,8 @@ fn shaped(resource: &Resource, object: Value, form: Form) -> ApiResult<Decoded> 
     })?;
     let mut object = object;
     unknown.extend(resource.schema.into_iter().flat_map(|schema| schema.default_and_prune(&mut object)));
-    let strange = unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
-    Ok(Decoded { object, strict_errors: strange, has_empty_lists: hollow, type_mismatch: None })
+    let strict_errors = unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
+    Ok(Decoded { object, strict_errors, has_empty_lists, type_mismatch: None })
 }
 
 fn has_empty_list(value: &Value) -> bool {
@@ -209,13 +209,13 @@ fn has_empty_list(value: &Value) -> bool {
 }
 
 /// The strict decoding errors as one 400.
-pub(crate) fn strict_decoding_error(resource: &Resource, strange: &[String]) -> Box<Status> {
-    undecodable(resource, resource.kind, resource.version, &strict_decoding_message(strange))
+pub(crate) fn strict_decoding_error(resource: &Resource, strict_errors: &[String]) -> Box<Status> {
+    undecodable(resource, resource.kind, resource.version, &strict_decoding_message(strict_errors))
 }
 
 /// The strict decoding errors as one message.
-pub(crate) fn strict_decoding_message(strange: &[String]) -> String {
-    format!("strict decoding error: {}", strange.join(", "))
+pub(crate) fn strict_decoding_message(strict_errors: &[String]) -> String {
+    format!("strict decoding error: {}", strict_errors.join(", "))
 }
 
 fn undecodable(resource: &Resource, kind: &str, version: &str, why: &str) -> Box<Status> {
@@ -230,8 +230,8 @@ pub(crate) fn unregistered(kind: &str) -> Box<Status> {
 
 fn check_type(resource: &Resource, map: &mut Map<String, Value>) -> ApiResult<()> {
     for field in ["apiVersion", "kind"] {
-        if let Some(strange) = map.get(field).filter(|value| !value.is_string() && !value.is_null()) {
-            let found = if strange.is_number() { "int64" } else { "map" };
+        if let Some(wrong) = map.get(field).filter(|value| !value.is_string() && !value.is_null()) {
+            let found = if wrong.is_number() { "int64" } else { "map" };
             let restored = format!("cannot convert {found} to string");
             let why = identifiable(&Value::Object(map.clone())).err();
             let message = why.map_or_else(|| restored.clone(), |why| unidentified(&why));

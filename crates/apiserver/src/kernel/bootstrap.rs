@@ -26,7 +26,7 @@ impl Kernel {
                 now,
             );
         }
-        if self.settings.bootstrap {
+        if self.options.bootstrap {
             for object in rbac(ROLES).into_iter().chain(priorities()) {
                 self.ensure(object, now);
             }
@@ -36,7 +36,7 @@ impl Kernel {
 
     /// The `kubernetes` Service, its IPAddress and the ServiceCIDR.
     fn bootstrap_service(&mut self, now: Timestamp) {
-        let range = self.settings.service_range;
+        let range = self.options.service_range;
         let address = range.first().to_string();
         let service = json!({
             "apiVersion": "v1",
@@ -165,7 +165,7 @@ fn extend(role: &mut Value, words: &[&str]) {
             }
             rule
         }
-        _ => panic!("the table of roles: what is {words:?}"),
+        _ => panic!("roles.txt: unknown line {words:?}"),
     };
     role["rules"].as_array_mut().into_iter().for_each(|rules| rules.push(rule.clone()));
 }
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_of_roles_reads_without_loose_ends() {
+    fn role_table_has_no_dangling_references() {
         let objects = rbac(ROLES);
         let controllers = objects
             .iter()

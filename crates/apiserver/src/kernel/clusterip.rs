@@ -40,7 +40,7 @@ impl Range {
         Ipv4Addr::from(self.network + 1)
     }
 
-    fn holds(self, address: Ipv4Addr) -> bool {
+    fn contains(self, address: Ipv4Addr) -> bool {
         let offset = u32::from(address).wrapping_sub(self.network);
         offset > 0 && offset < self.size - 1
     }
@@ -54,21 +54,21 @@ impl fmt::Display for Range {
 
 /// The IP fields of a Service's spec.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Wish {
+struct ServiceIps {
     address: String,
     addresses: Vec<String>,
     families: Vec<String>,
     policy: String,
 }
 
-impl Wish {
-    fn of(service: &Value) -> Wish {
+impl ServiceIps {
+    fn of(service: &Value) -> ServiceIps {
         let text = |field: &str| service["spec"][field].as_str().unwrap_or_default().to_owned();
         let list = |field: &str| {
             let items = service["spec"][field].as_array().into_iter().flatten();
             items.filter_map(Value::as_str).map(str::to_owned).collect()
         };
-        Wish {
+        ServiceIps {
             address: text("clusterIP"),
             addresses: list("clusterIPs"),
             families: list("ipFamilies"),
@@ -98,7 +98,7 @@ impl Wish {
     }
 
     /// Keeps the old addresses that the client left out.
-    fn take_over(&mut self, old: &Wish) {
+    fn keep_missing_from(&mut self, old: &ServiceIps) {
         if self.address.is_empty() {
             self.address.clone_from(&old.address);
         }
@@ -108,7 +108,7 @@ impl Wish {
     }
 
     /// Makes clusterIPs match clusterIP if the client has changed only clusterIP.
-    fn agree(&mut self, old: Option<&Wish>) {
+    fn sync_addresses(&mut self, old: Option<&ServiceIps>) {
         let changed = match old {
             None => self.addresses.is_empty(),
             Some(old) => self.address != old.address && self.addresses == old.addresses,
@@ -120,7 +120,12 @@ impl Wish {
     }
 
     /// Sets ipFamilyPolicy and ipFamilies; this cluster is single-stack.
-    fn decide_families(&mut self, selects: bool, old: Option<&Wish>, service: &mut Value) -> Vec<FieldError> {
+    fn set_families(
+        &mut self,
+        selects: bool,
+        old: Option<&ServiceIps>,
+        service: &mut Value,
+    ) -> Vec<FieldError> {
         let unbound = self.address == "None" && !selects;
         if self.policy.is_empty() {
             let known = old.map(|old| old.policy.clone()).filter(|policy| !policy.is_empty());
@@ -133,7 +138,7 @@ impl Wish {
             return errors;
         }
         if let Some(old) = old {
-            self.shrink_to(old, &mut errors);
+            self.release_secondary(old, &mut errors);
         }
         if self.policy == "SingleStack" {
             let several = [("cluster IPs", self.addresses.len()), ("IP families", self.families.len())];
@@ -154,7 +159,7 @@ impl Wish {
                 self.families.push(other.to_owned());
             }
         } else if errors.is_empty() {
-            errors = self.unconfigured();
+            errors = self.dual_stack_errors();
             if self.families.is_empty() {
                 self.families.push("IPv4".to_owned());
             }
@@ -163,7 +168,7 @@ impl Wish {
     }
 
     /// A secondary address or family is released only with policy SingleStack.
-    fn shrink_to(&mut self, old: &Wish, errors: &mut Vec<FieldError>) {
+    fn release_secondary(&mut self, old: &ServiceIps, errors: &mut Vec<FieldError>) {
         let single = self.policy == "SingleStack";
         let policy = json!(self.policy);
         for (own, before, what) in [
@@ -196,7 +201,7 @@ impl Wish {
     }
 
     /// Errors for requests that need a dual-stack cluster.
-    fn unconfigured(&self) -> Vec<FieldError> {
+    fn dual_stack_errors(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if self.policy == "RequireDualStack" {
             let why = "this cluster is not configured for dual-stack services";
@@ -235,77 +240,77 @@ impl Kernel {
         object: &mut Value,
         dry_run: bool,
     ) -> Result<(), Vec<FieldError>> {
-        let mut wish = Wish::of(object);
+        let mut ips = ServiceIps::of(object);
         let external = |service: &Value| service["spec"]["type"] == "ExternalName";
         let before = old.map(|old| {
-            let mut wish = Wish::of(old);
+            let mut ips = ServiceIps::of(old);
             // A seeded Service may have only one of the two fields.
-            wish.agree(None);
-            wish
+            ips.sync_addresses(None);
+            ips
         });
         // An ExternalName Service has no addresses to keep.
-        let kept = before.as_ref().filter(|_| !old.is_some_and(external));
-        if let Some(kept) = kept.filter(|_| !external(object)) {
-            wish.take_over(kept);
+        let previous = before.as_ref().filter(|_| !old.is_some_and(external));
+        if let Some(previous) = previous.filter(|_| !external(object)) {
+            ips.keep_missing_from(previous);
         }
-        wish.agree(before.as_ref());
+        ips.sync_addresses(before.as_ref());
         if external(object) {
-            wish.put(object);
+            ips.put(object);
             return Ok(());
         }
         let same_type = old.is_some_and(|old| old["spec"]["type"] == object["spec"]["type"]);
         // PreferDualStack on a single-stack cluster stays as it is when nothing else changes.
-        let matching = wish.policy == "PreferDualStack"
-            && kept.is_some_and(|old| {
+        let matching = ips.policy == "PreferDualStack"
+            && previous.is_some_and(|old| {
                 matches!(old.policy.as_str(), "" | "PreferDualStack")
-                    && (&old.addresses, &old.families) == (&wish.addresses, &wish.families)
+                    && (&old.addresses, &old.families) == (&ips.addresses, &ips.families)
             });
         if same_type && matching {
-            wish.put(object);
+            ips.put(object);
             return Ok(());
         }
         let selects = object["spec"]["selector"].as_object().is_some_and(|selector| !selector.is_empty());
-        let errors = wish.decide_families(selects, before.as_ref(), object);
+        let errors = ips.set_families(selects, before.as_ref(), object);
         if !errors.is_empty() {
             return Err(errors);
         }
         // An existing Service keeps its address, or stays headless; validation rejects a change later.
-        if kept.is_none() && !wish.is_headless() {
-            let asked = wish.addresses.first().cloned().unwrap_or_default();
-            let address = self.choose_address(resource, &asked, dry_run).map_err(|error| vec![error])?;
+        if previous.is_none() && !ips.is_headless() {
+            let requested = ips.addresses.first().cloned().unwrap_or_default();
+            let address = self.choose_address(resource, &requested, dry_run).map_err(|error| vec![error])?;
             if !dry_run {
-                recordable(object, &asked, address).map_err(|error| vec![error])?;
+                check_parent_name(object, &requested, address).map_err(|error| vec![error])?;
             }
-            wish.address = address.to_string();
-            wish.addresses = vec![address.to_string()];
+            ips.address = address.to_string();
+            ips.addresses = vec![address.to_string()];
         }
-        wish.put(object);
+        ips.put(object);
         Ok(())
     }
 
     fn choose_address(
         &mut self,
         resource: &Resource,
-        asked: &str,
+        requested: &str,
         dry_run: bool,
     ) -> Result<Ipv4Addr, FieldError> {
-        let range = self.settings.service_range;
+        let range = self.options.service_range;
         let used: BTreeSet<Ipv4Addr> = self
             .store
             .values(resource, None)
             .iter()
             .filter_map(|service| service["spec"]["clusterIP"].as_str()?.parse().ok())
             .collect();
-        if !asked.is_empty() {
-            let invalid = |why: &str| FieldError::invalid("spec.clusterIPs", &json!([asked]), why);
-            let address: Ipv4Addr = asked.parse().map_err(|_| invalid("must be a valid IP address"))?;
-            if !range.holds(address) {
+        if !requested.is_empty() {
+            let invalid = |why: &str| FieldError::invalid("spec.clusterIPs", &json!([requested]), why);
+            let address: Ipv4Addr = requested.parse().map_err(|_| invalid("must be a valid IP address"))?;
+            if !range.contains(address) {
                 return Err(invalid("failed to allocate IP: the provided IP is not in the valid range"));
             }
             // A dry run allocates nothing, so an allocated address is no conflict.
             if used.contains(&address) && !dry_run {
                 return Err(invalid(&format!(
-                    "failed to allocate IP {asked}: provided IP is already allocated"
+                    "failed to allocate IP {requested}: provided IP is already allocated"
                 )));
             }
             return Ok(address);
@@ -335,8 +340,9 @@ impl Kernel {
         now: Timestamp,
     ) {
         let address = service["spec"]["clusterIP"].as_str().and_then(|text| text.parse::<Ipv4Addr>().ok());
-        let kept = old.is_some_and(|old| old["spec"].get("clusterIP") == service["spec"].get("clusterIP"));
-        let Some(address) = address.filter(|_| resource.strategy == Strategy::Service && !kept) else {
+        let unchanged =
+            old.is_some_and(|old| old["spec"].get("clusterIP") == service["spec"].get("clusterIP"));
+        let Some(address) = address.filter(|_| resource.strategy == Strategy::Service && !unchanged) else {
             return;
         };
         let record = json!({
@@ -371,16 +377,16 @@ impl Kernel {
 }
 
 /// kube-apiserver creates the IPAddress before it validates the Service's name, so a missing name fails here.
-fn recordable(service: &Value, asked: &str, address: Ipv4Addr) -> Result<(), FieldError> {
+fn check_parent_name(service: &Value, requested: &str, address: Ipv4Addr) -> Result<(), FieldError> {
     if !meta_str(service, "name").is_empty() {
         return Ok(());
     }
-    let told = if asked.is_empty() { String::new() } else { format!(" {asked}") };
+    let suffix = if requested.is_empty() { String::new() } else { format!(" {requested}") };
     let why = format!(
-        "failed to allocate IP{told}: IPAddress.networking.k8s.io \"{address}\" is invalid: spec.parentRef.name: \
+        "failed to allocate IP{suffix}: IPAddress.networking.k8s.io \"{address}\" is invalid: spec.parentRef.name: \
          Required value"
     );
-    Err(FieldError::invalid("spec.clusterIPs", &json!([asked]), &why))
+    Err(FieldError::invalid("spec.clusterIPs", &json!([requested]), &why))
 }
 
 /// Clears fields that the new type does not use, unless the client changed them too.
@@ -389,20 +395,20 @@ pub(crate) fn drop_by_type(old: &Value, new: &mut Value) {
     let (before, after) = (kind(old), kind(new));
     let external = |kind: &str| kind == "ExternalName";
     let balanced = |kind: &str| kind == "LoadBalancer";
-    let mut gone: Vec<&[&str]> = Vec::new();
+    let mut cleared: Vec<&[&str]> = Vec::new();
     if !external(&before) && external(&after) {
-        gone.extend([&["clusterIP", "clusterIPs"][..], &["ipFamilies"], &["ipFamilyPolicy"]]);
+        cleared.extend([&["clusterIP", "clusterIPs"][..], &["ipFamilies"], &["ipFamilyPolicy"]]);
     }
     if networking::is_externally_accessible(old) && !networking::is_externally_accessible(new) {
-        gone.push(&["externalTrafficPolicy"]);
+        cleared.push(&["externalTrafficPolicy"]);
     }
     if networking::needs_health_check_node_port(old) && !networking::needs_health_check_node_port(new) {
-        gone.push(&["healthCheckNodePort"]);
+        cleared.push(&["healthCheckNodePort"]);
     }
     if balanced(&before) && !balanced(&after) {
-        gone.extend([&["allocateLoadBalancerNodePorts"][..], &["loadBalancerClass"]]);
+        cleared.extend([&["allocateLoadBalancerNodePorts"][..], &["loadBalancerClass"]]);
     }
-    for fields in gone {
+    for fields in cleared {
         let same = |field: &&str| old["spec"].get(*field) == new["spec"].get(*field);
         if fields.iter().all(same)
             && let Some(spec) = new["spec"].as_object_mut()
@@ -421,14 +427,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read_and_bounded() {
+    fn service_ranges_are_parsed_and_bounded() {
         let range = Range::parse("10.96.0.7/16").unwrap();
         assert_eq!(range.first().to_string(), "10.96.0.1");
         assert_eq!(range.to_string(), "10.96.0.0/16");
-        assert!(range.holds("10.96.255.254".parse().unwrap()));
-        assert!(!range.holds("10.96.255.255".parse().unwrap()));
-        assert!(!range.holds("10.96.0.0".parse().unwrap()));
-        assert!(!range.holds("10.95.0.1".parse().unwrap()));
+        assert!(range.contains("10.96.255.254".parse().unwrap()));
+        assert!(!range.contains("10.96.255.255".parse().unwrap()));
+        assert!(!range.contains("10.96.0.0".parse().unwrap()));
+        assert!(!range.contains("10.95.0.1".parse().unwrap()));
         for wrong in ["", "10.0.0.0", "10.0.0.0/31", "10.0.0.0/2", "fd00::/108", "x/16"] {
             assert_eq!(Range::parse(wrong), None, "{wrong}");
         }

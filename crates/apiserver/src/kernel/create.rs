@@ -52,14 +52,13 @@ impl Kernel {
     pub(crate) fn create(&mut self, call: &Call<'_>, now: Timestamp) -> ApiResult<Document> {
         let options = WriteOptions::parse(call)?;
         let resource = call.target.resource;
-        let body::Decoded { mut object, strict_errors: strange, type_mismatch: misplaced, .. } =
-            body::decode(call)?;
-        self.apply_field_validation(strange, options.field_validation, |strange| {
-            body::strict_decoding_error(resource, strange)
+        let body::Decoded { mut object, strict_errors, type_mismatch, .. } = body::decode(call)?;
+        self.apply_field_validation(strict_errors, options.field_validation, |strict_errors| {
+            body::strict_decoding_error(resource, strict_errors)
         })?;
-        misplaced.map_or(Ok(()), Err)?;
+        type_mismatch.map_or(Ok(()), Err)?;
         body::check_name_and_namespace(call, &mut object)?;
-        wipe(&mut object);
+        remove_server_fields(&mut object);
         let object = conversion::to_storage_version(call.target.resource, object);
         let write = Write {
             target: &call.target,
@@ -84,9 +83,9 @@ impl Kernel {
         let by = write.manager(Operation::Update);
         match write.applied {
             Some(managers) => set_managed_fields(&mut object, managers),
-            None => own_first(target, &mut object, &by),
+            None => own_all_fields(target, &mut object, &by),
         }
-        wipe(&mut object);
+        remove_server_fields(&mut object);
         self.admit(resource, &mut object)?;
         self.name(resource, target.namespace(), &mut object)?;
         // Again: some defaults depend on the generated name.
@@ -170,18 +169,18 @@ impl Kernel {
 }
 
 /// Removes fields that only the server sets.
-fn wipe(object: &mut Value) {
+fn remove_server_fields(object: &mut Value) {
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         set_meta(object, field, None);
     }
 }
 
 /// Makes the creator the owner of all fields except the reset fields.
-fn own_first(target: &Target, object: &mut Value, by: &ManagedFieldsEntry) {
+fn own_all_fields(target: &Target, object: &mut Value, by: &ManagedFieldsEntry) {
     let resource = target.resource.stored();
     set_meta(object, "managedFields", None);
-    let beyond = prepare::reset_fields(resource, target.subresource.as_deref());
-    record(target, &body::zero(resource), object, by, beyond, true);
+    let reset_fields = prepare::reset_fields(resource, target.subresource.as_deref());
+    record(target, &body::zero(resource), object, by, reset_fields, true);
 }
 
 /// Records ownership in the field names of the written version.
@@ -190,11 +189,11 @@ pub(crate) fn record(
     old: &Value,
     new: &mut Value,
     by: &ManagedFieldsEntry,
-    beyond: ResetFields,
-    fresh: bool,
+    reset_fields: ResetFields,
+    is_new: bool,
 ) {
     let written = target.resource;
-    if target.subresource.is_some() && !fresh {
+    if target.subresource.is_some() && !is_new {
         // A write to a subresource cannot set managedFields.
         set_meta(new, "managedFields", meta(old, "managedFields").cloned());
     }
@@ -204,14 +203,14 @@ pub(crate) fn record(
     }
     let node = written.node();
     if written.stored_as.is_none() {
-        return record_update(node, old, new, by, beyond, fresh);
+        return record_update(node, old, new, by, reset_fields, is_new);
     }
     // This version has other field names than the storage version.
-    let shown =
+    let served =
         |object: &Value| Value::clone(&conversion::to_served_version(written, &Arc::new(object.clone())));
-    let mut view = shown(new);
-    let before = if fresh { body::zero(written) } else { shown(old) };
-    record_update(node, &before, &mut view, by, beyond, fresh);
+    let mut view = served(new);
+    let before = if is_new { body::zero(written) } else { served(old) };
+    record_update(node, &before, &mut view, by, reset_fields, is_new);
     set_meta(new, "managedFields", meta(&view, "managedFields").cloned());
 }
 

@@ -39,8 +39,8 @@ impl Kernel {
             return Arc::clone(definition);
         }
         if is_terminating(definition) && finalizers(definition).contains(&CLEANUP) {
-            self.delete_instances(&name, now);
-            self.release_definition(&name, now);
+            self.delete_custom_objects(&name, now);
+            self.remove_cleanup_finalizer(&name, now);
             return Arc::clone(definition);
         }
         self.serve_crd(definition);
@@ -61,7 +61,7 @@ impl Kernel {
         self.registry.define(meta_str(definition, "name"), kinds(definition));
     }
 
-    fn delete_instances(&mut self, name: &str, now: Timestamp) {
+    fn delete_custom_objects(&mut self, name: &str, now: Timestamp) {
         let Some(resource) = self.registry.defined_by(name).first().copied() else {
             return;
         };
@@ -74,7 +74,7 @@ impl Kernel {
     }
 
     /// Removes the finalizer of a terminating CRD once it has no custom objects.
-    fn release_definition(&mut self, name: &str, now: Timestamp) {
+    fn remove_cleanup_finalizer(&mut self, name: &str, now: Timestamp) {
         let Some(definitions) = resources::by_path("apiextensions.k8s.io", "v1", "customresourcedefinitions")
         else {
             return;
@@ -107,7 +107,7 @@ impl Kernel {
     /// Finishes the deletion of a terminating CRD after its last custom object is deleted.
     pub(crate) fn custom_object_removed(&mut self, resource: &Resource, now: Timestamp) {
         let definition = resource.qualified();
-        self.release_definition(&definition, now);
+        self.remove_cleanup_finalizer(&definition, now);
     }
 }
 

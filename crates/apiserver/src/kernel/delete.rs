@@ -16,7 +16,7 @@ use super::stored_object::StoredObject;
 use super::{Document, Kernel, body, seconds};
 
 /// Namespaces that cannot be deleted.
-const IMMORTAL_NAMESPACES: &[&str] = &["default", "kube-public", "kube-system"];
+const UNDELETABLE_NAMESPACES: &[&str] = &["default", "kube-public", "kube-system"];
 /// Longest accepted grace period; a longer one could overflow the timestamp.
 const GRACE_SECONDS_MAX: i64 = 100 * 365 * 24 * 3600;
 
@@ -37,8 +37,8 @@ impl Kernel {
         let (resource, name) = (call.target.resource, call.target.name());
         let deleted = self.delete_one(resource, call.target.namespace(), name, &options, now)?;
         // An object without uid is the empty response of a dry run; it is returned as it is.
-        let shown = resource.returns_deleted || meta_str(&deleted.object, "uid").is_empty();
-        if deleted.removed && !shown {
+        let return_object = resource.returns_deleted || meta_str(&deleted.object, "uid").is_empty();
+        if deleted.removed && !return_object {
             let mut details =
                 json!({"name": name, "kind": resource.plural, "uid": meta_str(&deleted.object, "uid")});
             if !resource.group.is_empty() {
@@ -90,7 +90,7 @@ impl Kernel {
         options: &DeleteOptions,
         now: Timestamp,
     ) -> ApiResult<Deleted> {
-        if resource.strategy == Strategy::Namespace && IMMORTAL_NAMESPACES.contains(&name) {
+        if resource.strategy == Strategy::Namespace && UNDELETABLE_NAMESPACES.contains(&name) {
             return Err(Status::forbidden(resource, name, "this namespace may not be deleted"));
         }
         let Some(live) = self.store.get(resource, namespace, name) else {
@@ -98,18 +98,18 @@ impl Kernel {
         };
         // Messages about events name the core group.
         check_preconditions(resource.stored(), name, &live, options)?;
-        if is_settled(resource, &live, options) {
+        if is_noop(resource, &live, options) {
             return Ok(Deleted { object: live, removed: false });
         }
         // The first delete of a namespace only marks it as terminating.
-        let held = resource.strategy == Strategy::Namespace && !is_terminating(&live);
-        let propagation = match options.orphan_dependents_false && held {
+        let only_mark = resource.strategy == Strategy::Namespace && !is_terminating(&live);
+        let propagation = match options.orphan_dependents_false && only_mark {
             true => Some(PropagationPolicy::Foreground),
             false => propagation_of(resource, &live, options),
         };
-        let kept = kept_finalizers(&live, propagation);
+        let remaining = remaining_finalizers(&live, propagation);
         let grace = grace_seconds(resource, &live, options);
-        if kept.is_empty() && grace == 0 && !held {
+        if remaining.is_empty() && grace == 0 && !only_mark {
             if options.resource_version.is_some() && !finalizers(&live).is_empty() {
                 // kube-apiserver loses the resourceVersion precondition between the finalizer update and the removal.
                 let place = (namespace, name);
@@ -123,7 +123,7 @@ impl Kernel {
             }
             return Ok(self.remove_now(resource, live, options.dry_run, now));
         }
-        let marked = mark(resource, &live, &kept, grace, now);
+        let marked = mark(resource, &live, &remaining, grace, now);
         if marked == *live || options.dry_run {
             return Ok(Deleted { object: Arc::new(marked), removed: false });
         }
@@ -177,7 +177,7 @@ pub(crate) fn check_preconditions(
 }
 
 /// Whether the object is already terminating and this delete changes nothing.
-fn is_settled(resource: &Resource, live: &Value, options: &DeleteOptions) -> bool {
+fn is_noop(resource: &Resource, live: &Value, options: &DeleteOptions) -> bool {
     if !is_terminating(live) {
         return false;
     }
@@ -187,15 +187,15 @@ fn is_settled(resource: &Resource, live: &Value, options: &DeleteOptions) -> boo
         }
         // During the grace period only a shorter one changes anything; the propagation policy is fixed.
         Strategy::Pod => {
-            let running = running_grace(live).unwrap_or(0);
-            running > 0 && options.grace_seconds.is_none_or(|asked| asked >= running)
+            let running = current_grace(live).unwrap_or(0);
+            running > 0 && options.grace_seconds.is_none_or(|requested| requested >= running)
         }
         _ => false,
     }
 }
 
 /// The grace period of an earlier delete.
-fn running_grace(live: &Value) -> Option<i64> {
+fn current_grace(live: &Value) -> Option<i64> {
     meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64).filter(|_| is_terminating(live))
 }
 
@@ -206,31 +206,31 @@ fn propagation_of(resource: &Resource, live: &Value, options: &DeleteOptions) ->
         return Some(PropagationPolicy::Background);
     }
     // The finalizer of an earlier delete already sets the policy.
-    let said = finalizers(live).iter().any(|f| *f == ORPHAN || *f == FOREGROUND);
-    options.propagation.or((resource.orphans_by_default && !said).then_some(PropagationPolicy::Orphan))
+    let policy_set = finalizers(live).iter().any(|f| *f == ORPHAN || *f == FOREGROUND);
+    options.propagation.or((resource.orphans_by_default && !policy_set).then_some(PropagationPolicy::Orphan))
 }
 
 /// The finalizers that remain after this delete.
-fn kept_finalizers(live: &Value, propagation: Option<PropagationPolicy>) -> Vec<String> {
+fn remaining_finalizers(live: &Value, propagation: Option<PropagationPolicy>) -> Vec<String> {
     let present = finalizers(live).into_iter().map(str::to_owned);
     let Some(propagation) = propagation else {
         return present.collect();
     };
-    let mut kept: Vec<String> = present.filter(|f| f != ORPHAN && f != FOREGROUND).collect();
+    let mut remaining: Vec<String> = present.filter(|f| f != ORPHAN && f != FOREGROUND).collect();
     match propagation {
         PropagationPolicy::Background => {}
-        PropagationPolicy::Foreground => kept.push(FOREGROUND.to_owned()),
-        PropagationPolicy::Orphan => kept.push(ORPHAN.to_owned()),
+        PropagationPolicy::Foreground => remaining.push(FOREGROUND.to_owned()),
+        PropagationPolicy::Orphan => remaining.push(ORPHAN.to_owned()),
     }
-    kept
+    remaining
 }
 
 /// Only pods that are assigned to a node get a grace period.
 fn grace_seconds(resource: &Resource, live: &Value, options: &DeleteOptions) -> i64 {
     if resource.strategy == Strategy::Pod
-        && let Some(running) = running_grace(live)
+        && let Some(running) = current_grace(live)
     {
-        return options.grace_seconds.map_or(running, |asked| asked.clamp(0, running.max(0)));
+        return options.grace_seconds.map_or(running, |requested| requested.clamp(0, running.max(0)));
     }
     let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let done = matches!(text("/status/phase"), "Succeeded" | "Failed");
@@ -241,9 +241,9 @@ fn grace_seconds(resource: &Resource, live: &Value, options: &DeleteOptions) -> 
     options.grace_seconds.or(own).unwrap_or(30).clamp(0, GRACE_SECONDS_MAX)
 }
 
-fn mark(resource: &Resource, live: &Value, kept: &[String], grace: i64, now: Timestamp) -> Value {
+fn mark(resource: &Resource, live: &Value, remaining: &[String], grace: i64, now: Timestamp) -> Value {
     let mut marked = live.clone();
-    set_meta(&mut marked, "finalizers", (!kept.is_empty()).then(|| json!(kept)));
+    set_meta(&mut marked, "finalizers", (!remaining.is_empty()).then(|| json!(remaining)));
     if resource.strategy == Strategy::Namespace && !is_terminating(live) {
         if let Some(status) = marked.get_mut("status").filter(|s| s.is_object()) {
             status["phase"] = json!("Terminating");
@@ -253,7 +253,7 @@ fn mark(resource: &Resource, live: &Value, kept: &[String], grace: i64, now: Tim
         set_meta(&mut marked, "deletionTimestamp", Some(json!(seconds(now))));
         return marked;
     }
-    let (at, grace) = match running_grace(live) {
+    let (at, grace) = match current_grace(live) {
         Some(running) if grace < running => shortened(live, running, grace, now),
         Some(running) => (None, running),
         None if is_terminating(live) => (None, grace),

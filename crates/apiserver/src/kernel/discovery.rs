@@ -45,13 +45,13 @@ impl Kernel {
     fn aggregated(&self, version: &'static str, core: bool) -> Document {
         static BUILT_IN: [OnceLock<Document>; 4] = [const { OnceLock::new() }; 4];
         if !self.failing.is_empty() || self.registry.has_custom() {
-            return self.put_together(version, core);
+            return self.build_document(version, core);
         }
         let place = usize::from(core) + 2 * usize::from(version == "v2beta1");
-        BUILT_IN[place].get_or_init(|| self.put_together(version, core)).clone()
+        BUILT_IN[place].get_or_init(|| self.build_document(version, core)).clone()
     }
 
-    fn put_together(&self, version: &'static str, core: bool) -> Document {
+    fn build_document(&self, version: &'static str, core: bool) -> Document {
         let mut groups: Vec<(&str, Vec<Value>)> = Vec::new();
         for (group, version) in self.registry.group_versions() {
             if group.is_empty() != core {

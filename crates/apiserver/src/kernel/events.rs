@@ -22,12 +22,12 @@ pub(crate) fn to_storage_version(object: Value) -> Value {
 
 /// Converts core/v1 to events.k8s.io.
 pub(crate) fn to_served_version(object: Value) -> Value {
-    let mut shown = renamed(object, "events.k8s.io/v1", |names| names);
+    let mut converted = renamed(object, "events.k8s.io/v1", |names| names);
     // events.k8s.io omits these fields when they are empty.
-    if let Some(map) = shown.as_object_mut() {
+    if let Some(map) = converted.as_object_mut() {
         map.retain(|name, value| !MAY_BE_MISSING.contains(&name.as_str()) || *value != "");
     }
-    shown
+    converted
 }
 
 fn renamed(

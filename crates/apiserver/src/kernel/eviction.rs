@@ -28,21 +28,22 @@ impl Kernel {
         if !named.is_empty() && named != target.name() {
             return Err(Status::bad_request("name in URL does not match name in Eviction object"));
         }
-        let wish = eviction.get("deleteOptions").filter(|wish| wish.is_object()).cloned();
-        let wish = wish.unwrap_or_else(|| json!({}));
-        let options = DeleteOptions::from_value(&wish);
+        let delete_options =
+            eviction.get("deleteOptions").filter(|delete_options| delete_options.is_object()).cloned();
+        let delete_options = delete_options.unwrap_or_else(|| json!({}));
+        let options = DeleteOptions::from_value(&delete_options);
         let dry_run = write.dry_run || options.as_ref().is_ok_and(|options| options.dry_run);
         let Some(pod) = self.store.get(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
         if !ignores_budgets(&pod) {
-            self.ask_budget(&pod, dry_run, now)?;
+            self.check_budget(&pod, dry_run, now)?;
         }
         if let Ok(options) = &options {
             check_preconditions(target.resource, target.name(), &pod, options)?;
         }
         if !dry_run {
-            let event = self.store.put(target.resource, announced(&pod, now));
+            let event = self.store.put(target.resource, with_disruption_target(&pod, now));
             self.publish(&event, now);
         }
         // Errors in the delete options are reported only now. The resourceVersion precondition was checked above;
@@ -52,7 +53,7 @@ impl Kernel {
         Ok(success())
     }
 
-    fn ask_budget(&mut self, pod: &Value, dry_run: bool, now: Timestamp) -> ApiResult<()> {
+    fn check_budget(&mut self, pod: &Value, dry_run: bool, now: Timestamp) -> ApiResult<()> {
         let Some(budgets) = resources::by_path("policy", "v1", "poddisruptionbudgets") else {
             return Ok(());
         };
@@ -76,10 +77,10 @@ impl Kernel {
                 return Err(Status::new(StatusReason::InternalError, message));
             }
         };
-        if !is_ready(pod) && lets_unready_go(budget) {
+        if !is_ready(pod) && allows_unready_eviction(budget) {
             return Ok(());
         }
-        let charged = charge(budgets, budget, meta_str(pod, "name"), now)?;
+        let charged = record_disruption(budgets, budget, meta_str(pod, "name"), now)?;
         if !dry_run {
             let event = self.store.put(budgets, charged);
             self.publish(&event, now);
@@ -89,7 +90,7 @@ impl Kernel {
 }
 
 /// The pod with the DisruptionTarget condition.
-fn announced(pod: &Value, now: Timestamp) -> Value {
+fn with_disruption_target(pod: &Value, now: Timestamp) -> Value {
     let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": seconds(now)});
     let mut pod = pod.clone();
@@ -112,7 +113,7 @@ fn number(budget: &Value, field: &str) -> i64 {
     budget.pointer(&format!("/status/{field}")).and_then(Value::as_i64).unwrap_or(0)
 }
 
-fn lets_unready_go(budget: &Value) -> bool {
+fn allows_unready_eviction(budget: &Value) -> bool {
     if budget.pointer("/spec/unhealthyPodEvictionPolicy") == Some(&json!("AlwaysAllow")) {
         return true;
     }
@@ -121,7 +122,7 @@ fn lets_unready_go(budget: &Value) -> bool {
 }
 
 /// The budget after one more disruption, or the refusal.
-fn charge(budgets: &Resource, budget: &Value, pod: &str, now: Timestamp) -> ApiResult<Value> {
+fn record_disruption(budgets: &Resource, budget: &Value, pod: &str, now: Timestamp) -> ApiResult<Value> {
     let name = meta_str(budget, "name");
     let generation = meta(budget, "generation").and_then(Value::as_i64).unwrap_or(0);
     if number(budget, "observedGeneration") < generation {

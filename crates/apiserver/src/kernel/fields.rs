@@ -64,21 +64,21 @@ impl ManagedFieldsEntry {
 /// The fields an applied configuration owns: every value, every list item, but not the structs around them.
 pub(crate) fn field_set(node: Node, object: &Value) -> FieldSet {
     let mut found = FieldSet::new();
-    claim(node, object, &mut Vec::new(), &mut found);
+    collect_fields(node, object, &mut Vec::new(), &mut found);
     found
 }
 
-fn claim(node: Node, value: &Value, path: &mut FieldPath, found: &mut FieldSet) {
+fn collect_fields(node: Node, value: &Value, path: &mut FieldPath, found: &mut FieldSet) {
     match value {
         Value::Object(map) if !node.is_atomic() => {
             for (name, value) in map {
                 path.push(format!("f:{name}"));
                 if !is_unowned(path) {
-                    claim(node.field(name), value, path, found);
-                    let hollow = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+                    collect_fields(node.field(name), value, path, found);
+                    let is_empty_value = value.is_null() || value.as_object().is_some_and(Map::is_empty);
                     // Below the known schema every container is owned too.
-                    let strange = value.is_object() && matches!(node.field(name), Node::Free);
-                    if hollow || strange || (node.is_map() && path.len() > 1) {
+                    let is_untyped = value.is_object() && matches!(node.field(name), Node::Free);
+                    if is_empty_value || is_untyped || (node.is_map() && path.len() > 1) {
                         found.insert(path.clone());
                     }
                 }
@@ -89,7 +89,7 @@ fn claim(node: Node, value: &Value, path: &mut FieldPath, found: &mut FieldSet) 
             Some(elements) => {
                 for (element, item) in elements.into_iter().zip(items) {
                     path.push(element);
-                    claim(node.item(), item, path, found);
+                    collect_fields(node.item(), item, path, found);
                     found.insert(path.clone());
                     path.pop();
                 }
@@ -248,7 +248,7 @@ pub(crate) fn remove(value: &mut Value, path: &[String]) {
             };
             let Some(child) = map.get_mut(name) else { return };
             remove(child, rest);
-            if rest.is_empty() || is_hollow(child) {
+            if rest.is_empty() || is_empty_container(child) {
                 map.remove(name);
             }
         }
@@ -257,7 +257,7 @@ pub(crate) fn remove(value: &mut Value, path: &[String]) {
                 return;
             };
             remove(&mut items[at], rest);
-            if rest.is_empty() || is_hollow(&items[at]) {
+            if rest.is_empty() || is_empty_container(&items[at]) {
                 items.remove(at);
             }
         }
@@ -265,7 +265,7 @@ pub(crate) fn remove(value: &mut Value, path: &[String]) {
     }
 }
 
-fn is_hollow(value: &Value) -> bool {
+fn is_empty_container(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }
 
@@ -387,38 +387,38 @@ fn entry(manager: &ManagedFieldsEntry) -> Value {
 pub(crate) type ResetFields = &'static [&'static [&'static str]];
 
 /// Removes the reset fields.
-pub(crate) fn strip_reset_fields(fields: &mut FieldSet, beyond: ResetFields) {
+pub(crate) fn strip_reset_fields(fields: &mut FieldSet, reset_fields: ResetFields) {
     let is_below = |path: &FieldPath, part: &[&str]| {
         path.len() >= part.len()
             && part.iter().zip(path).all(|(name, step)| step.strip_prefix("f:") == Some(name))
     };
-    fields.retain(|path| !beyond.iter().any(|part| is_below(path, part)));
+    fields.retain(|path| !reset_fields.iter().any(|part| is_below(path, part)));
 }
 
 /// Records an update of `old` to `new` by `by`: it owns what it changed, and other managers lose those fields.
 ///
-/// `fresh` means that the object is new and `old` is the zero value of the kind.
+/// `is_new` means that the object is new and `old` is the zero value of the kind.
 pub(crate) fn record_update(
     node: Node,
     old: &Value,
     new: &mut Value,
     by: &ManagedFieldsEntry,
-    beyond: ResetFields,
-    fresh: bool,
+    reset_fields: ResetFields,
+    is_new: bool,
 ) {
     // A list with one empty entry is the documented way to reset managedFields.
     let reset = meta(new, "managedFields") == Some(&json!([{}]));
-    let sent = if fresh { Vec::new() } else { managed_fields(new) };
+    let sent = if is_new { Vec::new() } else { managed_fields(new) };
     let mut all = if !sent.is_empty() { sent } else { managed_fields(old) };
     // An object without managedFields stays without until its first apply; only a new object gets its first entry
     // here.
-    if reset || (all.is_empty() && !fresh) {
+    if reset || (all.is_empty() && !is_new) {
         set_meta(new, "managedFields", None);
         return;
     }
     let mut difference = Comparison::between(node, old, new);
     for fields in [&mut difference.added, &mut difference.modified, &mut difference.removed] {
-        strip_reset_fields(fields, beyond);
+        strip_reset_fields(fields, reset_fields);
     }
     let written = difference.written();
     for manager in &mut all {
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_name_keyed_items_and_set_members() {
+    fn field_set_has_map_items_and_set_values() {
         let object = json!({"kind": "X", "metadata": {
             "name": "a", "finalizers": ["f/a"]}, "spec": {"containers": [{"name": "c", "args": ["1", "2"]}]}});
         assert_eq!(
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_takes_over_what_it_changes_and_nothing_else() {
+    fn update_owns_only_the_fields_it_changes() {
         let mut object = json!({"metadata": {"labels": {"a": "1", "b": "1"}}});
         record_update(node(), &json!({"metadata": {}}), &mut object, &by("one"), &[], true);
         let mut next = object.clone();
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_survive_the_round_trip_and_hostile_ones_are_passed_over() {
+    fn entries_round_trip_and_malformed_ones_are_skipped() {
         let mut object = json!({"metadata": {"finalizers": ["f/a"]}, "spec": {"nodeName": "v"}});
         let difference = Comparison::between(node(), &json!({"metadata": {}, "spec": {}}), &object);
         record_update(node(), &json!({"metadata": {}, "spec": {}}), &mut object, &by("one"), &[], true);
@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn removal_prunes_hollow_parents() {
+    fn removal_prunes_empty_parents() {
         let mut object = json!({"metadata": {"finalizers": ["f/a"]}, "data": {"k": "v", "l": "w"}});
         remove(&mut object, &["f:metadata".into(), "f:finalizers".into(), "v:\"f/a\"".into()]);
         remove(&mut object, &["f:data".into(), "f:k".into()]);

@@ -39,7 +39,7 @@ pub struct ObjectText(Source);
 
 #[derive(Debug, Clone)]
 enum Source {
-    Kept(StoredObject),
+    Stored(StoredObject),
     Read(Box<str>),
 }
 
@@ -47,7 +47,7 @@ impl ObjectText {
     /// The text.
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            Source::Kept(kept) => kept.text(),
+            Source::Stored(stored) => stored.text(),
             Source::Read(text) => text,
         }
     }
@@ -111,7 +111,7 @@ impl JournalEntry {
 impl Kernel {
     /// Appends a change to the journal, if the journal is enabled.
     pub(crate) fn record(&mut self, event: &Event) {
-        if !self.settings.journal {
+        if !self.options.journal {
             return;
         }
         let revision = event.revision;
@@ -128,7 +128,7 @@ impl Kernel {
                 JournalEntry::Removed { revision, object }
             }
             Change::Added | Change::Modified => {
-                JournalEntry::Put { revision, object: ObjectText(Source::Kept(event.stored.clone())) }
+                JournalEntry::Put { revision, object: ObjectText(Source::Stored(event.stored.clone())) }
             }
         });
     }
@@ -141,36 +141,36 @@ impl Kernel {
     /// The full state as entries, in an order in which it can be restored.
     pub fn dump(&self) -> Vec<JournalEntry> {
         let revision = self.store.revision();
-        let put = |kept: &StoredObject| JournalEntry::Put {
+        let put = |stored: &StoredObject| JournalEntry::Put {
             revision,
-            object: ObjectText(Source::Kept(kept.clone())),
+            object: ObjectText(Source::Stored(stored.clone())),
         };
         // CRDs come first, so that the kinds of their custom objects exist when those are restored.
         let (definitions, others): (Vec<&StoredObject>, Vec<&StoredObject>) = self
             .store
             .all_stored()
-            .partition(|kept| kept.resource().strategy == Strategy::CustomResourceDefinition);
+            .partition(|stored| stored.resource().strategy == Strategy::CustomResourceDefinition);
         definitions.into_iter().chain(others).map(put).collect()
     }
 
     /// A kernel with the state of the entries, and the number of entries skipped because their kind is no longer
     /// served. No history is restored: watches cannot start at an earlier revision.
     pub fn restore(
-        settings: KernelOptions,
+        options: KernelOptions,
         entries: impl IntoIterator<Item = JournalEntry>,
         now: Timestamp,
     ) -> (Kernel, usize) {
-        let journal = settings.journal;
-        let mut kernel = Kernel::empty(KernelOptions { journal: false, ..settings }, now);
-        let mut passed_over = 0;
+        let journal = options.journal;
+        let mut kernel = Kernel::empty(KernelOptions { journal: false, ..options }, now);
+        let mut skipped = 0;
         for entry in entries {
-            passed_over += usize::from(!kernel.replay(entry, now));
+            skipped += usize::from(!kernel.replay(entry, now));
         }
         kernel.store.compact();
-        kernel.settings.journal = journal;
+        kernel.options.journal = journal;
         // Keeps existing objects and creates those that a newer version of the program adds.
         kernel.bootstrap(now);
-        (kernel, passed_over)
+        (kernel, skipped)
     }
 
     fn replay(&mut self, entry: JournalEntry, now: Timestamp) -> bool {
@@ -188,16 +188,16 @@ impl Kernel {
                     Strategy::CustomResourceDefinition => self.serve_crd(&object),
                     Strategy::Event => {
                         let key = store::key(meta_str(&object, "namespace"), meta_str(&object, "name"));
-                        self.time_event(&key, false, now);
+                        self.set_event_deadline(&key, false, now);
                     }
                     _ => {}
                 }
             }
-            JournalEntry::Removed { revision, object: gone } => {
-                let Some(resource) = self.registry.by_kind(&gone.api_version, &gone.kind) else {
+            JournalEntry::Removed { revision, object: removed } => {
+                let Some(resource) = self.registry.by_kind(&removed.api_version, &removed.kind) else {
                     return false;
                 };
-                if let Some(event) = self.store.remove(resource, &gone.namespace, &gone.name, None)
+                if let Some(event) = self.store.remove(resource, &removed.namespace, &removed.name, None)
                     && resource.strategy == Strategy::CustomResourceDefinition
                 {
                     self.registry.define(meta_str(event.object(), "name"), Vec::new());

@@ -50,7 +50,7 @@ impl<'a> ListDocument<'a> {
             return Document::from(&*status);
         }
         match self.representation {
-            Representation::Full => self.whole(),
+            Representation::Full => self.full(),
             Representation::MetadataOnly | Representation::MetadataList => {
                 let items: Vec<Value> = self.items.iter().map(|item| metadata_only(&item.value())).collect();
                 // kube-apiserver writes an empty list of this kind as null.
@@ -71,7 +71,7 @@ impl<'a> ListDocument<'a> {
     }
 
     /// Concatenates the stored texts without parsing them.
-    fn whole(&self) -> Document {
+    fn full(&self) -> Document {
         let size: usize = self.items.iter().map(|item| item.text().len() + 2).sum();
         let mut body = String::with_capacity(size + 256);
         body.push_str(&format!(
@@ -85,17 +85,17 @@ impl<'a> ListDocument<'a> {
                 body.push(',');
             }
             let same = item.can_be_sent_as(self.resource);
-            let shown = if same {
+            let served = if same {
                 item.clone()
             } else {
                 StoredObject::new(self.resource, &conversion::to_served_version(self.resource, &item.value()))
             };
             if self.resource.is_custom() {
                 // Items of unstructured lists keep apiVersion and kind, items of typed lists omit them.
-                body.push_str(shown.text());
+                body.push_str(served.text());
             } else {
                 body.push('{');
-                body.push_str(shown.body());
+                body.push_str(served.body());
             }
         }
         body.push_str("]}");
@@ -153,14 +153,14 @@ struct Snapshot<'a> {
 impl Kernel {
     pub(crate) fn get(&self, call: &Call<'_>) -> ApiResult<Document> {
         let target = &call.target;
-        let asked =
+        let requested =
             revision(call.query.text("resourceVersion")).map_err(|why| match target.resource.strategy {
                 Strategy::Event => invalid_resource_version(&why),
                 // kube-apiserver's watch cache, which events do not use, fails on such a version with 500 instead of
                 // 400.
                 _ => Status::new(StatusReason::Unknown, why),
             });
-        self.refuse_future(asked?)?;
+        self.refuse_future(requested?)?;
         let Some(object) = self.store.stored(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
@@ -177,8 +177,8 @@ impl Kernel {
         {
             return Document::from(&*status);
         }
-        let shown = printing::render(call.target.resource, call.representation, object, self.now);
-        Document::json(code, &*shown)
+        let served = printing::render(call.target.resource, call.representation, object, self.now);
+        Document::json(code, &*served)
     }
 
     pub(crate) fn list(&self, call: &Call<'_>) -> ApiResult<Document> {
@@ -187,8 +187,8 @@ impl Kernel {
         let Snapshot { revision, after, objects } = self.snapshot(call, &options)?;
         // With a field selector on metadata.name only that object is considered.
         let name = selector.name();
-        let is_asked_for = |key: &str| name.is_none_or(|name| key.rsplit('/').next() == Some(name));
-        let mut rest = objects.into_iter().filter(|(key, _)| **key > *after && is_asked_for(key)).peekable();
+        let is_selected = |key: &str| name.is_none_or(|name| key.rsplit('/').next() == Some(name));
+        let mut rest = objects.into_iter().filter(|(key, _)| **key > *after && is_selected(key)).peekable();
         let mut items = Vec::new();
         let mut last = String::new();
         while let Some((key, object)) = rest.next_if(|_| options.limit == 0 || items.len() < options.limit) {
@@ -227,17 +227,17 @@ impl Kernel {
         }
         match options.version_match {
             VersionMatch::Latest => {}
-            VersionMatch::NotOlderThan(asked) => self.refuse_future(asked)?,
-            VersionMatch::Exact(asked) => {
-                self.refuse_future(asked)?;
-                let objects = self.store.list_at(resource, namespace, asked).ok_or_else(|| {
+            VersionMatch::NotOlderThan(requested) => self.refuse_future(requested)?,
+            VersionMatch::Exact(requested) => {
+                self.refuse_future(requested)?;
+                let objects = self.store.list_at(resource, namespace, requested).ok_or_else(|| {
                     let message = format!(
-                        "The resourceVersion for the provided list is too old: {asked} ({})",
+                        "The resourceVersion for the provided list is too old: {requested} ({})",
                         self.store.compacted()
                     );
                     Status::expired(message)
                 })?;
-                return Ok(Snapshot { revision: asked, after: String::new(), objects });
+                return Ok(Snapshot { revision: requested, after: String::new(), objects });
             }
         }
         let objects = self.store.list(resource, namespace);
@@ -245,9 +245,9 @@ impl Kernel {
     }
 
     /// Rejects a resourceVersion higher than the current one.
-    pub(crate) fn refuse_future(&self, asked: u64) -> ApiResult<()> {
+    pub(crate) fn refuse_future(&self, requested: u64) -> ApiResult<()> {
         let current = self.store.revision();
-        if asked > current { Err(Status::version_too_large(asked, current)) } else { Ok(()) }
+        if requested > current { Err(Status::version_too_large(requested, current)) } else { Ok(()) }
     }
 }
 

@@ -65,12 +65,12 @@ pub(crate) fn is_terminating(object: &Value) -> bool {
 pub(crate) fn validate(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
     let (name, prefix) = (meta_str(object, "name"), meta_str(object, "generateName"));
     if !prefix.is_empty() {
-        push_faults("metadata.generateName", prefix, name_errors(resource.names, prefix, true), errors);
+        push_errors("metadata.generateName", prefix, name_errors(resource.names, prefix, true), errors);
     }
     if name.is_empty() {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
-        push_faults("metadata.name", name, name_errors(resource.names, name, false), errors);
+        push_errors("metadata.name", name, name_errors(resource.names, name, false), errors);
     }
     validate_content(resource, object, errors);
 }
@@ -79,10 +79,10 @@ pub(crate) fn validate(resource: &Resource, object: &Value, errors: &mut Vec<Fie
 pub(crate) fn validate_update(resource: &Resource, old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
     if is_terminating(old) {
         let before = finalizers(old);
-        let mut fresh: Vec<&str> = finalizers(new).into_iter().filter(|f| !before.contains(f)).collect();
-        if !fresh.is_empty() {
-            fresh.sort_unstable();
-            let listed: Vec<String> = fresh.iter().map(|finalizer| format!("{finalizer:?}")).collect();
+        let mut added: Vec<&str> = finalizers(new).into_iter().filter(|f| !before.contains(f)).collect();
+        if !added.is_empty() {
+            added.sort_unstable();
+            let listed: Vec<String> = added.iter().map(|finalizer| format!("{finalizer:?}")).collect();
             let why = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                 listed.join(", ")
@@ -97,12 +97,12 @@ pub(crate) fn validate_update(resource: &Resource, old: &Value, new: &Value, err
         }
     }
     let prefix = meta_str(new, "generateName");
-    push_faults("metadata.generateName", prefix, naming::path_segment_prefix(prefix), errors);
+    push_errors("metadata.generateName", prefix, naming::path_segment_prefix(prefix), errors);
     validate_content(resource, new, errors);
 }
 
-fn push_faults(field: &str, value: &str, faults: naming::NameErrors, errors: &mut Vec<FieldError>) {
-    errors.extend(faults.into_iter().map(|fault| FieldError::invalid(field, &json!(value), &fault)));
+fn push_errors(field: &str, value: &str, messages: naming::NameErrors, errors: &mut Vec<FieldError>) {
+    errors.extend(messages.into_iter().map(|message| FieldError::invalid(field, &json!(value), &message)));
 }
 
 fn validate_content(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
@@ -113,7 +113,7 @@ fn validate_content(resource: &Resource, object: &Value, errors: &mut Vec<FieldE
     validate_labels("metadata.labels", meta(object, "labels"), errors);
     let annotations = meta(object, "annotations").and_then(Value::as_object);
     for key in annotations.into_iter().flat_map(Map::keys) {
-        push_faults("metadata.annotations", key, naming::qualified(&key.to_lowercase()), errors);
+        push_errors("metadata.annotations", key, naming::qualified(&key.to_lowercase()), errors);
     }
     let size = |(key, value): (&String, &Value)| key.len() + value.as_str().map_or(0, str::len);
     if annotations.into_iter().flatten().map(size).sum::<usize>() > ANNOTATION_BYTES_MAX {
@@ -126,9 +126,9 @@ fn validate_content(resource: &Resource, object: &Value, errors: &mut Vec<FieldE
 /// Validates a map of labels at any field.
 pub(crate) fn validate_labels(field: &str, labels: Option<&Value>, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.and_then(Value::as_object).into_iter().flatten() {
-        push_faults(field, key, naming::qualified(key), errors);
+        push_errors(field, key, naming::qualified(key), errors);
         let value = value.as_str().unwrap_or_default();
-        push_faults(field, value, naming::label_value(value), errors);
+        push_errors(field, value, naming::label_value(value), errors);
     }
 }
 
@@ -139,7 +139,7 @@ const LENIENT_GROUPS: &[&str] =
 fn validate_finalizers(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
     let all = finalizers(object);
     for (at, finalizer) in all.iter().enumerate() {
-        push_faults("metadata.finalizers", finalizer, naming::qualified(finalizer), errors);
+        push_errors("metadata.finalizers", finalizer, naming::qualified(finalizer), errors);
         let lenient = resource.is_custom() || LENIENT_GROUPS.contains(&resource.group);
         if !lenient && !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn naming_rules_are_kept() {
+    fn naming_rules_are_enforced() {
         assert_eq!(problems(&json!({"name": "a.b-c"})), 0);
         for name in ["", "A", "a_b", "-a", "a.", "a..b"] {
             assert_eq!(problems(&json!({"name": name})), 1, "{name}");

@@ -171,7 +171,7 @@ pub struct Answer {
 /// The state of the API server.
 #[derive(Debug)]
 pub struct Kernel {
-    settings: KernelOptions,
+    options: KernelOptions,
     registry: Registry,
     store: Store,
     random: Random,
@@ -184,7 +184,7 @@ pub struct Kernel {
     /// Upper bound of the bytes queued for all watches.
     backlog_bytes: usize,
     /// Watches with new events since the last [`Kernel::take_ready_watches`].
-    woken: BTreeSet<WatchId>,
+    ready_watches: BTreeSet<WatchId>,
     /// Group versions that answer 503.
     failing: BTreeSet<(String, String)>,
     /// Issued tokens that may still be valid.
@@ -204,34 +204,34 @@ impl Kernel {
     }
 
     /// A kernel with these options.
-    pub fn with_options(settings: KernelOptions, now: Timestamp) -> Kernel {
-        let mut kernel = Kernel::empty(settings, now);
+    pub fn with_options(options: KernelOptions, now: Timestamp) -> Kernel {
+        let mut kernel = Kernel::empty(options, now);
         kernel.bootstrap(now);
         kernel
     }
 
     /// A kernel without objects.
-    fn empty(settings: KernelOptions, now: Timestamp) -> Kernel {
-        let mut store = Store::new(settings.history_limit, settings.history_bytes_max);
-        if settings.keep_parsed {
+    fn empty(options: KernelOptions, now: Timestamp) -> Kernel {
+        let mut store = Store::new(options.history_limit, options.history_bytes_max);
+        if options.keep_parsed {
             store.keep_parsed();
         }
         Kernel {
             registry: Registry::default(),
             store,
-            random: Random::seeded(settings.seed),
-            watch_random: Random::seeded(!settings.seed),
+            random: Random::seeded(options.seed),
+            watch_random: Random::seeded(!options.seed),
             now,
             watches: BTreeMap::new(),
             watches_opened: 0,
             backlog_bytes: 0,
-            woken: BTreeSet::new(),
+            ready_watches: BTreeSet::new(),
             failing: BTreeSet::new(),
             tokens: BTreeMap::new(),
             event_deadlines: BTreeMap::new(),
             journal: Vec::new(),
             warnings: Vec::new(),
-            settings,
+            options,
         }
     }
 
@@ -258,13 +258,13 @@ impl Kernel {
         let warnings = std::mem::take(&mut self.warnings);
         if let Reply::Document(document) = &mut answer.reply {
             // kube-apiserver sends no warnings with these errors.
-            let lost = match document.code {
+            let suppressed = match document.code {
                 405 => true,
                 406 => !request.accept.contains("as="),
                 415 => request.method == http::Method::PATCH,
                 _ => false,
             };
-            document.warnings = if lost { Vec::new() } else { warnings };
+            document.warnings = if suppressed { Vec::new() } else { warnings };
         }
         answer
     }
@@ -328,13 +328,13 @@ impl Kernel {
     /// Handles strict decoding errors as `fieldValidation` asks: ignore, warn, or reject with `refusal`.
     fn apply_field_validation(
         &mut self,
-        strange: Vec<String>,
-        wish: FieldValidation,
+        strict_errors: Vec<String>,
+        validation: FieldValidation,
         refusal: impl FnOnce(&[String]) -> Box<Status>,
     ) -> ApiResult<()> {
-        match wish {
-            FieldValidation::Strict if !strange.is_empty() => return Err(refusal(&strange)),
-            FieldValidation::Warn => self.warnings.extend(strange),
+        match validation {
+            FieldValidation::Strict if !strict_errors.is_empty() => return Err(refusal(&strict_errors)),
+            FieldValidation::Warn => self.warnings.extend(strict_errors),
             _ => {}
         }
         Ok(())
@@ -370,10 +370,10 @@ impl Kernel {
             return Err(Status::bad_request("a seeded object needs a name"));
         }
         let live = self.store.get(resource, namespace, name);
-        for (field, fresh) in [("uid", self.random.uid()), ("creationTimestamp", seconds(now))] {
+        for (field, generated) in [("uid", self.random.uid()), ("creationTimestamp", seconds(now))] {
             if meta_str(&object, field).is_empty() {
-                let kept = live.as_ref().map(|l| meta_str(l, field).to_owned()).filter(|t| !t.is_empty());
-                set_meta(&mut object, field, Some(json!(kept.unwrap_or(fresh))));
+                let existing = live.as_ref().map(|l| meta_str(l, field).to_owned()).filter(|t| !t.is_empty());
+                set_meta(&mut object, field, Some(json!(existing.unwrap_or(generated))));
             }
         }
         let event = self.store.put(resource, object);
@@ -431,21 +431,21 @@ impl Kernel {
     fn publish(&mut self, event: &Event, now: Timestamp) -> Arc<Value> {
         self.deliver(event);
         self.record(event);
-        let gone = event.change == Change::Deleted;
+        let deleted = event.change == Change::Deleted;
         match event.resource.strategy {
             Strategy::CustomResourceDefinition => return self.crd_changed(event, now),
-            Strategy::Custom if gone => self.custom_object_removed(event.resource, now),
-            Strategy::Service if gone => self.release(event.object()),
-            Strategy::Event => self.time_event(&event.key, gone, now),
+            Strategy::Custom if deleted => self.custom_object_removed(event.resource, now),
+            Strategy::Service if deleted => self.release(event.object()),
+            Strategy::Event => self.set_event_deadline(&event.key, deleted, now),
             _ => {}
         }
         Arc::clone(event.object())
     }
 
     /// Sets when an event object expires: the TTL after its last write.
-    fn time_event(&mut self, key: &str, gone: bool, now: Timestamp) {
-        let deadline = self.settings.event_ttl.and_then(|ttl| now.checked_add(ttl).ok());
-        match deadline.filter(|_| !gone) {
+    fn set_event_deadline(&mut self, key: &str, deleted: bool, now: Timestamp) {
+        let deadline = self.options.event_ttl.and_then(|ttl| now.checked_add(ttl).ok());
+        match deadline.filter(|_| !deleted) {
             Some(deadline) => self.event_deadlines.insert(key.to_owned(), deadline),
             None => self.event_deadlines.remove(key),
         };

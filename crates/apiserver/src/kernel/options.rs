@@ -119,19 +119,19 @@ impl ListOptions {
         let query = &call.query;
         check_numbers(query)?;
         let selector = Selector::parse(query)?;
-        let (asked, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
+        let (requested, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
         let continue_token = query.text("continue").to_owned();
         let mut errors = Vec::new();
         let mut forbid = |field: &str, why: &str| errors.push(FieldError::forbidden(field, why));
         if !matching.is_empty() {
-            if asked.is_empty() {
+            if requested.is_empty() {
                 let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
                 forbid("resourceVersionMatch", why);
             }
             if !continue_token.is_empty() {
                 forbid("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
             }
-            if matching == "Exact" && asked == "0" {
+            if matching == "Exact" && requested == "0" {
                 let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
                 forbid("resourceVersionMatch", why);
             }
@@ -146,16 +146,16 @@ impl ListOptions {
         refuse_options("ListOptions", &errors)?;
         selector.check(call.target.resource)?;
         // A negative limit means no limit. Reads from the watch cache, which events do not use, ignore the limit.
-        let cached = asked == "0" && call.target.resource.strategy != Strategy::Event;
+        let cached = requested == "0" && call.target.resource.strategy != Strategy::Event;
         let limit = query.integer("limit")?.filter(|_| !cached);
         let limit = usize::try_from(limit.unwrap_or(0)).unwrap_or(0);
         let number = |text: &str| revision(text).map_err(|why| invalid_resource_version(&why));
         let version = match matching {
-            "" if asked.is_empty() => VersionMatch::Latest,
+            "" if requested.is_empty() => VersionMatch::Latest,
             // Without resourceVersionMatch, a limit makes the resourceVersion exact.
-            "" if limit > 0 && number(asked)? > 0 => VersionMatch::Exact(number(asked)?),
-            "Exact" => VersionMatch::Exact(number(asked)?),
-            _ => VersionMatch::NotOlderThan(number(asked)?),
+            "" if limit > 0 && number(requested)? > 0 => VersionMatch::Exact(number(requested)?),
+            "Exact" => VersionMatch::Exact(number(requested)?),
+            _ => VersionMatch::NotOlderThan(number(requested)?),
         };
         Ok(ListOptions { version_match: version, limit, continue_token, selector })
     }
@@ -166,11 +166,11 @@ impl WatchOptions {
         let query = &call.query;
         check_numbers(query)?;
         let selector = Selector::parse(query)?;
-        let asked = query.text("resourceVersion");
+        let requested = query.text("resourceVersion");
         let mut matching = query.text("resourceVersionMatch");
         let initial = query.flag("sendInitialEvents");
         // A watch at resourceVersion "" or 0 counts as one with sendInitialEvents.
-        let legacy = initial.is_none() && matching.is_empty() && matches!(asked, "" | "0");
+        let legacy = initial.is_none() && matching.is_empty() && matches!(requested, "" | "0");
         if legacy {
             matching = "NotOlderThan";
         }
@@ -194,7 +194,7 @@ impl WatchOptions {
         refuse_options("ListOptions", &errors)?;
         selector.check(call.target.resource)?;
         // kube-apiserver parses the version so late that it reports 500 instead of 400.
-        let number = revision(asked).map_err(|why| Status::new(StatusReason::Unknown, why))?;
+        let number = revision(requested).map_err(|why| Status::new(StatusReason::Unknown, why))?;
         let start = match initial {
             Some(true) => WatchStart::InitialEvents(number),
             // sendInitialEvents=false: start at the current revision, or at the given one.
@@ -238,8 +238,8 @@ impl WriteOptions {
         if manager.len() > 128 {
             errors.push(FieldError::too_long("fieldManager", 128));
         }
-        for (at, strange) in manager.char_indices().filter(|(_, c)| c.is_control()) {
-            let why = format!("invalid character U+{:04X} (at position {at})", u32::from(strange));
+        for (at, character) in manager.char_indices().filter(|(_, c)| c.is_control()) {
+            let why = format!("invalid character U+{:04X} (at position {at})", u32::from(character));
             let quoted = go_quoted(manager);
             errors.push(FieldError::invalid_text("fieldManager", &quoted, &why));
         }

@@ -34,33 +34,27 @@ impl Kernel {
             return self.apply(call, &options, now);
         }
         let target = &call.target;
-        let (patch, twice) = read(&call.request.body)?;
+        let (patch, duplicates) = read(&call.request.body)?;
         let Some(live) = self.store.get(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
         let mut patched = Value::clone(&*conversion::to_served_version(target.resource, &live));
         apply_patch(target.resource.node(), media, &mut patched, patch)?;
         if media != JSON_PATCH {
-            self.apply_field_validation(twice, options.field_validation, |strange| {
-                invalid_patch(Status::bad_request(body::strict_decoding_message(strange)), media)
+            self.apply_field_validation(duplicates, options.field_validation, |strict_errors| {
+                invalid_patch(Status::bad_request(body::strict_decoding_message(strict_errors)), media)
             })?;
         }
         body::mark_managed_fields_reset(target.resource, &mut patched);
-        let body::Decoded { object: mut patched, strict_errors: strange, has_empty_lists: hollow, .. } =
+        let body::Decoded { object: mut patched, strict_errors, has_empty_lists, .. } =
             body::conform(target.resource, patched).map_err(|status| invalid_patch(status, media))?;
-        self.apply_field_validation(strange, options.field_validation, |strange| {
-            invalid_patch(Status::bad_request(body::strict_decoding_message(strange)), media)
+        self.apply_field_validation(strict_errors, options.field_validation, |strict_errors| {
+            invalid_patch(Status::bad_request(body::strict_decoding_message(strict_errors)), media)
         })?;
         body::check_name_and_namespace(call, &mut patched)?;
         let patched = conversion::to_storage_version(target.resource, patched);
-        let write = Write {
-            target,
-            options: &options,
-            now,
-            applied: None,
-            user: &call.user,
-            has_empty_lists: hollow,
-        };
+        let write =
+            Write { target, options: &options, now, applied: None, user: &call.user, has_empty_lists };
         let stored = self.replace(write, &live, patched)?;
         Ok(self.show(call, 200, &stored))
     }
@@ -110,9 +104,9 @@ pub(crate) fn apply_patch(node: Node, media: &str, object: &mut Value, patch: Va
             Ok(())
         }
         (MERGE_PATCH, _) => Err(Status::bad_request(format!("error decoding patch: {}", unreadable(map)))),
-        (_, Value::Object(_)) => strategic::merge(node, object, &patch).map_err(|fault| match fault {
-            PatchError::Malformed(told) => Status::bad_request(told),
-            PatchError::Unforeseen(told) => Status::new(StatusReason::Unknown, told),
+        (_, Value::Object(_)) => strategic::merge(node, object, &patch).map_err(|error| match error {
+            PatchError::Malformed(message) => Status::bad_request(message),
+            PatchError::Unexpected(message) => Status::new(StatusReason::Unknown, message),
         }),
         _ => Err(Status::bad_request(unreadable(map))),
     }

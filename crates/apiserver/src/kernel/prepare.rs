@@ -100,7 +100,7 @@ pub(crate) fn create(resource: &Resource, object: &mut Value, user: &User, now: 
             share_data_source(object);
         }
         Strategy::Lease => drop_election_strategy(None, object),
-        Strategy::Job => select_own_pods(object),
+        Strategy::Job => generate_selector(object),
         Strategy::CustomResourceDefinition => {
             let versions = object.pointer("/spec/versions").and_then(Value::as_array);
             let stored = versions.into_iter().flatten().find(|version| version["storage"] == true);
@@ -148,7 +148,7 @@ fn drop_election_strategy(old: Option<&Value>, lease: &mut Value) {
 }
 
 /// Generates the selector and labels of a Job, unless it has manualSelector.
-fn select_own_pods(job: &mut Value) {
+fn generate_selector(job: &mut Value) {
     if job.pointer("/spec/manualSelector") == Some(&json!(true)) {
         return;
     }
@@ -205,13 +205,13 @@ pub(crate) fn update(
             if new["status"].is_null() {
                 new["status"] = json!({});
             }
-            new["status"]["conditions"] = stamped(old, conditions.unwrap_or(json!([])), now);
+            new["status"]["conditions"] = with_transition_times(old, conditions.unwrap_or(json!([])), now);
         }
         Some("resize") => keep_but_resources(old, new),
         Some(_) => {}
     }
     if resource.strategy == Strategy::DaemonSet {
-        count_templates(old, new);
+        update_template_generation(old, new);
     }
     if resource.generation && resource.strategy != Strategy::PriorityClass
         || resource.strategy == Strategy::CsiDriver
@@ -261,7 +261,7 @@ fn update_status(resource: &Resource, old: &Value, new: &mut Value, now: Timesta
         set_meta(new, field, meta(old, field).cloned());
     }
     match resource.strategy {
-        Strategy::CertificateSigningRequest => keep_decisions(old, new, now),
+        Strategy::CertificateSigningRequest => keep_approvals(old, new, now),
         Strategy::PersistentVolume => {
             let of = |object: &Value, field: &str| object["status"].get(field).cloned();
             let field = "lastPhaseTransitionTime";
@@ -302,7 +302,7 @@ fn keep_pod_status(old: &Value, new: &mut Value) {
 }
 
 /// Approved and Denied conditions change only through the approval subresource.
-fn keep_decisions(old: &Value, new: &mut Value, now: Timestamp) {
+fn keep_approvals(old: &Value, new: &mut Value, now: Timestamp) {
     let list = |object: &Value| -> Vec<Value> {
         object.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default()
     };
@@ -317,12 +317,12 @@ fn keep_decisions(old: &Value, new: &mut Value, now: Timestamp) {
         }
     }
     if new["status"].is_object() {
-        new["status"]["conditions"] = stamped(old, json!(conditions), now);
+        new["status"]["conditions"] = with_transition_times(old, json!(conditions), now);
     }
 }
 
 /// Conditions with missing times filled in.
-fn stamped(old: &Value, mut conditions: Value, now: Timestamp) -> Value {
+fn with_transition_times(old: &Value, mut conditions: Value, now: Timestamp) -> Value {
     let before = old.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
     for condition in conditions.as_array_mut().into_iter().flatten().filter(|c| c.is_object()) {
         let known = before.iter().find(|b| b["type"] == condition["type"]);
@@ -374,7 +374,7 @@ fn keep_but_resources(old: &Value, new: &mut Value) {
     }
 }
 
-fn count_templates(old: &Value, new: &mut Value) {
+fn update_template_generation(old: &Value, new: &mut Value) {
     let count =
         |object: &Value| meta(object, "annotations")?.get(TEMPLATE_GENERATION)?.as_str()?.parse::<i64>().ok();
     let changed = old.pointer("/spec/template") != new.pointer("/spec/template");

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_seed_gives_one_sequence_of_well_formed_values() {
+    fn same_seed_gives_the_same_valid_values() {
         let (mut one, mut two) = (Random::seeded(7), Random::seeded(7));
         let uid = one.uid();
         assert_eq!(uid, two.uid());

@@ -31,7 +31,7 @@ pub(crate) type Permission = String;
 impl Kernel {
     /// Rejects a call its user is not allowed to make.
     pub(crate) fn authorize(&self, call: &Call<'_>) -> ApiResult<()> {
-        if !self.settings.rbac {
+        if !self.options.rbac {
             return Ok(());
         }
         let target = &call.target;
@@ -75,7 +75,7 @@ impl Kernel {
     /// Rejects a non-resource request its user is not allowed to make.
     pub(crate) fn authorize_path(&self, user: &User, verb: &str, path: &str) -> ApiResult<()> {
         let attributes = Attributes { verb, path, ..Attributes::default() };
-        if !self.settings.rbac || self.allows(user, &attributes).is_some() {
+        if !self.options.rbac || self.allows(user, &attributes).is_some() {
             return Ok(());
         }
         let why = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_cover_what_they_name() {
+    fn rbac_rules_cover_the_named_requests() {
         let wanted = |verb: &'static str, resource: &'static str, name: &'static str| Attributes {
             verb,
             group: "apps",

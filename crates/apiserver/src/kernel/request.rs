@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_served_is_refused_clearly() {
+    fn unserved_paths_are_rejected() {
         for (method, path, code) in [
             (Method::GET, "/api/v2/pods", 404),
             (Method::GET, "/api/v1/widgets", 404),

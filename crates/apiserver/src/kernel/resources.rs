@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_found_by_path_kind_and_name_and_has_a_shape() {
+    fn every_kind_is_found_by_path_kind_and_name_and_has_a_type() {
         let registry = Registry::default();
         for resource in builtin() {
             let found = registry.by_path(resource.group, resource.version, resource.plural).unwrap();

@@ -34,8 +34,8 @@ impl Selector {
 
     /// Checks that the kind supports the selected fields.
     pub(crate) fn check(&self, resource: &Resource) -> ApiResult<()> {
-        let strange = |r: &&FieldRequirement| resource.field_value(&r.label, &Value::Null).is_none();
-        let Some(FieldRequirement { label, .. }) = self.fields.iter().find(strange) else {
+        let unsupported = |r: &&FieldRequirement| resource.field_value(&r.label, &Value::Null).is_none();
+        let Some(FieldRequirement { label, .. }) = self.fields.iter().find(unsupported) else {
             return Ok(());
         };
         Err(Status::bad_request(match resource.strategy {
@@ -161,12 +161,12 @@ fn parse_fields(text: &str) -> Result<Vec<FieldRequirement>, String> {
     parts.sort_unstable();
     let mut all = Vec::new();
     for part in parts.into_iter().filter(|part| !part.is_empty()) {
-        let strange = || format!("invalid selector: '{text}'; can't understand '{part}'");
+        let not_understood = || format!("invalid selector: '{text}'; can't understand '{part}'");
         let found = (0..part.len()).filter(|at| part.is_char_boundary(*at)).find_map(|at| {
             let sign = ["!=", "==", "="].into_iter().find(|sign| part[at..].starts_with(sign))?;
             Some((&part[..at], sign, &part[at + sign.len()..]))
         });
-        let (label, sign, value) = found.ok_or_else(strange)?;
+        let (label, sign, value) = found.ok_or_else(not_understood)?;
         all.push(FieldRequirement { label: label.to_owned(), value: unescape(value)?, equal: sign != "!=" });
     }
     Ok(all)
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_selectors_are_refused() {
+    fn malformed_selectors_are_rejected() {
         for labels in ["=a", "a in b", "a in (", "a ~ b", "a=b=c", ",", "a>x", "a=b c"] {
             assert_eq!(selector(labels, "").unwrap_err().reason.code(), 400, "{labels}");
         }

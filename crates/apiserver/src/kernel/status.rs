@@ -332,14 +332,18 @@ impl Status {
         status.kind = kind.to_owned();
         status.causes = errors
             .iter()
-            .map(|e| StatusCause { reason: e.fault.as_str(), message: e.describe(), field: e.field.clone() })
+            .map(|e| StatusCause {
+                reason: e.error_type.as_str(),
+                message: e.describe(),
+                field: e.field.clone(),
+            })
             .collect();
         status
     }
 
     /// The requested resourceVersion is in the future.
-    pub(crate) fn version_too_large(asked: u64, current: u64) -> Box<Status> {
-        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+    pub(crate) fn version_too_large(requested: u64, current: u64) -> Box<Status> {
+        let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
         let mut status = Status::new(StatusReason::Timeout, message);
         status.retry_after_seconds = 1;
         status.causes.push(StatusCause {
@@ -444,14 +448,14 @@ impl FieldErrorType {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FieldError {
     field: String,
-    fault: FieldErrorType,
+    error_type: FieldErrorType,
     value: String,
     detail: String,
 }
 
 impl FieldError {
-    fn new(field: &str, fault: FieldErrorType, value: String, detail: &str) -> FieldError {
-        FieldError { field: field.to_owned(), fault, value, detail: detail.to_owned() }
+    fn new(field: &str, error_type: FieldErrorType, value: String, detail: &str) -> FieldError {
+        FieldError { field: field.to_owned(), error_type, value, detail: detail.to_owned() }
     }
 
     /// The field at fault.
@@ -521,7 +525,7 @@ impl FieldError {
 
     fn describe(&self) -> String {
         let detail = if self.detail.is_empty() { String::new() } else { format!(": {}", self.detail) };
-        match self.fault {
+        match self.error_type {
             FieldErrorType::Required => format!("Required value{detail}"),
             FieldErrorType::Invalid if self.value.is_empty() => format!("Invalid value{detail}"),
             FieldErrorType::Invalid | FieldErrorType::WrongType => {

@@ -116,7 +116,7 @@ impl Store {
 
     /// All objects of a resource in key order, parsed.
     pub(crate) fn values(&self, resource: &Resource, namespace: Option<&str>) -> Vec<SharedObject> {
-        self.list(resource, namespace).into_iter().map(|(_, kept)| kept.value()).collect()
+        self.list(resource, namespace).into_iter().map(|(_, stored)| stored.value()).collect()
     }
 
     /// All objects of a resource in key order, optionally of one namespace.
@@ -150,7 +150,7 @@ impl Store {
         }
         listed.retain(|(key, _)| !then.contains_key(key));
         let changed = then.into_iter().filter(|(key, _)| key.starts_with(&prefix));
-        listed.extend(changed.filter_map(|(key, kept)| Some((key, kept?))));
+        listed.extend(changed.filter_map(|(key, stored)| Some((key, stored?))));
         listed.sort_by_key(|(key, _)| *key);
         Some(listed)
     }
@@ -171,19 +171,19 @@ impl Store {
         object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         let key = key(meta_str(&object, "namespace"), meta_str(&object, "name"));
         let object = Arc::new(object);
-        let kept = (self.keep)(resource, &object);
+        let stored = (self.keep)(resource, &object);
         let previous =
-            self.objects.entry(resource.storage_location()).or_default().insert(key.clone(), kept.clone());
+            self.objects.entry(resource.storage_location()).or_default().insert(key.clone(), stored.clone());
         let change = if previous.is_some() { Change::Modified } else { Change::Added };
-        self.record(resource, change, key, (kept, object), previous)
+        self.record(resource, change, key, (stored, object), previous)
     }
 
     /// Stores an object while restoring, with its earlier revision.
     pub(crate) fn load(&mut self, resource: &'static Resource, object: &SharedObject, revision: u64) {
         self.advance(revision);
         let key = key(meta_str(object, "namespace"), meta_str(object, "name"));
-        let kept = (self.keep)(resource, object);
-        self.objects.entry(resource.storage_location()).or_default().insert(key, kept);
+        let stored = (self.keep)(resource, object);
+        self.objects.entry(resource.storage_location()).or_default().insert(key, stored);
     }
 
     /// Raises the revision to at least `revision`.
@@ -205,8 +205,8 @@ impl Store {
         let mut last = last.unwrap_or_else(|| Value::clone(&previous.value()));
         last["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         let last = Arc::new(last);
-        let kept = (self.keep)(resource, &last);
-        Some(self.record(resource, Change::Deleted, key, (kept, last), Some(previous)))
+        let stored = (self.keep)(resource, &last);
+        Some(self.record(resource, Change::Deleted, key, (stored, last), Some(previous)))
     }
 
     /// Changes of a resource after `revision`, oldest first; `None` if some of them have been compacted.
@@ -237,10 +237,10 @@ impl Store {
         resource: &'static Resource,
         change: Change,
         key: String,
-        (kept, object): (StoredObject, SharedObject),
+        (stored, object): (StoredObject, SharedObject),
         previous: Option<StoredObject>,
     ) -> Event {
-        self.history_bytes += kept.text().len();
+        self.history_bytes += stored.text().len();
         while self.history.len() == self.history_limit || self.history_bytes > self.history_bytes_max {
             let Some(oldest) = self.history.pop_front() else { break };
             self.history_bytes -= oldest.stored.text().len();
@@ -252,7 +252,7 @@ impl Store {
             resource,
             change,
             key,
-            stored: kept,
+            stored,
             previous,
             parsed,
             parsed_previous,
@@ -279,7 +279,7 @@ fn within<'a>(
     objects
         .range(from..)
         .take_while(move |(key, _)| key.starts_with(&prefix))
-        .map(|(key, kept)| (key.as_str(), kept))
+        .map(|(key, stored)| (key.as_str(), stored))
 }
 
 #[cfg(test)]
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn history_is_bounded_and_says_what_it_forgot() {
+    fn history_is_bounded_and_records_the_compacted_revision() {
         let pods = by_name("pods").unwrap();
         let mut store = Store::new(2, usize::MAX);
         for name in ["one", "two", "three"] {

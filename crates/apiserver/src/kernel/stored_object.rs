@@ -54,15 +54,15 @@ struct Labels<'a> {
 impl StoredObject {
     /// Stores an object.
     pub(crate) fn new(resource: &'static Resource, object: &SharedObject) -> StoredObject {
-        StoredObject::keeping(resource, object, stays_parsed(resource))
+        StoredObject::with_parsed(resource, object, stays_parsed(resource))
     }
 
     /// Stores an object together with its parsed form.
     pub(crate) fn parsed(resource: &'static Resource, object: &SharedObject) -> StoredObject {
-        StoredObject::keeping(resource, object, true)
+        StoredObject::with_parsed(resource, object, true)
     }
 
-    fn keeping(resource: &'static Resource, object: &SharedObject, stays_parsed: bool) -> StoredObject {
+    fn with_parsed(resource: &'static Resource, object: &SharedObject, stays_parsed: bool) -> StoredObject {
         let word = |field: &str| object.get(field).unwrap_or(&Value::Null).to_string();
         let mut text = format!("{{\"apiVersion\":{},\"kind\":{},", word("apiVersion"), word("kind"));
         let body = text.len();
@@ -117,10 +117,10 @@ impl StoredObject {
     }
 
     /// Calls `read` with a lookup of the labels.
-    pub(crate) fn with_labels<T>(&self, look: impl FnOnce(&dyn Fn(&str) -> Option<String>) -> T) -> T {
+    pub(crate) fn with_labels<T>(&self, read: impl FnOnce(&dyn Fn(&str) -> Option<String>) -> T) -> T {
         let labels =
             serde_json::from_str::<Labelled<'_>>(&self.0.text).map(|l| l.metadata.labels).unwrap_or_default();
-        look(&|key| labels.get(key).map(|value| value.clone().into_owned()))
+        read(&|key| labels.get(key).map(|value| value.clone().into_owned()))
     }
 
     /// Whether the text can be sent unchanged as this resource.
@@ -156,18 +156,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kept_object_gives_itself_its_body_fields_and_labels_back() {
+    fn stored_object_returns_value_body_fields_and_labels() {
         let pods = by_name("pods").unwrap();
         let object = Arc::new(json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "p", "labels": {"a": "b\n"}}, "spec": {"nodeName": "n"}}));
-        let kept = StoredObject::new(pods, &object);
-        assert_eq!(kept.value(), object);
-        assert!(kept.body().starts_with("\"metadata\""));
+        let stored = StoredObject::new(pods, &object);
+        assert_eq!(stored.value(), object);
+        assert!(stored.body().starts_with("\"metadata\""));
         let map = Arc::new(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}));
         assert_eq!(StoredObject::new(by_name("configmaps").unwrap(), &map).body(), "\"data\":{\"a\":\"b\"}}");
-        assert_eq!(kept.field(pods, "spec.nodeName"), Some("n"));
-        assert_eq!(kept.field(pods, "spec.hostNetwork"), Some("false"));
-        assert_eq!(kept.field(by_name("nodes").unwrap(), "spec.nodeName"), None);
-        assert_eq!(kept.with_labels(|label| (label("a"), label("c"))), (Some("b\n".to_owned()), None));
+        assert_eq!(stored.field(pods, "spec.nodeName"), Some("n"));
+        assert_eq!(stored.field(pods, "spec.hostNetwork"), Some("false"));
+        assert_eq!(stored.field(by_name("nodes").unwrap(), "spec.nodeName"), None);
+        assert_eq!(stored.with_labels(|label| (label("a"), label("c"))), (Some("b\n".to_owned()), None));
     }
 }

@@ -19,7 +19,7 @@ pub(crate) enum PatchError {
     /// The client gets 400.
     Malformed(&'static str),
     /// kube-apiserver reports this error as 500.
-    Unforeseen(String),
+    Unexpected(String),
 }
 
 type Merged<T> = Result<T, PatchError>;
@@ -80,11 +80,11 @@ fn directive(patch: &Map<String, Value>) -> Merged<Option<&str>> {
         Some(Value::String(word)) if matches!(word.as_str(), "delete" | "replace" | "merge") => {
             Ok(Some(word))
         }
-        Some(Value::String(other)) => Err(PatchError::Unforeseen(format!(
+        Some(Value::String(other)) => Err(PatchError::Unexpected(format!(
             "unknown patch type: {other} in map: {}",
             go_print_map(patch)
         ))),
-        Some(_) => Err(PatchError::Unforeseen(format!("invalid value for special key: {PATCH}"))),
+        Some(_) => Err(PatchError::Unexpected(format!("invalid value for special key: {PATCH}"))),
     }
 }
 
@@ -113,13 +113,13 @@ fn merge_field(
         Value::Object(patch) => {
             let child = map.entry(field).or_insert(Value::Null);
             if node.is_any()
-                && let Some(strange) = patch.iter().find(|(name, value)| {
+                && let Some(conflicting) = patch.iter().find(|(name, value)| {
                     let there = child.get(name.as_str());
                     there.is_some_and(|there| there.is_object() == value.is_object() && !is_plain(there))
                 })
             {
-                let told = "unable to find api field in struct RawExtension for the json field";
-                return Err(PatchError::Unforeseen(format!("{told} {:?}", strange.0)));
+                let message = "unable to find api field in struct RawExtension for the json field";
+                return Err(PatchError::Unexpected(format!("{message} {:?}", conflicting.0)));
             }
             if !merge_map(node, child, patch)? {
                 map.remove(field);
@@ -129,10 +129,10 @@ fn merge_field(
             let known = map.contains_key(field);
             let child = map.entry(field).or_insert_with(|| json!([]));
             match child.as_array_mut() {
-                Some(items) if !known && matches!(node.merge(), Merge::By(_)) && !directs(patch) => {
+                Some(items) if !known && matches!(node.merge(), Merge::By(_)) && !has_directives(patch) => {
                     // The field is new: items with the same merge key are not merged.
                     for item in patch {
-                        items.push(fresh(node.item(), item)?);
+                        items.push(apply_to_nothing(node.item(), item)?);
                     }
                 }
                 _ => merge_list(node, child, patch, wanted)?,
@@ -146,12 +146,12 @@ fn merge_field(
 }
 
 /// Whether an item of the list is a directive.
-fn directs(patch: &[Value]) -> bool {
+fn has_directives(patch: &[Value]) -> bool {
     patch.iter().any(|item| item.get(PATCH).is_some())
 }
 
 /// The patch applied to nothing.
-fn fresh(node: Node, patch: &Value) -> Merged<Value> {
+fn apply_to_nothing(node: Node, patch: &Value) -> Merged<Value> {
     let mut value = patch.clone();
     if let Some(map) = patch.as_object() {
         value = json!({});
@@ -205,7 +205,7 @@ fn merge_list(node: Node, list: &mut Value, patch: &[Value], wanted: Option<&Vec
 fn merge_item(node: Node, items: &mut Vec<Value>, patch: &Value, key: &str) -> Merged<()> {
     let Some(map) = patch.as_object() else {
         let found = if patch.is_string() { "string" } else { "number" };
-        return Err(PatchError::Unforeseen(format!("expected a map, but received a {found}")));
+        return Err(PatchError::Unexpected(format!("expected a map, but received a {found}")));
     };
     // A bare replace directive only empties the list.
     if map.len() == 1 && map.contains_key(PATCH) {
@@ -214,8 +214,8 @@ fn merge_item(node: Node, items: &mut Vec<Value>, patch: &Value, key: &str) -> M
     let id = map.get(key);
     // In an empty list no merge key is needed; validation reports a missing one.
     if id.is_none() && !items.is_empty() {
-        let told = format!("map: {} does not contain declared merge key: {key}", go_print(patch));
-        return Err(PatchError::Unforeseen(told));
+        let message = format!("map: {} does not contain declared merge key: {key}", go_print(patch));
+        return Err(PatchError::Unexpected(message));
     }
     let at = items.iter().position(|item| item.get(key) == id).unwrap_or_else(|| {
         items.push(Value::Null);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_new_is_taken_as_it_is() {
+    fn new_list_is_not_merged() {
         let patch =
             json!({"spec": {"containers": [{"name": "c", "image": null}, {"name": "c", "tty": true}]}});
         let merged = merged(json!({"spec": {}}), &patch);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_patches_are_told() {
+    fn malformed_patches_are_rejected() {
         for patch in [
             json!({"$patch": 3}),
             json!({"metadata": {"$deleteFromPrimitiveList/finalizers": 3}}),

@@ -111,31 +111,31 @@ impl Kernel {
         }
         let token = request.authorization.strip_prefix("Bearer ").unwrap_or_default().trim();
         if token.is_empty() {
-            let user = if self.settings.rbac { User::anonymous() } else { User::admin() };
+            let user = if self.options.rbac { User::anonymous() } else { User::admin() };
             return self.impersonate(user, request);
         }
         match self.user_of_token(token, now) {
             Some(user) => self.impersonate(user, request),
-            None if self.settings.rbac => Err(Status::new(StatusReason::Unauthorized, "Unauthorized")),
+            None if self.options.rbac => Err(Status::new(StatusReason::Unauthorized, "Unauthorized")),
             None => Ok(User::admin()),
         }
     }
 
     /// The user of a token, if it is valid.
     pub(crate) fn user_of_token(&self, token: &str, now: Timestamp) -> Option<User> {
-        if let Some((_, user)) = self.settings.tokens.iter().find(|(known, _)| known == token) {
+        if let Some((_, user)) = self.options.tokens.iter().find(|(known, _)| known == token) {
             return Some(user.clone());
         }
         if let Some(issued) = self.tokens.get(token).filter(|issued| issued.expires > now) {
-            return self.living_account(&issued.namespace, &issued.account, &issued.uid);
+            return self.existing_account(&issued.namespace, &issued.account, &issued.uid);
         }
         if let Some(user) = self.user_of_secret(token) {
             return Some(user);
         }
-        self.settings.verifier.as_ref().and_then(|verifier| (verifier.0)(token, now))
+        self.options.verifier.as_ref().and_then(|verifier| (verifier.0)(token, now))
     }
 
-    fn living_account(&self, namespace: &str, name: &str, uid: &str) -> Option<User> {
+    fn existing_account(&self, namespace: &str, name: &str, uid: &str) -> Option<User> {
         let accounts = resources::by_path("", "v1", "serviceaccounts")?;
         let account = self.store.get(accounts, namespace, name)?;
         if meta_str(&account, "uid") != uid || is_terminating(&account) {
@@ -157,7 +157,7 @@ impl Kernel {
         let annotation = |name: &str| meta(&found, "annotations")?.get(name)?.as_str();
         let account = annotation("kubernetes.io/service-account.name")?;
         let uid = annotation("kubernetes.io/service-account.uid")?;
-        self.living_account(meta_str(&found, "namespace"), account, uid)
+        self.existing_account(meta_str(&found, "namespace"), account, uid)
     }
 
     /// The user to impersonate, if `user` is allowed to.
@@ -168,7 +168,7 @@ impl Kernel {
         let users = [("users", std::slice::from_ref(&wanted.name)), ("groups", wanted.groups.as_slice())];
         for (resource, names) in users {
             for name in names {
-                if self.settings.rbac && !self.may_impersonate(&user, resource, name) {
+                if self.options.rbac && !self.may_impersonate(&user, resource, name) {
                     let message = format!(
                         "{resource} {name:?} is forbidden: User {:?} cannot impersonate resource {resource:?} in API \
                          group \"\" at the cluster scope",

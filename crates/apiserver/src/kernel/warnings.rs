@@ -87,14 +87,14 @@ fn finalizer_names(old: Option<&Value>, new: &Value) -> Vec<String> {
     let known = old.map(finalizers).unwrap_or_default();
     let added: BTreeSet<&str> = finalizers(new).into_iter().filter(|name| !known.contains(name)).collect();
     let plain = added.into_iter().filter(|name| !name.contains('/') && !STANDARD_FINALIZERS.contains(name));
-    let told = |name: &str| {
+    let warning = |name: &str| {
         let path = if name.contains('.') { " including a path (/)" } else { "" };
         format!(
             "metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts \
              with other finalizer writers"
         )
     };
-    plain.map(told).collect()
+    plain.map(warning).collect()
 }
 
 fn pod(path: &str, spec: &Value) -> Vec<String> {
@@ -115,7 +115,8 @@ fn pod(path: &str, spec: &Value) -> Vec<String> {
         }
     }
     for (at, (place, port)) in ports.iter().enumerate() {
-        let others = ports[..at].iter().filter_map(|(other, known)| Some((other, clash(known, port)?)));
+        let others =
+            ports[..at].iter().filter_map(|(other, known)| Some((other, port_conflict(known, port)?)));
         warnings.extend(others.map(|(other, what)| format!("{place}: {what} port definition with {other}")));
     }
     for (at, (place, port)) in ports.iter().enumerate() {
@@ -173,7 +174,7 @@ fn variables(place: &str, container: &Value, warnings: &mut Vec<String>) {
 }
 
 /// How two ports of a pod conflict, if they do.
-fn clash(known: &Value, port: &Value) -> Option<&'static str> {
+fn port_conflict(known: &Value, port: &Value) -> Option<&'static str> {
     if (&known["containerPort"], &known["protocol"]) != (&port["containerPort"], &port["protocol"]) {
         return None;
     }

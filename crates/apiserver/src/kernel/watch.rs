@@ -74,12 +74,12 @@ impl Watch {
             (true, false) => "DELETED",
         };
         if self.backlog.changes() >= frames_max {
-            self.give_up();
+            self.expire_slow();
             return true;
         }
         let content = if kind == "DELETED" && !deleted {
             // The object no longer matches: the client gets the last matching state with the new resourceVersion.
-            Content::Own(StoredObject::new(event.stored.resource(), &departed(event)))
+            Content::Own(StoredObject::new(event.stored.resource(), &last_matching(event)))
         } else {
             Content::Shared(event.stored.clone())
         };
@@ -110,13 +110,13 @@ impl Watch {
     }
 
     /// Ends the watch of a client that does not read with 410, instead of queueing more.
-    fn give_up(&mut self) {
+    fn expire_slow(&mut self) {
         self.backlog.clear();
         self.fail(&Status::expired("the watch was too slow to follow"));
     }
 }
 
-fn departed(event: &Event) -> SharedObject {
+fn last_matching(event: &Event) -> SharedObject {
     let Some(previous) = event.previous_object() else {
         return Arc::clone(event.object());
     };
@@ -132,7 +132,7 @@ impl Kernel {
             call.representation.fits(call.target.resource, false, call.query.text("includeObject"))?;
         }
         let resource = call.target.resource;
-        if self.watches.len() >= self.settings.watches_max {
+        if self.watches.len() >= self.options.watches_max {
             let mut status = Status::new(StatusReason::TooManyRequests, "too many watches are open");
             status.retry_after_seconds = 1;
             return Err(status);
@@ -149,7 +149,7 @@ impl Kernel {
         match options.start {
             WatchStart::InitialEvents(not_older) => match self.refuse_future(not_older) {
                 Ok(()) => {
-                    self.fill_state(&mut watch);
+                    self.queue_initial_events(&mut watch);
                     if watch.bookmarks {
                         watch.bookmark(self.store.revision(), true, self.now);
                     }
@@ -157,21 +157,21 @@ impl Kernel {
                 Err(status) => watch.fail(&status),
             },
             WatchStart::Now => {}
-            WatchStart::After(revision) => self.fill_changes(&mut watch, revision),
+            WatchStart::After(revision) => self.queue_changes(&mut watch, revision),
         }
         watch.backlog.mark_initial();
         self.watches_opened += 1;
         let id = WatchId(self.watches_opened);
-        let (bookmarks, waiting) = (watch.bookmarks, watch.backlog.bytes());
+        let (bookmarks, queued) = (watch.bookmarks, watch.backlog.bytes());
         self.watches.insert(id, watch);
-        self.bound_backlogs(waiting);
-        let timeout = options.timeout.unwrap_or_else(|| self.timeout_by_chance());
+        self.limit_backlogs(queued);
+        let timeout = options.timeout.unwrap_or_else(|| self.random_timeout());
         Ok(Reply::Watch { id, timeout, bookmarks })
     }
 
     /// A random timeout for clients without timeoutSeconds, so that watches opened together do not end together.
-    fn timeout_by_chance(&mut self) -> Duration {
-        let least = self.settings.watch_timeout_min;
+    fn random_timeout(&mut self) -> Duration {
+        let least = self.options.watch_timeout_min;
         let millis = u32::try_from(least.as_millis()).unwrap_or(u32::MAX).max(1);
         least + Duration::from_millis(self.watch_random.below(millis).into())
     }
@@ -181,32 +181,32 @@ impl Kernel {
         let mut added = 0;
         for (id, watch) in &mut self.watches {
             let before = watch.backlog.bytes();
-            if watch.deliver(event, self.settings.frames_max) {
+            if watch.deliver(event, self.options.frames_max) {
                 added += watch.backlog.bytes().saturating_sub(before);
-                self.woken.insert(*id);
+                self.ready_watches.insert(*id);
             }
         }
-        self.bound_backlogs(added);
+        self.limit_backlogs(added);
     }
 
     /// Adds to the byte count of all queues and ends the slowest watches until it is within the limit.
-    fn bound_backlogs(&mut self, added: usize) {
+    fn limit_backlogs(&mut self, added: usize) {
         self.backlog_bytes += added;
-        if self.backlog_bytes <= self.settings.backlog_bytes_max {
+        if self.backlog_bytes <= self.options.backlog_bytes_max {
             return;
         }
         // The sum still contains bytes that clients have read since the last count.
         self.backlog_bytes = self.watches.values().map(|watch| watch.backlog.bytes()).sum();
-        while self.backlog_bytes > self.settings.backlog_bytes_max {
-            let living = self.watches.iter_mut().filter(|(_, watch)| !watch.ended);
-            let Some((id, slowest)) = living.max_by_key(|(_, watch)| watch.backlog.bytes()) else { return };
+        while self.backlog_bytes > self.options.backlog_bytes_max {
+            let open = self.watches.iter_mut().filter(|(_, watch)| !watch.ended);
+            let Some((id, slowest)) = open.max_by_key(|(_, watch)| watch.backlog.bytes()) else { return };
             self.backlog_bytes -= slowest.backlog.bytes();
-            slowest.give_up();
-            self.woken.insert(*id);
+            slowest.expire_slow();
+            self.ready_watches.insert(*id);
         }
     }
 
-    fn fill_state(&self, watch: &mut Watch) {
+    fn queue_initial_events(&self, watch: &mut Watch) {
         for (key, object) in self.store.list(watch.view.resource, watch.namespace.as_deref()) {
             if watch.selector.matches_stored(watch.view.resource, key, object) {
                 watch.backlog.push("ADDED", Content::Shared(object.clone()));
@@ -214,7 +214,7 @@ impl Kernel {
         }
     }
 
-    fn fill_changes(&self, watch: &mut Watch, revision: u64) {
+    fn queue_changes(&self, watch: &mut Watch, revision: u64) {
         watch.after = revision;
         match self.store.since(watch.view.resource, revision) {
             Some(events) => {
@@ -259,12 +259,12 @@ impl Kernel {
     /// Removes a watch whose client has disconnected.
     pub fn close_watch(&mut self, id: WatchId) {
         self.watches.remove(&id);
-        self.woken.remove(&id);
+        self.ready_watches.remove(&id);
     }
 
     /// Watches with new events since the last call, in the order they were opened.
     pub fn take_ready_watches(&mut self) -> Vec<WatchId> {
-        std::mem::take(&mut self.woken).into_iter().collect()
+        std::mem::take(&mut self.ready_watches).into_iter().collect()
     }
 
     /// How many watches are open.
@@ -286,7 +286,7 @@ impl Kernel {
         if watch.bookmarks && !watch.ended && watch.after <= revision {
             watch.after = revision;
             watch.bookmark(revision, false, now);
-            self.woken.insert(id);
+            self.ready_watches.insert(id);
         }
     }
 
@@ -294,7 +294,7 @@ impl Kernel {
     pub fn cut_watches(&mut self) {
         for (id, watch) in &mut self.watches {
             watch.ended = true;
-            self.woken.insert(*id);
+            self.ready_watches.insert(*id);
         }
     }
 
@@ -303,7 +303,7 @@ impl Kernel {
         let status = Status::expired("The resourceVersion for the provided watch is too old.");
         for (id, watch) in self.watches.iter_mut().filter(|(_, w)| !w.ended) {
             watch.fail(&status);
-            self.woken.insert(*id);
+            self.ready_watches.insert(*id);
         }
     }
 }

@@ -71,8 +71,8 @@ impl Shared {
         let now = (self.clock)();
         let mut state = self.state.lock();
         let result = work(&mut state, now);
-        let woken = state.kernel.take_ready_watches();
-        let wakers: Vec<Waker> = woken.iter().filter_map(|id| state.wakers.remove(id)).collect();
+        let ready = state.kernel.take_ready_watches();
+        let wakers: Vec<Waker> = ready.iter().filter_map(|id| state.wakers.remove(id)).collect();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         result
@@ -253,16 +253,16 @@ where
             let (parts, body) = request.into_parts();
             let body = match Limited::new(body, BODY_BYTES_READ_MAX).collect().await {
                 Ok(collected) => collected.to_bytes(),
-                Err(error) => return Ok(respond(Document::from(&*unreadable(&*error)))),
+                Err(error) => return Ok(respond(Document::from(&*unreadable_body(&*error)))),
             };
-            let request = reduce(parts, body, server.user.as_ref());
+            let request = kernel_request(parts, body, server.user.as_ref());
             Ok(server.answer(&request))
         }
         .boxed()
     }
 }
 
-fn unreadable(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Box<Status> {
+fn unreadable_body(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Box<Status> {
     if error.is::<http_body_util::LengthLimitError>() {
         return Status::new(StatusReason::RequestEntityTooLarge, "Request entity too large");
     }
@@ -271,7 +271,7 @@ fn unreadable(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Box<St
 
 /// The request for the kernel. A user that the service knows (from a certificate or an in-process caller) comes
 /// first, then a token, then the user of this handle.
-fn reduce(parts: Parts, body: Bytes, handle: Option<&User>) -> KernelRequest {
+fn kernel_request(parts: Parts, body: Bytes, handle: Option<&User>) -> KernelRequest {
     let header = |name: &str| {
         let value = parts.headers.get(name).and_then(|v: &HeaderValue| v.to_str().ok());
         value.unwrap_or_default().to_owned()

@@ -22,7 +22,7 @@ const BYTES_AT_ONCE: usize = 16 * 1024;
 const LAST_BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
 /// Thirty years.
-const FAR: Duration = Duration::from_secs(86_400 * 365 * 30);
+const THIRTY_YEARS: Duration = Duration::from_secs(86_400 * 365 * 30);
 
 /// A response body: a document or a watch stream. One frame is one watch event.
 #[derive(Debug)]
@@ -54,9 +54,9 @@ impl Body {
     pub(super) fn watch(shared: Arc<Shared>, id: WatchId, timeout: Duration, bookmarks: bool) -> Body {
         let now = Instant::now();
         // A timeout beyond the range of the clock is never reached.
-        let ends_at = now.checked_add(timeout).unwrap_or_else(|| now + FAR);
+        let ends_at = now.checked_add(timeout).unwrap_or_else(|| now + THIRTY_YEARS);
         let timer = Timer::new(ends_at, bookmarks.then_some(shared.bookmark_interval));
-        Body(Content::Watch(WatchStream { shared, id, lines: VecDeque::new(), timer, over: false }))
+        Body(Content::Watch(WatchStream { shared, id, lines: VecDeque::new(), timer, ended: false }))
     }
 }
 
@@ -94,7 +94,7 @@ struct WatchStream {
     /// Encoded but not yet sent.
     lines: VecDeque<Bytes>,
     timer: Timer,
-    over: bool,
+    ended: bool,
 }
 
 impl fmt::Debug for WatchStream {
@@ -106,18 +106,18 @@ impl fmt::Debug for WatchStream {
 impl WatchStream {
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
-            if self.lines.is_empty() && !self.over {
+            if self.lines.is_empty() && !self.ended {
                 self.take_lines(cx);
             }
             if let Some(line) = self.lines.pop_front() {
                 return Poll::Ready(Some(line));
             }
-            if self.over {
+            if self.ended {
                 return Poll::Ready(None);
             }
             match ready!(self.timer.poll(cx)) {
                 Due::Bookmark => self.shared.with(|state, _| state.kernel.send_bookmark(self.id)),
-                Due::End => self.over = true,
+                Due::End => self.ended = true,
             }
         }
     }
@@ -129,7 +129,7 @@ impl WatchStream {
                 self.lines.extend(lines);
                 state.wakers.insert(self.id, cx.waker().clone());
             }
-            None => self.over = true,
+            None => self.ended = true,
         }
     }
 }
@@ -153,13 +153,13 @@ impl Timer {
     fn new(ends_at: Instant, bookmark_interval: Option<Duration>) -> Timer {
         let mut timer =
             Timer { ends_at, bookmark_interval, next: Due::End, sleep: Box::pin(sleep_until(ends_at)) };
-        timer.turn(Instant::now());
+        timer.schedule(Instant::now());
         timer
     }
 
     /// Schedules the next bookmark after the interval or shortly before the end, whichever is first; after the last
     /// one, the end.
-    fn turn(&mut self, now: Instant) {
+    fn schedule(&mut self, now: Instant) {
         let last = self.ends_at.checked_sub(LAST_BOOKMARK_BEFORE_END).filter(|last| *last > now);
         let bookmark = self.bookmark_interval.and_then(|every| Some(last?.min(now.checked_add(every)?)));
         self.next = if bookmark.is_some() { Due::Bookmark } else { Due::End };
@@ -170,7 +170,7 @@ impl Timer {
         ready!(self.sleep.poll_unpin(cx));
         let due = std::mem::replace(&mut self.next, Due::End);
         if due == Due::Bookmark {
-            self.turn(Instant::now());
+            self.schedule(Instant::now());
         }
         Poll::Ready(due)
     }

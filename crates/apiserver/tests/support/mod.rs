@@ -39,7 +39,7 @@ pub(crate) async fn serving(server: &ApiServer, limits: Limits) -> RunningServer
 pub(crate) fn seed(server: &ApiServer, name: &str, value: &str) {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
         "data": {"k": value}});
-    server.seed(object).expect("a good object");
+    server.seed(object).expect("a valid object");
 }
 
 /// A connection without client certificate, for arbitrary bytes.
@@ -64,30 +64,30 @@ async fn connect(serving: &RunningServer, protocols: &[&[u8]]) -> Stream {
 }
 
 /// The server's output until it closes the connection or sends nothing for a second.
-pub(crate) async fn heard(stream: &mut Stream) -> String {
-    let mut all = Vec::new();
+pub(crate) async fn read_all(stream: &mut Stream) -> String {
+    let mut output = Vec::new();
     let mut buffer = [0; 4096];
     while let Ok(Ok(count)) = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut buffer)).await {
         if count == 0 {
             break;
         }
-        all.extend_from_slice(&buffer[..count]);
+        output.extend_from_slice(&buffer[..count]);
     }
-    String::from_utf8_lossy(&all).into_owned()
+    String::from_utf8_lossy(&output).into_owned()
 }
 
 /// The server's answer to these bytes on a new connection.
-pub(crate) async fn said_to(serving: &RunningServer, bytes: &[u8]) -> String {
+pub(crate) async fn answer_to(serving: &RunningServer, bytes: &[u8]) -> String {
     let mut stream = raw(serving).await;
     // The server may close the connection before it has read everything.
     let _ = stream.write_all(bytes).await;
-    heard(&mut stream).await
+    read_all(&mut stream).await
 }
 
 /// Whether the server still answers normally.
-pub(crate) async fn is_well(serving: &RunningServer) -> bool {
+pub(crate) async fn is_healthy(serving: &RunningServer) -> bool {
     let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-    said_to(serving, request).await.ends_with("ok")
+    answer_to(serving, request).await.ends_with("ok")
 }
 
 /// An HTTP/2 client, with many requests on one connection.
@@ -96,14 +96,14 @@ pub(crate) async fn multiplexed(serving: &RunningServer) -> SendRequest<Empty<By
     let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
     // A small window, so that unread data stays in the server.
     builder.initial_stream_window_size(16 * 1024).max_concurrent_streams(20_000);
-    let (sender, connection) = builder.handshake(stream).await.expect("a client of HTTP/2");
+    let (sender, connection) = builder.handshake(stream).await.expect("an HTTP/2 client");
     tokio::spawn(connection);
     sender
 }
 
 /// Sends a request and returns when the response headers have arrived.
-pub(crate) async fn asked(sender: &mut SendRequest<Empty<Bytes>>, target: &str) -> Response<Incoming> {
+pub(crate) async fn send_get(sender: &mut SendRequest<Empty<Bytes>>, target: &str) -> Response<Incoming> {
     let request = Request::get(format!("https://localhost{target}")).body(Empty::new()).expect("a request");
-    sender.ready().await.expect("a living connection");
-    sender.send_request(request).await.expect("an answer")
+    sender.ready().await.expect("an open connection");
+    sender.send_request(request).await.expect("a response")
 }

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_says_stays() {
+    fn defaults_do_not_overwrite_client_values() {
         let deployments = by_name("deployments").unwrap();
         let mut object = json!({"spec": {"replicas": 0, "strategy": {"type": "Recreate"}}});
         fill(deployments, &mut object);

@@ -137,8 +137,12 @@ pub(super) fn network_policy(object: &mut Value) {
             }
         }
     }
-    let leaving = spec.get("egress").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty());
-    set_default(spec, "policyTypes", if leaving { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) });
+    let has_egress = spec.get("egress").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty());
+    set_default(
+        spec,
+        "policyTypes",
+        if has_egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) },
+    );
 }
 
 pub(super) fn storage_class(object: &mut Value) {

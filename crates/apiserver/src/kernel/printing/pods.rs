@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_of_a_pod_is_one_word() {
+    fn pod_status_column() {
         assert_eq!(word(&json!({"status": {"phase": "Pending"}})), "Pending");
         let waiting = json!({"status": {"phase": "Pending",
             "containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}});
@@ -155,8 +155,8 @@ mod tests {
         let failed = json!({"status": {"phase": "Failed",
             "containerStatuses": [{"state": {"terminated": {"exitCode": 3}}}]}});
         assert_eq!(word(&failed), "ExitCode:3");
-        let going = json!({"metadata": {"deletionTimestamp": "x"}, "status": {"phase": "Running"}});
-        assert_eq!(word(&going), "Terminating");
+        let terminating = json!({"metadata": {"deletionTimestamp": "x"}, "status": {"phase": "Running"}});
+        assert_eq!(word(&terminating), "Terminating");
         let init = json!({"spec": {"initContainers": [{"name": "a"}, {"name": "b"}]}, "status": {"phase": "Pending",
             "initContainerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 0}}},
                 {"name": "b", "state": {"running": {}}}]}});

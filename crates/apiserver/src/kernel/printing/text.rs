@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_short() {
+    fn ages_have_kubectl_form() {
         for (seconds, expected) in [
             (-5, "<invalid>"),
             (0, "0s"),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_are_readable() {
+    fn selectors_are_formatted() {
         let all = json!({"matchLabels": {"a": "b"}, "matchExpressions": [
             {"key": "c", "operator": "In", "values": ["d", "e"]}, {"key": "f", "operator": "DoesNotExist"}]});
         assert_eq!(selector(Some(&all)), "a=b,c in (d,e),!f");

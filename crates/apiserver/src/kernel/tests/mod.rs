@@ -2,7 +2,6 @@
 
 mod access;
 mod applies;
-mod binary;
 mod custom;
 mod deletes;
 mod discoveries;
@@ -13,6 +12,7 @@ mod lists;
 mod namespaces;
 mod patches;
 mod pods;
+mod protobuf;
 mod scales;
 mod services;
 mod tables;
@@ -27,20 +27,20 @@ use serde_json::{Value, json};
 use super::{Kernel, KernelOptions, Reply, Request, User, WatchId};
 
 /// A kernel with a clock that tests advance.
-struct World {
+struct TestServer {
     kernel: Kernel,
     now: Timestamp,
 }
 
-impl World {
-    fn new() -> World {
+impl TestServer {
+    fn new() -> TestServer {
         let now = "2026-01-02T03:04:05.678Z".parse().unwrap();
-        World { kernel: Kernel::new(1, 1000, now), now }
+        TestServer { kernel: Kernel::new(1, 1000, now), now }
     }
 
-    fn with(settings: KernelOptions) -> World {
+    fn with(options: KernelOptions) -> TestServer {
         let now = "2026-01-02T03:04:05.678Z".parse().unwrap();
-        World { kernel: Kernel::with_options(settings, now), now }
+        TestServer { kernel: Kernel::with_options(options, now), now }
     }
 
     /// Sends a request as a user.

@@ -31,7 +31,7 @@ enum Step {
 }
 
 /// The state of decoding one object.
-struct Reading {
+struct Decoder {
     /// The path to the current value; formatted only for messages.
     path: Vec<Step>,
     /// The structs on the path, and the field of each.
@@ -50,18 +50,18 @@ pub(crate) fn decode(
     form: Form,
     unknown: &mut Vec<String>,
 ) -> Result<Value, TypeMismatch> {
-    let mut reading =
-        Reading { path: Vec::new(), fields: Vec::new(), unknown: Vec::new(), wrong: None, form };
-    let decoded = reading.object(kind, value);
-    match (decoded, reading.wrong.take()) {
+    let mut decoder =
+        Decoder { path: Vec::new(), fields: Vec::new(), unknown: Vec::new(), wrong: None, form };
+    let decoded = decoder.object(kind, value);
+    match (decoded, decoder.wrong.take()) {
         (Ok(decoded), None) => {
-            unknown.append(&mut reading.unknown);
+            unknown.append(&mut decoder.unknown);
             Ok(decoded)
         }
         (Ok(_), Some(wrong)) => Err(wrong),
-        (Err(illegible), None) => Err(illegible),
+        (Err(unparsable), None) => Err(unparsable),
         // When converting an unstructured value kube-apiserver stops at the first error.
-        (Err(illegible), Some(wrong)) => Err(TypeMismatch(illegible.0, wrong.1.or(Some(wrong.0)))),
+        (Err(unparsable), Some(wrong)) => Err(TypeMismatch(unparsable.0, wrong.1.or(Some(wrong.0)))),
     }
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn is_micro_time(text: &str) -> bool {
     digits == 6 && text.parse::<Timestamp>().is_ok()
 }
 
-impl Reading {
+impl Decoder {
     /// The error for a value that Go cannot unmarshal into the field.
     fn wrong(&self, found: &Value, wanted: &str) -> TypeMismatch {
         let found = match found {
@@ -93,7 +93,7 @@ impl Reading {
             }
             None => "value of type".to_owned(),
         };
-        let told = format!("json: cannot unmarshal {found} into Go {place} {wanted}");
+        let message = format!("json: cannot unmarshal {found} into Go {place} {wanted}");
         let found = found.split(' ').next().unwrap_or_default();
         let found = match found {
             "number" => "int64",
@@ -112,11 +112,11 @@ impl Reading {
         } else {
             format!("unrecognized type: {wanted}")
         };
-        TypeMismatch(told, Some(restored))
+        TypeMismatch(message, Some(restored))
     }
 
     /// Records an error without ending the decoding.
-    fn note(&mut self, wrong: TypeMismatch) -> Value {
+    fn record_error(&mut self, wrong: TypeMismatch) -> Value {
         self.wrong.get_or_insert(wrong);
         Value::Null
     }
@@ -125,7 +125,7 @@ impl Reading {
         let mut given = match value {
             Value::Null => Map::new(),
             Value::Object(map) => map,
-            other => return Ok(self.note(self.wrong(&other, &kind.go_type()))),
+            other => return Ok(self.record_error(self.wrong(&other, &kind.go_type()))),
         };
         let mut object = Map::new();
         for (name, field) in &kind.fields {
@@ -167,7 +167,7 @@ impl Reading {
         if self.form == Form::Applied {
             return Some(value).filter(|value| !value.is_null());
         }
-        let says_something = match (&field.shape, &value) {
+        let is_written = match (&field.shape, &value) {
             (Shape::Pointer(_), value) => !value.is_null(),
             (shape, value) if shape.is_struct() => match field.presence {
                 Presence::IfNotZero => !is_zero(value),
@@ -179,7 +179,7 @@ impl Reading {
         };
         let list_without_items =
             self.form == Form::Sent && value.is_array() && field.presence == Presence::Always;
-        if says_something || list_without_items {
+        if is_written || list_without_items {
             return Some(value);
         }
         (field.presence == Presence::Always).then(|| zero(&field.shape))
@@ -206,7 +206,7 @@ impl Reading {
         let list = match value {
             Value::Null => return Ok(Value::Null),
             Value::Array(list) => list,
-            other => return Ok(self.note(self.wrong(&other, &format!("[]{}", go_type(items))))),
+            other => return Ok(self.record_error(self.wrong(&other, &format!("[]{}", go_type(items))))),
         };
         let mut decoded = Vec::with_capacity(list.len());
         for (at, item) in list.into_iter().enumerate() {
@@ -222,7 +222,9 @@ impl Reading {
         let map = match value {
             Value::Null => return Ok(Value::Null),
             Value::Object(map) => map,
-            other => return Ok(self.note(self.wrong(&other, &format!("map[string]{}", go_type(values))))),
+            other => {
+                return Ok(self.record_error(self.wrong(&other, &format!("map[string]{}", go_type(values)))));
+            }
         };
         let mut decoded = Map::new();
         for (key, value) in map {
@@ -247,9 +249,9 @@ impl Reading {
             (Shape::Bytes, Value::String(text)) => match STANDARD.decode(text) {
                 Ok(_) => Ok(value),
                 Err(DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _)) => {
-                    Ok(self.note(unreadable_bytes(at)))
+                    Ok(self.record_error(unreadable_bytes(at)))
                 }
-                Err(_) => Ok(self.note(unreadable_bytes(text.len() / 4 * 4))),
+                Err(_) => Ok(self.record_error(unreadable_bytes(text.len() / 4 * 4))),
             },
             (Shape::Time, Value::String(text)) => match text.parse::<Timestamp>() {
                 Ok(time) => Ok(json!(crate::kernel::seconds(time))),
@@ -262,10 +264,10 @@ impl Reading {
             }
             (Shape::Quantity, Value::String(_) | Value::Number(_)) => {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                let quantity = Quantity::parse(&text).ok_or_else(|| illegible(QUANTITY_RULE.to_owned()))?;
+                let quantity = Quantity::parse(&text).ok_or_else(|| unparsable(QUANTITY_RULE.to_owned()))?;
                 Ok(json!(quantity.to_string()))
             }
-            (shape, found) => Ok(self.note(self.wrong(found, &go_type(shape)))),
+            (shape, found) => Ok(self.record_error(self.wrong(found, &go_type(shape)))),
         }
     }
 }
@@ -275,7 +277,7 @@ const QUANTITY_RULE: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
 /// A string that does not parse.
-fn illegible(why: String) -> TypeMismatch {
+fn unparsable(why: String) -> TypeMismatch {
     TypeMismatch(why, None)
 }
 
@@ -290,7 +292,7 @@ fn unreadable_time(text: &str, form: &str) -> TypeMismatch {
         Some(at) => (&text[at..], ".000000"),
         None => (text, "2006"),
     };
-    illegible(format!("parsing time {text:?} as {form:?}: cannot parse {rest:?} as {wanted:?}"))
+    unparsable(format!("parsing time {text:?} as {form:?}: cannot parse {rest:?} as {wanted:?}"))
 }
 
 /// The Go name of the type.
@@ -360,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn typed_servers_write_what_they_read() {
+    fn decoding_normalizes_like_go_structs() {
         let (event, _) = read("Event", json!({"metadata": {"name": "a", "labels": {}}, "count": 0})).unwrap();
         assert_eq!(
             event,
@@ -385,10 +387,10 @@ mod tests {
     }
 
     #[test]
-    fn wrong_shapes_are_told_with_their_place() {
+    fn type_errors_have_the_field_path() {
         let wrong = json!({"spec": {"containers": [{"name": "a"}, {"name": 3}]}});
-        let told = "json: cannot unmarshal number into Go struct field Container.spec.containers.name of type string";
-        assert_eq!(read("Pod", wrong).unwrap_err().0, told);
+        let message = "json: cannot unmarshal number into Go struct field Container.spec.containers.name of type string";
+        assert_eq!(read("Pod", wrong).unwrap_err().0, message);
         for wrong in [
             json!({"metadata": {"creationTimestamp": "yesterday"}}),
             json!({"metadata": {"labels": {"a": 1}}}),
@@ -402,11 +404,11 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_says_nothing_outweighs_a_wrong_type() {
+    fn unparsable_text_takes_precedence_over_a_type_error() {
         let both = json!({"metadata": {"labels": "text"}, "status": {"startTime": "yesterday"}});
-        let told = read("Pod", both).unwrap_err();
-        assert!(told.0.starts_with("parsing time"), "{}", told.0);
-        assert_eq!(told.1.as_deref(), Some("cannot restore map from string"));
+        let message = read("Pod", both).unwrap_err();
+        assert!(message.0.starts_with("parsing time"), "{}", message.0);
+        assert_eq!(message.1.as_deref(), Some("cannot restore map from string"));
     }
 
     #[test]

@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_reads_without_loose_ends() {
+    fn type_table_has_no_dangling_references() {
         assert!(TABLE.structs.len() > 500);
         let pod = of_kind("", "v1", "Pod").unwrap();
         assert_eq!(pod.name, "core.v1.Pod");

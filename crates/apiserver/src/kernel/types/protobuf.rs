@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_read_by_the_numbers_of_the_table() {
+    fn protobuf_fields_are_decoded_by_number() {
         let metadata = field(1, b"web");
         let port = [field(1, b"http"), vec![3 << 3, 80], field(4, &[vec![2 << 3, 81]].concat())].concat();
         let selector = [field(1, b"app"), field(2, b"web")].concat();
@@ -278,14 +278,14 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_are_one_in_json_are_read_as_one() {
+    fn messages_flattened_in_json_are_decoded() {
         let volume = [field(1, b"v"), field(2, &field(2, &[]))].concat();
         let body = envelope("Pod", &field(2, &field(1, &volume)));
         assert_eq!(read(&body).unwrap()["spec"]["volumes"], json!([{"name": "v", "emptyDir": {}}]));
     }
 
     #[test]
-    fn hostile_bytes_are_refused() {
+    fn malformed_bytes_are_rejected() {
         for bytes in [
             &b""[..],
             b"k8s",

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_amount_has_one_way_to_be_written() {
+    fn quantities_have_a_canonical_form() {
         for (text, canonical) in [
             ("0", "0"),
             ("0.5", "500m"),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_is_refused_and_nothing_overflows() {
+    fn invalid_quantities_are_rejected_and_nothing_overflows() {
         for text in ["", "-", ".", "x", "1x", "1 Gi", "1.2.3", "1ee3", "e3"] {
             assert!(Quantity::parse(text).is_none(), "{text}");
         }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Field, List, Shape, Struct, TABLE};
 
-/// The type of a custom resource, leaked: it lives as long as the process, as the built-in ones do.
+/// The type of a custom resource, leaked, so that it is `'static` like the built-in ones.
 pub(crate) fn of_schema(schema: &'static Value) -> &'static Struct {
     let mut shape = structure(schema);
     let metadata = TABLE.by_name.get("meta.v1.ObjectMeta").map(|at| Shape::Struct(*at));

@@ -11,9 +11,9 @@ pub(super) fn webhooks(new: &Value, errors: &mut Errors) {
     for (at, hook) in list(new, "/webhooks").iter().enumerate() {
         let path = format!("webhooks[{at}]");
         let name = text(hook, "/name");
-        let faults = naming::subdomain(name);
-        if !faults.is_empty() {
-            refuse_text(&format!("{path}.name"), name, &faults, errors);
+        let messages = naming::subdomain(name);
+        if !messages.is_empty() {
+            refuse_text(&format!("{path}.name"), name, &messages, errors);
         } else if name.split('.').count() < 3 {
             let why = "should be a domain with at least three segments separated by dots";
             errors.push(FieldError::invalid(&format!("{path}.name"), &json!(name), why));

@@ -164,8 +164,8 @@ fn is_standard(name: &str) -> bool {
 }
 
 /// Pushes the errors of a text field.
-fn refuse_text(field: &str, text: &str, faults: &[String], errors: &mut Errors) {
-    errors.extend(faults.iter().map(|fault| FieldError::invalid(field, &Value::from(text), fault)));
+fn refuse_text(field: &str, text: &str, messages: &[String], errors: &mut Errors) {
+    errors.extend(messages.iter().map(|message| FieldError::invalid(field, &Value::from(text), message)));
 }
 
 /// The text at a pointer, or empty.

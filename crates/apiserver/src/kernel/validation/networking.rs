@@ -33,8 +33,8 @@ pub(super) fn service(old: Option<&Value>, new: &Value, errors: &mut Errors) {
         }
         let same = |other: &Value| other["protocol"] == port["protocol"] && other["port"] == port["port"];
         if ports[..at].iter().any(same) {
-            let shown = json!({"port": port["port"], "protocol": port["protocol"]});
-            errors.push(FieldError::duplicate(&path, &shown));
+            let printed = json!({"port": port["port"], "protocol": port["protocol"]});
+            errors.push(FieldError::duplicate(&path, &printed));
         }
         let on_nodes =
             |other: &Value| other["protocol"] == port["protocol"] && other["nodePort"] == port["nodePort"];
@@ -91,8 +91,12 @@ fn target_port(path: &str, port: &Value, errors: &mut Errors) {
             refuse_text(&format!("{path}.targetPort"), name, &naming::port_name(name), errors);
         }
         Value::Number(number) => {
-            for fault in naming::port_number(number.as_i64().unwrap_or(0)) {
-                errors.push(FieldError::invalid(&format!("{path}.targetPort"), &port["targetPort"], &fault));
+            for message in naming::port_number(number.as_i64().unwrap_or(0)) {
+                errors.push(FieldError::invalid(
+                    &format!("{path}.targetPort"),
+                    &port["targetPort"],
+                    &message,
+                ));
             }
         }
         _ => {}
@@ -159,8 +163,8 @@ fn balancer_fields(kind: &str, new: &Value, errors: &mut Errors) {
         }
         (true, 0) => errors.push(FieldError::required(field, "")),
         (true, _) => {
-            let faults = naming::port_number(check);
-            errors.extend(faults.iter().map(|fault| FieldError::invalid(field, &json!(check), fault)));
+            let messages = naming::port_number(check);
+            errors.extend(messages.iter().map(|message| FieldError::invalid(field, &json!(check), message)));
         }
     }
 }
@@ -183,15 +187,19 @@ fn balancer_update(old: &Value, new: &Value, errors: &mut Errors) {
 pub(crate) fn families(new: &Value) -> Errors {
     let mut errors = Errors::new();
     let (address, addresses) = (text(new, "/spec/clusterIP"), list(new, "/spec/clusterIPs"));
-    let shown = &new["spec"]["clusterIPs"];
+    let printed = &new["spec"]["clusterIPs"];
     match addresses.first() {
         None if !address.is_empty() => errors.push(FieldError::required("spec.clusterIPs", "")),
         Some(first) if !address.is_empty() && *first != address => {
-            errors.push(FieldError::invalid("spec.clusterIPs", shown, "first value must match `clusterIP`"));
+            errors.push(FieldError::invalid(
+                "spec.clusterIPs",
+                printed,
+                "first value must match `clusterIP`",
+            ));
         }
         Some(_) if address.is_empty() => {
             let why = "must be empty when `clusterIP` is not specified";
-            errors.push(FieldError::invalid("spec.clusterIPs", shown, why));
+            errors.push(FieldError::invalid("spec.clusterIPs", printed, why));
         }
         _ => {}
     }
@@ -332,8 +340,8 @@ pub(super) fn network_policy(new: &Value, errors: &mut Errors) {
 fn policy_port(path: &str, port: &Value, errors: &mut Errors) {
     match &port["port"] {
         Value::Number(number) => {
-            for fault in naming::port_number(number.as_i64().unwrap_or(0)) {
-                errors.push(FieldError::invalid(&format!("{path}.port"), &port["port"], &fault));
+            for message in naming::port_number(number.as_i64().unwrap_or(0)) {
+                errors.push(FieldError::invalid(&format!("{path}.port"), &port["port"], &message));
             }
         }
         Value::String(name) => refuse_text(&format!("{path}.port"), name, &naming::port_name(name), errors),
@@ -394,13 +402,13 @@ pub(super) fn endpoint_slice(old: Option<&Value>, new: &Value, errors: &mut Erro
             let address = address.as_str().unwrap_or_default();
             match (kind, address.parse::<IpAddr>()) {
                 ("FQDN", _) => {
-                    let faults = naming::subdomain(address);
-                    if faults.is_empty() && !address.contains('.') {
+                    let messages = naming::subdomain(address);
+                    if messages.is_empty() && !address.contains('.') {
                         let why = "should be a domain with at least two segments separated by dots";
                         let field = format!("{path}[{number}]");
                         errors.push(FieldError::invalid(&field, &json!(address), why));
                     }
-                    refuse_text(&path, address, &faults, errors);
+                    refuse_text(&path, address, &messages, errors);
                 }
                 ("IPv4" | "IPv6", Err(_)) => {
                     refuse_text(&format!("{path}[{number}]"), address, &naming::ip(address), errors);

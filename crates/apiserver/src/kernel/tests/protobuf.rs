@@ -3,8 +3,8 @@
 use super::*;
 
 #[test]
-fn binary_bodies_are_read_and_hostile_ones_refused() {
-    let mut world = World::new();
+fn protobuf_bodies_are_parsed_and_malformed_ones_rejected() {
+    let mut server = TestServer::new();
     let binary = "application/vnd.kubernetes.protobuf".to_owned();
     // A ConfigMap named "a" with one entry, as kubectl encodes it.
     let mut body = b"k8s\0".to_vec();
@@ -13,13 +13,13 @@ fn binary_bodies_are_read_and_hostile_ones_refused() {
     );
     let request =
         Request { content_type: binary.clone(), ..Request::new(Method::POST, CONFIG_MAPS, body.clone()) };
-    let (code, object) = world.reply(&request);
+    let (code, object) = server.reply(&request);
     assert_eq!((code, &object["data"]), (201, &json!({"k": "v"})));
     for end in 0..body.len() {
         let cut = body[..end].to_vec();
         let request =
             Request { content_type: binary.clone(), ..Request::new(Method::POST, CONFIG_MAPS, cut) };
-        let (code, answer) = world.reply(&request);
+        let (code, answer) = server.reply(&request);
         assert!((400..500).contains(&code), "{end}: {answer}");
     }
 }
