@@ -14,14 +14,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let builder =
         ApiServer::builder().rbac(true).event_ttl(Duration::from_secs(3600)).request_log_limit(1000);
     let (ending, ended) = tokio::sync::watch::channel(false);
-    let (server, pki, keeping) = match arguments.next() {
+    let (server, pki, saving) = match arguments.next() {
         None => (builder.build(), Pki::generate()?, None),
         Some(dir) => {
-            let (server, keeper, found) = StateDir::open(&dir, builder)?;
-            println!("{} entries read, {} lost", found.entries, found.skipped);
+            let (server, state_dir, found) = StateDir::open(&dir, builder)?;
+            println!("{} entries read, {} skipped", found.entries, found.skipped);
             let pki = Pki::load_or_generate(&dir)?;
-            let keeping = tokio::spawn(keeper.run(server.clone(), Duration::from_millis(200), ended));
-            (server, pki, Some(keeping))
+            let saving = tokio::spawn(state_dir.run(server.clone(), Duration::from_millis(200), ended));
+            (server, pki, Some(saving))
         }
     };
     let serving = serve(server, "127.0.0.1:0".parse()?, pki, Limits::default()).await?;
@@ -29,10 +29,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("export KUBECONFIG={}", kubeconfig.display());
     tokio::signal::ctrl_c().await?;
     serving.stop().await;
-    // Without a data folder nobody listens.
+    // Without a data directory there is no receiver.
     let _ = ending.send(true);
-    if let Some(keeping) = keeping {
-        keeping.await??;
+    if let Some(saving) = saving {
+        saving.await??;
     }
     Ok(())
 }

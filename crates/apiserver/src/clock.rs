@@ -1,4 +1,4 @@
-//! Where the face reads the time: the machine, a constant, or the (possibly paused) clock of the async runtime.
+//! Clocks for the service: the system clock, a constant, or the (possibly paused) clock of the tokio runtime.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use jiff::{SignedDuration, Timestamp};
 /// A source of wall-clock readings.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// The clock of the machine.
+/// The system clock.
 pub fn system() -> Clock {
     Arc::new(Timestamp::now)
 }
 
-/// A clock that stands still.
+/// A clock that always returns `at`.
 pub fn fixed(at: Timestamp) -> Clock {
     Arc::new(move || at)
 }
 
-/// A clock that reads `start` now and moves with tokio's clock, so that a paused runtime decides the time.
+/// A clock that reads `start` now and advances with tokio's clock, so that a paused runtime controls the time.
 ///
 /// Must be called inside a tokio runtime.
 pub fn following_tokio(start: Timestamp) -> Clock {

@@ -1,6 +1,8 @@
-//! A tower layer that lets chosen requests go wrong, by rules that are data and strike in a fixed order.
+//! A tower layer that injects faults into chosen requests. The rules are data and are tried in the order they were
+//! added.
 //!
-//! It wraps any HTTP service a `kube::Client` can use, so the same rules disturb the embedded server and a real one.
+//! It wraps any HTTP service a `kube::Client` can use, so the same rules work for the embedded server and for a real
+//! one.
 
 use std::io;
 use std::pin::Pin;
@@ -19,15 +21,15 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tower::{BoxError, Layer, Service};
 
-/// The body of every answer that passes the layer.
+/// The body of every response that passes the layer.
 pub type FaultyBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// What happens to a request that a rule strikes.
+/// What happens to a request that a rule hits.
 #[derive(Debug, Clone)]
 pub enum InjectedFault {
-    /// Nothing: the request goes through.
+    /// No fault: the request goes through.
     Pass,
-    /// The server is not asked; a Status comes back.
+    /// The request does not reach the server; the client gets a Status.
     Status {
         /// HTTP and Status code.
         code: u16,
@@ -38,22 +40,22 @@ pub enum InjectedFault {
         /// `Retry-After` header and `details.retryAfterSeconds`.
         retry_after_seconds: Option<u32>,
     },
-    /// The server is not asked; the connection fails in this way.
+    /// The request does not reach the server; the connection fails with this error.
     ConnectionError(io::ErrorKind),
-    /// The server is not asked and no answer ever comes.
+    /// The request does not reach the server and no response ever comes.
     Hang,
-    /// The verdict is carried out after a delay.
+    /// Waits, then injects the inner fault.
     DelayThen(Duration, Box<InjectedFault>),
-    /// The server does what was asked, but its answer is lost and this comes instead.
+    /// The server executes the request, but its response is lost and the inner fault answers instead.
     ApplyThen(Box<InjectedFault>),
-    /// The answer's stream ends after so many lines (watch events).
+    /// The response stream ends after this many lines (watch events).
     CutStream {
         /// Lines that still arrive.
         after_events: usize,
-        /// Whether the stream ends as if it were complete, or with a connection error.
+        /// True: the stream ends as if it were complete. False: it ends with a connection error.
         cleanly: bool,
     },
-    /// The server is not asked; these bytes come back.
+    /// The request does not reach the server; the client gets these bytes.
     RawBody {
         /// HTTP status code.
         code: u16,
@@ -63,13 +65,13 @@ pub enum InjectedFault {
 }
 
 impl InjectedFault {
-    /// A Status without a word on retrying.
+    /// A Status without Retry-After.
     pub fn status(code: u16, reason: &str, message: &str) -> InjectedFault {
         let (reason, message) = (reason.to_owned(), message.to_owned());
         InjectedFault::Status { code, reason, message, retry_after_seconds: None }
     }
 
-    /// 429 that asks to come back later.
+    /// 429 with Retry-After.
     pub fn too_many_requests(retry_after_seconds: u32) -> InjectedFault {
         InjectedFault::Status {
             code: 429,
@@ -81,28 +83,28 @@ impl InjectedFault {
     }
 }
 
-/// Which requests a rule strikes, how often, and with what.
+/// Which requests a rule hits, how often, and with which fault.
 #[derive(Debug, Clone)]
 pub struct FaultRule {
     /// Only this method.
     pub method: Option<Method>,
     /// Only targets (path and query) that contain this.
     pub target_contains: Option<String>,
-    /// Only watches, or only what is no watch.
+    /// True: only watches. False: everything but watches.
     pub watch: Option<bool>,
-    /// Only what changes something, or only what does not.
+    /// True: only writes. False: only reads (GET, HEAD, OPTIONS).
     pub writes: Option<bool>,
-    /// This many matching requests pass before the rule strikes.
+    /// This many matching requests pass before the rule takes effect.
     pub skip: u64,
-    /// The rule strikes this many times; `None` means always.
+    /// The rule hits this many requests; `None` means no limit.
     pub times: Option<u64>,
-    /// What happens to the request.
+    /// The injected fault.
     pub fault: InjectedFault,
 }
 
 impl FaultRule {
-    /// A rule that strikes every request.
-    pub fn new(verdict: InjectedFault) -> FaultRule {
+    /// A rule that hits every request.
+    pub fn new(fault: InjectedFault) -> FaultRule {
         FaultRule {
             method: None,
             target_contains: None,
@@ -110,7 +112,7 @@ impl FaultRule {
             writes: None,
             skip: 0,
             times: None,
-            fault: verdict,
+            fault,
         }
     }
 
@@ -126,25 +128,25 @@ impl FaultRule {
         self
     }
 
-    /// Restricts the rule to watches, or to what is no watch.
+    /// Restricts the rule to watches, or to requests that are not watches.
     pub fn watch(mut self, watch: bool) -> FaultRule {
         self.watch = Some(watch);
         self
     }
 
-    /// Restricts the rule to what changes something, or to what does not.
+    /// Restricts the rule to writes, or to reads.
     pub fn writes(mut self, writes: bool) -> FaultRule {
         self.writes = Some(writes);
         self
     }
 
-    /// Lets the first `requests` matching ones pass.
+    /// Lets the first `requests` matching requests pass.
     pub fn skip(mut self, requests: u64) -> FaultRule {
         self.skip = requests;
         self
     }
 
-    /// Lets the rule strike only so many times.
+    /// Limits how many requests the rule hits.
     pub fn times(mut self, times: u64) -> FaultRule {
         self.times = Some(times);
         self
@@ -162,63 +164,63 @@ impl FaultRule {
     }
 }
 
-/// Names a rule that was added.
+/// Identifies a rule that was added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FaultRuleId(usize);
 
 #[derive(Debug)]
-struct Armed {
+struct ActiveRule {
     rule: FaultRule,
     seen: u64,
-    struck: u64,
-    retired: bool,
+    hits: u64,
+    disabled: bool,
 }
 
-/// The rules in force; clones share them, so they can be changed while requests run.
+/// The active rules. Clones share them, so rules can change while requests run.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
-    rules: Arc<Mutex<Vec<Armed>>>,
+    rules: Arc<Mutex<Vec<ActiveRule>>>,
 }
 
 impl Faults {
-    /// No rules: everything passes.
+    /// No rules: every request passes.
     pub fn new() -> Faults {
         Faults::default()
     }
 
-    /// Adds a rule behind those in force; the first that strikes decides.
+    /// Appends a rule; the first rule that hits a request decides.
     pub fn add(&self, rule: FaultRule) -> FaultRuleId {
         let mut rules = self.rules.lock();
-        rules.push(Armed { rule, seen: 0, struck: 0, retired: false });
+        rules.push(ActiveRule { rule, seen: 0, hits: 0, disabled: false });
         FaultRuleId(rules.len() - 1)
     }
 
-    /// Takes a rule out of force; its count stays readable.
+    /// Disables a rule; its hit count stays readable.
     pub fn disable(&self, id: FaultRuleId) {
-        if let Some(armed) = self.rules.lock().get_mut(id.0) {
-            armed.retired = true;
+        if let Some(active) = self.rules.lock().get_mut(id.0) {
+            active.disabled = true;
         }
     }
 
-    /// Takes all rules out of force.
+    /// Disables all rules.
     pub fn disable_all(&self) {
-        self.rules.lock().iter_mut().for_each(|armed| armed.retired = true);
+        self.rules.lock().iter_mut().for_each(|active| active.disabled = true);
     }
 
-    /// How often a rule has struck.
+    /// How many requests a rule has hit.
     pub fn hits(&self, id: FaultRuleId) -> u64 {
-        self.rules.lock().get(id.0).map_or(0, |armed| armed.struck)
+        self.rules.lock().get(id.0).map_or(0, |active| active.hits)
     }
 
-    fn judge<B>(&self, request: &Request<B>) -> InjectedFault {
-        for armed in self.rules.lock().iter_mut().filter(|a| !a.retired) {
-            if !armed.rule.matches(request) {
+    fn fault_for<B>(&self, request: &Request<B>) -> InjectedFault {
+        for active in self.rules.lock().iter_mut().filter(|a| !a.disabled) {
+            if !active.rule.matches(request) {
                 continue;
             }
-            armed.seen += 1;
-            if armed.seen > armed.rule.skip && armed.rule.times.is_none_or(|times| armed.struck < times) {
-                armed.struck += 1;
-                return armed.rule.fault.clone();
+            active.seen += 1;
+            if active.seen > active.rule.skip && active.rule.times.is_none_or(|times| active.hits < times) {
+                active.hits += 1;
+                return active.rule.fault.clone();
             }
         }
         InjectedFault::Pass
@@ -233,7 +235,7 @@ impl<S> Layer<S> for Faults {
     }
 }
 
-/// A service whose requests are judged by [`Faults`].
+/// A service that applies the rules of [`Faults`] to its requests.
 #[derive(Debug, Clone)]
 pub struct FaultInjector<S> {
     inner: S,
@@ -258,16 +260,16 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let verdict = self.faults.judge(&request);
-        // The service that was polled ready is the one to call.
+        let fault = self.faults.fault_for(&request);
+        // tower's contract: call the instance that was polled ready.
         let ready = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, ready);
-        Box::pin(carry_out(verdict, inner, request))
+        Box::pin(inject(fault, inner, request))
     }
 }
 
-async fn carry_out<S, B, R>(
-    verdict: InjectedFault,
+async fn inject<S, B, R>(
+    fault: InjectedFault,
     mut inner: S,
     request: Request<B>,
 ) -> Result<Response<FaultyBody>, BoxError>
@@ -278,15 +280,15 @@ where
     R::Error: Into<BoxError>,
 {
     let boxed = |response: Response<R>| response.map(|body| body.map_err(Into::into).boxed_unsync());
-    match after_delay(verdict).await {
+    match after_delay(fault).await {
         InjectedFault::Pass => inner.call(request).await.map(boxed).map_err(Into::into),
         InjectedFault::CutStream { after_events, cleanly } => {
             let response = inner.call(request).await.map(boxed).map_err(Into::into)?;
             Ok(response
-                .map(|body| CutBody { body, lines_left: after_events, cleanly, over: false }.boxed_unsync()))
+                .map(|body| CutBody { body, lines_left: after_events, cleanly, ended: false }.boxed_unsync()))
         }
         InjectedFault::ApplyThen(then) => {
-            // Whatever the server says, the client never hears it.
+            // The response is dropped: the client never sees it.
             drop(inner.call(request).await);
             answer(after_delay(*then).await).await
         }
@@ -294,17 +296,17 @@ where
     }
 }
 
-async fn after_delay(mut verdict: InjectedFault) -> InjectedFault {
-    while let InjectedFault::DelayThen(delay, then) = verdict {
+async fn after_delay(mut fault: InjectedFault) -> InjectedFault {
+    while let InjectedFault::DelayThen(delay, then) = fault {
         tokio::time::sleep(delay).await;
-        verdict = *then;
+        fault = *then;
     }
-    verdict
+    fault
 }
 
-/// Answers without asking the server.
-async fn answer(verdict: InjectedFault) -> Result<Response<FaultyBody>, BoxError> {
-    match verdict {
+/// Answers without calling the server.
+async fn answer(fault: InjectedFault) -> Result<Response<FaultyBody>, BoxError> {
+    match fault {
         InjectedFault::Status { code, reason, message, retry_after_seconds } => {
             let mut status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
                 "message": message, "reason": reason, "code": code});
@@ -320,7 +322,7 @@ async fn answer(verdict: InjectedFault) -> Result<Response<FaultyBody>, BoxError
         InjectedFault::RawBody { code, body } => Ok(raw(code, body)),
         InjectedFault::Hang => std::future::pending().await,
         InjectedFault::ConnectionError(kind) => Err(io::Error::from(kind).into()),
-        // Where an answer is needed and the verdict gives none, the connection is what breaks.
+        // These faults produce no response of their own, so the connection breaks.
         InjectedFault::Pass
         | InjectedFault::DelayThen(..)
         | InjectedFault::ApplyThen(_)
@@ -340,7 +342,7 @@ struct CutBody {
     body: FaultyBody,
     lines_left: usize,
     cleanly: bool,
-    over: bool,
+    ended: bool,
 }
 
 impl http_body::Body for CutBody {
@@ -351,12 +353,12 @@ impl http_body::Body for CutBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if self.over {
+        if self.ended {
             return Poll::Ready(None);
         }
         if self.lines_left == 0 {
-            self.over = true;
-            // An early end of file would pass for a clean end with kube's client; a reset does not.
+            self.ended = true;
+            // kube's client takes an unexpected EOF for a clean end; it does not take a reset for one.
             let broken = || Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
             return Poll::Ready((!self.cleanly).then(broken));
         }

@@ -1,15 +1,15 @@
-//! An embedded in-memory API server: a pure kernel and an HTTP face.
+//! An embedded in-memory API server: a pure kernel and an HTTP service.
 //!
-//! | room | keeps |
+//! | module | content |
 //! | --- | --- |
-//! | [`kernel`] | the server itself: requests and clock readings in, replies and watch frames out; no IO, no clock, no chance of its own |
-//! | [`face`] | a tower service over the kernel that a `kube::Client` can speak to, and the handles tests hold |
-//! | [`faults`] | a tower layer that lets chosen requests go wrong |
-//! | [`http`] | the server on a loopback socket: HTTPS, certificates for users, kubeconfig files, bounds on every client |
-//! | [`keep`] | state that outlives the process |
-//! | [`clock`] | where the face reads the time |
+//! | [`kernel`] | the server itself: requests and times in, replies and watch frames out; no IO, clock or randomness of its own |
+//! | [`service`] | a tower service over the kernel for a `kube::Client`, and direct access for tests |
+//! | [`faults`] | a tower layer that injects faults into chosen requests |
+//! | [`http`] | the server on a loopback socket: HTTPS, client certificates, kubeconfig files, limits for every client |
+//! | [`state_dir`] | persistence |
+//! | [`clock`] | clocks for the service |
 //!
-//! What the server does not do is answered with a clear 4xx or 501, never silently.
+//! Features the server does not implement get a 4xx or 501, never a silent success.
 //!
 //! ```
 //! # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -1,7 +1,7 @@
-//! State that outlives the process: a snapshot and a log of changes behind it, one JSON value a line.
+//! Persistence: a snapshot and a log of the changes since, with one JSON value per line.
 //!
-//! Nothing waits for the disk: what was answered in the last moments before the machine goes down may be lost. A line
-//! cut short by that is noticed and left out.
+//! Writes are not synced: the changes of the last moments before a machine crash may be lost. A truncated line is
+//! detected and skipped.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
@@ -18,49 +18,49 @@ const SNAPSHOT: &str = "state.jsonl";
 const SNAPSHOT_NEW: &str = "state.jsonl.new";
 const CHANGES: &str = "changes.jsonl";
 const LOCK: &str = "lock";
-/// So many changes make a new snapshot worth its while.
+/// A new snapshot is written after this many changes.
 const CHANGES_MAX: usize = 50_000;
 
-/// Why state cannot be kept.
+/// Why the state cannot be persisted.
 #[derive(Debug, thiserror::Error)]
 pub enum StateDirError {
-    /// The folder or a file in it cannot be used; give another.
+    /// The directory or a file in it cannot be used; choose another.
     #[error("{path}: {source}")]
     File {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
-        /// What the machine says.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Another process uses the folder; end it or give another folder.
+    /// Another process uses the directory; stop it or choose another directory.
     #[error("{path} is in use by another process")]
     InUse {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
 }
 
-/// A folder in which the state of one server is kept.
+/// The directory with the state of one server.
 #[derive(Debug)]
 pub struct StateDir {
     dir: PathBuf,
     changes: BufWriter<File>,
     count: usize,
-    /// Held for as long as the folder is in use.
+    /// Held while the directory is in use.
     _lock: File,
 }
 
-/// What was found in a folder.
+/// What [`StateDir::open`] has read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LoadSummary {
     /// Entries that were read.
     pub entries: usize,
-    /// Lines that could not be read, or entries of kinds that are no longer served.
+    /// Lines that did not parse, and entries of kinds that are no longer served.
     pub skipped: usize,
 }
 
 impl StateDir {
-    /// Opens the folder and builds the server that was kept there, or a new one.
+    /// Opens the directory and builds the server from its state, or a new server.
     pub fn open(dir: &Path, builder: Builder) -> Result<(ApiServer, StateDir, LoadSummary), StateDirError> {
         let at = |path: &Path| {
             let path = path.to_owned();
@@ -73,18 +73,18 @@ impl StateDir {
             Err(TryLockError::WouldBlock) => return Err(StateDirError::InUse { path: dir.to_owned() }),
             Err(TryLockError::Error(source)) => return Err(at(&dir.join(LOCK))(source)),
         }
-        let (entries, mut found) = read(dir).map_err(at(dir))?;
+        let (entries, mut summary) = read(dir).map_err(at(dir))?;
         let builder = builder.journal(true);
         let (server, lost) = if entries.is_empty() { (builder.build(), 0) } else { builder.restore(entries) };
-        found.skipped += lost;
+        summary.skipped += lost;
         let changes = File::create(dir.join(SNAPSHOT_NEW)).map_err(at(&dir.join(SNAPSHOT_NEW)))?;
-        let mut keeper =
+        let mut state_dir =
             StateDir { dir: dir.to_owned(), changes: BufWriter::new(changes), count: 0, _lock: lock };
-        keeper.snapshot(&server).map_err(at(dir))?;
-        Ok((server, keeper, found))
+        state_dir.snapshot(&server).map_err(at(dir))?;
+        Ok((server, state_dir, summary))
     }
 
-    /// Writes what has changed; says how many changes that were.
+    /// Appends the changes since the last call; returns their number.
     pub fn save(&mut self, server: &ApiServer) -> io::Result<usize> {
         let entries = server.take_journal();
         for entry in &entries {
@@ -98,7 +98,7 @@ impl StateDir {
         Ok(entries.len())
     }
 
-    /// Saves again and again until told to end, and once more then. An error ends the keeping.
+    /// Saves every `every` until `ending` becomes true, and once more then. Returns on the first error.
     pub async fn run(
         mut self,
         server: ApiServer,
@@ -118,11 +118,12 @@ impl StateDir {
         }
     }
 
-    /// Writes the whole state and begins the log of changes anew.
+    /// Writes a snapshot of the full state and starts a new log of changes.
     ///
-    /// Changes carry their revision, so a log that outlives its snapshot by a crash between the two steps is harmless.
+    /// Changes have their revision, so a log older than its snapshot, after a crash between the two steps, is
+    /// harmless.
     fn snapshot(&mut self, server: &ApiServer) -> io::Result<()> {
-        let (new, kept) = (self.dir.join(SNAPSHOT_NEW), self.dir.join(SNAPSHOT));
+        let (new, current) = (self.dir.join(SNAPSHOT_NEW), self.dir.join(SNAPSHOT));
         let entries = server.dump();
         let mut file = BufWriter::new(File::create(&new)?);
         writeln!(file, "{}", json!({"format": 1, "revision": server.resource_version()}))?;
@@ -131,16 +132,16 @@ impl StateDir {
         }
         file.flush()?;
         drop(file);
-        fs::rename(new, kept)?;
+        fs::rename(new, current)?;
         self.changes = BufWriter::new(File::create(self.dir.join(CHANGES))?);
         self.count = 0;
         Ok(())
     }
 }
 
-/// All entries of the snapshot and those changes that came after it.
+/// The entries of the snapshot and the changes after it.
 fn read(dir: &Path) -> io::Result<(Vec<JournalEntry>, LoadSummary)> {
-    let (mut entries, mut found) = (Vec::new(), LoadSummary::default());
+    let (mut entries, mut summary) = (Vec::new(), LoadSummary::default());
     let mut revision = 0;
     for name in [SNAPSHOT, CHANGES] {
         let file = match File::open(dir.join(name)) {
@@ -149,7 +150,7 @@ fn read(dir: &Path) -> io::Result<(Vec<JournalEntry>, LoadSummary)> {
             Err(error) => return Err(error),
         };
         for line in BufReader::new(file).split(b'\n') {
-            // A line cut short may end within a character; it is no entry either way.
+            // A truncated line may end within a UTF-8 sequence; it is not an entry either way.
             let line = String::from_utf8(line?).unwrap_or_default();
             if name == SNAPSHOT && entries.is_empty() && line.starts_with("{\"format\"") {
                 let head: Value = serde_json::from_str(&line).unwrap_or_default();
@@ -159,12 +160,12 @@ fn read(dir: &Path) -> io::Result<(Vec<JournalEntry>, LoadSummary)> {
             match JournalEntry::from_line(&line) {
                 Some(entry) if name == SNAPSHOT || entry.revision() > revision => entries.push(entry),
                 Some(_) => {}
-                None => found.skipped += 1,
+                None => summary.skipped += 1,
             }
         }
     }
-    found.entries = entries.len();
-    Ok((entries, found))
+    summary.entries = entries.len();
+    Ok((entries, summary))
 }
 
 #[cfg(test)]
@@ -176,32 +177,32 @@ mod tests {
     }
 
     #[test]
-    fn state_survives_and_a_torn_line_is_left_out() {
+    fn state_survives_a_restart_and_a_truncated_line_is_skipped() {
         let dir = tempfile::tempdir().unwrap();
-        let (server, mut keeper, found) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
-        assert_eq!(found, LoadSummary::default());
+        let (server, mut state_dir, summary) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
+        assert_eq!(summary, LoadSummary::default());
         server.seed(config_map("a")).unwrap();
         server.seed(config_map("b")).unwrap();
-        assert!(keeper.save(&server).unwrap() >= 2);
+        assert!(state_dir.save(&server).unwrap() >= 2);
         server.remove("configmaps", "default", "a");
-        assert_eq!(keeper.save(&server).unwrap(), 1);
-        let (revision, kept) =
+        assert_eq!(state_dir.save(&server).unwrap(), 1);
+        let (revision, current) =
             (server.resource_version(), server.object("configmaps", "default", "b").unwrap());
         assert!(matches!(StateDir::open(dir.path(), ApiServer::builder()), Err(StateDirError::InUse { .. })));
-        drop(keeper);
+        drop(state_dir);
         let mut changes = fs::OpenOptions::new().append(true).open(dir.path().join(CHANGES)).unwrap();
         changes.write_all(b"{\"revision\":99,\"object\":{\"apiVer").unwrap();
-        let (server, _keeper, found) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
-        assert_eq!(found.skipped, 1);
+        let (server, _state_dir, summary) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
+        assert_eq!(summary.skipped, 1);
         assert_eq!(server.resource_version(), revision);
-        assert_eq!(server.object("configmaps", "default", "b").unwrap(), kept);
+        assert_eq!(server.object("configmaps", "default", "b").unwrap(), current);
         assert!(server.object("configmaps", "default", "a").is_none());
     }
 
     #[test]
-    fn custom_resources_survive() {
+    fn custom_resources_survive_a_restart() {
         let dir = tempfile::tempdir().unwrap();
-        let (server, mut keeper, _) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
+        let (server, mut state_dir, _) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
         let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": "widgets.example.com"},
             "spec": {"group": "example.com", "names": {"plural": "widgets", "kind": "Widget"}, "scope": "Namespaced",
@@ -210,18 +211,18 @@ mod tests {
         server.seed(definition).unwrap();
         let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
         server.seed(widget).unwrap();
-        keeper.save(&server).unwrap();
-        drop(keeper);
-        // Once from the changes, once from the snapshot the first reading leaves behind.
+        state_dir.save(&server).unwrap();
+        drop(state_dir);
+        // First from the log of changes, then from the snapshot that opening writes.
         for _ in 0..2 {
-            let (server, _keeper, found) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
-            assert_eq!(found.skipped, 0);
+            let (server, _state_dir, summary) = StateDir::open(dir.path(), ApiServer::builder()).unwrap();
+            assert_eq!(summary.skipped, 0);
             assert!(server.object("widgets", "default", "w").is_some());
         }
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_is_told() {
+    fn unwritable_directory_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();

@@ -1,4 +1,4 @@
-//! Whatever is said to the server, and however slowly: errors, bounds, never a panic, and others are served as before.
+//! Malformed, oversized and slow requests: errors and limits, never a panic, and other clients are served as before.
 
 mod support;
 
@@ -12,7 +12,7 @@ use keleustes_apiserver::ApiServer;
 use keleustes_apiserver::http::Limits;
 use kube::api::{WatchEvent, WatchParams};
 use kube::{Api, Client};
-use support::{CONFIG_MAPS, asked, heard, is_well, multiplexed, raw, said_to, seed, serving};
+use support::{CONFIG_MAPS, answer_to, is_healthy, multiplexed, raw, read_all, seed, send_get, serving};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -36,17 +36,17 @@ fn get(target: &str) -> Vec<u8> {
     format!("GET {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").into_bytes()
 }
 
-/// Whether the server hung up without a word, or refused with one of these codes.
+/// Whether the server closed the connection without an answer, or answered with one of these codes.
 fn refused(answer: &str, codes: &[u16]) -> bool {
     answer.is_empty() || codes.iter().any(|code| answer.starts_with(&format!("HTTP/1.1 {code}")))
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_refused() {
+async fn non_http_input_is_rejected() {
     let server = ApiServer::builder().build();
     let serving = serving(&server, Limits::default()).await;
     let many_headers = format!("{}\r\n", "a: b\r\n".repeat(2000));
-    let words: [Vec<u8>; 16] = [
+    let inputs: [Vec<u8>; 16] = [
         b"nonsense\r\n\r\n".to_vec(),
         b"\0\0\0\0\r\n\r\n".to_vec(),
         vec![0xff; 5000],
@@ -62,25 +62,25 @@ async fn what_is_not_http_is_refused() {
         post("transfer-encoding: chunked\r\n", b"zz\r\n{}\r\n"),
         post("transfer-encoding: chunked\r\n", b"ffffffffffffffffff\r\n"),
         post("transfer-encoding: gzip\r\n", b"x"),
-        // The greeting of HTTP/2, then nonsense.
+        // The HTTP/2 preface, then garbage.
         [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &[0xff; 2000]].concat(),
     ];
-    let answers = join_all(words.iter().map(|words| said_to(&serving, words))).await;
-    for (words, answer) in words.iter().zip(answers) {
-        let said = String::from_utf8_lossy(&words[..words.len().min(60)]).into_owned();
-        let goodbye = answer.contains("\u{0}\u{0}") && said.starts_with("PRI");
-        assert!(goodbye || refused(&answer, &[400, 431, 505]), "{said:?}: {answer:.300}");
+    let answers = join_all(inputs.iter().map(|inputs| answer_to(&serving, inputs))).await;
+    for (inputs, answer) in inputs.iter().zip(answers) {
+        let sent = String::from_utf8_lossy(&inputs[..inputs.len().min(60)]).into_owned();
+        let goaway = answer.contains("\u{0}\u{0}") && sent.starts_with("PRI");
+        assert!(goaway || refused(&answer, &[400, 431, 505]), "{sent:?}: {answer:.300}");
     }
-    // Somebody who does not even speak TLS is simply left.
+    // The server closes a connection that does not speak TLS.
     let mut plain = TcpStream::connect(serving.address()).await.unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let mut buffer = Vec::new();
     let _ = plain.read_to_end(&mut buffer).await;
-    assert!(is_well(&serving).await);
+    assert!(is_healthy(&serving).await);
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_refused() {
+async fn oversized_requests_are_rejected() {
     let server = ApiServer::builder().build();
     let serving = serving(&server, Limits::default()).await;
     let long_header = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(200_000));
@@ -92,7 +92,7 @@ async fn what_is_too_large_is_refused() {
         (post("content-length: 5000000\r\n", "x".repeat(5_000_000).as_bytes()), vec![413]),
         (post("transfer-encoding: chunked\r\n", chunk.as_bytes()), vec![413]),
     ];
-    // A request may just fit and ask for much.
+    // Requests of nearly the maximum size that are expensive to parse.
     let values = (0..4000).map(|at| format!("v{at}")).collect::<Vec<_>>().join(",");
     for selector in [
         format!("labelSelector=a%20in%20({values})"),
@@ -108,16 +108,16 @@ async fn what_is_too_large_is_refused() {
     }
     let began = Instant::now();
     for (request, codes) in &requests {
-        let answer = said_to(&serving, request).await;
-        let said = String::from_utf8_lossy(&request[..80]).into_owned();
-        assert!(refused(&answer, codes), "{said:?}: {answer:.300}");
+        let answer = answer_to(&serving, request).await;
+        let sent = String::from_utf8_lossy(&request[..80]).into_owned();
+        assert!(refused(&answer, codes), "{sent:?}: {answer:.300}");
     }
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
-    assert!(is_well(&serving).await);
+    assert!(is_healthy(&serving).await);
 }
 
 #[tokio::test]
-async fn what_is_no_json_or_no_text_is_refused() {
+async fn invalid_json_and_invalid_utf8_are_rejected() {
     let server = ApiServer::builder().build();
     seed(&server, "a", "v");
     let serving = serving(&server, Limits::default()).await;
@@ -157,48 +157,48 @@ async fn what_is_no_json_or_no_text_is_refused() {
         b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\nuser-agent: \xff\xfe\r\n\r\n".to_vec(),
     );
     for requests in requests.chunks(16) {
-        let answers = join_all(requests.iter().map(|request| said_to(&serving, request))).await;
+        let answers = join_all(requests.iter().map(|request| answer_to(&serving, request))).await;
         for (request, answer) in requests.iter().zip(answers) {
             let code: u16 = answer.get(9..12).and_then(|code| code.parse().ok()).unwrap_or(0);
-            let said = String::from_utf8_lossy(&request[..request.len().min(160)]).into_owned();
-            assert!(code == 200 || (400..500).contains(&code), "{said:?}: {answer:.300}");
+            let sent = String::from_utf8_lossy(&request[..request.len().min(160)]).into_owned();
+            assert!(code == 200 || (400..500).contains(&code), "{sent:?}: {answer:.300}");
         }
     }
-    assert!(is_well(&serving).await);
+    assert!(is_healthy(&serving).await);
 }
 
-/// Limits in which slow clients are found out soon.
-fn impatient() -> Limits {
-    let soon = Duration::from_millis(300);
+/// Short timeouts and low limits.
+fn short_timeouts() -> Limits {
+    let timeout = Duration::from_millis(300);
     Limits {
-        handshake_timeout: soon,
-        headers_timeout: soon,
-        body_timeout: soon,
-        write_timeout: soon,
+        handshake_timeout: timeout,
+        headers_timeout: timeout,
+        body_timeout: timeout,
+        write_timeout: timeout,
         ..Limits::default()
     }
 }
 
 #[tokio::test]
-async fn slow_and_too_many_clients_are_let_go() {
+async fn slow_and_excess_clients_are_disconnected() {
     let server = ApiServer::builder().build();
-    let serving = serving(&server, Limits { connections_max: 5, ..impatient() }).await;
+    let serving = serving(&server, Limits { connections_max: 5, ..short_timeouts() }).await;
     let mut header = raw(&serving).await;
     header.write_all(b"GET /healthz HTTP/1.1\r\nho").await.unwrap();
     let mut body = raw(&serving).await;
     body.write_all(&post("content-length: 9\r\n", b"{")).await.unwrap();
-    let mut greeting = raw(&serving).await;
-    greeting.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
-    let mut silent = raw(&serving).await;
-    let _speechless = TcpStream::connect(serving.address()).await.unwrap();
-    assert!(is_closed(serving.address()).await, "a sixth client has no place");
-    assert!(heard(&mut body).await.starts_with("HTTP/1.1 408"));
-    for stream in [&mut header, &mut greeting, &mut silent] {
-        heard(stream).await;
+    let mut preface = raw(&serving).await;
+    preface.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
+    let mut idle = raw(&serving).await;
+    let _no_handshake = TcpStream::connect(serving.address()).await.unwrap();
+    assert!(is_closed(serving.address()).await, "a sixth connection exceeds the limit");
+    assert!(read_all(&mut body).await.starts_with("HTTP/1.1 408"));
+    for stream in [&mut header, &mut preface, &mut idle] {
+        read_all(stream).await;
         let ended = stream.read(&mut [0; 16]).await;
         assert!(!matches!(ended, Ok(1..)), "{ended:?}");
     }
-    assert!(is_well(&serving).await, "there is room again, although nobody has left by himself");
+    assert!(is_healthy(&serving).await, "slots are free again, although no client has disconnected");
 }
 
 async fn is_closed(address: SocketAddr) -> bool {
@@ -209,13 +209,13 @@ async fn is_closed(address: SocketAddr) -> bool {
 }
 
 #[tokio::test]
-async fn a_body_that_trickles_is_given_up() {
+async fn slowly_sent_body_times_out() {
     let server = ApiServer::builder().build();
-    let serving = serving(&server, impatient()).await;
+    let serving = serving(&server, short_timeouts()).await;
     let mut stream = raw(&serving).await;
     stream.write_all(&post("content-length: 1000\r\n", b"")).await.unwrap();
     let began = Instant::now();
-    // A byte now and then is not enough to be waited for.
+    // One byte at a time does not extend the timeout.
     while began.elapsed() < Duration::from_secs(5) && stream.write_all(b" ").await.is_ok() {
         let mut answer = [0; 12];
         if let Ok(Ok(12)) = tokio::time::timeout(Duration::from_millis(50), stream.read(&mut answer)).await {
@@ -227,14 +227,14 @@ async fn a_body_that_trickles_is_given_up() {
 }
 
 #[tokio::test]
-async fn somebody_who_never_reads_his_watch_is_cut_off() {
+async fn client_that_never_reads_its_watch_is_disconnected() {
     let server = ApiServer::builder().frames_max(50).build();
-    let serving = serving(&server, Limits { connections_max: 1, ..impatient() }).await;
+    let serving = serving(&server, Limits { connections_max: 1, ..short_timeouts() }).await;
     let mut stream = raw(&serving).await;
     stream.write_all(&get(&format!("{CONFIG_MAPS}?watch=1"))).await.unwrap();
     let large = "x".repeat(200_000);
     let began = Instant::now();
-    // First the machine's buffers fill; then the server has had enough.
+    // First the socket buffers fill; then the server's write timeout expires.
     let mut changes = 0;
     while server.open_watches() > 0 || changes == 0 {
         seed(&server, "a", &large);
@@ -242,66 +242,66 @@ async fn somebody_who_never_reads_his_watch_is_cut_off() {
         tokio::time::sleep(Duration::from_millis(5)).await;
         assert!(began.elapsed() < Duration::from_secs(20), "{changes} changes");
     }
-    // His place is free as well, although he still holds his end.
-    while !is_well(&serving).await {
-        assert!(began.elapsed() < Duration::from_secs(20), "the connection is kept");
+    // Its connection slot is free again, although the client still holds the socket.
+    while !is_healthy(&serving).await {
+        assert!(began.elapsed() < Duration::from_secs(20), "the connection is still open");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     drop(stream);
 }
 
 #[tokio::test]
-async fn somebody_who_reads_no_answers_gets_no_more() {
+async fn client_that_reads_no_responses_gets_429() {
     let server = ApiServer::builder().build();
     seed(&server, "a", &"x".repeat(1_000_000));
     let limits = Limits { bytes_in_flight_max: 20_000_000, ..Limits::default() };
     let serving = serving(&server, limits).await;
-    let mut hoarder = multiplexed(&serving).await;
-    let (mut given, mut asked_to_wait) = (Vec::new(), 0);
+    let mut unread_client = multiplexed(&serving).await;
+    let (mut received, mut throttled) = (Vec::new(), 0);
     for _ in 0..100 {
-        let answer = asked(&mut hoarder, CONFIG_MAPS).await;
+        let answer = send_get(&mut unread_client, CONFIG_MAPS).await;
         match answer.status().as_u16() {
-            200 => given.push(answer),
+            200 => received.push(answer),
             429 => {
                 assert_eq!(answer.headers()["retry-after"], "1");
-                asked_to_wait += 1;
+                throttled += 1;
             }
             other => panic!("{other}"),
         }
     }
-    assert!((10..=20).contains(&given.len()), "{} answers are held", given.len());
-    assert_eq!(given.len() + asked_to_wait, 100);
-    // Small things still go through, and once the answers are dropped large ones do again.
-    assert!(is_well(&serving).await);
-    drop((given, hoarder));
-    let mut polite = multiplexed(&serving).await;
+    assert!((10..=20).contains(&received.len()), "{} answers are held", received.len());
+    assert_eq!(received.len() + throttled, 100);
+    // Small requests still pass, and large ones again once the responses are dropped.
+    assert!(is_healthy(&serving).await);
+    drop((received, unread_client));
+    let mut reading_client = multiplexed(&serving).await;
     let began = Instant::now();
-    while asked(&mut polite, CONFIG_MAPS).await.status() != 200 {
-        assert!(began.elapsed() < Duration::from_secs(10), "nothing was given back");
+    while send_get(&mut reading_client, CONFIG_MAPS).await.status() != 200 {
+        assert!(began.elapsed() < Duration::from_secs(10), "no permit was returned");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 #[tokio::test]
-async fn too_many_requests_at_once_are_asked_to_come_again() {
+async fn too_many_concurrent_requests_get_429() {
     let server = ApiServer::builder().build();
     let serving = serving(&server, Limits { requests_in_flight_max: 2, ..Limits::default() }).await;
-    let mut waiting = Vec::new();
+    let mut incomplete = Vec::new();
     for _ in 0..2 {
         let mut stream = raw(&serving).await;
         stream.write_all(&post("content-length: 9\r\n", b"{")).await.unwrap();
-        waiting.push(stream);
+        incomplete.push(stream);
     }
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let answer = said_to(&serving, &get(CONFIG_MAPS)).await;
+    let answer = answer_to(&serving, &get(CONFIG_MAPS)).await;
     assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("retry-after: 1"), "{answer}");
-    drop(waiting);
+    drop(incomplete);
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert!(said_to(&serving, &get(CONFIG_MAPS)).await.starts_with("HTTP/1.1 200"));
+    assert!(answer_to(&serving, &get(CONFIG_MAPS)).await.starts_with("HTTP/1.1 200"));
 }
 
 #[tokio::test]
-async fn watches_are_bounded_in_number_and_in_what_waits_for_them() {
+async fn watches_are_limited_in_number_and_queue_length() {
     let server = ApiServer::builder().watches_max(1000).frames_max(5).build();
     let api = Api::<ConfigMap>::default_namespaced(Client::new(server.clone(), "default"));
     let mut open = Vec::new();
@@ -314,7 +314,7 @@ async fn watches_are_bounded_in_number_and_in_what_waits_for_them() {
     for at in 0..6 {
         seed(&server, &format!("c{at}"), "v");
     }
-    // Nobody has read anything, so everybody has been told to begin again.
+    // No client has read anything, so every watch has been ended.
     assert_eq!(server.open_watches(), 0);
     let mut first = Box::pin(open.swap_remove(0));
     assert!(matches!(first.try_next().await.unwrap(), Some(WatchEvent::Error(status)) if status.code == 410));

@@ -1,4 +1,4 @@
-//! On a socket the server speaks to real clients and ends in an orderly way.
+//! The server on a socket works with real clients and shuts down gracefully.
 
 mod support;
 
@@ -28,7 +28,7 @@ fn config_map(name: &str) -> ConfigMap {
 }
 
 #[tokio::test]
-async fn certificates_say_who_asks_and_roles_what_they_may() {
+async fn certificates_authenticate_and_roles_authorize() {
     let server = ApiServer::builder().rbac(true).build();
     let serving = serving(&server, Limits::default()).await;
     let admin = client(&serving, &User::admin()).await;
@@ -37,9 +37,9 @@ async fn certificates_say_who_asks_and_roles_what_they_may() {
         .await
         .unwrap();
     let user = User::service_account("kube-system", "namespace-controller");
-    let somebody = client(&serving, &User::new("somebody", &[])).await;
-    let refused = Api::<Secret>::all(somebody).list(&Default::default()).await.unwrap_err();
-    assert!(refused.to_string().contains("somebody"), "{refused}");
+    let jane = client(&serving, &User::new("jane", &[])).await;
+    let refused = Api::<Secret>::all(jane).list(&Default::default()).await.unwrap_err();
+    assert!(refused.to_string().contains("jane"), "{refused}");
     let controller = client(&serving, &user).await;
     assert!(Api::<ConfigMap>::all(controller).list(&Default::default()).await.is_ok());
     let log: Vec<_> = server.requests().iter().map(|r| (r.user.clone(), r.verb.clone(), r.code)).collect();
@@ -47,7 +47,7 @@ async fn certificates_say_who_asks_and_roles_what_they_may() {
         log,
         [
             ("kubernetes-admin".to_owned(), "create".to_owned(), 201),
-            ("somebody".to_owned(), "list".to_owned(), 403),
+            ("jane".to_owned(), "list".to_owned(), 403),
             ("system:serviceaccount:kube-system:namespace-controller".to_owned(), "list".to_owned(), 200),
         ]
     );
@@ -60,7 +60,7 @@ async fn stopping_ends_watches_cleanly_and_quickly() {
     let serving = serving(&server, Limits::default()).await;
     let api = Api::<ConfigMap>::default_namespaced(client(&serving, &User::admin()).await);
     let mut events = Box::pin(api.watch(&WatchParams::default(), "0").await.unwrap());
-    // The end of what was there already.
+    // The end of the initial events.
     assert!(matches!(events.try_next().await.unwrap(), Some(WatchEvent::Bookmark(_))));
     api.create(&PostParams::default(), &config_map("a")).await.unwrap();
     assert!(matches!(events.try_next().await.unwrap(), Some(WatchEvent::Added(_))));
@@ -73,7 +73,7 @@ async fn stopping_ends_watches_cleanly_and_quickly() {
 }
 
 #[tokio::test]
-async fn a_port_in_use_is_told() {
+async fn port_in_use_is_an_error() {
     let server = ApiServer::builder().build();
     let first = serving(&server, Limits::default()).await;
     let again = serve(server, first.address(), Pki::generate().unwrap(), Limits::default()).await;

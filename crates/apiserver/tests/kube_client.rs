@@ -1,4 +1,4 @@
-//! A real `kube::Client` cannot tell the embedded server from a real one in what Keleustes uses of it.
+//! A real `kube::Client` cannot distinguish the embedded server from kube-apiserver in what Keleustes uses.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ async fn objects_are_created_read_updated_listed_and_deleted() {
 }
 
 #[tokio::test]
-async fn lists_come_in_pages_and_by_selector() {
+async fn lists_support_pagination_and_selectors() {
     let server = ApiServer::builder().build();
     for at in 0..5 {
         server
@@ -156,7 +156,7 @@ async fn timeouts_and_timestamps_follow_the_paused_clock() {
     let server = ApiServer::builder().clock(clock::following_tokio(start)).build();
     let api = Api::<ConfigMap>::default_namespaced(client(&server));
     let stream = api.watch(&WatchParams::default().timeout(250), "").await.unwrap();
-    // One for the end of what was there already, the others in time.
+    // One at the end of the initial events, the others periodically.
     assert_eq!(kinds(stream, 10).await, ["BOOKMARK"; 6]);
     let created = api.create(&PostParams::default(), &config_map("a", "1")).await.unwrap();
     assert_eq!(created.creation_timestamp().unwrap().0.to_string(), "2026-01-01T00:04:10Z");
@@ -211,7 +211,7 @@ async fn leases_secrets_and_namespaces_decode() {
 }
 
 #[tokio::test]
-async fn discovery_answers_in_both_forms() {
+async fn discovery_is_served_unaggregated_and_aggregated() {
     let server = ApiServer::builder().build();
     let client = client(&server);
     assert_eq!(client.apiserver_version().await.unwrap().minor, "37");
@@ -247,7 +247,7 @@ fn faulty(server: &ApiServer) -> (Faults, Api<ConfigMap>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_strike_what_their_rules_name() {
+async fn fault_rules_hit_only_matching_requests() {
     let server = ApiServer::builder().build();
     let (faults, api) = faulty(&server);
     let refused = faults
@@ -276,7 +276,7 @@ async fn faults_strike_what_their_rules_name() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_leaves_its_effect() {
+async fn write_takes_effect_although_its_response_is_lost() {
     let server = ApiServer::builder().build();
     let (faults, api) = faulty(&server);
     let lost = InjectedFault::ApplyThen(Box::new(InjectedFault::ConnectionError(

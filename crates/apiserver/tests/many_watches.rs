@@ -1,5 +1,5 @@
-//! Ten thousand watches at once, on sockets and in the process, cost little and are served; in a program of its own,
-//! because it measures the memory of the whole process.
+//! Memory and delivery of ten thousand watches, on sockets and in process. A separate test binary, because it
+//! measures the memory of the whole process.
 
 mod support;
 
@@ -13,21 +13,21 @@ use hyper::client::conn::http2::SendRequest;
 use keleustes_apiserver::ApiServer;
 use keleustes_apiserver::http::Limits;
 use keleustes_apiserver::service::Body;
-use support::{CONFIG_MAPS, asked, is_well, multiplexed, seed, serving};
+use support::{CONFIG_MAPS, is_healthy, multiplexed, seed, send_get, serving};
 use tower::ServiceExt as _;
 
 const WATCHES: usize = 10_000;
 const CONNECTIONS: usize = 10;
 const KIB: usize = 1024;
 
-/// What the process holds in memory, in bytes; 0 where that cannot be told.
+/// Resident memory of the process in bytes; 0 where it cannot be determined.
 fn resident() -> usize {
-    let told = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = told.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
     pages.unwrap_or(0) * 4 * KIB
 }
 
-/// Notes what a step took of memory and time.
+/// Measures memory and time per step.
 struct Meter {
     from: usize,
     began: Instant,
@@ -38,8 +38,8 @@ impl Meter {
         Meter { from: resident(), began: Instant::now() }
     }
 
-    /// Bytes for each watch since the beginning; the figures are printed for people.
-    fn told(&self, what: &str) -> usize {
+    /// Bytes per watch since the beginning; also prints the measurements.
+    fn report(&self, what: &str) -> usize {
         let each = resident().saturating_sub(self.from) / WATCHES;
         println!("{what}: {each} bytes for each of {WATCHES} watches, after {:?}", self.began.elapsed());
         each
@@ -53,7 +53,7 @@ async fn in_process(server: &ApiServer) -> Body {
 }
 
 async fn on_socket(sender: &mut SendRequest<Empty<Bytes>>) -> Incoming {
-    let answer = asked(sender, &format!("{CONFIG_MAPS}?watch=1")).await;
+    let answer = send_get(sender, &format!("{CONFIG_MAPS}?watch=1")).await;
     assert_eq!(answer.status(), 200);
     answer.into_body()
 }
@@ -62,19 +62,19 @@ async fn event<B: http_body::Body<Data = Bytes> + Unpin>(body: &mut B) -> Option
     body.frame().await.and_then(Result::ok).and_then(|frame| frame.into_data().ok())
 }
 
-/// Everybody reads the next event.
-async fn all_read<B: http_body::Body<Data = Bytes> + Unpin>(watches: &mut [B]) -> usize {
+/// Reads the next event of every watch.
+async fn read_next_of_all<B: http_body::Body<Data = Bytes> + Unpin>(watches: &mut [B]) -> usize {
     join_all(watches.iter_mut().map(event)).await.into_iter().flatten().count()
 }
 
-/// Nobody reads while an object is changed over and over, until everybody has been cut off.
-fn ignore_changes(server: &ApiServer) -> usize {
+/// Changes an object without reading any watch until the server has ended all of them.
+fn change_until_watches_end(server: &ApiServer) -> usize {
     let value = "x".repeat(2 * KIB);
     let changes = (0..500).find(|_| {
         seed(server, "a", &value);
         server.open_watches() == 0
     });
-    changes.expect("an end of the server's patience")
+    changes.expect("all watches end within 500 changes")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,10 +86,10 @@ async fn ten_thousand_watches_are_served_and_bounded() {
     let mut watches = join_all((0..WATCHES).map(|_| in_process(&server))).await;
     assert_eq!(server.open_watches(), WATCHES);
     seed(&server, "a", "v");
-    assert_eq!(all_read(&mut watches).await, WATCHES);
-    assert!(meter.told("in the process, one event read") < 4 * KIB);
-    let changes = ignore_changes(&server);
-    assert!(meter.told(&format!("{changes} changes not read")) < 16 * KIB);
+    assert_eq!(read_next_of_all(&mut watches).await, WATCHES);
+    assert!(meter.report("in the process, one event read") < 4 * KIB);
+    let changes = change_until_watches_end(&server);
+    assert!(meter.report(&format!("{changes} changes not read")) < 16 * KIB);
     drop(watches);
 
     let serving = serving(&server, Limits::default()).await;
@@ -104,15 +104,15 @@ async fn ten_thousand_watches_are_served_and_bounded() {
         senders.push(sender);
     }
     assert_eq!(server.open_watches(), WATCHES);
-    // The object that is there comes first.
-    assert_eq!(all_read(&mut watches).await, WATCHES);
-    // Both ends live in this process, each with a state for every stream.
-    assert!(meter.told("on sockets, one event read") < 32 * KIB);
-    assert!(is_well(&serving).await);
-    let changes = ignore_changes(&server);
+    // The existing object comes first.
+    assert_eq!(read_next_of_all(&mut watches).await, WATCHES);
+    // Client and server are both in this process, each with state for every stream.
+    assert!(meter.report("on sockets, one event read") < 32 * KIB);
+    assert!(is_healthy(&serving).await);
+    let changes = change_until_watches_end(&server);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(meter.told(&format!("{changes} changes not read")) < 128 * KIB);
-    assert!(is_well(&serving).await);
+    assert!(meter.report(&format!("{changes} changes not read")) < 128 * KIB);
+    assert!(is_healthy(&serving).await);
     drop((watches, senders));
     serving.stop().await;
 }

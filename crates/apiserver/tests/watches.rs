@@ -1,4 +1,4 @@
-//! Watches end when they should, tell how far the server has come until then, and say so when history is gone.
+//! Watches end on time, send bookmarks until then, and report an expired resourceVersion.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 async fn get(server: &ApiServer, target: &str) -> Response<Body> {
     let request = Request::get(target).body(Empty::<bytes::Bytes>::new()).expect("a request");
-    server.clone().oneshot(request).await.expect("the face does not fail")
+    server.clone().oneshot(request).await.expect("the service is infallible")
 }
 
-/// Each event with the seconds after which it came, and the seconds after which the watch ended.
+/// Each event with its time in seconds, and the time at which the watch ended.
 async fn timeline(server: &ApiServer, query: &str) -> (Vec<(u64, String)>, Duration) {
     let began = Instant::now();
     let mut body = get(server, &format!("{CONFIG_MAPS}?watch=1&{query}")).await.into_body();
@@ -32,7 +32,7 @@ async fn timeline(server: &ApiServer, query: &str) -> (Vec<(u64, String)>, Durat
 
 fn seed(server: &ApiServer, name: &str) {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-    server.seed(object).expect("a good object");
+    server.seed(object).expect("a valid object");
 }
 
 fn server() -> ApiServer {
@@ -44,7 +44,7 @@ fn server() -> ApiServer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_come_every_minute_and_shortly_before_the_end() {
+async fn bookmarks_are_sent_every_minute_and_shortly_before_the_end() {
     let server = server();
     let from = server.resource_version();
     let watch = format!("resourceVersion={from}&allowWatchBookmarks=true");
@@ -52,21 +52,21 @@ async fn bookmarks_come_every_minute_and_shortly_before_the_end() {
     let bookmark = |at: u64| (at, "BOOKMARK".to_owned());
     assert_eq!(events, [bookmark(60), bookmark(120), bookmark(148)]);
     assert_eq!(lasted.as_secs(), 150);
-    // There is no time for one in a watch as short as this, and nobody gets one who has not asked.
+    // A watch this short gets no bookmark, and neither does one that does not allow them.
     assert_eq!(timeline(&server, &format!("{watch}&timeoutSeconds=2")).await.0, []);
-    let unwilling = format!("resourceVersion={from}&timeoutSeconds=150");
-    assert_eq!(timeline(&server, &unwilling).await.0, []);
+    let without_bookmarks = format!("resourceVersion={from}&timeoutSeconds=150");
+    assert_eq!(timeline(&server, &without_bookmarks).await.0, []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_without_a_wish_lasts_between_half_an_hour_and_an_hour() {
+async fn watch_without_timeout_lasts_between_30_and_60_minutes() {
     let (events, lasted) = timeline(&server(), "").await;
     assert_eq!(events.len(), 3);
     assert!((1800..3600).contains(&lasted.as_secs()), "{lasted:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_history_has_lost_is_gone() {
+async fn watch_before_the_history_gets_410() {
     let server = server();
     let old = server.resource_version() - 1;
     let page = get(&server, &format!("{CONFIG_MAPS}?limit=1")).await;
@@ -83,7 +83,7 @@ async fn what_history_has_lost_is_gone() {
         let status: Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(status["reason"], "Expired");
     }
-    // A watch is told inside its stream, as by the real server, and is over then.
+    // As with kube-apiserver, the error is an event in the stream, which then ends.
     let (events, lasted) = timeline(&server, &format!("resourceVersion={old}")).await;
     assert_eq!((events, lasted), (vec![(0, "ERROR".to_owned())], Duration::ZERO));
 }

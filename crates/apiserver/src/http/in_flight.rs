@@ -1,4 +1,4 @@
-//! What requests on all connections hold together is bounded: in number, and in bytes that came in or wait to go out.
+//! Bounds the requests in flight on all connections together: their number, and the bytes of their bodies.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,13 +12,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::Limits;
 use crate::service::Body;
 
-/// Pieces in which an answer is handed to the connection, which holds one of them for a client that does not read. As
-/// large as a frame of HTTP/2 or a record of TLS.
-const PIECE_BYTES: usize = 16 * 1024;
-/// Bytes are counted in units of this many.
+/// Chunk size in which a response body is handed to the connection, which holds one chunk for a client that does not
+/// read. As large as an HTTP/2 frame or a TLS record.
+const CHUNK_BYTES: usize = 16 * 1024;
+/// Bytes are counted in units of this size.
 const UNIT: usize = 1024;
 
-/// Counts what is under way.
+/// Semaphores for requests and body bytes in flight.
 #[derive(Debug, Clone)]
 pub(super) struct InFlightLimits {
     requests: Arc<Semaphore>,
@@ -26,7 +26,7 @@ pub(super) struct InFlightLimits {
     units_max: usize,
 }
 
-/// Part of what may be under way; dropping it gives it back.
+/// A share of the limits; dropping it returns the share.
 #[derive(Debug)]
 pub(super) struct Permit {
     _permit: Option<OwnedSemaphorePermit>,
@@ -42,17 +42,16 @@ impl InFlightLimits {
         }
     }
 
-    /// A place for one more request; none if there are too many already.
+    /// A permit for one more request, or `None` if the limit is reached.
     pub(super) fn request(&self) -> Option<Permit> {
         let permit = Arc::clone(&self.requests).try_acquire_owned().ok()?;
         Some(Permit { _permit: Some(permit) })
     }
 
-    /// Room for so many bytes; none if too many are held already. What is larger than all the room there is takes it
-    /// all, so that it is let through alone; what is small does not have to wait for it, the number of requests bounds
-    /// it well enough.
+    /// A permit for `count` bytes, or `None` if the limit is reached. A body larger than the whole limit takes all of
+    /// it, so that it passes alone. A body of at most one chunk needs no permit: the number of requests bounds those.
     pub(super) fn bytes(&self, count: usize) -> Option<Permit> {
-        if count <= PIECE_BYTES {
+        if count <= CHUNK_BYTES {
             return Some(Permit { _permit: None });
         }
         let units = count.div_ceil(UNIT).clamp(1, self.units_max);
@@ -61,34 +60,46 @@ impl InFlightLimits {
     }
 }
 
-/// An answer on its way to a client: counted until it is handed over, in pieces.
+/// A response body that is counted until it is sent, in chunks.
 #[derive(Debug)]
 pub(super) struct CountedBody {
     body: Body,
-    /// The rest of what the body gave last.
+    /// The unsent rest of the last frame of `body`.
     rest: Bytes,
-    load: InFlightLimits,
-    /// For the whole of a document; for a watch, which lasts, for one event at a time.
-    share: Option<Permit>,
-    /// Kept by a document until it is sent; a watch is counted elsewhere.
+    in_flight: InFlightLimits,
+    /// For a document: the whole body. For a watch: one event at a time.
+    bytes_permit: Option<Permit>,
+    /// Held by a document until it is sent; watches do not count as requests in flight.
     _request: Option<Permit>,
 }
 
 impl CountedBody {
-    /// A document: the whole of it is held from now on; none if there is no room.
+    /// A document, counted in full from now on; `None` if the byte limit is reached.
     pub(super) fn document(
         body: Body,
-        load: &InFlightLimits,
+        in_flight: &InFlightLimits,
         request: Option<Permit>,
     ) -> Option<CountedBody> {
         let bytes = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0);
-        let share = Some(load.bytes(bytes)?);
-        Some(CountedBody { body, rest: Bytes::new(), load: load.clone(), share, _request: request })
+        let bytes_permit = Some(in_flight.bytes(bytes)?);
+        Some(CountedBody {
+            body,
+            rest: Bytes::new(),
+            in_flight: in_flight.clone(),
+            bytes_permit,
+            _request: request,
+        })
     }
 
-    /// A watch, or a few words, for which there is always room.
-    pub(super) fn uncounted(body: Body, load: &InFlightLimits) -> CountedBody {
-        CountedBody { body, rest: Bytes::new(), load: load.clone(), share: None, _request: None }
+    /// A watch or a short error text, which is not counted.
+    pub(super) fn uncounted(body: Body, in_flight: &InFlightLimits) -> CountedBody {
+        CountedBody {
+            body,
+            rest: Bytes::new(),
+            in_flight: in_flight.clone(),
+            bytes_permit: None,
+            _request: None,
+        }
     }
 }
 
@@ -103,24 +114,24 @@ impl http_body::Body for CountedBody {
         let this = &mut *self;
         if this.rest.is_empty() {
             if this.body.is_watch() {
-                this.share = None;
+                this.bytes_permit = None;
             }
             let Some(frame) = ready!(Pin::new(&mut this.body).poll_frame(cx)) else {
                 return Poll::Ready(None);
             };
             let Ok(frame) = frame;
             this.rest = frame.into_data().unwrap_or_default();
-            if this.body.is_watch() && this.rest.len() > PIECE_BYTES {
-                this.share = this.load.bytes(this.rest.len());
-                // A client that begins again later is better than a server that holds more than it can.
-                if this.share.is_none() {
+            if this.body.is_watch() && this.rest.len() > CHUNK_BYTES {
+                this.bytes_permit = this.in_flight.bytes(this.rest.len());
+                // Ending the watch, which the client restarts later, is better than exceeding the memory limit.
+                if this.bytes_permit.is_none() {
                     this.rest.clear();
                     return Poll::Ready(None);
                 }
             }
         }
-        let piece = this.rest.split_to(this.rest.len().min(PIECE_BYTES));
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+        let chunk = this.rest.split_to(this.rest.len().min(CHUNK_BYTES));
+        Poll::Ready(Some(Ok(Frame::data(chunk))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -142,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    fn load(requests_max: usize, bytes_in_flight_max: usize) -> InFlightLimits {
+    fn in_flight(requests_max: usize, bytes_in_flight_max: usize) -> InFlightLimits {
         InFlightLimits::new(&Limits {
             requests_in_flight_max: requests_max,
             bytes_in_flight_max,
@@ -151,35 +162,38 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_given_until_there_are_none_and_come_back() {
-        let load = load(1, 100 * UNIT);
-        let request = load.request();
-        assert!(request.is_some() && load.request().is_none());
+    fn permits_are_limited_and_returned() {
+        let in_flight = in_flight(1, 100 * UNIT);
+        let request = in_flight.request();
+        assert!(request.is_some() && in_flight.request().is_none());
         drop(request);
-        assert!(load.request().is_some());
-        let some = load.bytes(90 * UNIT);
-        assert!(some.is_some() && load.bytes(20 * UNIT).is_none() && load.bytes(1).is_some());
+        assert!(in_flight.request().is_some());
+        let some = in_flight.bytes(90 * UNIT);
+        assert!(some.is_some() && in_flight.bytes(20 * UNIT).is_none() && in_flight.bytes(1).is_some());
         drop(some);
-        let all = load.bytes(1000 * UNIT);
-        assert!(all.is_some(), "what is larger than everything goes alone");
-        assert!(load.bytes(20 * UNIT).is_none() && load.bytes(UNIT).is_some());
+        let all = in_flight.bytes(1000 * UNIT);
+        assert!(all.is_some(), "a body larger than the limit passes alone");
+        assert!(in_flight.bytes(20 * UNIT).is_none() && in_flight.bytes(UNIT).is_some());
     }
 
     #[tokio::test]
-    async fn documents_are_held_until_they_are_sent_in_pieces() {
-        let load = load(10, 100 * UNIT);
+    async fn documents_are_counted_until_sent_in_chunks() {
+        let in_flight = in_flight(10, 100 * UNIT);
         let text = Bytes::from(vec![b'x'; 60 * UNIT]);
-        let request = load.request();
-        let mut answer = CountedBody::document(Body::text(text.clone()), &load, request).unwrap();
+        let request = in_flight.request();
+        let mut answer = CountedBody::document(Body::text(text.clone()), &in_flight, request).unwrap();
         assert_eq!(answer.size_hint().exact(), Some(60 * 1024));
-        assert!(CountedBody::document(Body::text(text), &load, None).is_none(), "no room for another");
+        assert!(
+            CountedBody::document(Body::text(text), &in_flight, None).is_none(),
+            "the byte limit is reached"
+        );
         let mut sizes = Vec::new();
         while let Some(Ok(frame)) = answer.frame().await {
             sizes.push(frame.into_data().unwrap().len());
         }
-        assert_eq!(sizes, [PIECE_BYTES, PIECE_BYTES, PIECE_BYTES, 60 * UNIT - 3 * PIECE_BYTES]);
+        assert_eq!(sizes, [CHUNK_BYTES, CHUNK_BYTES, CHUNK_BYTES, 60 * UNIT - 3 * CHUNK_BYTES]);
         assert!(answer.is_end_stream());
         drop(answer);
-        assert!(load.bytes(100 * UNIT).is_some());
+        assert!(in_flight.bytes(100 * UNIT).is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Connections are bounded in number, time and size, and end together.
+//! Accepts connections; bounds their number, duration and size, and shuts them down together.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,10 +28,10 @@ use super::{HttpError, Limits};
 use crate::kernel::User;
 use crate::service::{ApiServer, Body};
 
-/// What a connection of HTTP/2 holds at most for each of its streams.
+/// Send buffer per HTTP/2 stream.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// A server on its socket; dropping it ends the server at once, [`Serving::stop`] in an orderly way.
+/// A server on its socket. Dropping it aborts the server; [`RunningServer::stop`] shuts it down gracefully.
 #[derive(Debug)]
 pub struct RunningServer {
     address: SocketAddr,
@@ -42,12 +42,12 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Where the server listens.
+    /// The address the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The server's authority.
+    /// The server's certificate authority.
     pub fn pki(&self) -> &Pki {
         &self.pki
     }
@@ -57,9 +57,9 @@ impl RunningServer {
         self.pki.kubeconfig(self.address, user)
     }
 
-    /// Takes no new requests, ends watches cleanly, lets answers under way finish, and returns.
+    /// Graceful shutdown: stops accepting requests, ends watches cleanly and waits for responses in flight.
     pub async fn stop(mut self) {
-        // Nobody listening any more means the task has ended already.
+        // An error means that the accept task has ended already.
         let _ = self.ending.send(true);
         self.server.cut_watches();
         let _ = (&mut self.task).await;
@@ -72,7 +72,7 @@ impl Drop for RunningServer {
     }
 }
 
-/// Puts the server on a socket; port 0 takes any free one.
+/// Binds the server to a socket; port 0 picks a free port.
 pub async fn serve(
     server: ApiServer,
     address: SocketAddr,
@@ -85,23 +85,23 @@ pub async fn serve(
     let acceptor = TlsAcceptor::from(Arc::new(pki.server_config(address.ip())?));
     let (ending, ended) = watch::channel(false);
     let common =
-        Common { acceptor, server: server.clone(), limits, load: InFlightLimits::new(&limits), ended };
+        Common { acceptor, server: server.clone(), limits, in_flight: InFlightLimits::new(&limits), ended };
     let task = tokio::spawn(accept(listener, common));
     Ok(RunningServer { address, pki: Arc::new(pki), server, ending, task })
 }
 
-/// What every connection of a server shares.
+/// State shared by all connections of a server.
 #[derive(Clone)]
 struct Common {
     acceptor: TlsAcceptor,
     server: ApiServer,
     limits: Limits,
-    load: InFlightLimits,
+    in_flight: InFlightLimits,
     ended: watch::Receiver<bool>,
 }
 
 async fn accept(listener: TcpListener, mut common: Common) {
-    let room = Arc::new(Semaphore::new(common.limits.connections_max));
+    let slots = Arc::new(Semaphore::new(common.limits.connections_max));
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -111,15 +111,15 @@ async fn accept(listener: TcpListener, mut common: Common) {
             accepted = listener.accept() => accepted,
         };
         let Ok((stream, _)) = accepted else {
-            // Out of file handles, most likely; those in use will be given back.
+            // Most likely out of file descriptors; wait until open connections close.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
+        let Ok(permit) = Arc::clone(&slots).try_acquire_owned() else { continue };
         let common = common.clone();
         connections.spawn(async move {
             connection(stream, common).await;
-            drop(place);
+            drop(permit);
         });
     }
     drop(listener);
@@ -131,7 +131,7 @@ async fn accept(listener: TcpListener, mut common: Common) {
 
 async fn connection(stream: TcpStream, common: Common) {
     let limits = common.limits;
-    // Small answers are the rule; waiting to fill packets would only delay them.
+    // Most responses are small; Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(limits.write_timeout));
@@ -142,32 +142,32 @@ async fn connection(stream: TcpStream, common: Common) {
     let certificates = stream.get_ref().1.peer_certificates();
     let user = certificates.and_then(|chain| chain.first()).and_then(user_of);
     let mut ended = common.ended.clone();
-    let (heard, mut hearing) = watch::channel(false);
+    let (received, mut first_request) = watch::channel(false);
     let service = service_fn(move |request| {
         let (common, user) = (common.clone(), user.clone());
-        heard.send_replace(true);
+        received.send_replace(true);
         async move { Ok::<_, Infallible>(answer(common, user, request).await) }
     });
     let builder = protocols(&limits);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
-    // Whoever connects has something to ask, and soon.
-    let silent = async {
-        if timeout(limits.headers_timeout, hearing.wait_for(|heard| *heard)).await.is_ok() {
+    // A client that connects has to send its first request within the header timeout.
+    let idle = async {
+        if timeout(limits.headers_timeout, first_request.wait_for(|received| *received)).await.is_ok() {
             std::future::pending::<()>().await;
         }
     };
-    // The guard that the wait gives is let go at once, for it must not be held while waiting for something else.
-    let over = async { drop(ended.wait_for(|ended| *ended).await) };
+    // The guard that `wait_for` returns is dropped at once: it must not be held across another await.
+    let shutdown = async { drop(ended.wait_for(|ended| *ended).await) };
     tokio::select! {
         biased;
         _ = connection.as_mut() => {}
-        () = over => {
+        () = shutdown => {
             connection.as_mut().graceful_shutdown();
-            // How the client leaves is its own affair.
+            // How the client closes its side does not matter.
             let _ = connection.await;
         }
-        () = silent => {}
+        () = idle => {}
     }
 }
 
@@ -190,55 +190,59 @@ fn protocols(limits: &Limits) -> auto::Builder<TokioExecutor> {
 }
 
 async fn answer(mut common: Common, user: Option<User>, request: Request<Incoming>) -> Response<CountedBody> {
-    let (limits, load) = (common.limits, common.load);
-    let Some(place) = load.request() else { return too_busy(&load) };
+    let (limits, in_flight) = (common.limits, common.in_flight);
+    let Some(permit) = in_flight.request() else { return too_busy(&in_flight) };
     let (mut parts, body) = request.into_parts();
     let expected = body.size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
     let expected = expected.unwrap_or(usize::MAX).min(limits.body_bytes_max);
-    let Some(_room) = load.bytes(expected) else { return too_busy(&load) };
+    let Some(_body_permit) = in_flight.bytes(expected) else { return too_busy(&in_flight) };
     let body = match timeout(limits.body_timeout, Limited::new(body, limits.body_bytes_max).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            return refuse(&load, StatusCode::PAYLOAD_TOO_LARGE, "Request entity too large\n");
+            return refuse(&in_flight, StatusCode::PAYLOAD_TOO_LARGE, "Request entity too large\n");
         }
         Ok(Err(_)) => {
-            return refuse(&load, StatusCode::BAD_REQUEST, "the body of the request could not be read\n");
+            return refuse(
+                &in_flight,
+                StatusCode::BAD_REQUEST,
+                "the body of the request could not be read\n",
+            );
         }
         Err(_) => {
             let why = "the body of the request did not arrive in time\n";
-            return refuse(&load, StatusCode::REQUEST_TIMEOUT, why);
+            return refuse(&in_flight, StatusCode::REQUEST_TIMEOUT, why);
         }
     };
     if let Some(user) = user {
         parts.extensions.insert(user);
     }
-    // The face answers everything; it has no way to fail.
+    // The service's error type is `Infallible`.
     let response = match common.server.call(Request::from_parts(parts, Full::new(body))).await {
         Ok(response) => response,
         Err(never) => match never {},
     };
     let (parts, body) = response.into_parts();
     if body.is_watch() {
-        // It lasts, and the kernel counts watches itself.
-        return Response::from_parts(parts, CountedBody::uncounted(body, &load));
+        // Watches are long-lived, and the kernel limits their number itself.
+        return Response::from_parts(parts, CountedBody::uncounted(body, &in_flight));
     }
-    match CountedBody::document(body, &load, Some(place)) {
+    match CountedBody::document(body, &in_flight, Some(permit)) {
         Some(body) => Response::from_parts(parts, body),
-        None => too_busy(&load),
+        None => too_busy(&in_flight),
     }
 }
 
-/// The words of the real server when it has too much to do.
-fn too_busy(load: &InFlightLimits) -> Response<CountedBody> {
+/// kube-apiserver's answer when max-requests-inflight is reached.
+fn too_busy(in_flight: &InFlightLimits) -> Response<CountedBody> {
     let mut response =
-        refuse(load, StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
+        refuse(in_flight, StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 
-fn refuse(load: &InFlightLimits, code: StatusCode, why: &'static str) -> Response<CountedBody> {
+fn refuse(in_flight: &InFlightLimits, code: StatusCode, why: &'static str) -> Response<CountedBody> {
     let body = Body::text(Bytes::from_static(why.as_bytes()));
-    let mut response = Response::new(CountedBody::uncounted(body, load));
+    let mut response = Response::new(CountedBody::uncounted(body, in_flight));
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response

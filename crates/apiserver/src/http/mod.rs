@@ -1,10 +1,10 @@
-//! The server on a socket: HTTPS on loopback, with bounds on every client and an orderly end.
+//! The server on a socket: HTTPS on loopback, limits for every client, graceful shutdown.
 //!
-//! | room | keeps |
+//! | module | content |
 //! | --- | --- |
-//! | [`pki`] | an authority of the server's own, and who its certificates stand for |
-//! | [`listener`] | connections are bounded in number, time and size, and end together |
-//! | `load` | so is what requests hold on all of them |
+//! | [`pki`] | the server's own certificate authority and client certificates |
+//! | [`listener`] | connections: limits on number, duration and size; shutdown |
+//! | `in_flight` | limits on requests and body bytes of all connections together |
 
 mod in_flight;
 pub mod listener;
@@ -17,30 +17,30 @@ use std::time::Duration;
 pub use listener::{RunningServer, serve};
 pub use pki::Pki;
 
-/// What clients may take of the server.
+/// Limits for clients.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections at once; more are closed unheard.
+    /// Concurrent connections; further ones are closed without an answer.
     pub connections_max: usize,
-    /// Requests at once on one connection of HTTP/2.
+    /// Concurrent requests on one HTTP/2 connection.
     pub streams_max: u32,
     /// Bytes of one request's headers.
     pub header_bytes_max: usize,
     /// Bytes of one request's body.
     pub body_bytes_max: usize,
-    /// Time for the TLS handshake.
+    /// Timeout of the TLS handshake.
     pub handshake_timeout: Duration,
-    /// Time for the headers of a request.
+    /// Timeout for receiving the headers of a request.
     pub headers_timeout: Duration,
-    /// Time for the body of a request.
+    /// Timeout for receiving the body of a request.
     pub body_timeout: Duration,
-    /// Time for a client to read something of what is sent to it.
+    /// Timeout for a write: the client has to read something within this time.
     pub write_timeout: Duration,
-    /// Requests at once on all connections, watches aside; more are asked to come again.
+    /// Concurrent requests on all connections, watches excluded; further ones get 429.
     pub requests_in_flight_max: usize,
-    /// Bytes of bodies that come in or wait to go out at once on all connections; more are asked to come again.
+    /// Bytes of request and response bodies held at once on all connections; further requests get 429.
     pub bytes_in_flight_max: usize,
-    /// Time for answers under way when the server stops.
+    /// Time for responses in flight at shutdown.
     pub shutdown_timeout: Duration,
 }
 
@@ -62,26 +62,26 @@ impl Default for Limits {
     }
 }
 
-/// Why the server is not on its socket.
+/// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// The address is taken or not allowed; choose another.
+    /// The address is in use or not permitted; choose another.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the machine says.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// A file of the server's authority can be neither read nor written; give another folder.
+    /// A file of the certificate authority can be neither read nor written; choose another directory.
     #[error("{path}: {source}")]
     File {
         /// The file.
         path: PathBuf,
-        /// What the machine says.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// Keys or certificates cannot be made or are of no use; remove the files to have them made anew.
+    /// Keys or certificates cannot be created or are invalid; delete the files to have them created again.
     #[error("certificates: {0}")]
     Certificates(String),
 }

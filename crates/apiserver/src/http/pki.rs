@@ -1,4 +1,4 @@
-//! An authority of the server's own: its serving certificate, certificates for clients, and kubeconfig files.
+//! The server's certificate authority: serving certificate, client certificates and kubeconfig files.
 
 use std::fs;
 use std::io::Write as _;
@@ -20,7 +20,7 @@ use rustls::{RootCertStore, ServerConfig};
 use super::HttpError;
 use crate::kernel::User;
 
-/// Names under which clients may reach the server, besides its address.
+/// Subject alternative names of the serving certificate, besides the address.
 const NAMES: [&str; 5] = [
     "localhost",
     "kubernetes",
@@ -30,7 +30,7 @@ const NAMES: [&str; 5] = [
 ];
 const AUTHORITY: &str = "keleustes-embedded";
 
-/// The authority and what it has signed for the server itself.
+/// The certificate authority.
 pub struct Pki {
     ca_pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -38,7 +38,7 @@ pub struct Pki {
 
 impl std::fmt::Debug for Pki {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The private key stays out of every message.
+        // Keeps the private key out of logs.
         f.debug_struct("Pki").finish_non_exhaustive()
     }
 }
@@ -48,15 +48,15 @@ fn failed(error: impl std::fmt::Display) -> HttpError {
 }
 
 impl Pki {
-    /// A new authority that lives as long as the process.
+    /// A new authority that is not written to disk.
     pub fn generate() -> Result<Pki, HttpError> {
         let key = KeyPair::generate().map_err(failed)?;
         let pem = authority().self_signed(&key).map_err(failed)?.pem();
         Ok(Pki::of(pem, key))
     }
 
-    /// The authority kept in the folder, or a new one that is kept there from now on, so that kubeconfig files stay
-    /// good across restarts.
+    /// The authority stored in the directory, or a new one that is stored there, so that kubeconfig files stay valid
+    /// across restarts.
     pub fn load_or_generate(dir: &Path) -> Result<Pki, HttpError> {
         let (certificate, key) = (dir.join("ca.crt"), dir.join("ca.key"));
         if certificate.exists() && key.exists() {
@@ -81,13 +81,13 @@ impl Pki {
         Pki { ca_pem, issuer: Issuer::new(authority(), key) }
     }
 
-    /// The authority's certificate, as PEM.
+    /// The CA certificate, as PEM.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
 
-    /// What the listener shows and asks for: a serving certificate for the address, and client certificates of this
-    /// authority from whoever has one.
+    /// The listener's TLS configuration: a serving certificate for the address, and optional client certificates of
+    /// this authority.
     pub(super) fn server_config(&self, address: IpAddr) -> Result<ServerConfig, HttpError> {
         let key = KeyPair::generate().map_err(failed)?;
         let mut params = CertificateParams::new(NAMES.map(String::from)).map_err(failed)?;
@@ -132,7 +132,7 @@ impl Pki {
         Ok((leaf.pem(), key.serialize_pem()))
     }
 
-    /// The text of a kubeconfig file by which the user reaches the server at the address.
+    /// A kubeconfig file with which the user reaches the server at the address.
     pub fn kubeconfig(&self, address: SocketAddr, user: &User) -> Result<String, HttpError> {
         let (certificate, key) = self.client(user)?;
         let encode = |text: &str| STANDARD.encode(text);
@@ -164,8 +164,8 @@ fn authority() -> CertificateParams {
 
 fn named(common_name: &str, organisations: &[String]) -> DistinguishedName {
     let mut name = DistinguishedName::new();
-    // One entry per kind is all the certificate maker keeps, so groups travel as one name with separators that no
-    // group has.
+    // rcgen keeps one value per attribute type, so the groups are joined into one organization with a separator that
+    // no group contains.
     if !organisations.is_empty() {
         name.push(DnType::OrganizationName, organisations.join("\u{1f}"));
     }
@@ -173,7 +173,7 @@ fn named(common_name: &str, organisations: &[String]) -> DistinguishedName {
     name
 }
 
-/// Who a verified client certificate stands for.
+/// The user of a verified client certificate.
 pub(super) fn user_of(certificate: &CertificateDer<'_>) -> Option<User> {
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let name = parsed.subject().iter_common_name().next()?.as_str().ok()?.to_owned();
@@ -190,10 +190,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certificates_stand_for_users() {
+    fn certificates_identify_users() {
         use rustls::pki_types::pem::PemObject as _;
         let pki = Pki::generate().unwrap();
-        let user = User::new("somebody", &["one", "two"]);
+        let user = User::new("jane", &["one", "two"]);
         let (certificate, _) = pki.client(&user).unwrap();
         let der = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
         assert_eq!(user_of(&der), Some(user));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_authority_is_the_same_again() {
+    fn stored_authority_is_loaded_again() {
         let dir = tempfile::tempdir().unwrap();
         let first = Pki::load_or_generate(dir.path()).unwrap();
         let again = Pki::load_or_generate(dir.path()).unwrap();

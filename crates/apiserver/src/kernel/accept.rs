@@ -1,4 +1,4 @@
-//! Chooses the representation a client asked for: whole objects, metadata only, tables, or aggregated discovery.
+//! Content negotiation: full objects, metadata only, tables, or aggregated discovery.
 
 use serde_json::{Value, json};
 
@@ -6,30 +6,30 @@ use super::prepare::TEMPLATE_GENERATION;
 use super::resources::Resource;
 use super::status::{ApiResult, Status, StatusReason};
 
-/// How objects are shown.
+/// The representation of objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Representation {
-    /// The whole object.
+    /// The full object.
     Full,
     /// `PartialObjectMetadata`.
     MetadataOnly,
     /// `PartialObjectMetadataList`.
     MetadataList,
-    /// `Table`, with so much of each object in its row.
+    /// `Table`; the parameter is what each row includes of its object.
     Table(Included),
 }
 
-/// What of an object goes with its row of a table.
+/// The `includeObject` parameter of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Included {
     Nothing,
     Metadata,
     Whole,
-    /// Something nobody knows, which is told once there is something to show.
+    /// An unknown value; the error is reported when the table is rendered.
     Unknown,
 }
 
-/// One alternative of an Accept header.
+/// One media range of an Accept header.
 struct Media<'a> {
     kind: &'a str,
     parameters: Vec<(&'a str, &'a str)>,
@@ -57,7 +57,7 @@ impl<'a> Media<'a> {
 }
 
 impl Representation {
-    /// The first alternative this server can produce.
+    /// The first media range this server can produce.
     pub(crate) fn negotiate(accept: &str, include: &str, custom: bool) -> ApiResult<Representation> {
         if accept.trim().is_empty() {
             return Ok(Representation::Full);
@@ -73,7 +73,7 @@ impl Representation {
                 _ => {}
             }
         }
-        // Paths of built-in kinds are found by a library that looks at media types first, in words of its own.
+        // For built-in kinds go-restful checks the media type before the handler does, with its own message.
         if !custom && !accept.split(',').map(Media::parse).any(|media| media.is_produced()) {
             let message = format!("406: Not Acceptable\n\nAvailable representations: {PRODUCED}");
             return Err(Status::generic(StatusReason::NotAcceptable, message));
@@ -82,9 +82,10 @@ impl Representation {
         Err(Status::new(StatusReason::NotAcceptable, message))
     }
 
-    /// Refuses to show a list as an object, an object as a list, or in a table what nobody knows.
+    /// Rejects a list as PartialObjectMetadata, an object as PartialObjectMetadataList, and an unknown
+    /// `includeObject`.
     pub(crate) fn fits(self, resource: &Resource, is_list: bool, include: &str) -> ApiResult<()> {
-        let (asked, shown) = match (self, is_list) {
+        let (requested, actual) = match (self, is_list) {
             (Representation::MetadataOnly, true) => ("PartialObjectMetadata", "a list"),
             (Representation::MetadataList, false) => ("PartialObjectMetadataList", "not a list"),
             (Representation::Table(Included::Unknown), _) => {
@@ -105,12 +106,12 @@ impl Representation {
             (false, true) => format!("{package}.{}", resource.list_kind),
             (false, false) => format!("{package}.{}", resource.kind),
         };
-        let message = format!("you requested {asked}, but the requested object is {shown} (*{kind})");
+        let message = format!("you requested {requested}, but the requested object is {actual} (*{kind})");
         Err(Status::new(StatusReason::NotAcceptable, message))
     }
 }
 
-/// The forms of answers; all but the first only by the real server.
+/// The media types of responses; this server produces only the first.
 const PRODUCED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 fn included(text: &str) -> Included {
@@ -122,10 +123,10 @@ fn included(text: &str) -> Included {
     }
 }
 
-/// The metadata of an object, as an object of its own.
+/// The object as PartialObjectMetadata.
 pub(crate) fn metadata_only(object: &Value) -> Value {
     let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
-    // Of a DaemonSet one annotation is part of the specification and only looks like metadata.
+    // kube-apiserver keeps this DaemonSet annotation as a field of the spec, so it is not part of the metadata.
     if object["kind"] == "DaemonSet"
         && let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut)
     {
@@ -137,7 +138,7 @@ pub(crate) fn metadata_only(object: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }
 
-/// The version of aggregated discovery the client prefers over the plain form.
+/// The version of aggregated discovery the client prefers over unaggregated discovery.
 pub(crate) fn aggregated_discovery(accept: &str) -> Option<&'static str> {
     let first = accept
         .split(',')
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_producible_alternative_wins() {
+    fn first_supported_media_range_wins() {
         use Representation::{Full, MetadataList, MetadataOnly, Table};
         for (accept, expected) in [
             ("", Full),
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregated_discovery_is_given_only_when_preferred() {
+    fn aggregated_discovery_is_returned_only_when_preferred() {
         let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         assert_eq!(aggregated_discovery(&format!("{v2},application/json")), Some("v2"));
         assert_eq!(aggregated_discovery(&format!("application/json,{v2}")), None);

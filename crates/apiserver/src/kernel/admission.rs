@@ -1,4 +1,4 @@
-//! Changes and refusals by admission, as the plug-ins that are on by default make them.
+//! Admission: mutations and rejections of the plugins that are enabled by default.
 
 use serde_json::{Value, json};
 
@@ -9,31 +9,31 @@ use super::status::{ApiResult, Status};
 use super::store::SharedObject;
 use super::types::Quantity;
 
-/// How long a pod stays on a node that is not ready or cannot be reached.
+/// Default tolerationSeconds for not-ready and unreachable nodes.
 const TOLERATION_SECONDS: i64 = 300;
-/// The annotation of the storage class that claims get when they name none.
+/// The annotation of the default StorageClass.
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
-/// Where a container finds the token of its account.
+/// Mount path of the service account token.
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 impl Kernel {
-    /// Changes a new object the way the admission plug-ins of the real server do, or refuses it.
+    /// The mutating plugins, applied to a new object.
     pub(crate) fn admit(&mut self, resource: &Resource, object: &mut Value) -> ApiResult<()> {
         match resource.strategy {
             Strategy::Pod => self.admit_pod(resource, object)?,
-            Strategy::Node => taint_until_ready(object),
-            Strategy::PersistentVolume => protect(object, "kubernetes.io/pv-protection"),
+            Strategy::Node => add_not_ready_taint(object),
+            Strategy::PersistentVolume => add_finalizer(object, "kubernetes.io/pv-protection"),
             Strategy::PersistentVolumeClaim => {
-                protect(object, "kubernetes.io/pvc-protection");
-                self.choose_storage_class(object);
+                add_finalizer(object, "kubernetes.io/pvc-protection");
+                self.set_default_storage_class(object);
             }
-            Strategy::VolumeAttributesClass => protect(object, "kubernetes.io/vac-protection"),
+            Strategy::VolumeAttributesClass => add_finalizer(object, "kubernetes.io/vac-protection"),
             _ => {}
         }
         Ok(())
     }
 
-    /// A pod with a node says in labels where that is.
+    /// PodTopologyLabels: copies the topology labels of the pod's node to the pod.
     pub(crate) fn set_topology_labels(&self, pod: &mut Value) {
         let node = pod.pointer("/spec/nodeName").and_then(Value::as_str).filter(|node| !node.is_empty());
         let nodes = resources::by_path("", "v1", "nodes");
@@ -51,37 +51,37 @@ impl Kernel {
         self.set_topology_labels(pod);
         let mirror = meta(pod, "annotations").is_some_and(|a| a.get("kubernetes.io/config.mirror").is_some());
         if !mirror {
-            self.name_account(resource, pod)?;
+            self.set_default_account(resource, pod)?;
         }
         add_default_tolerations(&mut pod["spec"]);
-        self.prioritise(resource, pod)?;
-        self.choose_runtime(resource, pod)
+        self.set_priority(resource, pod)?;
+        self.apply_runtime_class(resource, pod)
     }
 
-    fn name_account(&mut self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
+    fn set_default_account(&mut self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
         let name =
             pod.pointer("/spec/serviceAccountName").and_then(Value::as_str).unwrap_or("default").to_owned();
         let spec = &mut pod["spec"];
         spec["serviceAccountName"] = json!(name);
         spec["serviceAccount"] = json!(name);
-        if self.settings.service_accounts { self.admit_account(resource, pod, &name) } else { Ok(()) }
+        if self.options.service_accounts { self.mount_account_token(resource, pod, &name) } else { Ok(()) }
     }
 
-    /// A pod needs its account, and gets the account's token to read.
-    fn admit_account(&mut self, resource: &Resource, pod: &mut Value, name: &str) -> ApiResult<()> {
+    /// ServiceAccount: the pod's service account must exist, and its token is mounted.
+    fn mount_account_token(&mut self, resource: &Resource, pod: &mut Value, name: &str) -> ApiResult<()> {
         let namespace = meta_str(pod, "namespace").to_owned();
         let accounts = resources::by_path("", "v1", "serviceaccounts");
         let Some(account) = accounts.and_then(|kind| self.store.get(kind, &namespace, name)) else {
             let why = format!(
                 "error looking up service account {namespace}/{name}: serviceaccount {name:?} not found"
             );
-            return Err(Status::forbidden(resource, known_name(pod), &why));
+            return Err(Status::forbidden(resource, name_for_message(pod), &why));
         };
         let off = json!(false);
-        let wish = pod["spec"]
+        let automount = pod["spec"]
             .get("automountServiceAccountToken")
             .or_else(|| account.get("automountServiceAccountToken"));
-        if wish == Some(&off) {
+        if automount == Some(&off) {
             return Ok(());
         }
         let volume = self.random.name("kube-api-access-");
@@ -95,7 +95,7 @@ impl Kernel {
         Ok(())
     }
 
-    fn prioritise(&self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
+    fn set_priority(&self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
         let Some(classes) = resources::by_path("scheduling.k8s.io", "v1", "priorityclasses") else {
             return Ok(());
         };
@@ -108,7 +108,7 @@ impl Kernel {
             let found = self.store.get(classes, "", &named);
             if found.is_none() {
                 let why = format!("no PriorityClass with name {named} was found");
-                return Err(Status::forbidden(resource, known_name(pod), &why));
+                return Err(Status::forbidden(resource, name_for_message(pod), &why));
             }
             found
         };
@@ -122,7 +122,7 @@ impl Kernel {
                 "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller \
                  computed {priority} from the given PriorityClass name"
             );
-            return Err(Status::forbidden(resource, known_name(pod), &why));
+            return Err(Status::forbidden(resource, name_for_message(pod), &why));
         }
         spec["priority"] = json!(priority);
         if spec.get("preemptionPolicy").is_none_or(Value::is_null) {
@@ -132,9 +132,9 @@ impl Kernel {
         Ok(())
     }
 
-    /// A pod that names a runtime class takes over what running in it costs and where that can be done.
-    fn choose_runtime(&self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
-        let refuse = |why: &str| Err(Status::forbidden(resource, known_name(pod), why));
+    /// RuntimeClass: sets the pod's overhead and scheduling from its RuntimeClass.
+    fn apply_runtime_class(&self, resource: &Resource, pod: &mut Value) -> ApiResult<()> {
+        let refuse = |why: &str| Err(Status::forbidden(resource, name_for_message(pod), why));
         let named = pod["spec"]["runtimeClassName"].as_str().unwrap_or_default();
         if named.is_empty() {
             return Ok(());
@@ -166,7 +166,7 @@ impl Kernel {
         self.store.get(resources::by_path("node.k8s.io", "v1", "runtimeclasses")?, "", name)
     }
 
-    /// Refuses a valid change for what the plug-ins that change nothing have against it.
+    /// The validating plugins, for an update.
     pub(crate) fn validate_admission_of_update(
         &self,
         resource: &Resource,
@@ -193,7 +193,7 @@ impl Kernel {
         Err(Status::forbidden(resource, meta_str(new, "name"), why))
     }
 
-    /// Refuses a valid object for what the plug-ins that change nothing have against it.
+    /// The validating plugins, for a create.
     pub(crate) fn validate_admission(&self, resource: &Resource, object: &Value) -> ApiResult<()> {
         let costs = object["spec"]["overhead"].as_object().is_some_and(|overhead| !overhead.is_empty());
         if resource.strategy != Strategy::Pod || !costs {
@@ -207,7 +207,7 @@ impl Kernel {
         Err(Status::forbidden(resource, meta_str(object, "name"), why))
     }
 
-    fn choose_storage_class(&self, claim: &mut Value) {
+    fn set_default_storage_class(&self, claim: &mut Value) {
         let old_name = "volume.beta.kubernetes.io/storage-class";
         let chosen = claim.pointer("/spec/storageClassName").is_some_and(|c| !c.is_null())
             || meta(claim, "annotations").is_some_and(|a| a.get(old_name).is_some());
@@ -216,7 +216,7 @@ impl Kernel {
         let is_default =
             |class: &Value| meta(class, "annotations").is_some_and(|a| a[DEFAULT_CLASS] == "true");
         let defaults = self.store.values(classes, None).into_iter();
-        // The newest of several defaults wins, then the first by name.
+        // Of several default classes the newest wins, then the first by name.
         let newest = defaults.filter(|class| is_default(class)).max_by(|a, b| {
             let age = |class: &Value| meta_str(class, "creationTimestamp").to_owned();
             age(a).cmp(&age(b)).then_with(|| meta_str(b, "name").cmp(meta_str(a, "name")))
@@ -227,13 +227,13 @@ impl Kernel {
     }
 }
 
-/// What an object is called before it has a name.
-fn known_name(object: &Value) -> &str {
+/// The name for messages before generateName has been resolved.
+fn name_for_message(object: &Value) -> &str {
     let names = ["name", "generateName"].map(|field| meta_str(object, field));
     names.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
 }
 
-/// Mounts the volume where containers have nothing else at the place; says whether any needs it.
+/// Adds the volume mount to containers that have nothing mounted at the path; returns whether any needs it.
 fn mount(spec: &mut Value, volume: &str) -> bool {
     let mut used = false;
     for list in ["initContainers", "containers"] {
@@ -289,8 +289,8 @@ pub(crate) fn add_default_tolerations(spec: &mut Value) {
     spec["tolerations"] = json!(all);
 }
 
-/// A new node takes no pods before somebody has seen that it is ready.
-fn taint_until_ready(node: &mut Value) {
+/// TaintNodesByCondition: a new node has the not-ready taint until the node lifecycle controller removes it.
+fn add_not_ready_taint(node: &mut Value) {
     let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
     let taints = &mut node["spec"]["taints"];
     if !taints.is_array() {
@@ -303,7 +303,7 @@ fn taint_until_ready(node: &mut Value) {
     }
 }
 
-fn protect(object: &mut Value, finalizer: &str) {
+fn add_finalizer(object: &mut Value, finalizer: &str) {
     let finalizers = meta_mut(object).entry("finalizers").or_insert_with(|| json!([]));
     if let Some(list) = finalizers.as_array_mut()
         && !list.contains(&json!(finalizer))

@@ -1,6 +1,7 @@
-//! Server-side apply: a manager's object is merged in, fields it no longer names go, fields of others are respected.
+//! Server-side apply: merges the applied configuration, removes fields the manager no longer applies, and reports
+//! conflicts with other managers.
 //!
-//! Maps are owned field by field, set and keyed lists item by item, all other lists whole.
+//! Maps are owned field by field, set and map lists item by item, all other lists as a whole.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -15,9 +16,9 @@ use super::status::{ApiResult, Status, StatusCause, StatusReason};
 use super::types::{ListKind, Node};
 use super::{Document, Kernel, body, conversion, prepare, schema, strict_json};
 
-/// Owner of what an object without owners holds at its first apply.
+/// Manager of the fields of an object that has no managedFields at its first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
-/// Where `kubectl apply` keeps what it was given.
+/// The annotation in which client-side `kubectl apply` stores its configuration.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 impl Kernel {
@@ -29,43 +30,43 @@ impl Kernel {
     ) -> ApiResult<Document> {
         let target = &call.target;
         let live = self.store.get(target.resource, target.namespace(), target.name());
-        // Some kinds come into being by their status too.
-        let makes = matches!(target.resource.strategy, Strategy::AdmissionPolicy | Strategy::Service);
-        if live.is_none() && target.subresource.is_some() && !makes {
+        // These kinds can also be created through their status subresource.
+        let creates = matches!(target.resource.strategy, Strategy::AdmissionPolicy | Strategy::Service);
+        if live.is_none() && target.subresource.is_some() && !creates {
             return Err(Status::not_found(target.resource, target.name()));
         }
         let (applied, sent_place) = decode(call, live.is_some())?;
         let write = Write { target, options, now, applied: None, user: &call.user, has_empty_lists: false };
         let by = write.manager(Operation::Apply);
-        let beyond = prepare::reset_fields(target.resource, target.subresource.as_deref());
+        let reset_fields = prepare::reset_fields(target.resource, target.subresource.as_deref());
         let Some(live) = live else {
             let uid = meta_str(&applied, "uid");
             if !uid.is_empty() {
                 return Err(Status::precondition(target.resource, target.name(), ("UID", uid, "")));
             }
             let node = target.resource.node();
-            let mut claims = fields::field_set(node, &applied);
-            fields::strip_reset_fields(&mut claims, beyond);
-            let managers = vec![ManagedFieldsEntry { fields: claims, ..by }];
+            let mut owned = fields::field_set(node, &applied);
+            fields::strip_reset_fields(&mut owned, reset_fields);
+            let managers = vec![ManagedFieldsEntry { fields: owned, ..by }];
             let complete = convert(target.resource, applied, &sent_place)?.object;
             let complete = conversion::to_storage_version(target.resource, complete);
             let created = self.insert(Write { applied: Some(managers), ..write }, complete)?;
             return Ok(self.show(call, 201, &created));
         };
         let force = call.query.flag("force") == Some(true);
-        let shown = conversion::to_served_version(target.resource, &live);
-        let (mut merged, managers) = merge(target.resource, &shown, &applied, &by, force, beyond)?;
-        keep_last_applied(&mut merged, &applied, &by);
-        let body::Decoded { object: merged, has_empty_lists: hollow, .. } =
+        let served = conversion::to_served_version(target.resource, &live);
+        let (mut merged, managers) = merge(target.resource, &served, &applied, &by, force, reset_fields)?;
+        update_last_applied(&mut merged, &applied, &by);
+        let body::Decoded { object: merged, has_empty_lists, .. } =
             convert(target.resource, merged, &sent_place)?;
         let merged = conversion::to_storage_version(target.resource, merged);
         let stored =
-            self.replace(Write { applied: Some(managers), has_empty_lists: hollow, ..write }, &live, merged)?;
+            self.replace(Write { applied: Some(managers), has_empty_lists, ..write }, &live, merged)?;
         Ok(self.show(call, 200, &stored))
     }
 }
 
-/// The object as the kind has it; what does not fit is taken for a fault of the server.
+/// Converts to the kind's type; kube-apiserver reports a failure as an internal error (500).
 fn convert(resource: &Resource, object: Value, place: &str) -> ApiResult<body::Decoded> {
     let kind = format!("{}/{}, Kind={}", resource.group, resource.version, resource.kind);
     body::conform(resource, object).map_err(|status| {
@@ -79,7 +80,7 @@ fn convert(resource: &Resource, object: Value, place: &str) -> ApiResult<body::D
     })
 }
 
-/// The applied object, with nothing in it but what it names, and the namespace that it names.
+/// The applied configuration with only the fields it sets, and its `namespace/name` as sent.
 fn decode(call: &Call<'_>, exists: bool) -> ApiResult<(Value, String)> {
     let resource = call.target.resource;
     let (parsed, _) = strict_json::parse(&call.request.body)
@@ -93,16 +94,16 @@ fn decode(call: &Call<'_>, exists: bool) -> ApiResult<(Value, String)> {
     if meta(&parsed, "managedFields").is_some_and(|managers| !managers.is_null()) {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
-    let faults = schema::violations(resource.node(), &parsed);
-    if !faults.is_empty() {
+    let violations = schema::violations(resource.node(), &parsed);
+    if !violations.is_empty() {
         let (namespace, name) = (meta_str(&parsed, "namespace"), meta_str(&parsed, "name"));
         let kind = kind.trim_start_matches('/');
-        let told = match faults.as_slice() {
+        let details = match violations.as_slice() {
             [only] => only.clone(),
             many => format!("errors:\n  {}", many.join("\n  ")),
         };
-        // The real server takes this for its own fault.
-        let message = format!("failed to create typed patch object ({namespace}/{name}; /{kind}): {told}");
+        // kube-apiserver answers 500 here.
+        let message = format!("failed to create typed patch object ({namespace}/{name}; /{kind}): {details}");
         let message = if group.is_empty() { message } else { message.replace("; /", "; ") };
         return Err(Status::new(StatusReason::Unknown, message));
     }
@@ -115,43 +116,45 @@ fn decode(call: &Call<'_>, exists: bool) -> ApiResult<(Value, String)> {
     Ok((applied, place))
 }
 
-/// What `kubectl apply` left in an annotation follows the applies of kubectl on the server, so that a later one on the
-/// client compares with the right thing. Nobody owns the change.
-fn keep_last_applied(merged: &mut Value, applied: &Value, by: &ManagedFieldsEntry) {
-    let kept = meta(merged, "annotations").is_some_and(|annotations| annotations.get(LAST_APPLIED).is_some());
-    if by.name != "kubectl" || !kept {
+/// A server-side apply by kubectl also updates the last-applied annotation, if there is one, so that a later
+/// client-side apply compares with the right configuration. No manager owns this change.
+fn update_last_applied(merged: &mut Value, applied: &Value, by: &ManagedFieldsEntry) {
+    let present =
+        meta(merged, "annotations").is_some_and(|annotations| annotations.get(LAST_APPLIED).is_some());
+    if by.name != "kubectl" || !present {
         return;
     }
-    let mut said = applied.clone();
-    forget_last_applied(&mut said, by);
-    merged["metadata"]["annotations"][LAST_APPLIED] = json!(format!("{said}\n"));
+    let mut last_applied = applied.clone();
+    remove_last_applied(&mut last_applied, by);
+    merged["metadata"]["annotations"][LAST_APPLIED] = json!(format!("{last_applied}\n"));
 }
 
-/// Removes what kubectl applied last, if it is kubectl that applies.
-fn forget_last_applied(object: &mut Value, by: &ManagedFieldsEntry) {
+/// Removes the last-applied annotation if the manager is kubectl.
+fn remove_last_applied(object: &mut Value, by: &ManagedFieldsEntry) {
     let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
     if let Some(annotations) = annotations.filter(|_| by.name == "kubectl") {
         annotations.remove(LAST_APPLIED);
     }
 }
 
-/// The object after the apply and who owns what in it.
+/// The merged object and its managedFields.
 fn merge(
     resource: &Resource,
     live: &Value,
     applied: &Value,
     by: &ManagedFieldsEntry,
     force: bool,
-    beyond: ResetFields,
+    reset_fields: ResetFields,
 ) -> ApiResult<(Value, Vec<ManagedFieldsEntry>)> {
     let node = resource.node();
     let mut managers = fields::managed_fields(live);
     let mut wanted = fields::field_set(node, applied);
-    fields::strip_reset_fields(&mut wanted, beyond);
+    fields::strip_reset_fields(&mut wanted, reset_fields);
     if managers.is_empty() {
         let mut all = Comparison::between(node, &body::zero(resource), live).written();
-        fields::strip_reset_fields(&mut all, beyond);
-        // Until its first apply an object may be without owners; what it holds then is nobody's to remove.
+        fields::strip_reset_fields(&mut all, reset_fields);
+        // An object that was never applied may have no managedFields; its fields belong to this synthetic manager, so
+        // that the apply does not remove them.
         managers.push(ManagedFieldsEntry {
             name: BEFORE_FIRST_APPLY.to_owned(),
             operation: Operation::Update,
@@ -162,7 +165,7 @@ fn merge(
     let mut merged = live.clone();
     merge_value(node, &mut merged, applied);
     let mut changed = Comparison::between(node, live, &merged).written();
-    fields::strip_reset_fields(&mut changed, beyond);
+    fields::strip_reset_fields(&mut changed, reset_fields);
     let conflicts = conflicts(&managers, &changed, by);
     if !force && !conflicts.is_empty() {
         return Err(conflict(conflicts));
@@ -173,13 +176,14 @@ fn merge(
     let mine = managers.iter().find(|m| m.same_as(by)).cloned();
     let mine = mine.unwrap_or_else(|| ManagedFieldsEntry { time: String::new(), ..by.clone() });
     managers.retain(|m| !m.same_as(by));
-    // What holds something that is still wanted stays, even if it was owned by itself before.
-    let kept = |path: &fields::FieldPath| {
+    // A container stays as long as something below it is still applied.
+    let still_applied = |path: &fields::FieldPath| {
         wanted.range(path.clone()..).next().is_some_and(|next| next.starts_with(path))
     };
-    let given_up = |path: &fields::FieldPath| !kept(path) && !managers.iter().any(|other| other.owns(path));
+    let given_up =
+        |path: &fields::FieldPath| !still_applied(path) && !managers.iter().any(|other| other.owns(path));
     for path in &mine.fields {
-        // Where nobody owns anything any more, what nobody has ever owned goes along.
+        // If no manager owns anything below a struct, the whole struct is removed, with its unowned fields.
         let structs =
             (1..path.len()).filter(|length| path[length - 1].starts_with("f:")).map(|l| path[..l].to_vec());
         let structs = structs.filter(|path| *path != ["f:metadata"]);
@@ -188,12 +192,12 @@ fn merge(
         }
     }
     if resource.is_custom() {
-        keep_hollow(&mut merged, applied);
+        keep_emptied_objects(&mut merged, applied);
     }
-    // Who applies what is there already owns it from now on, but has not done anything yet.
+    // An apply that changes nothing transfers ownership but keeps the timestamp.
     let time = if merged == *live { mine.time } else { by.time.clone() };
     managers.push(ManagedFieldsEntry { fields: wanted, time, ..mine });
-    // The locks of the applied object are judged, not merged.
+    // resourceVersion and uid of the applied configuration are preconditions; they are not merged.
     for lock in ["resourceVersion", "uid"] {
         if let Some(value) = meta(applied, lock) {
             merged["metadata"][lock] = value.clone();
@@ -202,18 +206,18 @@ fn merge(
     Ok((merged, managers))
 }
 
-/// What is applied as an empty object and has lost all it held is there still, as nothing; only kinds without types show
-/// that.
-fn keep_hollow(merged: &mut Value, applied: &Value) {
+/// A field applied as an empty object whose content was removed becomes null. Only custom resources show this: typed
+/// kinds do not keep the null.
+fn keep_emptied_objects(merged: &mut Value, applied: &Value) {
     for (name, value) in applied.as_object().into_iter().flatten().filter(|(_, value)| value.is_object()) {
         match merged.get_mut(name) {
-            Some(kept) => keep_hollow(kept, value),
+            Some(left) => keep_emptied_objects(left, value),
             None => merged[name.as_str()] = Value::Null,
         }
     }
 }
 
-/// Fields others own with another value, each with its owner.
+/// Conflicts: fields owned by other managers with a different value.
 fn conflicts(
     managers: &[ManagedFieldsEntry],
     changed: &FieldSet,
@@ -225,7 +229,7 @@ fn conflicts(
     for other in others {
         let mut paths: Vec<&fields::FieldPath> =
             changed.iter().filter(|path| other.fields.contains(*path)).collect();
-        // On each level what ends there comes before what goes on.
+        // At each level, leaf fields sort before containers.
         let order = |path: &&fields::FieldPath| -> Vec<(bool, String)> {
             path.iter().enumerate().map(|(at, step)| (at + 1 < path.len(), step.clone())).collect()
         };
@@ -233,15 +237,15 @@ fn conflicts(
         for path in paths {
             causes.push(StatusCause {
                 reason: "FieldManagerConflict",
-                message: format!("conflict with {}", introduced(other)),
-                field: path.iter().map(|step| readable(step)).collect(),
+                message: format!("conflict with {}", describe_manager(other)),
+                field: path.iter().map(|step| readable_step(step)).collect(),
             });
         }
     }
     causes
 }
 
-fn introduced(manager: &ManagedFieldsEntry) -> String {
+fn describe_manager(manager: &ManagedFieldsEntry) -> String {
     let mut text = format!("{:?}", manager.name);
     if !manager.subresource.is_empty() {
         text.push_str(&format!(" with subresource {:?}", manager.subresource));
@@ -252,7 +256,7 @@ fn introduced(manager: &ManagedFieldsEntry) -> String {
     text
 }
 
-fn readable(step: &str) -> String {
+fn readable_step(step: &str) -> String {
     match step.split_once(':') {
         Some(("f", name)) => format!(".{name}"),
         Some(("k", key)) => {
@@ -327,8 +331,8 @@ fn merge_list(node: Node, live: &mut Value, applied: &[Value]) {
     });
 }
 
-/// Orders a merged list: what is applied stands as applied, and what only the live list has comes as early as the items
-/// that are in both let it.
+/// Orders a merged list: applied items are in the applied order; items only in the live list come as early as the
+/// items in both lists allow.
 fn order(items: &mut Vec<Value>, live: &[Value], applied: &[Value], same: &dyn Fn(&Value, &Value) -> bool) {
     let place = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item));
     let mut merged = std::mem::take(items);
@@ -360,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn applied_items_stand_as_applied_among_those_of_others() {
+    fn merged_list_keeps_the_applied_order() {
         assert_eq!(ordered(&[1], &[2]), json!([1, 2]));
         assert_eq!(ordered(&[1, 2, 8], &[2, 1, 3]), json!([2, 8, 1, 3]));
         assert_eq!(ordered(&[8, 1, 9], &[0, 1]), json!([8, 0, 1, 9]));

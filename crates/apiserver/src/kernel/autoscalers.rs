@@ -1,14 +1,15 @@
-//! Autoscalers are stored in the form of autoscaling/v2; v1 has one number for the CPU and keeps the rest in annotations.
+//! HorizontalPodAutoscalers are stored as autoscaling/v2. In v1 the CPU target is one field and the rest is in
+//! annotations.
 //!
-//! The real server writes metrics and behaviour in those annotations in shapes of their own; here they have the shapes of
-//! v2, which come back as whole.
+//! kube-apiserver writes metrics and behavior into those annotations in v1-specific types; here they have the v2
+//! types and round-trip without loss.
 
 use serde_json::{Map, Value, json};
 
 use super::metadata::meta_mut;
 
-/// Annotations of the v1 form, and where v2 has what they hold.
-const KEPT_ASIDE: [(&str, &str, &str); 4] = [
+/// Annotations of v1, and the v2 section and field with the same content.
+const ANNOTATION_FIELDS: [(&str, &str, &str); 4] = [
     ("autoscaling.alpha.kubernetes.io/metrics", "spec", "metrics"),
     ("autoscaling.alpha.kubernetes.io/behavior", "spec", "behavior"),
     ("autoscaling.alpha.kubernetes.io/current-metrics", "status", "currentMetrics"),
@@ -17,15 +18,15 @@ const KEPT_ASIDE: [(&str, &str, &str); 4] = [
 const TARGET: &str = "targetCPUUtilizationPercentage";
 const CURRENT: &str = "currentCPUUtilizationPercentage";
 
-/// A v1 autoscaler in the form of v2.
+/// Converts v1 to v2.
 pub(crate) fn to_storage_version(mut object: Value) -> Value {
     let target = object.get_mut("spec").and_then(Value::as_object_mut).and_then(|spec| spec.remove(TARGET));
     if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
-        // What stands in the annotation says more.
+        // The current-metrics annotation is more detailed.
         status.remove(CURRENT);
     }
-    for (annotation, part, field) in KEPT_ASIDE {
-        if let Some(value) = taken(&mut object, annotation) {
+    for (annotation, part, field) in ANNOTATION_FIELDS {
+        if let Some(value) = take_annotation(&mut object, annotation) {
             object[part][field] = value;
         }
     }
@@ -43,8 +44,8 @@ pub(crate) fn to_storage_version(mut object: Value) -> Value {
     object
 }
 
-/// Takes an annotation away; what cannot be read is dropped, as by the real server.
-fn taken(object: &mut Value, annotation: &str) -> Option<Value> {
+/// Removes an annotation and parses it; kube-apiserver also drops one that does not parse.
+fn take_annotation(object: &mut Value, annotation: &str) -> Option<Value> {
     let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)?;
     let text = annotations.remove(annotation)?;
     if annotations.is_empty() {
@@ -53,11 +54,11 @@ fn taken(object: &mut Value, annotation: &str) -> Option<Value> {
     serde_json::from_str(text.as_str()?).ok().filter(|value: &Value| !value.is_null())
 }
 
-/// A v2 autoscaler in the form of v1.
+/// Converts v2 to v1.
 pub(crate) fn to_served_version(object: &Value) -> Value {
-    let mut shown = object.clone();
-    shown["apiVersion"] = json!("autoscaling/v1");
-    let mut part = |name: &str| match shown.get_mut(name).map(Value::take) {
+    let mut converted = object.clone();
+    converted["apiVersion"] = json!("autoscaling/v1");
+    let mut part = |name: &str| match converted.get_mut(name).map(Value::take) {
         Some(Value::Object(map)) => map,
         _ => Map::new(),
     };
@@ -72,11 +73,11 @@ pub(crate) fn to_served_version(object: &Value) -> Value {
     if let Some(Value::Array(metrics)) = spec.get_mut("metrics") {
         metrics.retain(|metric| metric["resource"]["name"] != "cpu" || metric.pointer(UTILIZATION).is_none());
     }
-    for (annotation, part, field) in KEPT_ASIDE {
+    for (annotation, part, field) in ANNOTATION_FIELDS {
         let value = if part == "spec" { spec.remove(field) } else { status.remove(field) };
-        let said = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
-        if let Some(value) = value.filter(said) {
-            let annotations = meta_mut(&mut shown).entry("annotations").or_insert_with(|| json!({}));
+        let is_set = |value: &Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
+        if let Some(value) = value.filter(is_set) {
+            let annotations = meta_mut(&mut converted).entry("annotations").or_insert_with(|| json!({}));
             annotations[annotation] = json!(value.to_string());
         }
     }
@@ -85,12 +86,12 @@ pub(crate) fn to_served_version(object: &Value) -> Value {
     for field in ["currentReplicas", "desiredReplicas"] {
         status.entry(field).or_insert_with(|| json!(0));
     }
-    shown["spec"] = Value::Object(spec);
-    shown["status"] = Value::Object(status);
-    shown
+    converted["spec"] = Value::Object(spec);
+    converted["status"] = Value::Object(status);
+    converted
 }
 
-/// Where a metric of v2 says how much of what was asked for is to be used.
+/// Pointer to the target utilization in a v2 metric.
 const UTILIZATION: &str = "/resource/target/averageUtilization";
 
 #[cfg(test)]
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_version_cannot_say_survives_in_annotations() {
+    fn fields_missing_in_v1_survive_in_annotations() {
         let pods = json!({"type": "Pods", "pods": {"metric": {"name": "oars"},
             "target": {"type": "AverageValue", "averageValue": "3"}}});
         let cpu = json!({"type": "Resource", "resource":
@@ -111,17 +112,17 @@ mod tests {
                 "resource": {"name": "cpu", "current": {"averageUtilization": 60, "averageValue": "6m"}}}],
                 "conditions": [{"type": "AbleToScale", "status": "True"}]},
         });
-        let shown = to_served_version(&stored);
-        assert_eq!(shown["spec"], json!({"maxReplicas": 3, "targetCPUUtilizationPercentage": 70}));
+        let converted = to_served_version(&stored);
+        assert_eq!(converted["spec"], json!({"maxReplicas": 3, "targetCPUUtilizationPercentage": 70}));
         let status =
             json!({"desiredReplicas": 2, "currentReplicas": 1, "currentCPUUtilizationPercentage": 60});
-        assert_eq!(shown["status"], status);
-        assert_eq!(shown["metadata"]["annotations"].as_object().unwrap().len(), 5);
-        assert_eq!(to_storage_version(shown), stored);
+        assert_eq!(converted["status"], status);
+        assert_eq!(converted["metadata"]["annotations"].as_object().unwrap().len(), 5);
+        assert_eq!(to_storage_version(converted), stored);
     }
 
     #[test]
-    fn an_annotation_nobody_can_read_is_dropped() {
+    fn unparsable_annotation_is_dropped() {
         let sent = json!({"metadata": {"annotations": {"autoscaling.alpha.kubernetes.io/metrics": "{"}},
             "spec": {"maxReplicas": 3}});
         let stored = to_storage_version(sent);

@@ -1,4 +1,5 @@
-//! What waits for a watcher is counted, so that a client that does not read costs little and is cut off in time.
+//! The queue of events per watch. Its size is counted, so that a client that does not read is disconnected before it
+//! costs much memory.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -14,7 +15,7 @@ use super::resources::Resource;
 use super::stored_object::{SharedObject, StoredObject};
 use super::watch::Frame;
 
-/// How a watcher wants to see objects.
+/// The kind and representation a watch asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WatchView {
     pub(crate) resource: &'static Resource,
@@ -26,33 +27,33 @@ impl WatchView {
         printing::render(self.resource, self.representation, object, now)
     }
 
-    /// Whether what is kept is what is sent.
-    fn is_plain(self, kept: &StoredObject) -> bool {
-        self.representation == Representation::Full && kept.can_be_sent_as(self.resource)
+    /// Whether the stored text can be sent unchanged.
+    fn is_sent_unchanged(self, stored: &StoredObject) -> bool {
+        self.representation == Representation::Full && stored.can_be_sent_as(self.resource)
     }
 }
 
-/// What an event tells of.
+/// The object of a queued event.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// An object that the store and other watches keep as well; it is brought into the watcher's form when it is sent.
+    /// Shared with the store and other watches; rendered for this watch when it is sent.
     Shared(StoredObject),
-    /// An object kept for this watch alone.
+    /// Held by this watch only.
     Own(StoredObject),
     /// JSON in its final form.
     Encoded(Box<str>),
 }
 
 impl Content {
-    /// Something that is sent as it is.
+    /// An object that is sent unchanged.
     pub(crate) fn encoded(object: &Value) -> Content {
         Content::Encoded(object.to_string().into())
     }
 
-    fn text(&self, view: WatchView, now: Timestamp, headed: bool) -> Cow<'_, str> {
-        if headed && matches!(view.representation, Representation::Table(_)) {
+    fn text(&self, view: WatchView, now: Timestamp, columns_sent: bool) -> Cow<'_, str> {
+        if columns_sent && matches!(view.representation, Representation::Table(_)) {
             let table = self.text(view, now, false);
-            // The text was written from a value, so it reads.
+            // Cannot fail: the text was serialized from a value.
             let mut table: Value = serde_json::from_str(&table).unwrap_or_default();
             if table["kind"] == "Table" {
                 table["columnDefinitions"] = Value::Null;
@@ -61,33 +62,37 @@ impl Content {
         }
         match self {
             Content::Encoded(text) => Cow::Borrowed(text),
-            Content::Shared(kept) | Content::Own(kept) if view.is_plain(kept) => Cow::Borrowed(kept.text()),
-            Content::Shared(kept) | Content::Own(kept) => view.render(&kept.value(), now).to_string().into(),
+            Content::Shared(stored) | Content::Own(stored) if view.is_sent_unchanged(stored) => {
+                Cow::Borrowed(stored.text())
+            }
+            Content::Shared(stored) | Content::Own(stored) => {
+                view.render(&stored.value(), now).to_string().into()
+            }
         }
     }
 }
 
-/// An event that waits for its watcher.
+/// A queued event.
 #[derive(Debug)]
-struct Queued {
+struct QueuedEvent {
     kind: &'static str,
     content: Content,
 }
 
-impl Queued {
-    /// Bytes held for this watch alone.
+impl QueuedEvent {
+    /// Bytes held by this watch only.
     fn bytes(&self) -> usize {
         let own = match &self.content {
             Content::Shared(_) => 0,
-            Content::Own(kept) => kept.text().len(),
+            Content::Own(stored) => stored.text().len(),
             Content::Encoded(text) => text.len(),
         };
-        size_of::<Queued>() + own
+        size_of::<QueuedEvent>() + own
     }
 
     /// The line sent to the client.
-    fn line(&self, view: WatchView, now: Timestamp, headed: bool) -> Bytes {
-        let text = self.content.text(view, now, headed);
+    fn line(&self, view: WatchView, now: Timestamp, columns_sent: bool) -> Bytes {
+        let text = self.content.text(view, now, columns_sent);
         let mut line = String::with_capacity(text.len() + 40);
         line.push_str("{\"type\":\"");
         line.push_str(self.kind);
@@ -97,32 +102,32 @@ impl Queued {
         line.into()
     }
 
-    fn frame(&self, view: WatchView, now: Timestamp, headed: bool) -> Frame {
-        // The text was written from a value, so it reads.
-        let object = serde_json::from_str(&self.content.text(view, now, headed)).unwrap_or_default();
+    fn frame(&self, view: WatchView, now: Timestamp, columns_sent: bool) -> Frame {
+        // Cannot fail: the text was serialized from a value.
+        let object = serde_json::from_str(&self.content.text(view, now, columns_sent)).unwrap_or_default();
         Frame { kind: self.kind, object: Arc::new(object) }
     }
 }
 
-/// The events that wait for one watcher, oldest first.
+/// The queued events of one watch, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    queue: VecDeque<Queued>,
+    queue: VecDeque<QueuedEvent>,
     bytes: usize,
-    /// How many of the oldest were there when the watch began; they say nothing about how slow the client is.
+    /// How many of the oldest events are initial events; they do not count as lag.
     initial: usize,
-    /// Whether a table has told its columns; they are not told again.
-    headed: bool,
+    /// Whether the column definitions have been sent; later rows leave them out.
+    columns_sent: bool,
 }
 
 impl Backlog {
     pub(crate) fn push(&mut self, kind: &'static str, content: Content) {
-        let queued = Queued { kind, content };
+        let queued = QueuedEvent { kind, content };
         self.bytes += queued.bytes();
         self.queue.push_back(queued);
     }
 
-    /// What waits now is what the watch begins with.
+    /// Marks everything queued so far as initial events.
     pub(crate) fn mark_initial(&mut self) {
         self.initial = self.queue.len();
     }
@@ -132,7 +137,7 @@ impl Backlog {
         self.queue.len() - self.initial
     }
 
-    /// Memory that this watcher alone is to blame for.
+    /// Bytes held by this watch only.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -145,28 +150,28 @@ impl Backlog {
         *self = Backlog::default();
     }
 
-    fn pop(&mut self) -> Option<Queued> {
+    fn pop(&mut self) -> Option<QueuedEvent> {
         let queued = self.queue.pop_front()?;
         self.bytes -= queued.bytes();
         self.initial = self.initial.saturating_sub(1);
         Some(queued)
     }
 
-    /// Everything, as objects.
+    /// Takes all events, as objects.
     pub(crate) fn take_frames(&mut self, view: WatchView, now: Timestamp) -> Vec<Frame> {
         let mut frames = Vec::new();
         while let Some(queued) = self.pop() {
-            frames.push(queued.frame(view, now, std::mem::replace(&mut self.headed, true)));
+            frames.push(queued.frame(view, now, std::mem::replace(&mut self.columns_sent, true)));
         }
         frames
     }
 
-    /// The oldest events as the lines that are sent: about so many bytes of them, and at least one line.
+    /// Takes the oldest events as encoded lines: about `bytes_max` bytes, at least one line.
     pub(crate) fn take_lines(&mut self, view: WatchView, now: Timestamp, bytes_max: usize) -> Vec<Bytes> {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while bytes < bytes_max {
             let Some(queued) = self.pop() else { break };
-            let line = queued.line(view, now, std::mem::replace(&mut self.headed, true));
+            let line = queued.line(view, now, std::mem::replace(&mut self.columns_sent, true));
             bytes += line.len();
             lines.push(line);
         }
@@ -196,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_at_the_beginning_does_not_make_a_client_slow() {
+    fn initial_events_do_not_count_as_lag() {
         let mut backlog = filled(3);
         backlog.mark_initial();
         assert_eq!(backlog.changes(), 0);
@@ -210,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_no_longer_counted() {
+    fn taken_events_are_no_longer_counted() {
         let mut backlog = filled(10);
         let all = backlog.bytes();
         assert!(all >= 10 * "{\"at\":0}".len(), "{all}");

@@ -1,4 +1,4 @@
-//! Binding: a pod gets its node once, and only while it is meant to live.
+//! The binding subresource: sets a pod's node once, and only if the pod is not terminating.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use super::store::SharedObject;
 use super::{Document, Kernel, body, prepare, seconds};
 
 impl Kernel {
-    /// Answers `POST pods/NAME/binding` and the older `POST bindings`.
+    /// Handles `POST pods/NAME/binding` and the older `POST bindings`.
     pub(crate) fn bind(&mut self, call: &Call<'_>, now: Timestamp) -> ApiResult<Document> {
         let options = WriteOptions::parse(call)?;
         let binding = body::read(call)?;
@@ -38,7 +38,7 @@ impl Kernel {
     }
 }
 
-/// The answer of subresources that give nothing back.
+/// The response of subresources that return no object.
 pub(crate) fn success() -> Document {
     let status =
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
@@ -49,7 +49,7 @@ fn node_of(binding: &Value) -> ApiResult<String> {
     let target = binding.get("target").unwrap_or(&Value::Null);
     let kind = target["kind"].as_str().unwrap_or_default();
     let node = target["name"].as_str().unwrap_or_default();
-    // The real server takes these for faults of its own.
+    // kube-apiserver answers 500 here.
     let refuse = |error: FieldError| Err(Status::new(StatusReason::Unknown, error.message()));
     if !matches!(kind, "" | "Node") {
         return refuse(FieldError::not_supported("target.kind", kind, "\"Node\", \"<empty>\""));

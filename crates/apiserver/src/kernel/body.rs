@@ -1,4 +1,4 @@
-//! Bodies become objects of the expected kind with well-typed metadata, or are refused with 400, 415 or 422.
+//! Decodes request bodies into objects of the expected kind, or rejects them with 400, 415 or 422.
 
 use serde_json::{Map, Value, json};
 
@@ -10,28 +10,28 @@ use super::status::{ApiResult, FieldError, Status, StatusReason};
 use super::strict_json;
 use super::types::{self, Form};
 
-/// In this place of its source the real server keeps its kinds, and says so.
+/// kube-apiserver's messages name the source line of its scheme.
 pub(crate) const SCHEME: &str = "in scheme \"pkg/runtime/scheme.go:111\"";
-/// How Go prints the type that it reads kinds with.
+/// Go's name of the type that reads apiVersion and kind.
 const KIND_READER: &str =
     r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
-/// The forms in which bodies are read; YAML only by the real server.
+/// Accepted media types as kube-apiserver lists them; YAML is not accepted here.
 const BODIES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-/// How much of a body is quoted back.
+/// How many bytes of a body an error message quotes.
 const QUOTED_BYTES_MAX: usize = 30;
 
-/// An object, and what is strange about how it was sent: fields nobody knows, fields sent twice.
+/// A decoded object and the strict decoding errors: unknown and duplicate fields.
 #[derive(Debug)]
 pub(crate) struct Decoded {
     pub(crate) object: Value,
     pub(crate) strict_errors: Vec<String>,
-    /// Whether it has empty lists that count as something said, although they are never stored.
+    /// Whether the spec has empty lists, which count as a change although they are not stored.
     pub(crate) has_empty_lists: bool,
-    /// Why the object is none of those served here; told after what is strange.
+    /// The object is of another apiVersion or kind than this resource; reported after the strict errors.
     pub(crate) type_mismatch: Option<Box<Status>>,
 }
 
-/// The object in the body of a create or update.
+/// Decodes the body of a create or update.
 pub(crate) fn decode(call: &Call<'_>) -> ApiResult<Decoded> {
     let resource = call.target.resource;
     let quoted = |why: String| {
@@ -41,7 +41,7 @@ pub(crate) fn decode(call: &Call<'_>) -> ApiResult<Decoded> {
             "the object provided is unrecognized (must be of type {kind}): {why} ({body})"
         ))
     };
-    let (mut value, mut strange) = read_strictly(call)?.map_err(quoted)?;
+    let (mut value, mut strict_errors) = read_strictly(call)?.map_err(quoted)?;
     mark_managed_fields_reset(resource, &mut value);
     if resource.is_custom() && value["kind"].as_str().unwrap_or_default().is_empty() {
         let sent = String::from_utf8_lossy(&call.request.body);
@@ -52,36 +52,36 @@ pub(crate) fn decode(call: &Call<'_>) -> ApiResult<Decoded> {
         });
     }
     let (sent, expected) = (value["apiVersion"].as_str().unwrap_or_default(), resource.api_version());
-    let mut misplaced = None;
+    let mut type_mismatch = None;
     if resource.is_custom() && sent != expected {
-        misplaced = Some(Status::bad_request(format!(
+        type_mismatch = Some(Status::bad_request(format!(
             "the API version in the data ({sent}) does not match the expected API version ({expected})"
         )));
         value["apiVersion"] = json!(expected);
     }
-    // Of the wrong version and the wrong kind the version is told.
+    // If version and kind are both wrong, the version is reported.
     if resource.is_custom()
         && let Value::Object(map) = &mut value
         && let Err(status) = check_type(resource, map)
         && status.reason == StatusReason::Invalid
     {
-        misplaced = misplaced.or(Some(status));
+        type_mismatch = type_mismatch.or(Some(status));
         map.insert("kind".to_owned(), json!(resource.kind));
     }
-    let decoded = shaped(resource, value, Form::Sent)?;
-    let mut decoded = Decoded { type_mismatch: misplaced, ..decoded };
-    // Nobody looks twice at a field that is not known.
-    let known = |twice: &String| {
-        let path = twice.trim_start_matches("duplicate field \"").trim_end_matches('"');
+    let decoded = decode_as(resource, value, Form::Sent)?;
+    let mut decoded = Decoded { type_mismatch, ..decoded };
+    // A duplicate of an unknown field is reported only as unknown.
+    let known = |duplicates: &String| {
+        let path = duplicates.trim_start_matches("duplicate field \"").trim_end_matches('"');
         !decoded.strict_errors.iter().any(|unknown| unknown.ends_with(&format!(" {path:?}")))
     };
-    strange.retain(known);
-    strange.append(&mut decoded.strict_errors);
-    Ok(Decoded { strict_errors: strange, ..decoded })
+    strict_errors.retain(known);
+    strict_errors.append(&mut decoded.strict_errors);
+    Ok(Decoded { strict_errors, ..decoded })
 }
 
-/// An empty list of managers, which would not outlive the next step, says that ownership starts afresh; so does a list
-/// of one empty entry.
+/// Sent empty managedFields reset the ownership. Decoding would drop an empty list, so it becomes a list with one
+/// empty entry, which means the same.
 pub(crate) fn mark_managed_fields_reset(resource: &Resource, object: &mut Value) {
     if resource.is_custom() {
         return;
@@ -91,19 +91,19 @@ pub(crate) fn mark_managed_fields_reset(resource: &Resource, object: &mut Value)
     }
 }
 
-/// The body of a write, whatever form it is sent in.
+/// Parses the body of a write in any accepted media type.
 pub(crate) fn read(call: &Call<'_>) -> ApiResult<Value> {
     read_strictly(call)?.map(|(value, _)| value).map_err(Status::bad_request)
 }
 
-/// The body and the fields in it that were sent twice, or why it cannot be told what it is.
+/// The body and its duplicate fields, or why its kind cannot be determined.
 fn read_strictly(call: &Call<'_>) -> ApiResult<Result<(Value, Vec<String>), String>> {
     let body = &call.request.body;
     match media_type(&call.request.content_type) {
         "" | "application/json" => Ok(strict_json::parse(body)
-            .and_then(|(value, twice)| {
+            .and_then(|(value, duplicates)| {
                 identifiable(&value)?;
-                Ok((value, twice))
+                Ok((value, duplicates))
             })
             .map_err(|why| unidentified(&why))),
         "application/vnd.kubernetes.protobuf" => {
@@ -118,7 +118,7 @@ fn unidentified(why: &str) -> String {
     format!("couldn't get version/kind; json parse error: {why}")
 }
 
-/// Whether the value can tell its kind at all.
+/// Whether apiVersion and kind can be read from the value.
 fn identifiable(value: &Value) -> Result<(), String> {
     let found = match value {
         Value::Null | Value::Object(_) => None,
@@ -143,7 +143,7 @@ fn identifiable(value: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The beginning of a body, as it is quoted in a refusal.
+/// The first bytes of a body, as error messages quote them.
 fn summary(body: &[u8]) -> String {
     let more = if body.len() > QUOTED_BYTES_MAX { " ..." } else { "" };
     let begin = &body[..body.len().min(QUOTED_BYTES_MAX)];
@@ -159,7 +159,7 @@ pub(crate) fn media_type(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim()
 }
 
-/// The body's media type is none of those accepted.
+/// 415 for a body of another media type.
 pub(crate) fn unsupported(accepted: &str) -> Box<Status> {
     let message = format!(
         "the body of the request was in an unknown format - accepted media types include: {accepted}"
@@ -167,28 +167,27 @@ pub(crate) fn unsupported(accepted: &str) -> Box<Status> {
     Status::new(StatusReason::UnsupportedMediaType, message)
 }
 
-/// Makes `object` one of the kind: right apiVersion and kind, known fields of the right types, all written in their
-/// one form.
+/// Converts `object` to the kind's type: fills in apiVersion and kind, drops unknown fields, normalizes values.
 pub(crate) fn conform(resource: &Resource, object: Value) -> ApiResult<Decoded> {
-    shaped(resource, object, Form::Sent)
+    decode_as(resource, object, Form::Sent)
 }
 
-/// Writes out an object whose fields are known to be right.
+/// Normalizes an object whose fields are already valid.
 pub(crate) fn complete(resource: &Resource, object: Value) -> ApiResult<Value> {
-    shaped(resource, object, Form::Stored).map(|decoded| decoded.object)
+    decode_as(resource, object, Form::Stored).map(|decoded| decoded.object)
 }
 
-/// The object of the kind about which nothing is said.
+/// The zero value of the kind.
 pub(crate) fn zero(resource: &Resource) -> Value {
     types::decode(resource.shape(), json!({}), Form::Stored, &mut Vec::new()).unwrap_or_default()
 }
 
-fn shaped(resource: &Resource, object: Value, form: Form) -> ApiResult<Decoded> {
+fn decode_as(resource: &Resource, object: Value, form: Form) -> ApiResult<Decoded> {
     let mut object = if object.is_null() { json!({}) } else { object };
     if let Value::Object(map) = &mut object {
         check_type(resource, map)?;
     }
-    let hollow = resource.strategy == Strategy::NetworkPolicy && has_empty_list(&object["spec"]);
+    let has_empty_lists = resource.strategy == Strategy::NetworkPolicy && has_empty_list(&object["spec"]);
     let mut unknown = Vec::new();
     let object = types::decode(resource.shape(), object, form, &mut unknown).map_err(|mismatch| {
         let mut status = undecodable(resource, resource.kind, resource.version, &mismatch.0);
@@ -197,8 +196,8 @@ fn shaped(resource: &Resource, object: Value, form: Form) -> ApiResult<Decoded> 
     })?;
     let mut object = object;
     unknown.extend(resource.schema.into_iter().flat_map(|schema| schema.default_and_prune(&mut object)));
-    let strange = unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
-    Ok(Decoded { object, strict_errors: strange, has_empty_lists: hollow, type_mismatch: None })
+    let strict_errors = unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
+    Ok(Decoded { object, strict_errors, has_empty_lists, type_mismatch: None })
 }
 
 fn has_empty_list(value: &Value) -> bool {
@@ -209,14 +208,14 @@ fn has_empty_list(value: &Value) -> bool {
     }
 }
 
-/// What is strange counts as an error.
-pub(crate) fn strict_decoding_error(resource: &Resource, strange: &[String]) -> Box<Status> {
-    undecodable(resource, resource.kind, resource.version, &strict_decoding_message(strange))
+/// The strict decoding errors as one 400.
+pub(crate) fn strict_decoding_error(resource: &Resource, strict_errors: &[String]) -> Box<Status> {
+    undecodable(resource, resource.kind, resource.version, &strict_decoding_message(strict_errors))
 }
 
-/// What is strange, in one sentence.
-pub(crate) fn strict_decoding_message(strange: &[String]) -> String {
-    format!("strict decoding error: {}", strange.join(", "))
+/// The strict decoding errors as one message.
+pub(crate) fn strict_decoding_message(strict_errors: &[String]) -> String {
+    format!("strict decoding error: {}", strict_errors.join(", "))
 }
 
 fn undecodable(resource: &Resource, kind: &str, version: &str, why: &str) -> Box<Status> {
@@ -224,15 +223,15 @@ fn undecodable(resource: &Resource, kind: &str, version: &str, why: &str) -> Box
     Status::bad_request(format!("{kind} in version {version:?} cannot be handled as a {expected}: {why}"))
 }
 
-/// The server for custom resources knows few types.
+/// The apiextensions server has few types in its scheme.
 pub(crate) fn unregistered(kind: &str) -> Box<Status> {
     Status::bad_request(format!("no kind is registered for the type {kind} {SCHEME}"))
 }
 
 fn check_type(resource: &Resource, map: &mut Map<String, Value>) -> ApiResult<()> {
     for field in ["apiVersion", "kind"] {
-        if let Some(strange) = map.get(field).filter(|value| !value.is_string() && !value.is_null()) {
-            let found = if strange.is_number() { "int64" } else { "map" };
+        if let Some(wrong) = map.get(field).filter(|value| !value.is_string() && !value.is_null()) {
+            let found = if wrong.is_number() { "int64" } else { "map" };
             let restored = format!("cannot convert {found} to string");
             let why = identifiable(&Value::Object(map.clone())).err();
             let message = why.map_or_else(|| restored.clone(), |why| unidentified(&why));
@@ -256,7 +255,8 @@ fn check_type(resource: &Resource, map: &mut Map<String, Value>) -> ApiResult<()
         let given = |field: &str| map.get("metadata").and_then(|metadata| metadata[field].as_str());
         let mut name = given("name").unwrap_or_default().to_owned();
         if let Some(prefix) = given("generateName").filter(|_| name.is_empty()) {
-            // The real server has drawn a name by now; nothing will ever have it, so any will do.
+            // kube-apiserver has generated a name at this point. The object is rejected anyway, so the seed does not
+            // matter.
             name = Random::seeded(0).name(prefix);
         }
         return Err(Status::invalid(resource.group, kind, &name, &[error]));
@@ -266,7 +266,7 @@ fn check_type(resource: &Resource, map: &mut Map<String, Value>) -> ApiResult<()
     Err(undecodable(resource, kind, version, &why))
 }
 
-/// Checks that the name and namespace in the body do not contradict the path, and completes them from it.
+/// Checks name and namespace in the body against the path, and fills them in from it.
 pub(crate) fn check_name_and_namespace(call: &Call<'_>, object: &mut Value) -> ApiResult<()> {
     let target = &call.target;
     let namespace = metadata::meta_str(object, "namespace");

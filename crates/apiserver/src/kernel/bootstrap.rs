@@ -1,18 +1,18 @@
-//! What is there from the start: namespaces always, and on request what else a real server makes for itself.
+//! Objects that exist from the start: namespaces always, and optionally what else kube-apiserver creates at startup.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Kernel;
 
-/// Namespaces that exist from the start.
+/// Namespaces that always exist.
 const NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Roles and bindings; see the head of the file for its language.
+/// Roles and bindings; the head of the file describes its syntax.
 const ROLES: &str = include_str!("../../data/roles.txt");
 
 impl Kernel {
-    /// Makes what is missing.
+    /// Creates the objects that are missing.
     pub(crate) fn bootstrap(&mut self, now: Timestamp) {
         for name in NAMESPACES {
             self.ensure(
@@ -26,7 +26,7 @@ impl Kernel {
                 now,
             );
         }
-        if self.settings.bootstrap {
+        if self.options.bootstrap {
             for object in rbac(ROLES).into_iter().chain(priorities()) {
                 self.ensure(object, now);
             }
@@ -34,9 +34,9 @@ impl Kernel {
         }
     }
 
-    /// The Service by which pods reach this server, its address, and the range the address comes from.
+    /// The `kubernetes` Service, its IPAddress and the ServiceCIDR.
     fn bootstrap_service(&mut self, now: Timestamp) {
-        let range = self.settings.service_range;
+        let range = self.options.service_range;
         let address = range.first().to_string();
         let service = json!({
             "apiVersion": "v1",
@@ -73,7 +73,7 @@ impl Kernel {
             return;
         };
         if self.store.stored(resource, text("/metadata/namespace"), text("/metadata/name")).is_none() {
-            // Cannot fail: the kind is served, and every object comes from this crate and is read by a test.
+            // Cannot fail: the kinds are served, and a test reads every object.
             let _ = self.seed(object, now);
         }
     }
@@ -101,7 +101,7 @@ fn priorities() -> impl Iterator<Item = Value> {
     .into_iter()
 }
 
-/// Reads the table of roles and bindings.
+/// Parses the table of roles and bindings.
 fn rbac(text: &str) -> Vec<Value> {
     let mut objects: Vec<Value> = Vec::new();
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -165,7 +165,7 @@ fn extend(role: &mut Value, words: &[&str]) {
             }
             rule
         }
-        _ => panic!("the table of roles: what is {words:?}"),
+        _ => panic!("roles.txt: unknown line {words:?}"),
     };
     role["rules"].as_array_mut().into_iter().for_each(|rules| rules.push(rule.clone()));
 }
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_of_roles_reads_without_loose_ends() {
+    fn role_table_has_no_dangling_references() {
         let objects = rbac(ROLES);
         let controllers = objects
             .iter()
@@ -214,7 +214,7 @@ mod tests {
         );
         let all = find("ClusterRole", "cluster-admin");
         assert_eq!(all["rules"][0], json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
-        // Every object is one the server takes.
+        // The server accepts every object.
         let mut kernel = Kernel::new(0, 10, Timestamp::UNIX_EPOCH);
         for object in objects.into_iter().chain(priorities()) {
             kernel.seed(object, Timestamp::UNIX_EPOCH).unwrap();

@@ -1,4 +1,4 @@
-//! Services get addresses that no other Service has.
+//! Allocates cluster IPs for Services.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,10 +15,10 @@ use super::status::{ApiResult, FieldError, Status};
 use super::store::SharedObject;
 use super::validation::networking;
 
-/// How often an address is drawn before the whole range is searched.
+/// Random attempts before the whole range is searched.
 const DRAWS_MAX: usize = 16;
 
-/// Addresses for Services: a network and the number of bits it fixes.
+/// The service CIDR: network address and size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     network: u32,
@@ -26,7 +26,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Reads `10.96.0.0/16`; `None` if it is no IPv4 range with room for addresses.
+    /// Parses `10.96.0.0/16`; `None` if the text is not an IPv4 range with usable addresses.
     pub fn parse(text: &str) -> Option<Range> {
         let (network, bits) = text.split_once('/')?;
         let bits: u32 = bits.parse().ok().filter(|bits| (8..=30).contains(bits))?;
@@ -35,12 +35,12 @@ impl Range {
         Some(Range { network, size })
     }
 
-    /// The address the API server itself has in the cluster.
+    /// The first address, which belongs to the `kubernetes` Service.
     pub fn first(self) -> Ipv4Addr {
         Ipv4Addr::from(self.network + 1)
     }
 
-    fn holds(self, address: Ipv4Addr) -> bool {
+    fn contains(self, address: Ipv4Addr) -> bool {
         let offset = u32::from(address).wrapping_sub(self.network);
         offset > 0 && offset < self.size - 1
     }
@@ -52,23 +52,23 @@ impl fmt::Display for Range {
     }
 }
 
-/// What a Service says about its addresses.
+/// The IP fields of a Service's spec.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Wish {
+struct ServiceIps {
     address: String,
     addresses: Vec<String>,
     families: Vec<String>,
     policy: String,
 }
 
-impl Wish {
-    fn of(service: &Value) -> Wish {
+impl ServiceIps {
+    fn of(service: &Value) -> ServiceIps {
         let text = |field: &str| service["spec"][field].as_str().unwrap_or_default().to_owned();
         let list = |field: &str| {
             let items = service["spec"][field].as_array().into_iter().flatten();
             items.filter_map(Value::as_str).map(str::to_owned).collect()
         };
-        Wish {
+        ServiceIps {
             address: text("clusterIP"),
             addresses: list("clusterIPs"),
             families: list("ipFamilies"),
@@ -97,8 +97,8 @@ impl Wish {
         self.addresses.first().is_some_and(|address| address == "None")
     }
 
-    /// Takes over the addresses that a client left out.
-    fn take_over(&mut self, old: &Wish) {
+    /// Keeps the old addresses that the client left out.
+    fn keep_missing_from(&mut self, old: &ServiceIps) {
         if self.address.is_empty() {
             self.address.clone_from(&old.address);
         }
@@ -107,8 +107,8 @@ impl Wish {
         }
     }
 
-    /// Makes the two places for the address say the same if a client has changed one of them.
-    fn agree(&mut self, old: Option<&Wish>) {
+    /// Makes clusterIPs match clusterIP if the client has changed only clusterIP.
+    fn sync_addresses(&mut self, old: Option<&ServiceIps>) {
         let changed = match old {
             None => self.addresses.is_empty(),
             Some(old) => self.address != old.address && self.addresses == old.addresses,
@@ -119,8 +119,13 @@ impl Wish {
         }
     }
 
-    /// Decides on the families of addresses; this cluster, like most, has one.
-    fn decide_families(&mut self, selects: bool, old: Option<&Wish>, service: &mut Value) -> Vec<FieldError> {
+    /// Sets ipFamilyPolicy and ipFamilies; this cluster is single-stack.
+    fn set_families(
+        &mut self,
+        selects: bool,
+        old: Option<&ServiceIps>,
+        service: &mut Value,
+    ) -> Vec<FieldError> {
         let unbound = self.address == "None" && !selects;
         if self.policy.is_empty() {
             let known = old.map(|old| old.policy.clone()).filter(|policy| !policy.is_empty());
@@ -133,7 +138,7 @@ impl Wish {
             return errors;
         }
         if let Some(old) = old {
-            self.shrink_to(old, &mut errors);
+            self.release_secondary(old, &mut errors);
         }
         if self.policy == "SingleStack" {
             let several = [("cluster IPs", self.addresses.len()), ("IP families", self.families.len())];
@@ -154,7 +159,7 @@ impl Wish {
                 self.families.push(other.to_owned());
             }
         } else if errors.is_empty() {
-            errors = self.unconfigured();
+            errors = self.dual_stack_errors();
             if self.families.is_empty() {
                 self.families.push("IPv4".to_owned());
             }
@@ -162,8 +167,8 @@ impl Wish {
         errors
     }
 
-    /// A second address or family is given up by saying so in the policy.
-    fn shrink_to(&mut self, old: &Wish, errors: &mut Vec<FieldError>) {
+    /// A secondary address or family is released only with policy SingleStack.
+    fn release_secondary(&mut self, old: &ServiceIps, errors: &mut Vec<FieldError>) {
         let single = self.policy == "SingleStack";
         let policy = json!(self.policy);
         for (own, before, what) in [
@@ -179,7 +184,7 @@ impl Wish {
         }
     }
 
-    /// Addresses tell their families where nobody did.
+    /// Derives missing families from the addresses.
     fn infer_families(&mut self, errors: &mut Vec<FieldError>) {
         for (at, address) in self.addresses.iter().enumerate().take_while(|(_, address)| *address != "None") {
             if at < self.families.len() {
@@ -195,8 +200,8 @@ impl Wish {
         }
     }
 
-    /// What takes two families of addresses.
-    fn unconfigured(&self) -> Vec<FieldError> {
+    /// Errors for requests that need a dual-stack cluster.
+    fn dual_stack_errors(&self) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if self.policy == "RequireDualStack" {
             let why = "this cluster is not configured for dual-stack services";
@@ -211,7 +216,7 @@ impl Wish {
 }
 
 impl Kernel {
-    /// Gives a Service what it needs and has not; `old` is there for an update.
+    /// Allocates addresses and node ports for a Service; `old` is given for an update.
     pub(crate) fn allocate(
         &mut self,
         resource: &'static Resource,
@@ -235,78 +240,77 @@ impl Kernel {
         object: &mut Value,
         dry_run: bool,
     ) -> Result<(), Vec<FieldError>> {
-        let mut wish = Wish::of(object);
+        let mut ips = ServiceIps::of(object);
         let external = |service: &Value| service["spec"]["type"] == "ExternalName";
         let before = old.map(|old| {
-            let mut wish = Wish::of(old);
-            // What was stored past all rules may say only the half of it.
-            wish.agree(None);
-            wish
+            let mut ips = ServiceIps::of(old);
+            // A seeded Service may have only one of the two fields.
+            ips.sync_addresses(None);
+            ips
         });
-        // Who has lived without an address so far has nothing to keep.
-        let kept = before.as_ref().filter(|_| !old.is_some_and(external));
-        if let Some(kept) = kept.filter(|_| !external(object)) {
-            wish.take_over(kept);
+        // An ExternalName Service has no addresses to keep.
+        let previous = before.as_ref().filter(|_| !old.is_some_and(external));
+        if let Some(previous) = previous.filter(|_| !external(object)) {
+            ips.keep_missing_from(previous);
         }
-        wish.agree(before.as_ref());
+        ips.sync_addresses(before.as_ref());
         if external(object) {
-            wish.put(object);
+            ips.put(object);
             return Ok(());
         }
         let same_type = old.is_some_and(|old| old["spec"]["type"] == object["spec"]["type"]);
-        // A wish for two families that could not be met is no reason to change anything later.
-        let matching = wish.policy == "PreferDualStack"
-            && kept.is_some_and(|old| {
+        // PreferDualStack on a single-stack cluster stays as it is when nothing else changes.
+        let matching = ips.policy == "PreferDualStack"
+            && previous.is_some_and(|old| {
                 matches!(old.policy.as_str(), "" | "PreferDualStack")
-                    && (&old.addresses, &old.families) == (&wish.addresses, &wish.families)
+                    && (&old.addresses, &old.families) == (&ips.addresses, &ips.families)
             });
         if same_type && matching {
-            wish.put(object);
+            ips.put(object);
             return Ok(());
         }
         let selects = object["spec"]["selector"].as_object().is_some_and(|selector| !selector.is_empty());
-        let errors = wish.decide_families(selects, before.as_ref(), object);
+        let errors = ips.set_families(selects, before.as_ref(), object);
         if !errors.is_empty() {
             return Err(errors);
         }
-        // Who has lived with an address so far keeps it, and who has lived without one goes on so; a change is refused
-        // later.
-        if kept.is_none() && !wish.is_headless() {
-            let asked = wish.addresses.first().cloned().unwrap_or_default();
-            let address = self.choose_address(resource, &asked, dry_run).map_err(|error| vec![error])?;
+        // An existing Service keeps its address, or stays headless; validation rejects a change later.
+        if previous.is_none() && !ips.is_headless() {
+            let requested = ips.addresses.first().cloned().unwrap_or_default();
+            let address = self.choose_address(resource, &requested, dry_run).map_err(|error| vec![error])?;
             if !dry_run {
-                recordable(object, &asked, address).map_err(|error| vec![error])?;
+                check_parent_name(object, &requested, address).map_err(|error| vec![error])?;
             }
-            wish.address = address.to_string();
-            wish.addresses = vec![address.to_string()];
+            ips.address = address.to_string();
+            ips.addresses = vec![address.to_string()];
         }
-        wish.put(object);
+        ips.put(object);
         Ok(())
     }
 
     fn choose_address(
         &mut self,
         resource: &Resource,
-        asked: &str,
+        requested: &str,
         dry_run: bool,
     ) -> Result<Ipv4Addr, FieldError> {
-        let range = self.settings.service_range;
+        let range = self.options.service_range;
         let used: BTreeSet<Ipv4Addr> = self
             .store
             .values(resource, None)
             .iter()
             .filter_map(|service| service["spec"]["clusterIP"].as_str()?.parse().ok())
             .collect();
-        if !asked.is_empty() {
-            let invalid = |why: &str| FieldError::invalid("spec.clusterIPs", &json!([asked]), why);
-            let address: Ipv4Addr = asked.parse().map_err(|_| invalid("must be a valid IP address"))?;
-            if !range.holds(address) {
+        if !requested.is_empty() {
+            let invalid = |why: &str| FieldError::invalid("spec.clusterIPs", &json!([requested]), why);
+            let address: Ipv4Addr = requested.parse().map_err(|_| invalid("must be a valid IP address"))?;
+            if !range.contains(address) {
                 return Err(invalid("failed to allocate IP: the provided IP is not in the valid range"));
             }
-            // A dry run takes nothing, so nothing is in its way.
+            // A dry run allocates nothing, so an allocated address is no conflict.
             if used.contains(&address) && !dry_run {
                 return Err(invalid(&format!(
-                    "failed to allocate IP {asked}: provided IP is already allocated"
+                    "failed to allocate IP {requested}: provided IP is already allocated"
                 )));
             }
             return Ok(address);
@@ -327,7 +331,7 @@ impl Kernel {
             })
     }
 
-    /// The record of an address in use, which the controller of address ranges reads.
+    /// Creates the IPAddress object for an allocated address, which the ServiceCIDR controller reads.
     pub(crate) fn claim_address(
         &mut self,
         resource: &Resource,
@@ -336,8 +340,9 @@ impl Kernel {
         now: Timestamp,
     ) {
         let address = service["spec"]["clusterIP"].as_str().and_then(|text| text.parse::<Ipv4Addr>().ok());
-        let kept = old.is_some_and(|old| old["spec"].get("clusterIP") == service["spec"].get("clusterIP"));
-        let Some(address) = address.filter(|_| resource.strategy == Strategy::Service && !kept) else {
+        let unchanged =
+            old.is_some_and(|old| old["spec"].get("clusterIP") == service["spec"].get("clusterIP"));
+        let Some(address) = address.filter(|_| resource.strategy == Strategy::Service && !unchanged) else {
             return;
         };
         let record = json!({
@@ -353,11 +358,11 @@ impl Kernel {
             "spec": {"parentRef": {"resource": "services",
                 "namespace": meta_str(service, "namespace"), "name": meta_str(service, "name")}},
         });
-        // Cannot fail: the kind is served and the object is written out above.
+        // Cannot fail: the kind is served and the object is valid.
         let _ = self.seed(record, now);
     }
 
-    /// Gives back what a Service had.
+    /// Releases the address of a deleted Service and deletes its Endpoints.
     pub(crate) fn release(&mut self, service: &Value) {
         let (namespace, name) = (meta_str(service, "namespace"), meta_str(service, "name"));
         if let Some(address) = service["spec"]["clusterIP"].as_str()
@@ -371,39 +376,39 @@ impl Kernel {
     }
 }
 
-/// An address is recorded under the name of its Service before anybody looks at that name.
-fn recordable(service: &Value, asked: &str, address: Ipv4Addr) -> Result<(), FieldError> {
+/// kube-apiserver creates the IPAddress before it validates the Service's name, so a missing name fails here.
+fn check_parent_name(service: &Value, requested: &str, address: Ipv4Addr) -> Result<(), FieldError> {
     if !meta_str(service, "name").is_empty() {
         return Ok(());
     }
-    let told = if asked.is_empty() { String::new() } else { format!(" {asked}") };
+    let suffix = if requested.is_empty() { String::new() } else { format!(" {requested}") };
     let why = format!(
-        "failed to allocate IP{told}: IPAddress.networking.k8s.io \"{address}\" is invalid: spec.parentRef.name: \
+        "failed to allocate IP{suffix}: IPAddress.networking.k8s.io \"{address}\" is invalid: spec.parentRef.name: \
          Required value"
     );
-    Err(FieldError::invalid("spec.clusterIPs", &json!([asked]), &why))
+    Err(FieldError::invalid("spec.clusterIPs", &json!([requested]), &why))
 }
 
-/// Takes from a Service what its new type has no use for, unless the client changed that too.
+/// Clears fields that the new type does not use, unless the client changed them too.
 pub(crate) fn drop_by_type(old: &Value, new: &mut Value) {
     let kind = |service: &Value| service["spec"]["type"].as_str().unwrap_or_default().to_owned();
     let (before, after) = (kind(old), kind(new));
     let external = |kind: &str| kind == "ExternalName";
     let balanced = |kind: &str| kind == "LoadBalancer";
-    let mut gone: Vec<&[&str]> = Vec::new();
+    let mut cleared: Vec<&[&str]> = Vec::new();
     if !external(&before) && external(&after) {
-        gone.extend([&["clusterIP", "clusterIPs"][..], &["ipFamilies"], &["ipFamilyPolicy"]]);
+        cleared.extend([&["clusterIP", "clusterIPs"][..], &["ipFamilies"], &["ipFamilyPolicy"]]);
     }
     if networking::is_externally_accessible(old) && !networking::is_externally_accessible(new) {
-        gone.push(&["externalTrafficPolicy"]);
+        cleared.push(&["externalTrafficPolicy"]);
     }
     if networking::needs_health_check_node_port(old) && !networking::needs_health_check_node_port(new) {
-        gone.push(&["healthCheckNodePort"]);
+        cleared.push(&["healthCheckNodePort"]);
     }
     if balanced(&before) && !balanced(&after) {
-        gone.extend([&["allocateLoadBalancerNodePorts"][..], &["loadBalancerClass"]]);
+        cleared.extend([&["allocateLoadBalancerNodePorts"][..], &["loadBalancerClass"]]);
     }
-    for fields in gone {
+    for fields in cleared {
         let same = |field: &&str| old["spec"].get(*field) == new["spec"].get(*field);
         if fields.iter().all(same)
             && let Some(spec) = new["spec"].as_object_mut()
@@ -422,14 +427,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read_and_bounded() {
+    fn service_ranges_are_parsed_and_bounded() {
         let range = Range::parse("10.96.0.7/16").unwrap();
         assert_eq!(range.first().to_string(), "10.96.0.1");
         assert_eq!(range.to_string(), "10.96.0.0/16");
-        assert!(range.holds("10.96.255.254".parse().unwrap()));
-        assert!(!range.holds("10.96.255.255".parse().unwrap()));
-        assert!(!range.holds("10.96.0.0".parse().unwrap()));
-        assert!(!range.holds("10.95.0.1".parse().unwrap()));
+        assert!(range.contains("10.96.255.254".parse().unwrap()));
+        assert!(!range.contains("10.96.255.255".parse().unwrap()));
+        assert!(!range.contains("10.96.0.0".parse().unwrap()));
+        assert!(!range.contains("10.95.0.1".parse().unwrap()));
         for wrong in ["", "10.0.0.0", "10.0.0.0/31", "10.0.0.0/2", "fd00::/108", "x/16"] {
             assert_eq!(Range::parse(wrong), None, "{wrong}");
         }

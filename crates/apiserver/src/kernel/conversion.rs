@@ -1,7 +1,7 @@
-//! Some objects have several views: they are stored in the form of one kind and shown in that of another as well.
+//! Conversion between the storage version and the served versions of a kind.
 //!
-//! Events are seen through two groups and autoscalers through two versions, each with names of its own. The versions of
-//! a custom resource are views too; they differ in nothing but their name.
+//! Events are served in two groups and autoscalers in two versions, with different field names. The versions of a
+//! custom resource differ in nothing but apiVersion.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::resources::{Resource, Strategy};
 use super::stored_object::SharedObject;
 use super::{autoscalers, events};
 
-/// The object as it is stored.
+/// The object in its storage version.
 pub(crate) fn to_storage_version(resource: &Resource, object: Value) -> Value {
     match resource.strategy {
         _ if resource.stored_as.is_none() => object,
@@ -20,9 +20,9 @@ pub(crate) fn to_storage_version(resource: &Resource, object: Value) -> Value {
     }
 }
 
-/// The object as this view shows it.
+/// The object in the version of `resource`.
 pub(crate) fn to_served_version(resource: &Resource, object: &SharedObject) -> SharedObject {
-    // What was made for a view, such as a bookmark, has its form already.
+    // An object built for this version, such as a bookmark, needs no conversion.
     if names_version(resource, object) {
         return Arc::clone(object);
     }

@@ -1,4 +1,4 @@
-//! Create: names are unique, namespaces exist and are not going away, system fields come from the server.
+//! Create: names are unique, the namespace exists and is not terminating, the server sets system fields.
 
 use std::sync::Arc;
 
@@ -17,23 +17,23 @@ use super::store::SharedObject;
 use super::users::User;
 use super::{Document, Kernel, body, conversion, defaults, prepare, seconds, validation, warnings};
 
-/// How often a generated name is drawn before giving up.
+/// Attempts to generate an unused name.
 const NAME_DRAWS_MAX: usize = 8;
 
-/// Who writes where, when and how.
+/// The parameters of a write.
 pub(crate) struct Write<'a> {
     pub(crate) target: &'a Target,
     pub(crate) options: &'a WriteOptions,
     pub(crate) now: Timestamp,
-    /// The owners of the fields after an apply; an update finds them out by itself.
+    /// The managedFields after an apply; for other writes they are computed.
     pub(crate) applied: Option<Vec<ManagedFieldsEntry>>,
     pub(crate) user: &'a User,
-    /// Whether empty lists alone make the object another one.
+    /// Whether the spec has empty lists, which count as a change of the object.
     pub(crate) has_empty_lists: bool,
 }
 
 impl Write<'_> {
-    /// The writer's entry in `managedFields`, owning nothing yet.
+    /// The writer's entry in `managedFields`, without fields.
     pub(crate) fn manager(&self, operation: Operation) -> ManagedFieldsEntry {
         let scales = self.target.subresource.as_deref() == Some("scale");
         ManagedFieldsEntry {
@@ -41,7 +41,7 @@ impl Write<'_> {
             operation,
             api_version: self.target.resource.api_version(),
             subresource: self.target.subresource.clone().unwrap_or_default(),
-            // What comes through scale is handed on without its time.
+            // Entries for the scale subresource have no timestamp.
             time: if scales { String::new() } else { seconds(self.now) },
             fields: FieldSet::new(),
         }
@@ -52,14 +52,13 @@ impl Kernel {
     pub(crate) fn create(&mut self, call: &Call<'_>, now: Timestamp) -> ApiResult<Document> {
         let options = WriteOptions::parse(call)?;
         let resource = call.target.resource;
-        let body::Decoded { mut object, strict_errors: strange, type_mismatch: misplaced, .. } =
-            body::decode(call)?;
-        self.apply_field_validation(strange, options.field_validation, |strange| {
-            body::strict_decoding_error(resource, strange)
+        let body::Decoded { mut object, strict_errors, type_mismatch, .. } = body::decode(call)?;
+        self.apply_field_validation(strict_errors, options.field_validation, |strict_errors| {
+            body::strict_decoding_error(resource, strict_errors)
         })?;
-        misplaced.map_or(Ok(()), Err)?;
+        type_mismatch.map_or(Ok(()), Err)?;
         body::check_name_and_namespace(call, &mut object)?;
-        wipe(&mut object);
+        remove_server_fields(&mut object);
         let object = conversion::to_storage_version(call.target.resource, object);
         let write = Write {
             target: &call.target,
@@ -84,23 +83,23 @@ impl Kernel {
         let by = write.manager(Operation::Update);
         match write.applied {
             Some(managers) => set_managed_fields(&mut object, managers),
-            None => own_first(target, &mut object, &by),
+            None => own_all_fields(target, &mut object, &by),
         }
-        wipe(&mut object);
+        remove_server_fields(&mut object);
         self.admit(resource, &mut object)?;
         self.name(resource, target.namespace(), &mut object)?;
-        // What is said of an object by its name waits for the name.
+        // Again: some defaults depend on the generated name.
         defaults::fill(resource, &mut object);
         set_meta(&mut object, "uid", Some(json!(self.random.uid())));
         set_meta(&mut object, "creationTimestamp", Some(json!(seconds(write.now))));
         prepare::create(resource, &mut object, write.user, write.now);
         if unlabelled {
-            // It has those of its pods, what was added to these included.
+            // The labels of the pod template, including those just added to it.
             let labels = object.pointer("/spec/template/metadata/labels").cloned();
             set_meta(&mut object, "labels", labels);
         }
         let mut object = body::complete(resource, object)?;
-        // A Service that is made by its status gets nothing.
+        // A Service created through its status gets no addresses.
         if target.subresource.is_none() {
             self.allocate(resource, None, &mut object, write.options.dry_run)?;
         }
@@ -108,7 +107,7 @@ impl Kernel {
         self.warnings.extend(warnings::for_object(resource, None, &object));
         self.validate_admission(resource, &object)?;
         let version: u64 = meta_str(&object, "resourceVersion").parse().unwrap_or(0);
-        // A dry run never gets to where this would be noticed.
+        // kube-apiserver checks this in the storage layer, which a dry run does not reach.
         if version > 0 && !write.options.dry_run {
             let message = "resourceVersion should not be set on objects to be created";
             return Err(Status::new(StatusReason::Unknown, message));
@@ -129,7 +128,7 @@ impl Kernel {
         Ok(self.publish(&event, write.now))
     }
 
-    /// Draws a name if only `generateName` is given.
+    /// Generates a name if only `generateName` is set.
     fn name(&mut self, resource: &Resource, namespace: &str, object: &mut Value) -> ApiResult<()> {
         let prefix = meta_str(object, "generateName").to_owned();
         if !meta_str(object, "name").is_empty() {
@@ -151,7 +150,7 @@ impl Kernel {
         Err(Status::name_taken(resource, &prefix, false))
     }
 
-    /// New content needs a namespace that exists and is not being deleted.
+    /// NamespaceLifecycle: the namespace must exist and must not be terminating.
     pub(crate) fn admit_namespace(&self, target: &Target, name: &str) -> ApiResult<()> {
         if !target.resource.namespaced {
             return Ok(());
@@ -169,33 +168,33 @@ impl Kernel {
     }
 }
 
-/// Takes out what only the server sets.
-fn wipe(object: &mut Value) {
+/// Removes fields that only the server sets.
+fn remove_server_fields(object: &mut Value) {
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         set_meta(object, field, None);
     }
 }
 
-/// The writer of a new object owns everything in it that is within its reach.
-fn own_first(target: &Target, object: &mut Value, by: &ManagedFieldsEntry) {
+/// Makes the creator the owner of all fields except the reset fields.
+fn own_all_fields(target: &Target, object: &mut Value, by: &ManagedFieldsEntry) {
     let resource = target.resource.stored();
     set_meta(object, "managedFields", None);
-    let beyond = prepare::reset_fields(resource, target.subresource.as_deref());
-    record(target, &body::zero(resource), object, by, beyond, true);
+    let reset_fields = prepare::reset_fields(resource, target.subresource.as_deref());
+    record(target, &body::zero(resource), object, by, reset_fields, true);
 }
 
-/// Records who changed what, in the terms of the kind that was written.
+/// Records ownership in the field names of the written version.
 pub(crate) fn record(
     target: &Target,
     old: &Value,
     new: &mut Value,
     by: &ManagedFieldsEntry,
-    beyond: ResetFields,
-    fresh: bool,
+    reset_fields: ResetFields,
+    is_new: bool,
 ) {
     let written = target.resource;
-    if target.subresource.is_some() && !fresh {
-        // Who writes a part of an object has no say about who owns it.
+    if target.subresource.is_some() && !is_new {
+        // A write to a subresource cannot set managedFields.
         set_meta(new, "managedFields", meta(old, "managedFields").cloned());
     }
     if target.subresource.as_deref() == Some("scale") {
@@ -204,24 +203,24 @@ pub(crate) fn record(
     }
     let node = written.node();
     if written.stored_as.is_none() {
-        return record_update(node, old, new, by, beyond, fresh);
+        return record_update(node, old, new, by, reset_fields, is_new);
     }
-    // A view of other objects has names of its own for their fields.
-    let shown =
+    // This version has other field names than the storage version.
+    let served =
         |object: &Value| Value::clone(&conversion::to_served_version(written, &Arc::new(object.clone())));
-    let mut view = shown(new);
-    let before = if fresh { body::zero(written) } else { shown(old) };
-    record_update(node, &before, &mut view, by, beyond, fresh);
+    let mut view = served(new);
+    let before = if is_new { body::zero(written) } else { served(old) };
+    record_update(node, &before, &mut view, by, reset_fields, is_new);
     set_meta(new, "managedFields", meta(&view, "managedFields").cloned());
 }
 
-/// All rules, common and of the kind; every broken one is told at once.
+/// Common and kind-specific validation; all errors are reported at once.
 pub(crate) fn validate(target: &Target, old: Option<&Value>, new: &Value) -> ApiResult<()> {
     let resource = target.resource.stored();
     let (view, subresource) = (target.resource.stored_as.is_some(), target.subresource.as_deref());
     let mut errors = Vec::new();
     validation::validate(resource, view, subresource, old, new, &mut errors);
-    // Of some kinds, old events among them, new metadata are looked at only when nothing else is wrong.
+    // For these kinds kube-apiserver validates the metadata of a new object only if nothing else is wrong.
     let late =
         resource.strategy == Strategy::PodDisruptionBudget || (resource.strategy == Strategy::Event && !view);
     let last = late && !errors.is_empty() && old.is_none();
@@ -231,7 +230,7 @@ pub(crate) fn validate(target: &Target, old: Option<&Value>, new: &Value) -> Api
         None => metadata::validate(resource, new, &mut errors),
     }
     if resource.strategy == Strategy::Event && !view {
-        // The finalizers of old events are nobody's concern.
+        // Core events are not checked for unknown finalizers.
         errors.retain(|error| !error.field().starts_with("metadata.finalizers["));
     }
     if errors.is_empty() {

@@ -1,6 +1,6 @@
-//! Custom resources: a definition is served as soon as it is stored, and takes its instances with it when it goes.
+//! Custom resources: a CRD is served as soon as it is stored, and deleting it deletes its custom objects.
 //!
-//! Schemas are enforced but for rules in the Common Expression Language; versions are not converted into each other.
+//! Schemas are enforced except for CEL rules; versions are not converted.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -19,18 +19,18 @@ use super::structural::Schema;
 use super::table::SCALE;
 use super::{Kernel, seconds};
 
-/// The finalizer by which a definition waits for its instances.
+/// The finalizer that keeps a CRD until its custom objects are deleted.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Kinds once defined, by what defines them.
+/// Leaked resources by their definition.
 ///
-/// Kinds are shared by reference for as long as the process lives, as the built-in ones are. A kind defined again in
-/// the same way is the same kind, so a process holds as many as it has ever seen different ones.
+/// Resources are `&'static`, as the built-in ones are. An identical definition yields the same resource, so memory
+/// grows only with the number of different definitions.
 static DEFINED: LazyLock<Mutex<BTreeMap<String, &'static Resource>>> =
     LazyLock::new(|| Mutex::new(BTreeMap::new()));
 
 impl Kernel {
-    /// Puts a definition in or out of force and returns what is stored in the end.
+    /// Starts or stops serving a CRD and returns the stored object.
     pub(crate) fn crd_changed(&mut self, event: &Event, now: Timestamp) -> Arc<Value> {
         let definition = event.object();
         let name = meta_str(definition, "name").to_owned();
@@ -39,8 +39,8 @@ impl Kernel {
             return Arc::clone(definition);
         }
         if is_terminating(definition) && finalizers(definition).contains(&CLEANUP) {
-            self.delete_instances(&name, now);
-            self.release_definition(&name, now);
+            self.delete_custom_objects(&name, now);
+            self.remove_cleanup_finalizer(&name, now);
             return Arc::clone(definition);
         }
         self.serve_crd(definition);
@@ -52,29 +52,29 @@ impl Kernel {
         let established = established(definition, now);
         let next = self.store.put(event.resource, established);
         self.publish(&next, now);
-        // The creator sees the object as it was before it was accepted, as on the real server.
+        // As on kube-apiserver, the response to a create does not have the status conditions yet.
         Arc::clone(definition)
     }
 
-    /// Serves the kinds of a definition.
+    /// Serves the versions of a CRD.
     pub(crate) fn serve_crd(&mut self, definition: &Value) {
         self.registry.define(meta_str(definition, "name"), kinds(definition));
     }
 
-    fn delete_instances(&mut self, name: &str, now: Timestamp) {
+    fn delete_custom_objects(&mut self, name: &str, now: Timestamp) {
         let Some(resource) = self.registry.defined_by(name).first().copied() else {
             return;
         };
         for object in self.store.values(resource, None) {
             let options = DeleteOptions::default();
             let (namespace, name) = (meta_str(&object, "namespace"), meta_str(&object, "name"));
-            // An instance that is gone already is what was wanted.
+            // NotFound is fine: the object is deleted already.
             let _ = self.delete_one(resource, namespace, name, &options, now);
         }
     }
 
-    /// Lets a definition go once no instance is left.
-    fn release_definition(&mut self, name: &str, now: Timestamp) {
+    /// Removes the finalizer of a terminating CRD once it has no custom objects.
+    fn remove_cleanup_finalizer(&mut self, name: &str, now: Timestamp) {
         let Some(definitions) = resources::by_path("apiextensions.k8s.io", "v1", "customresourcedefinitions")
         else {
             return;
@@ -104,10 +104,10 @@ impl Kernel {
         }
     }
 
-    /// The last instance of a definition on its way out takes the definition along.
+    /// Finishes the deletion of a terminating CRD after its last custom object is deleted.
     pub(crate) fn custom_object_removed(&mut self, resource: &Resource, now: Timestamp) {
         let definition = resource.qualified();
-        self.release_definition(&definition, now);
+        self.remove_cleanup_finalizer(&definition, now);
     }
 }
 
@@ -116,7 +116,7 @@ fn is_established(definition: &Value) -> bool {
     conditions.into_iter().flatten().any(|c| c["type"] == "Established" && c["status"] == "True")
 }
 
-/// The definition as the server's own controllers leave it.
+/// The CRD with the status that kube-apiserver's own controllers set.
 fn established(definition: &Value, now: Timestamp) -> Value {
     let mut object = definition.clone();
     let mut held: Vec<&str> = finalizers(definition);
@@ -135,7 +135,7 @@ fn established(definition: &Value, now: Timestamp) -> Value {
     object
 }
 
-/// The kinds a definition serves, one for each version.
+/// The resources of a CRD, one for each version.
 fn kinds(definition: &Value) -> Vec<&'static Resource> {
     let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
     let served = versions.into_iter().flatten().filter(|version| version["served"] == true);
@@ -157,7 +157,7 @@ fn texts(value: &Value) -> &'static [&'static str] {
     value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().leak()
 }
 
-/// `.spec.replicas` as a pointer.
+/// `.spec.replicas` as a JSON pointer.
 fn pointer(path: &Value) -> &'static str {
     path.as_str().unwrap_or_default().replace('.', "/").leak()
 }

@@ -1,4 +1,4 @@
-//! Delete: preconditions first, then finalizers and grace decide whether the object goes now or is marked.
+//! Delete: preconditions, then finalizers and grace period decide whether the object is removed or marked.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use super::store::SharedObject;
 use super::stored_object::StoredObject;
 use super::{Document, Kernel, body, seconds};
 
-/// Namespaces the cluster cannot live without.
-const IMMORTAL_NAMESPACES: &[&str] = &["default", "kube-public", "kube-system"];
-/// Longest grace period taken; beyond it the time of deletion would leave the calendar.
+/// Namespaces that cannot be deleted.
+const UNDELETABLE_NAMESPACES: &[&str] = &["default", "kube-public", "kube-system"];
+/// Longest accepted grace period; a longer one could overflow the timestamp.
 const GRACE_SECONDS_MAX: i64 = 100 * 365 * 24 * 3600;
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// What became of a deleted object.
+/// The result of a delete.
 pub(crate) struct Deleted {
     pub(crate) object: SharedObject,
-    /// False if finalizers or grace keep it for now.
+    /// False if finalizers or a grace period keep the object.
     pub(crate) removed: bool,
 }
 
@@ -36,9 +36,9 @@ impl Kernel {
         self.warn_of_orphans(call.target.resource, &options);
         let (resource, name) = (call.target.resource, call.target.name());
         let deleted = self.delete_one(resource, call.target.namespace(), name, &options, now)?;
-        // What has no uid is no object, and shown for want of another answer.
-        let shown = resource.returns_deleted || meta_str(&deleted.object, "uid").is_empty();
-        if deleted.removed && !shown {
+        // An object without uid is the empty response of a dry run; it is returned as it is.
+        let return_object = resource.returns_deleted || meta_str(&deleted.object, "uid").is_empty();
+        if deleted.removed && !return_object {
             let mut details =
                 json!({"name": name, "kind": resource.plural, "uid": meta_str(&deleted.object, "uid")});
             if !resource.group.is_empty() {
@@ -72,7 +72,7 @@ impl Kernel {
         Ok(ListDocument::new(resource, call, revision, &items).document(now))
     }
 
-    /// Whoever deletes a job and does not say more may be surprised by what stays.
+    /// Warns that deleting a Job orphans its pods by default.
     fn warn_of_orphans(&mut self, resource: &Resource, options: &DeleteOptions) {
         if resource.strategy == Strategy::Job && options.propagation.is_none() {
             let warning = "child pods are preserved by default when jobs are deleted; set \
@@ -90,40 +90,40 @@ impl Kernel {
         options: &DeleteOptions,
         now: Timestamp,
     ) -> ApiResult<Deleted> {
-        if resource.strategy == Strategy::Namespace && IMMORTAL_NAMESPACES.contains(&name) {
+        if resource.strategy == Strategy::Namespace && UNDELETABLE_NAMESPACES.contains(&name) {
             return Err(Status::forbidden(resource, name, "this namespace may not be deleted"));
         }
         let Some(live) = self.store.get(resource, namespace, name) else {
             return Err(Status::not_found(resource, name));
         };
-        // Events of both groups are deleted as those of the older one.
+        // Messages about events name the core group.
         check_preconditions(resource.stored(), name, &live, options)?;
-        if is_settled(resource, &live, options) {
+        if is_noop(resource, &live, options) {
             return Ok(Deleted { object: live, removed: false });
         }
-        // The first delete of a namespace only ends its life; it never goes with it.
-        let held = resource.strategy == Strategy::Namespace && !is_terminating(&live);
-        let propagation = match options.orphan_dependents_false && held {
+        // The first delete of a namespace only marks it as terminating.
+        let only_mark = resource.strategy == Strategy::Namespace && !is_terminating(&live);
+        let propagation = match options.orphan_dependents_false && only_mark {
             true => Some(PropagationPolicy::Foreground),
             false => propagation_of(resource, &live, options),
         };
-        let kept = kept_finalizers(&live, propagation);
+        let remaining = remaining_finalizers(&live, propagation);
         let grace = grace_seconds(resource, &live, options);
-        if kept.is_empty() && grace == 0 && !held {
+        if remaining.is_empty() && grace == 0 && !only_mark {
             if options.resource_version.is_some() && !finalizers(&live).is_empty() {
-                // The real server loses the version on the way from the finalizers to the object.
+                // kube-apiserver loses the resourceVersion precondition between the finalizer update and the removal.
                 let place = (namespace, name);
                 let version = ("ResourceVersion", "", meta_str(&live, "resourceVersion"));
                 return Err(Status::storage_precondition(resource, place, version, options.dry_run));
             }
             if options.dry_run && is_terminating(&live) && !finalizers(&live).is_empty() {
-                // Between the finalizers and the object the real server has nothing to show for a dry run.
+                // For a dry run kube-apiserver returns an empty object here.
                 let nothing = body::complete(resource, json!({}))?;
                 return Ok(Deleted { object: Arc::new(nothing), removed: true });
             }
             return Ok(self.remove_now(resource, live, options.dry_run, now));
         }
-        let marked = mark(resource, &live, &kept, grace, now);
+        let marked = mark(resource, &live, &remaining, grace, now);
         if marked == *live || options.dry_run {
             return Ok(Deleted { object: Arc::new(marked), removed: false });
         }
@@ -138,7 +138,8 @@ impl Kernel {
         dry_run: bool,
         now: Timestamp,
     ) -> Deleted {
-        // A pod is marked even when it goes at once, so watches see it terminating before it is gone.
+        // A pod is marked as terminating even without a grace period, so that watches see the deletionTimestamp
+        // before DELETED.
         let marked = mark(resource, &live, &[], 0, now);
         let changed = resource.strategy == Strategy::Pod && marked != *live;
         if dry_run {
@@ -151,13 +152,13 @@ impl Kernel {
             live
         };
         let event = self.store.remove(resource, meta_str(&live, "namespace"), meta_str(&live, "name"), None);
-        // The caller has just read the object, so there is an event.
+        // Always present: the caller has just read the object.
         let object = event.map_or(live, |event| self.publish(&event, now));
         Deleted { object, removed: true }
     }
 }
 
-/// Refuses to delete anything but what is meant.
+/// Checks the uid and resourceVersion preconditions.
 pub(crate) fn check_preconditions(
     resource: &Resource,
     name: &str,
@@ -175,8 +176,8 @@ pub(crate) fn check_preconditions(
     Ok(())
 }
 
-/// Whether an earlier delete has said all there is to say, so that this one changes nothing.
-fn is_settled(resource: &Resource, live: &Value, options: &DeleteOptions) -> bool {
+/// Whether the object is already terminating and this delete changes nothing.
+fn is_noop(resource: &Resource, live: &Value, options: &DeleteOptions) -> bool {
     if !is_terminating(live) {
         return false;
     }
@@ -184,52 +185,52 @@ fn is_settled(resource: &Resource, live: &Value, options: &DeleteOptions) -> boo
         Strategy::Namespace => {
             live.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty())
         }
-        // While a pod has time to stop, only less time is news; what becomes of its dependents is decided.
+        // During the grace period only a shorter one changes anything; the propagation policy is fixed.
         Strategy::Pod => {
-            let running = running_grace(live).unwrap_or(0);
-            running > 0 && options.grace_seconds.is_none_or(|asked| asked >= running)
+            let running = current_grace(live).unwrap_or(0);
+            running > 0 && options.grace_seconds.is_none_or(|requested| requested >= running)
         }
         _ => false,
     }
 }
 
-/// The time that an earlier delete gave.
-fn running_grace(live: &Value) -> Option<i64> {
+/// The grace period of an earlier delete.
+fn current_grace(live: &Value) -> Option<i64> {
     meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64).filter(|_| is_terminating(live))
 }
 
-/// What is done about dependents: what the request says, or else what the kind does.
+/// The propagation policy: from the request, or the default of the kind.
 fn propagation_of(resource: &Resource, live: &Value, options: &DeleteOptions) -> Option<PropagationPolicy> {
-    // Nothing depends on events, and nobody waits for it.
+    // Events have no dependents.
     if resource.strategy == Strategy::Event {
         return Some(PropagationPolicy::Background);
     }
-    // A finalizer from an earlier delete already says it.
-    let said = finalizers(live).iter().any(|f| *f == ORPHAN || *f == FOREGROUND);
-    options.propagation.or((resource.orphans_by_default && !said).then_some(PropagationPolicy::Orphan))
+    // The finalizer of an earlier delete already sets the policy.
+    let policy_set = finalizers(live).iter().any(|f| *f == ORPHAN || *f == FOREGROUND);
+    options.propagation.or((resource.orphans_by_default && !policy_set).then_some(PropagationPolicy::Orphan))
 }
 
-/// The finalizers that have to go before the object may.
-fn kept_finalizers(live: &Value, propagation: Option<PropagationPolicy>) -> Vec<String> {
+/// The finalizers that remain after this delete.
+fn remaining_finalizers(live: &Value, propagation: Option<PropagationPolicy>) -> Vec<String> {
     let present = finalizers(live).into_iter().map(str::to_owned);
     let Some(propagation) = propagation else {
         return present.collect();
     };
-    let mut kept: Vec<String> = present.filter(|f| f != ORPHAN && f != FOREGROUND).collect();
+    let mut remaining: Vec<String> = present.filter(|f| f != ORPHAN && f != FOREGROUND).collect();
     match propagation {
         PropagationPolicy::Background => {}
-        PropagationPolicy::Foreground => kept.push(FOREGROUND.to_owned()),
-        PropagationPolicy::Orphan => kept.push(ORPHAN.to_owned()),
+        PropagationPolicy::Foreground => remaining.push(FOREGROUND.to_owned()),
+        PropagationPolicy::Orphan => remaining.push(ORPHAN.to_owned()),
     }
-    kept
+    remaining
 }
 
-/// Only pods that run somewhere are given time to stop.
+/// Only pods that are assigned to a node get a grace period.
 fn grace_seconds(resource: &Resource, live: &Value, options: &DeleteOptions) -> i64 {
     if resource.strategy == Strategy::Pod
-        && let Some(running) = running_grace(live)
+        && let Some(running) = current_grace(live)
     {
-        return options.grace_seconds.map_or(running, |asked| asked.clamp(0, running.max(0)));
+        return options.grace_seconds.map_or(running, |requested| requested.clamp(0, running.max(0)));
     }
     let text = |pointer: &str| live.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let done = matches!(text("/status/phase"), "Succeeded" | "Failed");
@@ -240,9 +241,9 @@ fn grace_seconds(resource: &Resource, live: &Value, options: &DeleteOptions) -> 
     options.grace_seconds.or(own).unwrap_or(30).clamp(0, GRACE_SECONDS_MAX)
 }
 
-fn mark(resource: &Resource, live: &Value, kept: &[String], grace: i64, now: Timestamp) -> Value {
+fn mark(resource: &Resource, live: &Value, remaining: &[String], grace: i64, now: Timestamp) -> Value {
     let mut marked = live.clone();
-    set_meta(&mut marked, "finalizers", (!kept.is_empty()).then(|| json!(kept)));
+    set_meta(&mut marked, "finalizers", (!remaining.is_empty()).then(|| json!(remaining)));
     if resource.strategy == Strategy::Namespace && !is_terminating(live) {
         if let Some(status) = marked.get_mut("status").filter(|s| s.is_object()) {
             status["phase"] = json!("Terminating");
@@ -252,7 +253,7 @@ fn mark(resource: &Resource, live: &Value, kept: &[String], grace: i64, now: Tim
         set_meta(&mut marked, "deletionTimestamp", Some(json!(seconds(now))));
         return marked;
     }
-    let (at, grace) = match running_grace(live) {
+    let (at, grace) = match current_grace(live) {
         Some(running) if grace < running => shortened(live, running, grace, now),
         Some(running) => (None, running),
         None if is_terminating(live) => (None, grace),
@@ -269,7 +270,8 @@ fn mark(resource: &Resource, live: &Value, kept: &[String], grace: i64, now: Tim
     marked
 }
 
-/// The end of a shorter time that counts from the first delete, and that time; an end that is past becomes the present.
+/// The deletionTimestamp for a shortened grace period, which counts from the first delete, and the period. A time in
+/// the past becomes `now`.
 fn shortened(live: &Value, running: i64, grace: i64, now: Timestamp) -> (Option<Timestamp>, i64) {
     let end = meta_str(live, "deletionTimestamp").parse::<Timestamp>().unwrap_or(now);
     let end = end.checked_sub(SignedDuration::from_secs(running - grace)).unwrap_or(now);

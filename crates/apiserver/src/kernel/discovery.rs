@@ -1,4 +1,4 @@
-//! Discovery is derived from the resource table, in the plain and the aggregated form.
+//! Discovery documents from the resource table, unaggregated and aggregated.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ use super::status::{ApiResult, Status};
 use super::{Document, Kernel, openapi};
 
 impl Kernel {
-    /// Answers everything that is not an object or a collection; `None` means page not found.
+    /// Handles every path that is not a resource; `None` means 404.
     pub(crate) fn discover(&self, route: &Route, request: &Request) -> ApiResult<Option<Document>> {
         let core = matches!(route, Route::CoreVersions);
         let document = match route {
@@ -41,17 +41,17 @@ impl Kernel {
         Ok(Some(document))
     }
 
-    /// Asked for all the time and hardly ever another: what is built in is put together once.
+    /// Clients ask for this often and it rarely changes: the part for built-in kinds is built once.
     fn aggregated(&self, version: &'static str, core: bool) -> Document {
         static BUILT_IN: [OnceLock<Document>; 4] = [const { OnceLock::new() }; 4];
         if !self.failing.is_empty() || self.registry.has_custom() {
-            return self.put_together(version, core);
+            return self.build_document(version, core);
         }
         let place = usize::from(core) + 2 * usize::from(version == "v2beta1");
-        BUILT_IN[place].get_or_init(|| self.put_together(version, core)).clone()
+        BUILT_IN[place].get_or_init(|| self.build_document(version, core)).clone()
     }
 
-    fn put_together(&self, version: &'static str, core: bool) -> Document {
+    fn build_document(&self, version: &'static str, core: bool) -> Document {
         let mut groups: Vec<(&str, Vec<Value>)> = Vec::new();
         for (group, version) in self.registry.group_versions() {
             if group.is_empty() != core {

@@ -1,8 +1,8 @@
-//! Events are stored in the form of the core group; events.k8s.io has other names for the same fields.
+//! Events are stored as core/v1; events.k8s.io has other names for the same fields.
 
 use serde_json::{Value, json};
 
-/// Fields by their names in the core group and in events.k8s.io.
+/// Field names in core/v1 and in events.k8s.io.
 const NAMES: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -15,19 +15,19 @@ const NAMES: &[(&str, &str)] = &[
 
 const MAY_BE_MISSING: [&str; 2] = ["reportingController", "reportingInstance"];
 
-/// An event of events.k8s.io in the form of the core group.
+/// Converts events.k8s.io to core/v1.
 pub(crate) fn to_storage_version(object: Value) -> Value {
     renamed(object, "v1", |(core, events)| (events, core))
 }
 
-/// An event of the core group in the form of events.k8s.io.
+/// Converts core/v1 to events.k8s.io.
 pub(crate) fn to_served_version(object: Value) -> Value {
-    let mut shown = renamed(object, "events.k8s.io/v1", |names| names);
-    // Here they are left out when they say nothing.
-    if let Some(map) = shown.as_object_mut() {
+    let mut converted = renamed(object, "events.k8s.io/v1", |names| names);
+    // events.k8s.io omits these fields when they are empty.
+    if let Some(map) = converted.as_object_mut() {
         map.retain(|name, value| !MAY_BE_MISSING.contains(&name.as_str()) || *value != "");
     }
-    shown
+    converted
 }
 
 fn renamed(

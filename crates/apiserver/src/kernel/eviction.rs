@@ -1,4 +1,4 @@
-//! Eviction: a delete that asks the pod's disruption budget first.
+//! The eviction subresource: a delete that respects PodDisruptionBudgets.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -14,9 +14,9 @@ use super::status::{ApiResult, Status, StatusCause, StatusReason};
 use super::store::SharedObject;
 use super::{Document, Kernel, body, prepare, seconds};
 
-/// Most pods a budget remembers as being disrupted.
+/// Maximum number of entries in `status.disruptedPods`.
 const DISRUPTED_MAX: usize = 2000;
-/// When to ask again about a budget that has no status yet.
+/// Retry-After for a budget whose status is not up to date.
 const RETRY_SECONDS: u32 = 10;
 
 impl Kernel {
@@ -28,30 +28,32 @@ impl Kernel {
         if !named.is_empty() && named != target.name() {
             return Err(Status::bad_request("name in URL does not match name in Eviction object"));
         }
-        let wish = eviction.get("deleteOptions").filter(|wish| wish.is_object()).cloned();
-        let wish = wish.unwrap_or_else(|| json!({}));
-        let options = DeleteOptions::from_value(&wish);
+        let delete_options =
+            eviction.get("deleteOptions").filter(|delete_options| delete_options.is_object()).cloned();
+        let delete_options = delete_options.unwrap_or_else(|| json!({}));
+        let options = DeleteOptions::from_value(&delete_options);
         let dry_run = write.dry_run || options.as_ref().is_ok_and(|options| options.dry_run);
         let Some(pod) = self.store.get(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
         if !ignores_budgets(&pod) {
-            self.ask_budget(&pod, dry_run, now)?;
+            self.check_budget(&pod, dry_run, now)?;
         }
         if let Ok(options) = &options {
             check_preconditions(target.resource, target.name(), &pod, options)?;
         }
         if !dry_run {
-            let event = self.store.put(target.resource, announced(&pod, now));
+            let event = self.store.put(target.resource, with_disruption_target(&pod, now));
             self.publish(&event, now);
         }
-        // Only who deletes looks at how to delete; what was meant is another version by now.
+        // Errors in the delete options are reported only now. The resourceVersion precondition was checked above;
+        // writing the condition has changed the version since.
         let options = DeleteOptions { dry_run, resource_version: None, ..options? };
         self.delete_one(target.resource, target.namespace(), target.name(), &options, now)?;
         Ok(success())
     }
 
-    fn ask_budget(&mut self, pod: &Value, dry_run: bool, now: Timestamp) -> ApiResult<()> {
+    fn check_budget(&mut self, pod: &Value, dry_run: bool, now: Timestamp) -> ApiResult<()> {
         let Some(budgets) = resources::by_path("policy", "v1", "poddisruptionbudgets") else {
             return Ok(());
         };
@@ -75,10 +77,10 @@ impl Kernel {
                 return Err(Status::new(StatusReason::InternalError, message));
             }
         };
-        if !is_ready(pod) && lets_unready_go(budget) {
+        if !is_ready(pod) && allows_unready_eviction(budget) {
             return Ok(());
         }
-        let charged = charge(budgets, budget, meta_str(pod, "name"), now)?;
+        let charged = record_disruption(budgets, budget, meta_str(pod, "name"), now)?;
         if !dry_run {
             let event = self.store.put(budgets, charged);
             self.publish(&event, now);
@@ -87,8 +89,8 @@ impl Kernel {
     }
 }
 
-/// The pod with a word on why it goes.
-fn announced(pod: &Value, now: Timestamp) -> Value {
+/// The pod with the DisruptionTarget condition.
+fn with_disruption_target(pod: &Value, now: Timestamp) -> Value {
     let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": seconds(now)});
     let mut pod = pod.clone();
@@ -96,7 +98,7 @@ fn announced(pod: &Value, now: Timestamp) -> Value {
     pod
 }
 
-/// A pod that does not run yet, or no longer, disturbs nobody by going.
+/// Pods that are pending, finished or terminating are evicted without a budget check.
 fn ignores_budgets(pod: &Value) -> bool {
     let phase = pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
     matches!(phase, "Succeeded" | "Failed" | "Pending") || is_terminating(pod)
@@ -111,7 +113,7 @@ fn number(budget: &Value, field: &str) -> i64 {
     budget.pointer(&format!("/status/{field}")).and_then(Value::as_i64).unwrap_or(0)
 }
 
-fn lets_unready_go(budget: &Value) -> bool {
+fn allows_unready_eviction(budget: &Value) -> bool {
     if budget.pointer("/spec/unhealthyPodEvictionPolicy") == Some(&json!("AlwaysAllow")) {
         return true;
     }
@@ -119,8 +121,8 @@ fn lets_unready_go(budget: &Value) -> bool {
     current >= desired && desired > 0
 }
 
-/// The budget after one more disruption, or why there cannot be one.
-fn charge(budgets: &Resource, budget: &Value, pod: &str, now: Timestamp) -> ApiResult<Value> {
+/// The budget after one more disruption, or the refusal.
+fn record_disruption(budgets: &Resource, budget: &Value, pod: &str, now: Timestamp) -> ApiResult<Value> {
     let name = meta_str(budget, "name");
     let generation = meta(budget, "generation").and_then(Value::as_i64).unwrap_or(0);
     if number(budget, "observedGeneration") < generation {

@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: who set which field, and with which operation.
+//! `metadata.managedFields`: which manager owns which field, and through which operation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,16 +7,16 @@ use serde_json::{Map, Value, json};
 use super::metadata::{meta, set_meta};
 use super::types::{ListKind, Node};
 
-/// Path of a field in the notation of FieldsV1: `f:name`, `k:{key}` or `v:value` per step.
+/// Path of a field in FieldsV1 notation: `f:name`, `k:{key}` or `v:value` per step.
 pub(crate) type FieldPath = Vec<String>;
 
 /// A set of fields.
 pub(crate) type FieldSet = BTreeSet<FieldPath>;
 
-/// Deepest FieldsV1 tree that is read; deeper ones come from nobody honest.
+/// Maximum depth of a FieldsV1 tree that is read; only an attack has deeper ones.
 const DEPTH_MAX: usize = 100;
 
-/// Fields nobody owns because the server itself sets or needs them.
+/// Fields without an owner, because the server itself sets or needs them.
 const UNOWNED: &[&[&str]] = &[
     &["apiVersion"],
     &["kind"],
@@ -30,14 +30,14 @@ const UNOWNED: &[&[&str]] = &[
     &["metadata", "managedFields"],
 ];
 
-/// How a manager set its fields.
+/// The operation of a managedFields entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     Apply,
     Update,
 }
 
-/// One manager's entry.
+/// One entry of managedFields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ManagedFieldsEntry {
     pub(crate) name: String,
@@ -49,36 +49,36 @@ pub(crate) struct ManagedFieldsEntry {
 }
 
 impl ManagedFieldsEntry {
-    /// Whether both entries are the same manager doing the same kind of write at the same place.
+    /// Whether both entries have the same manager, operation, version and subresource.
     pub(crate) fn same_as(&self, other: &ManagedFieldsEntry) -> bool {
         (&self.name, self.operation, &self.api_version, &self.subresource)
             == (&other.name, other.operation, &other.api_version, &other.subresource)
     }
 
-    /// Whether the manager owns the field or something below it.
+    /// Whether the entry owns the field or something below it.
     pub(crate) fn owns(&self, path: &FieldPath) -> bool {
         self.fields.range(path.clone()..).next().is_some_and(|owned| owned.starts_with(path))
     }
 }
 
-/// What an applied object claims: every value in it, every item of its lists, but not the structs around them.
+/// The fields an applied configuration owns: every value, every list item, but not the structs around them.
 pub(crate) fn field_set(node: Node, object: &Value) -> FieldSet {
     let mut found = FieldSet::new();
-    claim(node, object, &mut Vec::new(), &mut found);
+    collect_fields(node, object, &mut Vec::new(), &mut found);
     found
 }
 
-fn claim(node: Node, value: &Value, path: &mut FieldPath, found: &mut FieldSet) {
+fn collect_fields(node: Node, value: &Value, path: &mut FieldPath, found: &mut FieldSet) {
     match value {
         Value::Object(map) if !node.is_atomic() => {
             for (name, value) in map {
                 path.push(format!("f:{name}"));
                 if !is_unowned(path) {
-                    claim(node.field(name), value, path, found);
-                    let hollow = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-                    // Below what is known of a kind every container counts.
-                    let strange = value.is_object() && matches!(node.field(name), Node::Free);
-                    if hollow || strange || (node.is_map() && path.len() > 1) {
+                    collect_fields(node.field(name), value, path, found);
+                    let is_empty_value = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+                    // Below the known schema every container is owned too.
+                    let is_untyped = value.is_object() && matches!(node.field(name), Node::Free);
+                    if is_empty_value || is_untyped || (node.is_map() && path.len() > 1) {
                         found.insert(path.clone());
                     }
                 }
@@ -89,7 +89,7 @@ fn claim(node: Node, value: &Value, path: &mut FieldPath, found: &mut FieldSet) 
             Some(elements) => {
                 for (element, item) in elements.into_iter().zip(items) {
                     path.push(element);
-                    claim(node.item(), item, path, found);
+                    collect_fields(node.item(), item, path, found);
                     found.insert(path.clone());
                     path.pop();
                 }
@@ -104,7 +104,7 @@ fn claim(node: Node, value: &Value, path: &mut FieldPath, found: &mut FieldSet) 
     }
 }
 
-/// Whether the server itself sets or needs the field, so that nobody owns it.
+/// Whether the field is one of [`UNOWNED`].
 fn is_unowned(path: &[String]) -> bool {
     UNOWNED.iter().any(|unowned| {
         unowned.len() == path.len()
@@ -112,14 +112,14 @@ fn is_unowned(path: &[String]) -> bool {
     })
 }
 
-/// What became of the fields between two states of an object.
+/// The difference between two states of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
-    /// New fields, and the structs, maps and items that came with them.
+    /// New fields, including new structs, maps and list items.
     pub(crate) added: FieldSet,
-    /// Values that are others now.
+    /// Fields with another value.
     pub(crate) modified: FieldSet,
-    /// Fields that are gone.
+    /// Removed fields.
     pub(crate) removed: FieldSet,
 }
 
@@ -131,7 +131,7 @@ impl Comparison {
         difference
     }
 
-    /// What the writer of the new state is responsible for.
+    /// The fields the writer of the new state owns.
     pub(crate) fn written(&self) -> FieldSet {
         self.added.union(&self.modified).cloned().collect()
     }
@@ -153,7 +153,7 @@ impl Comparison {
             self.modified.insert(path.clone());
         }
         if !path.is_empty() {
-            // Containers count like values here: the first to bring one owns it.
+            // Containers count like values: the manager that adds one owns it.
             self.added.extend(old.is_none().then(|| path.clone()));
             self.removed.extend(new.is_none().then(|| path.clone()));
         }
@@ -170,7 +170,7 @@ impl Comparison {
         }
     }
 
-    /// Returns false if the list has one owner as a whole.
+    /// Returns false if the list is atomic.
     fn compare_lists(
         &mut self,
         node: Node,
@@ -196,7 +196,7 @@ impl Comparison {
         true
     }
 
-    /// Compares the items that one key stands for. Several of them are owned together, and nothing in them by itself.
+    /// Compares the items with one key. Several items with the same key are owned together, without their fields.
     fn compare_items(&mut self, node: Node, old: &[&Value], new: &[&Value], path: &mut FieldPath) {
         match (old, new) {
             ([_, _, ..], [_, _, ..]) => self.modified.extend((old != new).then(|| path.clone())),
@@ -213,7 +213,7 @@ impl Comparison {
     }
 }
 
-/// The items of a list by their path steps, or `None` if the list has to be taken whole.
+/// The list items by path step, or `None` if the list is atomic.
 fn items_by_step(node: Node, list: Option<&Value>) -> Option<BTreeMap<String, Vec<&Value>>> {
     let list = list.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let mut items: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
@@ -223,7 +223,7 @@ fn items_by_step(node: Node, list: Option<&Value>) -> Option<BTreeMap<String, Ve
     Some(items)
 }
 
-/// The path step of each item, or `None` if the list has to be taken whole.
+/// The path step of each item, or `None` if the list is atomic.
 fn element_paths(node: Node, items: &[Value]) -> Option<Vec<String>> {
     match node.list_kind() {
         ListKind::Atomic => None,
@@ -248,7 +248,7 @@ pub(crate) fn remove(value: &mut Value, path: &[String]) {
             };
             let Some(child) = map.get_mut(name) else { return };
             remove(child, rest);
-            if rest.is_empty() || is_hollow(child) {
+            if rest.is_empty() || is_empty_container(child) {
                 map.remove(name);
             }
         }
@@ -257,7 +257,7 @@ pub(crate) fn remove(value: &mut Value, path: &[String]) {
                 return;
             };
             remove(&mut items[at], rest);
-            if rest.is_empty() || is_hollow(&items[at]) {
+            if rest.is_empty() || is_empty_container(&items[at]) {
                 items.remove(at);
             }
         }
@@ -265,7 +265,7 @@ pub(crate) fn remove(value: &mut Value, path: &[String]) {
     }
 }
 
-fn is_hollow(value: &Value) -> bool {
+fn is_empty_container(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }
 
@@ -274,14 +274,14 @@ fn step_names(step: &str, item: &Value) -> bool {
         return serde_json::from_str::<Value>(text).is_ok_and(|v| v == *item);
     }
     let key = step.strip_prefix("k:").and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
-    // A key field the item leaves out was given by a default, so only the others can tell items apart.
+    // A key field missing in the item was defaulted, so the remaining key fields decide.
     key.is_some_and(|key| {
         let mut known = key.iter().filter_map(|(name, value)| Some((value, item.get(name)?))).peekable();
         known.peek().is_some() && known.all(|(wanted, found)| wanted == found)
     })
 }
 
-/// The entries of an object; those that cannot be read are passed over, and of two for the same manager the last counts.
+/// The entries of an object. Entries that do not parse are skipped; of two with the same identity the last wins.
 pub(crate) fn managed_fields(object: &Value) -> Vec<ManagedFieldsEntry> {
     let entries = meta(object, "managedFields").and_then(Value::as_array);
     let mut managers: Vec<ManagedFieldsEntry> = Vec::new();
@@ -335,7 +335,7 @@ fn write_tree(fields: &FieldSet) -> Value {
     let mut root = json!({});
     let mut previous: Option<&FieldPath> = None;
     for path in fields {
-        // A container that is owned itself is marked by a dot; it stands right before what is in it.
+        // A container that is owned itself has a `.` entry; it sorts right before its content.
         if let Some(container) = previous.filter(|container| path.starts_with(container)) {
             descend(&mut root, container)["."] = json!({});
         }
@@ -345,7 +345,7 @@ fn write_tree(fields: &FieldSet) -> Value {
     root
 }
 
-/// The place of a path in the tree, made on the way.
+/// The node of a path in the tree; missing nodes are created.
 fn descend<'a>(root: &'a mut Value, path: &FieldPath) -> &'a mut Value {
     let mut at = root;
     for step in path {
@@ -357,7 +357,7 @@ fn descend<'a>(root: &'a mut Value, path: &FieldPath) -> &'a mut Value {
     at
 }
 
-/// Writes the entries that own anything into the object, applied ones first, then by time and name.
+/// Writes the entries that own fields: applies first, then by time and name.
 pub(crate) fn set_managed_fields(object: &mut Value, mut managers: Vec<ManagedFieldsEntry>) {
     managers.retain(|m| !m.fields.is_empty());
     managers.sort_by(|a, b| (a.operation, &a.time, &a.name).cmp(&(b.operation, &b.time, &b.name)));
@@ -383,41 +383,42 @@ fn entry(manager: &ManagedFieldsEntry) -> Value {
     entry
 }
 
-/// Parts of an object that a write does not reach, whatever it says about them, and so does not own.
+/// Fields that a write through an endpoint resets and therefore does not own (upstream: GetResetFields).
 pub(crate) type ResetFields = &'static [&'static [&'static str]];
 
-/// Takes out what is out of reach.
-pub(crate) fn strip_reset_fields(fields: &mut FieldSet, beyond: ResetFields) {
+/// Removes the reset fields.
+pub(crate) fn strip_reset_fields(fields: &mut FieldSet, reset_fields: ResetFields) {
     let is_below = |path: &FieldPath, part: &[&str]| {
         path.len() >= part.len()
             && part.iter().zip(path).all(|(name, step)| step.strip_prefix("f:") == Some(name))
     };
-    fields.retain(|path| !beyond.iter().any(|part| is_below(path, part)));
+    fields.retain(|path| !reset_fields.iter().any(|part| is_below(path, part)));
 }
 
-/// Records that `by` changed `old` into `new` by an update: it owns what it changed, others lose that.
+/// Records an update of `old` to `new` by `by`: it owns what it changed, and other managers lose those fields.
 ///
-/// `fresh` says that there was no object before and `old` is the zero of the kind.
+/// `is_new` means that the object is new and `old` is the zero value of the kind.
 pub(crate) fn record_update(
     node: Node,
     old: &Value,
     new: &mut Value,
     by: &ManagedFieldsEntry,
-    beyond: ResetFields,
-    fresh: bool,
+    reset_fields: ResetFields,
+    is_new: bool,
 ) {
-    // A single empty entry is the documented way to start ownership afresh.
+    // A list with one empty entry is the documented way to reset managedFields.
     let reset = meta(new, "managedFields") == Some(&json!([{}]));
-    let sent = if fresh { Vec::new() } else { managed_fields(new) };
+    let sent = if is_new { Vec::new() } else { managed_fields(new) };
     let mut all = if !sent.is_empty() { sent } else { managed_fields(old) };
-    // An object without owners stays so until somebody applies to it; only a new one gets its first owner here.
-    if reset || (all.is_empty() && !fresh) {
+    // An object without managedFields stays without until its first apply; only a new object gets its first entry
+    // here.
+    if reset || (all.is_empty() && !is_new) {
         set_meta(new, "managedFields", None);
         return;
     }
     let mut difference = Comparison::between(node, old, new);
     for fields in [&mut difference.added, &mut difference.modified, &mut difference.removed] {
-        strip_reset_fields(fields, beyond);
+        strip_reset_fields(fields, reset_fields);
     }
     let written = difference.written();
     for manager in &mut all {
@@ -430,11 +431,11 @@ pub(crate) fn record_update(
     set_managed_fields(new, all);
 }
 
-/// Records a write through scale, which shows one number and shows none as nothing at all: whoever sets it to zero takes
-/// it from everybody, and what nobody owns stays so.
+/// Records a write through the scale subresource. It exposes only the replicas field and omits zero: setting zero
+/// removes the field from all managers, and an unowned field stays unowned.
 ///
-/// Who sets the number that is set already leaves its owner with two entries, of which the next write drops one: the real
-/// server no longer knows its own entry when it comes back in the terms of a scale.
+/// Setting the current value again leaves the owner with two entries, one of which the next write drops:
+/// kube-apiserver does not recognize its own entry after the conversion to Scale.
 pub(crate) fn record_scale(old: &Value, new: &mut Value, by: &ManagedFieldsEntry, pointer: &str) {
     let path: FieldPath = pointer.split('/').skip(1).map(|step| format!("f:{step}")).collect();
     let mut all = managed_fields(old);
@@ -497,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_name_keyed_items_and_set_members() {
+    fn field_set_has_map_items_and_set_values() {
         let object = json!({"kind": "X", "metadata": {
             "name": "a", "finalizers": ["f/a"]}, "spec": {"containers": [{"name": "c", "args": ["1", "2"]}]}});
         assert_eq!(
@@ -512,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_takes_over_what_it_changes_and_nothing_else() {
+    fn update_owns_only_the_fields_it_changes() {
         let mut object = json!({"metadata": {"labels": {"a": "1", "b": "1"}}});
         record_update(node(), &json!({"metadata": {}}), &mut object, &by("one"), &[], true);
         let mut next = object.clone();
@@ -537,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_survive_the_round_trip_and_hostile_ones_are_passed_over() {
+    fn entries_round_trip_and_malformed_ones_are_skipped() {
         let mut object = json!({"metadata": {"finalizers": ["f/a"]}, "spec": {"nodeName": "v"}});
         let difference = Comparison::between(node(), &json!({"metadata": {}, "spec": {}}), &object);
         record_update(node(), &json!({"metadata": {}, "spec": {}}), &mut object, &by("one"), &[], true);
@@ -547,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn removal_prunes_hollow_parents() {
+    fn removal_prunes_empty_parents() {
         let mut object = json!({"metadata": {"finalizers": ["f/a"]}, "data": {"k": "v", "l": "w"}});
         remove(&mut object, &["f:metadata".into(), "f:finalizers".into(), "v:\"f/a\"".into()]);
         remove(&mut object, &["f:data".into(), "f:k".into()]);

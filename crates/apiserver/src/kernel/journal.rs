@@ -1,4 +1,4 @@
-//! What outlives the process: every change as one entry, from which the same state is built again.
+//! The journal: every change as one entry, from which the state can be restored.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use super::resources::Strategy;
 use super::store::{self, Change, Event};
 use super::stored_object::StoredObject;
 
-/// One change to keep.
+/// One change.
 #[derive(Debug, Clone)]
 pub enum JournalEntry {
-    /// The object is like this now.
+    /// The object was created or updated.
     Put {
         /// Revision of the change.
         revision: u64,
-        /// The whole object.
+        /// The full object.
         object: ObjectText,
     },
-    /// The object is gone.
+    /// The object was removed.
     Removed {
         /// Revision of the change.
         revision: u64,
-        /// What there was.
+        /// The removed object.
         object: ObjectIdentity,
     },
 }
@@ -39,7 +39,7 @@ pub struct ObjectText(Source);
 
 #[derive(Debug, Clone)]
 enum Source {
-    Kept(StoredObject),
+    Stored(StoredObject),
     Read(Box<str>),
 }
 
@@ -47,13 +47,13 @@ impl ObjectText {
     /// The text.
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            Source::Kept(kept) => kept.text(),
+            Source::Stored(stored) => stored.text(),
             Source::Read(text) => text,
         }
     }
 }
 
-/// What tells an object from all others.
+/// Identifies an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectIdentity {
@@ -76,7 +76,7 @@ struct Line<'a> {
 }
 
 impl JournalEntry {
-    /// The entry as one line of JSON, without the line's end.
+    /// The entry as one line of JSON, without the newline.
     pub fn to_line(&self) -> String {
         match self {
             JournalEntry::Put { revision, object } => {
@@ -88,7 +88,7 @@ impl JournalEntry {
         }
     }
 
-    /// Reads a line; `None` if it is no entry.
+    /// Parses a line; `None` if it is not an entry.
     pub fn from_line(line: &str) -> Option<JournalEntry> {
         let Line { revision, object, removed } = serde_json::from_str(line).ok()?;
         match (object, removed) {
@@ -109,9 +109,9 @@ impl JournalEntry {
 }
 
 impl Kernel {
-    /// Notes a change if anybody wants to keep it.
+    /// Appends a change to the journal, if the journal is enabled.
     pub(crate) fn record(&mut self, event: &Event) {
-        if !self.settings.journal {
+        if !self.options.journal {
             return;
         }
         let revision = event.revision;
@@ -128,7 +128,7 @@ impl Kernel {
                 JournalEntry::Removed { revision, object }
             }
             Change::Added | Change::Modified => {
-                JournalEntry::Put { revision, object: ObjectText(Source::Kept(event.stored.clone())) }
+                JournalEntry::Put { revision, object: ObjectText(Source::Stored(event.stored.clone())) }
             }
         });
     }
@@ -138,39 +138,39 @@ impl Kernel {
         std::mem::take(&mut self.journal)
     }
 
-    /// The whole state as entries, in an order in which it can be built again.
+    /// The full state as entries, in an order in which it can be restored.
     pub fn dump(&self) -> Vec<JournalEntry> {
         let revision = self.store.revision();
-        let put = |kept: &StoredObject| JournalEntry::Put {
+        let put = |stored: &StoredObject| JournalEntry::Put {
             revision,
-            object: ObjectText(Source::Kept(kept.clone())),
+            object: ObjectText(Source::Stored(stored.clone())),
         };
-        // Definitions come first, so that their instances have a kind when they are read.
+        // CRDs come first, so that the kinds of their custom objects exist when those are restored.
         let (definitions, others): (Vec<&StoredObject>, Vec<&StoredObject>) = self
             .store
             .all_stored()
-            .partition(|kept| kept.resource().strategy == Strategy::CustomResourceDefinition);
+            .partition(|stored| stored.resource().strategy == Strategy::CustomResourceDefinition);
         definitions.into_iter().chain(others).map(put).collect()
     }
 
-    /// A server with the state the entries lead to. Nothing can be watched from before; entries of kinds that are
-    /// no longer served are passed over, and how many is told.
+    /// A kernel with the state of the entries, and the number of entries skipped because their kind is no longer
+    /// served. No history is restored: watches cannot start at an earlier revision.
     pub fn restore(
-        settings: KernelOptions,
+        options: KernelOptions,
         entries: impl IntoIterator<Item = JournalEntry>,
         now: Timestamp,
     ) -> (Kernel, usize) {
-        let journal = settings.journal;
-        let mut kernel = Kernel::empty(KernelOptions { journal: false, ..settings }, now);
-        let mut passed_over = 0;
+        let journal = options.journal;
+        let mut kernel = Kernel::empty(KernelOptions { journal: false, ..options }, now);
+        let mut skipped = 0;
         for entry in entries {
-            passed_over += usize::from(!kernel.replay(entry, now));
+            skipped += usize::from(!kernel.replay(entry, now));
         }
         kernel.store.compact();
-        kernel.settings.journal = journal;
-        // What is there already stays; what a newer version of the program adds is made.
+        kernel.options.journal = journal;
+        // Keeps existing objects and creates those that a newer version of the program adds.
         kernel.bootstrap(now);
-        (kernel, passed_over)
+        (kernel, skipped)
     }
 
     fn replay(&mut self, entry: JournalEntry, now: Timestamp) -> bool {
@@ -188,16 +188,16 @@ impl Kernel {
                     Strategy::CustomResourceDefinition => self.serve_crd(&object),
                     Strategy::Event => {
                         let key = store::key(meta_str(&object, "namespace"), meta_str(&object, "name"));
-                        self.time_event(&key, false, now);
+                        self.set_event_deadline(&key, false, now);
                     }
                     _ => {}
                 }
             }
-            JournalEntry::Removed { revision, object: gone } => {
-                let Some(resource) = self.registry.by_kind(&gone.api_version, &gone.kind) else {
+            JournalEntry::Removed { revision, object: removed } => {
+                let Some(resource) = self.registry.by_kind(&removed.api_version, &removed.kind) else {
                     return false;
                 };
-                if let Some(event) = self.store.remove(resource, &gone.namespace, &gone.name, None)
+                if let Some(event) = self.store.remove(resource, &removed.namespace, &removed.name, None)
                     && resource.strategy == Strategy::CustomResourceDefinition
                 {
                     self.registry.define(meta_str(event.object(), "name"), Vec::new());

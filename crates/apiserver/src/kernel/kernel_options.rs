@@ -1,46 +1,46 @@
-//! What a kernel is built with; nothing here changes while it runs.
+//! Options of a kernel; they do not change while it runs.
 
 use std::time::Duration;
 
 use super::clusterip::Range;
 use super::users::{TokenVerifier, User};
 
-/// Settings of a kernel.
+/// Options of a kernel.
 #[derive(Debug, Clone)]
 pub struct KernelOptions {
-    /// Seed of uids, generated names, addresses and tokens.
+    /// Seed of UIDs, generated names, addresses and tokens.
     pub seed: u64,
-    /// How many changes are kept for watches and old lists.
+    /// How many changes are kept for watches and lists at older revisions.
     pub history_limit: usize,
-    /// How many bytes of objects as they were are kept for watches and old lists.
+    /// How many bytes of earlier object states are kept for watches and lists at older revisions.
     pub history_bytes_max: usize,
-    /// Whether roles decide what a user may do; without, everybody may do everything.
+    /// Whether RBAC is enforced; otherwise every user may do everything.
     pub rbac: bool,
-    /// Whether the objects a real server makes when it starts are made: roles and bindings, priority classes, the
-    /// `kubernetes` Service. Namespaces are always made.
+    /// Whether the objects that kube-apiserver creates at startup exist: roles and bindings, priority classes, the
+    /// `kubernetes` Service. Namespaces always exist.
     pub bootstrap: bool,
     /// Whether pods need their ServiceAccount to exist and get its token mounted.
     pub service_accounts: bool,
-    /// How long events live after they were last written.
+    /// How long events are kept after their last write.
     pub event_ttl: Option<Duration>,
-    /// Where Services get their addresses from.
+    /// The service CIDR.
     pub service_range: Range,
     /// Lowest and highest node port.
     pub node_ports: (u16, u16),
     /// How many watches may be open at once; more are refused with 429.
     pub watches_max: usize,
-    /// How many changes may wait for a slow watcher before its watch is ended.
+    /// How many changes may be queued for a slow watch before it is ended.
     pub frames_max: usize,
-    /// How many bytes may wait for all watchers together before the slowest is ended.
+    /// How many bytes may be queued for all watches together before the slowest is ended.
     pub backlog_bytes_max: usize,
-    /// How long a watch lasts at least whose client names no end, and half of how long it lasts at most.
+    /// Minimum duration of a watch without timeoutSeconds; the maximum is twice as long.
     pub watch_timeout_min: Duration,
-    /// Tokens known from the start, and whose they are.
+    /// Bearer tokens and their users.
     pub tokens: Vec<(String, User)>,
-    /// Tells whose token it is when the kernel does not know it.
+    /// Authenticates tokens that the kernel did not issue.
     pub verifier: Option<TokenVerifier>,
-    /// Whether objects stay parsed: who reads them past the HTTP face all the time is served ten times as fast, for
-    /// ten times the memory.
+    /// Whether objects stay parsed: reads that bypass the HTTP service are ten times as fast, for ten times the
+    /// memory.
     pub keep_parsed: bool,
     /// Whether changes are recorded for [`super::Kernel::take_journal`].
     pub journal: bool,
@@ -56,7 +56,7 @@ impl Default for KernelOptions {
             bootstrap: false,
             service_accounts: false,
             event_ttl: None,
-            // The range is written here and a test reads it.
+            // The text is a constant that a test parses.
             service_range: Range::parse("10.96.0.0/16")
                 .unwrap_or_else(|| unreachable!("10.96.0.0/16 is a range")),
             node_ports: (30_000, 32_767),

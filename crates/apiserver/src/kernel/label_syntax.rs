@@ -1,17 +1,17 @@
-//! The text of a label selector becomes requirements, or a complaint in the words of the real server.
+//! Parses label selectors; errors have kube-apiserver's wording.
 
 use std::collections::BTreeSet;
 
 use super::naming;
 
-/// What a requirement asks of one label.
+/// A requirement on one label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LabelRequirement {
     pub(crate) key: String,
     pub(crate) rule: LabelRule,
 }
 
-/// How a label must be.
+/// The condition on the label's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LabelRule {
     Exists,
@@ -24,7 +24,7 @@ pub(crate) enum LabelRule {
 
 const OPERATORS: &[&str] = &["==", "!=", "=", "<", ">", "(", ")", ",", "!"];
 
-/// Reads a selector.
+/// Parses a selector.
 pub(crate) fn parse(text: &str) -> Result<Vec<LabelRequirement>, String> {
     let mut reading = Reading { tokens: tokens(text), at: 0 };
     let mut all = Vec::new();
@@ -51,7 +51,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<LabelRequirement>, String> {
     }
 }
 
-/// A word or sign of a selector; the end is an empty one.
+/// A token of the selector; the end is an empty token.
 #[derive(Clone, Copy)]
 struct Token<'a>(&'a str);
 
@@ -108,9 +108,9 @@ impl<'a> Reading<'a> {
         if !token.is_word() {
             return Err(format!("found '{}', expected: identifier", token.0));
         }
-        let faults = naming::qualified(token.0);
-        if !faults.is_empty() {
-            return Err(format!("<nil>: Invalid value: {:?}: {}", token.0, faults.join("; ")));
+        let errors = naming::qualified(token.0);
+        if !errors.is_empty() {
+            return Err(format!("<nil>: Invalid value: {:?}: {}", token.0, errors.join("; ")));
         }
         let key = token.0.to_owned();
         let after = self.peek();
@@ -131,22 +131,22 @@ impl<'a> Reading<'a> {
             "=" | "==" | "!=" | "<" | ">" => BTreeSet::from([self.value()?]),
             other => return Err(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")),
         };
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         let mut number = 0;
         for (at, value) in values.iter().enumerate() {
             match value.parse() {
                 Ok(parsed) => number = parsed,
-                Err(_) if matches!(operator, "<" | ">") => faults.push(format!(
+                Err(_) if matches!(operator, "<" | ">") => errors.push(format!(
                     "values[{at}]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
                 )),
                 Err(_) => {}
             }
             let wrong = naming::label_value(value);
             if !wrong.is_empty() {
-                faults.push(format!("values[{at}][{key}]: Invalid value: {value:?}: {}", wrong.join("; ")));
+                errors.push(format!("values[{at}][{key}]: Invalid value: {value:?}: {}", wrong.join("; ")));
             }
         }
-        match faults.as_slice() {
+        match errors.as_slice() {
             [] => {}
             [only] => return Err(only.clone()),
             many => return Err(format!("[{}]", many.join(", "))),
@@ -159,7 +159,7 @@ impl<'a> Reading<'a> {
         })
     }
 
-    /// The one value of a comparison, which may be empty.
+    /// The value of a comparison, which may be empty.
     fn value(&mut self) -> Result<String, String> {
         let token = self.peek();
         if token.is_end() || token.0 == "," {
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_name_what_was_found() {
+    fn syntax_errors_name_the_token_found() {
         for (text, complaint) in [
             ("=x", "found '=', expected: !, identifier, or 'end of string'"),
             ("a=b c", "found 'c', expected: ',' or 'end of string'"),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_may_hold_nothing() {
+    fn value_sets_may_be_empty() {
         let values = |text: &str| match &parse(text).unwrap()[0].rule {
             LabelRule::In(values) => values.iter().cloned().collect::<Vec<_>>(),
             other => panic!("{other:?}"),

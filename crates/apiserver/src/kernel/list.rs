@@ -1,4 +1,4 @@
-//! Get and list: consistent snapshots, in pages if asked, at the revision the client is entitled to.
+//! Get and list: consistent snapshots, optionally paginated, at the requested revision.
 
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, URL_SAFE_NO_PAD};
@@ -15,15 +15,15 @@ use super::store::SharedObject;
 use super::stored_object::StoredObject;
 use super::{Document, Kernel, conversion, printing};
 
-/// Reads continue tokens as Go does, which does not mind bits that say nothing.
+/// Go's base64 decoder ignores trailing bits in continue tokens; so does this one.
 const LENIENT: GeneralPurpose =
     GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
-/// A list about to be sent.
+/// A list response.
 pub(crate) struct ListDocument<'a> {
     resource: &'static Resource,
     representation: Representation,
-    /// What is to go with the rows of a table, as the client put it.
+    /// The `includeObject` parameter as sent.
     include: String,
     metadata: Value,
     items: &'a [StoredObject],
@@ -38,7 +38,7 @@ impl<'a> ListDocument<'a> {
     ) -> ListDocument<'a> {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if resource.is_custom() && call.representation == Representation::Full {
-            // Lists without types of their own leave nothing out.
+            // Unstructured lists do not omit empty fields.
             metadata["continue"] = json!("");
         }
         let include = call.query.text("includeObject").to_owned();
@@ -50,10 +50,10 @@ impl<'a> ListDocument<'a> {
             return Document::from(&*status);
         }
         match self.representation {
-            Representation::Full => self.whole(),
+            Representation::Full => self.full(),
             Representation::MetadataOnly | Representation::MetadataList => {
                 let items: Vec<Value> = self.items.iter().map(|item| metadata_only(&item.value())).collect();
-                // The real server writes an empty list of this kind as null.
+                // kube-apiserver writes an empty list of this kind as null.
                 let items = Some(items).filter(|items| !items.is_empty());
                 Document::json(
                     200,
@@ -70,8 +70,8 @@ impl<'a> ListDocument<'a> {
         }
     }
 
-    /// The kept texts, strung together; nothing is parsed.
-    fn whole(&self) -> Document {
+    /// Concatenates the stored texts without parsing them.
+    fn full(&self) -> Document {
         let size: usize = self.items.iter().map(|item| item.text().len() + 2).sum();
         let mut body = String::with_capacity(size + 256);
         body.push_str(&format!(
@@ -85,17 +85,17 @@ impl<'a> ListDocument<'a> {
                 body.push(',');
             }
             let same = item.can_be_sent_as(self.resource);
-            let shown = if same {
+            let served = if same {
                 item.clone()
             } else {
                 StoredObject::new(self.resource, &conversion::to_served_version(self.resource, &item.value()))
             };
             if self.resource.is_custom() {
-                // Items of custom lists keep their types, those of typed lists do without.
-                body.push_str(shown.text());
+                // Items of unstructured lists keep apiVersion and kind, items of typed lists omit them.
+                body.push_str(served.text());
             } else {
                 body.push('{');
-                body.push_str(shown.body());
+                body.push_str(served.body());
             }
         }
         body.push_str("]}");
@@ -103,9 +103,9 @@ impl<'a> ListDocument<'a> {
     }
 }
 
-/// Where the next page begins and in which state of the store.
+/// The content of a continue token: start key and revision.
 struct Continuation {
-    /// 0 after an expired token was renewed: go on with the newest state.
+    /// 0 in the token returned with an expired one: continue at the latest revision.
     revision: u64,
     after: String,
 }
@@ -142,10 +142,10 @@ impl Continuation {
     }
 }
 
-/// What a list is cut from.
+/// The objects a list is taken from.
 struct Snapshot<'a> {
     revision: u64,
-    /// The page begins behind this key.
+    /// The page starts after this key.
     after: String,
     objects: Vec<(&'a str, &'a StoredObject)>,
 }
@@ -153,13 +153,14 @@ struct Snapshot<'a> {
 impl Kernel {
     pub(crate) fn get(&self, call: &Call<'_>) -> ApiResult<Document> {
         let target = &call.target;
-        let asked =
+        let requested =
             revision(call.query.text("resourceVersion")).map_err(|why| match target.resource.strategy {
                 Strategy::Event => invalid_resource_version(&why),
-                // The caches, which events do without, trip over such a version where it is no fault of the client.
+                // kube-apiserver's watch cache, which events do not use, fails on such a version with 500 instead of
+                // 400.
                 _ => Status::new(StatusReason::Unknown, why),
             });
-        self.refuse_future(asked?)?;
+        self.refuse_future(requested?)?;
         let Some(object) = self.store.stored(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
@@ -169,25 +170,25 @@ impl Kernel {
         Ok(self.show(call, 200, &object.value()))
     }
 
-    /// One object, as the client wants to see it.
+    /// One object in the requested representation.
     pub(crate) fn show(&self, call: &Call<'_>, code: u16, object: &SharedObject) -> Document {
         if let Err(status) =
             call.representation.fits(call.target.resource, false, call.query.text("includeObject"))
         {
             return Document::from(&*status);
         }
-        let shown = printing::render(call.target.resource, call.representation, object, self.now);
-        Document::json(code, &*shown)
+        let served = printing::render(call.target.resource, call.representation, object, self.now);
+        Document::json(code, &*served)
     }
 
     pub(crate) fn list(&self, call: &Call<'_>) -> ApiResult<Document> {
         let options = ListOptions::parse(call)?;
         let (resource, selector) = (call.target.resource, &options.selector);
         let Snapshot { revision, after, objects } = self.snapshot(call, &options)?;
-        // Whoever asks for a name is not told about others.
+        // With a field selector on metadata.name only that object is considered.
         let name = selector.name();
-        let is_asked_for = |key: &str| name.is_none_or(|name| key.rsplit('/').next() == Some(name));
-        let mut rest = objects.into_iter().filter(|(key, _)| **key > *after && is_asked_for(key)).peekable();
+        let is_selected = |key: &str| name.is_none_or(|name| key.rsplit('/').next() == Some(name));
+        let mut rest = objects.into_iter().filter(|(key, _)| **key > *after && is_selected(key)).peekable();
         let mut items = Vec::new();
         let mut last = String::new();
         while let Some((key, object)) = rest.next_if(|_| options.limit == 0 || items.len() < options.limit) {
@@ -197,7 +198,7 @@ impl Kernel {
             }
         }
         let mut list = ListDocument::new(resource, call, revision, &items);
-        // Whether what is left would be selected is found out by whoever asks for it.
+        // The rest is not filtered by the selector; the next request does that.
         if rest.peek().is_some() {
             list.metadata["continue"] = json!(Continuation { revision, after: last }.encode());
             if selector.is_empty() {
@@ -226,27 +227,27 @@ impl Kernel {
         }
         match options.version_match {
             VersionMatch::Latest => {}
-            VersionMatch::NotOlderThan(asked) => self.refuse_future(asked)?,
-            VersionMatch::Exact(asked) => {
-                self.refuse_future(asked)?;
-                let objects = self.store.list_at(resource, namespace, asked).ok_or_else(|| {
+            VersionMatch::NotOlderThan(requested) => self.refuse_future(requested)?,
+            VersionMatch::Exact(requested) => {
+                self.refuse_future(requested)?;
+                let objects = self.store.list_at(resource, namespace, requested).ok_or_else(|| {
                     let message = format!(
-                        "The resourceVersion for the provided list is too old: {asked} ({})",
+                        "The resourceVersion for the provided list is too old: {requested} ({})",
                         self.store.compacted()
                     );
                     Status::expired(message)
                 })?;
-                return Ok(Snapshot { revision: asked, after: String::new(), objects });
+                return Ok(Snapshot { revision: requested, after: String::new(), objects });
             }
         }
         let objects = self.store.list(resource, namespace);
         Ok(Snapshot { revision: current, after: String::new(), objects })
     }
 
-    /// Nobody can read the future.
-    pub(crate) fn refuse_future(&self, asked: u64) -> ApiResult<()> {
+    /// Rejects a resourceVersion higher than the current one.
+    pub(crate) fn refuse_future(&self, requested: u64) -> ApiResult<()> {
         let current = self.store.revision();
-        if asked > current { Err(Status::version_too_large(asked, current)) } else { Ok(()) }
+        if requested > current { Err(Status::version_too_large(requested, current)) } else { Ok(()) }
     }
 }
 

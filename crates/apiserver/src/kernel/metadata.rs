@@ -1,4 +1,4 @@
-//! Object metadata is well-typed, normalised and within the naming rules before anything else looks at it.
+//! Access to and validation of object metadata.
 
 use serde_json::{Map, Value, json};
 
@@ -9,10 +9,10 @@ use super::status::FieldError;
 /// Finalizers that need no domain prefix.
 pub(crate) const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
-/// Largest total of annotation keys and values, in bytes.
+/// Maximum total size of annotation keys and values, in bytes.
 const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
 
-/// In these words a number below zero is refused.
+/// Error message for a negative number.
 pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
 /// A string of `metadata`, or the empty string.
@@ -36,7 +36,7 @@ pub(crate) fn meta_mut(object: &mut Value) -> &mut Map<String, Value> {
     }
     match metadata {
         Value::Object(map) => map,
-        // Two lines above the value was made an object.
+        // The match above has made the value an object.
         _ => unreachable!("metadata is an object"),
     }
 }
@@ -56,33 +56,33 @@ pub(crate) fn finalizers(object: &Value) -> Vec<&str> {
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Whether deletion has begun.
+/// Whether the object has a deletionTimestamp.
 pub(crate) fn is_terminating(object: &Value) -> bool {
     !meta_str(object, "deletionTimestamp").is_empty()
 }
 
-/// Rules on the metadata of a new object; problems are pushed to `errors`.
+/// Validates the metadata of a new object.
 pub(crate) fn validate(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
     let (name, prefix) = (meta_str(object, "name"), meta_str(object, "generateName"));
     if !prefix.is_empty() {
-        push_faults("metadata.generateName", prefix, name_errors(resource.names, prefix, true), errors);
+        push_errors("metadata.generateName", prefix, name_errors(resource.names, prefix, true), errors);
     }
     if name.is_empty() {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
-        push_faults("metadata.name", name, name_errors(resource.names, name, false), errors);
+        push_errors("metadata.name", name, name_errors(resource.names, name, false), errors);
     }
     validate_content(resource, object, errors);
 }
 
-/// Rules on the metadata of a changed object.
+/// Validates the metadata of an updated object.
 pub(crate) fn validate_update(resource: &Resource, old: &Value, new: &Value, errors: &mut Vec<FieldError>) {
     if is_terminating(old) {
         let before = finalizers(old);
-        let mut fresh: Vec<&str> = finalizers(new).into_iter().filter(|f| !before.contains(f)).collect();
-        if !fresh.is_empty() {
-            fresh.sort_unstable();
-            let listed: Vec<String> = fresh.iter().map(|finalizer| format!("{finalizer:?}")).collect();
+        let mut added: Vec<&str> = finalizers(new).into_iter().filter(|f| !before.contains(f)).collect();
+        if !added.is_empty() {
+            added.sort_unstable();
+            let listed: Vec<String> = added.iter().map(|finalizer| format!("{finalizer:?}")).collect();
             let why = format!(
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                 listed.join(", ")
@@ -97,12 +97,12 @@ pub(crate) fn validate_update(resource: &Resource, old: &Value, new: &Value, err
         }
     }
     let prefix = meta_str(new, "generateName");
-    push_faults("metadata.generateName", prefix, naming::path_segment_prefix(prefix), errors);
+    push_errors("metadata.generateName", prefix, naming::path_segment_prefix(prefix), errors);
     validate_content(resource, new, errors);
 }
 
-fn push_faults(field: &str, value: &str, faults: naming::NameErrors, errors: &mut Vec<FieldError>) {
-    errors.extend(faults.into_iter().map(|fault| FieldError::invalid(field, &json!(value), &fault)));
+fn push_errors(field: &str, value: &str, messages: naming::NameErrors, errors: &mut Vec<FieldError>) {
+    errors.extend(messages.into_iter().map(|message| FieldError::invalid(field, &json!(value), &message)));
 }
 
 fn validate_content(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
@@ -113,7 +113,7 @@ fn validate_content(resource: &Resource, object: &Value, errors: &mut Vec<FieldE
     validate_labels("metadata.labels", meta(object, "labels"), errors);
     let annotations = meta(object, "annotations").and_then(Value::as_object);
     for key in annotations.into_iter().flat_map(Map::keys) {
-        push_faults("metadata.annotations", key, naming::qualified(&key.to_lowercase()), errors);
+        push_errors("metadata.annotations", key, naming::qualified(&key.to_lowercase()), errors);
     }
     let size = |(key, value): (&String, &Value)| key.len() + value.as_str().map_or(0, str::len);
     if annotations.into_iter().flatten().map(size).sum::<usize>() > ANNOTATION_BYTES_MAX {
@@ -123,23 +123,23 @@ fn validate_content(resource: &Resource, object: &Value, errors: &mut Vec<FieldE
     validate_finalizers(resource, object, errors);
 }
 
-/// A map of labels at any place.
+/// Validates a map of labels at any field.
 pub(crate) fn validate_labels(field: &str, labels: Option<&Value>, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.and_then(Value::as_object).into_iter().flatten() {
-        push_faults(field, key, naming::qualified(key), errors);
+        push_errors(field, key, naming::qualified(key), errors);
         let value = value.as_str().unwrap_or_default();
-        push_faults(field, value, naming::label_value(value), errors);
+        push_errors(field, value, naming::label_value(value), errors);
     }
 }
 
-/// Groups whose finalizers need no domain.
+/// Groups whose finalizers need no domain prefix.
 const LENIENT_GROUPS: &[&str] =
     &["admissionregistration.k8s.io", "apiextensions.k8s.io", "coordination.k8s.io", "node.k8s.io", "policy"];
 
 fn validate_finalizers(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
     let all = finalizers(object);
     for (at, finalizer) in all.iter().enumerate() {
-        push_faults("metadata.finalizers", finalizer, naming::qualified(finalizer), errors);
+        push_errors("metadata.finalizers", finalizer, naming::qualified(finalizer), errors);
         let lenient = resource.is_custom() || LENIENT_GROUPS.contains(&resource.group);
         if !lenient && !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
@@ -190,10 +190,10 @@ fn validate_owners(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Why `name` breaks the rule, if it does; a prefix gets something appended.
+/// Why `name` violates the rule; with `prefix`, a suffix is still appended to it.
 pub(crate) fn name_errors(rule: NameRule, name: &str, prefix: bool) -> naming::NameErrors {
     let masked = name.strip_suffix('-').filter(|rest| prefix && !rest.is_empty());
-    // What is appended to a prefix makes its last dash an inner one.
+    // The appended suffix makes a trailing dash valid.
     let masked = masked.map(|rest| format!("{rest}a"));
     let text = masked.as_deref().unwrap_or(name);
     match rule {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn naming_rules_are_kept() {
+    fn naming_rules_are_enforced() {
         assert_eq!(problems(&json!({"name": "a.b-c"})), 0);
         for name in ["", "A", "a_b", "-a", "a.", "a..b"] {
             assert_eq!(problems(&json!({"name": name})), 1, "{name}");

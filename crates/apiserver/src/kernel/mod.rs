@@ -1,20 +1,19 @@
-//! The pure API server: a request and a clock reading in, a reply and watch frames out.
+//! The pure API server: a request and the current time in, a reply and watch frames out.
 //!
-//! The kernel has no clock, no IO and no chance of its own. Time comes with each request, uids and
-//! generated names come from the seed given at construction, and everything it does is a function of the
-//! requests it has seen, in their order.
+//! The kernel has no clock, no IO and no randomness of its own. Time comes with each request, UIDs and generated
+//! names come from the seed given at construction, and everything it does is a function of the sequence of requests.
 //!
-//! | rooms | keep |
+//! | modules | content |
 //! | --- | --- |
-//! | [`resources`], `table`, `types`, `custom`, `structural`, `views` | which kinds there are, their rules and shapes |
-//! | `request`, `options`, `accept`, `body`, `strict_json`, `selectors`, `label_syntax` | what a request means |
+//! | [`resources`], `table`, `types`, `custom`, `structural`, `conversion` | the served kinds, their rules and types |
+//! | `request`, `options`, `accept`, `body`, `strict_json`, `selectors`, `label_syntax` | request parsing |
 //! | `create`, `update`, `patch`, `strategic`, `apply`, `delete`, `list`, `watch`, `backlog` | the verbs |
-//! | `defaults`, `admission`, `prepare`, `clusterip` | what the server adds and decides |
-//! | `validation`, `metadata`, `naming`, `schema`, `warnings` | what it refuses, and what it warns of |
-//! | `scale`, `eviction`, `binding`, `token`, `reviews` | subresources and requests that store nothing |
-//! | `users`, `rbac` | who asks and may |
-//! | `printing`, `discovery`, `openapi`, `status` | what is shown |
-//! | `store`, `kept`, `fields`, `journal` | objects, history, owners, and what outlives the process |
+//! | `defaults`, `admission`, `prepare`, `clusterip`, `nodeports` | what the server sets |
+//! | `validation`, `metadata`, `naming`, `schema`, `warnings` | errors and warnings |
+//! | `scale`, `eviction`, `binding`, `token`, `reviews` | subresources and virtual resources |
+//! | `users`, `rbac` | authentication and authorization |
+//! | `printing`, `discovery`, `openapi`, `status` | responses |
+//! | `store`, `stored_object`, `fields`, `journal` | objects, history, managedFields, persistence |
 
 mod accept;
 mod admission;
@@ -95,7 +94,7 @@ use self::store::{Change, Event, Store};
 use self::users::IssuedToken;
 use self::watch::Watch;
 
-/// An answer that is complete when it is given.
+/// A complete response.
 #[derive(Debug, Clone)]
 pub struct Document {
     /// HTTP status code.
@@ -104,7 +103,7 @@ pub struct Document {
     pub content_type: &'static str,
     /// `Retry-After` in seconds; 0 means the header is not sent.
     pub retry_after_seconds: u32,
-    /// What the client should know although it got what it asked for; each becomes a `Warning` header.
+    /// Warnings for the client; each becomes a `Warning` header.
     pub warnings: Vec<String>,
     /// The body.
     pub body: Bytes,
@@ -113,17 +112,17 @@ pub struct Document {
 impl Document {
     /// A JSON document.
     pub(crate) fn json(code: u16, body: &impl Serialize) -> Document {
-        // Values, strings and maps with string keys always serialise.
+        // Values, strings and maps with string keys always serialize.
         let body = serde_json::to_vec(body).unwrap_or_default();
         Document::text_of_json(code, body)
     }
 
-    /// A JSON document that is written already.
+    /// A JSON document from its text.
     pub(crate) fn text_of_json(code: u16, body: impl Into<Bytes>) -> Document {
         Document::new(code, "application/json", body.into())
     }
 
-    /// A plain text.
+    /// Plain text.
     pub(crate) fn text(code: u16, body: &'static str) -> Document {
         Document::new(code, "text/plain; charset=utf-8", Bytes::from_static(body.as_bytes()))
     }
@@ -140,107 +139,108 @@ impl From<&Status> for Document {
     }
 }
 
-/// What the kernel answers to a request.
+/// The kernel's reply to a request.
 #[derive(Debug)]
 pub enum Reply {
-    /// A complete answer.
+    /// A complete response.
     Document(Document),
-    /// A watch was opened; its frames are taken with [`Kernel::take_frames`].
+    /// A watch was opened; read its events with [`Kernel::take_frames`].
     Watch {
-        /// The watch to take frames from.
+        /// The watch.
         id: WatchId,
-        /// When to end the stream, counted from now.
+        /// When to end the stream, from now.
         timeout: Duration,
-        /// Whether the client wants to hear now and then how far the server has come.
+        /// Whether the client allows bookmarks.
         bookmarks: bool,
     },
 }
 
-/// An answer, and how the kernel understood the request.
+/// A reply, and the request's attributes for the log.
 #[derive(Debug)]
 pub struct Answer {
-    /// What to send.
+    /// The reply to send.
     pub reply: Reply,
-    /// Who asked; nobody if that could not be told.
+    /// The user; `None` if authentication failed.
     pub user: Option<User>,
-    /// What was asked: `get`, `list`, `watch`, `create`…; the lower-case method for paths that are no resources.
+    /// `get`, `list`, `watch`, `create`…; the lower-case method for non-resource paths.
     pub verb: String,
-    /// `resource.group/subresource` as access control sees it; empty for other paths.
+    /// `resource.group/subresource` as authorization names it; empty for non-resource paths.
     pub resource: String,
 }
 
 /// The state of the API server.
 #[derive(Debug)]
 pub struct Kernel {
-    settings: KernelOptions,
+    options: KernelOptions,
     registry: Registry,
     store: Store,
     random: Random,
-    /// When watches end is not to change what objects are called.
+    /// Separate from `random`, so that watches do not influence the names of objects.
     watch_random: Random,
-    /// The latest clock reading that came with a request.
+    /// The time of the latest request.
     now: Timestamp,
     watches: BTreeMap<WatchId, Watch>,
     watches_opened: u64,
-    /// What waits for all watchers, at most.
+    /// Upper bound of the bytes queued for all watches.
     backlog_bytes: usize,
-    /// Watches that have news nobody was told of yet.
-    woken: BTreeSet<WatchId>,
-    /// Group versions that answer 503, as `group/version`.
+    /// Watches with new events since the last [`Kernel::take_ready_watches`].
+    ready_watches: BTreeSet<WatchId>,
+    /// Group versions that answer 503.
     failing: BTreeSet<(String, String)>,
-    /// Tokens given out that may still be good.
+    /// Issued tokens that may still be valid.
     tokens: BTreeMap<String, IssuedToken>,
-    /// When each event goes, by its key.
+    /// When each event object expires, by its key.
     event_deadlines: BTreeMap<String, Timestamp>,
     journal: Vec<JournalEntry>,
-    /// What the client of the present request should know.
+    /// Warnings for the client of the current request.
     warnings: Vec<String>,
 }
 
 impl Kernel {
-    /// A server with the bootstrap namespaces. `history_limit` bounds the changes kept for watches and old lists.
+    /// A kernel with the bootstrap namespaces. `history_limit` bounds the changes kept for watches and lists at older
+    /// revisions.
     pub fn new(seed: u64, history_limit: usize, now: Timestamp) -> Kernel {
         Kernel::with_options(KernelOptions { seed, history_limit, ..KernelOptions::default() }, now)
     }
 
-    /// A server as the settings say.
-    pub fn with_options(settings: KernelOptions, now: Timestamp) -> Kernel {
-        let mut kernel = Kernel::empty(settings, now);
+    /// A kernel with these options.
+    pub fn with_options(options: KernelOptions, now: Timestamp) -> Kernel {
+        let mut kernel = Kernel::empty(options, now);
         kernel.bootstrap(now);
         kernel
     }
 
-    /// A server without a single object.
-    fn empty(settings: KernelOptions, now: Timestamp) -> Kernel {
-        let mut store = Store::new(settings.history_limit, settings.history_bytes_max);
-        if settings.keep_parsed {
+    /// A kernel without objects.
+    fn empty(options: KernelOptions, now: Timestamp) -> Kernel {
+        let mut store = Store::new(options.history_limit, options.history_bytes_max);
+        if options.keep_parsed {
             store.keep_parsed();
         }
         Kernel {
             registry: Registry::default(),
             store,
-            random: Random::seeded(settings.seed),
-            watch_random: Random::seeded(!settings.seed),
+            random: Random::seeded(options.seed),
+            watch_random: Random::seeded(!options.seed),
             now,
             watches: BTreeMap::new(),
             watches_opened: 0,
             backlog_bytes: 0,
-            woken: BTreeSet::new(),
+            ready_watches: BTreeSet::new(),
             failing: BTreeSet::new(),
             tokens: BTreeMap::new(),
             event_deadlines: BTreeMap::new(),
             journal: Vec::new(),
             warnings: Vec::new(),
-            settings,
+            options,
         }
     }
 
-    /// Answers one request.
+    /// Handles one request.
     pub fn call(&mut self, request: &Request, now: Timestamp) -> Reply {
         self.answer(request, now).reply
     }
 
-    /// Answers one request and says how it was understood.
+    /// Handles one request and returns its attributes too.
     pub fn answer(&mut self, request: &Request, now: Timestamp) -> Answer {
         self.now = now;
         self.expire(now);
@@ -257,14 +257,14 @@ impl Kernel {
         }
         let warnings = std::mem::take(&mut self.warnings);
         if let Reply::Document(document) = &mut answer.reply {
-            // Who could not be understood so far is not told more.
-            let lost = match document.code {
+            // kube-apiserver sends no warnings with these errors.
+            let suppressed = match document.code {
                 405 => true,
                 406 => !request.accept.contains("as="),
                 415 => request.method == http::Method::PATCH,
                 _ => false,
             };
-            document.warnings = if lost { Vec::new() } else { warnings };
+            document.warnings = if suppressed { Vec::new() } else { warnings };
         }
         answer
     }
@@ -325,16 +325,16 @@ impl Kernel {
         }
     }
 
-    /// Does about what is strange what the client asked for: nothing, a warning or, with these words, a refusal.
+    /// Handles strict decoding errors as `fieldValidation` asks: ignore, warn, or reject with `refusal`.
     fn apply_field_validation(
         &mut self,
-        strange: Vec<String>,
-        wish: FieldValidation,
+        strict_errors: Vec<String>,
+        validation: FieldValidation,
         refusal: impl FnOnce(&[String]) -> Box<Status>,
     ) -> ApiResult<()> {
-        match wish {
-            FieldValidation::Strict if !strange.is_empty() => return Err(refusal(&strange)),
-            FieldValidation::Warn => self.warnings.extend(strange),
+        match validation {
+            FieldValidation::Strict if !strict_errors.is_empty() => return Err(refusal(&strict_errors)),
+            FieldValidation::Warn => self.warnings.extend(strict_errors),
             _ => {}
         }
         Ok(())
@@ -348,9 +348,9 @@ impl Kernel {
         Ok(())
     }
 
-    /// Stores an object as it is, past admission and validation: only missing system fields are filled in.
+    /// Stores an object without admission and validation; only missing system fields are set.
     ///
-    /// An object of the same name is replaced and keeps its uid unless the new one brings its own.
+    /// An existing object with the same name is replaced and keeps its uid unless the new one sets its own.
     pub fn seed(&mut self, object: Value, now: Timestamp) -> ApiResult<Arc<Value>> {
         let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
         let Some(resource) = self.registry.by_kind(&text("apiVersion"), &text("kind")) else {
@@ -370,24 +370,24 @@ impl Kernel {
             return Err(Status::bad_request("a seeded object needs a name"));
         }
         let live = self.store.get(resource, namespace, name);
-        for (field, fresh) in [("uid", self.random.uid()), ("creationTimestamp", seconds(now))] {
+        for (field, generated) in [("uid", self.random.uid()), ("creationTimestamp", seconds(now))] {
             if meta_str(&object, field).is_empty() {
-                let kept = live.as_ref().map(|l| meta_str(l, field).to_owned()).filter(|t| !t.is_empty());
-                set_meta(&mut object, field, Some(json!(kept.unwrap_or(fresh))));
+                let existing = live.as_ref().map(|l| meta_str(l, field).to_owned()).filter(|t| !t.is_empty());
+                set_meta(&mut object, field, Some(json!(existing.unwrap_or(generated))));
             }
         }
         let event = self.store.put(resource, object);
         Ok(self.publish(&event, now))
     }
 
-    /// Removes an object at once, finalizers or not.
+    /// Removes an object immediately, regardless of finalizers.
     pub fn remove_object(&mut self, resource: &'static Resource, namespace: &str, name: &str) -> bool {
         let event = self.store.remove(resource, namespace, name, None);
         let now = self.now;
         event.map(|event| self.publish(&event, now)).is_some()
     }
 
-    /// The kind with that plural, or `plural.group`.
+    /// The resource with that plural, or `plural.group`.
     pub fn resource(&self, name: &str) -> Option<&'static Resource> {
         self.registry.by_name(name)
     }
@@ -402,7 +402,7 @@ impl Kernel {
         self.store.values(resource, None)
     }
 
-    /// Every object there is, kind by kind.
+    /// All objects, kind by kind.
     pub fn all_objects(&self) -> Vec<Arc<Value>> {
         self.store.all().collect()
     }
@@ -412,12 +412,12 @@ impl Kernel {
         self.store.revision()
     }
 
-    /// Forgets history: lists and watches from older revisions are refused with 410 from now on.
+    /// Drops the history: lists and watches at older revisions get 410 from now on.
     pub fn compact(&mut self) {
         self.store.compact();
     }
 
-    /// Marks a group version as failing (503, stale in aggregated discovery) or as well again.
+    /// Marks a group version as failing (503, stale in aggregated discovery) or as healthy.
     pub fn set_failing(&mut self, group: &str, version: &str, failing: bool) {
         let group_version = (group.to_owned(), version.to_owned());
         if failing {
@@ -427,31 +427,31 @@ impl Kernel {
         }
     }
 
-    /// Hands the event to every watch that covers it, does what has to follow, and returns its object.
+    /// Delivers the event to all watches, runs its side effects, and returns its object.
     fn publish(&mut self, event: &Event, now: Timestamp) -> Arc<Value> {
         self.deliver(event);
         self.record(event);
-        let gone = event.change == Change::Deleted;
+        let deleted = event.change == Change::Deleted;
         match event.resource.strategy {
             Strategy::CustomResourceDefinition => return self.crd_changed(event, now),
-            Strategy::Custom if gone => self.custom_object_removed(event.resource, now),
-            Strategy::Service if gone => self.release(event.object()),
-            Strategy::Event => self.time_event(&event.key, gone, now),
+            Strategy::Custom if deleted => self.custom_object_removed(event.resource, now),
+            Strategy::Service if deleted => self.release(event.object()),
+            Strategy::Event => self.set_event_deadline(&event.key, deleted, now),
             _ => {}
         }
         Arc::clone(event.object())
     }
 
-    /// Notes when an event goes: so long after it was last written.
-    fn time_event(&mut self, key: &str, gone: bool, now: Timestamp) {
-        let deadline = self.settings.event_ttl.and_then(|ttl| now.checked_add(ttl).ok());
-        match deadline.filter(|_| !gone) {
+    /// Sets when an event object expires: the TTL after its last write.
+    fn set_event_deadline(&mut self, key: &str, deleted: bool, now: Timestamp) {
+        let deadline = self.options.event_ttl.and_then(|ttl| now.checked_add(ttl).ok());
+        match deadline.filter(|_| !deleted) {
             Some(deadline) => self.event_deadlines.insert(key.to_owned(), deadline),
             None => self.event_deadlines.remove(key),
         };
     }
 
-    /// Removes the events whose time has come.
+    /// Removes expired event objects.
     fn expire(&mut self, now: Timestamp) {
         if self.event_deadlines.values().all(|deadline| *deadline > now) {
             return;
@@ -467,7 +467,7 @@ impl Kernel {
     }
 }
 
-/// The target as access control and the log name it.
+/// `resource.group/subresource`, as authorization and the log name the target.
 fn access_name(target: &Target) -> String {
     match &target.subresource {
         Some(subresource) => format!("{}/{subresource}", target.resource.qualified()),
@@ -475,9 +475,9 @@ fn access_name(target: &Target) -> String {
     }
 }
 
-/// The time as Kubernetes writes it in metadata: whole seconds.
+/// A time as metadata has it: in whole seconds.
 pub(crate) fn seconds(now: Timestamp) -> String {
-    // Cutting off the fraction of a valid time leaves a valid time.
+    // A valid time without its fraction is valid.
     Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
 }
 

@@ -1,6 +1,6 @@
-//! What names, keys and values may look like, and in which words a client is told that they do not.
+//! Validation of names, keys and values.
 //!
-//! The words are the real server's: people search for them, and programs quote them.
+//! The messages equal kube-apiserver's: people search for them, and programs quote them.
 
 use std::net::IpAddr;
 
@@ -18,10 +18,10 @@ const VALUE_RULE: &str = "a valid label must be an empty string or consist of al
 const CONFIG_KEY: &str = "[-._a-zA-Z0-9]+";
 const CONFIG_KEY_RULE: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
 
-/// What is wrong with a text; nothing if it is as it should be.
+/// Error messages; empty if the text is valid.
 pub(crate) type NameErrors = Vec<String>;
 
-/// A rule with examples and its pattern.
+/// A rule with its examples and regex.
 fn rule(text: &str, pattern: &str, examples: &[&str]) -> String {
     let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
     format!("{text} (e.g. {}regex used for validation is '{pattern}')", examples.join(" or "))
@@ -33,33 +33,33 @@ fn too_long(length_max: usize) -> String {
 
 /// An RFC 1123 label.
 pub(crate) fn label(text: &str) -> NameErrors {
-    let mut faults = NameErrors::new();
+    let mut errors = NameErrors::new();
     if text.len() > 63 {
-        faults.push(too_long(63));
+        errors.push(too_long(63));
     }
     if !is_label(text) {
-        faults.push(if text.split('.').all(is_label) {
+        errors.push(if text.split('.').all(is_label) {
             "must not contain dots".to_owned()
         } else {
             rule(LABEL_RULE, LABEL, &["my-name", "123-abc"])
         });
     }
-    faults
+    errors
 }
 
 /// An RFC 1123 subdomain.
 pub(crate) fn subdomain(text: &str) -> NameErrors {
-    let mut faults = NameErrors::new();
+    let mut errors = NameErrors::new();
     if text.len() > 253 {
-        faults.push(too_long(253));
+        errors.push(too_long(253));
     }
     if !text.split('.').all(is_label) {
-        faults.push(rule(SUBDOMAIN_RULE, SUBDOMAIN, &["example.com"]));
+        errors.push(rule(SUBDOMAIN_RULE, SUBDOMAIN, &["example.com"]));
     }
-    faults
+    errors
 }
 
-/// Anything that can be one segment of a path.
+/// A path segment.
 pub(crate) fn path_segment(text: &str) -> NameErrors {
     if matches!(text, "." | "..") {
         return vec![format!("may not be '{text}'")];
@@ -67,24 +67,24 @@ pub(crate) fn path_segment(text: &str) -> NameErrors {
     path_segment_prefix(text)
 }
 
-/// Anything that a segment of a path can begin with.
+/// The beginning of a path segment.
 pub(crate) fn path_segment_prefix(text: &str) -> NameErrors {
     let forbidden = ["/", "%"].into_iter().filter(|part| text.contains(part));
     forbidden.map(|part| format!("may not contain '{part}'")).collect()
 }
 
-/// The key of a label or annotation, a finalizer: a name, with a domain before it or not.
+/// A qualified name: a label or annotation key, or a finalizer, with an optional domain prefix.
 pub(crate) fn qualified(text: &str) -> NameErrors {
     let name_rule = || rule(KEY_RULE, KEY, &["MyName", "my.name", "123-abc"]);
-    let mut faults = NameErrors::new();
+    let mut errors = NameErrors::new();
     let parts: Vec<&str> = text.split('/').collect();
     let name = match parts.as_slice() {
         [name] => name,
         [prefix, name] => {
             if prefix.is_empty() {
-                faults.push("prefix part must be non-empty".to_owned());
+                errors.push("prefix part must be non-empty".to_owned());
             } else {
-                faults.extend(subdomain(prefix).into_iter().map(|fault| format!("prefix part {fault}")));
+                errors.extend(subdomain(prefix).into_iter().map(|error| format!("prefix part {error}")));
             }
             name
         }
@@ -94,49 +94,49 @@ pub(crate) fn qualified(text: &str) -> NameErrors {
         }
     };
     if name.is_empty() {
-        faults.push("name part must be non-empty".to_owned());
+        errors.push("name part must be non-empty".to_owned());
     } else if name.len() > 63 {
-        faults.push(format!("name part {}", too_long(63)));
+        errors.push(format!("name part {}", too_long(63)));
     }
     if !is_name_part(name) {
-        faults.push(format!("name part {}", name_rule()));
+        errors.push(format!("name part {}", name_rule()));
     }
-    faults
+    errors
 }
 
 /// The value of a label.
 pub(crate) fn label_value(text: &str) -> NameErrors {
-    let mut faults = NameErrors::new();
+    let mut errors = NameErrors::new();
     if text.len() > 63 {
-        faults.push(too_long(63));
+        errors.push(too_long(63));
     }
     if !text.is_empty() && !is_name_part(text) {
-        faults.push(rule(VALUE_RULE, &format!("({KEY})?"), &["MyValue", "my_value", "12345"]));
+        errors.push(rule(VALUE_RULE, &format!("({KEY})?"), &["MyValue", "my_value", "12345"]));
     }
-    faults
+    errors
 }
 
-/// A key of the data of a ConfigMap or Secret.
+/// A data key of a ConfigMap or Secret.
 pub(crate) fn config_key(text: &str) -> NameErrors {
-    let mut faults = NameErrors::new();
+    let mut errors = NameErrors::new();
     if text.len() > 253 {
-        faults.push(too_long(253));
+        errors.push(too_long(253));
     }
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
-        faults.push(rule(CONFIG_KEY_RULE, CONFIG_KEY, &["key.name", "KEY_NAME", "key-name"]));
+        errors.push(rule(CONFIG_KEY_RULE, CONFIG_KEY, &["key.name", "KEY_NAME", "key-name"]));
     }
     match text {
-        "." | ".." => faults.push(format!("must not be '{text}'")),
-        _ if text.starts_with("..") => faults.push("must not start with '..'".to_owned()),
+        "." | ".." => errors.push(format!("must not be '{text}'")),
+        _ if text.starts_with("..") => errors.push("must not start with '..'".to_owned()),
         _ => {}
     }
-    faults
+    errors
 }
 
 /// The name of a port.
 pub(crate) fn port_name(text: &str) -> NameErrors {
-    let mut faults = NameErrors::new();
-    let mut add = |wrong: bool, fault: String| faults.extend(wrong.then_some(fault));
+    let mut errors = NameErrors::new();
+    let mut add = |wrong: bool, error: String| errors.extend(wrong.then_some(error));
     add(text.len() > 15, too_long(15));
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let charset = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)";
@@ -144,10 +144,10 @@ pub(crate) fn port_name(text: &str) -> NameErrors {
     add(!text.bytes().any(|b| b.is_ascii_lowercase()), "must contain at least one letter (a-z)".to_owned());
     add(text.contains("--"), "must not contain consecutive hyphens".to_owned());
     add(text.starts_with('-') || text.ends_with('-'), "must not begin or end with a hyphen".to_owned());
-    faults
+    errors
 }
 
-/// A number that can be a port.
+/// A valid port number.
 pub(crate) fn port_number(number: i64) -> NameErrors {
     if (1..=65_535).contains(&number) {
         return NameErrors::new();
@@ -155,7 +155,7 @@ pub(crate) fn port_number(number: i64) -> NameErrors {
     vec!["must be between 1 and 65535, inclusive".to_owned()]
 }
 
-/// A domain, a slash and a path.
+/// A domain-prefixed path.
 pub(crate) fn domain_path(text: &str) -> NameErrors {
     match text.split_once('/') {
         Some((domain, path)) if !domain.is_empty() && !path.is_empty() => {
@@ -168,7 +168,7 @@ pub(crate) fn domain_path(text: &str) -> NameErrors {
     }
 }
 
-/// An address.
+/// An IP address.
 pub(crate) fn ip(text: &str) -> NameErrors {
     if text.parse::<IpAddr>().is_ok() {
         return NameErrors::new();
@@ -176,7 +176,7 @@ pub(crate) fn ip(text: &str) -> NameErrors {
     vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()]
 }
 
-/// A range of addresses.
+/// A CIDR.
 pub(crate) fn cidr(text: &str) -> NameErrors {
     let range = text.split_once('/').and_then(|(network, bits)| {
         let (network, bits): (IpAddr, u8) = (network.parse().ok()?, bits.parse().ok()?);
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn good_names_have_no_faults() {
+    fn valid_names_have_no_errors() {
         assert!(subdomain("a.b-c").is_empty());
         assert!(label("a-1").is_empty());
         assert!(qualified("example.com/My_Name").is_empty());
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_is_told() {
+    fn every_error_is_reported() {
         assert_eq!(label("a.b"), ["must not contain dots"]);
         assert!(label("A")[0].ends_with(
             "(e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"

@@ -1,4 +1,4 @@
-//! Services get ports on the nodes that no other Service has.
+//! Allocates node ports for Services.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,26 +11,26 @@ use super::resources::Resource;
 use super::status::{ApiResult, FieldError, Status, StatusReason};
 use super::validation::networking;
 
-/// The port before the one that a dry run shows in place of a drawn one.
+/// In a dry run allocated ports count up from the number after this one.
 const LAST_PORT: u16 = 32_768;
-/// Of so many ports one is left to those who ask before it is drawn.
-const PORTS_PER_ASKED: u32 = 32;
-/// At least and at most so many are left.
-const ASKED_BOUNDS: (u32, u32) = (16, 128);
+/// One in this many ports is in the lower band, which static requests use.
+const PORTS_PER_BAND_PORT: u32 = 32;
+/// Minimum and maximum size of the lower band.
+const LOWER_BAND_BOUNDS: (u32, u32) = (16, 128);
 
-/// The ports that one write takes.
-struct Taking<'a> {
+/// The ports allocated by one write.
+struct PortAllocation<'a> {
     range: (u16, u16),
     used: BTreeSet<u16>,
     taken: Vec<u16>,
     dry_run: bool,
-    chance: &'a mut Random,
+    random: &'a mut Random,
 }
 
-impl Taking<'_> {
+impl PortAllocation<'_> {
     fn take(&mut self, port: u16) -> Result<(), String> {
         let (low, high) = self.range;
-        // A dry run takes nothing, so nobody tells it where ports end.
+        // A dry run has no allocator, so the range is not checked.
         if !self.dry_run && !(low..=high).contains(&port) {
             return Err(format!(
                 "provided port is not in the valid range. The range of valid ports is {low}-{high}"
@@ -53,21 +53,21 @@ impl Taking<'_> {
         Ok(port)
     }
 
-    /// A port that nobody has; one of the first, which are there to be asked for, only if there are no others.
+    /// A random free port; from the lower band, which is for static requests, only if no other is free.
     fn free(&mut self) -> Option<u16> {
         let (low, high) = self.range;
         let span = u32::from(high.saturating_sub(low)) + 1;
-        let (least, most) = ASKED_BOUNDS;
-        let asked = if span > least { (span / PORTS_PER_ASKED).clamp(least, most) } else { 0 };
-        let start = self.chance.below(span - asked);
-        let drawn = (0..span - asked).map(|step| asked + (start + step) % (span - asked));
-        let mut ports = drawn.chain(0..asked).filter_map(|offset| Some(low + u16::try_from(offset).ok()?));
+        let (least, most) = LOWER_BAND_BOUNDS;
+        let band = if span > least { (span / PORTS_PER_BAND_PORT).clamp(least, most) } else { 0 };
+        let start = self.random.below(span - band);
+        let drawn = (0..span - band).map(|step| band + (start + step) % (span - band));
+        let mut ports = drawn.chain(0..band).filter_map(|offset| Some(low + u16::try_from(offset).ok()?));
         ports.find(|port| !self.used.contains(port))
     }
 }
 
 impl Kernel {
-    /// Gives the ports of a Service numbers on the nodes, and the Service one for checks of its health, if it needs them.
+    /// Allocates the node ports and the health check node port of a Service that needs them.
     pub(crate) fn allocate_ports(
         &mut self,
         resource: &Resource,
@@ -78,53 +78,53 @@ impl Kernel {
         let services = self.store.values(resource, None);
         let used = services.iter().flat_map(|service| {
             let ports = ports(service).iter().filter_map(node_port);
-            ports.chain(checked_port(service)).collect::<Vec<u16>>()
+            ports.chain(health_check_node_port(service)).collect::<Vec<u16>>()
         });
-        let mut taking = Taking {
-            range: self.settings.node_ports,
+        let mut allocation = PortAllocation {
+            range: self.options.node_ports,
             used: used.collect(),
             taken: Vec::new(),
             dry_run,
-            chance: &mut self.random,
+            random: &mut self.random,
         };
         match old {
-            _ if !is_numbered(object) => {}
-            None => number_new(&mut taking, object)?,
+            _ if !needs_node_ports(object) => {}
+            None => allocate_new(&mut allocation, object)?,
             Some(old) => {
-                if is_numbered(old) {
-                    keep_numbers(old, object);
+                if needs_node_ports(old) {
+                    keep_node_ports(old, object);
                 }
-                number_changed(&mut taking, old, object)?;
+                allocate_changed(&mut allocation, old, object)?;
             }
         }
-        number_check(&mut taking, old, object)
+        allocate_health_check(&mut allocation, old, object)
     }
 }
 
-/// Numbers the ports of a new Service. Those of one number, which differ in the protocol, share their number on the nodes.
-fn number_new(taking: &mut Taking<'_>, service: &mut Value) -> ApiResult<()> {
+/// Allocates node ports for a new Service. Ports with the same number and different protocols share one node port.
+fn allocate_new(allocation: &mut PortAllocation<'_>, service: &mut Value) -> ApiResult<()> {
     let name = meta_str(service, "name").to_owned();
-    let (draws, requested) = (draws_ports(service), requested_ports(service));
+    let (allocates, requested) = (allocates_node_ports(service), requested_ports(service));
     let mut shared: BTreeMap<i64, u16> = BTreeMap::new();
     for (at, port) in ports_mut(service).enumerate() {
         let own = node_port(port);
-        if own.is_none() && !draws {
+        if own.is_none() && !allocates {
             continue;
         }
         let number = port["port"].as_i64().unwrap_or(0);
         let known = shared.get(&number).copied();
-        let asked = if known.is_some() {
+        let wanted = if known.is_some() {
             own.filter(|own| Some(*own) != known)
         } else {
             requested.get(&number).copied()
         };
-        let chosen = match (asked, known) {
-            (Some(asked), _) => {
-                taking.take(asked).map_err(|why| refused(&name, at, asked, &why))?;
-                asked
+        let chosen = match (wanted, known) {
+            (Some(wanted), _) => {
+                allocation.take(wanted).map_err(|why| invalid_node_port(&name, at, wanted, &why))?;
+                wanted
             }
             (None, Some(known)) => known,
-            (None, None) => taking.draw()?,
+            (None, None) => allocation.draw()?,
         };
         shared.entry(number).or_insert(chosen);
         port["nodePort"] = json!(chosen);
@@ -132,21 +132,21 @@ fn number_new(taking: &mut Taking<'_>, service: &mut Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// Numbers the ports that a Service has not had so far.
-fn number_changed(taking: &mut Taking<'_>, old: &Value, service: &mut Value) -> ApiResult<()> {
+/// Allocates node ports for the ports that are new in an update.
+fn allocate_changed(allocation: &mut PortAllocation<'_>, old: &Value, service: &mut Value) -> ApiResult<()> {
     let name = meta_str(service, "name").to_owned();
-    let mut kept = numbers(old);
-    let draws = draws_ports(service);
+    let mut previous = node_ports(old);
+    let allocates = allocates_node_ports(service);
     let mut known: Vec<(Value, u16)> = Vec::new();
     for (at, port) in ports_mut(service).enumerate() {
         let chosen = match node_port(port) {
-            None if !draws => continue,
-            None => taking.draw()?,
-            Some(asked) => {
-                if kept.insert(asked) {
-                    taking.take(asked).map_err(|why| refused(&name, at, asked, &why))?;
+            None if !allocates => continue,
+            None => allocation.draw()?,
+            Some(wanted) => {
+                if previous.insert(wanted) {
+                    allocation.take(wanted).map_err(|why| invalid_node_port(&name, at, wanted, &why))?;
                 }
-                asked
+                wanted
             }
         };
         port["nodePort"] = json!(chosen);
@@ -161,78 +161,83 @@ fn number_changed(taking: &mut Taking<'_>, old: &Value, service: &mut Value) -> 
     Ok(())
 }
 
-/// Numbers the check of a Service that sends balanced traffic to its own nodes only.
-fn number_check(taking: &mut Taking<'_>, old: Option<&Value>, service: &mut Value) -> ApiResult<()> {
+/// Allocates the health check node port of a LoadBalancer Service with externalTrafficPolicy Local.
+fn allocate_health_check(
+    allocation: &mut PortAllocation<'_>,
+    old: Option<&Value>,
+    service: &mut Value,
+) -> ApiResult<()> {
     if !networking::needs_health_check_node_port(service) {
         return Ok(());
     }
-    let asked = checked_port(service);
+    let wanted = health_check_node_port(service);
     if let Some(old) = old.filter(|old| networking::needs_health_check_node_port(old)) {
-        if let Some(kept) = checked_port(old).filter(|_| asked.is_none()) {
-            service["spec"]["healthCheckNodePort"] = json!(kept);
+        if let Some(previous) = health_check_node_port(old).filter(|_| wanted.is_none()) {
+            service["spec"]["healthCheckNodePort"] = json!(previous);
         }
         return Ok(());
     }
-    match asked {
-        Some(asked) => taking.take(asked).map_err(|why| {
-            Status::internal(format!("failed to allocate requested HealthCheck NodePort {asked}: {why}"))
+    match wanted {
+        Some(wanted) => allocation.take(wanted).map_err(|why| {
+            Status::internal(format!("failed to allocate requested HealthCheck NodePort {wanted}: {why}"))
         }),
         None => {
-            service["spec"]["healthCheckNodePort"] = json!(taking.draw()?);
+            service["spec"]["healthCheckNodePort"] = json!(allocation.draw()?);
             Ok(())
         }
     }
 }
 
-/// Ports that are known by their names keep their numbers on the nodes.
-fn keep_numbers(old: &Value, new: &mut Value) {
-    let staying: BTreeSet<u16> = numbers(old).intersection(&numbers(new)).copied().collect();
+/// Keeps the node ports of ports with the same name.
+fn keep_node_ports(old: &Value, new: &mut Value) {
+    let unchanged: BTreeSet<u16> = node_ports(old).intersection(&node_ports(new)).copied().collect();
     let by_name = ports(old).iter().map(|port| (port.get("name").cloned(), node_port(port)));
     let by_name: Vec<(Option<Value>, Option<u16>)> = by_name.collect();
     for port in ports_mut(new).filter(|port| node_port(port).is_none()) {
         let known = by_name.iter().rev().find(|(name, _)| name.as_ref() == port.get("name"));
-        if let Some(number) = known.and_then(|(_, number)| *number).filter(|number| !staying.contains(number))
+        if let Some(number) =
+            known.and_then(|(_, number)| *number).filter(|number| !unchanged.contains(number))
         {
             port["nodePort"] = json!(number);
         }
     }
 }
 
-/// Takes the numbers on the nodes from a Service whose new type has no use for them, unless the client brought new ones.
+/// Clears node ports that the new type does not use, unless the client set new ones.
 pub(crate) fn drop_by_type(old: &Value, new: &mut Value) {
-    if is_numbered(old) && !is_numbered(new) && numbers(old).is_superset(&numbers(new)) {
+    if needs_node_ports(old) && !needs_node_ports(new) && node_ports(old).is_superset(&node_ports(new)) {
         for port in ports_mut(new) {
             port.as_object_mut().and_then(|port| port.remove("nodePort"));
         }
     }
 }
 
-fn refused(name: &str, at: usize, port: u16, why: &str) -> Box<Status> {
+fn invalid_node_port(name: &str, at: usize, port: u16, why: &str) -> Box<Status> {
     let error = FieldError::invalid(&format!("spec.ports[{at}].nodePort"), &json!(port), why);
     Status::invalid("", "Service", name, &[error])
 }
 
-fn is_numbered(service: &Value) -> bool {
+fn needs_node_ports(service: &Value) -> bool {
     matches!(service["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer"))
 }
 
-/// Whether ports that ask for no number get one.
-fn draws_ports(service: &Value) -> bool {
+/// Whether ports without a node port get one.
+fn allocates_node_ports(service: &Value) -> bool {
     service["spec"]["type"] == "NodePort" || service["spec"]["allocateLoadBalancerNodePorts"] != json!(false)
 }
 
-/// The first number on the nodes that is asked for, by the number of the port.
+/// The first requested node port for each port number.
 fn requested_ports(service: &Value) -> BTreeMap<i64, u16> {
-    let asked = ports(service).iter().rev();
-    asked.filter_map(|port| Some((port["port"].as_i64()?, node_port(port)?))).collect()
+    let wanted = ports(service).iter().rev();
+    wanted.filter_map(|port| Some((port["port"].as_i64()?, node_port(port)?))).collect()
 }
 
-fn checked_port(service: &Value) -> Option<u16> {
+fn health_check_node_port(service: &Value) -> Option<u16> {
     port_number(&service["spec"]["healthCheckNodePort"])
 }
 
-/// The numbers on the nodes.
-fn numbers(service: &Value) -> BTreeSet<u16> {
+/// All node ports of the Service.
+fn node_ports(service: &Value) -> BTreeSet<u16> {
     ports(service).iter().filter_map(node_port).collect()
 }
 

@@ -1,4 +1,4 @@
-//! OpenAPI, as much of it as kubectl reads: the shapes of all kinds, without a word of description.
+//! OpenAPI, as far as kubectl reads it: the types of all kinds, without descriptions.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,18 @@ use super::types::{self, Field, ListKind, Merge, Node, Presence, Shape, Struct};
 use super::{Document, Kernel};
 
 const OPENAPI_V3: &str = "application/json";
-/// The form in which kubectl asks for version 2 when it does not find a kind in version 3.
+/// The media type in which kubectl asks for v2 when it does not find a kind in v3.
 const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-/// The same with a name that every reader of media types takes.
+/// The same as a valid media type name.
 const PROTOBUF_V2_SENT: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-/// Field 1 is the version of OpenAPI; field 2 has the title and the version of the API.
+/// Field 1 is the OpenAPI version; field 2 has title and version of the API.
 const SHORTEST_V2: &str = "\n\x032.0\x12\x15\n\nKubernetes\x12\x07v1.37.1";
-/// Values that are written in more than one way have a schema of their own; clients show its name.
+/// Types with several JSON forms have a named schema, and clients show its name.
 const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 
 impl Kernel {
-    /// `/openapi/v3`: where the documents are.
+    /// `/openapi/v3`: the list of documents.
     pub(crate) fn openapi_index(&self) -> Document {
         let mut paths = Map::new();
         for (group, version) in self.registry.group_versions() {
@@ -64,7 +64,7 @@ impl Kernel {
     }
 }
 
-/// `/openapi/v2` in its shortest form: clients that can read version 3 do not miss anything.
+/// A minimal `/openapi/v2`: clients that read v3 need nothing from it.
 pub(crate) fn openapi_v2(accept: &str) -> Document {
     if accept.contains(PROTOBUF_V2) {
         return Document { content_type: PROTOBUF_V2_SENT, ..Document::text(200, SHORTEST_V2) };
@@ -74,7 +74,7 @@ pub(crate) fn openapi_v2(accept: &str) -> Document {
     Document::json(200, &document)
 }
 
-/// The name of a struct in the documents.
+/// The schema name of a struct.
 fn schema_name(name: &str) -> String {
     match name.strip_prefix("meta.") {
         Some(rest) => format!("io.k8s.apimachinery.pkg.apis.meta.{rest}"),
@@ -108,7 +108,7 @@ fn add_kind(resource: &Resource, schemas: &mut Map<String, Value>) {
     }
 }
 
-/// Adds a struct and all it is made of.
+/// Adds a struct and all structs it contains.
 fn add_structs(kind: &'static Struct, schemas: &mut Map<String, Value>) {
     let mut waiting = vec![kind];
     let mut seen: BTreeSet<&str> = BTreeSet::new();
@@ -126,7 +126,7 @@ fn add_structs(kind: &'static Struct, schemas: &mut Map<String, Value>) {
             }
         }
         let mut schema = json!({"type": "object", "properties": properties});
-        // Only what the real server demands of clients is marked; that cannot be told from the table for all.
+        // The table does not have upstream's required markers, so only fields known to be required are marked.
         required.retain(|name| matches!(*name, "containers" | "template" | "selector"));
         if !required.is_empty() {
             schema["required"] = json!(required);
@@ -190,7 +190,7 @@ fn schema(shape: &'static Shape) -> Value {
     }
 }
 
-/// One path is enough for kubectl to see that the kind knows field validation and apply.
+/// One path suffices for kubectl to detect field validation and apply.
 fn add_paths(resource: &Resource, paths: &mut Map<String, Value>) {
     let base = if resource.group.is_empty() {
         format!("/api/{}", resource.version)

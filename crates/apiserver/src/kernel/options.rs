@@ -1,4 +1,4 @@
-//! Options of reads, writes and deletes, checked the way the real server checks them before it does anything.
+//! Options of reads, writes and deletes, validated as kube-apiserver does before it acts.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use super::selectors::Selector;
 use super::status::{ApiResult, FieldError, Status, StatusReason};
 use super::types::{self, Form};
 
-/// How a list's resource version is meant.
+/// The semantics of a list's resourceVersion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VersionMatch {
-    /// The data are at least this new.
+    /// The data are at least as new as this revision.
     NotOlderThan(u64),
-    /// The data are exactly this old.
+    /// The data are from exactly this revision.
     Exact(u64),
-    /// The newest data.
+    /// The latest data.
     Latest,
 }
 
@@ -33,10 +33,11 @@ pub(crate) struct ListOptions {
     pub(crate) selector: Selector,
 }
 
-/// Where a watch begins.
+/// Where a watch starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WatchStart {
-    /// The present state at least as new as the revision, closed by the marking bookmark, then changes.
+    /// The current state, at least as new as the revision, a bookmark with the initial-events-end annotation, then
+    /// changes.
     InitialEvents(u64),
     /// Changes after the revision.
     After(u64),
@@ -53,11 +54,11 @@ pub(crate) struct WatchOptions {
     pub(crate) selector: Selector,
 }
 
-/// What to do about fields nobody knows.
+/// The `fieldValidation` parameter: what to do about unknown and duplicate fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     Ignore,
-    /// Drop them and say so.
+    /// Drop them and return a warning.
     Warn,
     Strict,
 }
@@ -70,7 +71,7 @@ pub(crate) struct WriteOptions {
     pub(crate) field_validation: FieldValidation,
 }
 
-/// What becomes of the dependents of a deleted object.
+/// The deletion propagation policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PropagationPolicy {
     Background,
@@ -86,11 +87,11 @@ pub(crate) struct DeleteOptions {
     pub(crate) resource_version: Option<String>,
     pub(crate) propagation: Option<PropagationPolicy>,
     pub(crate) grace_seconds: Option<i64>,
-    /// An old way to ask for dependents to go too; it is answered in an old way.
+    /// The deprecated `orphanDependents: false`, which changes the response code.
     pub(crate) orphan_dependents_false: bool,
 }
 
-/// Parses a resource version; empty is 0. What is wrong with it is told in the words of the real server.
+/// Parses a resourceVersion; empty is 0. The error is kube-apiserver's.
 pub(crate) fn revision(text: &str) -> Result<u64, String> {
     if text.is_empty() {
         return Ok(0);
@@ -102,12 +103,12 @@ pub(crate) fn revision(text: &str) -> Result<u64, String> {
     })
 }
 
-/// A version that is none.
+/// 400 for an invalid resourceVersion.
 pub(crate) fn invalid_resource_version(why: &str) -> Box<Status> {
     Status::bad_request(format!("invalid resource version: {why}"))
 }
 
-/// Numbers are read before anything else about a list is looked at.
+/// kube-apiserver parses the numbers before it validates anything else.
 fn check_numbers(query: &Query) -> ApiResult<()> {
     query.integer("timeoutSeconds")?;
     query.integer("limit").map(drop)
@@ -118,19 +119,19 @@ impl ListOptions {
         let query = &call.query;
         check_numbers(query)?;
         let selector = Selector::parse(query)?;
-        let (asked, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
+        let (requested, matching) = (query.text("resourceVersion"), query.text("resourceVersionMatch"));
         let continue_token = query.text("continue").to_owned();
         let mut errors = Vec::new();
         let mut forbid = |field: &str, why: &str| errors.push(FieldError::forbidden(field, why));
         if !matching.is_empty() {
-            if asked.is_empty() {
+            if requested.is_empty() {
                 let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
                 forbid("resourceVersionMatch", why);
             }
             if !continue_token.is_empty() {
                 forbid("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
             }
-            if matching == "Exact" && asked == "0" {
+            if matching == "Exact" && requested == "0" {
                 let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
                 forbid("resourceVersionMatch", why);
             }
@@ -144,17 +145,17 @@ impl ListOptions {
         }
         refuse_options("ListOptions", &errors)?;
         selector.check(call.target.resource)?;
-        // A negative limit is no limit; caches, which events do without, know none.
-        let cached = asked == "0" && call.target.resource.strategy != Strategy::Event;
+        // A negative limit means no limit. Reads from the watch cache, which events do not use, ignore the limit.
+        let cached = requested == "0" && call.target.resource.strategy != Strategy::Event;
         let limit = query.integer("limit")?.filter(|_| !cached);
         let limit = usize::try_from(limit.unwrap_or(0)).unwrap_or(0);
         let number = |text: &str| revision(text).map_err(|why| invalid_resource_version(&why));
         let version = match matching {
-            "" if asked.is_empty() => VersionMatch::Latest,
-            // Without a word on matching, a limit turns a resource version into an exact one.
-            "" if limit > 0 && number(asked)? > 0 => VersionMatch::Exact(number(asked)?),
-            "Exact" => VersionMatch::Exact(number(asked)?),
-            _ => VersionMatch::NotOlderThan(number(asked)?),
+            "" if requested.is_empty() => VersionMatch::Latest,
+            // Without resourceVersionMatch, a limit makes the resourceVersion exact.
+            "" if limit > 0 && number(requested)? > 0 => VersionMatch::Exact(number(requested)?),
+            "Exact" => VersionMatch::Exact(number(requested)?),
+            _ => VersionMatch::NotOlderThan(number(requested)?),
         };
         Ok(ListOptions { version_match: version, limit, continue_token, selector })
     }
@@ -165,11 +166,11 @@ impl WatchOptions {
         let query = &call.query;
         check_numbers(query)?;
         let selector = Selector::parse(query)?;
-        let asked = query.text("resourceVersion");
+        let requested = query.text("resourceVersion");
         let mut matching = query.text("resourceVersionMatch");
         let initial = query.flag("sendInitialEvents");
-        // A watch from the beginning is taken for one that wants the state and says so.
-        let legacy = initial.is_none() && matching.is_empty() && matches!(asked, "" | "0");
+        // A watch at resourceVersion "" or 0 counts as one with sendInitialEvents.
+        let legacy = initial.is_none() && matching.is_empty() && matches!(requested, "" | "0");
         if legacy {
             matching = "NotOlderThan";
         }
@@ -192,11 +193,11 @@ impl WatchOptions {
         }
         refuse_options("ListOptions", &errors)?;
         selector.check(call.target.resource)?;
-        // The real server trips over such a version where it no longer counts as the client's fault.
-        let number = revision(asked).map_err(|why| Status::new(StatusReason::Unknown, why))?;
+        // kube-apiserver parses the version so late that it reports 500 instead of 400.
+        let number = revision(requested).map_err(|why| Status::new(StatusReason::Unknown, why))?;
         let start = match initial {
             Some(true) => WatchStart::InitialEvents(number),
-            // Asked not to send the state: begin at the present, or at the version given.
+            // sendInitialEvents=false: start at the current revision, or at the given one.
             Some(false) if number == 0 => WatchStart::Now,
             None if number == 0 => WatchStart::InitialEvents(0),
             _ => WatchStart::After(number),
@@ -211,7 +212,7 @@ impl WatchOptions {
     }
 }
 
-/// Refuses options if there is anything wrong with them.
+/// Rejects invalid options.
 fn refuse_options(kind: &str, errors: &[FieldError]) -> ApiResult<()> {
     if errors.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", kind, "", errors)) }
 }
@@ -237,8 +238,8 @@ impl WriteOptions {
         if manager.len() > 128 {
             errors.push(FieldError::too_long("fieldManager", 128));
         }
-        for (at, strange) in manager.char_indices().filter(|(_, c)| c.is_control()) {
-            let why = format!("invalid character U+{:04X} (at position {at})", u32::from(strange));
+        for (at, character) in manager.char_indices().filter(|(_, c)| c.is_control()) {
+            let why = format!("invalid character U+{:04X} (at position {at})", u32::from(character));
             let quoted = go_quoted(manager);
             errors.push(FieldError::invalid_text("fieldManager", &quoted, &why));
         }
@@ -261,7 +262,7 @@ impl WriteOptions {
     }
 }
 
-/// Text as Go quotes it: bytes that cannot be printed in hexadecimal.
+/// Text as Go's %q prints it, with control characters in hexadecimal.
 fn go_quoted(text: &str) -> String {
     let escaped = |c: char| match c {
         '\u{7}' => "\\a".to_owned(),
@@ -271,7 +272,7 @@ fn go_quoted(text: &str) -> String {
     format!("\"{}\"", text.chars().map(escaped).collect::<String>())
 }
 
-/// A client that names no manager is known by the first word of its user agent.
+/// The default field manager: the user agent up to the first slash.
 fn manager_of(user_agent: &str) -> String {
     let word = user_agent.split('/').next().unwrap_or_default();
     let printable: String = word.chars().filter(|c| !c.is_control()).take(128).collect();
@@ -285,7 +286,7 @@ fn dry_run_error(given: &[&str]) -> Option<FieldError> {
 }
 
 impl DeleteOptions {
-    /// From the body if there is one, else from the query.
+    /// Reads the body if there is one, else the query.
     pub(crate) fn parse(call: &Call<'_>) -> ApiResult<DeleteOptions> {
         let query = &call.query;
         if !call.request.body.is_empty() {
@@ -301,7 +302,7 @@ impl DeleteOptions {
         }))
     }
 
-    /// From the options object.
+    /// Reads a DeleteOptions object.
     pub(crate) fn from_value(body: &Value) -> ApiResult<DeleteOptions> {
         let body = checked(body)?;
         let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
@@ -311,7 +312,7 @@ impl DeleteOptions {
         let propagation = propagation(&body, &mut errors);
         errors.extend(dry_run_error(&dry));
         refuse_options("DeleteOptions", &errors)?;
-        // A negative grace period means one second on the real server.
+        // kube-apiserver treats a negative grace period as one second.
         let grace = body["gracePeriodSeconds"].as_i64().map(|seconds| if seconds < 0 { 1 } else { seconds });
         Ok(DeleteOptions {
             dry_run: !dry.is_empty(),
@@ -324,7 +325,7 @@ impl DeleteOptions {
     }
 }
 
-/// The body as options of a delete, well typed.
+/// The body as a well-typed DeleteOptions object.
 fn checked(body: &Value) -> ApiResult<Value> {
     let group_version = body["apiVersion"].as_str().unwrap_or_default();
     let kind = body["kind"].as_str().unwrap_or_default();

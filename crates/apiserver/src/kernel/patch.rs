@@ -1,4 +1,4 @@
-//! Patch: four patch formats become one new object, which then has to pass as an update.
+//! Patch: applies one of four patch formats; the result is then handled as an update.
 
 use jiff::Timestamp;
 use json_patch::{AddOperation, PatchOperation, PatchOperation::Copy};
@@ -13,11 +13,11 @@ use super::strategic::PatchError;
 use super::types::Node;
 use super::{Document, Kernel, body, conversion, strategic, strict_json};
 
-/// Most operations of one JSON patch.
+/// Maximum number of operations in a JSON patch.
 const OPERATIONS_MAX: usize = 10_000;
-/// Deepest object a patch may produce; the JSON reader has about the same limit for bodies.
+/// Maximum depth of a patched object; the JSON parser has about the same limit for bodies.
 const DEPTH_MAX: usize = 120;
-/// Largest object a patch may produce by copying.
+/// Maximum size of an object that a patch produces by copying.
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -34,57 +34,51 @@ impl Kernel {
             return self.apply(call, &options, now);
         }
         let target = &call.target;
-        let (patch, twice) = read(&call.request.body)?;
+        let (patch, duplicates) = read(&call.request.body)?;
         let Some(live) = self.store.get(target.resource, target.namespace(), target.name()) else {
             return Err(Status::not_found(target.resource, target.name()));
         };
         let mut patched = Value::clone(&*conversion::to_served_version(target.resource, &live));
         apply_patch(target.resource.node(), media, &mut patched, patch)?;
         if media != JSON_PATCH {
-            self.apply_field_validation(twice, options.field_validation, |strange| {
-                invalid_patch(Status::bad_request(body::strict_decoding_message(strange)), media)
+            self.apply_field_validation(duplicates, options.field_validation, |strict_errors| {
+                invalid_patch(Status::bad_request(body::strict_decoding_message(strict_errors)), media)
             })?;
         }
         body::mark_managed_fields_reset(target.resource, &mut patched);
-        let body::Decoded { object: mut patched, strict_errors: strange, has_empty_lists: hollow, .. } =
+        let body::Decoded { object: mut patched, strict_errors, has_empty_lists, .. } =
             body::conform(target.resource, patched).map_err(|status| invalid_patch(status, media))?;
-        self.apply_field_validation(strange, options.field_validation, |strange| {
-            invalid_patch(Status::bad_request(body::strict_decoding_message(strange)), media)
+        self.apply_field_validation(strict_errors, options.field_validation, |strict_errors| {
+            invalid_patch(Status::bad_request(body::strict_decoding_message(strict_errors)), media)
         })?;
         body::check_name_and_namespace(call, &mut patched)?;
         let patched = conversion::to_storage_version(target.resource, patched);
-        let write = Write {
-            target,
-            options: &options,
-            now,
-            applied: None,
-            user: &call.user,
-            has_empty_lists: hollow,
-        };
+        let write =
+            Write { target, options: &options, now, applied: None, user: &call.user, has_empty_lists };
         let stored = self.replace(write, &live, patched)?;
         Ok(self.show(call, 200, &stored))
     }
 }
 
-/// Custom resources have no types a strategic merge could go by.
+/// Checks the patch's media type; custom resources do not support strategic merge patches.
 pub(crate) fn check_media(resource: &Resource, media: &str) -> ApiResult<()> {
     if matches!(media, JSON_PATCH | MERGE_PATCH | APPLY_PATCH) {
         return Ok(());
     }
     match (resource.is_custom(), media) {
         (false, STRATEGIC_MERGE_PATCH) => Ok(()),
-        // Paths of built-in kinds are found by a library that looks at media types first, in words of its own.
+        // For built-in kinds go-restful checks the media type before the handler does, with its own message.
         (false, _) => Err(Status::generic(StatusReason::UnsupportedMediaType, "415: Unsupported Media Type")),
         (true, _) => Err(body::unsupported(&[JSON_PATCH, MERGE_PATCH, APPLY_PATCH].join(", "))),
     }
 }
 
-/// The patch, as far as that can be said without knowing its format, and what is told twice in it.
+/// Parses the patch as JSON, whatever its format, and returns its duplicate fields.
 pub(crate) fn read(body: &[u8]) -> ApiResult<(Value, Vec<String>)> {
     strict_json::parse(body).map_err(|_| Status::bad_request("invalid JSON patch"))
 }
 
-/// Changes the object as the patch says.
+/// Applies the patch to the object.
 pub(crate) fn apply_patch(node: Node, media: &str, object: &mut Value, patch: Value) -> ApiResult<()> {
     let unreadable = |wanted: &str| {
         let found = match &patch {
@@ -110,15 +104,15 @@ pub(crate) fn apply_patch(node: Node, media: &str, object: &mut Value, patch: Va
             Ok(())
         }
         (MERGE_PATCH, _) => Err(Status::bad_request(format!("error decoding patch: {}", unreadable(map)))),
-        (_, Value::Object(_)) => strategic::merge(node, object, &patch).map_err(|fault| match fault {
-            PatchError::Malformed(told) => Status::bad_request(told),
-            PatchError::Unforeseen(told) => Status::new(StatusReason::Unknown, told),
+        (_, Value::Object(_)) => strategic::merge(node, object, &patch).map_err(|error| match error {
+            PatchError::Malformed(message) => Status::bad_request(message),
+            PatchError::Unexpected(message) => Status::new(StatusReason::Unknown, message),
         }),
         _ => Err(Status::bad_request(unreadable(map))),
     }
 }
 
-/// A patch that yields an object nobody can decode is itself invalid.
+/// A patch whose result cannot be decoded is invalid (422).
 pub(crate) fn invalid_patch(status: Box<Status>, media: &str) -> Box<Status> {
     if status.reason != StatusReason::BadRequest {
         return status;
@@ -148,7 +142,7 @@ fn json_patch(object: &mut Value, patch: Value) -> ApiResult<()> {
     for operation in &operations {
         let operation = &lenient(object, operation);
         json_patch::patch(object, std::slice::from_ref(operation)).map_err(|_| failed())?;
-        // Copies can double the object each time, and nested additions deepen it without end.
+        // Copies can double the size each time, and nested adds increase the depth without limit.
         let copied = matches!(operation, Copy(_)) && object.to_string().len() > COPIED_BYTES_MAX;
         if copied || is_deeper_than(object, DEPTH_MAX) {
             let message = "the patch makes the object too large or too deep";
@@ -158,7 +152,7 @@ fn json_patch(object: &mut Value, patch: Value) -> ApiResult<()> {
     Ok(())
 }
 
-/// The real server lets a field be replaced that is not there, and nothing be copied from one.
+/// kube-apiserver allows replacing a missing field and copying from one (as null).
 fn lenient(object: &Value, operation: &PatchOperation) -> PatchOperation {
     let (source, path, value) = match operation {
         PatchOperation::Replace(replace) => (&replace.path, &replace.path, replace.value.clone()),

@@ -1,4 +1,4 @@
-//! What the server itself decides about an object: status, generation, and the fields a write may not touch.
+//! PrepareForCreate and PrepareForUpdate: status, generation, and the fields a write may not change.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,10 +10,10 @@ use super::resources::{Resource, StatusField, Strategy};
 use super::seconds;
 use super::users::{User, set_requester};
 
-/// The annotation that counts the templates of a DaemonSet.
+/// The annotation with the template generation of a DaemonSet.
 pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// Built-in kinds whose status is written without touching labels, annotations, owners or finalizers.
+/// Built-in kinds whose status updates do not change labels, annotations, ownerReferences or finalizers.
 const STATUS_WITHOUT_METADATA: &[&str] = &[
     "ValidatingAdmissionPolicy",
     "PodCertificateRequest",
@@ -26,23 +26,23 @@ const STATUS_WITHOUT_METADATA: &[&str] = &[
     "CustomResourceDefinition",
 ];
 
-/// Takes over what belongs to the object and to none of its parts.
+/// Keeps the stored object metadata.
 fn keep_metadata(old: &Value, new: &mut Value) {
     for field in OWN_METADATA {
         set_meta(new, field, meta(old, field).cloned());
     }
 }
 
-/// The metadata that belong to an object and to none of its parts.
+/// Metadata that a status update may not change.
 const OWN_METADATA: &[&str] =
     &["labels", "annotations", "ownerReferences", "finalizers", "deletionTimestamp"];
 
-/// Whether who writes the status leaves labels, annotations, owners and finalizers alone.
+/// Whether a status update keeps the stored labels, annotations, ownerReferences and finalizers.
 pub(crate) fn status_update_keeps_metadata(resource: &Resource) -> bool {
     resource.strategy == Strategy::Custom || STATUS_WITHOUT_METADATA.contains(&resource.kind)
 }
 
-/// What of an object a write to it, or to one of its subresources, does not reach.
+/// The fields that a write to this resource or subresource resets.
 pub(crate) fn reset_fields(resource: &Resource, subresource: Option<&str>) -> ResetFields {
     match (subresource, resource.strategy) {
         (None, Strategy::CertificateSigningRequest) => &[&["spec"], &["status"]],
@@ -61,7 +61,7 @@ pub(crate) fn reset_fields(resource: &Resource, subresource: Option<&str>) -> Re
     }
 }
 
-/// Sets what the server itself decides about a new object; uid and creation time are there already.
+/// Sets the server-side fields of a new object; uid and creationTimestamp are already set.
 pub(crate) fn create(resource: &Resource, object: &mut Value, user: &User, now: Timestamp) {
     if resource.status == StatusField::ResetOnCreate {
         remove_field(object, "status");
@@ -100,7 +100,7 @@ pub(crate) fn create(resource: &Resource, object: &mut Value, user: &User, now: 
             share_data_source(object);
         }
         Strategy::Lease => drop_election_strategy(None, object),
-        Strategy::Job => select_own_pods(object),
+        Strategy::Job => generate_selector(object),
         Strategy::CustomResourceDefinition => {
             let versions = object.pointer("/spec/versions").and_then(Value::as_array);
             let stored = versions.into_iter().flatten().find(|version| version["storage"] == true);
@@ -126,7 +126,7 @@ pub(crate) fn create(resource: &Resource, object: &mut Value, user: &User, now: 
     }
 }
 
-/// The two names of a claim's source say the same.
+/// dataSource and dataSourceRef have the same content.
 fn share_data_source(claim: &mut Value) {
     for (from, to) in [("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")] {
         if let Some(source) = claim["spec"].get(from).filter(|source| source.is_object()).cloned()
@@ -137,7 +137,7 @@ fn share_data_source(claim: &mut Value) {
     }
 }
 
-/// Leases are not handed out by strategies unless a feature is on that is off by default.
+/// Clears the Lease's strategy: its feature gate is off by default.
 fn drop_election_strategy(old: Option<&Value>, lease: &mut Value) {
     for field in ["strategy", "preferredHolder"] {
         let used = old.is_some_and(|old| old["spec"].get(field).is_some());
@@ -147,8 +147,8 @@ fn drop_election_strategy(old: Option<&Value>, lease: &mut Value) {
     }
 }
 
-/// The labels by which a job knows its pods; it may bring a selector of its own if it says so.
-fn select_own_pods(job: &mut Value) {
+/// Generates the selector and labels of a Job, unless it has manualSelector.
+fn generate_selector(job: &mut Value) {
     if job.pointer("/spec/manualSelector") == Some(&json!(true)) {
         return;
     }
@@ -181,7 +181,7 @@ fn select_own_pods(job: &mut Value) {
     selector["matchLabels"]["batch.kubernetes.io/controller-uid"] = json!(uid);
 }
 
-/// Keeps an update within its part of the object: the main resource, its status, or another subresource.
+/// Resets the fields that this endpoint may not change: the main resource, its status, or another subresource.
 pub(crate) fn update(
     resource: &Resource,
     subresource: Option<&str>,
@@ -205,19 +205,19 @@ pub(crate) fn update(
             if new["status"].is_null() {
                 new["status"] = json!({});
             }
-            new["status"]["conditions"] = stamped(old, conditions.unwrap_or(json!([])), now);
+            new["status"]["conditions"] = with_transition_times(old, conditions.unwrap_or(json!([])), now);
         }
         Some("resize") => keep_but_resources(old, new),
         Some(_) => {}
     }
     if resource.strategy == Strategy::DaemonSet {
-        count_templates(old, new);
+        update_template_generation(old, new);
     }
     if resource.generation && resource.strategy != Strategy::PriorityClass
         || resource.strategy == Strategy::CsiDriver
     {
         let generation = meta(old, "generation").and_then(Value::as_i64).unwrap_or(0);
-        // A status says nothing new of what is wanted, not even through annotations that are written with it.
+        // A status update does not increase the generation, even if it changes annotations that count as spec.
         let changed =
             subresource != Some("status") && specification(resource, old) != specification(resource, new);
         set_meta(new, "generation", Some(json!(generation + i64::from(changed))));
@@ -261,7 +261,7 @@ fn update_status(resource: &Resource, old: &Value, new: &mut Value, now: Timesta
         set_meta(new, field, meta(old, field).cloned());
     }
     match resource.strategy {
-        Strategy::CertificateSigningRequest => keep_decisions(old, new, now),
+        Strategy::CertificateSigningRequest => keep_approvals(old, new, now),
         Strategy::PersistentVolume => {
             let of = |object: &Value, field: &str| object["status"].get(field).cloned();
             let field = "lastPhaseTransitionTime";
@@ -278,7 +278,7 @@ fn update_status(resource: &Resource, old: &Value, new: &mut Value, now: Timesta
     }
 }
 
-/// What the status of a pod once told is not lost because a client leaves it out.
+/// Keeps pod status fields that a client's update leaves out.
 fn keep_pod_status(old: &Value, new: &mut Value) {
     if !new["status"].is_object() {
         new["status"] = json!({});
@@ -301,8 +301,8 @@ fn keep_pod_status(old: &Value, new: &mut Value) {
     }
 }
 
-/// Approvals and denials are written through their own subresource only.
-fn keep_decisions(old: &Value, new: &mut Value, now: Timestamp) {
+/// Approved and Denied conditions change only through the approval subresource.
+fn keep_approvals(old: &Value, new: &mut Value, now: Timestamp) {
     let list = |object: &Value| -> Vec<Value> {
         object.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default()
     };
@@ -311,18 +311,18 @@ fn keep_decisions(old: &Value, new: &mut Value, now: Timestamp) {
         let known: Vec<Value> = list(old).into_iter().filter(|condition| condition["type"] == kind).collect();
         let sent = conditions.iter_mut().filter(|condition| condition["type"] == kind);
         let sent: Vec<&mut Value> = sent.collect();
-        // One that is added or removed is refused later.
+        // Validation rejects an added or removed condition.
         if sent.len() == known.len() {
             sent.into_iter().zip(known).for_each(|(sent, known)| *sent = known);
         }
     }
     if new["status"].is_object() {
-        new["status"]["conditions"] = stamped(old, json!(conditions), now);
+        new["status"]["conditions"] = with_transition_times(old, json!(conditions), now);
     }
 }
 
-/// Conditions with the times a client left out.
-fn stamped(old: &Value, mut conditions: Value, now: Timestamp) -> Value {
+/// Conditions with missing times filled in.
+fn with_transition_times(old: &Value, mut conditions: Value, now: Timestamp) -> Value {
     let before = old.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
     for condition in conditions.as_array_mut().into_iter().flatten().filter(|c| c.is_object()) {
         let known = before.iter().find(|b| b["type"] == condition["type"]);
@@ -338,7 +338,7 @@ fn stamped(old: &Value, mut conditions: Value, now: Timestamp) -> Value {
     conditions
 }
 
-/// Puts a condition in the place of the one of its type.
+/// Replaces the condition of the same type, or adds it.
 pub(crate) fn set_condition(object: &mut Value, condition: Value) {
     let conditions = &mut object["status"]["conditions"];
     if !conditions.is_array() {
@@ -354,7 +354,7 @@ pub(crate) fn set_condition(object: &mut Value, condition: Value) {
 
 fn keep_but_resources(old: &Value, new: &mut Value) {
     let count = |pod: &Value, list: &str| pod["spec"][list].as_array().map_or(0, Vec::len);
-    // Who adds or removes containers is refused later.
+    // Validation rejects added or removed containers.
     if ["containers", "initContainers"].iter().any(|list| count(old, list) != count(new, list)) {
         return;
     }
@@ -374,7 +374,7 @@ fn keep_but_resources(old: &Value, new: &mut Value) {
     }
 }
 
-fn count_templates(old: &Value, new: &mut Value) {
+fn update_template_generation(old: &Value, new: &mut Value) {
     let count =
         |object: &Value| meta(object, "annotations")?.get(TEMPLATE_GENERATION)?.as_str()?.parse::<i64>().ok();
     let changed = old.pointer("/spec/template") != new.pointer("/spec/template");
@@ -385,7 +385,7 @@ fn count_templates(old: &Value, new: &mut Value) {
     }
 }
 
-/// What the generation counts changes of: everything but metadata and status.
+/// The part of the object whose changes increase the generation: everything but metadata and status.
 fn specification(resource: &Resource, object: &Value) -> Value {
     let mut specification = object.clone();
     if let Some(map) = specification.as_object_mut() {
@@ -416,7 +416,7 @@ fn remove_field(object: &mut Value, field: &str) {
     }
 }
 
-/// How firmly a pod's resources are promised to it.
+/// The QoS class of a pod.
 pub(crate) fn qos_class(pod: &Value) -> &'static str {
     let lists = ["/spec/containers", "/spec/initContainers"];
     let containers = lists.iter().filter_map(|list| pod.pointer(list)?.as_array()).flatten();

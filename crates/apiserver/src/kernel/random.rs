@@ -1,13 +1,13 @@
-//! The only source of chance in the kernel: one seed gives the same uids, name suffixes and tokens every time.
+//! The only source of randomness in the kernel: the same seed gives the same UIDs, name suffixes and tokens.
 
-/// Characters of generated names; vowels and look-alikes are left out, as in the real server.
+/// Characters of generated names: without vowels and look-alikes, as in kube-apiserver.
 const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Length of a generated name's suffix.
 const SUFFIX_LENGTH: usize = 5;
 /// Longest generated name.
 const GENERATED_NAME_MAX: usize = 63;
 
-/// A seeded source of uids, suffixes and tokens.
+/// A seeded generator of UIDs, suffixes and tokens.
 #[derive(Debug)]
 pub(crate) struct Random(fastrand::Rng);
 
@@ -23,7 +23,7 @@ impl Random {
         format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
     }
 
-    /// `prefix` with a random suffix, cut so that the whole stays a DNS label.
+    /// `prefix` with a random suffix, truncated to the length of a DNS label.
     pub(crate) fn name(&mut self, prefix: &str) -> String {
         let mut end = prefix.len().min(GENERATED_NAME_MAX - SUFFIX_LENGTH);
         while !prefix.is_char_boundary(end) {
@@ -41,7 +41,7 @@ impl Random {
         self.0.u32(..bound)
     }
 
-    /// An opaque token; it means nothing to anybody but is never given twice.
+    /// An opaque token, unique within the process.
     pub(crate) fn token(&mut self) -> String {
         format!("embedded.{:032x}.{:032x}", self.0.u128(..), self.0.u128(..))
     }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_seed_gives_one_sequence_of_well_formed_values() {
+    fn same_seed_gives_the_same_valid_values() {
         let (mut one, mut two) = (Random::seeded(7), Random::seeded(7));
         let uid = one.uid();
         assert_eq!(uid, two.uid());

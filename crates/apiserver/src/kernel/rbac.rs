@@ -1,4 +1,4 @@
-//! Access control by roles: a request is let through if some rule of some role bound to its user covers it.
+//! RBAC: a request is allowed if a rule of a role bound to its user covers it.
 
 use serde_json::Value;
 
@@ -12,26 +12,26 @@ use super::users::{MASTERS, User};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// What somebody wants to do.
+/// The attributes of a request for authorization.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attributes<'a> {
     pub(crate) verb: &'a str,
     pub(crate) group: &'a str,
-    /// With the subresource, as `pods/status`; empty for paths.
+    /// With the subresource, as `pods/status`; empty for non-resource paths.
     pub(crate) resource: &'a str,
     pub(crate) name: &'a str,
     pub(crate) namespace: &'a str,
-    /// For what is no resource.
+    /// The path of a non-resource request.
     pub(crate) path: &'a str,
 }
 
-/// Why somebody may do something; empty for those who may do everything.
+/// The reason why a request is allowed; empty for system:masters.
 pub(crate) type Permission = String;
 
 impl Kernel {
-    /// Refuses a call its user may not make.
+    /// Rejects a call its user is not allowed to make.
     pub(crate) fn authorize(&self, call: &Call<'_>) -> ApiResult<()> {
-        if !self.settings.rbac {
+        if !self.options.rbac {
             return Ok(());
         }
         let target = &call.target;
@@ -39,10 +39,10 @@ impl Kernel {
             Some(subresource) => format!("{}/{subresource}", target.resource.plural),
             None => target.resource.plural.to_owned(),
         };
-        // A watch or list of one object by name counts as a request for that object.
+        // A list or watch with metadata.name= in its field selector is authorized as a request for that object.
         let selected = call.query.text("fieldSelector").strip_prefix("metadata.name=").unwrap_or_default();
         let named = if matches!(call.verb, Verb::List | Verb::Watch) { selected } else { target.name() };
-        // Namespaces are judged as if they lived in themselves.
+        // A Namespace object counts as being in its own namespace.
         let namespace = if target.resource.plural == "namespaces" && target.resource.group.is_empty() {
             target.name()
         } else {
@@ -72,23 +72,23 @@ impl Kernel {
         Err(refusal(target.resource, target.name(), &why))
     }
 
-    /// Refuses a path its user may not ask for.
+    /// Rejects a non-resource request its user is not allowed to make.
     pub(crate) fn authorize_path(&self, user: &User, verb: &str, path: &str) -> ApiResult<()> {
         let attributes = Attributes { verb, path, ..Attributes::default() };
-        if !self.settings.rbac || self.allows(user, &attributes).is_some() {
+        if !self.options.rbac || self.allows(user, &attributes).is_some() {
             return Ok(());
         }
         let why = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
         Err(Status::new(StatusReason::Forbidden, why))
     }
 
-    /// Whether a user may take another's name.
+    /// Whether a user may impersonate another.
     pub(crate) fn may_impersonate(&self, user: &User, resource: &str, name: &str) -> bool {
         let attributes = Attributes { verb: "impersonate", resource, name, ..Attributes::default() };
         self.allows(user, &attributes).is_some()
     }
 
-    /// Why the user may do it, if so.
+    /// Why the user is allowed, or `None` if not.
     pub(crate) fn allows(&self, user: &User, wanted: &Attributes<'_>) -> Option<Permission> {
         if user.groups.iter().any(|group| group == MASTERS) {
             return Some(String::new());
@@ -107,13 +107,13 @@ impl Kernel {
         None
     }
 
-    /// Every rule that holds for the user in the namespace.
+    /// All rules that apply to the user in the namespace.
     pub(crate) fn rules_for(&self, user: &User, namespace: &str) -> Vec<Value> {
         let bindings = self.bindings_of(user, namespace);
         bindings.iter().flat_map(|(binding, _, _)| self.rules_of(binding)).collect()
     }
 
-    /// Bindings that name the user: those of the cluster and those of the namespace.
+    /// Bindings with the user as subject: ClusterRoleBindings and the namespace's RoleBindings.
     fn bindings_of(&self, user: &User, namespace: &str) -> Vec<(SharedObject, &'static str, String)> {
         let mut found = Vec::new();
         if let Some(kind) = resources::by_path(GROUP, "v1", "clusterrolebindings") {
@@ -140,7 +140,7 @@ impl Kernel {
         let Some(role) = role else { return Vec::new() };
         let rules = role["rules"].as_array().cloned().unwrap_or_default();
         if rules.is_empty() && role.get("aggregationRule").is_some() {
-            // A server without the controller that fills aggregated roles still has to know what they mean.
+            // Aggregated roles work even if no clusterrole-aggregation controller runs.
             return self.aggregated_rules(&role);
         }
         rules
@@ -156,7 +156,7 @@ impl Kernel {
                 let labels = meta(other, "labels").cloned().unwrap_or_default();
                 if super::selectors::selects(selector, &labels) {
                     rules.extend(other["rules"].as_array().into_iter().flatten().cloned());
-                    // View is part of edit, and edit of admin; deeper nesting nobody makes.
+                    // edit aggregates view, and admin aggregates edit.
                     if other.get("aggregationRule").is_some()
                         && meta_str(other, "name") != meta_str(role, "name")
                     {
@@ -180,7 +180,7 @@ fn refusal(resource: &resources::Resource, name: &str, why: &str) -> Box<Status>
     Status::forbidden(resource, name, why)
 }
 
-/// The subject of the binding that stands for the user, as messages name it; empty if there is none.
+/// The binding's subject that matches the user, as messages name it; empty if none does.
 fn bound_subject(binding: &Value, user: &User) -> String {
     for subject in binding["subjects"].as_array().into_iter().flatten() {
         let name = subject["name"].as_str().unwrap_or_default();
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_cover_what_they_name() {
+    fn rbac_rules_cover_the_named_requests() {
         let wanted = |verb: &'static str, resource: &'static str, name: &'static str| Attributes {
             verb,
             group: "apps",

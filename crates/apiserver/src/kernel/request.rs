@@ -1,4 +1,4 @@
-//! Turns method, path and query into a typed call, or into the refusal the real server would give.
+//! Parses method, path and query into a typed call, or into kube-apiserver's error.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use super::resources::{Registry, Resource};
 use super::status::{ApiResult, Status, StatusReason};
 use super::users::User;
 
-/// Largest body taken, as in the real server.
+/// Maximum body size, as in kube-apiserver.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// An HTTP request, reduced to what the kernel reads.
+/// An HTTP request, reduced to the parts the kernel reads.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     /// HTTP method.
@@ -32,16 +32,16 @@ pub struct Request {
     pub user_agent: String,
     /// `Authorization` header, or empty.
     pub authorization: String,
-    /// Who sends the request, if the face knows (a client certificate, an in-process caller).
+    /// The user, if the HTTP service knows it (from a client certificate or an in-process caller).
     pub user: Option<User>,
-    /// Whom the sender wants to be taken for.
+    /// The user to impersonate.
     pub impersonate: Option<User>,
-    /// The whole body.
+    /// The body.
     pub body: Bytes,
 }
 
 impl Request {
-    /// A request with only method, path with query, and body; what the kernel's own tests need.
+    /// A request with only method, path with query, and body, for tests of the kernel.
     pub fn new(method: Method, target: &str, body: impl Into<Bytes>) -> Request {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         Request {
@@ -54,7 +54,7 @@ impl Request {
     }
 }
 
-/// Where a request goes.
+/// The route of a request.
 #[derive(Debug)]
 pub(crate) enum Route {
     /// `/healthz`, `/livez`, `/readyz` and their checks.
@@ -79,7 +79,7 @@ pub(crate) enum Route {
     Resource(Target),
 }
 
-/// The object or collection a request names.
+/// The object or collection of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) resource: &'static Resource,
@@ -89,7 +89,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The namespace as the store wants it.
+    /// The namespace, or empty for cluster scope.
     pub(crate) fn namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or_default()
     }
@@ -100,7 +100,7 @@ impl Target {
     }
 }
 
-/// What a request asks of its target.
+/// The API verb of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -114,7 +114,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// The word used by discovery, access control and the log.
+    /// The verb as discovery, authorization and the log name it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Verb::Get => "get",
@@ -129,7 +129,7 @@ impl Verb {
     }
 }
 
-/// A request to one target, fully parsed but for the body.
+/// A request to one target, parsed except for the body.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) target: Target,
@@ -140,7 +140,7 @@ pub(crate) struct Call<'a> {
     pub(crate) request: &'a Request,
 }
 
-/// Query parameters; of several equal names the first counts, unless all are asked for.
+/// Query parameters; of several with the same name the first counts, unless all are asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Query(BTreeMap<String, Vec<String>>);
 
@@ -163,7 +163,7 @@ impl Query {
         self.0.get(name).into_iter().flatten().map(String::as_str).collect()
     }
 
-    /// The value as a flag; present without "0" or "false" means yes.
+    /// The value as a flag: present and neither "0" nor "false".
     pub(crate) fn flag(&self, name: &str) -> Option<bool> {
         self.0.get(name).map(|_| !matches!(self.text(name).to_lowercase().as_str(), "0" | "false"))
     }
@@ -184,7 +184,7 @@ impl Query {
 }
 
 impl<'a> Call<'a> {
-    /// Completes the parsing of a request to `target`.
+    /// Finishes parsing a request to `target`.
     pub(crate) fn new(target: Target, request: &'a Request, user: User) -> ApiResult<Call<'a>> {
         if request.body.len() > BODY_BYTES_MAX {
             let message = format!("Request entity too large: limit is {BODY_BYTES_MAX}");
@@ -235,7 +235,7 @@ fn verb(target: &Target, request: &Request, query: &Query) -> ApiResult<Verb> {
         (false, &Method::GET) => Ok(Verb::List),
         (false, &Method::POST) if scoped => Ok(Verb::Create),
         (false, &Method::DELETE) if scoped && resource.delete_collection => Ok(Verb::DeleteCollection),
-        // Whoever makes a custom resource may name it twice.
+        // The apiextensions server accepts POST with a name in the path.
         (true, &Method::POST) if resource.is_custom() && scoped => Ok(Verb::Create),
         (false, &Method::PUT | &Method::PATCH) if resource.is_custom() => {
             if *method == Method::PATCH {
@@ -247,7 +247,7 @@ fn verb(target: &Target, request: &Request, query: &Query) -> ApiResult<Verb> {
     }
 }
 
-/// Finds the route; `Ok(None)` is the plain "404 page not found" of paths outside every served group.
+/// Finds the route; `Ok(None)` is the plain "404 page not found" for paths outside all served groups.
 pub(crate) fn route(registry: &Registry, path: &str) -> ApiResult<Option<Route>> {
     let segments: Vec<String> =
         path.split('/').filter(|s| !s.is_empty()).map(percent_decode).collect::<Option<_>>().ok_or_else(
@@ -276,7 +276,7 @@ fn target(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Api
     if let ["watch", ..] = rest {
         return Err(Status::not_implemented("the deprecated watch paths; list with watch=true instead"));
     }
-    // Below a namespace either one of the namespace's own subresources or a namespaced kind follows.
+    // After a namespace's name comes a subresource of the namespace or a namespaced resource.
     let (namespace, rest) = match rest {
         ["namespaces", namespace, tail @ ..]
             if !matches!(tail, [] | ["status" | "finalize"]) && !namespace.is_empty() =>
@@ -296,7 +296,7 @@ fn target(registry: &Registry, group: &str, version: &str, rest: &[&str]) -> Api
     let Some(resource) = registry.by_path(group, version, plural) else {
         return Err(Status::no_resource());
     };
-    // What follows the subresource is looked at for custom resources only, by nobody.
+    // The apiextensions server ignores path segments after the subresource.
     if rest.len() > 3 && !resource.is_custom() && subresource != Some("proxy") {
         return Err(Status::no_resource());
     }
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_served_is_refused_clearly() {
+    fn unserved_paths_are_rejected() {
         for (method, path, code) in [
             (Method::GET, "/api/v2/pods", 404),
             (Method::GET, "/api/v1/widgets", 404),

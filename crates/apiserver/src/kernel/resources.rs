@@ -1,4 +1,4 @@
-//! What the server knows about a kind besides its shape, and how kinds are found.
+//! The properties of each kind besides its type, and the registry of kinds.
 
 use std::collections::BTreeMap;
 
@@ -14,35 +14,35 @@ use super::types::{self, Node, Struct};
 pub struct SelectableField {
     /// The label used in `fieldSelector`.
     pub label: &'static str,
-    /// Where the value lives in the object.
+    /// JSON pointer to the value.
     pub pointer: &'static str,
-    /// What an object without the field is taken to hold.
+    /// The value for an object without the field.
     pub absent: &'static str,
 }
 
-/// What happens to `status` in the body of a create.
+/// How create treats `status` in the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusField {
     /// The kind has no status subresource.
     None,
-    /// The status sent by the creator is dropped.
+    /// The client's status is dropped.
     ResetOnCreate,
-    /// The status sent by the creator is stored (nodes register themselves with one).
+    /// The client's status is stored (nodes register with one).
     KeptOnCreate,
 }
 
-/// Which names the kind accepts.
+/// The rule for object names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRule {
-    /// RFC 1123 subdomain, the common rule.
+    /// RFC 1123 subdomain, the usual rule.
     Subdomain,
     /// RFC 1123 label.
     Label,
-    /// Anything that can be one segment of a path.
+    /// A path segment.
     PathSegment,
 }
 
-/// Code that only one kind needs; see the modules `prepare`, `defaults` and `validation`.
+/// Selects the kind-specific code in the modules `prepare`, `defaults` and `validation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // Each variant is the kind of the same name.
 pub enum Strategy {
@@ -95,18 +95,18 @@ pub enum Strategy {
     PriorityLevelConfiguration,
 }
 
-/// Where a custom resource keeps what its scale subresource shows, as JSON pointers.
+/// The fields behind the scale subresource of a custom resource, as JSON pointers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScalePaths {
-    /// Wanted replicas.
+    /// Desired replicas.
     pub spec_replicas: &'static str,
     /// Observed replicas.
     pub status_replicas: &'static str,
-    /// The selector as text, or empty.
+    /// The selector in text form, or empty.
     pub selector: &'static str,
 }
 
-/// A column of a custom resource's table.
+/// A printer column of a custom resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrinterColumn {
     /// Heading.
@@ -115,7 +115,7 @@ pub struct PrinterColumn {
     pub kind: &'static str,
     /// JSON path of the value, such as `.spec.size`.
     pub path: &'static str,
-    /// 0 for columns that are always shown.
+    /// 0 for columns that are always printed.
     pub priority: i64,
 }
 
@@ -134,56 +134,56 @@ pub struct Resource {
     pub kind: &'static str,
     /// Kind name of lists.
     pub list_kind: &'static str,
-    /// Whether objects live in namespaces.
+    /// Whether objects are namespaced.
     pub namespaced: bool,
     /// Short names for discovery.
     pub short_names: &'static [&'static str],
     /// Categories for discovery.
     pub categories: &'static [&'static str],
-    /// Status subresource and how create treats it.
+    /// Whether there is a status subresource, and how create treats the status.
     pub status: StatusField,
-    /// Whether `metadata.generation` counts changes of the specification.
+    /// Whether spec changes increase `metadata.generation`.
     pub generation: bool,
     /// Fields usable in field selectors besides name and namespace.
     pub selectable: &'static [SelectableField],
-    /// Rule for object names.
+    /// The rule for object names.
     pub names: NameRule,
-    /// Whether PUT without a resourceVersion is refused.
+    /// Whether PUT without a resourceVersion is rejected.
     pub conditional_update: bool,
     /// Whether PUT to a missing object creates it.
     pub create_on_update: bool,
-    /// Whether an immediate delete answers with the object instead of a Status.
+    /// Whether an immediate delete returns the object instead of a Status.
     pub returns_deleted: bool,
-    /// Whether dependents are orphaned by a delete that does not say what to do with them.
+    /// Whether a delete without propagation policy orphans dependents.
     pub orphans_by_default: bool,
-    /// Whether the whole collection may be deleted at once.
+    /// Whether deletecollection is supported.
     pub delete_collection: bool,
-    /// Verbs, if not the usual ones.
+    /// The verbs, if not the usual ones.
     pub only_verbs: Option<&'static [&'static str]>,
-    /// Subresources besides status that are served.
+    /// Supported subresources besides status.
     pub subresources: &'static [Subresource],
-    /// Subresources of the real server that answer 501 here.
+    /// Subresources of kube-apiserver that return 501 here.
     pub unimplemented: &'static [&'static str],
-    /// Group and plural under which objects are stored, if not the kind's own.
+    /// Group and plural of the storage version, if it is another resource.
     pub stored_as: Option<(&'static str, &'static str)>,
-    /// Where scale finds its numbers, for custom resources that have it.
+    /// The fields of the scale subresource, for custom resources that have one.
     pub scale: Option<ScalePaths>,
-    /// Columns of the table, for custom resources that name some.
+    /// Printer columns, for custom resources that define some.
     pub columns: &'static [PrinterColumn],
-    /// What the definition of a custom resource says about it.
+    /// The structural schema of a custom resource.
     pub(crate) schema: Option<&'static Schema>,
-    /// Kind-specific code.
+    /// Selects kind-specific code.
     pub strategy: Strategy,
 }
 
-/// A served subresource other than status.
+/// A supported subresource other than status.
 #[derive(Debug, Clone, Copy)]
 pub struct Subresource {
     /// Path segment.
     pub name: &'static str,
-    /// Group, version and kind of the objects group_version_kind.
+    /// Group, version and kind of the subresource's objects.
     pub group_version_kind: (&'static str, &'static str, &'static str),
-    /// Verbs, as discovery names them.
+    /// Verbs in discovery.
     pub verbs: &'static [&'static str],
 }
 
@@ -202,7 +202,7 @@ impl Resource {
         qualified(self.plural, self.group)
     }
 
-    /// The shape of the kind's objects, as owners and patches see it.
+    /// The root of the type, for managedFields and patches.
     pub(crate) fn node(&self) -> Node {
         self.schema.map_or_else(|| Node::Struct(self.shape()), Schema::node)
     }
@@ -217,12 +217,12 @@ impl Resource {
         self.strategy == Strategy::Custom
     }
 
-    /// The served subresource of that name, status aside.
+    /// The supported subresource of that name, status excluded.
     pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
         self.subresources.iter().find(|s| s.name == name)
     }
 
-    /// Verbs of the kind itself, as discovery names them.
+    /// The verbs of the resource itself, as in discovery.
     pub fn verbs(&self) -> Vec<&'static str> {
         if let Some(only) = self.only_verbs {
             return only.to_vec();
@@ -231,7 +231,7 @@ impl Resource {
         all.into_iter().filter(|v| self.delete_collection || *v != "deletecollection").collect()
     }
 
-    /// The shape of the kind's objects.
+    /// The type of the kind's objects.
     pub(crate) fn shape(&self) -> &'static Struct {
         types::of_kind(self.group, self.version, self.kind).unwrap_or_else(types::custom)
     }
@@ -241,18 +241,18 @@ impl Resource {
         self.stored_as.unwrap_or((self.group, self.plural))
     }
 
-    /// The kind whose form objects are stored in.
+    /// The resource of the storage version.
     pub(crate) fn stored(&'static self) -> &'static Resource {
         let stored = |r: &&Resource| r.stored_as.is_none() && (r.group, r.plural) == self.storage_location();
         if self.stored_as.is_none() { self } else { builtin().find(stored).unwrap_or(self) }
     }
 
-    /// Whether both kinds are views of the same objects.
+    /// Whether both resources serve the same stored objects.
     pub(crate) fn shares_storage_with(&self, other: &Resource) -> bool {
         std::ptr::eq(self, other) || self.storage_location() == other.storage_location()
     }
 
-    /// What `object` holds for a selectable field; `None` if the kind has no such field.
+    /// The value of a selectable field; `None` if the kind has no such field.
     pub(crate) fn field_value(&self, label: &str, object: &Value) -> Option<String> {
         let (pointer, absent) = match label {
             "metadata.name" => ("/metadata/name", ""),
@@ -269,12 +269,12 @@ impl Resource {
     }
 }
 
-/// The built-in kind served at that place, if any.
+/// The built-in resource at that path, if any.
 pub fn by_path(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
     builtin().find(|r| r.plural == plural && r.group == group && r.version == version)
 }
 
-/// The built-in kind with that plural, or `plural.group`.
+/// The built-in resource with that plural, or `plural.group`.
 pub fn by_name(name: &str) -> Option<&'static Resource> {
     builtin().find(|r| named(r, name))
 }
@@ -286,41 +286,41 @@ fn named(resource: &Resource, name: &str) -> bool {
     }
 }
 
-/// All kinds served now: those built in and those defined by custom resource definitions.
+/// All served resources: built-in and custom ones.
 #[derive(Debug, Default)]
 pub struct Registry {
-    /// Kinds of each definition, by the definition's name.
+    /// Resources of each CRD, by the CRD's name.
     custom: BTreeMap<String, Vec<&'static Resource>>,
 }
 
 impl Registry {
-    /// Every kind, those built in first.
+    /// All resources, built-in ones first.
     pub(crate) fn all(&self) -> impl Iterator<Item = &'static Resource> {
         builtin().chain(self.custom.values().flatten().copied())
     }
 
-    /// Whether there are more than those built in.
+    /// Whether there are custom resources.
     pub(crate) fn has_custom(&self) -> bool {
         !self.custom.is_empty()
     }
 
-    /// The kind served at that place, if any.
+    /// The resource at that path, if any.
     pub fn by_path(&self, group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
         self.all().find(|r| r.plural == plural && r.group == group && r.version == version)
     }
 
-    /// The kind whose objects carry that `apiVersion` and `kind`.
+    /// The resource whose objects have that `apiVersion` and `kind`.
     pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&'static Resource> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         self.all().find(|r| r.kind == kind && r.group == group && r.version == version)
     }
 
-    /// The kind with that plural, or `plural.group`.
+    /// The resource with that plural, or `plural.group`.
     pub fn by_name(&self, name: &str) -> Option<&'static Resource> {
         self.all().find(|r| named(r, name))
     }
 
-    /// Puts the kinds of a definition in force, in place of those it had.
+    /// Replaces the resources of a CRD.
     pub(crate) fn define(&mut self, definition: &str, kinds: Vec<&'static Resource>) {
         if kinds.is_empty() {
             self.custom.remove(definition);
@@ -329,12 +329,12 @@ impl Registry {
         }
     }
 
-    /// The kinds of a definition.
+    /// The resources of a CRD.
     pub(crate) fn defined_by(&self, definition: &str) -> &[&'static Resource] {
         self.custom.get(definition).map_or(&[], Vec::as_slice)
     }
 
-    /// Group versions served, each once, in the order of the table.
+    /// The served group versions, each once, in the order of the table.
     pub(crate) fn group_versions(&self) -> Vec<(&'static str, &'static str)> {
         let mut seen = Vec::new();
         for resource in self.all() {
@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_found_by_path_kind_and_name_and_has_a_shape() {
+    fn every_kind_is_found_by_path_kind_and_name_and_has_a_type() {
         let registry = Registry::default();
         for resource in builtin() {
             let found = registry.by_path(resource.group, resource.version, resource.plural).unwrap();

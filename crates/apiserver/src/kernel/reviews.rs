@@ -1,4 +1,4 @@
-//! Reviews store nothing: they tell who somebody is and what somebody may do.
+//! Review resources: SelfSubjectReview, TokenReview and the access reviews. They are not stored.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ impl Kernel {
             return Err(Status::bad_request("no namespace on request"));
         }
         let mut rules = self.rules_for(user, namespace);
-        if !self.settings.rbac {
+        if !self.options.rbac {
             rules = vec![
                 json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}),
                 json!({"verbs": ["*"], "nonResourceURLs": ["*"]}),
@@ -89,7 +89,7 @@ impl Kernel {
             namespace: &text(resource, "namespace"),
             path: &text(path, "path"),
         };
-        let why = if self.settings.rbac { self.allows(user, &attributes) } else { Some(String::new()) };
+        let why = if self.options.rbac { self.allows(user, &attributes) } else { Some(String::new()) };
         let mut status = json!({"allowed": why.is_some()});
         if let Some(why) = why.filter(|why| !why.is_empty()) {
             status["reason"] = json!(why);

@@ -1,4 +1,4 @@
-//! The scale subresource: one small object to read and set the number of replicas of any kind that has one.
+//! The scale subresource.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ impl Kernel {
         check_name(target.name(), &scale)?;
         let mut object = Value::clone(&live);
         match target.resource.scale {
-            // Custom resources are checked as a whole, and need no version for this.
+            // Custom resources are validated as a whole object and need no resourceVersion here.
             Some(_) if meta_str(&scale, "resourceVersion").is_empty() => {}
             custom => {
                 if custom.is_none() {
@@ -75,7 +75,7 @@ impl Kernel {
     }
 }
 
-/// A scale of the right shape.
+/// Decodes a Scale object.
 fn decode(scale: Value) -> ApiResult<Value> {
     let shape = types::named("autoscaling.v1.Scale").unwrap_or_else(types::custom);
     types::decode(shape, scale, Form::Stored, &mut Vec::new()).map_err(|wrong| {
@@ -117,7 +117,7 @@ fn set_replicas(resource: &Resource, object: &mut Value, replicas: i64) {
     *at = json!(replicas);
 }
 
-/// The scale of an object.
+/// The Scale of an object.
 fn scale_of(resource: &Resource, object: &Value) -> Value {
     let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
     let paths = resource.scale;

@@ -1,19 +1,19 @@
-//! What is applied fits the schema of its kind; what does not is told in the words of the real server.
+//! Validates an applied configuration against the schema of its kind, with kube-apiserver's messages.
 
 use serde_json::Value;
 
 use super::types::{ListKind, Node, Scalar};
 
-/// Everything about the value that the schema does not allow.
+/// All schema violations of the value.
 pub(crate) fn violations(node: Node, value: &Value) -> Vec<String> {
-    let mut faults = Vec::new();
-    check(node, "", value, &mut faults);
-    faults
+    let mut violations = Vec::new();
+    check(node, "", value, &mut violations);
+    violations
 }
 
-fn check(node: Node, path: &str, value: &Value, faults: &mut Vec<String>) {
-    if let Some(fault) = misfit(node, value) {
-        faults.push(format!("{path}: {fault}"));
+fn check(node: Node, path: &str, value: &Value, violations: &mut Vec<String>) {
+    if let Some(violation) = type_error(node, value) {
+        violations.push(format!("{path}: {violation}"));
         return;
     }
     match value {
@@ -21,18 +21,18 @@ fn check(node: Node, path: &str, value: &Value, faults: &mut Vec<String>) {
             for (name, value) in map {
                 let path = format!("{path}.{name}");
                 if node.allows_field(name) {
-                    check(node.field(name), &path, value, faults);
+                    check(node.field(name), &path, value, violations);
                 } else {
-                    faults.push(format!("{path}: field not declared in schema"));
+                    violations.push(format!("{path}: field not declared in schema"));
                 }
             }
         }
-        Value::Array(items) => check_list(node, path, items, faults),
+        Value::Array(items) => check_list(node, path, items, violations),
         _ => {}
     }
 }
 
-fn check_list(node: Node, path: &str, items: &[Value], faults: &mut Vec<String>) {
+fn check_list(node: Node, path: &str, items: &[Value], violations: &mut Vec<String>) {
     let mut seen: Vec<String> = Vec::new();
     for (at, item) in items.iter().enumerate() {
         let key = match node.list_kind() {
@@ -46,7 +46,7 @@ fn check_list(node: Node, path: &str, items: &[Value], faults: &mut Vec<String>)
                 }
                 None => {
                     let keys = keys.iter().map(|key| format!("{key:?}")).collect::<Vec<_>>().join(" ");
-                    faults.push(format!(
+                    violations.push(format!(
                         "{path}: element {at}: associative list with keys has an element that omits all key fields \
                          [{keys}] (and doesn't have default values for any key fields)"
                     ));
@@ -55,19 +55,19 @@ fn check_list(node: Node, path: &str, items: &[Value], faults: &mut Vec<String>)
             },
         };
         if node.list_kind() != ListKind::Atomic && seen.contains(&key) {
-            faults.push(format!("{path}: duplicate entries for key {key}"));
+            violations.push(format!("{path}: duplicate entries for key {key}"));
         }
-        check(node.item(), &format!("{path}{key}"), item, faults);
+        check(node.item(), &format!("{path}{key}"), item, violations);
         seen.push(key);
     }
 }
 
-/// Why a value of this type cannot stand at the place.
-fn misfit(node: Node, value: &Value) -> Option<String> {
+/// Why a value of this type is not allowed at the node.
+fn type_error(node: Node, value: &Value) -> Option<String> {
     if value.is_null() {
         return None;
     }
-    let shown = || match value {
+    let printed = || match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
@@ -86,12 +86,12 @@ fn misfit(node: Node, value: &Value) -> Option<String> {
             Some(format!("expected numeric (int or float), got {found}"))
         }
         (Scalar::Text, _) => {
-            Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", shown()))
+            Some(format!("expected string, got &value.valueUnstructured{{Value:{}}}", printed()))
         }
-        (Scalar::Flag, _) => Some(format!("expected boolean, got &{{{}}}", shown())),
+        (Scalar::Flag, _) => Some(format!("expected boolean, got &{{{}}}", printed())),
         (Scalar::Map, Value::Object(_)) | (Scalar::List, Value::Array(_)) => None,
-        (Scalar::Map, _) => Some(format!("expected map, got &{{{}}}", shown())),
-        (Scalar::List, _) => Some(format!("expected list, got &{{{}}}", shown())),
+        (Scalar::Map, _) => Some(format!("expected map, got &{{{}}}", printed())),
+        (Scalar::List, _) => Some(format!("expected list, got &{{{}}}", printed())),
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn misfits_are_told_with_their_place() {
+    fn apply_schema_violations_have_the_field_path() {
         let pod = Node::Struct(of_kind("", "v1", "Pod").unwrap());
         let container = |name: &str| json!({"name": name, "image": "i", "odd": 1});
         let value = json!({"metadata": {"labels": {"a": "b"}}, "strange": {},

@@ -1,4 +1,4 @@
-//! Label and field selectors of list, watch and deletecollection mean here what they mean on the real server.
+//! Label and field selectors of list, watch and deletecollection.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::resources::{Resource, Strategy};
 use super::status::{ApiResult, Status};
 use super::stored_object::StoredObject;
 
-/// Which objects of a kind a request concerns.
+/// The label and field selector of a request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selector {
     labels: Vec<LabelRequirement>,
@@ -25,17 +25,17 @@ struct FieldRequirement {
 }
 
 impl Selector {
-    /// Parses the two query parameters.
+    /// Parses both query parameters.
     pub(crate) fn parse(query: &Query) -> ApiResult<Selector> {
         let labels = label_syntax::parse(query.text("labelSelector")).map_err(Status::bad_request)?;
         let fields = parse_fields(query.text("fieldSelector")).map_err(Status::bad_request)?;
         Ok(Selector { labels, fields })
     }
 
-    /// Checks that the kind knows the fields.
+    /// Checks that the kind supports the selected fields.
     pub(crate) fn check(&self, resource: &Resource) -> ApiResult<()> {
-        let strange = |r: &&FieldRequirement| resource.field_value(&r.label, &Value::Null).is_none();
-        let Some(FieldRequirement { label, .. }) = self.fields.iter().find(strange) else {
+        let unsupported = |r: &&FieldRequirement| resource.field_value(&r.label, &Value::Null).is_none();
+        let Some(FieldRequirement { label, .. }) = self.fields.iter().find(unsupported) else {
             return Ok(());
         };
         Err(Status::bad_request(match resource.strategy {
@@ -52,7 +52,7 @@ impl Selector {
         }))
     }
 
-    /// The only name that is selected, if there is one.
+    /// The single name that is selected, if any.
     pub(crate) fn name(&self) -> Option<&str> {
         let named = self.fields.iter().find(|r| r.equal && r.label == "metadata.name");
         named.map(|r| r.value.as_str())
@@ -71,7 +71,7 @@ impl Selector {
 }
 
 impl Selector {
-    /// Like [`Selector::matches`], for an object that is not parsed, as long as that can be avoided.
+    /// Like [`Selector::matches`] for a stored object, which is parsed only if necessary.
     pub(crate) fn matches_stored(&self, resource: &Resource, key: &str, object: &StoredObject) -> bool {
         match self.fields_accept(resource, key, object) {
             Some(false) => false,
@@ -82,7 +82,8 @@ impl Selector {
         }
     }
 
-    /// Like [`Selector::matches`], for an object that is kept and can be had parsed; most are told by their fields.
+    /// Like [`Selector::matches_stored`] for an object whose parsed form is available on demand; usually the fields
+    /// decide.
     pub(crate) fn matches_parsing_late<'a>(
         &self,
         resource: &Resource,
@@ -98,7 +99,7 @@ impl Selector {
         }
     }
 
-    /// Whether the fields fit; `None` if that cannot be told without parsing.
+    /// Whether the fields match; `None` if that requires parsing.
     fn fields_accept(&self, resource: &Resource, key: &str, object: &StoredObject) -> Option<bool> {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         for wanted in &self.fields {
@@ -135,7 +136,7 @@ impl LabelRule {
     }
 }
 
-/// Whether a selector object (`matchLabels`, `matchExpressions`) accepts the labels; an empty one accepts all.
+/// Whether a LabelSelector (`matchLabels`, `matchExpressions`) matches the labels; an empty one matches all.
 pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
     let equal = selector.get("matchLabels").and_then(Value::as_object);
@@ -160,12 +161,12 @@ fn parse_fields(text: &str) -> Result<Vec<FieldRequirement>, String> {
     parts.sort_unstable();
     let mut all = Vec::new();
     for part in parts.into_iter().filter(|part| !part.is_empty()) {
-        let strange = || format!("invalid selector: '{text}'; can't understand '{part}'");
+        let not_understood = || format!("invalid selector: '{text}'; can't understand '{part}'");
         let found = (0..part.len()).filter(|at| part.is_char_boundary(*at)).find_map(|at| {
             let sign = ["!=", "==", "="].into_iter().find(|sign| part[at..].starts_with(sign))?;
             Some((&part[..at], sign, &part[at + sign.len()..]))
         });
-        let (label, sign, value) = found.ok_or_else(strange)?;
+        let (label, sign, value) = found.ok_or_else(not_understood)?;
         all.push(FieldRequirement { label: label.to_owned(), value: unescape(value)?, equal: sign != "!=" });
     }
     Ok(all)
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_selectors_are_refused() {
+    fn malformed_selectors_are_rejected() {
         for labels in ["=a", "a in b", "a in (", "a ~ b", "a=b=c", ",", "a>x", "a=b c"] {
             assert_eq!(selector(labels, "").unwrap_err().reason.code(), 400, "{labels}");
         }

@@ -1,4 +1,4 @@
-//! Every refusal leaves the kernel as a Kubernetes `Status` with the reason, code, details and causes of the real server.
+//! Errors as Kubernetes `Status` objects, with kube-apiserver's reasons, codes, details and causes.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use serde_json::{Map, Value, json};
 
 use super::resources::{Resource, Strategy};
 
-/// What a kernel operation yields: a value, or the refusal to send to the client.
+/// The result of a kernel operation: a value, or the error to send to the client.
 pub type ApiResult<T> = Result<T, Box<Status>>;
 
-/// The machine-readable reason of a refusal.
+/// The machine-readable reason of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusReason {
-    /// The request cannot be understood (400).
+    /// The request is malformed (400).
     BadRequest,
-    /// The server does not know who asks (401).
+    /// The request is not authenticated (401).
     Unauthorized,
-    /// The request is understood and refused (403).
+    /// The request is valid but not allowed (403).
     Forbidden,
     /// The object or the resource does not exist (404).
     NotFound,
-    /// The verb is not served for the resource (405).
+    /// The resource does not support the verb (405).
     MethodNotAllowed,
     /// No representation matches the Accept header (406).
     NotAcceptable,
@@ -29,30 +29,30 @@ pub enum StatusReason {
     AlreadyExists,
     /// The object is not in the state the request expects (409).
     Conflict,
-    /// The asked resource version is no longer kept (410).
+    /// The requested resourceVersion is too old (410).
     Expired,
-    /// The body is larger than the server takes (413).
+    /// The body is too large (413).
     RequestEntityTooLarge,
-    /// The body's media type is not understood (415).
+    /// The body's media type is not supported (415).
     UnsupportedMediaType,
-    /// The object breaks the rules of its kind (422).
+    /// The object violates the rules of its kind (422).
     Invalid,
-    /// Too many requests at once (429).
+    /// Too many requests (429).
     TooManyRequests,
-    /// The server is in a state it cannot go on from (500).
+    /// An internal error (500).
     InternalError,
-    /// The real server fails here without giving a reason (500).
+    /// kube-apiserver fails here without a reason (500).
     Unknown,
-    /// The real server does this, the embedded one does not (501).
+    /// kube-apiserver implements this, the embedded server does not (501).
     NotImplemented,
     /// The group version is marked as failing (503).
     ServiceUnavailable,
-    /// The server could not answer in time (504).
+    /// The server did not answer in time (504).
     Timeout,
 }
 
 impl StatusReason {
-    /// The word used in `Status.reason`; empty if there is none.
+    /// The text of `Status.reason`; may be empty.
     pub fn as_str(self) -> &'static str {
         match self {
             StatusReason::BadRequest => "BadRequest",
@@ -76,7 +76,7 @@ impl StatusReason {
         }
     }
 
-    /// The HTTP status code that goes with the reason.
+    /// The HTTP status code of the reason.
     pub fn code(self) -> u16 {
         match self {
             StatusReason::BadRequest => 400,
@@ -99,44 +99,44 @@ impl StatusReason {
     }
 }
 
-/// One detailed cause of a refusal.
+/// One detailed cause of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusCause {
     /// Machine-readable reason of this cause.
     pub reason: &'static str,
-    /// Human-readable sentence.
+    /// Human-readable message.
     pub message: String,
-    /// The field at fault, or empty.
+    /// The field, or empty.
     pub field: String,
 }
 
-/// A refusal, as the client will read it.
+/// An error as the client receives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// Why, for machines.
+    /// Machine-readable reason.
     pub reason: StatusReason,
-    /// Why, for people.
+    /// Human-readable message.
     pub message: String,
-    /// Name of the object concerned, or empty.
+    /// Name of the object, or empty.
     pub name: String,
-    /// API group of the object concerned, or empty.
+    /// API group of the object, or empty.
     pub group: String,
-    /// Resource (or, for invalid objects, kind) concerned, or empty.
+    /// Resource (for invalid objects: kind), or empty.
     pub kind: String,
-    /// The detailed causes.
+    /// Detailed causes.
     pub causes: Vec<StatusCause>,
-    /// Seconds after which a retry makes sense; 0 means nothing is said.
+    /// Seconds after which the client may retry; 0 means not set.
     pub retry_after_seconds: u32,
-    /// A fresh continue token, given with an expired one.
+    /// A new continue token, returned with an expired one.
     pub continue_token: String,
-    /// Whether details are given although there are none.
+    /// Whether empty details are included.
     with_details: bool,
-    /// How the real server puts it when the object was not read from a text.
+    /// kube-apiserver's message if the object is converted from an unstructured value instead of parsed from text.
     pub(crate) message_from_value: Option<String>,
 }
 
 impl Status {
-    /// A refusal that concerns no particular object.
+    /// An error that concerns no particular object.
     pub fn new(reason: StatusReason, message: impl Into<String>) -> Box<Status> {
         Box::new(Status {
             reason,
@@ -152,7 +152,7 @@ impl Status {
         })
     }
 
-    /// A refusal that the real server words without knowing what it is about.
+    /// An error that kube-apiserver writes without details of the resource.
     pub(crate) fn generic(reason: StatusReason, message: impl Into<String>) -> Box<Status> {
         let mut status = Status::new(reason, message);
         status.with_details = true;
@@ -167,26 +167,26 @@ impl Status {
         status
     }
 
-    /// The request cannot be understood.
+    /// The request is malformed.
     pub(crate) fn bad_request(message: impl Into<String>) -> Box<Status> {
         Status::new(StatusReason::BadRequest, message)
     }
 
-    /// An object that should tell its name does not.
+    /// The body has no name.
     pub(crate) fn name_undeterminable(expected: &str) -> Box<Status> {
         Status::bad_request(format!(
             "the name of the object ({expected} based on URL) was undeterminable: name must be provided"
         ))
     }
 
-    /// The real server does this; this one does not, and says so.
-    /// The server's own fault, in words that clients get to see.
+    /// An internal error; clients see the message.
     pub(crate) fn internal(why: String) -> Box<Status> {
         let mut status = Status::new(StatusReason::InternalError, format!("Internal error occurred: {why}"));
         status.causes.push(StatusCause { reason: "", message: why, field: String::new() });
         status
     }
 
+    /// kube-apiserver implements this, the embedded server does not.
     pub(crate) fn not_implemented(what: &str) -> Box<Status> {
         Status::new(
             StatusReason::NotImplemented,
@@ -194,8 +194,7 @@ impl Status {
         )
     }
 
-    /// The resource is served but not with this verb.
-    /// In these words the server for custom resources refuses what it does not do.
+    /// The apiextensions server's error for an unsupported verb.
     pub(crate) fn method_not_supported(resource: &Resource, method: &Method) -> Box<Status> {
         let verb = match *method {
             Method::POST => "create",
@@ -209,6 +208,7 @@ impl Status {
         Status::about(StatusReason::MethodNotAllowed, resource, "", message)
     }
 
+    /// The resource does not support this verb.
     pub(crate) fn method_not_allowed() -> Box<Status> {
         let message = "the server does not allow this method on the requested resource";
         Status::new(StatusReason::MethodNotAllowed, message)
@@ -225,14 +225,14 @@ impl Status {
         Status::about(StatusReason::NotFound, resource, name, message)
     }
 
-    /// An object of that name is stored already, perhaps on its way out.
+    /// An object of that name exists, possibly terminating.
     pub(crate) fn already_exists(resource: &Resource, name: &str, terminating: bool) -> Box<Status> {
         let fate = if terminating { "object is being deleted: " } else { "" };
         let message = format!("{fate}{} {name:?} already exists", resource.qualified());
         Status::about(StatusReason::AlreadyExists, resource, name, message)
     }
 
-    /// The name the server chose, or would have chosen, is taken; another try may do better.
+    /// The generated name is taken; the client may retry.
     pub(crate) fn name_taken(resource: &Resource, name: &str, terminating: bool) -> Box<Status> {
         let mut status = Status::already_exists(resource, name, terminating);
         status.message.push_str(", the server was not able to generate a unique name for the object");
@@ -240,20 +240,20 @@ impl Status {
         status
     }
 
-    /// The stored object is not the one the request was written for.
+    /// The stored object is not the expected one.
     pub(crate) fn conflict(resource: &Resource, name: &str, why: &str) -> Box<Status> {
         let message = format!("Operation cannot be fulfilled on {} {name:?}: {why}", resource.qualified());
         Status::about(StatusReason::Conflict, resource, name, message)
     }
 
-    /// The optimistic lock did not hold.
+    /// The resourceVersion has changed.
     pub(crate) fn modified(resource: &Resource, name: &str) -> Box<Status> {
         let why =
             "the object has been modified; please apply your changes to the latest version and try again";
         Status::conflict(resource, name, why)
     }
 
-    /// A uid or resourceVersion precondition did not hold.
+    /// A uid or resourceVersion precondition failed.
     pub(crate) fn precondition(
         resource: &Resource,
         name: &str,
@@ -264,7 +264,7 @@ impl Status {
         Status::conflict(resource, name, &why)
     }
 
-    /// What is stored is not what was meant, which is found out last of all.
+    /// A precondition failed in the storage layer, the last check.
     pub(crate) fn storage_precondition(
         resource: &Resource,
         (namespace, name): (&str, &str),
@@ -279,13 +279,13 @@ impl Status {
         Status::conflict(resource, name, &why)
     }
 
-    /// A precondition of a delete did not hold; the real server words this in its own way.
+    /// A delete precondition failed; kube-apiserver has separate messages for this.
     pub(crate) fn delete_precondition(
         resource: &Resource,
         name: &str,
         (what, wanted, found): (&str, &str, &str),
     ) -> Box<Status> {
-        // Namespaces are deleted by code of their own.
+        // kube-apiserver deletes namespaces with separate code.
         if resource.strategy == Strategy::Namespace {
             return Status::precondition(resource, name, (what, wanted, found));
         }
@@ -300,13 +300,13 @@ impl Status {
         status
     }
 
-    /// Admission refuses.
+    /// Admission rejects the request.
     pub(crate) fn forbidden(resource: &Resource, name: &str, why: &str) -> Box<Status> {
         let message = format!("{} {name:?} is forbidden: {why}", resource.qualified());
         Status::about(StatusReason::Forbidden, resource, name, message)
     }
 
-    /// Nothing new may be created in a namespace that goes away.
+    /// Nothing can be created in a terminating namespace.
     pub(crate) fn namespace_terminating(resource: &Resource, name: &str, namespace: &str) -> Box<Status> {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
@@ -319,7 +319,7 @@ impl Status {
         status
     }
 
-    /// The object breaks rules of its kind; `errors` must not be empty.
+    /// The object violates rules of its kind; `errors` must not be empty.
     pub(crate) fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Box<Status> {
         let all: Vec<String> = errors.iter().map(FieldError::message).collect();
         let listed = if let [only] = all.as_slice() { only.clone() } else { format!("[{}]", all.join(", ")) };
@@ -332,14 +332,18 @@ impl Status {
         status.kind = kind.to_owned();
         status.causes = errors
             .iter()
-            .map(|e| StatusCause { reason: e.fault.as_str(), message: e.describe(), field: e.field.clone() })
+            .map(|e| StatusCause {
+                reason: e.error_type.as_str(),
+                message: e.describe(),
+                field: e.field.clone(),
+            })
             .collect();
         status
     }
 
-    /// The asked resource version lies in the future.
-    pub(crate) fn version_too_large(asked: u64, current: u64) -> Box<Status> {
-        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+    /// The requested resourceVersion is in the future.
+    pub(crate) fn version_too_large(requested: u64, current: u64) -> Box<Status> {
+        let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
         let mut status = Status::new(StatusReason::Timeout, message);
         status.retry_after_seconds = 1;
         status.causes.push(StatusCause {
@@ -350,7 +354,7 @@ impl Status {
         status
     }
 
-    /// The asked resource version was compacted away.
+    /// The requested resourceVersion has been compacted.
     pub(crate) fn expired(message: impl Into<String>) -> Box<Status> {
         Status::new(StatusReason::Expired, message)
     }
@@ -412,7 +416,7 @@ impl StatusCause {
     }
 }
 
-/// What is wrong with one field.
+/// The type of a field error (upstream: field.ErrorType).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldErrorType {
     Required,
@@ -440,18 +444,18 @@ impl FieldErrorType {
     }
 }
 
-/// One broken rule, tied to the field that breaks it.
+/// A validation error of one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FieldError {
     field: String,
-    fault: FieldErrorType,
+    error_type: FieldErrorType,
     value: String,
     detail: String,
 }
 
 impl FieldError {
-    fn new(field: &str, fault: FieldErrorType, value: String, detail: &str) -> FieldError {
-        FieldError { field: field.to_owned(), fault, value, detail: detail.to_owned() }
+    fn new(field: &str, error_type: FieldErrorType, value: String, detail: &str) -> FieldError {
+        FieldError { field: field.to_owned(), error_type, value, detail: detail.to_owned() }
     }
 
     /// The field at fault.
@@ -467,12 +471,12 @@ impl FieldError {
         FieldError::new(field, FieldErrorType::Invalid, value.to_string(), detail)
     }
 
-    /// `quoted` is the value as it is shown.
+    /// `quoted` is the value as the message shows it.
     pub(crate) fn invalid_text(field: &str, quoted: &str, detail: &str) -> FieldError {
         FieldError::new(field, FieldErrorType::Invalid, quoted.to_owned(), detail)
     }
 
-    /// A value of another type than the one wanted.
+    /// A value of the wrong type.
     pub(crate) fn wrong_type(field: &str, found: &str, detail: &str) -> FieldError {
         FieldError::new(field, FieldErrorType::WrongType, format!("{found:?}"), detail)
     }
@@ -494,7 +498,7 @@ impl FieldError {
         FieldError::new(field, FieldErrorType::NotFound, value.to_string(), "")
     }
 
-    /// A refusal that does not show the value.
+    /// An invalid value that the message does not show.
     pub(crate) fn invalid_without_value(field: &str, detail: &str) -> FieldError {
         FieldError::new(field, FieldErrorType::Invalid, String::new(), detail)
     }
@@ -503,25 +507,25 @@ impl FieldError {
         FieldError::new(field, FieldErrorType::Duplicate, value.to_string(), detail)
     }
 
-    /// `supported` is the quoted list shown to the reader.
+    /// `supported` is the quoted list for the message.
     pub(crate) fn not_supported(field: &str, value: &str, supported: &str) -> FieldError {
         let detail = format!("supported values: {supported}");
         FieldError::new(field, FieldErrorType::NotSupported, format!("{value:?}"), &detail)
     }
 
-    /// A value that is no text; `detail` is shown as it is.
+    /// A value that is not a string; `detail` is used unchanged.
     pub(crate) fn not_supported_value(field: &str, value: &Value, detail: &str) -> FieldError {
         FieldError::new(field, FieldErrorType::NotSupported, value.to_string(), detail)
     }
 
-    /// The field and what is wrong with it.
+    /// The field and its error.
     pub(crate) fn message(&self) -> String {
         format!("{}: {}", self.field, self.describe())
     }
 
     fn describe(&self) -> String {
         let detail = if self.detail.is_empty() { String::new() } else { format!(": {}", self.detail) };
-        match self.fault {
+        match self.error_type {
             FieldErrorType::Required => format!("Required value{detail}"),
             FieldErrorType::Invalid if self.value.is_empty() => format!("Invalid value{detail}"),
             FieldErrorType::Invalid | FieldErrorType::WrongType => {
@@ -536,7 +540,7 @@ impl FieldError {
     }
 }
 
-/// Where the real server keeps an object; it tells clients.
+/// kube-apiserver's storage key of an object, which is part of some messages.
 fn storage_key(resource: &Resource, namespace: &str, name: &str, dry_run: bool) -> String {
     let place = match (resource.group, resource.plural) {
         ("", "replicationcontrollers") => "controllers".to_owned(),
@@ -553,7 +557,7 @@ fn storage_key(resource: &Resource, namespace: &str, name: &str, dry_run: bool) 
     format!("{root}/{place}/{within}{name}")
 }
 
-/// `plural.group` or `Kind.group`; the core group adds nothing.
+/// `plural.group` or `Kind.group`; without suffix for the core group.
 pub(crate) fn qualified(what: &str, group: &str) -> String {
     if group.is_empty() { what.to_owned() } else { format!("{what}.{group}") }
 }

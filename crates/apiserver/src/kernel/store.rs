@@ -1,4 +1,4 @@
-//! Objects and their history under one global revision: what a list shows and what a watch replays always agree.
+//! Objects and their history with one global revision: lists and watches always agree.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,7 +11,7 @@ use super::resources::Resource;
 pub(crate) use super::stored_object::SharedObject;
 use super::stored_object::StoredObject;
 
-/// What happened to an object.
+/// The type of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     Added,
@@ -19,7 +19,7 @@ pub(crate) enum Change {
     Deleted,
 }
 
-/// One entry of the history.
+/// One change in the history.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     pub(crate) revision: u64,
@@ -28,9 +28,9 @@ pub(crate) struct Event {
     pub(crate) key: String,
     /// The state after the change; for a delete the last state, with the revision of the delete.
     pub(crate) stored: StoredObject,
-    /// The state before the change, so that selectors can tell transitions and old revisions can be rebuilt.
+    /// The state before the change, for selector transitions and lists at older revisions.
     pub(crate) previous: Option<StoredObject>,
-    /// The two states once somebody has looked at them; the history itself holds them as text only.
+    /// The parsed states, on first use; the history itself holds only the texts.
     parsed: OnceCell<SharedObject>,
     parsed_previous: OnceCell<SharedObject>,
 }
@@ -52,26 +52,26 @@ impl Event {
     }
 }
 
-/// Revisions, objects and the retained history.
+/// Objects, the current revision and the history.
 #[derive(Debug)]
 pub(crate) struct Store {
     revision: u64,
-    /// Changes up to this revision are forgotten.
+    /// Changes up to this revision have been compacted.
     compacted: u64,
-    /// Keyed by `namespace/name` as one string, because that is the order the real server lists in.
+    /// Keyed by `namespace/name` as one string, because kube-apiserver lists in this order.
     objects: BTreeMap<(&'static str, &'static str), BTreeMap<String, StoredObject>>,
     history: VecDeque<Event>,
     history_limit: usize,
-    /// What the texts of the history take; those of objects that are still as they were are counted as well.
+    /// Total size of the texts in the history, including those of objects that are still current.
     history_bytes: usize,
     history_bytes_max: usize,
-    /// How an object is kept.
+    /// Builds the stored form of an object.
     keep: fn(&'static Resource, &SharedObject) -> StoredObject,
 }
 
 impl Store {
     pub(crate) fn new(history_limit: usize, history_bytes_max: usize) -> Store {
-        // The real store is never at revision 0, which has a meaning of its own in list and watch.
+        // Starts at 1: revision 0 has a special meaning in list and watch.
         Store {
             revision: 1,
             compacted: 0,
@@ -84,7 +84,7 @@ impl Store {
         }
     }
 
-    /// Objects stay parsed from now on, for whoever looks at them all the time.
+    /// Keeps the parsed form of every object from now on.
     pub(crate) fn keep_parsed(&mut self) {
         self.keep = StoredObject::parsed;
     }
@@ -97,7 +97,7 @@ impl Store {
         self.compacted
     }
 
-    /// The object as it is kept.
+    /// The stored object.
     pub(crate) fn stored(&self, resource: &Resource, namespace: &str, name: &str) -> Option<&StoredObject> {
         self.objects.get(&resource.storage_location())?.get(&key(namespace, name))
     }
@@ -107,26 +107,26 @@ impl Store {
         self.stored(resource, namespace, name).map(StoredObject::value)
     }
 
-    /// Whether nothing has been written to the object since it was created.
+    /// Whether the object has not been written since its creation.
     pub(crate) fn is_as_created(&self, resource: &Resource, namespace: &str, name: &str) -> bool {
         let key = key(namespace, name);
         let about = |event: &&Event| event.key == key && event.resource.shares_storage_with(resource);
         self.history.iter().rev().find(about).is_some_and(|event| event.change == Change::Added)
     }
 
-    /// All objects of a kind in key order, parsed.
+    /// All objects of a resource in key order, parsed.
     pub(crate) fn values(&self, resource: &Resource, namespace: Option<&str>) -> Vec<SharedObject> {
-        self.list(resource, namespace).into_iter().map(|(_, kept)| kept.value()).collect()
+        self.list(resource, namespace).into_iter().map(|(_, stored)| stored.value()).collect()
     }
 
-    /// All objects of a kind in key order, restricted to a namespace if one is given.
+    /// All objects of a resource in key order, optionally of one namespace.
     pub(crate) fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<(&str, &StoredObject)> {
         let prefix = prefix(namespace);
         let objects = self.objects.get(&resource.storage_location());
         objects.into_iter().flat_map(|objects| within(objects, &prefix)).collect()
     }
 
-    /// All objects of a kind as they were at `revision`; `None` if that is compacted away.
+    /// All objects of a resource at `revision`; `None` if it has been compacted.
     pub(crate) fn list_at(
         &self,
         resource: &Resource,
@@ -136,7 +136,7 @@ impl Store {
         if revision < self.compacted {
             return None;
         }
-        // What has changed since, as it was then: of several changes the first tells.
+        // The earlier states of the keys changed since; of several changes of a key the first one decides.
         let mut then: BTreeMap<&str, Option<&StoredObject>> = BTreeMap::new();
         for event in self.history.iter().rev().take_while(|e| e.revision > revision) {
             if event.resource.shares_storage_with(resource) {
@@ -150,48 +150,48 @@ impl Store {
         }
         listed.retain(|(key, _)| !then.contains_key(key));
         let changed = then.into_iter().filter(|(key, _)| key.starts_with(&prefix));
-        listed.extend(changed.filter_map(|(key, kept)| Some((key, kept?))));
+        listed.extend(changed.filter_map(|(key, stored)| Some((key, stored?))));
         listed.sort_by_key(|(key, _)| *key);
         Some(listed)
     }
 
-    /// Everything stored, kind by kind, as it is kept.
+    /// All stored objects, resource by resource.
     pub(crate) fn all_stored(&self) -> impl Iterator<Item = &StoredObject> {
         self.objects.values().flat_map(BTreeMap::values)
     }
 
-    /// Everything stored, kind by kind.
+    /// All objects, resource by resource, parsed.
     pub(crate) fn all(&self) -> impl Iterator<Item = SharedObject> {
         self.all_stored().map(StoredObject::value)
     }
 
-    /// Stores `object` (its name and namespace decide where) under the next revision.
+    /// Stores `object` under the key of its namespace and name, with the next revision.
     pub(crate) fn put(&mut self, resource: &'static Resource, mut object: Value) -> Event {
         self.revision += 1;
         object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         let key = key(meta_str(&object, "namespace"), meta_str(&object, "name"));
         let object = Arc::new(object);
-        let kept = (self.keep)(resource, &object);
+        let stored = (self.keep)(resource, &object);
         let previous =
-            self.objects.entry(resource.storage_location()).or_default().insert(key.clone(), kept.clone());
+            self.objects.entry(resource.storage_location()).or_default().insert(key.clone(), stored.clone());
         let change = if previous.is_some() { Change::Modified } else { Change::Added };
-        self.record(resource, change, key, (kept, object), previous)
+        self.record(resource, change, key, (stored, object), previous)
     }
 
-    /// Stores an object that was stored before, under the revision it had then.
+    /// Stores an object while restoring, with its earlier revision.
     pub(crate) fn load(&mut self, resource: &'static Resource, object: &SharedObject, revision: u64) {
         self.advance(revision);
         let key = key(meta_str(object, "namespace"), meta_str(object, "name"));
-        let kept = (self.keep)(resource, object);
-        self.objects.entry(resource.storage_location()).or_default().insert(key, kept);
+        let stored = (self.keep)(resource, object);
+        self.objects.entry(resource.storage_location()).or_default().insert(key, stored);
     }
 
-    /// Moves on to a revision that was reached before; never back.
+    /// Raises the revision to at least `revision`.
     pub(crate) fn advance(&mut self, revision: u64) {
         self.revision = self.revision.max(revision);
     }
 
-    /// Removes the object, showing `last` (or what is stored) as its final state; `None` if it is not there.
+    /// Removes the object, with `last` (or the stored state) as its final state; `None` if it does not exist.
     pub(crate) fn remove(
         &mut self,
         resource: &'static Resource,
@@ -205,11 +205,11 @@ impl Store {
         let mut last = last.unwrap_or_else(|| Value::clone(&previous.value()));
         last["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         let last = Arc::new(last);
-        let kept = (self.keep)(resource, &last);
-        Some(self.record(resource, Change::Deleted, key, (kept, last), Some(previous)))
+        let stored = (self.keep)(resource, &last);
+        Some(self.record(resource, Change::Deleted, key, (stored, last), Some(previous)))
     }
 
-    /// Changes of a kind after `revision`, oldest first; `None` if some of them are forgotten.
+    /// Changes of a resource after `revision`, oldest first; `None` if some of them have been compacted.
     pub(crate) fn since<'a>(
         &'a self,
         resource: &'a Resource,
@@ -225,7 +225,7 @@ impl Store {
         )
     }
 
-    /// Forgets all history: only the current revision can be read or watched from.
+    /// Drops the history: reads and watches are possible only at the current revision.
     pub(crate) fn compact(&mut self) {
         self.history.clear();
         self.history_bytes = 0;
@@ -237,10 +237,10 @@ impl Store {
         resource: &'static Resource,
         change: Change,
         key: String,
-        (kept, object): (StoredObject, SharedObject),
+        (stored, object): (StoredObject, SharedObject),
         previous: Option<StoredObject>,
     ) -> Event {
-        self.history_bytes += kept.text().len();
+        self.history_bytes += stored.text().len();
         while self.history.len() == self.history_limit || self.history_bytes > self.history_bytes_max {
             let Some(oldest) = self.history.pop_front() else { break };
             self.history_bytes -= oldest.stored.text().len();
@@ -252,7 +252,7 @@ impl Store {
             resource,
             change,
             key,
-            stored: kept,
+            stored,
             previous,
             parsed,
             parsed_previous,
@@ -262,7 +262,7 @@ impl Store {
     }
 }
 
-/// The key of an object within its kind.
+/// The key of an object within its resource.
 pub(crate) fn key(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
@@ -279,7 +279,7 @@ fn within<'a>(
     objects
         .range(from..)
         .take_while(move |(key, _)| key.starts_with(&prefix))
-        .map(|(key, kept)| (key.as_str(), kept))
+        .map(|(key, stored)| (key.as_str(), stored))
 }
 
 #[cfg(test)]
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn history_is_bounded_and_says_what_it_forgot() {
+    fn history_is_bounded_and_records_the_compacted_revision() {
         let pods = by_name("pods").unwrap();
         let mut store = Store::new(2, usize::MAX);
         for name in ["one", "two", "three"] {

@@ -1,7 +1,7 @@
-//! Objects as they are kept: as the text that is sent, a tenth of the size of a parsed value.
+//! Stored objects: the JSON text that is sent, a tenth of the size of the parsed value.
 //!
-//! Selectors and locks need little of an object: the fields a kind can be selected by are kept beside the text, labels
-//! are read from it without building anything. A write parses the one object it changes.
+//! The selectable fields are stored beside the text, and labels are read from it without allocating a tree. A write
+//! parses only the object it changes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,22 +13,22 @@ use serde_json::Value;
 
 use super::resources::{Resource, Strategy};
 
-/// A parsed object, shared with everybody who looks at it.
+/// A parsed object, shared by reference.
 pub(crate) type SharedObject = Arc<Value>;
 
-/// A kept object; clones share it.
+/// A stored object; clones share it.
 #[derive(Clone)]
 pub(crate) struct StoredObject(Arc<Inner>);
 
 struct Inner {
     resource: &'static Resource,
-    /// The object as JSON, with `apiVersion` and `kind` before everything else.
+    /// The object as JSON, with `apiVersion` and `kind` first.
     text: Box<str>,
-    /// Where the text goes on behind `apiVersion` and `kind`.
+    /// Offset in the text after `apiVersion` and `kind`.
     body: usize,
-    /// What the object holds for the fields its kind can be selected by, in the order of the kind's table.
+    /// The values of the selectable fields, in the order of the resource's table.
     fields: Box<[Box<str>]>,
-    /// Kinds of which there are few and that are looked at with every request stay parsed, and others if asked to.
+    /// Kinds that are few and read with every request stay parsed; others only on request.
     value: Option<SharedObject>,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for StoredObject {
     }
 }
 
-/// Labels alone, read past everything else.
+/// Deserializes only the labels.
 #[derive(Deserialize)]
 struct Labelled<'a> {
     #[serde(borrow, default)]
@@ -52,17 +52,17 @@ struct Labels<'a> {
 }
 
 impl StoredObject {
-    /// Keeps an object.
+    /// Stores an object.
     pub(crate) fn new(resource: &'static Resource, object: &SharedObject) -> StoredObject {
-        StoredObject::keeping(resource, object, stays_parsed(resource))
+        StoredObject::with_parsed(resource, object, stays_parsed(resource))
     }
 
-    /// Keeps an object that is looked at all the time.
+    /// Stores an object together with its parsed form.
     pub(crate) fn parsed(resource: &'static Resource, object: &SharedObject) -> StoredObject {
-        StoredObject::keeping(resource, object, true)
+        StoredObject::with_parsed(resource, object, true)
     }
 
-    fn keeping(resource: &'static Resource, object: &SharedObject, stays_parsed: bool) -> StoredObject {
+    fn with_parsed(resource: &'static Resource, object: &SharedObject, stays_parsed: bool) -> StoredObject {
         let word = |field: &str| object.get(field).unwrap_or(&Value::Null).to_string();
         let mut text = format!("{{\"apiVersion\":{},\"kind\":{},", word("apiVersion"), word("kind"));
         let body = text.len();
@@ -71,7 +71,7 @@ impl StoredObject {
             if text.len() > body {
                 text.push(',');
             }
-            // Values always serialise.
+            // Values always serialize.
             text.push_str(&Value::from(name.as_str()).to_string());
             text.push(':');
             text.push_str(&serde_json::to_string(value).unwrap_or_default());
@@ -83,7 +83,7 @@ impl StoredObject {
         StoredObject(Arc::new(Inner { resource, body, fields: fields.collect(), text: text.into(), value }))
     }
 
-    /// The kind it is stored as.
+    /// The resource of the storage version.
     pub(crate) fn resource(&self) -> &'static Resource {
         self.0.resource
     }
@@ -92,22 +92,22 @@ impl StoredObject {
     pub(crate) fn value(&self) -> SharedObject {
         match &self.0.value {
             Some(value) => Arc::clone(value),
-            // The text was written from a value, so it reads.
+            // Cannot fail: the text was serialized from a value.
             None => Arc::new(serde_json::from_str(&self.0.text).unwrap_or_default()),
         }
     }
 
-    /// The object as it is sent.
+    /// The JSON text.
     pub(crate) fn text(&self) -> &str {
         &self.0.text
     }
 
-    /// The text behind its opening brace, `apiVersion` and `kind`, which the items of typed lists do without.
+    /// The text after the opening brace, `apiVersion` and `kind`, which items of typed lists omit.
     pub(crate) fn body(&self) -> &str {
         &self.0.text[self.0.body..]
     }
 
-    /// What the object holds for a field, if that can be told without parsing.
+    /// The value of a selectable field, if it is known without parsing.
     pub(crate) fn field(&self, resource: &Resource, label: &str) -> Option<&str> {
         if !std::ptr::eq(resource, self.0.resource) {
             return None;
@@ -116,14 +116,14 @@ impl StoredObject {
         self.0.fields.get(at).map(|value| &**value)
     }
 
-    /// Shows the labels to `look`.
-    pub(crate) fn with_labels<T>(&self, look: impl FnOnce(&dyn Fn(&str) -> Option<String>) -> T) -> T {
+    /// Calls `read` with a lookup of the labels.
+    pub(crate) fn with_labels<T>(&self, read: impl FnOnce(&dyn Fn(&str) -> Option<String>) -> T) -> T {
         let labels =
             serde_json::from_str::<Labelled<'_>>(&self.0.text).map(|l| l.metadata.labels).unwrap_or_default();
-        look(&|key| labels.get(key).map(|value| value.clone().into_owned()))
+        read(&|key| labels.get(key).map(|value| value.clone().into_owned()))
     }
 
-    /// Whether the text can be sent as it is to somebody who asked for this kind.
+    /// Whether the text can be sent unchanged as this resource.
     pub(crate) fn can_be_sent_as(&self, resource: &Resource) -> bool {
         let same_version = || {
             let version = format!("{{\"apiVersion\":\"{}\"", resource.api_version());
@@ -156,18 +156,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kept_object_gives_itself_its_body_fields_and_labels_back() {
+    fn stored_object_returns_value_body_fields_and_labels() {
         let pods = by_name("pods").unwrap();
         let object = Arc::new(json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "p", "labels": {"a": "b\n"}}, "spec": {"nodeName": "n"}}));
-        let kept = StoredObject::new(pods, &object);
-        assert_eq!(kept.value(), object);
-        assert!(kept.body().starts_with("\"metadata\""));
+        let stored = StoredObject::new(pods, &object);
+        assert_eq!(stored.value(), object);
+        assert!(stored.body().starts_with("\"metadata\""));
         let map = Arc::new(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}));
         assert_eq!(StoredObject::new(by_name("configmaps").unwrap(), &map).body(), "\"data\":{\"a\":\"b\"}}");
-        assert_eq!(kept.field(pods, "spec.nodeName"), Some("n"));
-        assert_eq!(kept.field(pods, "spec.hostNetwork"), Some("false"));
-        assert_eq!(kept.field(by_name("nodes").unwrap(), "spec.nodeName"), None);
-        assert_eq!(kept.with_labels(|label| (label("a"), label("c"))), (Some("b\n".to_owned()), None));
+        assert_eq!(stored.field(pods, "spec.nodeName"), Some("n"));
+        assert_eq!(stored.field(pods, "spec.hostNetwork"), Some("false"));
+        assert_eq!(stored.field(by_name("nodes").unwrap(), "spec.nodeName"), None);
+        assert_eq!(stored.with_labels(|label| (label("a"), label("c"))), (Some("b\n".to_owned()), None));
     }
 }

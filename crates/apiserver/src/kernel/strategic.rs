@@ -1,25 +1,25 @@
-//! Strategic merge: lists with a merge key or of set kind merge item by item, directives delete and replace.
+//! Strategic merge patch: lists with a merge key and sets merge item by item; directives delete and replace.
 
 use serde_json::{Map, Value, json};
 
 use super::types::{Merge, Node};
 
-/// The directive that says what to do with the map it stands in.
+/// The directive for the map that contains it.
 const PATCH: &str = "$patch";
-/// The directive that names the only fields to keep.
+/// The directive with the only fields to keep.
 const RETAIN_KEYS: &str = "$retainKeys";
 /// Prefix of the directive that removes values from a list of scalars.
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 /// Prefix of the directive that orders a list.
 const SET_ORDER: &str = "$setElementOrder/";
 
-/// What is wrong with a patch.
+/// Why a patch is invalid.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PatchError {
-    /// The client's fault.
+    /// The client gets 400.
     Malformed(&'static str),
-    /// The client's fault too, but the real server takes it for its own.
-    Unforeseen(String),
+    /// kube-apiserver reports this error as 500.
+    Unexpected(String),
 }
 
 type Merged<T> = Result<T, PatchError>;
@@ -35,7 +35,7 @@ pub(crate) fn merge(node: Node, object: &mut Value, patch: &Value) -> Merged<()>
     merge_map(node, object, patch).map(|_| ())
 }
 
-/// A value as Go prints it.
+/// A value as Go's %v prints it.
 fn go_print(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -51,7 +51,7 @@ fn go_print_map(map: &Map<String, Value>) -> String {
     format!("map[{}]", pairs.join(" "))
 }
 
-/// Returns false if the patch asks to delete the map itself.
+/// Returns false if the patch deletes the map itself.
 fn merge_map(node: Node, object: &mut Value, patch: &Map<String, Value>) -> Merged<bool> {
     match directive(patch)? {
         Some("delete") => return Ok(false),
@@ -80,11 +80,11 @@ fn directive(patch: &Map<String, Value>) -> Merged<Option<&str>> {
         Some(Value::String(word)) if matches!(word.as_str(), "delete" | "replace" | "merge") => {
             Ok(Some(word))
         }
-        Some(Value::String(other)) => Err(PatchError::Unforeseen(format!(
+        Some(Value::String(other)) => Err(PatchError::Unexpected(format!(
             "unknown patch type: {other} in map: {}",
             go_print_map(patch)
         ))),
-        Some(_) => Err(PatchError::Unforeseen(format!("invalid value for special key: {PATCH}"))),
+        Some(_) => Err(PatchError::Unexpected(format!("invalid value for special key: {PATCH}"))),
     }
 }
 
@@ -95,7 +95,7 @@ fn merge_field(
     value: &Value,
     wanted: Option<&Vec<Value>>,
 ) -> Merged<()> {
-    // The caller made `object` a map.
+    // The caller has made `object` a map.
     let Some(map) = object.as_object_mut() else {
         return Ok(());
     };
@@ -103,7 +103,7 @@ fn merge_field(
         Value::Null => {
             map.remove(field);
         }
-        // With nothing to replace, the real server leaves nothing.
+        // Without a map to replace, kube-apiserver sets nothing.
         Value::Object(patch) if !map.contains_key(field) && patch.contains_key(PATCH) => {
             directive(patch)?;
         }
@@ -113,13 +113,13 @@ fn merge_field(
         Value::Object(patch) => {
             let child = map.entry(field).or_insert(Value::Null);
             if node.is_any()
-                && let Some(strange) = patch.iter().find(|(name, value)| {
+                && let Some(conflicting) = patch.iter().find(|(name, value)| {
                     let there = child.get(name.as_str());
                     there.is_some_and(|there| there.is_object() == value.is_object() && !is_plain(there))
                 })
             {
-                let told = "unable to find api field in struct RawExtension for the json field";
-                return Err(PatchError::Unforeseen(format!("{told} {:?}", strange.0)));
+                let message = "unable to find api field in struct RawExtension for the json field";
+                return Err(PatchError::Unexpected(format!("{message} {:?}", conflicting.0)));
             }
             if !merge_map(node, child, patch)? {
                 map.remove(field);
@@ -129,10 +129,10 @@ fn merge_field(
             let known = map.contains_key(field);
             let child = map.entry(field).or_insert_with(|| json!([]));
             match child.as_array_mut() {
-                Some(items) if !known && matches!(node.merge(), Merge::By(_)) && !directs(patch) => {
-                    // A list of its own is taken as it is, whatever its items have in common.
+                Some(items) if !known && matches!(node.merge(), Merge::By(_)) && !has_directives(patch) => {
+                    // The field is new: items with the same merge key are not merged.
                     for item in patch {
-                        items.push(fresh(node.item(), item)?);
+                        items.push(apply_to_nothing(node.item(), item)?);
                     }
                 }
                 _ => merge_list(node, child, patch, wanted)?,
@@ -145,13 +145,13 @@ fn merge_field(
     Ok(())
 }
 
-/// Whether items of the list say what to do with others.
-fn directs(patch: &[Value]) -> bool {
+/// Whether an item of the list is a directive.
+fn has_directives(patch: &[Value]) -> bool {
     patch.iter().any(|item| item.get(PATCH).is_some())
 }
 
-/// What a patch makes of nothing.
-fn fresh(node: Node, patch: &Value) -> Merged<Value> {
+/// The patch applied to nothing.
+fn apply_to_nothing(node: Node, patch: &Value) -> Merged<Value> {
     let mut value = patch.clone();
     if let Some(map) = patch.as_object() {
         value = json!({});
@@ -169,7 +169,7 @@ fn merge_list(node: Node, list: &mut Value, patch: &[Value], wanted: Option<&Vec
     if merge == Merge::Replace || !list.is_array() {
         *list = json!([]);
     }
-    // The line above made it a list.
+    // The line above has made it a list.
     let Some(items) = list.as_array_mut() else {
         return Ok(());
     };
@@ -205,17 +205,17 @@ fn merge_list(node: Node, list: &mut Value, patch: &[Value], wanted: Option<&Vec
 fn merge_item(node: Node, items: &mut Vec<Value>, patch: &Value, key: &str) -> Merged<()> {
     let Some(map) = patch.as_object() else {
         let found = if patch.is_string() { "string" } else { "number" };
-        return Err(PatchError::Unforeseen(format!("expected a map, but received a {found}")));
+        return Err(PatchError::Unexpected(format!("expected a map, but received a {found}")));
     };
     // A bare replace directive only empties the list.
     if map.len() == 1 && map.contains_key(PATCH) {
         return Ok(());
     }
     let id = map.get(key);
-    // In an empty list there is nothing to tell apart; validation will find what is missing.
+    // In an empty list no merge key is needed; validation reports a missing one.
     if id.is_none() && !items.is_empty() {
-        let told = format!("map: {} does not contain declared merge key: {key}", go_print(patch));
-        return Err(PatchError::Unforeseen(told));
+        let message = format!("map: {} does not contain declared merge key: {key}", go_print(patch));
+        return Err(PatchError::Unexpected(message));
     }
     let at = items.iter().position(|item| item.get(key) == id).unwrap_or_else(|| {
         items.push(Value::Null);
@@ -227,8 +227,8 @@ fn merge_item(node: Node, items: &mut Vec<Value>, patch: &Value, key: &str) -> M
     Ok(())
 }
 
-/// Orders a merged list: what the patch names stands as the patch has it, what only the server has keeps its place
-/// before the first named item that it stood before.
+/// Orders a merged list: items in the patch are in the patch's order; items only on the server stay before the first
+/// patched item that they preceded.
 fn order(items: &mut Vec<Value>, server: &[Value], patch: &[Value], same: &dyn Fn(&Value, &Value) -> bool) {
     let place = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item));
     let (mut named, unnamed): (Vec<Value>, Vec<Value>) =
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_new_is_taken_as_it_is() {
+    fn new_list_is_not_merged() {
         let patch =
             json!({"spec": {"containers": [{"name": "c", "image": null}, {"name": "c", "tty": true}]}});
         let merged = merged(json!({"spec": {}}), &patch);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_patches_are_told() {
+    fn malformed_patches_are_rejected() {
         for patch in [
             json!({"$patch": 3}),
             json!({"metadata": {"$deleteFromPrimitiveList/finalizers": 3}}),

@@ -1,4 +1,4 @@
-//! JSON is read so that fields sent twice are noticed, and complaints about it are in the words of Go's reader.
+//! A JSON parser that reports duplicate fields, with the error messages of Go's parser.
 
 use std::fmt;
 
@@ -6,16 +6,17 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
 use serde_json::{Map, Number, Value};
 
-/// The value and the fields that were sent twice, as complaints; or why the text is no JSON.
+/// The value and its duplicate fields as error messages; or why the text is not JSON.
 pub(crate) fn parse(text: &[u8]) -> Result<(Value, Vec<String>), String> {
-    let mut twice = Vec::new();
+    let mut duplicates = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(text);
-    let value = Reading { path: String::new(), twice: &mut twice }.deserialize(&mut reader);
-    let value = value.and_then(|value| reader.end().map(|()| value)).map_err(|error| told(&error, text))?;
-    Ok((value, twice.into_iter().map(|field| format!("duplicate field {field:?}")).collect()))
+    let value = Parser { path: String::new(), duplicates: &mut duplicates }.deserialize(&mut reader);
+    let value =
+        value.and_then(|value| reader.end().map(|()| value)).map_err(|error| go_message(&error, text))?;
+    Ok((value, duplicates.into_iter().map(|field| format!("duplicate field {field:?}")).collect()))
 }
 
-fn told(error: &serde_json::Error, text: &[u8]) -> String {
+fn go_message(error: &serde_json::Error, text: &[u8]) -> String {
     if error.classify() == Category::Eof {
         return "unexpected end of JSON input".to_owned();
     }
@@ -28,13 +29,13 @@ fn told(error: &serde_json::Error, text: &[u8]) -> String {
     format!("invalid character '{found}' looking for beginning of value")
 }
 
-/// Reads one value.
-struct Reading<'a> {
+/// The state of parsing one value.
+struct Parser<'a> {
     path: String,
-    twice: &'a mut Vec<String>,
+    duplicates: &'a mut Vec<String>,
 }
 
-impl<'de> DeserializeSeed<'de> for Reading<'_> {
+impl<'de> DeserializeSeed<'de> for Parser<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -42,7 +43,7 @@ impl<'de> DeserializeSeed<'de> for Reading<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Reading<'_> {
+impl<'de> Visitor<'de> for Parser<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,7 +82,7 @@ impl<'de> Visitor<'de> for Reading<'_> {
         let mut list = Vec::new();
         loop {
             let path = format!("{}[{}]", self.path, list.len());
-            let Some(item) = items.next_element_seed(Reading { path, twice: self.twice })? else {
+            let Some(item) = items.next_element_seed(Parser { path, duplicates: self.duplicates })? else {
                 return Ok(Value::Array(list));
             };
             list.push(item);
@@ -92,9 +93,9 @@ impl<'de> Visitor<'de> for Reading<'_> {
         let mut map = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
             let path = if self.path.is_empty() { name.clone() } else { format!("{}.{name}", self.path) };
-            let value = fields.next_value_seed(Reading { path: path.clone(), twice: self.twice })?;
+            let value = fields.next_value_seed(Parser { path: path.clone(), duplicates: self.duplicates })?;
             if map.insert(name, value).is_some() {
-                self.twice.push(path);
+                self.duplicates.push(path);
             }
         }
         Ok(Value::Object(map))
@@ -108,15 +109,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_as_ever_and_doubles_are_told() {
+    fn duplicate_fields_are_reported() {
         let text = r#"{"a": [1, -2, 0.5, "x", true, null], "b": {"c": 1, "c": 2}, "l": [{"d": 1, "d": 2}]}"#;
-        let (value, twice) = parse(text.as_bytes()).unwrap();
+        let (value, duplicates) = parse(text.as_bytes()).unwrap();
         assert_eq!(value, json!({"a": [1, -2, 0.5, "x", true, null], "b": {"c": 2}, "l": [{"d": 2}]}));
-        assert_eq!(twice, ["duplicate field \"b.c\"", "duplicate field \"l[0].d\""]);
+        assert_eq!(duplicates, ["duplicate field \"b.c\"", "duplicate field \"l[0].d\""]);
     }
 
     #[test]
-    fn complaints_are_those_of_the_real_server() {
+    fn parse_errors_equal_those_of_go() {
         for (text, complaint) in [
             ("", "unexpected end of JSON input"),
             ("{", "unexpected end of JSON input"),

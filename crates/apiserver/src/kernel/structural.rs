@@ -1,13 +1,13 @@
-//! What a definition says about its custom resources: unknown fields go, defaults come, the rest must fit.
+//! Structural schemas of custom resources: defaulting, pruning and validation.
 //!
-//! Rules in the Common Expression Language are not evaluated.
+//! CEL rules are not evaluated.
 
 use serde_json::{Map, Value, json};
 
 use super::status::FieldError;
 use super::types::{self, Node, Struct};
 
-/// The schema of one version of a custom kind.
+/// The schema of one version of a custom resource.
 #[derive(Debug)]
 pub(crate) struct Schema {
     rules: &'static Value,
@@ -15,18 +15,18 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// Takes over a schema for as long as the process lives.
+    /// Leaks the schema: resources live as long as the process.
     pub(crate) fn new(rules: Value) -> &'static Schema {
         let rules: &'static Value = Box::leak(Box::new(rules));
         Box::leak(Box::new(Schema { rules, shape: types::of_schema(rules) }))
     }
 
-    /// The shape of the objects.
+    /// The root of the type.
     pub(crate) fn node(&self) -> Node {
         Node::Struct(self.shape)
     }
 
-    /// Fills in defaults and takes out what the schema does not know; returns the places of the latter.
+    /// Sets defaults and prunes unknown fields; returns the paths of the pruned fields.
     pub(crate) fn default_and_prune(&self, object: &mut Value) -> Vec<String> {
         let mut unknown = Vec::new();
         fill(self.rules, object);
@@ -35,37 +35,37 @@ impl Schema {
         unknown
     }
 
-    /// Pushes everything about the object that breaks a rule, unless it was so before.
+    /// Validates the object; unchanged invalid values are accepted (ratcheting).
     pub(crate) fn validate(&self, old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError>) {
         check(self.rules, "", old, new, errors);
     }
 }
 
-/// Whether something that a schema does not name may stand there all the same.
-fn is_open(schema: &Value) -> bool {
+/// Whether the schema preserves unknown fields here.
+fn preserves_unknown_fields(schema: &Value) -> bool {
     schema["x-kubernetes-preserve-unknown-fields"] == true || schema["additionalProperties"] == true
 }
 
-/// The schema of what stands below that name.
+/// The schema of the field of that name.
 fn below<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     let property = schema["properties"].get(name);
     property.or_else(|| schema.get("additionalProperties").filter(|values| values.is_object()))
 }
 
-fn prune(schema: &Value, kept: &[&str], path: &str, value: &mut Value, unknown: &mut Vec<String>) {
+fn prune(schema: &Value, preserved: &[&str], path: &str, value: &mut Value, unknown: &mut Vec<String>) {
     match value {
         Value::Object(map) => map.retain(|name, value| {
-            if kept.contains(&name.as_str()) {
+            if preserved.contains(&name.as_str()) {
                 return true;
             }
             let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
             let known = below(schema, name);
             match known {
                 Some(schema) => prune(schema, &[], &path, value, unknown),
-                None if !is_open(schema) => unknown.push(path),
+                None if !preserves_unknown_fields(schema) => unknown.push(path),
                 None => {}
             }
-            known.is_some() || is_open(schema)
+            known.is_some() || preserves_unknown_fields(schema)
         }),
         Value::Array(items) => {
             for (at, item) in items.iter_mut().enumerate() {
@@ -97,11 +97,11 @@ fn fill(schema: &Value, value: &mut Value) {
 }
 
 fn check(schema: &Value, path: &str, old: Option<&Value>, new: &Value, errors: &mut Vec<FieldError>) {
-    // What was wrong already may stay so.
+    // Ratcheting: an unchanged value is not validated.
     if old == Some(new) || (new.is_null() && schema["nullable"] == true) {
         return;
     }
-    if let Some(wanted) = misfit(schema, new) {
+    if let Some(wanted) = type_error(schema, new) {
         let found = type_of(new);
         let why = format!("{path} in body must be of type {wanted}: {found:?}");
         errors.push(FieldError::wrong_type(path, found, &why));
@@ -203,8 +203,8 @@ fn check_list(schema: &Value, path: &str, old: Option<&Value>, new: &[Value], er
     }
 }
 
-/// What type is wanted, if the value is of another.
-fn misfit<'a>(schema: &'a Value, value: &Value) -> Option<&'a str> {
+/// The expected type, if the value has another.
+fn type_error<'a>(schema: &'a Value, value: &Value) -> Option<&'a str> {
     if schema["x-kubernetes-int-or-string"] == true {
         return (!value.is_string() && !value.is_i64() && !value.is_u64()).then_some("integer,string");
     }
@@ -248,14 +248,14 @@ mod tests {
         }}}}))
     }
 
-    fn told(old: Option<&Value>, new: &Value) -> Vec<String> {
+    fn violations(old: Option<&Value>, new: &Value) -> Vec<String> {
         let mut errors = Vec::new();
         schema().validate(old, new, &mut errors);
         errors.iter().map(FieldError::message).collect()
     }
 
     #[test]
-    fn defaults_come_and_unknown_fields_go() {
+    fn schema_sets_defaults_and_prunes_unknown_fields() {
         let mut object = json!({"kind": "Widget", "metadata": {"name": "w", "odd": 1}, "odd": 1,
             "spec": {"size": 1, "odd": 1, "free": {"odd": 1}, "counts": {"odd": 1}}});
         let unknown = schema().default_and_prune(&mut object);
@@ -268,9 +268,9 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_with_its_place() {
+    fn schema_violations_have_the_field_path() {
         let spec = |spec: Value| json!({ "spec": spec });
-        assert!(told(None, &spec(json!({"size": 3, "tags": ["a", "b"]}))).is_empty());
+        assert!(violations(None, &spec(json!({"size": 3, "tags": ["a", "b"]}))).is_empty());
         for (wrong, why) in [
             (
                 json!({"size": "big"}),
@@ -295,10 +295,10 @@ mod tests {
             ),
             (json!({"size": 1, "tags": ["a", "a"]}), "spec.tags[1]: Duplicate value: \"a\""),
         ] {
-            assert_eq!(told(None, &spec(wrong)), [why]);
+            assert_eq!(violations(None, &spec(wrong)), [why]);
         }
-        // What was wrong before the rule came may stay.
+        // Ratcheting: a value from before the rule stays valid.
         let old = spec(json!({"size": 10, "colour": "blue"}));
-        assert!(told(Some(&old), &spec(json!({"size": 10, "colour": "red"}))).is_empty());
+        assert!(violations(Some(&old), &spec(json!({"size": 10, "colour": "red"}))).is_empty());
     }
 }

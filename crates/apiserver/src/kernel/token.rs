@@ -1,4 +1,4 @@
-//! Token requests of service accounts: answered with an opaque token that this server, and only it, knows again.
+//! The token subresource of service accounts: issues an opaque token that only this server recognizes.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -14,13 +14,13 @@ use super::types::{self, Node};
 use super::users::IssuedToken;
 use super::{Document, Kernel, body, seconds};
 
-/// Life of a token when the request does not say.
+/// Default expirationSeconds.
 const EXPIRATION_SECONDS_DEFAULT: i64 = 3600;
-/// Shortest life that may be asked for.
+/// Minimum expirationSeconds.
 const EXPIRATION_SECONDS_MIN: i64 = 600;
-/// Longest life that may be asked for.
+/// Maximum expirationSeconds.
 const EXPIRATION_SECONDS_MAX: i64 = 1 << 32;
-/// Whom a token is for when the request does not say.
+/// Default audience.
 const AUDIENCE_DEFAULT: &str = "https://kubernetes.default.svc.cluster.local";
 
 impl Kernel {
@@ -86,24 +86,24 @@ impl Kernel {
             api_version: "authentication.k8s.io/v1".to_owned(),
             ..write.manager(Operation::Update)
         };
-        let mut asked = spec;
-        asked["expirationSeconds"] = json!(lifetime);
-        own(&mut answer, &asked, &by);
+        let mut requested = spec;
+        requested["expirationSeconds"] = json!(lifetime);
+        set_response_managed_fields(&mut answer, &requested, &by);
         Ok(Document::json(201, &answer))
     }
 }
 
-/// Tells what was asked for, as if it were stored.
-fn own(answer: &mut Value, asked: &Value, by: &ManagedFieldsEntry) {
+/// Sets managedFields in the response, as if the request were stored.
+fn set_response_managed_fields(answer: &mut Value, requested: &Value, by: &ManagedFieldsEntry) {
     let shape = types::named("authentication.v1.TokenRequest").unwrap_or_else(types::custom);
-    let mut request = json!({"spec": asked});
+    let mut request = json!({"spec": requested});
     let zero = json!({"spec": {"audiences": null, "expirationSeconds": null, "boundObjectRef": null}});
     record_update(Node::Struct(shape), &zero, &mut request, by, &[], true);
     set_meta(answer, "managedFields", meta(&request, "managedFields").cloned());
 }
 
 impl Kernel {
-    /// A token can be bound to what is there, and of few kinds.
+    /// Validates boundObjectRef: a supported kind, an existing object.
     fn check_bound(&self, namespace: &str, bound: &Value) -> ApiResult<()> {
         let text = |field: &str| bound[field].as_str().unwrap_or_default();
         if bound.is_null() {
@@ -128,19 +128,21 @@ impl Kernel {
 }
 
 fn expiration(spec: &Value) -> ApiResult<i64> {
-    let asked = match spec.get("expirationSeconds") {
+    let requested = match spec.get("expirationSeconds") {
         None | Some(Value::Null) => return Ok(EXPIRATION_SECONDS_DEFAULT),
         Some(value) => value.as_i64(),
     };
-    match asked {
-        Some(asked) if (EXPIRATION_SECONDS_MIN..=EXPIRATION_SECONDS_MAX).contains(&asked) => Ok(asked),
-        Some(asked) => {
-            let why = if asked < EXPIRATION_SECONDS_MIN {
+    match requested {
+        Some(requested) if (EXPIRATION_SECONDS_MIN..=EXPIRATION_SECONDS_MAX).contains(&requested) => {
+            Ok(requested)
+        }
+        Some(requested) => {
+            let why = if requested < EXPIRATION_SECONDS_MIN {
                 "may not specify a duration less than 10 minutes"
             } else {
                 "may not specify a duration larger than 2^32 seconds"
             };
-            let error = FieldError::invalid("spec.expirationSeconds", &json!(asked), why);
+            let error = FieldError::invalid("spec.expirationSeconds", &json!(requested), why);
             Err(Status::invalid("authentication.k8s.io", "TokenRequest", "", &[error]))
         }
         None => Err(Status::bad_request("TokenRequest: spec.expirationSeconds must be an integer")),

@@ -1,4 +1,4 @@
-//! Update: optimistic locking, fields the server keeps, generation, no-op detection and removal with the last finalizer.
+//! Update: optimistic locking, system fields, generation, no-op detection, removal with the last finalizer.
 
 use std::sync::Arc;
 
@@ -20,21 +20,16 @@ impl Kernel {
     pub(crate) fn update(&mut self, call: &Call<'_>, now: Timestamp) -> ApiResult<Document> {
         let options = WriteOptions::parse(call)?;
         let target = &call.target;
-        let body::Decoded {
-            mut object,
-            strict_errors: strange,
-            has_empty_lists: hollow,
-            type_mismatch: misplaced,
-        } = body::decode(call)?;
-        self.apply_field_validation(strange, options.field_validation, |strange| {
-            body::strict_decoding_error(target.resource, strange)
+        let body::Decoded { mut object, strict_errors, has_empty_lists, type_mismatch } = body::decode(call)?;
+        self.apply_field_validation(strict_errors, options.field_validation, |strict_errors| {
+            body::strict_decoding_error(target.resource, strict_errors)
         })?;
-        if let Some(status) = misplaced {
-            // The kind counts only where the object is known to be written for what is stored.
+        if let Some(status) = type_mismatch {
+            // kube-apiserver checks the kind only after it has found the object and checked the resourceVersion.
             if status.reason == StatusReason::Invalid {
                 let live = self.store.get(target.resource, target.namespace(), target.name());
                 let live = live.ok_or_else(|| Status::not_found(target.resource, target.name()))?;
-                lock(target, &live, &object)?;
+                check_resource_version(target, &live, &object)?;
             }
             return Err(status);
         }
@@ -44,14 +39,8 @@ impl Kernel {
         body::check_name_and_namespace(call, &mut object)?;
         let mut object = conversion::to_storage_version(target.resource, object);
         let live = self.store.get(target.resource, target.namespace(), target.name());
-        let write = Write {
-            target,
-            options: &options,
-            now,
-            applied: None,
-            user: &call.user,
-            has_empty_lists: hollow,
-        };
+        let write =
+            Write { target, options: &options, now, applied: None, user: &call.user, has_empty_lists };
         let (code, stored) = match live {
             Some(live) => {
                 let place = (target.namespace(), target.name());
@@ -63,7 +52,7 @@ impl Kernel {
                 (200, self.replace(write, &live, object)?)
             }
             None => {
-                // Who writes the status of some kinds makes the object along with it.
+                // Some kinds can be created by an update of their status.
                 let whole = matches!(target.subresource.as_deref(), None | Some("status"));
                 if !target.resource.create_on_update || !whole {
                     return Err(Status::not_found(target.resource, target.name()));
@@ -83,7 +72,7 @@ impl Kernel {
         Ok(self.show(call, code, &stored))
     }
 
-    /// Replaces `live` by `new`, as far as the target lets it.
+    /// Replaces `live` with `new`, as far as the endpoint may change it.
     pub(crate) fn replace(
         &mut self,
         write: Write<'_>,
@@ -92,7 +81,7 @@ impl Kernel {
     ) -> ApiResult<SharedObject> {
         let (target, dry_run) = (write.target, write.options.dry_run);
         let resource = target.resource.stored();
-        lock(target, live, &new)?;
+        check_resource_version(target, live, &new)?;
         let subresource = target.subresource.as_deref();
         defaults::fill(resource, &mut new);
         let mut new = body::conform(resource, new)?.object;
@@ -101,13 +90,13 @@ impl Kernel {
         match write.applied {
             Some(managers) => set_managed_fields(&mut new, managers),
             None => {
-                let beyond = prepare::reset_fields(resource, subresource);
-                record(target, live, &mut new, &by, beyond, false);
+                let reset_fields = prepare::reset_fields(resource, subresource);
+                record(target, live, &mut new, &by, reset_fields, false);
             }
         }
-        // What was sent is stored without telling empty lists and no lists apart; what goes away is not stored.
-        let gone = is_released(resource, subresource, live, &new);
-        let finish = |new| match gone {
+        // Storing an object drops empty lists; an object that is removed is not stored.
+        let removed = removes_last_finalizer(resource, subresource, live, &new);
+        let finish = |new| match removed {
             true => body::conform(resource, new).map(|decoded| decoded.object),
             false => body::complete(resource, new),
         };
@@ -132,17 +121,17 @@ impl Kernel {
         if subresource.is_none() {
             self.validate_admission_of_update(resource, live, &new)?;
         }
-        keep_times(live, &mut new);
-        if !dry_run && !gone {
+        keep_timestamps(live, &mut new);
+        if !dry_run && !removed {
             set_meta(&mut new, "selfLink", None);
         }
         let unchanged = new == **live;
-        let settled = unchanged && !gone && !self.is_stored_bare(resource, live);
-        if settled || write.options.dry_run {
+        let is_noop = unchanged && !removed && !self.is_stored_without_defaults(resource, live);
+        if is_noop || write.options.dry_run {
             return Ok(if unchanged { Arc::clone(live) } else { Arc::new(new) });
         }
-        if gone {
-            // The writer sees the object as it would have been stored, watchers as it was.
+        if removed {
+            // The client gets the object it wrote; watches get the last stored state.
             let event = self.store.remove(resource, target.namespace(), target.name(), None);
             event.into_iter().for_each(|event| drop(self.publish(&event, write.now)));
             return Ok(Arc::new(new));
@@ -152,26 +141,27 @@ impl Kernel {
         Ok(self.publish(&event, write.now))
     }
 
-    /// Whether the real server has stored the object without what it adds whenever it reads one. It does so only when it
-    /// creates some kinds; the next write, whatever it says, then stores the whole.
-    fn is_stored_bare(&self, resource: &Resource, live: &Value) -> bool {
-        let bare = match resource.strategy {
+    /// Whether kube-apiserver has stored the object without the defaults it adds on every read. It does so on create
+    /// of some kinds; the next write stores the full object even if it changes nothing.
+    fn is_stored_without_defaults(&self, resource: &Resource, live: &Value) -> bool {
+        let without_defaults = match resource.strategy {
             Strategy::PersistentVolumeClaim => true,
             Strategy::Job => meta(live, "labels") == live.pointer("/spec/template/metadata/labels"),
             _ => false,
         };
-        bare && self.store.is_as_created(resource, meta_str(live, "namespace"), meta_str(live, "name"))
+        without_defaults
+            && self.store.is_as_created(resource, meta_str(live, "namespace"), meta_str(live, "name"))
     }
 }
 
-/// The resourceVersion in the body, if any, must be the one stored.
-fn lock(target: &Target, live: &Value, new: &Value) -> ApiResult<()> {
+/// Optimistic locking: the resourceVersion in the body, if any, must be the stored one.
+fn check_resource_version(target: &Target, live: &Value, new: &Value) -> ApiResult<()> {
     let (resource, name) = (target.resource, meta_str(live, "name"));
     match meta_str(new, "resourceVersion") {
         "" | "0" if resource.conditional_update => {
             let why = "must be specified for an update";
             let error = FieldError::invalid("metadata.resourceVersion", &json!(0), why);
-            // Here the real server knows the kind by its resource only.
+            // kube-apiserver puts the resource instead of the kind into this message.
             Err(Status::invalid(resource.group, resource.plural, name, &[error]))
         }
         "" | "0" => Ok(()),
@@ -183,7 +173,7 @@ fn lock(target: &Target, live: &Value, new: &Value) -> ApiResult<()> {
     }
 }
 
-/// A version must be a number.
+/// A resourceVersion must be a number.
 fn check_version(version: &str) -> ApiResult<()> {
     if version.is_empty() || version.parse::<u64>().is_ok() {
         return Ok(());
@@ -192,8 +182,8 @@ fn check_version(version: &str) -> ApiResult<()> {
     Err(Status::new(StatusReason::Unknown, message))
 }
 
-/// Owners that own what they owned before have not done anything now.
-fn keep_times(live: &Value, new: &mut Value) {
+/// Keeps the timestamps of managedFields if nothing else has changed.
+fn keep_timestamps(live: &Value, new: &mut Value) {
     let timeless = |object: &Value| {
         let mut object = object.clone();
         let managers = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
@@ -207,13 +197,13 @@ fn keep_times(live: &Value, new: &mut Value) {
     }
 }
 
-/// What no client can change is taken over from the stored object.
+/// Keeps the stored values of fields that clients cannot change.
 fn keep_system_fields(live: &Value, new: &mut Value) {
-    let kept = ["name", "namespace", "resourceVersion", "creationTimestamp", "generation"];
-    for field in kept {
+    let fields = ["name", "namespace", "resourceVersion", "creationTimestamp", "generation"];
+    for field in fields {
         set_meta(new, field, meta(live, field).cloned());
     }
-    // In a patch the uid is a field like others, one that cannot be changed; controllers rely on the 422.
+    // A patch can set the uid, and validation then rejects it as immutable; controllers rely on that 422.
     if meta_str(new, "uid").is_empty() {
         set_meta(new, "uid", meta(live, "uid").cloned());
     }
@@ -225,18 +215,18 @@ fn keep_system_fields(live: &Value, new: &mut Value) {
     }
 }
 
-/// Whether the update removes the last thing that kept a deleted object in being.
-fn is_released(resource: &Resource, subresource: Option<&str>, live: &Value, new: &Value) -> bool {
-    // The finalizers of a namespace are written through their own subresource only.
-    let spoken = if subresource == Some("finalize") { new } else { live };
+/// Whether the update removes the last finalizer of a terminating object.
+fn removes_last_finalizer(resource: &Resource, subresource: Option<&str>, live: &Value, new: &Value) -> bool {
+    // The finalizers of a namespace's spec change only through the finalize subresource.
+    let source = if subresource == Some("finalize") { new } else { live };
     let grace = meta(live, "deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
     let held = resource.strategy == Strategy::Namespace
-        && spoken.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty());
-    let kept = match subresource {
+        && source.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty());
+    let keeps_stored = match subresource {
         Some("status") => prepare::status_update_keeps_metadata(resource),
         Some("resize") => true,
         _ => false,
     };
-    let free = finalizers(if kept { live } else { new }).is_empty();
-    is_terminating(live) && grace == 0 && free && !held
+    let without_finalizers = finalizers(if keeps_stored { live } else { new }).is_empty();
+    is_terminating(live) && grace == 0 && without_finalizers && !held
 }

@@ -1,4 +1,4 @@
-//! Who speaks: users come with the request, with a token this server gave out, or from a verifier handed in.
+//! Authentication: users come with the request, from a token this server issued, or from an external verifier.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,35 +16,35 @@ use super::resources;
 use super::status::{ApiResult, Status, StatusReason};
 use super::stored_object::StoredObject;
 
-/// The group of everybody who is known.
+/// The group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
-/// The group of everybody who is not.
+/// The group of all unauthenticated users.
 const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The group that may do everything.
+/// The group that is allowed everything.
 pub const MASTERS: &str = "system:masters";
 
-/// Somebody who sends requests.
+/// An authenticated or anonymous user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct User {
     /// Name.
     pub name: String,
-    /// Unique id, or empty.
+    /// UID, or empty.
     pub uid: String,
     /// Groups.
     pub groups: Vec<String>,
-    /// Whatever else the authenticator knows.
+    /// Further attributes from the authenticator.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// A user in some groups, and in that of everybody who is known.
+    /// A user in these groups and in system:authenticated.
     pub fn new(name: &str, groups: &[&str]) -> User {
         let mut groups: Vec<String> = groups.iter().map(|g| (*g).to_owned()).collect();
         groups.push(AUTHENTICATED.to_owned());
         User { name: name.to_owned(), groups, ..User::default() }
     }
 
-    /// The administrator, who may do everything.
+    /// The administrator, in system:masters.
     pub fn admin() -> User {
         User::new("kubernetes-admin", &[MASTERS])
     }
@@ -55,13 +55,13 @@ impl User {
         User::new(&format!("system:serviceaccount:{namespace}:{name}"), &["system:serviceaccounts", &group])
     }
 
-    /// Nobody in particular.
+    /// The anonymous user.
     pub fn anonymous() -> User {
         let groups = vec![UNAUTHENTICATED.to_owned()];
         User { name: "system:anonymous".to_owned(), groups, ..User::default() }
     }
 
-    /// The user as review objects show it.
+    /// The user as a UserInfo object.
     pub(crate) fn to_value(&self) -> Value {
         let mut info = json!({"username": self.name, "groups": self.groups});
         if !self.uid.is_empty() {
@@ -74,14 +74,14 @@ impl User {
     }
 }
 
-/// Tells whose token it is; handed in by whoever knows keys.
+/// Authenticates tokens that this server did not issue.
 #[derive(Clone)]
 pub struct TokenVerifier(Arc<Verify>);
 
 type Verify = dyn Fn(&str, Timestamp) -> Option<User> + Send + Sync;
 
 impl TokenVerifier {
-    /// A verifier that asks this function; it is given the token and the time.
+    /// A verifier that calls `verify` with the token and the current time.
     pub fn new(verify: impl Fn(&str, Timestamp) -> Option<User> + Send + Sync + 'static) -> TokenVerifier {
         TokenVerifier(Arc::new(verify))
     }
@@ -93,7 +93,7 @@ impl fmt::Debug for TokenVerifier {
     }
 }
 
-/// A token this server gave out.
+/// A token this server issued.
 #[derive(Debug, Clone)]
 pub(crate) struct IssuedToken {
     pub(crate) namespace: String,
@@ -104,38 +104,38 @@ pub(crate) struct IssuedToken {
 }
 
 impl Kernel {
-    /// The user behind a request. Without access control everybody unknown is the administrator.
+    /// The user of a request. Without RBAC, unauthenticated users are the administrator.
     pub(crate) fn authenticate(&self, request: &Request, now: Timestamp) -> ApiResult<User> {
         if let Some(user) = &request.user {
             return self.impersonate(user.clone(), request);
         }
         let token = request.authorization.strip_prefix("Bearer ").unwrap_or_default().trim();
         if token.is_empty() {
-            let user = if self.settings.rbac { User::anonymous() } else { User::admin() };
+            let user = if self.options.rbac { User::anonymous() } else { User::admin() };
             return self.impersonate(user, request);
         }
         match self.user_of_token(token, now) {
             Some(user) => self.impersonate(user, request),
-            None if self.settings.rbac => Err(Status::new(StatusReason::Unauthorized, "Unauthorized")),
+            None if self.options.rbac => Err(Status::new(StatusReason::Unauthorized, "Unauthorized")),
             None => Ok(User::admin()),
         }
     }
 
-    /// Whose token it is, if anybody's.
+    /// The user of a token, if it is valid.
     pub(crate) fn user_of_token(&self, token: &str, now: Timestamp) -> Option<User> {
-        if let Some((_, user)) = self.settings.tokens.iter().find(|(known, _)| known == token) {
+        if let Some((_, user)) = self.options.tokens.iter().find(|(known, _)| known == token) {
             return Some(user.clone());
         }
         if let Some(issued) = self.tokens.get(token).filter(|issued| issued.expires > now) {
-            return self.living_account(&issued.namespace, &issued.account, &issued.uid);
+            return self.existing_account(&issued.namespace, &issued.account, &issued.uid);
         }
         if let Some(user) = self.user_of_secret(token) {
             return Some(user);
         }
-        self.settings.verifier.as_ref().and_then(|verifier| (verifier.0)(token, now))
+        self.options.verifier.as_ref().and_then(|verifier| (verifier.0)(token, now))
     }
 
-    fn living_account(&self, namespace: &str, name: &str, uid: &str) -> Option<User> {
+    fn existing_account(&self, namespace: &str, name: &str, uid: &str) -> Option<User> {
         let accounts = resources::by_path("", "v1", "serviceaccounts")?;
         let account = self.store.get(accounts, namespace, name)?;
         if meta_str(&account, "uid") != uid || is_terminating(&account) {
@@ -144,7 +144,7 @@ impl Kernel {
         Some(User { uid: uid.to_owned(), ..User::service_account(namespace, name) })
     }
 
-    /// A token that stands in a token Secret is as good as the account the Secret belongs to.
+    /// A token of a service account token Secret is valid while the service account exists.
     fn user_of_secret(&self, token: &str) -> Option<User> {
         let secrets = resources::by_path("", "v1", "secrets")?;
         let encoded = STANDARD.encode(token);
@@ -157,10 +157,10 @@ impl Kernel {
         let annotation = |name: &str| meta(&found, "annotations")?.get(name)?.as_str();
         let account = annotation("kubernetes.io/service-account.name")?;
         let uid = annotation("kubernetes.io/service-account.uid")?;
-        self.living_account(meta_str(&found, "namespace"), account, uid)
+        self.existing_account(meta_str(&found, "namespace"), account, uid)
     }
 
-    /// Who the user wants to be taken for; being allowed to is access control like any other.
+    /// The user to impersonate, if `user` is allowed to.
     fn impersonate(&self, user: User, request: &Request) -> ApiResult<User> {
         let Some(wanted) = &request.impersonate else {
             return Ok(user);
@@ -168,7 +168,7 @@ impl Kernel {
         let users = [("users", std::slice::from_ref(&wanted.name)), ("groups", wanted.groups.as_slice())];
         for (resource, names) in users {
             for name in names {
-                if self.settings.rbac && !self.may_impersonate(&user, resource, name) {
+                if self.options.rbac && !self.may_impersonate(&user, resource, name) {
                     let message = format!(
                         "{resource} {name:?} is forbidden: User {:?} cannot impersonate resource {resource:?} in API \
                          group \"\" at the cluster scope",
@@ -192,7 +192,7 @@ impl Kernel {
     }
 }
 
-/// The fields of a certificate request that say who asks; the server alone sets them.
+/// Sets the requester's fields in the spec of a CertificateSigningRequest; clients cannot set them.
 pub(crate) fn set_requester(spec: &mut Map<String, Value>, user: &User) {
     for field in ["username", "uid", "groups", "extra"] {
         spec.remove(field);

@@ -1,4 +1,4 @@
-//! What a client should know about an object it writes, although nothing is refused.
+//! Warnings about accepted objects.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::metadata::{STANDARD_FINALIZERS, finalizers};
 use super::resources::{Resource, Strategy};
 
-/// Warnings about an object that is about to be stored.
+/// Warnings about an object before it is stored.
 pub(crate) fn for_object(resource: &Resource, old: Option<&Value>, new: &Value) -> Vec<String> {
     match resource.strategy {
         Strategy::Service => service(new),
@@ -37,7 +37,7 @@ pub(crate) fn for_object(resource: &Resource, old: Option<&Value>, new: &Value) 
     }
 }
 
-/// Warnings about a kind as such; whatever is asked of it, and however it ends.
+/// Warnings about a resource, for every request to it.
 pub(crate) fn for_kind(resource: &Resource) -> Option<String> {
     (resource.strategy == Strategy::Endpoints)
         .then(|| "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
@@ -87,14 +87,14 @@ fn finalizer_names(old: Option<&Value>, new: &Value) -> Vec<String> {
     let known = old.map(finalizers).unwrap_or_default();
     let added: BTreeSet<&str> = finalizers(new).into_iter().filter(|name| !known.contains(name)).collect();
     let plain = added.into_iter().filter(|name| !name.contains('/') && !STANDARD_FINALIZERS.contains(name));
-    let told = |name: &str| {
+    let warning = |name: &str| {
         let path = if name.contains('.') { " including a path (/)" } else { "" };
         format!(
             "metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts \
              with other finalizer writers"
         )
     };
-    plain.map(told).collect()
+    plain.map(warning).collect()
 }
 
 fn pod(path: &str, spec: &Value) -> Vec<String> {
@@ -115,7 +115,8 @@ fn pod(path: &str, spec: &Value) -> Vec<String> {
         }
     }
     for (at, (place, port)) in ports.iter().enumerate() {
-        let others = ports[..at].iter().filter_map(|(other, known)| Some((other, clash(known, port)?)));
+        let others =
+            ports[..at].iter().filter_map(|(other, known)| Some((other, port_conflict(known, port)?)));
         warnings.extend(others.map(|(other, what)| format!("{place}: {what} port definition with {other}")));
     }
     for (at, (place, port)) in ports.iter().enumerate() {
@@ -132,7 +133,7 @@ fn pod(path: &str, spec: &Value) -> Vec<String> {
     warnings
 }
 
-/// A term without a selector has no pod in mind.
+/// Affinity terms without a label selector.
 fn affinities(path: &str, spec: &Value, warnings: &mut Vec<String>) {
     for kind in ["podAffinity", "podAntiAffinity"] {
         for (list_name, below) in [
@@ -154,7 +155,7 @@ fn list<'v>(value: &'v Value, field: &str) -> &'v [Value] {
     value[field].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A variable that is there before should come up in what replaces it.
+/// Duplicate environment variables, unless the later one refers to the earlier one.
 fn variables(place: &str, container: &Value, warnings: &mut Vec<String>) {
     let variables = list(container, "env");
     for (at, variable) in variables.iter().enumerate() {
@@ -172,8 +173,8 @@ fn variables(place: &str, container: &Value, warnings: &mut Vec<String>) {
     }
 }
 
-/// What is odd about two ports of a pod, if anything is.
-fn clash(known: &Value, port: &Value) -> Option<&'static str> {
+/// How two ports of a pod conflict, if they do.
+fn port_conflict(known: &Value, port: &Value) -> Option<&'static str> {
     if (&known["containerPort"], &known["protocol"]) != (&port["containerPort"], &port["protocol"]) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Watches see every change of what they select, once, in order, or are told that they cannot.
+//! Watches: every change of the selected objects once, in order, or an error event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use super::store::{Change, Event, SharedObject};
 use super::stored_object::StoredObject;
 use super::{Kernel, Reply, body};
 
-/// The annotation on the bookmark that closes the initial events.
+/// The annotation on the bookmark after the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Names an open watch.
+/// Identifies an open watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WatchId(u64);
 
@@ -40,14 +40,14 @@ pub(crate) struct Watch {
     namespace: Option<String>,
     selector: Selector,
     bookmarks: bool,
-    /// Changes up to this revision are none of the client's business.
+    /// Changes up to this revision are not delivered.
     after: u64,
     backlog: Backlog,
     ended: bool,
 }
 
 impl Watch {
-    /// Queues the event if it concerns this watch; says whether it does.
+    /// Queues the event if it matches this watch; returns whether it does.
     pub(crate) fn deliver(&mut self, event: &Event, frames_max: usize) -> bool {
         let ours = event.resource.shares_storage_with(self.view.resource);
         if self.ended || !ours || event.revision <= self.after {
@@ -74,12 +74,12 @@ impl Watch {
             (true, false) => "DELETED",
         };
         if self.backlog.changes() >= frames_max {
-            self.give_up();
+            self.expire_slow();
             return true;
         }
         let content = if kind == "DELETED" && !deleted {
-            // The object left the selection: the client sees it as it last was there, at the new version.
-            Content::Own(StoredObject::new(event.stored.resource(), &departed(event)))
+            // The object no longer matches: the client gets the last matching state with the new resourceVersion.
+            Content::Own(StoredObject::new(event.stored.resource(), &last_matching(event)))
         } else {
             Content::Shared(event.stored.clone())
         };
@@ -96,7 +96,7 @@ impl Watch {
         object["kind"] = json!(self.view.resource.kind);
         object["apiVersion"] = json!(self.view.resource.api_version());
         object["metadata"] = metadata;
-        // A view of other objects is made from theirs; a bookmark is nobody's and stays as it is.
+        // Conversion would change a bookmark's apiVersion; a full bookmark already has the right one.
         let object = match self.view.representation {
             Representation::Full => Arc::new(object),
             _ => self.view.render(&Arc::new(object), now),
@@ -109,14 +109,14 @@ impl Watch {
         self.ended = true;
     }
 
-    /// A client that does not read is told to begin again, instead of being remembered for.
-    fn give_up(&mut self) {
+    /// Ends the watch of a client that does not read with 410, instead of queueing more.
+    fn expire_slow(&mut self) {
         self.backlog.clear();
         self.fail(&Status::expired("the watch was too slow to follow"));
     }
 }
 
-fn departed(event: &Event) -> SharedObject {
+fn last_matching(event: &Event) -> SharedObject {
     let Some(previous) = event.previous_object() else {
         return Arc::clone(event.object());
     };
@@ -132,7 +132,7 @@ impl Kernel {
             call.representation.fits(call.target.resource, false, call.query.text("includeObject"))?;
         }
         let resource = call.target.resource;
-        if self.watches.len() >= self.settings.watches_max {
+        if self.watches.len() >= self.options.watches_max {
             let mut status = Status::new(StatusReason::TooManyRequests, "too many watches are open");
             status.retry_after_seconds = 1;
             return Err(status);
@@ -149,7 +149,7 @@ impl Kernel {
         match options.start {
             WatchStart::InitialEvents(not_older) => match self.refuse_future(not_older) {
                 Ok(()) => {
-                    self.fill_state(&mut watch);
+                    self.queue_initial_events(&mut watch);
                     if watch.bookmarks {
                         watch.bookmark(self.store.revision(), true, self.now);
                     }
@@ -157,56 +157,56 @@ impl Kernel {
                 Err(status) => watch.fail(&status),
             },
             WatchStart::Now => {}
-            WatchStart::After(revision) => self.fill_changes(&mut watch, revision),
+            WatchStart::After(revision) => self.queue_changes(&mut watch, revision),
         }
         watch.backlog.mark_initial();
         self.watches_opened += 1;
         let id = WatchId(self.watches_opened);
-        let (bookmarks, waiting) = (watch.bookmarks, watch.backlog.bytes());
+        let (bookmarks, queued) = (watch.bookmarks, watch.backlog.bytes());
         self.watches.insert(id, watch);
-        self.bound_backlogs(waiting);
-        let timeout = options.timeout.unwrap_or_else(|| self.timeout_by_chance());
+        self.limit_backlogs(queued);
+        let timeout = options.timeout.unwrap_or_else(|| self.random_timeout());
         Ok(Reply::Watch { id, timeout, bookmarks })
     }
 
-    /// Clients that name no end get one at a random time, so that those who came together do not come back together.
-    fn timeout_by_chance(&mut self) -> Duration {
-        let least = self.settings.watch_timeout_min;
+    /// A random timeout for clients without timeoutSeconds, so that watches opened together do not end together.
+    fn random_timeout(&mut self) -> Duration {
+        let least = self.options.watch_timeout_min;
         let millis = u32::try_from(least.as_millis()).unwrap_or(u32::MAX).max(1);
         least + Duration::from_millis(self.watch_random.below(millis).into())
     }
 
-    /// Hands the event to every watch that covers it.
+    /// Delivers the event to every watch it matches.
     pub(crate) fn deliver(&mut self, event: &Event) {
         let mut added = 0;
         for (id, watch) in &mut self.watches {
             let before = watch.backlog.bytes();
-            if watch.deliver(event, self.settings.frames_max) {
+            if watch.deliver(event, self.options.frames_max) {
                 added += watch.backlog.bytes().saturating_sub(before);
-                self.woken.insert(*id);
+                self.ready_watches.insert(*id);
             }
         }
-        self.bound_backlogs(added);
+        self.limit_backlogs(added);
     }
 
-    /// Notes that more waits for watchers now, and cuts off the slowest until it is within bounds again.
-    fn bound_backlogs(&mut self, added: usize) {
+    /// Adds to the byte count of all queues and ends the slowest watches until it is within the limit.
+    fn limit_backlogs(&mut self, added: usize) {
         self.backlog_bytes += added;
-        if self.backlog_bytes <= self.settings.backlog_bytes_max {
+        if self.backlog_bytes <= self.options.backlog_bytes_max {
             return;
         }
-        // What watchers have taken since it was last counted is still in the sum.
+        // The sum still contains bytes that clients have read since the last count.
         self.backlog_bytes = self.watches.values().map(|watch| watch.backlog.bytes()).sum();
-        while self.backlog_bytes > self.settings.backlog_bytes_max {
-            let living = self.watches.iter_mut().filter(|(_, watch)| !watch.ended);
-            let Some((id, slowest)) = living.max_by_key(|(_, watch)| watch.backlog.bytes()) else { return };
+        while self.backlog_bytes > self.options.backlog_bytes_max {
+            let open = self.watches.iter_mut().filter(|(_, watch)| !watch.ended);
+            let Some((id, slowest)) = open.max_by_key(|(_, watch)| watch.backlog.bytes()) else { return };
             self.backlog_bytes -= slowest.backlog.bytes();
-            slowest.give_up();
-            self.woken.insert(*id);
+            slowest.expire_slow();
+            self.ready_watches.insert(*id);
         }
     }
 
-    fn fill_state(&self, watch: &mut Watch) {
+    fn queue_initial_events(&self, watch: &mut Watch) {
         for (key, object) in self.store.list(watch.view.resource, watch.namespace.as_deref()) {
             if watch.selector.matches_stored(watch.view.resource, key, object) {
                 watch.backlog.push("ADDED", Content::Shared(object.clone()));
@@ -214,7 +214,7 @@ impl Kernel {
         }
     }
 
-    fn fill_changes(&self, watch: &mut Watch, revision: u64) {
+    fn queue_changes(&self, watch: &mut Watch, revision: u64) {
         watch.after = revision;
         match self.store.since(watch.view.resource, revision) {
             Some(events) => {
@@ -229,12 +229,12 @@ impl Kernel {
         }
     }
 
-    /// Takes what the watch has to say; `None` once it has said everything and is over.
+    /// Takes the queued events; `None` once the watch has ended and everything was taken.
     pub fn take_frames(&mut self, id: WatchId) -> Option<Vec<Frame>> {
         self.take(id, |backlog, view, now| backlog.take_frames(view, now))
     }
 
-    /// Like [`Kernel::take_frames`], as the lines that are sent: about so many bytes of them, the rest later.
+    /// Like [`Kernel::take_frames`], as encoded lines: about `bytes_max` bytes, the rest later.
     pub fn take_lines(&mut self, id: WatchId, bytes_max: usize) -> Option<Vec<Bytes>> {
         self.take(id, |backlog, view, now| backlog.take_lines(view, now, bytes_max))
     }
@@ -248,7 +248,7 @@ impl Kernel {
         let taken = what(&mut watch.backlog, watch.view, self.now);
         if watch.ended && watch.backlog.is_empty() {
             self.watches.remove(&id);
-            // The last words of a watch are given before it is reported as over.
+            // The last events are returned before the watch is reported as ended.
             if taken.is_empty() {
                 return None;
             }
@@ -256,15 +256,15 @@ impl Kernel {
         Some(taken)
     }
 
-    /// Forgets a watch whose client has gone.
+    /// Removes a watch whose client has disconnected.
     pub fn close_watch(&mut self, id: WatchId) {
         self.watches.remove(&id);
-        self.woken.remove(&id);
+        self.ready_watches.remove(&id);
     }
 
-    /// Watches that got news since the last call, in the order they were opened.
+    /// Watches with new events since the last call, in the order they were opened.
     pub fn take_ready_watches(&mut self) -> Vec<WatchId> {
-        std::mem::take(&mut self.woken).into_iter().collect()
+        std::mem::take(&mut self.ready_watches).into_iter().collect()
     }
 
     /// How many watches are open.
@@ -282,19 +282,19 @@ impl Kernel {
     pub fn send_bookmark(&mut self, id: WatchId) {
         let (revision, now) = (self.store.revision(), self.now);
         let Some(watch) = self.watches.get_mut(&id) else { return };
-        // A watch opened at a future revision must not be led back by a bookmark.
+        // A bookmark must not lower the revision of a watch that starts at a future one.
         if watch.bookmarks && !watch.ended && watch.after <= revision {
             watch.after = revision;
             watch.bookmark(revision, false, now);
-            self.woken.insert(id);
+            self.ready_watches.insert(id);
         }
     }
 
-    /// Ends every open watch; what is queued is still delivered.
+    /// Ends every open watch; queued events are still delivered.
     pub fn cut_watches(&mut self) {
         for (id, watch) in &mut self.watches {
             watch.ended = true;
-            self.woken.insert(*id);
+            self.ready_watches.insert(*id);
         }
     }
 
@@ -303,7 +303,7 @@ impl Kernel {
         let status = Status::expired("The resourceVersion for the provided watch is too old.");
         for (id, watch) in self.watches.iter_mut().filter(|(_, w)| !w.ended) {
             watch.fail(&status);
-            self.woken.insert(*id);
+            self.ready_watches.insert(*id);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How a server is set up.
+//! Builds a server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,9 +12,9 @@ use super::{ApiServer, Shared, State};
 use crate::clock::{self, Clock};
 use crate::kernel::{JournalEntry, Kernel, KernelOptions, Range, TokenVerifier, User};
 
-/// Settings of a new server.
+/// Options of a new server.
 pub struct Builder {
-    settings: KernelOptions,
+    options: KernelOptions,
     log_limit: usize,
     bookmark_interval: Duration,
     clock: Clock,
@@ -23,7 +23,7 @@ pub struct Builder {
 impl Default for Builder {
     fn default() -> Builder {
         Builder {
-            settings: KernelOptions::default(),
+            options: KernelOptions::default(),
             log_limit: 100_000,
             bookmark_interval: Duration::from_secs(60),
             clock: clock::system(),
@@ -32,135 +32,136 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Seed of uids, generated names and tokens.
+    /// Seed of UIDs, generated names and tokens.
     pub fn seed(mut self, seed: u64) -> Builder {
-        self.settings.seed = seed;
+        self.options.seed = seed;
         self
     }
 
-    /// How many changes are kept for watches and old lists.
+    /// How many changes are kept for watches and lists at older revisions.
     pub fn history_limit(mut self, events: usize) -> Builder {
-        self.settings.history_limit = events;
+        self.options.history_limit = events;
         self
     }
 
-    /// How many bytes of objects as they were are kept for watches and old lists.
+    /// How many bytes of earlier object states are kept for watches and lists at older revisions.
     pub fn history_bytes_max(mut self, bytes: usize) -> Builder {
-        self.settings.history_bytes_max = bytes;
+        self.options.history_bytes_max = bytes;
         self
     }
 
-    /// How many requests [`ApiServer::requests`] remembers; 0 turns the log off.
+    /// How many requests [`ApiServer::requests`] returns; 0 disables the log.
     pub fn request_log_limit(mut self, requests: usize) -> Builder {
         self.log_limit = requests;
         self
     }
 
-    /// Where the server reads the time.
+    /// The server's clock.
     pub fn clock(mut self, clock: Clock) -> Builder {
         self.clock = clock;
         self
     }
 
-    /// Whether roles decide what users may do. The roles a real server brings come with it.
+    /// Whether RBAC is enforced. Also enables [`Builder::bootstrap`].
     pub fn rbac(mut self, on: bool) -> Builder {
-        self.settings.rbac = on;
-        self.settings.bootstrap |= on;
+        self.options.rbac = on;
+        self.options.bootstrap |= on;
         self
     }
 
-    /// Whether the objects a real server makes when it starts are there: roles, bindings, priority classes, the
+    /// Whether the objects that kube-apiserver creates at startup exist: roles, bindings, priority classes, the
     /// `kubernetes` Service.
     pub fn bootstrap(mut self, on: bool) -> Builder {
-        self.settings.bootstrap = on;
+        self.options.bootstrap = on;
         self
     }
 
-    /// Whether pods need their ServiceAccount and get its token mounted, as by the real admission plug-in.
+    /// Whether pods need their ServiceAccount to exist and get its token mounted, as the ServiceAccount admission
+    /// plugin does.
     pub fn service_accounts(mut self, on: bool) -> Builder {
-        self.settings.service_accounts = on;
+        self.options.service_accounts = on;
         self
     }
 
-    /// How long events live after they were last written; for ever if this is not called.
+    /// How long events are kept after their last write; for ever if this is not called.
     pub fn event_ttl(mut self, ttl: Duration) -> Builder {
-        self.settings.event_ttl = Some(ttl);
+        self.options.event_ttl = Some(ttl);
         self
     }
 
-    /// Where Services get their addresses from.
+    /// The service CIDR.
     pub fn service_range(mut self, range: Range) -> Builder {
-        self.settings.service_range = range;
+        self.options.service_range = range;
         self
     }
 
     /// How many watches may be open at once.
     pub fn watches_max(mut self, watches: usize) -> Builder {
-        self.settings.watches_max = watches;
+        self.options.watches_max = watches;
         self
     }
 
-    /// How often watches are told how far the server has come, if they want to know; a minute by default.
+    /// Interval of bookmarks for watches that allow them; one minute by default.
     pub fn bookmark_interval(mut self, time: Duration) -> Builder {
         self.bookmark_interval = time;
         self
     }
 
-    /// How long watches last at least whose clients name no end; half an hour by default. They last up to twice as long.
+    /// Minimum duration of a watch without timeoutSeconds, 30 minutes by default; the maximum is twice as long.
     pub fn watch_timeout_min(mut self, time: Duration) -> Builder {
-        self.settings.watch_timeout_min = time;
+        self.options.watch_timeout_min = time;
         self
     }
 
-    /// How many bytes may wait for all watchers together before the slowest is ended.
+    /// How many bytes may be queued for all watches together before the slowest is ended.
     pub fn backlog_bytes_max(mut self, bytes: usize) -> Builder {
-        self.settings.backlog_bytes_max = bytes;
+        self.options.backlog_bytes_max = bytes;
         self
     }
 
-    /// How many changes may wait for a watcher that does not read before its watch is ended.
+    /// How many changes may be queued for a watch that is not read before it is ended.
     pub fn frames_max(mut self, frames: usize) -> Builder {
-        self.settings.frames_max = frames;
+        self.options.frames_max = frames;
         self
     }
 
-    /// A bearer token and whose it is.
+    /// A bearer token and its user.
     pub fn token(mut self, token: &str, user: User) -> Builder {
-        self.settings.tokens.push((token.to_owned(), user));
+        self.options.tokens.push((token.to_owned(), user));
         self
     }
 
-    /// Who tells whose token it is when the server does not know it: tokens signed by somebody else's keys.
+    /// Authenticates tokens that this server did not issue.
     pub fn verifier(mut self, verifier: TokenVerifier) -> Builder {
-        self.settings.verifier = Some(verifier);
+        self.options.verifier = Some(verifier);
         self
     }
 
-    /// Whether objects stay parsed, for whoever reads them past the HTTP face all the time.
+    /// Whether objects stay parsed, for callers that read them often without HTTP.
     pub fn keep_parsed(mut self, on: bool) -> Builder {
-        self.settings.keep_parsed = on;
+        self.options.keep_parsed = on;
         self
     }
 
     /// Whether changes are recorded for [`ApiServer::take_journal`].
     pub fn journal(mut self, on: bool) -> Builder {
-        self.settings.journal = on;
+        self.options.journal = on;
         self
     }
 
-    /// A server with the bootstrap namespaces, and what else was asked for.
+    /// A server with the bootstrap namespaces and the configured objects.
     pub fn build(self) -> ApiServer {
-        let kernel = Kernel::with_options(self.settings.clone(), (self.clock)());
-        self.around(kernel)
+        let kernel = Kernel::with_options(self.options.clone(), (self.clock)());
+        self.with_kernel(kernel)
     }
 
-    /// A server with the state the entries lead to, and how many of them it could not use.
+    /// A server with the state of the entries, and the number of entries skipped.
     pub fn restore(self, entries: impl IntoIterator<Item = JournalEntry>) -> (ApiServer, usize) {
-        let (kernel, passed_over) = Kernel::restore(self.settings.clone(), entries, (self.clock)());
-        (self.around(kernel), passed_over)
+        let (kernel, skipped) = Kernel::restore(self.options.clone(), entries, (self.clock)());
+        (self.with_kernel(kernel), skipped)
     }
 
-    fn around(self, kernel: Kernel) -> ApiServer {
+    fn with_kernel(self, kernel: Kernel) -> ApiServer {
         let state = State { kernel, wakers: BTreeMap::new(), log: RequestLog::new(self.log_limit) };
         let shared =
             Shared { state: Mutex::new(state), clock: self.clock, bookmark_interval: self.bookmark_interval };
@@ -170,6 +171,6 @@ impl Builder {
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Builder").field("settings", &self.options).finish_non_exhaustive()
     }
 }

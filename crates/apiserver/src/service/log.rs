@@ -1,4 +1,4 @@
-//! What arrived, for tests that ask and for people who wonder; bounded in number and in size.
+//! The request log, for tests and debugging; bounded in number and size.
 
 use std::collections::VecDeque;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::kernel::{Answer, Reply, Request};
 
-/// The bodies of all remembered requests together.
+/// Maximum total size of the logged bodies and targets.
 const BODIES_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// One request as it arrived.
+/// One request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedRequest {
     /// HTTP method.
@@ -22,18 +22,18 @@ pub struct LoggedRequest {
     pub user_agent: String,
     /// The body of a write; empty for reads.
     pub body: Bytes,
-    /// Name of the user, or empty if nobody could be told.
+    /// Name of the user, or empty if authentication failed.
     pub user: String,
-    /// What was asked: `get`, `list`, `watch`, `create`…; the lower-case method for paths that are no resources.
+    /// `get`, `list`, `watch`, `create`…; the lower-case method for non-resource paths.
     pub verb: String,
-    /// `resource.group/subresource` as access control sees it; empty for other paths.
+    /// `resource.group/subresource` as authorization names it; empty for non-resource paths.
     pub resource: String,
-    /// HTTP status code of the answer.
+    /// HTTP status code of the response.
     pub code: u16,
 }
 
 impl LoggedRequest {
-    /// The body as JSON; null if there is none or it is something else.
+    /// The body as JSON; null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
@@ -47,7 +47,7 @@ pub(super) struct RequestLog {
 }
 
 impl RequestLog {
-    /// Remembers so many requests; 0 turns it off.
+    /// Keeps up to `limit` requests; 0 disables the log.
     pub(super) fn new(limit: usize) -> RequestLog {
         RequestLog { requests: VecDeque::new(), limit, bytes: 0 }
     }

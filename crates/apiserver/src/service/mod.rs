@@ -1,4 +1,4 @@
-//! The HTTP face: one tower service that turns requests into kernel calls and watches into streaming bodies.
+//! The HTTP service: a tower service that passes requests to the kernel and streams watches.
 
 mod build;
 mod log;
@@ -34,14 +34,14 @@ use crate::kernel::{
     WatchId,
 };
 
-/// Bodies longer than this are not read to the end; the kernel refuses them.
+/// Longer bodies are not read to the end: they exceed the kernel's limit anyway.
 const BODY_BYTES_READ_MAX: usize = 4 * 1024 * 1024;
 
-/// The embedded API server; clones share one state.
+/// The embedded API server; clones share its state.
 #[derive(Clone)]
 pub struct ApiServer {
     shared: Arc<Shared>,
-    /// Who callers are that say nothing about themselves.
+    /// The user of requests without credentials.
     user: Option<User>,
 }
 
@@ -59,46 +59,47 @@ struct Shared {
 
 struct State {
     kernel: Kernel,
-    /// Who waits for the next frame of which watch.
+    /// The tasks that wait for events, by watch.
     wakers: BTreeMap<WatchId, Waker>,
     log: RequestLog,
 }
 
 impl Shared {
-    /// Runs `work` on the state, then wakes the watches it gave news to, in the order they were opened.
+    /// Runs `work` on the state, then notifies the tasks of watches with new events, in the order the watches were
+    /// opened.
     fn with<T>(&self, work: impl FnOnce(&mut State, Timestamp) -> T) -> T {
         let now = (self.clock)();
         let mut state = self.state.lock();
         let result = work(&mut state, now);
-        let woken = state.kernel.take_ready_watches();
-        let wakers: Vec<Waker> = woken.iter().filter_map(|id| state.wakers.remove(id)).collect();
+        let ready = state.kernel.take_ready_watches();
+        let wakers: Vec<Waker> = ready.iter().filter_map(|id| state.wakers.remove(id)).collect();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         result
     }
 }
 
-/// Handles for tests: everything here works on the state directly, past the HTTP face.
+/// Direct access to the state for tests, without HTTP.
 impl ApiServer {
-    /// Settings with seed 0, the machine's clock and generous limits.
+    /// A builder with seed 0, the system clock and generous limits.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// The same server, for callers who are this user unless they show a token or certificate.
+    /// The same server, for requests of this user unless they have a token or certificate.
     pub fn acting_as(&self, user: User) -> ApiServer {
         ApiServer { shared: Arc::clone(&self.shared), user: Some(user) }
     }
 
-    /// Stores an object as it is, past admission and validation; the kind is told by apiVersion and kind.
+    /// Stores an object without admission and validation; its apiVersion and kind select the resource.
     ///
-    /// Missing uid, creationTimestamp and namespace ("default") are filled in; an object of the same name is
-    /// replaced. Watches see the change.
+    /// Missing uid, creationTimestamp and namespace ("default") are set; an existing object with the same name is
+    /// replaced. Watches receive the change.
     pub fn seed(&self, object: Value) -> ApiResult<Arc<Value>> {
         self.shared.with(|state, now| state.kernel.seed(object, now))
     }
 
-    /// Removes an object at once, finalizers or not; says whether it was there.
+    /// Removes an object immediately, regardless of finalizers; returns whether it existed.
     pub fn remove(&self, resource: &str, namespace: &str, name: &str) -> bool {
         self.shared.with(|state, _| {
             let resource = state.kernel.resource(resource);
@@ -114,7 +115,7 @@ impl ApiServer {
         })
     }
 
-    /// All objects of a kind in list order; none for a kind that is not served.
+    /// All objects of a resource in list order; none for an unknown resource.
     pub fn objects(&self, resource: &str) -> Vec<Arc<Value>> {
         self.shared.with(|state, _| {
             let of = |resource: &'static Resource| state.kernel.objects(resource);
@@ -122,23 +123,23 @@ impl ApiServer {
         })
     }
 
-    /// Every object there is, kind by kind, in list order.
+    /// All objects, resource by resource, in list order.
     pub fn snapshot(&self) -> Vec<Arc<Value>> {
         self.shared.with(|state, _| state.kernel.all_objects())
     }
 
-    /// The resource version of the latest write.
+    /// The resourceVersion of the latest write.
     pub fn resource_version(&self) -> u64 {
         self.shared.with(|state, _| state.kernel.revision())
     }
 
-    /// Drops all history: watches and exact lists from older resource versions get 410 from now on.
-    /// Watches that are already open go on undisturbed.
+    /// Drops the history: watches and exact lists at older resourceVersions get 410 from now on. Open watches
+    /// continue.
     pub fn compact(&self) {
         self.shared.with(|state, _| state.kernel.compact());
     }
 
-    /// Sends a bookmark to every open watch that allows bookmarks, besides those that come with time.
+    /// Sends a bookmark to every open watch that allows bookmarks, in addition to the periodic ones.
     pub fn send_bookmarks(&self) {
         self.shared.with(|state, _| state.kernel.send_bookmarks());
     }
@@ -158,27 +159,27 @@ impl ApiServer {
         self.shared.with(|state, _| state.kernel.open_watches())
     }
 
-    /// Lets a group version answer 503 (and be stale in aggregated discovery), or be well again.
+    /// Makes a group version fail with 503 (and be stale in aggregated discovery), or work again.
     pub fn set_group_version_failing(&self, group: &str, version: &str, failing: bool) {
         self.shared.with(|state, _| state.kernel.set_failing(group, version, failing));
     }
 
-    /// The requests that arrived, oldest first.
+    /// The logged requests, oldest first.
     pub fn requests(&self) -> Vec<LoggedRequest> {
         self.shared.with(|state, _| state.log.requests())
     }
 
-    /// Forgets the requests that arrived so far.
+    /// Clears the request log.
     pub fn clear_requests(&self) {
         self.shared.with(|state, _| state.log.clear());
     }
 
-    /// The changes since the last call, if the server was built to record them.
+    /// The changes since the last call, if the journal is enabled.
     pub fn take_journal(&self) -> Vec<JournalEntry> {
         self.shared.with(|state, _| state.kernel.take_journal())
     }
 
-    /// The whole state, in an order in which it can be built again; changes before it are in it.
+    /// The full state, in an order in which it can be restored. Clears the journal, whose changes the state contains.
     pub fn dump(&self) -> Vec<JournalEntry> {
         self.shared.with(|state, _| {
             state.kernel.take_journal();
@@ -227,7 +228,7 @@ fn respond(document: Document) -> Response<Body> {
     response
 }
 
-/// A character as it stands in a quoted string of a header.
+/// Escapes a character for a quoted string in a header.
 fn escaped(c: char) -> impl Iterator<Item = char> {
     matches!(c, '"' | '\\').then_some('\\').into_iter().chain([c])
 }
@@ -252,25 +253,25 @@ where
             let (parts, body) = request.into_parts();
             let body = match Limited::new(body, BODY_BYTES_READ_MAX).collect().await {
                 Ok(collected) => collected.to_bytes(),
-                Err(error) => return Ok(respond(Document::from(&*unreadable(&*error)))),
+                Err(error) => return Ok(respond(Document::from(&*unreadable_body(&*error)))),
             };
-            let request = reduce(parts, body, server.user.as_ref());
+            let request = kernel_request(parts, body, server.user.as_ref());
             Ok(server.answer(&request))
         }
         .boxed()
     }
 }
 
-fn unreadable(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Box<Status> {
+fn unreadable_body(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Box<Status> {
     if error.is::<http_body_util::LengthLimitError>() {
         return Status::new(StatusReason::RequestEntityTooLarge, "Request entity too large");
     }
     Status::new(StatusReason::BadRequest, format!("the body of the request could not be read: {error}"))
 }
 
-/// The request as the kernel reads it. A user the face itself knows (a certificate, an in-process caller) comes first,
-/// then a token, then the user this handle stands for.
-fn reduce(parts: Parts, body: Bytes, handle: Option<&User>) -> KernelRequest {
+/// The request for the kernel. A user that the service knows (from a certificate or an in-process caller) comes
+/// first, then a token, then the user of this handle.
+fn kernel_request(parts: Parts, body: Bytes, handle: Option<&User>) -> KernelRequest {
     let header = |name: &str| {
         let value = parts.headers.get(name).and_then(|v: &HeaderValue| v.to_str().ok());
         value.unwrap_or_default().to_owned()

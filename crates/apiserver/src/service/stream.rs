@@ -1,4 +1,4 @@
-//! Response bodies: documents, and watches that last.
+//! Response bodies: documents and watch streams.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,15 +16,15 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::Shared;
 use crate::kernel::WatchId;
 
-/// About so much is written out ahead of a watcher; the rest waits in its short form.
+/// How many bytes are encoded ahead for a watch; further events stay queued in the kernel.
 const BYTES_AT_ONCE: usize = 16 * 1024;
-/// The last bookmark comes so long before the end of a watch, so that the client can go on from close to it.
+/// The last bookmark precedes the end of a watch by this much, so that the client can resume close to the end.
 const LAST_BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
 /// Thirty years.
-const FAR: Duration = Duration::from_secs(86_400 * 365 * 30);
+const THIRTY_YEARS: Duration = Duration::from_secs(86_400 * 365 * 30);
 
-/// A response body: a document, or a watch that lasts. One frame is one watch event.
+/// A response body: a document or a watch stream. One frame is one watch event.
 #[derive(Debug)]
 pub struct Body(Content);
 
@@ -41,22 +41,22 @@ impl Body {
 }
 
 impl Body {
-    /// Whether this is a watch, which lasts.
+    /// Whether this is a watch stream.
     pub(crate) fn is_watch(&self) -> bool {
         matches!(self.0, Content::Watch(_))
     }
 
-    /// A body that is there already.
+    /// A body with this content.
     pub fn text(bytes: Bytes) -> Body {
         Body::full(bytes)
     }
 
     pub(super) fn watch(shared: Arc<Shared>, id: WatchId, timeout: Duration, bookmarks: bool) -> Body {
         let now = Instant::now();
-        // An end that is further away than the clock can count is no end anybody will see.
-        let ends_at = now.checked_add(timeout).unwrap_or_else(|| now + FAR);
+        // A timeout beyond the range of the clock is never reached.
+        let ends_at = now.checked_add(timeout).unwrap_or_else(|| now + THIRTY_YEARS);
         let timer = Timer::new(ends_at, bookmarks.then_some(shared.bookmark_interval));
-        Body(Content::Watch(WatchStream { shared, id, lines: VecDeque::new(), timer, over: false }))
+        Body(Content::Watch(WatchStream { shared, id, lines: VecDeque::new(), timer, ended: false }))
     }
 }
 
@@ -87,14 +87,14 @@ impl http_body::Body for Body {
     }
 }
 
-/// The open end of a watch; dropping it closes the watch.
+/// A watch stream; dropping it closes the watch.
 struct WatchStream {
     shared: Arc<Shared>,
     id: WatchId,
-    /// Taken from the kernel, not yet sent.
+    /// Encoded but not yet sent.
     lines: VecDeque<Bytes>,
     timer: Timer,
-    over: bool,
+    ended: bool,
 }
 
 impl fmt::Debug for WatchStream {
@@ -106,18 +106,18 @@ impl fmt::Debug for WatchStream {
 impl WatchStream {
     fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
-            if self.lines.is_empty() && !self.over {
+            if self.lines.is_empty() && !self.ended {
                 self.take_lines(cx);
             }
             if let Some(line) = self.lines.pop_front() {
                 return Poll::Ready(Some(line));
             }
-            if self.over {
+            if self.ended {
                 return Poll::Ready(None);
             }
             match ready!(self.timer.poll(cx)) {
                 Due::Bookmark => self.shared.with(|state, _| state.kernel.send_bookmark(self.id)),
-                Due::End => self.over = true,
+                Due::End => self.ended = true,
             }
         }
     }
@@ -129,19 +129,19 @@ impl WatchStream {
                 self.lines.extend(lines);
                 state.wakers.insert(self.id, cx.waker().clone());
             }
-            None => self.over = true,
+            None => self.ended = true,
         }
     }
 }
 
-/// What a watch has to do when nothing happens.
+/// What the timer of a watch triggers.
 #[derive(Debug, PartialEq, Eq)]
 enum Due {
     Bookmark,
     End,
 }
 
-/// Says when a watch is due for a bookmark, and when it ends.
+/// Schedules bookmarks and the end of a watch.
 struct Timer {
     ends_at: Instant,
     bookmark_interval: Option<Duration>,
@@ -153,12 +153,13 @@ impl Timer {
     fn new(ends_at: Instant, bookmark_interval: Option<Duration>) -> Timer {
         let mut timer =
             Timer { ends_at, bookmark_interval, next: Due::End, sleep: Box::pin(sleep_until(ends_at)) };
-        timer.turn(Instant::now());
+        timer.schedule(Instant::now());
         timer
     }
 
-    /// A bookmark after the usual time or shortly before the end, whichever is first; after that one the end.
-    fn turn(&mut self, now: Instant) {
+    /// Schedules the next bookmark after the interval or shortly before the end, whichever is first; after the last
+    /// one, the end.
+    fn schedule(&mut self, now: Instant) {
         let last = self.ends_at.checked_sub(LAST_BOOKMARK_BEFORE_END).filter(|last| *last > now);
         let bookmark = self.bookmark_interval.and_then(|every| Some(last?.min(now.checked_add(every)?)));
         self.next = if bookmark.is_some() { Due::Bookmark } else { Due::End };
@@ -169,7 +170,7 @@ impl Timer {
         ready!(self.sleep.poll_unpin(cx));
         let due = std::mem::replace(&mut self.next, Due::End);
         if due == Due::Bookmark {
-            self.turn(Instant::now());
+            self.schedule(Instant::now());
         }
         Poll::Ready(due)
     }

@@ -1,6 +1,6 @@
-//! A server on a socket, and clients that say whatever they like to it.
+//! A server on a socket, and raw clients.
 
-// Each test program uses a part of this.
+// Each test binary uses only some of these.
 #![allow(dead_code)]
 
 use std::sync::Arc;
@@ -23,26 +23,26 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// A stream of TLS to the server.
+/// A TLS stream to the server.
 pub(crate) type Stream = TlsStream<TcpStream>;
 
-/// Where ConfigMaps are.
+/// Path of the ConfigMaps.
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Puts the server on a socket.
+/// Serves `server` on a socket.
 pub(crate) async fn serving(server: &ApiServer, limits: Limits) -> RunningServer {
     let address = "127.0.0.1:0".parse().expect("an address");
     serve(server.clone(), address, Pki::generate().expect("keys"), limits).await.expect("a free port")
 }
 
-/// Stores a ConfigMap past the front door.
+/// Stores a ConfigMap without HTTP.
 pub(crate) fn seed(server: &ApiServer, name: &str, value: &str) {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
         "data": {"k": value}});
-    server.seed(object).expect("a good object");
+    server.seed(object).expect("a valid object");
 }
 
-/// A connection without a client certificate, on which anything can be said.
+/// A connection without client certificate, for arbitrary bytes.
 pub(crate) async fn raw(serving: &RunningServer) -> Stream {
     connect(serving, &[]).await
 }
@@ -63,47 +63,47 @@ async fn connect(serving: &RunningServer, protocols: &[&[u8]]) -> Stream {
     TlsConnector::from(Arc::new(config)).connect(name, stream).await.expect("a handshake")
 }
 
-/// What the server says until it hangs up or has nothing more to say for a second.
-pub(crate) async fn heard(stream: &mut Stream) -> String {
-    let mut all = Vec::new();
+/// The server's output until it closes the connection or sends nothing for a second.
+pub(crate) async fn read_all(stream: &mut Stream) -> String {
+    let mut output = Vec::new();
     let mut buffer = [0; 4096];
     while let Ok(Ok(count)) = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut buffer)).await {
         if count == 0 {
             break;
         }
-        all.extend_from_slice(&buffer[..count]);
+        output.extend_from_slice(&buffer[..count]);
     }
-    String::from_utf8_lossy(&all).into_owned()
+    String::from_utf8_lossy(&output).into_owned()
 }
 
-/// What the server answers to these bytes on a connection of their own.
-pub(crate) async fn said_to(serving: &RunningServer, bytes: &[u8]) -> String {
+/// The server's answer to these bytes on a new connection.
+pub(crate) async fn answer_to(serving: &RunningServer, bytes: &[u8]) -> String {
     let mut stream = raw(serving).await;
-    // The server may hang up before it has read everything.
+    // The server may close the connection before it has read everything.
     let _ = stream.write_all(bytes).await;
-    heard(&mut stream).await
+    read_all(&mut stream).await
 }
 
-/// Whether the server still answers as if nothing had happened.
-pub(crate) async fn is_well(serving: &RunningServer) -> bool {
+/// Whether the server still answers normally.
+pub(crate) async fn is_healthy(serving: &RunningServer) -> bool {
     let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-    said_to(serving, request).await.ends_with("ok")
+    answer_to(serving, request).await.ends_with("ok")
 }
 
-/// A client of HTTP/2, which has many requests on one connection.
+/// An HTTP/2 client, with many requests on one connection.
 pub(crate) async fn multiplexed(serving: &RunningServer) -> SendRequest<Empty<Bytes>> {
     let stream = TokioIo::new(connect(serving, &[b"h2"]).await);
     let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
-    // A small window, so that what is not read stays on the server's side.
+    // A small window, so that unread data stays in the server.
     builder.initial_stream_window_size(16 * 1024).max_concurrent_streams(20_000);
-    let (sender, connection) = builder.handshake(stream).await.expect("a client of HTTP/2");
+    let (sender, connection) = builder.handshake(stream).await.expect("an HTTP/2 client");
     tokio::spawn(connection);
     sender
 }
 
-/// Asks and returns when the head of the answer is there.
-pub(crate) async fn asked(sender: &mut SendRequest<Empty<Bytes>>, target: &str) -> Response<Incoming> {
+/// Sends a request and returns when the response headers have arrived.
+pub(crate) async fn send_get(sender: &mut SendRequest<Empty<Bytes>>, target: &str) -> Response<Incoming> {
     let request = Request::get(format!("https://localhost{target}")).body(Empty::new()).expect("a request");
-    sender.ready().await.expect("a living connection");
-    sender.send_request(request).await.expect("an answer")
+    sender.ready().await.expect("an open connection");
+    sender.send_request(request).await.expect("a response")
 }

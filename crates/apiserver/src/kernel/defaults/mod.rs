@@ -1,4 +1,4 @@
-//! Values the server fills in when the client leaves them out, as far as clients and controllers can see them.
+//! Defaulting, as far as clients and controllers can observe it.
 //!
 //! Parity: the `defaults.go` files of pkg/apis in Kubernetes v1.37.
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::resources::{Resource, Strategy};
 use super::types::{Node, Struct};
 
-/// Fills in what is missing.
+/// Sets the defaults of the kind.
 pub(crate) fn fill(resource: &Resource, object: &mut Value) {
     by_table(resource.shape(), object);
     match resource.strategy {
@@ -69,7 +69,7 @@ pub(crate) fn fill(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// Defaults that stand in the table of types.
+/// Defaults from the table of types.
 fn by_table(kind: &'static Struct, object: &mut Value) {
     fill_node(Node::Struct(kind), object);
 }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_says_stays() {
+    fn defaults_do_not_overwrite_client_values() {
         let deployments = by_name("deployments").unwrap();
         let mut object = json!({"spec": {"replicas": 0, "strategy": {"type": "Recreate"}}});
         fill(deployments, &mut object);

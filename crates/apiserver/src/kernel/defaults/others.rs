@@ -1,4 +1,4 @@
-//! Defaults of the kinds that need only a few.
+//! Defaults of the kinds that have few.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::metadata::{meta_mut, meta_str};
 use super::{items, present, set_default};
 
-/// The label every namespace carries with its own name.
+/// The label with the namespace's own name.
 const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -37,7 +37,7 @@ pub(super) fn secret(object: &mut Value) {
     }
 }
 
-/// Limits of containers: the maximum is the default, the default is the request, and so is the minimum.
+/// Container limits: max is the default of default, and default and min are defaults of defaultRequest.
 pub(super) fn limit_range(object: &mut Value) {
     for limit in items(&mut object["spec"], "limits").filter(|limit| limit["type"] == "Container") {
         for (to, from) in [("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")] {
@@ -60,7 +60,7 @@ pub(super) fn node(object: &mut Value) {
     }
     let spec = &mut object["spec"];
     if let Some(range) = present(spec, "podCIDR").filter(|range| **range != json!("")).cloned() {
-        // Of the two names the older one is believed.
+        // If podCIDR and podCIDRs disagree, podCIDR wins.
         if spec.pointer("/podCIDRs/0") != Some(&range) {
             spec["podCIDRs"] = json!([range]);
         }
@@ -137,8 +137,12 @@ pub(super) fn network_policy(object: &mut Value) {
             }
         }
     }
-    let leaving = spec.get("egress").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty());
-    set_default(spec, "policyTypes", if leaving { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) });
+    let has_egress = spec.get("egress").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty());
+    set_default(
+        spec,
+        "policyTypes",
+        if has_egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) },
+    );
 }
 
 pub(super) fn storage_class(object: &mut Value) {

@@ -1,4 +1,4 @@
-//! Defaults of Services, as far as they need no allocation.
+//! Defaults of Services that need no allocation.
 
 use serde_json::{Value, json};
 

@@ -1,11 +1,11 @@
-//! Defaults of the kinds that run pods.
+//! Defaults of workload kinds and pod templates.
 
 use keleustes_objects::defaults::{items, present, set_default, template};
 use serde_json::{Value, json};
 
 use super::super::metadata::{meta, set_meta};
 
-/// The template in `spec.template` of a workload.
+/// Defaults of `spec.template`.
 fn template_of(object: &mut Value) {
     if let Some(found) = object.pointer_mut("/spec/template") {
         template(found);
@@ -50,7 +50,7 @@ pub(super) fn deployment(object: &mut Value) {
 }
 
 pub(super) fn daemon_set(object: &mut Value) {
-    // How often the template changed; the server keeps count from here on.
+    // The template generation; the server increments it from here on.
     set_default(&mut object["metadata"], "annotations", json!({}));
     set_default(
         &mut object["metadata"]["annotations"],
@@ -66,7 +66,7 @@ pub(super) fn daemon_set(object: &mut Value) {
         set_default(strategy, "rollingUpdate", json!({}));
         set_default(&mut strategy["rollingUpdate"], "maxUnavailable", json!(1));
     }
-    // Neither number can be left out of a rolling update, not even of one that is not in use.
+    // Both fields are defaulted, even if the rollingUpdate is not in use.
     if strategy["rollingUpdate"].is_object() {
         set_default(&mut strategy["rollingUpdate"], "maxUnavailable", json!(0));
         set_default(&mut strategy["rollingUpdate"], "maxSurge", json!(0));
@@ -109,7 +109,7 @@ pub(super) fn job(object: &mut Value) {
         set_meta(object, "labels", Some(labels));
     }
     let spec = &mut object["spec"];
-    // Neither number given means one pod that has to succeed.
+    // With neither field set the job runs one pod to completion.
     if present(spec, "completions").is_none() && present(spec, "parallelism").is_none() {
         spec["completions"] = json!(1);
     }

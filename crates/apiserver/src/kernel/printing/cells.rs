@@ -1,4 +1,4 @@
-//! Cells that need more than a pointer, for every kind but pods.
+//! Table cells that need more than a JSON pointer, for all kinds but pods.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -65,13 +65,13 @@ pub(super) fn data(object: &Value, _: Timestamp) -> Value {
     json!(size("data") + size("binaryData"))
 }
 
-/// At most three of the texts, and how many more there are.
+/// The first three of the texts, and how many more there are.
 fn first_three(all: &[String]) -> String {
     if all.is_empty() {
         return "<none>".to_owned();
     }
-    let shown = all.iter().take(3).cloned().collect::<Vec<_>>().join(",");
-    if all.len() > 3 { format!("{shown} + {} more...", all.len() - 3) } else { shown }
+    let printed = all.iter().take(3).cloned().collect::<Vec<_>>().join(",");
+    if all.len() > 3 { format!("{printed} + {} more...", all.len() - 3) } else { printed }
 }
 
 pub(super) fn endpoints(object: &Value, _: Timestamp) -> Value {
@@ -222,8 +222,8 @@ fn access_modes(object: &Value, pointer: &str) -> String {
 }
 
 pub(super) fn claim_status(object: &Value, _: Timestamp) -> Value {
-    let going = meta(object, "deletionTimestamp").is_some();
-    json!(if going { "Terminating" } else { word(object, "/status/phase") })
+    let terminating = meta(object, "deletionTimestamp").is_some();
+    json!(if terminating { "Terminating" } else { word(object, "/status/phase") })
 }
 
 pub(super) fn claim_capacity(claim: &Value, _: Timestamp) -> Value {
@@ -387,8 +387,8 @@ pub(super) fn scale_metrics(object: &Value, _: Timestamp) -> Value {
         });
     }
     let more = texts.len().saturating_sub(2);
-    let shown = texts.into_iter().take(2).collect::<Vec<_>>().join(", ");
-    json!(none_if_empty(if more > 0 { format!("{shown} + {more} more...") } else { shown }))
+    let printed = texts.into_iter().take(2).collect::<Vec<_>>().join(", ");
+    json!(none_if_empty(if more > 0 { format!("{printed} + {more} more...") } else { printed }))
 }
 
 pub(super) fn job_status(job: &Value, _: Timestamp) -> Value {
@@ -476,11 +476,11 @@ pub(super) fn hosts(ingress: &Value, _: Timestamp) -> Value {
     let hosts: Vec<&str> =
         list(ingress, "/spec/rules").filter_map(|r| r["host"].as_str()).filter(|h| !h.is_empty()).collect();
     let more = hosts.len().saturating_sub(3);
-    let shown = hosts.iter().take(3).copied().collect::<Vec<_>>().join(",");
-    json!(match (shown.as_str(), more) {
+    let printed = hosts.iter().take(3).copied().collect::<Vec<_>>().join(",");
+    json!(match (printed.as_str(), more) {
         ("", _) => "*".to_owned(),
-        (_, 0) => shown,
-        _ => format!("{shown} + {more} more..."),
+        (_, 0) => printed,
+        _ => format!("{printed} + {more} more..."),
     })
 }
 

@@ -1,4 +1,4 @@
-//! The columns of each kind's table: a list of words, and functions where a pointer does not do.
+//! The table columns of each kind: JSON pointers, and functions where a pointer does not suffice.
 //!
 //! Parity: the printers of pkg/printers/internalversion in Kubernetes v1.37.
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::resources::Resource;
 use super::{cells, pods};
 
-/// Where a cell comes from.
+/// The source of a cell.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Source {
     /// The object's name.
@@ -17,17 +17,17 @@ pub(super) enum Source {
     Age,
     /// Time of creation.
     Created,
-    /// The value there, or this text.
+    /// The value at the pointer, or this text.
     At(&'static str, &'static str),
-    /// The number there, or 0.
+    /// The number at the pointer, or 0.
     Number(&'static str),
-    /// Whether true stands there.
+    /// Whether the value at the pointer is true.
     Flag(&'static str),
-    /// How many items or entries there are.
+    /// The number of items or entries at the pointer.
     Count(&'static str),
-    /// Whatever the function prints.
+    /// The result of the function.
     Call(fn(&Value, Timestamp) -> Value),
-    /// The value at a path of a custom resource, as this type.
+    /// The value at the JSON path of a custom resource, as this type.
     Path(&'static str, &'static str),
 }
 
@@ -74,7 +74,7 @@ const CONTAINERS: Column = wide("Containers", Source::Call(cells::containers));
 const IMAGES: Column = wide("Images", Source::Call(cells::images));
 const SELECTOR: Column = wide("Selector", Source::Call(cells::selector));
 
-/// The columns of a kind; kinds nobody described show name and time of creation.
+/// The columns of a kind; by default name and creation time.
 pub(super) fn of(resource: &Resource) -> Vec<Column> {
     if resource.is_custom() {
         let mut columns = vec![NAME];

@@ -1,4 +1,4 @@
-//! Objects as clients want to see them: whole, as metadata, or as rows of a table that `kubectl get` prints.
+//! Renders objects in the requested representation: in full, as metadata, or as table rows for `kubectl get`.
 
 mod cells;
 mod columns;
@@ -19,7 +19,7 @@ use columns::{Column, Source};
 
 pub(crate) use text::selector as selector_text;
 
-/// The object in the representation asked for.
+/// The object in the requested representation.
 pub(crate) fn render(
     resource: &'static Resource,
     representation: Representation,
@@ -49,7 +49,7 @@ pub(crate) fn table(
     let columns = columns::of(resource);
     let rows: Vec<Value> =
         objects.iter().map(|object| row(resource, &columns, object, included, now)).collect();
-    // Kinds that nobody described have no rows at all where others have an empty list of them.
+    // Kinds without columns of their own have null rows where others have an empty list.
     let described = columns.iter().all(|column| !matches!(column.source, Source::Created));
     let rows = Some(rows).filter(|rows| described || !rows.is_empty());
     json!({
@@ -75,7 +75,7 @@ fn row(
     {
         row["conditions"] = json!([end]);
     }
-    // What a bookmark says is said in its metadata, so these are shown in any case.
+    // A bookmark has content only in its metadata, so the metadata is always included.
     let is_bookmark = meta_str(object, "name").is_empty();
     match included {
         Included::Nothing | Included::Unknown if !is_bookmark => row["object"] = Value::Null,

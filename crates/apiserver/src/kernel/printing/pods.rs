@@ -1,4 +1,4 @@
-//! How a pod fares, in a few words.
+//! Table cells of pods.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn list<'a>(pod: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// What has become of a pod that has come to an end.
+/// The row condition of a finished pod.
 pub(super) fn end(pod: &Value) -> Option<Value> {
     let phase = pod.pointer("/status/phase").and_then(Value::as_str)?;
     let message = match phase {
@@ -20,7 +20,7 @@ pub(super) fn end(pod: &Value) -> Option<Value> {
     Some(json!({"type": "Completed", "status": "True", "reason": phase, "message": message}))
 }
 
-/// Init containers that keep running beside the others.
+/// Whether the init container is a sidecar (restartPolicy Always).
 fn is_sidecar(pod: &Value, name: &Value) -> bool {
     list(pod, "/spec/initContainers").any(|c| c["name"] == *name && c["restartPolicy"] == "Always")
 }
@@ -63,7 +63,7 @@ pub(super) fn gates(pod: &Value, _: Timestamp) -> Value {
     json!(format!("{}/{}", gates.iter().filter(holds).count(), gates.len()))
 }
 
-/// The word in the status column.
+/// The STATUS column.
 pub(super) fn status(pod: &Value, _: Timestamp) -> Value {
     let word = |pointer: &str| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let mut reason = word("/status/phase").to_owned();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_of_a_pod_is_one_word() {
+    fn pod_status_column() {
         assert_eq!(word(&json!({"status": {"phase": "Pending"}})), "Pending");
         let waiting = json!({"status": {"phase": "Pending",
             "containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}});
@@ -155,8 +155,8 @@ mod tests {
         let failed = json!({"status": {"phase": "Failed",
             "containerStatuses": [{"state": {"terminated": {"exitCode": 3}}}]}});
         assert_eq!(word(&failed), "ExitCode:3");
-        let going = json!({"metadata": {"deletionTimestamp": "x"}, "status": {"phase": "Running"}});
-        assert_eq!(word(&going), "Terminating");
+        let terminating = json!({"metadata": {"deletionTimestamp": "x"}, "status": {"phase": "Running"}});
+        assert_eq!(word(&terminating), "Terminating");
         let init = json!({"spec": {"initContainers": [{"name": "a"}, {"name": "b"}]}, "status": {"phase": "Pending",
             "initContainerStatuses": [{"name": "a", "state": {"terminated": {"exitCode": 0}}},
                 {"name": "b", "state": {"running": {}}}]}});

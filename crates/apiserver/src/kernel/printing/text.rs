@@ -1,9 +1,9 @@
-//! Small texts of tables: ages, selectors, lists.
+//! Texts of table cells: ages, selectors, lists.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// How long ago a time was, in the short form of tables; `<unknown>` for no time.
+/// The age in kubectl's short form; `<unknown>` without a time.
 pub(super) fn age(time: &str, now: Timestamp) -> String {
     match time.parse::<Timestamp>() {
         Ok(time) => duration(now.as_second() - time.as_second()),
@@ -11,7 +11,7 @@ pub(super) fn age(time: &str, now: Timestamp) -> String {
     }
 }
 
-/// Seconds in the short form of tables: two units at most, and one when the first is large.
+/// A duration in kubectl's short form: at most two units.
 pub(super) fn duration(seconds: i64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     let two = |first: i64, a: char, second: i64, b: char| {
@@ -71,15 +71,15 @@ pub(super) fn none_if_empty(text: String) -> String {
     if text.is_empty() { "<none>".to_owned() } else { text }
 }
 
-/// Texts of a field in the items of a list, joined by commas.
+/// A field of all list items, joined by commas.
 pub(super) fn joined(object: &Value, list: &str, field: &str) -> String {
     let items = object.pointer(list).and_then(Value::as_array).into_iter().flatten();
     items.filter_map(|item| item[field].as_str()).collect::<Vec<_>>().join(",")
 }
 
-/// What a column of a custom resource shows.
+/// The value of a custom resource's printer column.
 pub(super) fn by_path(object: &Value, path: &str, kind: &str, now: Timestamp) -> Value {
-    // Only plain paths are understood: names between dots, list places in brackets.
+    // Supports plain paths only: names separated by dots, list indexes in brackets.
     let pointer = path
         .replace("\\.", "\u{0}")
         .replace('[', ".")
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_short() {
+    fn ages_have_kubectl_form() {
         for (seconds, expected) in [
             (-5, "<invalid>"),
             (0, "0s"),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_are_readable() {
+    fn selectors_are_formatted() {
         let all = json!({"matchLabels": {"a": "b"}, "matchExpressions": [
             {"key": "c", "operator": "In", "values": ["d", "e"]}, {"key": "f", "operator": "DoesNotExist"}]});
         assert_eq!(selector(Some(&all)), "a=b,c in (d,e),!f");

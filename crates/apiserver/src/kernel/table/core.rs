@@ -1,4 +1,4 @@
-//! The kinds of the group without a name.
+//! The kinds of the core group.
 
 use super::super::resources::{NameRule, Resource, SelectableField, StatusField, Strategy, Subresource};
 use super::{READ_WRITE, SCALE, field, zero};

@@ -1,9 +1,9 @@
-//! The kinds of all groups that have a name.
+//! The kinds of the named groups.
 
 use super::super::resources::{NameRule, Resource, SelectableField, StatusField, Strategy, Subresource};
 use super::{READ_WRITE, SCALE, field, zero};
 
-/// The same fields by their names in events.k8s.io; they are looked up in the stored form.
+/// The event fields by their events.k8s.io names; the pointers refer to the storage version.
 const EVENTS_FIELDS: &[SelectableField] = &[
     field("regarding.kind", "/involvedObject/kind"),
     field("regarding.namespace", "/involvedObject/namespace"),

@@ -1,4 +1,4 @@
-//! The table of built-in kinds: every rule that differs between kinds is a word on the kind's entry.
+//! The table of built-in kinds with all their differences.
 
 mod core;
 mod groups;
@@ -6,7 +6,7 @@ mod groups;
 use super::resources::{NameRule, Resource, SelectableField, StatusField, Strategy, Subresource};
 
 impl Resource {
-    /// A namespaced kind with the common rules.
+    /// A namespaced kind with the usual properties.
     pub(crate) const fn new(
         group: &'static str,
         version: &'static str,
@@ -63,7 +63,7 @@ const READ_WRITE: &[&str] = &["get", "patch", "update"];
 pub(crate) const SCALE: Subresource =
     Subresource { name: "scale", group_version_kind: ("autoscaling", "v1", "Scale"), verbs: READ_WRITE };
 
-/// All built-in kinds, in the order discovery shows them.
+/// All built-in kinds, in the order of discovery.
 pub(super) fn builtin() -> impl Iterator<Item = &'static Resource> {
     core::KINDS.iter().chain(groups::KINDS)
 }

@@ -1,9 +1,9 @@
-//! Who asks and may: users, tokens, roles and reviews.
+//! Authentication and authorization: users, tokens, roles and reviews.
 
 use super::*;
 
-fn world() -> World {
-    World::with(KernelOptions {
+fn server() -> TestServer {
+    TestServer::with(KernelOptions {
         rbac: true,
         bootstrap: true,
         tokens: vec![("secret".to_owned(), User::admin())],
@@ -16,14 +16,14 @@ fn controller(name: &str) -> User {
 }
 
 #[test]
-fn controllers_may_do_what_their_roles_say_and_no_more() {
-    let mut world = world();
+fn controllers_are_limited_to_their_roles() {
+    let mut server = server();
     let pods = "/api/v1/namespaces/default/pods";
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let replica_sets = controller("replicaset-controller");
-    assert_eq!(world.send_as(&replica_sets, Method::POST, pods, &pod).0, 201);
-    assert_eq!(world.send_as(&replica_sets, Method::GET, "/api/v1/pods", &Value::Null).0, 200);
-    let refused = world.send_as(&replica_sets, Method::GET, "/api/v1/secrets", &Value::Null);
+    assert_eq!(server.send_as(&replica_sets, Method::POST, pods, &pod).0, 201);
+    assert_eq!(server.send_as(&replica_sets, Method::GET, "/api/v1/pods", &Value::Null).0, 200);
+    let refused = server.send_as(&replica_sets, Method::GET, "/api/v1/secrets", &Value::Null);
     assert_eq!(reason(&refused), (403, "Forbidden"));
     assert_eq!(
         refused.1["message"],
@@ -33,127 +33,123 @@ fn controllers_may_do_what_their_roles_say_and_no_more() {
     // Many roles grant update and not patch.
     let deployments = controller("deployment-controller");
     let path = "/apis/apps/v1/namespaces/default/deployments/d/status";
-    assert_eq!(world.send_as(&deployments, Method::PUT, path, &json!({"metadata": {"name": "d"}})).0, 404);
-    assert_eq!(world.send_as(&deployments, Method::PATCH, path, &json!({})).0, 403);
+    assert_eq!(server.send_as(&deployments, Method::PUT, path, &json!({"metadata": {"name": "d"}})).0, 404);
+    assert_eq!(server.send_as(&deployments, Method::PATCH, path, &json!({})).0, 403);
 }
 
 #[test]
-fn the_manager_and_everybody_have_their_roles() {
-    let mut world = world();
+fn controller_manager_and_authenticated_users_have_their_roles() {
+    let mut server = server();
     let manager = User::new("system:kube-controller-manager", &[]);
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     let lease = json!({"metadata": {"name": "kube-controller-manager"}});
-    assert_eq!(world.send_as(&manager, Method::POST, leases, &lease).0, 201);
-    assert_eq!(world.send_as(&manager, Method::GET, "/api/v1/pods", &Value::Null).0, 200);
-    let somebody = User::new("somebody", &[]);
-    assert_eq!(world.send_as(&somebody, Method::GET, "/apis", &Value::Null).0, 200);
-    assert_eq!(world.send_as(&somebody, Method::GET, "/api/v1/pods", &Value::Null).0, 403);
-    // Nobody in particular may see health and version, and nothing else.
-    assert_eq!(world.get("/healthz").0, 200);
-    assert_eq!(world.get("/apis").0, 403);
+    assert_eq!(server.send_as(&manager, Method::POST, leases, &lease).0, 201);
+    assert_eq!(server.send_as(&manager, Method::GET, "/api/v1/pods", &Value::Null).0, 200);
+    let jane = User::new("jane", &[]);
+    assert_eq!(server.send_as(&jane, Method::GET, "/apis", &Value::Null).0, 200);
+    assert_eq!(server.send_as(&jane, Method::GET, "/api/v1/pods", &Value::Null).0, 403);
+    // The anonymous user may read health and version, and nothing else.
+    assert_eq!(server.get("/healthz").0, 200);
+    assert_eq!(server.get("/apis").0, 403);
 }
 
 #[test]
-fn roles_bind_in_their_namespace_and_aggregate() {
-    let mut world = world();
+fn role_bindings_are_namespaced_and_roles_aggregate() {
+    let mut server = server();
     let admin = User::admin();
     let binding = json!({"metadata": {"name": "b"}, "roleRef": {"kind": "ClusterRole", "name": "edit"},
-        "subjects": [{"kind": "User", "name": "somebody"}]});
+        "subjects": [{"kind": "User", "name": "jane"}]});
     let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
-    assert_eq!(world.send_as(&admin, Method::POST, bindings, &binding).0, 201);
-    let somebody = User::new("somebody", &[]);
-    assert_eq!(world.send_as(&somebody, Method::POST, CONFIG_MAPS, &config_map("a")).0, 201);
-    assert_eq!(world.send_as(&somebody, Method::GET, &format!("{CONFIG_MAPS}/a"), &Value::Null).0, 200);
+    assert_eq!(server.send_as(&admin, Method::POST, bindings, &binding).0, 201);
+    let jane = User::new("jane", &[]);
+    assert_eq!(server.send_as(&jane, Method::POST, CONFIG_MAPS, &config_map("a")).0, 201);
+    assert_eq!(server.send_as(&jane, Method::GET, &format!("{CONFIG_MAPS}/a"), &Value::Null).0, 200);
     let elsewhere = "/api/v1/namespaces/kube-system/configmaps";
-    assert_eq!(world.send_as(&somebody, Method::GET, elsewhere, &Value::Null).0, 403);
+    assert_eq!(server.send_as(&jane, Method::GET, elsewhere, &Value::Null).0, 403);
 }
 
 #[test]
-fn tokens_stand_for_their_owners() {
-    let mut world = world();
+fn tokens_authenticate_their_users() {
+    let mut server = server();
     let with = |token: &str, target: &str| Request {
         authorization: format!("Bearer {token}"),
         ..Request::new(Method::GET, target, "")
     };
-    assert_eq!(world.reply(&with("secret", "/api/v1/secrets")).0, 200);
-    assert_eq!(reason(&world.reply(&with("guess", "/api/v1/secrets"))), (401, "Unauthorized"));
+    assert_eq!(server.reply(&with("secret", "/api/v1/secrets")).0, 200);
+    assert_eq!(reason(&server.reply(&with("guess", "/api/v1/secrets"))), (401, "Unauthorized"));
     let accounts = "/api/v1/namespaces/kube-system/serviceaccounts";
     let admin = User::admin();
-    world.send_as(&admin, Method::POST, accounts, &json!({"metadata": {"name": "job-controller"}}));
-    let (_, answer) = world.send_as(
+    server.send_as(&admin, Method::POST, accounts, &json!({"metadata": {"name": "job-controller"}}));
+    let (_, answer) = server.send_as(
         &admin,
         Method::POST,
         &format!("{accounts}/job-controller/token"),
         &json!({"spec": {}}),
     );
     let token = answer["status"]["token"].as_str().unwrap().to_owned();
-    assert_eq!(world.reply(&with(&token, "/apis/batch/v1/jobs")).0, 200);
-    assert_eq!(world.reply(&with(&token, "/api/v1/secrets")).0, 403);
+    assert_eq!(server.reply(&with(&token, "/apis/batch/v1/jobs")).0, 200);
+    assert_eq!(server.reply(&with(&token, "/api/v1/secrets")).0, 403);
     let review = json!({"spec": {"token": token}});
     let (_, reviewed) =
-        world.send_as(&admin, Method::POST, "/apis/authentication.k8s.io/v1/tokenreviews", &review);
+        server.send_as(&admin, Method::POST, "/apis/authentication.k8s.io/v1/tokenreviews", &review);
     assert_eq!(reviewed["status"]["user"]["username"], "system:serviceaccount:kube-system:job-controller");
-    world.now += jiff::SignedDuration::from_secs(3601);
-    assert_eq!(world.reply(&with(&token, "/apis/batch/v1/jobs")).0, 401);
+    server.now += jiff::SignedDuration::from_secs(3601);
+    assert_eq!(server.reply(&with(&token, "/apis/batch/v1/jobs")).0, 401);
 }
 
 #[test]
-fn a_token_in_a_secret_is_good_while_its_account_lives() {
-    let mut world = world();
-    let now = world.now;
+fn secret_token_is_valid_while_its_service_account_exists() {
+    let mut server = server();
+    let now = server.now;
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": {"name": "job-controller", "namespace": "kube-system"}});
-    let uid = world.kernel.seed(account, now).unwrap()["metadata"]["uid"].clone();
+    let uid = server.kernel.seed(account, now).unwrap()["metadata"]["uid"].clone();
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
         "metadata": {"name": "t", "namespace": "kube-system", "annotations": {
             "kubernetes.io/service-account.name": "job-controller", "kubernetes.io/service-account.uid": uid}},
         "data": {"token": "bGVnYWN5"}});
-    world.kernel.seed(secret, now).unwrap();
+    server.kernel.seed(secret, now).unwrap();
     let request = Request {
         authorization: "Bearer legacy".to_owned(),
         ..Request::new(Method::GET, "/apis/batch/v1/jobs", "")
     };
-    assert_eq!(world.reply(&request).0, 200);
-    let accounts = world.kernel.resource("serviceaccounts").unwrap();
-    world.kernel.remove_object(accounts, "kube-system", "job-controller");
-    assert_eq!(world.reply(&request).0, 401);
+    assert_eq!(server.reply(&request).0, 200);
+    let accounts = server.kernel.resource("serviceaccounts").unwrap();
+    server.kernel.remove_object(accounts, "kube-system", "job-controller");
+    assert_eq!(server.reply(&request).0, 401);
 }
 
 #[test]
-fn reviews_tell_what_may_be_done() {
-    let mut world = world();
+fn access_reviews_report_permissions() {
+    let mut server = server();
     let admin = User::admin();
     let review = |user: &str, verb: &str| json!({"spec": {"user": user, "resourceAttributes": {"verb": verb, "resource": "pods", "namespace": "default"}}});
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     let account = "system:serviceaccount:kube-system:replicaset-controller";
-    let (code, allowed) = world.send_as(&admin, Method::POST, path, &review(account, "create"));
+    let (code, allowed) = server.send_as(&admin, Method::POST, path, &review(account, "create"));
     assert_eq!((code, &allowed["status"]["allowed"]), (201, &json!(true)));
     assert!(allowed["status"]["reason"].as_str().unwrap().starts_with("RBAC: allowed by ClusterRoleBinding"));
-    let (_, refused) = world.send_as(&admin, Method::POST, path, &review("nobody", "create"));
+    let (_, refused) = server.send_as(&admin, Method::POST, path, &review("nobody", "create"));
     assert_eq!(refused["status"], json!({"allowed": false}));
     let own = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    let somebody = User::new("somebody", &[]);
-    let (code, own) = world.send_as(&somebody, Method::POST, own, &review("", "create"));
+    let jane = User::new("jane", &[]);
+    let (code, own) = server.send_as(&jane, Method::POST, own, &review("", "create"));
     assert_eq!((code, &own["status"]["allowed"]), (201, &json!(false)));
-    let (_, who) = world.send_as(
-        &somebody,
-        Method::POST,
-        "/apis/authentication.k8s.io/v1/selfsubjectreviews",
-        &json!({}),
-    );
-    assert_eq!(who["status"]["userInfo"]["username"], "somebody");
+    let (_, who) =
+        server.send_as(&jane, Method::POST, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}));
+    assert_eq!(who["status"]["userInfo"]["username"], "jane");
 }
 
 #[test]
-fn only_the_mighty_take_other_names() {
-    let mut world = world();
+fn impersonation_needs_permission() {
+    let mut server = server();
     let other = User { name: "other".to_owned(), ..User::default() };
     let request = |user: User| Request {
         user: Some(user),
         impersonate: Some(other.clone()),
         ..Request::new(Method::GET, "/apis", "")
     };
-    let answer = world.kernel.answer(&request(User::admin()), world.now);
+    let answer = server.kernel.answer(&request(User::admin()), server.now);
     assert_eq!(answer.user.unwrap().name, "other");
-    assert_eq!(reason(&world.reply(&request(User::new("somebody", &[])))), (403, "Forbidden"));
+    assert_eq!(reason(&server.reply(&request(User::new("jane", &[])))), (403, "Forbidden"));
 }

@@ -1,24 +1,24 @@
-//! Discovery, version and health tell what is served, in both forms.
+//! Discovery (unaggregated and aggregated), version and health.
 
 use super::*;
 
-fn aggregated(world: &mut World, target: &str) -> Value {
+fn aggregated(server: &mut TestServer, target: &str) -> Value {
     let accept =
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json".to_owned();
-    world.reply(&Request { accept, ..Request::new(Method::GET, target, "") }).1
+    server.reply(&Request { accept, ..Request::new(Method::GET, target, "") }).1
 }
 
 #[test]
-fn plain_discovery_lists_groups_versions_and_resources() {
-    let mut world = World::new();
-    assert_eq!(world.get("/api").1["versions"], json!(["v1"]));
-    let (_, groups) = world.get("/apis");
+fn unaggregated_discovery_lists_groups_versions_and_resources() {
+    let mut server = TestServer::new();
+    assert_eq!(server.get("/api").1["versions"], json!(["v1"]));
+    let (_, groups) = server.get("/apis");
     let names: Vec<&Value> = groups["groups"].as_array().unwrap().iter().map(|g| &g["name"]).collect();
     for group in ["apps", "batch", "coordination.k8s.io", "rbac.authorization.k8s.io", "resource.k8s.io"] {
         assert_eq!(names.iter().filter(|name| **name == group).count(), 1, "{group}");
     }
-    assert_eq!(world.get("/apis/apps").1["preferredVersion"]["groupVersion"], "apps/v1");
-    let (_, core) = world.get("/api/v1");
+    assert_eq!(server.get("/apis/apps").1["preferredVersion"]["groupVersion"], "apps/v1");
+    let (_, core) = server.get("/api/v1");
     let by_name = |name: &str| {
         core["resources"].as_array().unwrap().iter().find(|r| r["name"] == name).cloned().unwrap()
     };
@@ -26,14 +26,14 @@ fn plain_discovery_lists_groups_versions_and_resources() {
     assert_eq!(by_name("secrets")["kind"], "Secret");
     assert_eq!(by_name("serviceaccounts/token")["kind"], "TokenRequest");
     assert_eq!(by_name("pods/status")["verbs"], json!(["get", "patch", "update"]));
-    assert_eq!(world.get("/apis/apps/v2").0, 404);
-    assert_eq!(world.get("/apis/none").0, 404);
+    assert_eq!(server.get("/apis/apps/v2").0, 404);
+    assert_eq!(server.get("/apis/none").0, 404);
 }
 
 #[test]
-fn aggregated_discovery_holds_the_same() {
-    let mut world = World::new();
-    let core = aggregated(&mut world, "/api");
+fn aggregated_discovery_has_the_same_content() {
+    let mut server = TestServer::new();
+    let core = aggregated(&mut server, "/api");
     assert_eq!(core["kind"], "APIGroupDiscoveryList");
     assert_eq!(core["apiVersion"], "apidiscovery.k8s.io/v2");
     let resources = core["items"][0]["versions"][0]["resources"].as_array().unwrap();
@@ -42,29 +42,29 @@ fn aggregated_discovery_holds_the_same() {
         (&secrets["scope"], &secrets["responseKind"]["kind"]),
         (&json!("Namespaced"), &json!("Secret"))
     );
-    let groups = world.get("/apis").1["groups"].as_array().unwrap().len();
-    assert_eq!(aggregated(&mut world, "/apis")["items"].as_array().unwrap().len(), groups);
+    let groups = server.get("/apis").1["groups"].as_array().unwrap().len();
+    assert_eq!(aggregated(&mut server, "/apis")["items"].as_array().unwrap().len(), groups);
 }
 
 #[test]
-fn a_failing_group_version_is_unavailable_and_stale() {
-    let mut world = World::new();
-    world.kernel.set_failing("apps", "v1", true);
-    assert_eq!(reason(&world.get("/apis/apps/v1")), (503, "ServiceUnavailable"));
-    assert_eq!(reason(&world.get("/apis/apps/v1/deployments")), (503, "ServiceUnavailable"));
-    let groups = aggregated(&mut world, "/apis");
+fn failing_group_version_returns_503_and_is_stale_in_discovery() {
+    let mut server = TestServer::new();
+    server.kernel.set_failing("apps", "v1", true);
+    assert_eq!(reason(&server.get("/apis/apps/v1")), (503, "ServiceUnavailable"));
+    assert_eq!(reason(&server.get("/apis/apps/v1/deployments")), (503, "ServiceUnavailable"));
+    let groups = aggregated(&mut server, "/apis");
     let apps = groups["items"].as_array().unwrap().iter().find(|g| g["metadata"]["name"] == "apps").unwrap();
     assert_eq!(apps["versions"][0]["freshness"], "Stale");
-    world.kernel.set_failing("apps", "v1", false);
-    assert_eq!(world.get("/apis/apps/v1").0, 200);
+    server.kernel.set_failing("apps", "v1", false);
+    assert_eq!(server.get("/apis/apps/v1").0, 200);
 }
 
 #[test]
 fn health_and_version_answer() {
-    let mut world = World::new();
+    let mut server = TestServer::new();
     for path in ["/healthz", "/livez", "/readyz", "/readyz/etcd"] {
-        assert_eq!(world.get(path).0, 200, "{path}");
+        assert_eq!(server.get(path).0, 200, "{path}");
     }
-    assert_eq!(world.get("/version").1["minor"], "37");
-    assert_eq!(world.post("/version", &json!({})).0, 405);
+    assert_eq!(server.get("/version").1["minor"], "37");
+    assert_eq!(server.post("/version", &json!({})).0, 405);
 }

@@ -1,15 +1,15 @@
-//! Nothing a client can send makes the kernel panic or answer with a server error.
+//! No request makes the kernel panic or return a server error.
 
 use super::*;
 
-/// Bodies nobody honest sends, at every place a body is read: always a 4xx Status, never a panic.
+/// Malformed bodies at every endpoint that reads a body: always a 4xx Status, never a panic.
 #[test]
-fn hostile_bodies_are_refused_everywhere() {
-    let mut world = World::new();
+fn malformed_bodies_are_rejected_by_every_endpoint() {
+    let mut server = TestServer::new();
     let sets = "/apis/apps/v1/namespaces/default/replicasets";
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
-    world.created(CONFIG_MAPS, &config_map("a"));
-    world.created(sets, &replica_set("a"));
+    server.created(CONFIG_MAPS, &config_map("a"));
+    server.created(sets, &replica_set("a"));
     let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
     let bodies = [
         "",
@@ -53,7 +53,7 @@ fn hostile_bodies_are_refused_everywhere() {
                 (Method::PUT, format!("{place}/a")),
                 (Method::DELETE, format!("{place}/a?dryRun=All")),
             ] {
-                let (code, answer) = world.send(method.clone(), &target, body);
+                let (code, answer) = server.send(method.clone(), &target, body);
                 assert!(code < 500, "{method} {target} {body}: {answer}");
             }
             for kind in
@@ -62,7 +62,7 @@ fn hostile_bodies_are_refused_everywhere() {
                 let target = format!("{place}/a?fieldManager=m&dryRun=All");
                 let request = Request::new(Method::PATCH, &target, body.to_owned());
                 let (code, _) =
-                    world.reply(&Request { content_type: format!("application/{kind}"), ..request });
+                    server.reply(&Request { content_type: format!("application/{kind}"), ..request });
                 assert!(code < 500, "{kind} {target} {body}");
             }
         }
@@ -70,32 +70,32 @@ fn hostile_bodies_are_refused_everywhere() {
 }
 
 #[test]
-fn unknown_fields_are_dropped_or_refused_as_asked() {
-    let mut world = World::new();
+fn field_validation_drops_warns_or_rejects() {
+    let mut server = TestServer::new();
     let object = json!({"metadata": {"name": "a", "strange": 1}, "spec": {}, "data": {"k": "v"}});
-    let strict = world.post(&format!("{CONFIG_MAPS}?fieldValidation=Strict"), &object);
+    let strict = server.post(&format!("{CONFIG_MAPS}?fieldValidation=Strict"), &object);
     assert_eq!(reason(&strict), (400, "BadRequest"));
     assert!(strict.1["message"].as_str().unwrap().contains("unknown field \"spec\""));
-    let dropped = world.created(CONFIG_MAPS, &object);
+    let dropped = server.created(CONFIG_MAPS, &object);
     assert!(dropped.get("spec").is_none());
     assert!(dropped["metadata"].get("strange").is_none());
 }
 
 #[test]
-fn other_media_types_and_huge_bodies_are_refused() {
-    let mut world = World::new();
+fn other_media_types_and_large_bodies_are_rejected() {
+    let mut server = TestServer::new();
     let request = Request::new(Method::POST, CONFIG_MAPS, config_map("a").to_string());
     let yaml = Request { content_type: "application/yaml".to_owned(), ..request.clone() };
-    assert_eq!(reason(&world.reply(&yaml)), (415, "UnsupportedMediaType"));
+    assert_eq!(reason(&server.reply(&yaml)), (415, "UnsupportedMediaType"));
     let accept = Request { accept: "application/vnd.kubernetes.protobuf".to_owned(), ..request };
-    assert_eq!(reason(&world.reply(&accept)), (406, "NotAcceptable"));
+    assert_eq!(reason(&server.reply(&accept)), (406, "NotAcceptable"));
     let huge = "x".repeat(4 * 1024 * 1024);
-    assert_eq!(world.send(Method::POST, CONFIG_MAPS, &huge).0, 413);
+    assert_eq!(server.send(Method::POST, CONFIG_MAPS, &huge).0, 413);
 }
 
 #[test]
-fn hostile_queries_are_refused() {
-    let mut world = World::new();
+fn malformed_queries_are_rejected() {
+    let mut server = TestServer::new();
     for query in [
         "limit=x",
         "continue=!!!",
@@ -107,7 +107,7 @@ fn hostile_queries_are_refused() {
         "watch=1&timeoutSeconds=x",
         "watch=1&continue=x",
     ] {
-        let (code, answer) = world.get(&format!("{CONFIG_MAPS}?{query}"));
+        let (code, answer) = server.get(&format!("{CONFIG_MAPS}?{query}"));
         assert!((400..500).contains(&code), "{query}: {answer}");
     }
 }

@@ -1,4 +1,4 @@
-//! Every kind can be created, and comes back with the defaults and fields of a real server.
+//! Every kind can be created, and comes back with kube-apiserver's defaults and fields.
 
 use super::*;
 
@@ -12,22 +12,22 @@ fn workload(kind: &str) -> Value {
 }
 
 #[test]
-fn every_kind_answers_lists() {
-    let mut world = World::new();
-    let kinds: Vec<_> = world.kernel.registry.all().filter(|r| r.only_verbs.is_none()).collect();
+fn every_kind_can_be_listed() {
+    let mut server = TestServer::new();
+    let kinds: Vec<_> = server.kernel.registry.all().filter(|r| r.only_verbs.is_none()).collect();
     assert!(kinds.len() > 60);
     for kind in kinds {
         let base = if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
-        let (code, list) = world.get(&format!("{base}/{}/{}", kind.version, kind.plural));
+        let (code, list) = server.get(&format!("{base}/{}/{}", kind.version, kind.plural));
         assert_eq!((code, list["kind"].as_str()), (200, Some(kind.list_kind)));
     }
 }
 
 #[test]
 fn workloads_get_their_defaults() {
-    let mut world = World::new();
+    let mut server = TestServer::new();
     let apps = "/apis/apps/v1/namespaces/default";
-    let set = world.created(&format!("{apps}/daemonsets"), &workload("DaemonSet"));
+    let set = server.created(&format!("{apps}/daemonsets"), &workload("DaemonSet"));
     assert_eq!(set["metadata"]["annotations"], json!({"deprecated.daemonset.template.generation": "1"}));
     assert_eq!(
         set["spec"]["updateStrategy"],
@@ -37,59 +37,60 @@ fn workloads_get_their_defaults() {
         set["status"],
         json!({"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0})
     );
-    let set = world.created(&format!("{apps}/statefulsets"), &workload("StatefulSet"));
+    let set = server.created(&format!("{apps}/statefulsets"), &workload("StatefulSet"));
     assert_eq!(set["spec"]["podManagementPolicy"], "OrderedReady");
     assert_eq!(set["status"], json!({"availableReplicas": 0, "replicas": 0}));
     let controller = json!({"metadata": {"name": "x"}, "spec": {"template": template()}});
-    let controller = world.created("/api/v1/namespaces/default/replicationcontrollers", &controller);
+    let controller = server.created("/api/v1/namespaces/default/replicationcontrollers", &controller);
     assert_eq!(controller["spec"]["selector"], json!({"a": "b"}));
     assert_eq!(controller["metadata"]["labels"], json!({"a": "b"}));
 }
 
-/// The revision of a Deployment is written with its status so that it does not count as a new wish.
+/// The deployment controller writes the revision annotation with the status, so that the generation does not
+/// increase.
 #[test]
-fn an_annotation_counts_as_a_wish_only_outside_the_status() {
-    let mut world = World::new();
+fn annotation_change_in_a_status_update_keeps_the_generation() {
+    let mut server = TestServer::new();
     let path = "/apis/apps/v1/namespaces/default/deployments";
-    let mut made = world.created(path, &workload("Deployment"));
+    let mut made = server.created(path, &workload("Deployment"));
     made["metadata"]["annotations"] = json!({"by": "status"});
-    let (_, told) = world.put(&format!("{path}/x/status"), &made);
+    let (_, updated) = server.put(&format!("{path}/x/status"), &made);
     assert_eq!(
-        (&told["metadata"]["annotations"]["by"], &told["metadata"]["generation"]),
+        (&updated["metadata"]["annotations"]["by"], &updated["metadata"]["generation"]),
         (&json!("status"), &json!(1))
     );
-    let mut wished = told;
-    wished["metadata"]["annotations"] = json!({"by": "wish"});
-    assert_eq!(world.put(&format!("{path}/x"), &wished).1["metadata"]["generation"], 2);
+    let mut respecified = updated;
+    respecified["metadata"]["annotations"] = json!({"by": "wish"});
+    assert_eq!(server.put(&format!("{path}/x"), &respecified).1["metadata"]["generation"], 2);
 }
 
 #[test]
-fn jobs_select_their_own_pods() {
-    let mut world = World::new();
+fn jobs_get_a_generated_selector() {
+    let mut server = TestServer::new();
     let mut template = template();
     template["spec"]["restartPolicy"] = json!("Never");
     let job = json!({"metadata": {"name": "j"}, "spec": {"template": template}});
-    let job = world.created("/apis/batch/v1/namespaces/default/jobs", &job);
+    let job = server.created("/apis/batch/v1/namespaces/default/jobs", &job);
     let uid = &job["metadata"]["uid"];
     assert_eq!(job["spec"]["selector"], json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}));
     assert_eq!(job["spec"]["template"]["metadata"]["labels"]["batch.kubernetes.io/job-name"], "j");
     assert_eq!((&job["spec"]["completions"], &job["spec"]["backoffLimit"]), (&json!(1), &json!(6)));
-    // Deleting a job without a word on its pods leaves them to themselves.
-    let (_, marked) = world.delete("/apis/batch/v1/namespaces/default/jobs/j", &Value::Null);
+    // Deleting a Job without propagation policy orphans its pods.
+    let (_, marked) = server.delete("/apis/batch/v1/namespaces/default/jobs/j", &Value::Null);
     assert_eq!(marked["metadata"]["finalizers"], json!(["orphan"]));
     let always = json!({"metadata": {"name": "k"}, "spec": {"template": super::kinds::template()}});
-    assert_eq!(reason(&world.post("/apis/batch/v1/namespaces/default/jobs", &always)), (422, "Invalid"));
+    assert_eq!(reason(&server.post("/apis/batch/v1/namespaces/default/jobs", &always)), (422, "Invalid"));
 }
 
 #[test]
-fn volumes_and_classes_are_protected_and_chosen() {
-    let mut world = World::new();
+fn volumes_get_protection_finalizers_and_a_default_class() {
+    let mut server = TestServer::new();
     let class = json!({"metadata": {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
         "provisioner": "example.com/p"});
-    world.created("/apis/storage.k8s.io/v1/storageclasses", &class);
+    server.created("/apis/storage.k8s.io/v1/storageclasses", &class);
     let claim = json!({"metadata": {"name": "c"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}}});
-    let claim = world.created("/api/v1/namespaces/default/persistentvolumeclaims", &claim);
+    let claim = server.created("/api/v1/namespaces/default/persistentvolumeclaims", &claim);
     assert_eq!(claim["metadata"]["finalizers"], json!(["kubernetes.io/pvc-protection"]));
     assert_eq!(claim["spec"]["storageClassName"], "fast");
     assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "1Gi");
@@ -97,17 +98,17 @@ fn volumes_and_classes_are_protected_and_chosen() {
     let mut moved = claim.clone();
     moved["spec"]["accessModes"] = json!(["ReadWriteMany"]);
     let path = "/api/v1/namespaces/default/persistentvolumeclaims/c";
-    assert_eq!(reason(&world.put(path, &moved)), (422, "Invalid"));
+    assert_eq!(reason(&server.put(path, &moved)), (422, "Invalid"));
     let mut bound = claim;
     bound["spec"]["volumeName"] = json!("pv");
-    assert_eq!(world.put(path, &bound).0, 200);
+    assert_eq!(server.put(path, &bound).0, 200);
 }
 
 #[test]
 fn nodes_start_tainted_and_keep_their_status() {
-    let mut world = World::new();
+    let mut server = TestServer::new();
     let node = json!({"metadata": {"name": "n"}, "spec": {"podCIDR": "10.0.0.0/24"}, "status": {"capacity": {"cpu": "2"}}});
-    let node = world.created("/api/v1/nodes", &node);
+    let node = server.created("/api/v1/nodes", &node);
     assert_eq!(
         node["spec"]["taints"],
         json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}])
@@ -117,181 +118,181 @@ fn nodes_start_tainted_and_keep_their_status() {
 }
 
 #[test]
-fn certificate_requests_tell_who_asks_and_keep_decisions_apart() {
-    let mut world = World::new();
+fn certificate_signing_request_records_the_requester_and_separates_approval() {
+    let mut server = TestServer::new();
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let body = json!({"metadata": {"name": "r"}, "spec": {"request": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0=", "signerName": "example.com/s",
-        "usages": ["client auth"], "username": "somebody else"}});
-    let user = User::new("somebody", &["people"]);
-    let (code, request) = world.send_as(&user, Method::POST, requests, &body);
-    assert_eq!((code, &request["spec"]["username"]), (201, &json!("somebody")));
+        "usages": ["client auth"], "username": "john"}});
+    let user = User::new("jane", &["people"]);
+    let (code, request) = server.send_as(&user, Method::POST, requests, &body);
+    assert_eq!((code, &request["spec"]["username"]), (201, &json!("jane")));
     assert_eq!(request["spec"]["groups"], json!(["people", "system:authenticated"]));
     let mut approved = request;
     approved["status"]["conditions"] = json!([{"type": "Approved", "status": "True", "reason": "ok"}]);
-    // The status subresource can neither approve nor take an approval back.
-    let (code, refusal) = world.put(&format!("{requests}/r/status"), &approved);
+    // The status subresource can neither add nor remove an approval.
+    let (code, refusal) = server.put(&format!("{requests}/r/status"), &approved);
     assert_eq!((code, &refusal["details"]["causes"][0]["field"]), (422, &json!("status.conditions")));
-    let (_, decided) = world.put(&format!("{requests}/r/approval"), &approved);
+    let (_, decided) = server.put(&format!("{requests}/r/approval"), &approved);
     assert_eq!(decided["status"]["conditions"][0]["lastUpdateTime"], "2026-01-02T03:04:05Z");
     let mut undecided = decided.clone();
     undecided["status"] = json!({});
-    assert_eq!(world.put(&format!("{requests}/r/status"), &undecided).0, 422);
+    assert_eq!(server.put(&format!("{requests}/r/status"), &undecided).0, 422);
     let mut issued = decided;
     let pem = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t";
     issued["status"]["certificate"] = json!(pem);
-    let (_, issued) = world.put(&format!("{requests}/r/status"), &issued);
+    let (_, issued) = server.put(&format!("{requests}/r/status"), &issued);
     assert_eq!(issued["status"]["conditions"][0]["type"], "Approved");
     assert_eq!(issued["status"]["certificate"], pem);
 }
 
 #[test]
-fn events_have_two_views() {
-    let mut world = World::new();
+fn events_are_served_in_two_groups() {
+    let mut server = TestServer::new();
     let (core, events) =
         ("/api/v1/namespaces/default/events", "/apis/events.k8s.io/v1/namespaces/default/events");
-    let watch = world.watch(&format!("{events}?watch=1"));
+    let watch = server.watch(&format!("{events}?watch=1"));
     let event = json!({"metadata": {"name": "e"}, "message": "m", "reason": "R", "type": "Normal",
         "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}});
-    world.created(core, &event);
-    let (_, seen) = world.get(&format!("{events}/e"));
+    server.created(core, &event);
+    let (_, seen) = server.get(&format!("{events}/e"));
     assert_eq!((&seen["note"], &seen["regarding"]["name"]), (&json!("m"), &json!("p")));
     assert!(seen.get("message").is_none());
     assert_eq!(seen["apiVersion"], "events.k8s.io/v1");
     let newer = json!({"metadata": {"name": "f"}, "note": "n", "reason": "R", "type": "Normal", "action": "A",
         "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "c", "reportingInstance": "i",
         "regarding": {"kind": "Pod", "name": "q", "namespace": "default"}});
-    world.created(events, &newer);
-    assert_eq!(world.get(&format!("{core}/f")).1["message"], "n");
-    let (_, found) = world.get(&format!("{events}?fieldSelector=regarding.name=q"));
+    server.created(events, &newer);
+    assert_eq!(server.get(&format!("{core}/f")).1["message"], "n");
+    let (_, found) = server.get(&format!("{events}?fieldSelector=regarding.name=q"));
     assert_eq!(found["items"].as_array().unwrap().len(), 1);
-    // Through the newer view events stay what they are, but for how often they were seen.
-    assert_eq!(world.patch(&format!("{events}/f"), "merge-patch+json", &json!({"note": "changed"})).0, 422);
+    // Events written through events.k8s.io are immutable except for the series.
+    assert_eq!(server.patch(&format!("{events}/f"), "merge-patch+json", &json!({"note": "changed"})).0, 422);
     let series = json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}});
-    let patched = world.patch(&format!("{events}/f"), "merge-patch+json", &series).1;
+    let patched = server.patch(&format!("{events}/f"), "merge-patch+json", &series).1;
     assert_eq!(patched["series"]["count"], 2);
-    let frames = world.kernel.take_frames(watch).unwrap();
+    let frames = server.kernel.take_frames(watch).unwrap();
     assert_eq!(frames[0].object["note"], "m");
     assert_eq!(frames.len(), 3);
 }
 
 #[test]
-fn events_go_when_their_time_has_come() {
-    let mut world = World::with(KernelOptions {
+fn events_expire_after_their_ttl() {
+    let mut server = TestServer::with(KernelOptions {
         event_ttl: Some(std::time::Duration::from_secs(60)),
         ..KernelOptions::default()
     });
     let path = "/api/v1/namespaces/default/events";
     let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}});
-    let stored = world.created(path, &event);
-    let watch = world.watch(&format!("{path}?watch=1&resourceVersion={}", version(&stored)));
-    world.now += jiff::SignedDuration::from_secs(59);
+    let stored = server.created(path, &event);
+    let watch = server.watch(&format!("{path}?watch=1&resourceVersion={}", version(&stored)));
+    server.now += jiff::SignedDuration::from_secs(59);
     let mut again = stored;
     again["count"] = json!(2);
-    assert_eq!(world.put(&format!("{path}/e"), &again).0, 200);
-    world.now += jiff::SignedDuration::from_secs(59);
-    assert_eq!(world.get(&format!("{path}/e")).0, 200);
-    world.now += jiff::SignedDuration::from_secs(2);
-    assert_eq!(world.get(&format!("{path}/e")).0, 404);
-    assert_eq!(world.frames(watch), ["MODIFIED e", "DELETED e"]);
+    assert_eq!(server.put(&format!("{path}/e"), &again).0, 200);
+    server.now += jiff::SignedDuration::from_secs(59);
+    assert_eq!(server.get(&format!("{path}/e")).0, 200);
+    server.now += jiff::SignedDuration::from_secs(2);
+    assert_eq!(server.get(&format!("{path}/e")).0, 404);
+    assert_eq!(server.frames(watch), ["MODIFIED e", "DELETED e"]);
 }
 
 #[test]
-fn an_empty_list_of_rules_is_a_new_wish_of_a_policy() {
-    let mut world = World::new();
+fn empty_rule_list_of_a_network_policy_increases_the_generation() {
+    let mut server = TestServer::new();
     let policies = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
     let mut policy =
-        world.created(policies, &json!({"metadata": {"name": "p"}, "spec": {"podSelector": {}}}));
-    assert_eq!(world.put(&format!("{policies}/p"), &policy).1["metadata"]["generation"], 1);
+        server.created(policies, &json!({"metadata": {"name": "p"}, "spec": {"podSelector": {}}}));
+    assert_eq!(server.put(&format!("{policies}/p"), &policy).1["metadata"]["generation"], 1);
     policy["spec"]["ingress"] = json!([]);
-    assert_eq!(world.put(&format!("{policies}/p"), &policy).1["metadata"]["generation"], 2);
+    assert_eq!(server.put(&format!("{policies}/p"), &policy).1["metadata"]["generation"], 2);
 }
 
 #[test]
-fn a_node_tells_each_address_once() {
-    let mut world = World::new();
-    let mut node = world.created("/api/v1/nodes", &json!({"metadata": {"name": "n"}}));
+fn node_addresses_are_unique() {
+    let mut server = TestServer::new();
+    let mut node = server.created("/api/v1/nodes", &json!({"metadata": {"name": "n"}}));
     let address = json!({"type": "InternalIP", "address": "10.0.0.1"});
     node["status"]["addresses"] = json!([address, address]);
-    assert_eq!(reason(&world.put("/api/v1/nodes/n/status", &node)), (422, "Invalid"));
+    assert_eq!(reason(&server.put("/api/v1/nodes/n/status", &node)), (422, "Invalid"));
     node["status"]["addresses"] = json!([address]);
-    assert_eq!(world.put("/api/v1/nodes/n/status", &node).0, 200);
+    assert_eq!(server.put("/api/v1/nodes/n/status", &node).0, 200);
 }
 
 #[test]
-fn new_events_have_proper_names() {
-    let mut world = World::new();
+fn events_with_event_time_have_valid_names() {
+    let mut server = TestServer::new();
     let event = json!({"metadata": {"name": "Not_Good"}, "eventTime": "2026-01-01T00:00:00.000000Z",
         "regarding": {"kind": "Pod", "name": "p", "namespace": "default"}, "reportingController": "k.example/c",
         "reportingInstance": "c", "action": "Act", "reason": "Because", "type": "Normal", "note": "m"});
     let path = "/apis/events.k8s.io/v1/namespaces/default/events";
-    let refused = world.post(path, &event);
+    let refused = server.post(path, &event);
     assert_eq!(reason(&refused), (422, "Invalid"));
     assert_eq!(refused.1["details"]["causes"][0]["field"], "metadata.name");
 }
 
 #[test]
-fn a_claim_that_goes_is_not_reserved_any_more() {
-    let mut world = World::new();
+fn terminating_resource_claim_cannot_be_reserved() {
+    let mut server = TestServer::new();
     let path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
     let claim = json!({"metadata": {"name": "c", "finalizers": ["x.io/one"]}, "spec": {"devices": {"requests": [
         {"name": "r", "exactly": {"deviceClassName": "d"}}]}}});
-    world.created(path, &claim);
+    server.created(path, &claim);
     let reserve = |names: &[&str]| {
         let users = names.iter().map(|name| json!({"resource": "pods", "name": name, "uid": name}));
         json!({"status": {"reservedFor": users.collect::<Vec<_>>(), "allocation": {"devices": {"results": [
             {"request": "r", "driver": "d.example.com", "pool": "p", "device": "d"}]}}}})
     };
     let status = format!("{path}/c/status");
-    assert_eq!(world.patch(&status, "merge-patch+json", &reserve(&["a"])).0, 200);
-    world.delete(&format!("{path}/c"), &Value::Null);
-    assert_eq!(world.patch(&status, "merge-patch+json", &reserve(&["a", "b"])).0, 422);
-    assert_eq!(world.patch(&status, "merge-patch+json", &reserve(&[])).0, 200);
+    assert_eq!(server.patch(&status, "merge-patch+json", &reserve(&["a"])).0, 200);
+    server.delete(&format!("{path}/c"), &Value::Null);
+    assert_eq!(server.patch(&status, "merge-patch+json", &reserve(&["a", "b"])).0, 422);
+    assert_eq!(server.patch(&status, "merge-patch+json", &reserve(&[])).0, 200);
 }
 
-/// Who writes the status of a claim has no say about its finalizers, so it stays.
+/// A status update cannot change the finalizers of a PersistentVolumeClaim, so the claim stays.
 #[test]
-fn a_status_without_finalizers_does_not_release_a_claim() {
-    let mut world = World::new();
+fn status_update_without_finalizers_does_not_remove_a_claim() {
+    let mut server = TestServer::new();
     let path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
     let claim = json!({"metadata": {"name": "x", "finalizers": ["example.com/f"]},
         "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}}});
-    let mut claim = world.created(path, &claim);
-    world.delete(&format!("{path}/x"), &Value::Null);
+    let mut claim = server.created(path, &claim);
+    server.delete(&format!("{path}/x"), &Value::Null);
     claim["metadata"] = json!({"name": "x"});
-    assert_eq!(world.put(&format!("{path}/x/status"), &claim).0, 200);
-    assert_eq!(world.get(&format!("{path}/x")).1["metadata"]["finalizers"], json!(["example.com/f"]));
+    assert_eq!(server.put(&format!("{path}/x/status"), &claim).0, 200);
+    assert_eq!(server.get(&format!("{path}/x")).1["metadata"]["finalizers"], json!(["example.com/f"]));
 }
 
 #[test]
-fn a_taken_name_is_told_in_the_terms_of_the_stored_kind() {
-    let mut world = World::new();
+fn already_exists_error_names_the_storage_kind() {
+    let mut server = TestServer::new();
     let path = "/apis/events.k8s.io/v1/namespaces/default/events";
     let event = json!({"metadata": {"name": "x", "generateName": "x-"}, "reason": "R", "action": "A", "type": "Normal",
         "eventTime": "2026-01-02T03:04:05.000000Z", "reportingController": "example.com/c", "reportingInstance": "i",
         "regarding": {"kind": "Pod", "name": "p", "namespace": "default"}});
-    world.created(path, &event);
-    let (code, taken) = world.post(path, &event);
+    server.created(path, &event);
+    let (code, taken) = server.post(path, &event);
     assert_eq!((code, taken["details"].get("group")), (409, None));
 }
 
-/// Ports of one number and protocol are one port, whoever sets them.
+/// Ports with the same number and protocol are one port, whichever manager sets them.
 #[test]
-fn a_port_that_is_there_twice_is_told_and_owned_as_a_whole() {
-    let mut world = World::new();
+fn duplicate_port_causes_a_warning_and_is_owned_as_a_whole() {
+    let mut server = TestServer::new();
     let path = "/apis/apps/v1/namespaces/default/deployments";
     let mut made = workload("Deployment");
     made["spec"]["template"]["spec"]["containers"][0]["ports"] =
         json!([{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]);
     let by = |manager: &str| format!("{path}/x?fieldManager={manager}");
-    assert_eq!(world.patch(&by("first"), "apply-patch+yaml", &made).0, 201);
+    assert_eq!(server.patch(&by("first"), "apply-patch+yaml", &made).0, 201);
     let ports = json!([{"containerPort": 80, "protocol": "UDP"}, {"containerPort": 80, "protocol": "UDP"}]);
     let patch = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/ports", "value": ports}]);
     let request = Request::new(Method::PATCH, &by("second"), patch.to_string());
     let request = Request { content_type: "application/json-patch+json".to_owned(), ..request };
-    let Reply::Document(document) = world.kernel.call(&request, world.now) else { panic!("a watch") };
+    let Reply::Document(document) = server.kernel.call(&request, server.now) else { panic!("a watch") };
     let warning = "spec.template.spec.containers[0].ports[1]: duplicate port definition with \
                    spec.template.spec.containers[0].ports[0]";
-    assert!(document.warnings.iter().any(|told| told == warning), "{:?}", document.warnings);
+    assert!(document.warnings.iter().any(|updated| updated == warning), "{:?}", document.warnings);
     let object: Value = serde_json::from_slice(&document.body).unwrap();
     let owned = |manager: &str| {
         let entries = object["metadata"]["managedFields"].as_array().unwrap();
@@ -301,20 +302,20 @@ fn a_port_that_is_there_twice_is_told_and_owned_as_a_whole() {
 }
 
 #[test]
-fn claims_grow_only_where_their_class_lets_them() {
-    let mut world = World::new();
+fn claim_expansion_requires_allow_volume_expansion() {
+    let mut server = TestServer::new();
     let path = "/api/v1/namespaces/default/persistentvolumeclaims";
     let claim = |size: &str| {
         json!({"metadata": {"name": "x"}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "c",
             "resources": {"requests": {"storage": size}}}})
     };
-    world.created(path, &claim("1Gi"));
+    server.created(path, &claim("1Gi"));
     let bound = json!({"status": {"phase": "Bound"}});
-    assert_eq!(world.patch(&format!("{path}/x/status"), "merge-patch+json", &bound).0, 200);
+    assert_eq!(server.patch(&format!("{path}/x/status"), "merge-patch+json", &bound).0, 200);
     let more = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
-    assert_eq!(world.patch(&format!("{path}/x"), "merge-patch+json", &more).0, 403);
+    assert_eq!(server.patch(&format!("{path}/x"), "merge-patch+json", &more).0, 403);
     let class =
         json!({"metadata": {"name": "c"}, "provisioner": "example.com/p", "allowVolumeExpansion": true});
-    world.created("/apis/storage.k8s.io/v1/storageclasses", &class);
-    assert_eq!(world.patch(&format!("{path}/x"), "merge-patch+json", &more).0, 200);
+    server.created("/apis/storage.k8s.io/v1/storageclasses", &class);
+    assert_eq!(server.patch(&format!("{path}/x"), "merge-patch+json", &more).0, 200);
 }

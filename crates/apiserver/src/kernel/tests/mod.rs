@@ -1,8 +1,7 @@
-//! The kernel answers like the real server, feature by feature; one file per feature.
+//! The kernel answers like kube-apiserver, feature by feature; one file per feature.
 
 mod access;
 mod applies;
-mod binary;
 mod custom;
 mod deletes;
 mod discoveries;
@@ -13,6 +12,7 @@ mod lists;
 mod namespaces;
 mod patches;
 mod pods;
+mod protobuf;
 mod scales;
 mod services;
 mod tables;
@@ -26,24 +26,24 @@ use serde_json::{Value, json};
 
 use super::{Kernel, KernelOptions, Reply, Request, User, WatchId};
 
-/// A kernel with a clock that tests move by hand.
-struct World {
+/// A kernel with a clock that tests advance.
+struct TestServer {
     kernel: Kernel,
     now: Timestamp,
 }
 
-impl World {
-    fn new() -> World {
+impl TestServer {
+    fn new() -> TestServer {
         let now = "2026-01-02T03:04:05.678Z".parse().unwrap();
-        World { kernel: Kernel::new(1, 1000, now), now }
+        TestServer { kernel: Kernel::new(1, 1000, now), now }
     }
 
-    fn with(settings: KernelOptions) -> World {
+    fn with(options: KernelOptions) -> TestServer {
         let now = "2026-01-02T03:04:05.678Z".parse().unwrap();
-        World { kernel: Kernel::with_options(settings, now), now }
+        TestServer { kernel: Kernel::with_options(options, now), now }
     }
 
-    /// Sends a request as somebody.
+    /// Sends a request as a user.
     fn send_as(&mut self, user: &User, method: Method, target: &str, body: &Value) -> (u16, Value) {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.reply(&Request { user: Some(user.clone()), ..Request::new(method, target, body) })
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// What the watch has to say, as "TYPE name" or "TYPE resourceVersion" for bookmarks.
+    /// The events of the watch, as "TYPE name" or "TYPE resourceVersion" for bookmarks.
     fn frames(&mut self, id: WatchId) -> Vec<String> {
         let frames = self.kernel.take_frames(id).unwrap_or_default();
         let describe = |object: &Value| match object["metadata"]["name"].as_str() {

@@ -1,25 +1,25 @@
-//! Scale: one object to read and set replicas.
+//! The scale subresource.
 
 use super::*;
 
 const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 
 #[test]
-fn scale_shows_and_sets_replicas() {
-    let mut world = World::new();
-    world.created(SETS, &replica_set("a"));
+fn scale_reads_and_sets_replicas() {
+    let mut server = TestServer::new();
+    server.created(SETS, &replica_set("a"));
     let path = format!("{SETS}/a/scale");
-    let (_, mut scale) = world.get(&path);
+    let (_, mut scale) = server.get(&path);
     assert_eq!((&scale["kind"], &scale["apiVersion"]), (&json!("Scale"), &json!("autoscaling/v1")));
     assert_eq!(
         (&scale["spec"], &scale["status"]),
         (&json!({"replicas": 1}), &json!({"replicas": 0, "selector": "app=a"}))
     );
     scale["spec"]["replicas"] = json!(3);
-    let (code, scaled) = world.put(&path, &scale);
+    let (code, scaled) = server.put(&path, &scale);
     assert_eq!((code, &scaled["spec"]["replicas"]), (200, &json!(3)));
-    assert_eq!(reason(&world.put(&path, &scale)), (409, "Conflict"));
-    let (_, set) = world.get(&format!("{SETS}/a"));
+    assert_eq!(reason(&server.put(&path, &scale)), (409, "Conflict"));
+    let (_, set) = server.get(&format!("{SETS}/a"));
     assert_eq!((&set["spec"]["replicas"], &set["metadata"]["generation"]), (&json!(3), &json!(2)));
     let entries = set["metadata"]["managedFields"].as_array().unwrap();
     assert!(
@@ -27,9 +27,9 @@ fn scale_shows_and_sets_replicas() {
             .iter()
             .any(|e| e["subresource"] == "scale" && e["fieldsV1"] == json!({"f:spec": {"f:replicas": {}}}))
     );
-    let (_, patched) = world.patch(&path, "merge-patch+json", &json!({"spec": {"replicas": 5}}));
+    let (_, patched) = server.patch(&path, "merge-patch+json", &json!({"spec": {"replicas": 5}}));
     assert_eq!(patched["spec"]["replicas"], 5);
-    let refused = world.patch(&path, "merge-patch+json", &json!({"spec": {"replicas": -1}}));
+    let refused = server.patch(&path, "merge-patch+json", &json!({"spec": {"replicas": -1}}));
     assert_eq!(reason(&refused), (422, "Invalid"));
-    assert_eq!(world.get(&format!("{SETS}/none/scale")).0, 404);
+    assert_eq!(server.get(&format!("{SETS}/none/scale")).0, 404);
 }

@@ -1,4 +1,4 @@
-//! Values take the shape the table gives them, as if they had been read into typed structs and written again.
+//! Decodes values into the types of the table, as Go does when it reads into structs and writes them again.
 
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine as _};
@@ -7,74 +7,73 @@ use serde_json::{Map, Value, json};
 
 use super::{Field, Presence, Quantity, Shape, Struct};
 
-/// Why a value does not have the shape of its field, in the words of the real server; it has others for values that are
-/// not read from a text.
+/// A value of the wrong type: kube-apiserver's message when it parses text, and its message when it converts an
+/// unstructured value, if that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TypeMismatch(pub(crate) String, pub(crate) Option<String>);
 
-/// In which form a value is wanted.
+/// The form of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Nothing but what was said, zeros among it: who applies something claims it.
+    /// Only the fields that were sent, zero values included: an apply owns what it sets.
     Applied,
-    /// As it was sent, with the fields that are always written; an empty list there is still told from none.
+    /// As sent, with all fields that are always written; empty and missing lists stay different.
     Sent,
-    /// As it is stored, which tells empty lists and no lists apart no longer.
+    /// As stored, where empty and missing lists are the same.
     Stored,
 }
 
-/// A step on the way to a value.
+/// One step of a path.
 enum Step {
     Field(&'static str),
     Key(String),
     Item(usize),
 }
 
-/// What a reading finds on its way.
-struct Reading {
-    /// The way from the top, with the places in lists and the keys of maps. It is put into words only when it is told.
+/// The state of decoding one object.
+struct Decoder {
+    /// The path to the current value; formatted only for messages.
     path: Vec<Step>,
-    /// The structs on the way, and the field of each.
+    /// The structs on the path, and the field of each.
     fields: Vec<(&'static Struct, &'static str)>,
-    /// Fields nobody knows; they are left out.
+    /// Unknown fields, which are dropped.
     unknown: Vec<String>,
-    /// The first value of a wrong type; reading goes on, because a text that says nothing outweighs it.
+    /// The first value of a wrong type. Decoding continues, because an unparsable text takes precedence.
     wrong: Option<TypeMismatch>,
     form: Form,
 }
 
-/// Gives `value` the shape of `kind`: unknown fields go (their names are pushed to `unknown`) and values are written in
-/// their one canonical form.
+/// Decodes `value` as `kind`: drops unknown fields (their paths are pushed to `unknown`) and normalizes values.
 pub(crate) fn decode(
     kind: &'static Struct,
     value: Value,
     form: Form,
     unknown: &mut Vec<String>,
 ) -> Result<Value, TypeMismatch> {
-    let mut reading =
-        Reading { path: Vec::new(), fields: Vec::new(), unknown: Vec::new(), wrong: None, form };
-    let decoded = reading.object(kind, value);
-    match (decoded, reading.wrong.take()) {
+    let mut decoder =
+        Decoder { path: Vec::new(), fields: Vec::new(), unknown: Vec::new(), wrong: None, form };
+    let decoded = decoder.object(kind, value);
+    match (decoded, decoder.wrong.take()) {
         (Ok(decoded), None) => {
-            unknown.append(&mut reading.unknown);
+            unknown.append(&mut decoder.unknown);
             Ok(decoded)
         }
         (Ok(_), Some(wrong)) => Err(wrong),
-        (Err(illegible), None) => Err(illegible),
-        // What is not read from a text is given up at the first fault.
-        (Err(illegible), Some(wrong)) => Err(TypeMismatch(illegible.0, wrong.1.or(Some(wrong.0)))),
+        (Err(unparsable), None) => Err(unparsable),
+        // When converting an unstructured value kube-apiserver stops at the first error.
+        (Err(unparsable), Some(wrong)) => Err(TypeMismatch(unparsable.0, wrong.1.or(Some(wrong.0)))),
     }
 }
 
-/// Whether the text is a time with exactly six digits of fraction, the only form the real server reads.
+/// Whether the text is a time with exactly six fraction digits, the only form kube-apiserver parses.
 pub(crate) fn is_micro_time(text: &str) -> bool {
     let fraction = text.split_once('.').map(|(_, rest)| rest);
     let digits = fraction.map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
     digits == 6 && text.parse::<Timestamp>().is_ok()
 }
 
-impl Reading {
-    /// What is found is not what Go would read into the field.
+impl Decoder {
+    /// The error for a value that Go cannot unmarshal into the field.
     fn wrong(&self, found: &Value, wanted: &str) -> TypeMismatch {
         let found = match found {
             Value::Null => "null".to_owned(),
@@ -85,7 +84,7 @@ impl Reading {
             Value::Array(_) => "array".to_owned(),
             Value::Object(_) => "object".to_owned(),
         };
-        // Of a custom resource Go knows the metadata only.
+        // Of a custom resource Go knows only the metadata.
         let known = |(kind, _): &&(&'static Struct, _)| !kind.preserves_unknown_fields;
         let place = match self.fields.iter().rfind(known) {
             Some((kind, _)) => {
@@ -94,7 +93,7 @@ impl Reading {
             }
             None => "value of type".to_owned(),
         };
-        let told = format!("json: cannot unmarshal {found} into Go {place} {wanted}");
+        let message = format!("json: cannot unmarshal {found} into Go {place} {wanted}");
         let found = found.split(' ').next().unwrap_or_default();
         let found = match found {
             "number" => "int64",
@@ -113,11 +112,11 @@ impl Reading {
         } else {
             format!("unrecognized type: {wanted}")
         };
-        TypeMismatch(told, Some(restored))
+        TypeMismatch(message, Some(restored))
     }
 
-    /// Notes a fault that does not end the reading.
-    fn note(&mut self, wrong: TypeMismatch) -> Value {
+    /// Records an error without ending the decoding.
+    fn record_error(&mut self, wrong: TypeMismatch) -> Value {
         self.wrong.get_or_insert(wrong);
         Value::Null
     }
@@ -126,7 +125,7 @@ impl Reading {
         let mut given = match value {
             Value::Null => Map::new(),
             Value::Object(map) => map,
-            other => return Ok(self.note(self.wrong(&other, &kind.go_type()))),
+            other => return Ok(self.record_error(self.wrong(&other, &kind.go_type()))),
         };
         let mut object = Map::new();
         for (name, field) in &kind.fields {
@@ -153,7 +152,7 @@ impl Reading {
         Ok(Value::Object(object))
     }
 
-    /// Where the value stands that is being read.
+    /// The path of the current value.
     fn place(&self) -> String {
         let in_words = |step: &Step| match step {
             Step::Field(name) => format!(".{name}"),
@@ -163,16 +162,16 @@ impl Reading {
         self.path.iter().map(in_words).collect()
     }
 
-    /// The value as it is written, or `None` if the field is left out.
+    /// The value as written, or `None` if the field is omitted.
     fn written(&self, field: &Field, value: Value) -> Option<Value> {
         if self.form == Form::Applied {
             return Some(value).filter(|value| !value.is_null());
         }
-        let says_something = match (&field.shape, &value) {
+        let is_written = match (&field.shape, &value) {
             (Shape::Pointer(_), value) => !value.is_null(),
             (shape, value) if shape.is_struct() => match field.presence {
                 Presence::IfNotZero => !is_zero(value),
-                // Without pointers or a word on zero, structs are always written, times among them.
+                // A struct that is neither a pointer nor omitzero is always written, including times.
                 _ if value.is_null() => return Some(zero(shape)),
                 _ => true,
             },
@@ -180,7 +179,7 @@ impl Reading {
         };
         let list_without_items =
             self.form == Form::Sent && value.is_array() && field.presence == Presence::Always;
-        if says_something || list_without_items {
+        if is_written || list_without_items {
             return Some(value);
         }
         (field.presence == Presence::Always).then(|| zero(&field.shape))
@@ -207,7 +206,7 @@ impl Reading {
         let list = match value {
             Value::Null => return Ok(Value::Null),
             Value::Array(list) => list,
-            other => return Ok(self.note(self.wrong(&other, &format!("[]{}", go_type(items))))),
+            other => return Ok(self.record_error(self.wrong(&other, &format!("[]{}", go_type(items))))),
         };
         let mut decoded = Vec::with_capacity(list.len());
         for (at, item) in list.into_iter().enumerate() {
@@ -223,7 +222,9 @@ impl Reading {
         let map = match value {
             Value::Null => return Ok(Value::Null),
             Value::Object(map) => map,
-            other => return Ok(self.note(self.wrong(&other, &format!("map[string]{}", go_type(values))))),
+            other => {
+                return Ok(self.record_error(self.wrong(&other, &format!("map[string]{}", go_type(values)))));
+            }
         };
         let mut decoded = Map::new();
         for (key, value) in map {
@@ -248,9 +249,9 @@ impl Reading {
             (Shape::Bytes, Value::String(text)) => match STANDARD.decode(text) {
                 Ok(_) => Ok(value),
                 Err(DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _)) => {
-                    Ok(self.note(unreadable_bytes(at)))
+                    Ok(self.record_error(unreadable_bytes(at)))
                 }
-                Err(_) => Ok(self.note(unreadable_bytes(text.len() / 4 * 4))),
+                Err(_) => Ok(self.record_error(unreadable_bytes(text.len() / 4 * 4))),
             },
             (Shape::Time, Value::String(text)) => match text.parse::<Timestamp>() {
                 Ok(time) => Ok(json!(crate::kernel::seconds(time))),
@@ -263,20 +264,20 @@ impl Reading {
             }
             (Shape::Quantity, Value::String(_) | Value::Number(_)) => {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                let quantity = Quantity::parse(&text).ok_or_else(|| illegible(QUANTITY_RULE.to_owned()))?;
+                let quantity = Quantity::parse(&text).ok_or_else(|| unparsable(QUANTITY_RULE.to_owned()))?;
                 Ok(json!(quantity.to_string()))
             }
-            (shape, found) => Ok(self.note(self.wrong(found, &go_type(shape)))),
+            (shape, found) => Ok(self.record_error(self.wrong(found, &go_type(shape)))),
         }
     }
 }
 
-/// In these words an amount is refused.
+/// Error message for an invalid quantity.
 const QUANTITY_RULE: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
-/// A text of the right type that says nothing.
-fn illegible(why: String) -> TypeMismatch {
+/// A string that does not parse.
+fn unparsable(why: String) -> TypeMismatch {
     TypeMismatch(why, None)
 }
 
@@ -291,10 +292,10 @@ fn unreadable_time(text: &str, form: &str) -> TypeMismatch {
         Some(at) => (&text[at..], ".000000"),
         None => (text, "2006"),
     };
-    illegible(format!("parsing time {text:?} as {form:?}: cannot parse {rest:?} as {wanted:?}"))
+    unparsable(format!("parsing time {text:?} as {form:?}: cannot parse {rest:?} as {wanted:?}"))
 }
 
-/// What the shape is called in Go.
+/// The Go name of the type.
 fn go_type(shape: &Shape) -> String {
     let name = match shape {
         Shape::Text => "string",
@@ -319,7 +320,7 @@ fn go_type(shape: &Shape) -> String {
     name.to_owned()
 }
 
-/// What a field that is always written holds when nothing was said.
+/// The zero value of a field that is always written.
 fn zero(shape: &Shape) -> Value {
     match shape {
         Shape::Text | Shape::Duration => json!(""),
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn typed_servers_write_what_they_read() {
+    fn decoding_normalizes_like_go_structs() {
         let (event, _) = read("Event", json!({"metadata": {"name": "a", "labels": {}}, "count": 0})).unwrap();
         assert_eq!(
             event,
@@ -386,10 +387,10 @@ mod tests {
     }
 
     #[test]
-    fn wrong_shapes_are_told_with_their_place() {
+    fn type_errors_have_the_field_path() {
         let wrong = json!({"spec": {"containers": [{"name": "a"}, {"name": 3}]}});
-        let told = "json: cannot unmarshal number into Go struct field Container.spec.containers.name of type string";
-        assert_eq!(read("Pod", wrong).unwrap_err().0, told);
+        let message = "json: cannot unmarshal number into Go struct field Container.spec.containers.name of type string";
+        assert_eq!(read("Pod", wrong).unwrap_err().0, message);
         for wrong in [
             json!({"metadata": {"creationTimestamp": "yesterday"}}),
             json!({"metadata": {"labels": {"a": 1}}}),
@@ -403,11 +404,11 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_says_nothing_outweighs_a_wrong_type() {
+    fn unparsable_text_takes_precedence_over_a_type_error() {
         let both = json!({"metadata": {"labels": "text"}, "status": {"startTime": "yesterday"}});
-        let told = read("Pod", both).unwrap_err();
-        assert!(told.0.starts_with("parsing time"), "{}", told.0);
-        assert_eq!(told.1.as_deref(), Some("cannot restore map from string"));
+        let message = read("Pod", both).unwrap_err();
+        assert!(message.0.starts_with("parsing time"), "{}", message.0);
+        assert_eq!(message.1.as_deref(), Some("cannot restore map from string"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The shapes of all built-in kinds, read once from a table: which fields there are, what they hold, how they merge.
+//! The types of all built-in kinds, read once from a table: fields, their types and how they merge.
 
 mod decode;
 pub(crate) mod protobuf;
@@ -15,10 +15,10 @@ pub(crate) use self::decode::{Form, decode};
 pub(crate) use self::quantity::Quantity;
 pub(crate) use self::structural::of_schema;
 
-/// The table of structs; see the head of the file for its language.
+/// The table of structs; the head of the file describes its syntax.
 static TABLE: LazyLock<Table> = LazyLock::new(|| read::table(include_str!("../../../data/types.txt")));
 
-/// All structs, by name and by place.
+/// All structs, by name and by index.
 #[derive(Debug)]
 struct Table {
     structs: Vec<Struct>,
@@ -29,20 +29,20 @@ struct Table {
 #[derive(Debug)]
 pub(crate) struct Struct {
     pub(crate) name: &'static str,
-    /// Has one owner as a whole.
+    /// Owned as a whole in managedFields.
     pub(crate) atomic: bool,
-    /// Takes fields it does not know, as custom resources do.
+    /// Accepts unknown fields, as custom resources do.
     pub(crate) preserves_unknown_fields: bool,
     pub(crate) fields: BTreeMap<&'static str, Field>,
 }
 
 impl Struct {
-    /// What the struct is called in Go, without its package.
+    /// The Go name of the struct, without its package.
     pub(crate) fn go_name(&self) -> &'static str {
         self.name.rsplit('.').next().unwrap_or_default()
     }
 
-    /// What the struct is called in Go: `v1.PodSpec`.
+    /// The Go name of the struct: `v1.PodSpec`.
     pub(crate) fn go_type(&self) -> String {
         self.name.split_once('.').map_or(self.name, |(_, rest)| rest).to_owned()
     }
@@ -55,18 +55,18 @@ pub(crate) struct Field {
     pub(crate) presence: Presence,
     list: List,
     pub(crate) atomic: bool,
-    /// Owned field by field although its struct elsewhere has one owner.
+    /// Owned field by field although its struct is atomic elsewhere.
     granular: bool,
     merge: Merge,
-    /// Strategic merge patches put their object in place of what was there.
+    /// Strategic merge patches replace the object (patchStrategy=replace).
     replace: bool,
     pub(crate) default: Option<Value>,
-    /// Numbers in the binary form, outermost first; more than one if JSON makes one level of several.
+    /// Protobuf field numbers, outermost first; more than one if JSON flattens several levels.
     pub(crate) numbers: Vec<u32>,
 }
 
 impl Field {
-    /// A field about which nothing more is said than what it looks like.
+    /// A field with only a type.
     fn plain(shape: Shape) -> Self {
         Self {
             shape,
@@ -81,7 +81,7 @@ impl Field {
         }
     }
 
-    /// What the field stands for in a key that leaves it out.
+    /// The default of the field as a list-map key.
     fn key_default(&self) -> Option<Value> {
         let zero = match self.shape {
             _ if self.presence != Presence::Always => None,
@@ -96,15 +96,15 @@ impl Field {
 /// When a field is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// Even when it says nothing.
+    /// Always, even if empty.
     Always,
-    /// When it says something; structs always do.
+    /// If not empty (omitempty); structs always are written.
     IfSet,
-    /// When it differs from the zero of its shape, structs too.
+    /// If not the zero value (omitzero), structs included.
     IfNotZero,
 }
 
-/// What a value looks like.
+/// The type of a value.
 #[derive(Debug)]
 pub(crate) enum Shape {
     Text,
@@ -118,7 +118,7 @@ pub(crate) enum Shape {
     Duration,
     Quantity,
     IntOrString,
-    /// Anything at all.
+    /// Any JSON value.
     Any,
     Pointer(Box<Shape>),
     List(Box<Shape>),
@@ -129,7 +129,7 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// The struct this shape stands for, through a pointer too.
+    /// The struct of this type, also behind a pointer.
     pub(crate) fn as_struct(&self) -> Option<&'static Struct> {
         match self {
             Shape::Struct(at) => TABLE.structs.get(*at),
@@ -139,7 +139,7 @@ impl Shape {
         }
     }
 
-    /// Whether the value is a struct for the real server, and so never simply empty.
+    /// Whether the type is a Go struct, which omitempty never omits.
     fn is_struct(&self) -> bool {
         use Shape::{Any, IntOrString, MicroTime, Own, Quantity, Struct, Time};
         matches!(self, Struct(_) | Own(_) | Time | MicroTime | Quantity | IntOrString | Any)
@@ -153,7 +153,7 @@ impl Shape {
     }
 }
 
-/// How server-side apply sees a list.
+/// The list type for server-side apply.
 #[derive(Debug)]
 enum List {
     Atomic,
@@ -161,18 +161,18 @@ enum List {
     Keyed(Vec<&'static str>),
 }
 
-/// How strategic merge patches treat a field.
+/// The patch strategy for strategic merge patches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Merge {
-    /// The patch's list is the new list.
+    /// The patch's list replaces the list.
     Replace,
-    /// Values are added.
+    /// A list of scalars; values are added.
     Values,
-    /// Items are merged by this field.
+    /// Items are merged by this key.
     By(&'static str),
 }
 
-/// What kind of value a schema asks for.
+/// The scalar type a schema expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scalar {
     Any,
@@ -183,14 +183,14 @@ pub(crate) enum Scalar {
     Text,
 }
 
-/// How a list is owned.
+/// How a list is owned in managedFields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListKind {
     /// As a whole.
     Atomic,
-    /// Scalar by scalar, each of which stands for itself.
+    /// Value by value.
     Set,
-    /// Object by object, told apart by these fields.
+    /// Item by item, identified by these fields.
     Keyed(&'static [&'static str]),
 }
 
@@ -205,22 +205,22 @@ pub(crate) fn named(name: &str) -> Option<&'static Struct> {
     TABLE.structs.get(*TABLE.by_name.get(name)?)
 }
 
-/// The struct of all custom resources.
+/// The common struct of all custom resources.
 pub(crate) fn custom() -> &'static Struct {
-    // The table is part of the program and a test reads this name from it.
+    // The table is part of the program, and a test looks this name up.
     named("custom.v1.Resource").unwrap_or(&TABLE.structs[0])
 }
 
-/// A place in an object, seen through its shape.
+/// A position in an object, seen through its type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Node {
-    /// Below what the table knows: maps are granular, lists atomic.
+    /// Below the known types: maps are granular, lists atomic.
     Free,
-    /// A struct at the top of an object or an item of a list.
+    /// The root of an object, or a list item.
     Struct(&'static Struct),
-    /// A field, with the rules that stand on its line.
+    /// A field with its merge rules.
     Field(&'static Field),
-    /// A value in a map or an item of a list.
+    /// A map value or list item.
     Item(&'static Shape),
 }
 
@@ -233,7 +233,7 @@ impl Node {
         }
     }
 
-    /// The struct at this place, if it is one.
+    /// The struct at this node, if it is one.
     pub(crate) fn structure(self) -> Option<&'static Struct> {
         match self {
             Node::Struct(found) => Some(found),
@@ -241,7 +241,7 @@ impl Node {
         }
     }
 
-    /// The field of that name below this place.
+    /// The node of a field below this one.
     pub(crate) fn field(self, name: &str) -> Node {
         if let Some(found) = self.structure() {
             return found.fields.get(name).map_or(Node::Free, Node::Field);
@@ -252,12 +252,12 @@ impl Node {
         }
     }
 
-    /// Whether a field of that name may stand below this place.
+    /// Whether a field of that name is allowed below this node.
     pub(crate) fn allows_field(self, name: &str) -> bool {
         self.structure().is_none_or(|found| found.preserves_unknown_fields || found.fields.contains_key(name))
     }
 
-    /// What kind of value stands at this place.
+    /// The scalar type at this node.
     pub(crate) fn scalar(self) -> Scalar {
         match self.shape() {
             None if self.structure().is_some() => Scalar::Map,
@@ -273,7 +273,7 @@ impl Node {
         }
     }
 
-    /// The items of the list at this place.
+    /// The node of the list items.
     pub(crate) fn item(self) -> Node {
         match self.shape() {
             Some(Shape::List(items)) => Node::Item(items),
@@ -281,7 +281,7 @@ impl Node {
         }
     }
 
-    /// How the list at this place is owned.
+    /// How the list at this node is owned.
     pub(crate) fn list_kind(self) -> ListKind {
         match self {
             Node::Field(Field { list: List::Set, .. }) => ListKind::Set,
@@ -290,7 +290,7 @@ impl Node {
         }
     }
 
-    /// How strategic merge treats the list at this place.
+    /// The patch strategy of the list at this node.
     pub(crate) fn merge(self) -> Merge {
         match self {
             Node::Field(field) => field.merge,
@@ -298,12 +298,12 @@ impl Node {
         }
     }
 
-    /// Whether strategic merge takes the object at this place whole.
+    /// Whether strategic merge replaces the object at this node.
     pub(crate) fn is_replaced(self) -> bool {
         matches!(self, Node::Field(Field { replace: true, .. }))
     }
 
-    /// Whether the object at this place has one owner.
+    /// Whether the object at this node is atomic.
     pub(crate) fn is_atomic(self) -> bool {
         if matches!(self, Node::Field(Field { granular: true, .. })) {
             return false;
@@ -313,17 +313,17 @@ impl Node {
             || matches!(self.shape(), Some(Shape::Any | Shape::Quantity | Shape::IntOrString))
     }
 
-    /// Whether anything may stand at this place.
+    /// Whether any value is allowed at this node.
     pub(crate) fn is_any(self) -> bool {
         matches!(self.shape(), Some(Shape::Any))
     }
 
-    /// Whether the object at this place is a map of free keys, not a struct.
+    /// Whether the object at this node is a map, not a struct.
     pub(crate) fn is_map(self) -> bool {
         self.structure().is_none()
     }
 
-    /// The key of `item` in a list told apart by `keys`; `None` if the item has no part of it.
+    /// The key of `item` in a list identified by `keys`; `None` if the item has none of the key fields.
     pub(crate) fn item_key(self, keys: &[&str], item: &Value) -> Option<Value> {
         let below = self.item().structure();
         let mut key = Map::new();
@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_reads_without_loose_ends() {
+    fn type_table_has_no_dangling_references() {
         assert!(TABLE.structs.len() > 500);
         let pod = of_kind("", "v1", "Pod").unwrap();
         assert_eq!(pod.name, "core.v1.Pod");

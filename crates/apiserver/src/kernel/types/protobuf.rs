@@ -1,7 +1,7 @@
-//! Reads the binary form (protocol buffers) in which `kubectl create` sends built-in kinds.
+//! Parses protobuf bodies, which `kubectl create` sends for built-in kinds.
 //!
-//! Looked at `prost` and `protobuf`: both want message types known when they are compiled, while the shapes here are a
-//! table; reading the wire format itself is a page.
+//! Why not `prost` or `protobuf`: both need message types at compile time, while the types here are a table; the wire
+//! format itself takes a page to parse.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,18 +10,18 @@ use serde_json::{Map, Value, json};
 
 use super::{Field, Shape, Struct, of_kind};
 
-/// What every binary body begins with.
+/// Prefix of every protobuf body.
 const MAGIC: &[u8] = b"k8s\0";
-/// Deepest nesting that is read.
+/// Maximum nesting depth.
 const DEPTH_MAX: usize = 100;
 
-/// A body that cannot be read.
+/// A body that does not parse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProtobufError(pub(crate) &'static str);
 
 type Read<T> = Result<T, ProtobufError>;
 
-/// Reads a body and gives back the object as JSON, its `apiVersion` and `kind` filled in.
+/// Parses a body into JSON, with `apiVersion` and `kind` set.
 pub(crate) fn read(body: &[u8]) -> Read<Value> {
     let rest = body
         .strip_prefix(MAGIC)
@@ -55,7 +55,7 @@ pub(crate) fn read(body: &[u8]) -> Read<Value> {
     Ok(Value::Object(object))
 }
 
-/// One value as it stands in the bytes.
+/// One value on the wire.
 #[derive(Debug, Clone, Copy)]
 enum Wire<'a> {
     Number(u64),
@@ -133,7 +133,7 @@ fn message(shape: &'static Struct, bytes: &[u8], depth: usize) -> Read<Map<Strin
     Ok(object)
 }
 
-/// Reads entries into `object`; `level` says how many messages around these fields are one with it in JSON.
+/// Parses entries into `object`; `level` is how many enclosing messages JSON flattens into it.
 fn fill(
     fields: &[(&'static str, &'static Field)],
     level: usize,
@@ -165,7 +165,7 @@ fn fill(
     Ok(())
 }
 
-/// Reads one value into its place; lists and maps grow by one.
+/// Parses one value into `slot`; lists and maps grow by one.
 fn value(shape: &'static Shape, wire: Wire<'_>, slot: &mut Value, depth: usize) -> Read<()> {
     match (shape, wire) {
         (Shape::Pointer(inner), wire) => return value(inner, wire, slot, depth),
@@ -204,7 +204,7 @@ fn map_entry(values: &'static Shape, bytes: &[u8], depth: usize) -> Read<(String
     for entry in Entries(bytes) {
         match entry? {
             (1, Wire::Bytes(text)) => key = string(text)?,
-            // A list as the value of a map is a message of its own, with the items as its only field.
+            // A list as a map value is a message with the items as its only field.
             (2, Wire::Bytes(bytes)) if matches!(values, Shape::List(_)) => {
                 found = json!([]);
                 for entry in Entries(bytes) {
@@ -219,7 +219,7 @@ fn map_entry(values: &'static Shape, bytes: &[u8], depth: usize) -> Read<(String
     Ok((key, found))
 }
 
-/// Shapes that are messages in the binary form and plain values in JSON.
+/// Types that are messages in protobuf and scalars in JSON.
 fn special(shape: &Shape, bytes: &[u8]) -> Read<Value> {
     let mut numbers = [0_u64; 4];
     let mut text: &[u8] = &[];
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_read_by_the_numbers_of_the_table() {
+    fn protobuf_fields_are_decoded_by_number() {
         let metadata = field(1, b"web");
         let port = [field(1, b"http"), vec![3 << 3, 80], field(4, &[vec![2 << 3, 81]].concat())].concat();
         let selector = [field(1, b"app"), field(2, b"web")].concat();
@@ -278,14 +278,14 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_are_one_in_json_are_read_as_one() {
+    fn messages_flattened_in_json_are_decoded() {
         let volume = [field(1, b"v"), field(2, &field(2, &[]))].concat();
         let body = envelope("Pod", &field(2, &field(1, &volume)));
         assert_eq!(read(&body).unwrap()["spec"]["volumes"], json!([{"name": "v", "emptyDir": {}}]));
     }
 
     #[test]
-    fn hostile_bytes_are_refused() {
+    fn malformed_bytes_are_rejected() {
         for bytes in [
             &b""[..],
             b"k8s",

@@ -1,13 +1,13 @@
-//! Quantities such as `100m` or `1Gi`: one amount has one way to be written, and amounts can be compared.
+//! Quantities such as `100m` or `1Gi`: canonical form and comparison.
 
 use std::fmt;
 
-/// Billionths; finer amounts are rounded up.
+/// Resolution; smaller quantities are rounded up.
 const NANO: i128 = 1_000_000_000;
-/// Largest amount, as in the real server.
+/// Maximum, as in kube-apiserver.
 const UNITS_MAX: i128 = i64::MAX as i128;
 
-/// How an amount is written.
+/// The format of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Decimal,
@@ -15,7 +15,7 @@ enum Format {
     Exponent,
 }
 
-/// An amount.
+/// A quantity.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quantity {
     nano: i128,
@@ -23,7 +23,7 @@ pub(crate) struct Quantity {
 }
 
 impl Quantity {
-    /// Reads an amount; `None` if the text is none.
+    /// Parses a quantity; `None` if the text is invalid.
     pub(crate) fn parse(text: &str) -> Option<Quantity> {
         let (negative, rest) = match text.as_bytes().first()? {
             b'-' => (true, &text[1..]),
@@ -37,13 +37,13 @@ impl Quantity {
             return None;
         }
         let (multiplier, divisor, format) = scale(suffix)?;
-        // Beyond nine digits of fraction or nineteen of the whole nothing is told apart any more.
+        // More than 18 fraction digits are beyond the resolution.
         let fraction = &fraction[..fraction.len().min(18)];
         let mantissa: i128 = format!("0{}{fraction}", &whole[..whole.len().min(24)]).parse().ok()?;
         let shift = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?.checked_mul(divisor)?;
         let scaled = match mantissa.checked_mul(multiplier).and_then(|v| v.checked_mul(NANO)) {
             Some(product) => product / shift + i128::from(product % shift != 0),
-            // Too large for exact arithmetic is too large altogether.
+            // A value too large for exact arithmetic exceeds the maximum anyway.
             None => (mantissa / shift).saturating_mul(multiplier).saturating_mul(NANO),
         };
         let bounded = scaled.min(UNITS_MAX * NANO);
@@ -52,29 +52,29 @@ impl Quantity {
 }
 
 impl Quantity {
-    /// Whether it is less than nothing.
+    /// Whether it is below zero.
     pub(crate) fn is_negative(self) -> bool {
         self.nano < 0
     }
 
-    /// Whether it is more than nothing.
+    /// Whether it is above zero.
     pub(crate) fn is_positive(self) -> bool {
         self.nano > 0
     }
 
-    /// In whole units, away from nothing.
+    /// In whole units, rounded away from zero.
     pub(crate) fn rounded_up(self) -> i128 {
         let over = self.nano % NANO;
         self.nano / NANO + over.signum()
     }
 
-    /// Whether it is more than the other.
+    /// Whether it is greater than `other`.
     pub(crate) fn exceeds(self, other: Quantity) -> bool {
         self.nano > other.nano
     }
 }
 
-/// What a suffix multiplies and divides by.
+/// Multiplier, divisor and format of a suffix.
 fn scale(suffix: &str) -> Option<(i128, i128, Format)> {
     let decimal = |exponent: u32| 10_i128.pow(exponent);
     Some(match suffix {
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_amount_has_one_way_to_be_written() {
+    fn quantities_have_a_canonical_form() {
         for (text, canonical) in [
             ("0", "0"),
             ("0.5", "500m"),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_is_refused_and_nothing_overflows() {
+    fn invalid_quantities_are_rejected_and_nothing_overflows() {
         for text in ["", "-", ".", "x", "1x", "1 Gi", "1.2.3", "1ee3", "e3"] {
             assert!(Quantity::parse(text).is_none(), "{text}");
         }

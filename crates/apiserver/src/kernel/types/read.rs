@@ -1,10 +1,10 @@
-//! Reads the table of shapes; the table is part of the program, so what it cannot say is a mistake of ours.
+//! Parses the table of types.
 
 use std::collections::BTreeMap;
 
 use super::{Field, List, Merge, Presence, Shape, Struct, Table};
 
-/// Reads the whole table. A line that makes no sense panics: it is written in this crate and every test reads it.
+/// Parses the whole table. An invalid line panics: the table is part of this crate, and every test parses it.
 pub(super) fn table(text: &'static str) -> Table {
     let lines = || text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let heads = lines().filter(|line| !line.starts_with(' '));
@@ -31,7 +31,7 @@ fn field(
     mut words: impl Iterator<Item = &'static str>,
 ) -> Field {
     let shape = words.next().and_then(|word| shape(structs, word));
-    let mut field = Field::plain(shape.unwrap_or_else(|| panic!("the table of types: no shape in {line:?}")));
+    let mut field = Field::plain(shape.unwrap_or_else(|| panic!("types.txt: no type in {line:?}")));
     for word in words {
         match word.split_once('=') {
             None => match word {
@@ -46,12 +46,12 @@ fn field(
                 _ if word.starts_with(|c: char| c.is_ascii_digit()) => {
                     field.numbers = word.split('.').filter_map(|number| number.parse().ok()).collect();
                 }
-                _ => panic!("the table of types: what is {word:?} in {line:?}"),
+                _ => panic!("types.txt: unknown word {word:?} in {line:?}"),
             },
             Some(("keys", keys)) => field.list = List::Keyed(keys.split(',').collect()),
             Some(("merge", key)) => field.merge = Merge::By(key),
             Some(("default", json)) => field.default = serde_json::from_str(json).ok(),
-            Some(_) => panic!("the table of types: what is {word:?} in {line:?}"),
+            Some(_) => panic!("types.txt: unknown word {word:?} in {line:?}"),
         }
     }
     field

@@ -1,10 +1,10 @@
-//! The shapes of custom kinds, made from the schemas of their definitions.
+//! Types of custom resources, built from structural schemas.
 
 use serde_json::Value;
 
 use super::{Field, List, Shape, Struct, TABLE};
 
-/// The struct of a custom kind; lives as long as the process, as the built-in ones do.
+/// The type of a custom resource, leaked, so that it is `'static` like the built-in ones.
 pub(crate) fn of_schema(schema: &'static Value) -> &'static Struct {
     let mut shape = structure(schema);
     let metadata = TABLE.by_name.get("meta.v1.ObjectMeta").map(|at| Shape::Struct(*at));

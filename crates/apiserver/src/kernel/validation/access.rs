@@ -1,4 +1,4 @@
-//! Rules of who may do what, and of who is to be believed.
+//! Validation of RBAC kinds and CertificateSigningRequests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use super::super::naming;
 use super::super::status::FieldError;
 use super::{Errors, is_set, list, refuse_text, rules, text};
 
-/// What a certificate can be for.
+/// Valid key usages.
 const USAGES: &[&str] = &[
     "any",
     "cert sign",
@@ -126,7 +126,7 @@ pub(super) fn signing_request(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// What was decided about a request stays decided.
+/// Approved and Denied conditions cannot be removed or changed.
 pub(super) fn approval_conditions(approves: bool, old: &Value, new: &Value, errors: &mut Errors) {
     let conditions = |object: &Value| list(object, "/status/conditions").to_vec();
     let known = conditions(old);

@@ -1,4 +1,4 @@
-//! Rules of what extends the server, and of the devices and priorities that it knows by description only.
+//! Validation of admission configuration, CRDs, dynamic resource allocation and flow control.
 
 use serde_json::{Value, json};
 
@@ -11,9 +11,9 @@ pub(super) fn webhooks(new: &Value, errors: &mut Errors) {
     for (at, hook) in list(new, "/webhooks").iter().enumerate() {
         let path = format!("webhooks[{at}]");
         let name = text(hook, "/name");
-        let faults = naming::subdomain(name);
-        if !faults.is_empty() {
-            refuse_text(&format!("{path}.name"), name, &faults, errors);
+        let messages = naming::subdomain(name);
+        if !messages.is_empty() {
+            refuse_text(&format!("{path}.name"), name, &messages, errors);
         } else if name.split('.').count() < 3 {
             let why = "should be a domain with at least three segments separated by dots";
             errors.push(FieldError::invalid(&format!("{path}.name"), &json!(name), why));
@@ -51,7 +51,7 @@ pub(super) fn webhooks(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// A policy that asks for nothing.
+/// A ValidatingAdmissionPolicy needs validations or audit annotations.
 pub(super) fn policy(new: &Value, errors: &mut Errors) {
     let fields = ["validations", "auditAnnotations"];
     if new["kind"] == "ValidatingAdmissionPolicy"
@@ -64,7 +64,7 @@ pub(super) fn policy(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Devices are somewhere, and in one place only.
+/// A ResourceSlice has exactly one kind of node selection.
 pub(super) fn resource_slice(new: &Value, errors: &mut Errors) {
     let places = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
     if new.pointer("/spec/nodeName") == Some(&json!("")) {
@@ -134,7 +134,7 @@ pub(super) fn definition(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Requests name what they want in one way, and constraints name requests.
+/// Each device request has exactly one form, and constraints refer to existing requests.
 pub(super) fn device_claim(path: &str, claim: &Value, errors: &mut Errors) {
     let requests = list(claim, "/devices/requests");
     for (at, request) in requests.iter().enumerate() {
@@ -157,7 +157,7 @@ pub(super) fn device_claim(path: &str, claim: &Value, errors: &mut Errors) {
     }
 }
 
-/// Only what is allocated can be reserved, and not any more once it is to go.
+/// Only an allocated claim can be reserved, and not while it is terminating.
 pub(super) fn claim_status(old: &Value, new: &Value, errors: &mut Errors) {
     let (before, reserved) = (list(old, "/status/reservedFor"), list(new, "/status/reservedFor"));
     let why = if !reserved.is_empty() && !is_set(new, "/status/allocation") {
@@ -170,7 +170,7 @@ pub(super) fn claim_status(old: &Value, new: &Value, errors: &mut Errors) {
     errors.push(FieldError::forbidden("status.reservedFor", why));
 }
 
-/// A level is limited or exempt, and says so in the one place for it.
+/// A priority level is either Limited or Exempt, with the matching field set.
 pub(super) fn priority_level(new: &Value, errors: &mut Errors) {
     let kind = text(new, "/spec/type");
     if (meta_str(new, "name") == "exempt") != (kind == "Exempt") && matches!(kind, "Exempt" | "Limited") {

@@ -1,4 +1,4 @@
-//! Rules of the kinds that fit nowhere else.
+//! Validation of other kinds.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,9 +10,9 @@ use super::super::status::FieldError;
 use super::super::types::Quantity;
 use super::{Errors, is_set, is_standard, list, refuse_resource_name, refuse_text, text};
 
-/// The annotation that ties the Secret with a token to its account.
+/// The annotation that ties a token Secret to its service account.
 const SERVICE_ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
-/// In these words the change of what was declared immutable is refused.
+/// Error message for a change of immutable data.
 const IMMUTABLE: &str = "field is immutable when `immutable` is set";
 fn keys(field: &str, new: &Value, errors: &mut Errors) {
     for key in new.get(field).and_then(Value::as_object).into_iter().flat_map(Map::keys) {
@@ -84,8 +84,8 @@ fn docker_config(key: &str, value: &Value, errors: &mut Errors) {
     }
 }
 
-/// Old events need little; new ones, which tell their time, must say who reports what. Those that are written through
-/// events.k8s.io must be new, and stay what they are.
+/// Events with eventTime need a reporter, an action and a reason; older ones do not. Events written through
+/// events.k8s.io must have eventTime and are immutable except for the series.
 pub(super) fn event(view: bool, old: Option<&Value>, new: &Value, errors: &mut Errors) {
     let involved = text(new, "/involvedObject/namespace");
     let namespace = meta_str(new, "namespace");
@@ -232,7 +232,7 @@ pub(super) fn limit_range(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Bounds and defaults of a limit agree with each other.
+/// Minimum, maximum and defaults of a limit must be consistent.
 fn amounts(path: &str, limit: &Value, of_pods: bool, errors: &mut Errors) {
     let amount = |kind: &str, name: &str| {
         let hidden = of_pods && kind.starts_with("default");
@@ -301,8 +301,7 @@ pub(super) fn resource_quota(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// The addresses of a node's pods are given once.
-/// No address is told twice.
+/// Node addresses must be unique.
 pub(super) fn node_addresses(status: &Value, errors: &mut Errors) {
     let addresses = list(status, "/addresses");
     for (at, address) in addresses.iter().enumerate().filter(|(at, new)| addresses[..*at].contains(new)) {

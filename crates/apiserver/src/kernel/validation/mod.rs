@@ -1,7 +1,7 @@
-//! Rules of single kinds; the server refuses what breaks them with 422 and the field at fault.
+//! Validation of single kinds; violations are reported as 422 with the field.
 //!
-//! What one field by itself can break stands in a table; what ties fields together is here. Only rules that clients and
-//! controllers rely on are kept; an object the real server would refuse for another reason is taken.
+//! Rules on a single field are in a table; rules that relate fields are here. Only rules that clients and controllers
+//! rely on are implemented: some objects that kube-apiserver would reject are accepted.
 
 mod access;
 mod extensions;
@@ -21,7 +21,7 @@ use super::status::FieldError;
 
 type Errors = Vec<FieldError>;
 
-/// What may be counted or measured without a domain before its name.
+/// Resource names without a domain prefix.
 const STANDARD_RESOURCES: &[&str] = &[
     "cpu",
     "memory",
@@ -45,7 +45,8 @@ const STANDARD_RESOURCES: &[&str] = &[
     "storage",
 ];
 
-/// Rules of the kind; `old` is there for an update, and `view` says that the object was written as another kind.
+/// Validates an object. `old` is given for an update; `view` means that the object was written in another version
+/// than the storage version.
 pub(crate) fn validate(
     resource: &Resource,
     view: bool,
@@ -54,7 +55,7 @@ pub(crate) fn validate(
     new: &Value,
     errors: &mut Errors,
 ) {
-    // What comes into being through a part of it is looked at as a whole.
+    // An object created through a subresource is validated as a whole.
     let subresource = subresource.filter(|_| old.is_some());
     rules::validate(resource, subresource, old, new, errors);
     if let Some(schema) = resource.schema {
@@ -126,7 +127,7 @@ fn validate_main(resource: &Resource, old: Option<&Value>, new: &Value, errors: 
     }
 }
 
-/// Kinds that need no strategy of their own for anything else.
+/// Kinds that have no strategy.
 fn plain(kind: &str, old: Option<&Value>, new: &Value, errors: &mut Errors) {
     match kind {
         "IngressClass" => networking::ingress_class(new, errors),
@@ -137,7 +138,7 @@ fn plain(kind: &str, old: Option<&Value>, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Tells what is wrong with the name of something that containers use.
+/// Validates a resource name.
 fn refuse_resource_name(field: &str, name: &str, of_containers: bool, errors: &mut Errors) {
     let before = errors.len();
     refuse_text(field, name, &naming::qualified(name), errors);
@@ -155,34 +156,34 @@ fn refuse_resource_name(field: &str, name: &str, of_containers: bool, errors: &m
     }
 }
 
-/// Whether something may be counted or measured without a domain before its name.
+/// Whether the resource name needs no domain prefix.
 fn is_standard(name: &str) -> bool {
     STANDARD_RESOURCES.contains(&name)
         || name.starts_with("hugepages-")
         || name.starts_with("requests.hugepages-")
 }
 
-/// Tells all that is wrong with the text of a field.
-fn refuse_text(field: &str, text: &str, faults: &[String], errors: &mut Errors) {
-    errors.extend(faults.iter().map(|fault| FieldError::invalid(field, &Value::from(text), fault)));
+/// Pushes the errors of a text field.
+fn refuse_text(field: &str, text: &str, messages: &[String], errors: &mut Errors) {
+    errors.extend(messages.iter().map(|message| FieldError::invalid(field, &Value::from(text), message)));
 }
 
-/// The text at a pointer, or nothing.
+/// The text at a pointer, or empty.
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The list at a pointer, or an empty one.
+/// The list at a pointer, or empty.
 fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Whether something stands at a pointer.
+/// Whether the pointer has a value.
 fn is_set(object: &Value, pointer: &str) -> bool {
     object.pointer(pointer).is_some_and(|value| !value.is_null())
 }
 
-/// Refuses a change of a field, showing its value.
+/// Rejects a change of a field; the message shows the value.
 fn fixed(old: &Value, new: &Value, pointer: &str, errors: &mut Errors) {
     let (before, after) =
         (old.pointer(pointer).unwrap_or(&Value::Null), new.pointer(pointer).unwrap_or(&Value::Null));
@@ -192,7 +193,7 @@ fn fixed(old: &Value, new: &Value, pointer: &str, errors: &mut Errors) {
     }
 }
 
-/// A specification without the fields that may change.
+/// The spec without the mutable fields.
 fn without(spec: &Value, fields: &[&str]) -> Value {
     let mut spec = spec.clone();
     if let Some(map) = spec.as_object_mut() {

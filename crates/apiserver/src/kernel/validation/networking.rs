@@ -1,4 +1,4 @@
-//! Rules of how to get to what runs.
+//! Validation of Services, Ingresses, NetworkPolicies and endpoints.
 
 use std::net::IpAddr;
 
@@ -33,8 +33,8 @@ pub(super) fn service(old: Option<&Value>, new: &Value, errors: &mut Errors) {
         }
         let same = |other: &Value| other["protocol"] == port["protocol"] && other["port"] == port["port"];
         if ports[..at].iter().any(same) {
-            let shown = json!({"port": port["port"], "protocol": port["protocol"]});
-            errors.push(FieldError::duplicate(&path, &shown));
+            let printed = json!({"port": port["port"], "protocol": port["protocol"]});
+            errors.push(FieldError::duplicate(&path, &printed));
         }
         let on_nodes =
             |other: &Value| other["protocol"] == port["protocol"] && other["nodePort"] == port["nodePort"];
@@ -56,7 +56,7 @@ pub(super) fn service(old: Option<&Value>, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Whether a service has a way in from outside.
+/// Whether the Service is externally accessible.
 pub(crate) fn is_externally_accessible(service: &Value) -> bool {
     match text(service, "/spec/type") {
         "LoadBalancer" | "NodePort" => true,
@@ -65,7 +65,7 @@ pub(crate) fn is_externally_accessible(service: &Value) -> bool {
     }
 }
 
-/// Whether somebody asks each node of a service whether it can take traffic.
+/// Whether the load balancer checks the health of each node of the Service.
 pub(crate) fn needs_health_check_node_port(service: &Value) -> bool {
     text(service, "/spec/type") == "LoadBalancer" && text(service, "/spec/externalTrafficPolicy") == "Local"
 }
@@ -91,15 +91,19 @@ fn target_port(path: &str, port: &Value, errors: &mut Errors) {
             refuse_text(&format!("{path}.targetPort"), name, &naming::port_name(name), errors);
         }
         Value::Number(number) => {
-            for fault in naming::port_number(number.as_i64().unwrap_or(0)) {
-                errors.push(FieldError::invalid(&format!("{path}.targetPort"), &port["targetPort"], &fault));
+            for message in naming::port_number(number.as_i64().unwrap_or(0)) {
+                errors.push(FieldError::invalid(
+                    &format!("{path}.targetPort"),
+                    &port["targetPort"],
+                    &message,
+                ));
             }
         }
         _ => {}
     }
 }
 
-/// An address of the outside world.
+/// A valid external IP.
 fn external_address(path: &str, text: &str, errors: &mut Errors) {
     let Ok(address) = text.parse::<IpAddr>() else {
         return errors.push(FieldError::invalid(path, &json!(text), "must be a valid IP address"));
@@ -121,7 +125,7 @@ fn external_address(path: &str, text: &str, errors: &mut Errors) {
     }
 }
 
-/// What only services with a way in from outside may say.
+/// Fields for load balancers and external traffic.
 fn balancer_fields(kind: &str, new: &Value, errors: &mut Errors) {
     let only = "may only be used when `type` is 'LoadBalancer'";
     let balanced = kind == "LoadBalancer";
@@ -159,13 +163,13 @@ fn balancer_fields(kind: &str, new: &Value, errors: &mut Errors) {
         }
         (true, 0) => errors.push(FieldError::required(field, "")),
         (true, _) => {
-            let faults = naming::port_number(check);
-            errors.extend(faults.iter().map(|fault| FieldError::invalid(field, &json!(check), fault)));
+            let messages = naming::port_number(check);
+            errors.extend(messages.iter().map(|message| FieldError::invalid(field, &json!(check), message)));
         }
     }
 }
 
-/// What stays as it is for as long as a balancer, or a check, is asked for.
+/// Fields that are immutable while the Service has a load balancer or a health check node port.
 fn balancer_update(old: &Value, new: &Value, errors: &mut Errors) {
     let same = |field: &str| old["spec"].get(field) == new["spec"].get(field);
     let balanced = |service: &Value| text(service, "/spec/type") == "LoadBalancer";
@@ -179,19 +183,23 @@ fn balancer_update(old: &Value, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Addresses and families that contradict themselves; told before all else.
+/// Consistency of cluster IPs and families; checked first.
 pub(crate) fn families(new: &Value) -> Errors {
     let mut errors = Errors::new();
     let (address, addresses) = (text(new, "/spec/clusterIP"), list(new, "/spec/clusterIPs"));
-    let shown = &new["spec"]["clusterIPs"];
+    let printed = &new["spec"]["clusterIPs"];
     match addresses.first() {
         None if !address.is_empty() => errors.push(FieldError::required("spec.clusterIPs", "")),
         Some(first) if !address.is_empty() && *first != address => {
-            errors.push(FieldError::invalid("spec.clusterIPs", shown, "first value must match `clusterIP`"));
+            errors.push(FieldError::invalid(
+                "spec.clusterIPs",
+                printed,
+                "first value must match `clusterIP`",
+            ));
         }
         Some(_) if address.is_empty() => {
             let why = "must be empty when `clusterIP` is not specified";
-            errors.push(FieldError::invalid("spec.clusterIPs", shown, why));
+            errors.push(FieldError::invalid("spec.clusterIPs", printed, why));
         }
         _ => {}
     }
@@ -332,8 +340,8 @@ pub(super) fn network_policy(new: &Value, errors: &mut Errors) {
 fn policy_port(path: &str, port: &Value, errors: &mut Errors) {
     match &port["port"] {
         Value::Number(number) => {
-            for fault in naming::port_number(number.as_i64().unwrap_or(0)) {
-                errors.push(FieldError::invalid(&format!("{path}.port"), &port["port"], &fault));
+            for message in naming::port_number(number.as_i64().unwrap_or(0)) {
+                errors.push(FieldError::invalid(&format!("{path}.port"), &port["port"], &message));
             }
         }
         Value::String(name) => refuse_text(&format!("{path}.port"), name, &naming::port_name(name), errors),
@@ -394,13 +402,13 @@ pub(super) fn endpoint_slice(old: Option<&Value>, new: &Value, errors: &mut Erro
             let address = address.as_str().unwrap_or_default();
             match (kind, address.parse::<IpAddr>()) {
                 ("FQDN", _) => {
-                    let faults = naming::subdomain(address);
-                    if faults.is_empty() && !address.contains('.') {
+                    let messages = naming::subdomain(address);
+                    if messages.is_empty() && !address.contains('.') {
                         let why = "should be a domain with at least two segments separated by dots";
                         let field = format!("{path}[{number}]");
                         errors.push(FieldError::invalid(&field, &json!(address), why));
                     }
-                    refuse_text(&path, address, &faults, errors);
+                    refuse_text(&path, address, &messages, errors);
                 }
                 ("IPv4" | "IPv6", Err(_)) => {
                     refuse_text(&format!("{path}[{number}]"), address, &naming::ip(address), errors);
@@ -417,7 +425,7 @@ pub(super) fn endpoint_slice(old: Option<&Value>, new: &Value, errors: &mut Erro
     }
     let ports = list(new, "/ports");
     for (at, port) in ports.iter().enumerate().skip(1) {
-        // Without a name they are told apart by nothing, the empty name included.
+        // Unnamed ports must be unique by protocol and number.
         if text(port, "/name").is_empty() && ports[..at].iter().any(|other| text(other, "/name").is_empty()) {
             errors.push(FieldError::duplicate(&format!("ports[{at}].name"), &json!("")));
         }

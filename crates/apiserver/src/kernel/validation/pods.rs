@@ -1,4 +1,4 @@
-//! Rules of pods, wherever they are described, that tie fields together.
+//! Validation of pods and pod templates.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,10 @@ use super::super::status::FieldError;
 use super::super::types::Quantity;
 use super::{Errors, is_set, list, refuse_resource_name, refuse_text, text};
 
-/// The annotation of a pod that only shows what a node runs by itself.
+/// The annotation of mirror pods.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// A pod as a whole.
+/// A pod.
 pub(super) fn pod(old: Option<&Value>, new: &Value, errors: &mut Errors) {
     spec("spec", &new["spec"], errors);
     for (list, containers) in containers_of(&new["spec"]) {
@@ -41,7 +41,7 @@ pub(super) fn pod(old: Option<&Value>, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// A part of a pod that has an address of its own.
+/// An update through a pod subresource.
 pub(super) fn subresource(part: &str, old: Option<&Value>, new: &Value, errors: &mut Errors) {
     if part != "resize" {
         return;
@@ -70,7 +70,7 @@ fn containers_of(spec: &Value) -> [(&'static str, &[Value]); 2] {
     [("containers", list(spec, "/containers")), ("initContainers", list(spec, "/initContainers"))]
 }
 
-/// What a pod runs and needs.
+/// A pod spec.
 pub(super) fn spec(path: &str, spec: &Value, errors: &mut Errors) {
     volumes(path, spec, errors);
     for (name, containers) in containers_of(spec) {
@@ -135,7 +135,7 @@ fn host_ports(path: &str, spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// Volumes of which each is of exactly one kind.
+/// Each volume has exactly one source.
 fn volumes(path: &str, spec: &Value, errors: &mut Errors) {
     for (at, volume) in list(spec, "/volumes").iter().enumerate() {
         let path = format!("{path}.volumes[{at}]");
@@ -183,7 +183,7 @@ fn probes(path: &str, container: &Value, errors: &mut Errors) {
     }
 }
 
-/// Requests within limits.
+/// Requests must not exceed limits.
 fn resources(path: &str, resources: &Value, errors: &mut Errors) {
     let amount = |kind: &str, name: &str| resources[kind][name].as_str().and_then(Quantity::parse);
     for kind in ["limits", "requests"] {
@@ -239,7 +239,7 @@ fn tolerations(path: &str, spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// Almost nothing of a pod can be changed once it is there.
+/// Only a few fields of a pod are mutable.
 fn pod_update(old: &Value, new: &Value, errors: &mut Errors) {
     let count = |pod: &Value, name: &str| list(&pod["spec"], &format!("/{name}")).len();
     for name in ["containers", "initContainers"] {
@@ -277,7 +277,7 @@ fn pod_update(old: &Value, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// The time a pod may take can be shortened, never lengthened.
+/// activeDeadlineSeconds can only be set or lowered.
 fn deadline(old: &Value, new: &Value, errors: &mut Errors) {
     let seconds = |pod: &Value| pod.pointer("/spec/activeDeadlineSeconds").and_then(Value::as_i64);
     let why = match (seconds(old), seconds(new)) {
@@ -306,7 +306,7 @@ fn fixed_part(old: &Value, pod: &Value) -> Value {
             container.as_object_mut().and_then(|map| map.remove("image"));
         }
     }
-    // A gated pod may still be given a node selector or affinity.
+    // A gated pod's node selector and affinity may be extended.
     if is_set(old, "/spec/schedulingGates") {
         spec = super::without(&spec, &["nodeSelector", "affinity"]);
     }

@@ -1,4 +1,4 @@
-//! Rules that one field by itself can break, read once from a table.
+//! Rules on single fields, read once from a table.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,20 +11,20 @@ use super::super::resources::Resource;
 use super::super::status::FieldError;
 use super::super::types::Quantity;
 
-/// The table; see the head of the file for its language.
+/// The table; the head of the file describes its syntax.
 static BLOCKS: LazyLock<BTreeMap<&'static str, Vec<Rule>>> =
     LazyLock::new(|| read(include_str!("../../../data/rules.txt")));
 
 /// One rule.
 #[derive(Debug)]
 struct Rule {
-    /// Whether it counts for new objects only.
+    /// Whether it applies only to create.
     new: bool,
     place: Vec<Step>,
     check: Check,
 }
 
-/// A step on the way to a place.
+/// A step of a field path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Field(&'static str),
@@ -32,18 +32,18 @@ enum Step {
     Values,
 }
 
-/// How a refused change shows what was wanted.
+/// How the message shows the new value of an immutable field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shown {
     /// As it is.
     Value,
-    /// As it is, and nothing as the empty text.
+    /// As it is; a missing value as the empty string.
     Text,
     /// Not at all.
     Nothing,
 }
 
-/// What must hold at a place.
+/// The condition on the field.
 #[derive(Debug)]
 enum Check {
     Is(&'static str),
@@ -56,14 +56,14 @@ enum Check {
     Distinct(&'static str),
     Labels,
     Selector,
-    /// A text of some form, and whether nothing is one.
+    /// A text format, and whether a missing value is checked as the empty string.
     Form(fn(&str) -> NameErrors, bool),
     Port {
         given: bool,
     },
 }
 
-/// Checks the rules of a kind.
+/// Validates an object by the rules of its kind.
 pub(super) fn validate(
     resource: &Resource,
     subresource: Option<&str>,
@@ -85,7 +85,7 @@ pub(super) fn validate(
     }
 }
 
-/// Checks the rules of a block at a place of another kind.
+/// Validates a nested object by the rules of a block.
 pub(super) fn check_block(
     block: &str,
     path: &str,
@@ -108,7 +108,7 @@ fn walk(
 ) {
     let new = new.filter(|value| !value.is_null());
     let Some((step, rest)) = place.split_first() else {
-        return rule.check.look(path, old, new, errors);
+        return rule.check.apply(path, old, new, errors);
     };
     match (step, new) {
         (Step::Field(name), Some(value)) => {
@@ -126,37 +126,37 @@ fn walk(
                 walk(rule, rest, &format!("{path}[{key}]"), None, Some(value), errors);
             }
         }
-        // What is not there breaks only rules about itself; a struct around it would have been made.
+        // A missing parent violates no rule about its fields; decoding has added required structs.
         _ => {}
     }
 }
 
 impl Check {
-    fn look(&self, path: &str, old: Option<&Value>, new: Option<&Value>, errors: &mut Vec<FieldError>) {
+    fn apply(&self, path: &str, old: Option<&Value>, new: Option<&Value>, errors: &mut Vec<FieldError>) {
         match self {
             Check::Needed(text) => {
-                if new.is_none_or(says_nothing) {
+                if new.is_none_or(is_empty_value) {
                     errors.push(FieldError::required(path, text));
                 }
             }
-            Check::Fixed(_) | Check::Kept(_) => self.look_at_change(path, old, new, errors),
-            Check::Form(_, true) => self.look_at_value(path, new.unwrap_or(&Value::from("")), errors),
+            Check::Fixed(_) | Check::Kept(_) => self.check_change(path, old, new, errors),
+            Check::Form(_, true) => self.check_value(path, new.unwrap_or(&Value::from("")), errors),
             _ => {
                 if let Some(new) = new {
-                    self.look_at_value(path, new, errors);
+                    self.check_value(path, new, errors);
                 }
             }
         }
     }
 
-    fn look_at_change(
+    fn check_change(
         &self,
         path: &str,
         old: Option<&Value>,
         new: Option<&Value>,
         errors: &mut Vec<FieldError>,
     ) {
-        // Without an old object there is nothing to change.
+        // On create there is no change to check.
         let (Some(old), new) = (old, new.unwrap_or(&Value::Null)) else { return };
         if old == new {
             return;
@@ -173,7 +173,7 @@ impl Check {
         });
     }
 
-    fn look_at_value(&self, path: &str, new: &Value, errors: &mut Vec<FieldError>) {
+    fn check_value(&self, path: &str, new: &Value, errors: &mut Vec<FieldError>) {
         let invalid = |why: &str| FieldError::invalid(path, new, why);
         match self {
             Check::Is(block) => check_block(block, path, None, new, errors),
@@ -197,12 +197,12 @@ impl Check {
             Check::Selector => selector(path, new, errors),
             Check::Form(form, given) => {
                 let text = new.as_str().unwrap_or_default();
-                let faults = if text.is_empty() && !given { NameErrors::new() } else { form(text) };
-                errors.extend(faults.iter().map(|fault| invalid(fault)));
+                let messages = if text.is_empty() && !given { NameErrors::new() } else { form(text) };
+                errors.extend(messages.iter().map(|message| invalid(message)));
             }
             Check::Port { given } => {
-                let faults = new.as_i64().filter(|port| *given || *port != 0).map(naming::port_number);
-                errors.extend(faults.into_iter().flatten().map(|fault| invalid(&fault)));
+                let messages = new.as_i64().filter(|port| *given || *port != 0).map(naming::port_number);
+                errors.extend(messages.into_iter().flatten().map(|message| invalid(&message)));
             }
             Check::Needed(_) | Check::Fixed(_) | Check::Kept(_) => {}
         }
@@ -211,7 +211,7 @@ impl Check {
 
 const IMMUTABLE: &str = "field is immutable";
 
-fn says_nothing(value: &Value) -> bool {
+fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::String(text) => text.is_empty(),
@@ -226,13 +226,13 @@ fn distinct(path: &str, field: &str, list: &Value, errors: &mut Vec<FieldError>)
     let items = list.as_array().map_or(&[][..], Vec::as_slice);
     for (at, item) in items.iter().enumerate() {
         let value = &item[field];
-        if !says_nothing(value) && items[..at].iter().any(|other| other[field] == *value) {
+        if !is_empty_value(value) && items[..at].iter().any(|other| other[field] == *value) {
             errors.push(FieldError::duplicate(&format!("{path}[{at}].{field}"), value));
         }
     }
 }
 
-/// A selector object that can be understood.
+/// A valid LabelSelector.
 pub(super) fn selector(path: &str, selector: &Value, errors: &mut Vec<FieldError>) {
     validate_labels(&format!("{path}.matchLabels"), selector.get("matchLabels"), errors);
     let rules = selector.get("matchExpressions").and_then(Value::as_array);
@@ -256,9 +256,9 @@ pub(super) fn selector(path: &str, selector: &Value, errors: &mut Vec<FieldError
             }
         }
         let key = rule["key"].as_str().unwrap_or_default();
-        let faults = naming::qualified(key);
+        let messages = naming::qualified(key);
         let key_path = format!("{path}.key");
-        errors.extend(faults.iter().map(|fault| FieldError::invalid(&key_path, &json!(key), fault)));
+        errors.extend(messages.iter().map(|message| FieldError::invalid(&key_path, &json!(key), message)));
     }
 }
 
@@ -304,17 +304,17 @@ fn steps(place: &'static str) -> Vec<Step> {
 fn checked(name: &'static str, words: &'static str) -> Check {
     let (first, rest) = words.split_once(' ').unwrap_or((words, ""));
     let number = |text: &str| text.parse().unwrap_or(0);
-    let told = |text: &'static str| if text.is_empty() { NOT_NEGATIVE } else { text };
+    let text_or_default = |text: &'static str| if text.is_empty() { NOT_NEGATIVE } else { text };
     match name {
         "is" => Check::Is(first),
         "needed" => Check::Needed(words),
-        "at-least" => Check::Within(number(first), i64::MAX, told(rest)),
+        "at-least" => Check::Within(number(first), i64::MAX, text_or_default(rest)),
         "between" => {
             let (most, text) = rest.split_once(' ').unwrap_or((rest, ""));
             Check::Within(number(first), number(most), text)
         }
         "one-of" => Check::OneOf(words.split(' ').collect()),
-        "amount" => Check::Amount(told(words)),
+        "amount" => Check::Amount(text_or_default(words)),
         "fixed" => Check::Fixed(Shown::Value),
         "fixed-text" => Check::Fixed(Shown::Text),
         "fixed-unnamed" => Check::Fixed(Shown::Nothing),
@@ -331,8 +331,8 @@ fn checked(name: &'static str, words: &'static str) -> Check {
         "domain-path" => Check::Form(naming::domain_path, false),
         "ip" => Check::Form(naming::ip, false),
         "subdomain-given" => Check::Form(naming::subdomain, true),
-        // A test reads the table, so that this is not met.
-        other => unreachable!("{other} is no rule"),
+        // Cannot happen: a test reads the table.
+        other => unreachable!("rules.txt: unknown rule {other}"),
     }
 }
 
@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_can_be_read_and_names_blocks_that_are_there() {
+    fn rule_table_parses_and_has_no_dangling_blocks() {
         for (name, rules) in &*BLOCKS {
             for rule in rules {
                 if let Check::Is(block) = rule.check {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_told_with_numbers_and_keys() {
+    fn paths_have_indexes_and_keys() {
         let mut errors = Vec::new();
         let spec = json!({"containers": [{"name": "Bad", "image": "i"}, {"name": "b", "image": "", "resources":
             {"limits": {"cpu": "-1"}}}], "restartPolicy": "Odd"});

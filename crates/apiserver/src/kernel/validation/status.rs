@@ -1,4 +1,4 @@
-//! Rules of what controllers report.
+//! Validation of status updates.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::super::resources::{Resource, Strategy};
 use super::super::status::FieldError;
 use super::{Errors, is_set, list, refuse_text, text};
 
-/// `approves` says that the decision about a request is written, which is a part of its status.
+/// `approves`: the write goes through the approval subresource.
 pub(super) fn validate(resource: &Resource, approves: bool, old: &Value, new: &Value, errors: &mut Errors) {
     let (before, status) = (&old["status"], &new["status"]);
     match resource.strategy {
@@ -57,7 +57,7 @@ pub(super) fn validate(resource: &Resource, approves: bool, old: &Value, new: &V
     }
 }
 
-/// Parts are no more than the whole.
+/// Counts must not exceed the replicas.
 fn within_replicas(status: &Value, counts: &[&str], ready: &str, errors: &mut Errors) {
     let number = |field: &str| status[field].as_i64().unwrap_or(0);
     for field in counts {
@@ -128,7 +128,7 @@ fn job(old: &Value, new: &Value, errors: &mut Errors) {
     job_progress(old, new, errors);
 }
 
-/// A job never takes back what it has told.
+/// A Job's progress cannot be taken back.
 fn job_progress(old: &Value, new: &Value, errors: &mut Errors) {
     let status = &new["status"];
     let number = |object: &Value, field: &str| object["status"][field].as_i64().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Rules of what keeps data.
+//! Validation of storage kinds.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::super::status::FieldError;
 use super::super::types::Quantity;
 use super::{Errors, fixed, is_set, list, refuse_text, text, without};
 
-/// Fields of a volume that do not say where the data are.
+/// Fields of a PersistentVolume's spec that are not volume sources.
 const VOLUME_FIELDS: &[&str] = &[
     "capacity",
     "accessModes",
@@ -58,7 +58,7 @@ pub(super) fn volume(old: Option<&Value>, new: &Value, errors: &mut Errors) {
     if sources.is_empty() {
         errors.push(FieldError::required("spec", "must specify a volume type"));
     }
-    // They are looked at in this order; the first one counts.
+    // kube-apiserver checks the sources in this order and accepts the first.
     let mut sorted = sources.clone();
     sorted.sort_by_key(|name| ["hostPath", "nfs", "csi"].iter().position(|known| known == name).unwrap_or(9));
     for second in sorted.iter().skip(1) {
@@ -111,7 +111,7 @@ pub(super) fn claim(old: Option<&Value>, new: &Value, errors: &mut Errors) {
 
 fn claim_update(old: &Value, new: &Value, errors: &mut Errors) {
     let mut free = Vec::new();
-    // The binder fills this in, once.
+    // The persistent volume binder sets this field once.
     if !is_set(old, "/spec/volumeName") {
         free.push("volumeName");
     }
@@ -179,14 +179,14 @@ pub(super) fn driver(old: Option<&Value>, new: &Value, errors: &mut Errors) {
     let Some(old) = old else { return };
     let before = &old["spec"]["attachRequired"];
     if *before != new["spec"]["attachRequired"] {
-        // The real server has a name of its own for the field.
+        // kube-apiserver's message misspells the field.
         let value = &new["spec"]["attachRequired"];
         errors.push(FieldError::invalid("spec.attachedRequired", value, "field is immutable"));
     }
     fixed(old, new, "/spec/volumeLifecycleModes", errors);
 }
 
-/// Drivers come and go, but stay what they are.
+/// CSINode drivers can be added and removed but not changed.
 pub(super) fn node_drivers(old: Option<&Value>, new: &Value, errors: &mut Errors) {
     let Some(old) = old else { return };
     for driver in list(old, "/spec/drivers") {

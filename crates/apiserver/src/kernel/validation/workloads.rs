@@ -1,4 +1,4 @@
-//! Rules of the kinds that run pods.
+//! Validation of workload kinds.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn template(path: &str, template: &Value, errors: &mut Errors) {
     pods::spec(&format!("{path}.spec"), &template["spec"], errors);
 }
 
-/// Pods that are replaced when they end may not end by themselves.
+/// These workloads require restartPolicy Always.
 fn restarts_always(kind: &str, object: &Value, errors: &mut Errors) {
     let policy = text(object, "/spec/template/spec/restartPolicy");
     if policy != "Always" {
@@ -25,12 +25,12 @@ fn restarts_always(kind: &str, object: &Value, errors: &mut Errors) {
     }
 }
 
-/// What Deployments, ReplicaSets, StatefulSets and DaemonSets have in common.
+/// Common rules of Deployments, ReplicaSets, StatefulSets and DaemonSets.
 fn selected(kind: &str, empty: &str, object: &Value, errors: &mut Errors) {
     let selector = &object["spec"]["selector"];
     let labels = object.pointer("/spec/template/metadata/labels").unwrap_or(&Value::Null);
     match selector.as_object() {
-        // No selector at all selects nothing.
+        // A missing selector selects nothing.
         None => {
             if kind != "DaemonSet" {
                 errors.push(FieldError::required("spec.selector", ""));
@@ -80,7 +80,7 @@ pub(super) fn replica_set(new: &Value, errors: &mut Errors) {
     selected("ReplicaSet", "deployment", new, errors);
 }
 
-/// A number, or a part in a hundred.
+/// A number or percentage.
 fn int_or_percent(path: &str, value: &Value, errors: &mut Errors) {
     match value {
         Value::Number(number) if number.as_i64().unwrap_or(0) < 0 => {
@@ -195,7 +195,7 @@ pub(super) fn stateful_set(old: Option<&Value>, new: &Value, errors: &mut Errors
     }
 }
 
-/// The set with the volumes that its claims will become.
+/// The StatefulSet with the volumes of its volumeClaimTemplates.
 fn with_claim_volumes(set: &Value) -> Value {
     let mut set = set.clone();
     let claims: Vec<Value> = list(&set, "/spec/volumeClaimTemplates")
@@ -213,7 +213,7 @@ fn with_claim_volumes(set: &Value) -> Value {
     set
 }
 
-/// The time zones that are told apart from inventions; all of them are known to the real server.
+/// Accepts every plausible time zone; kube-apiserver checks its database.
 fn is_zone(name: &str) -> bool {
     name == "UTC" || name.split_once('/').is_some_and(|(area, _)| ZONE_AREAS.contains(&area))
 }
@@ -283,7 +283,7 @@ fn job_spec(path: &str, spec: &Value, errors: &mut Errors) {
     }
     if is_set(spec, "/podFailurePolicy") {
         let policy = text(spec, "/podReplacementPolicy");
-        // One field is refused once for what is not supported, in the words of the narrower rule.
+        // A field with an unsupported value is reported once, with the message of the narrower rule.
         errors.retain(|error| error.field() != format!("{path}.podReplacementPolicy"));
         if policy != "Failed" {
             errors.push(FieldError::not_supported(
@@ -320,7 +320,7 @@ pub(super) fn job(old: Option<&Value>, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// The number of completions is fixed; that of indexes goes with how many run at once.
+/// completions is immutable, except that an Indexed Job may change it together with parallelism.
 fn job_completions(old: &Value, new: &Value, errors: &mut Errors) {
     if new.pointer("/spec/completionMode") != Some(&json!("Indexed")) {
         return fixed(old, new, "/spec/completions", errors);
@@ -332,7 +332,7 @@ fn job_completions(old: &Value, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// The template of a job is fixed; while it waits, where its pods may run and what they need can change.
+/// The pod template of a Job is immutable, except for scheduling directives and resources while it is suspended.
 fn job_template(old: &Value, new: &Value, errors: &mut Errors) {
     let template = |job: &Value| job.pointer("/spec/template").cloned().unwrap_or_default();
     let (before, after) = (template(old), template(new));
@@ -357,7 +357,7 @@ fn job_template(old: &Value, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Whether a job waits, and all its pods have gone.
+/// Whether a Job is suspended and has no active pods.
 fn is_suspended(job: &Value) -> bool {
     let holds = |kind: &str| {
         list(job, "/status/conditions").iter().any(|c| c["type"] == kind && c["status"] == "True")
