@@ -1,28 +1,28 @@
-//! Pages taken apart into items that can be compared: what monitoring could depend on, without what only tells
-//! two processes apart.
+//! Splits responses into comparable items: everything that monitoring could depend on, without values that
+//! only distinguish two processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
 use serde_json::Value;
 
-/// What pages tell: an item's name, beginning with its page, and what is said of it.
+/// Items by name, which begins with the path of its endpoint.
 pub(super) type Items = BTreeMap<String, String>;
 
-/// Labels whose values depend on what was asked of the API server, and when.
-const PASSING_LABELS: [&str; 6] = ["code", "le", "method", "result", "verb", "username"];
+/// Labels whose values depend on the requests so far.
+const TRANSIENT_LABELS: [&str; 6] = ["code", "le", "method", "result", "verb", "username"];
 
-/// Families whose values are facts, not measurements.
-const FACTS: [&str; 3] =
+/// Families whose values are compared.
+const EXACT_FAMILIES: [&str; 3] =
     ["kubernetes_feature_enabled", "leader_election_master_status", "running_managed_controllers"];
 
-/// Fields of pages that tell two processes apart.
-const PASSING_FIELDS: [&str; 2] = ["startTime", "uptimeSeconds"];
+/// Fields that only distinguish two processes.
+const TRANSIENT_FIELDS: [&str; 2] = ["startTime", "uptimeSeconds"];
 
-/// Fields that hold a set; the original tells it in another order each time it starts.
+/// Fields that hold a set, which the original prints in random order.
 const SETS: [&str; 1] = ["GCIgnoredResources"];
 
-/// Takes metrics apart: each family with its type, label names and buckets; each series by its lasting labels.
+/// Splits metrics: each family with its type, label names and buckets; each series by its stable labels.
 pub(super) fn metrics(text: &str, page: &str, items: &mut Items) -> anyhow::Result<()> {
     let mut types = BTreeMap::new();
     let mut families: BTreeMap<&str, Family> = BTreeMap::new();
@@ -53,11 +53,11 @@ pub(super) fn metrics(text: &str, page: &str, items: &mut Items) -> anyhow::Resu
             .unwrap_or(name);
         families.entry(family).or_default().add(labels, value);
     }
-    // What only this program counts has a name that cannot be mistaken for the original's.
+    // Metrics of this program only have their own prefix.
     for (name, family) in families.into_iter().filter(|(name, _)| !name.starts_with("keleustes_")) {
         let kind = types.get(name).copied().unwrap_or("untyped");
         let kind = format!("{}: {kind}", stabilities.get(name).copied().unwrap_or_default());
-        family.tell(&format!("{page} {name}"), &kind, FACTS.contains(&name), items);
+        family.add_to(&format!("{page} {name}"), &kind, EXACT_FAMILIES.contains(&name), items);
     }
     Ok(())
 }
@@ -73,7 +73,7 @@ struct Family {
 impl Family {
     fn add(&mut self, labels: &str, value: &str) {
         let labels = labels.trim_end_matches('}').trim_end_matches(',');
-        let mut lasting = Vec::new();
+        let mut stable = Vec::new();
         for label in labels.split("\",").filter(|label| !label.is_empty()) {
             let Some((name, of)) = label.split_once("=\"") else { continue };
             let of = of.trim_end_matches('"');
@@ -82,25 +82,25 @@ impl Family {
             } else {
                 self.labels.insert(name.to_owned());
             }
-            if !PASSING_LABELS.contains(&name) {
-                lasting.push(format!("{name}={of}"));
+            if !TRANSIENT_LABELS.contains(&name) {
+                stable.push(format!("{name}={of}"));
             }
         }
-        self.series.insert(lasting.join(","), value.to_owned());
+        self.series.insert(stable.join(","), value.to_owned());
     }
 
-    fn tell(self, name: &str, kind: &str, facts: bool, items: &mut Items) {
+    fn add_to(self, name: &str, kind: &str, exact: bool, items: &mut Items) {
         let list = |set: BTreeSet<String>| set.into_iter().collect::<Vec<_>>().join(",");
         let form = format!("{kind} of ({}), buckets ({})", list(self.labels), list(self.buckets));
         items.insert(name.to_owned(), form);
         for (labels, value) in self.series.into_iter().filter(|(labels, _)| !labels.is_empty()) {
-            let value = if facts { value } else { String::new() };
+            let value = if exact { value } else { String::new() };
             items.insert(format!("{name}{{{labels}}}"), value);
         }
     }
 }
 
-/// Takes the answer of the health page apart: each check, and the verdict.
+/// Splits the response of the health endpoint: each check, and the result.
 pub(super) fn checks(text: &str, items: &mut Items) {
     for line in text.lines() {
         let (name, verdict) = line.rsplit_once(' ').unwrap_or((line, ""));
@@ -108,12 +108,13 @@ pub(super) fn checks(text: &str, items: &mut Items) {
     }
 }
 
-/// Takes JSON apart: each leaf by its path.
+/// Splits JSON: each leaf by its path.
 pub(super) fn fields(value: &Value, page: &str, items: &mut Items) {
     fn walk(value: &Value, path: &str, items: &mut Items) {
         match value {
             Value::Object(map) if !map.is_empty() => {
-                for (name, value) in map.iter().filter(|(name, _)| !PASSING_FIELDS.contains(&name.as_str())) {
+                for (name, value) in map.iter().filter(|(name, _)| !TRANSIENT_FIELDS.contains(&name.as_str()))
+                {
                     let dot = if path.ends_with(' ') { "" } else { "." };
                     walk(value, &format!("{path}{dot}{name}"), items);
                 }

@@ -1,4 +1,5 @@
-//! The fifty workloads, what each phase asks of them, and the pods that this accounts for.
+//! The fifty workloads, their specs in each phase, and the pods that are expected to be created and
+//! deleted.
 
 use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -9,8 +10,8 @@ use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::ledger::Account;
-use crate::World;
+use super::pod_log::PodCounts;
+use crate::TestCluster;
 
 /// How many phases there are; the first creates everything.
 pub(super) const PHASES: usize = 4;
@@ -21,18 +22,18 @@ pub(super) const STATEFUL_SETS: usize = 8;
 pub(super) const DAEMON_SETS: usize = 4;
 /// ReplicaSets, as many ReplicationControllers, and in every phase as many new Jobs.
 const SETS: usize = 8;
-/// How the names begin of pods that belong to no workload.
-pub(super) const MARK: &str = "mark";
+/// Name prefix of the marker pods.
+pub(super) const MARKER: &str = "mark";
 
-/// How many pods a Deployment wants, and may ask for at once.
+/// The replicas of a Deployment, and the most that its ReplicaSets may request at once.
 const REPLICAS: usize = 4;
-pub(super) const ASKED_MAX: i64 = 5;
-const RANKS: usize = 3;
+pub(super) const REQUESTED_MAX: i64 = 5;
+const STATEFUL_REPLICAS: usize = 3;
 const COMPLETIONS: usize = 4;
-/// Templates go forth and back, so that what one leader remembered is used by the other.
+/// Templates alternate, so that the revisions of one leader are reused by the other.
 const IMAGES: [&str; PHASES] = ["v1", "v2", "v1", "v2"];
-/// What does not roll keeps its template and is scaled.
-const KEPT: &str = "v0";
+/// Workloads without rollouts keep their template and are scaled.
+const CONSTANT_IMAGE: &str = "v0";
 const SIZES: [usize; PHASES] = [4, 6, 3, 5];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,54 +78,57 @@ impl Kind {
         }
     }
 
-    /// What a phase asks for.
+    /// The spec of a phase.
     fn spec(self, name: &str, phase: usize) -> Value {
         let selector = json!({"matchLabels": {"app": name}});
-        let rolled = template(name, IMAGES[phase]);
+        let rolling = template(name, IMAGES[phase]);
         match self {
             Self::Deployment => json!({
-                "replicas": REPLICAS, "minReadySeconds": 1, "selector": selector, "template": rolled,
+                "replicas": REPLICAS, "minReadySeconds": 1, "selector": selector, "template": rolling,
                 "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}},
             }),
             Self::StatefulSet => {
-                json!({"replicas": RANKS, "serviceName": "s", "selector": selector, "template": rolled})
+                json!({"replicas": STATEFUL_REPLICAS, "serviceName": "s", "selector": selector, "template": rolling})
             }
-            Self::DaemonSet => json!({"selector": selector, "template": rolled}),
+            Self::DaemonSet => json!({"selector": selector, "template": rolling}),
             Self::ReplicaSet => {
-                json!({"replicas": SIZES[phase], "selector": selector, "template": template(name, KEPT)})
+                json!({"replicas": SIZES[phase], "selector": selector, "template": template(name, CONSTANT_IMAGE)})
             }
             Self::ReplicationController => {
                 let selector = json!({"app": name});
-                json!({"replicas": SIZES[phase], "selector": selector, "template": template(name, KEPT)})
+                json!({"replicas": SIZES[phase], "selector": selector, "template": template(name, CONSTANT_IMAGE)})
             }
             Self::Job => {
-                let mut template = rolled;
+                let mut template = rolling;
                 template["spec"]["restartPolicy"] = json!("Never");
                 json!({"completions": COMPLETIONS, "parallelism": 2, "template": template})
             }
         }
     }
 
-    /// How many of which image come and go in a phase.
-    fn accounts_for(self, phase: usize) -> [(usize, &'static str); 2] {
+    /// How many pods of which image are created and deleted in a phase.
+    fn expected_counts(self, phase: usize) -> [(usize, &'static str); 2] {
         let before = phase.checked_sub(1);
-        let rolled = |count: usize| {
-            let gone = before.map_or((0, ""), |before| (count, IMAGES[before]));
-            [(count, IMAGES[phase]), gone]
+        let after_rollout = |count: usize| {
+            let replaced = before.map_or((0, ""), |before| (count, IMAGES[before]));
+            [(count, IMAGES[phase]), replaced]
         };
         match self {
-            Self::Deployment => rolled(REPLICAS),
-            Self::StatefulSet => rolled(RANKS),
-            Self::DaemonSet => rolled(NODES),
+            Self::Deployment => after_rollout(REPLICAS),
+            Self::StatefulSet => after_rollout(STATEFUL_REPLICAS),
+            Self::DaemonSet => after_rollout(NODES),
             Self::ReplicaSet | Self::ReplicationController => {
-                let had = before.map_or(0, |before| SIZES[before]);
-                [(SIZES[phase].saturating_sub(had), KEPT), (had.saturating_sub(SIZES[phase]), KEPT)]
+                let previous = before.map_or(0, |before| SIZES[before]);
+                [
+                    (SIZES[phase].saturating_sub(previous), CONSTANT_IMAGE),
+                    (previous.saturating_sub(SIZES[phase]), CONSTANT_IMAGE),
+                ]
             }
             Self::Job => [(COMPLETIONS, IMAGES[phase]), (0, "")],
         }
     }
 
-    /// Whether all is done that was asked for.
+    /// Whether the status matches the spec.
     fn is_done(self, object: &Value) -> bool {
         let (spec, status) = (&object["spec"], &object["status"]);
         let count = |field: &str| status[field].as_u64().unwrap_or(0);
@@ -151,14 +155,14 @@ impl Kind {
             }
             Self::Job => {
                 let conditions = status["conditions"].as_array().into_iter().flatten();
-                count("succeeded") == all_of(spec)
+                count("succeeded") == completions(spec)
                     && conditions.into_iter().any(|one| one["type"] == "Complete")
             }
         }
     }
 }
 
-fn all_of(job: &Value) -> u64 {
+fn completions(job: &Value) -> u64 {
     job["completions"].as_u64().unwrap_or(0)
 }
 
@@ -167,7 +171,7 @@ fn rolled_out(status: &Value) -> bool {
     conditions.any(|one| one["reason"] == "NewReplicaSetAvailable")
 }
 
-/// Rich enough that two programs could write it down differently.
+/// A template with enough fields that two programs could serialize it differently.
 fn template(name: &str, image: &str) -> Value {
     let own_name = json!({"fieldRef": {"fieldPath": "metadata.name"}});
     json!({
@@ -190,29 +194,29 @@ fn template(name: &str, image: &str) -> Value {
 }
 
 /// The workloads of one namespace.
-pub(super) struct Loads<'w> {
-    world: &'w World,
+pub(super) struct Workloads<'w> {
+    cluster: &'w TestCluster,
     namespace: String,
 }
 
-impl<'w> Loads<'w> {
-    pub(super) fn new(world: &'w World, namespace: &str) -> Self {
-        Self { world, namespace: namespace.to_owned() }
+impl<'w> Workloads<'w> {
+    pub(super) fn new(cluster: &'w TestCluster, namespace: &str) -> Self {
+        Self { cluster, namespace: namespace.to_owned() }
     }
 
     fn api(&self, kind: Kind) -> Api<DynamicObject> {
-        Api::namespaced_with(self.world.admin.clone(), &self.namespace, &kind.resource())
+        Api::namespaced_with(self.cluster.admin.clone(), &self.namespace, &kind.resource())
     }
 
-    /// Asks for what a phase asks for.
-    pub(super) async fn begin(&self, phase: usize) -> anyhow::Result<()> {
+    /// Creates or patches all workloads for a phase.
+    pub(super) async fn start_phase(&self, phase: usize) -> anyhow::Result<()> {
         let all = KINDS.iter().flat_map(|(kind, count)| (0..*count).map(|at| (*kind, at)));
-        let asked = stream::iter(all).map(|(kind, at)| self.ask(kind, kind.name(at, phase), phase));
+        let asked = stream::iter(all).map(|(kind, at)| self.apply(kind, kind.name(at, phase), phase));
         asked.buffer_unordered(8).try_collect::<Vec<()>>().await?;
         Ok(())
     }
 
-    async fn ask(&self, kind: Kind, name: String, phase: usize) -> anyhow::Result<()> {
+    async fn apply(&self, kind: Kind, name: String, phase: usize) -> anyhow::Result<()> {
         let (api, resource) = (self.api(kind), kind.resource());
         let spec = kind.spec(&name, phase);
         if phase == 0 || kind == Kind::Job {
@@ -220,45 +224,46 @@ impl<'w> Loads<'w> {
                 "apiVersion": resource.api_version, "kind": resource.kind,
                 "metadata": {"name": name}, "spec": spec,
             });
-            return self.world.create(&api, object).await.map(drop).with_context(|| name);
+            return self.cluster.create(&api, object).await.map(drop).with_context(|| name);
         }
         let patch = Patch::Merge(json!({"spec": spec}));
         api.patch(&name, &PatchParams::default(), &patch).await.map(drop).with_context(|| name)
     }
 
-    /// How many workloads have not yet done what a phase asked for.
-    pub(super) async fn under_way(&self, phase: usize) -> anyhow::Result<usize> {
-        let mut under_way = 0;
+    /// How many workloads have not completed a phase.
+    pub(super) async fn unfinished(&self, phase: usize) -> anyhow::Result<usize> {
+        let mut unfinished = 0;
         for (kind, count) in KINDS {
             let objects = self.api(kind).list(&ListParams::default()).await?;
             let wanted: Vec<_> = (0..count).map(|at| kind.name(at, phase)).collect();
             let objects = objects.iter().filter(|object| wanted.contains(&object.name_any()));
             let objects: Vec<_> = objects.map(serde_json::to_value).collect::<Result<_, _>>()?;
-            under_way += count - objects.iter().filter(|object| kind.is_done(object)).count();
+            unfinished += count - objects.iter().filter(|object| kind.is_done(object)).count();
         }
-        Ok(under_way)
+        Ok(unfinished)
     }
 
-    /// The pods that come and go in a phase because of what it asks for, and no others.
-    pub(super) fn accounts_for(phase: usize) -> Account {
-        let mut account = Account::default();
+    /// The pods that are created and deleted in a phase because of its specs.
+    pub(super) fn expected_counts(phase: usize) -> PodCounts {
+        let mut counts = PodCounts::default();
         for (kind, count) in KINDS {
             for at in 0..count {
-                let [came, went] = kind.accounts_for(phase);
+                let [created, deleted] = kind.expected_counts(phase);
                 let name = kind.name(at, phase);
-                for (map, (count, image)) in [(&mut account.came, came), (&mut account.went, went)] {
+                for (map, (count, image)) in [(&mut counts.created, created), (&mut counts.deleted, deleted)]
+                {
                     if count > 0 {
                         map.insert((name.clone(), image.to_owned()), count);
                     }
                 }
             }
         }
-        account
+        counts
     }
 
-    /// One more Deployment, after all the others.
-    pub(super) async fn begin_last(&self) -> anyhow::Result<()> {
-        self.ask(Kind::Deployment, "last".to_owned(), 0).await
+    /// Creates one more Deployment, after all the others.
+    pub(super) async fn create_last(&self) -> anyhow::Result<()> {
+        self.apply(Kind::Deployment, "last".to_owned(), 0).await
     }
 
     pub(super) async fn last_is_done(&self) -> anyhow::Result<Option<()>> {

@@ -1,4 +1,4 @@
-//! The list of differences that are meant, with their reasons: `docs/differences/manager.md`.
+//! The list of accepted differences with their reasons: `docs/differences/manager.md`.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ pub(super) struct Differences {
 }
 
 struct Row {
-    /// The item's name, after `leading: ` or `standing by: ` if it differs in that role only; a `*` stands for
-    /// anything.
-    asked: String,
+    /// The item's name, with the prefix `leading: ` or `standing by: ` if it differs in that role only; `*`
+    /// matches anything.
+    item: String,
     /// How it may differ.
-    may: BTreeSet<String>,
-    /// How it was seen to.
+    accepted: BTreeSet<String>,
+    /// How it was seen to differ.
     seen: BTreeSet<&'static str>,
 }
 
@@ -24,13 +24,13 @@ impl Differences {
     /// Reads the list.
     pub(super) fn read() -> anyhow::Result<Self> {
         let row = |row: crate::differences::Row| {
-            let may = row.how.split(", ").map(str::to_owned).collect();
-            Row { asked: row.what, may, seen: BTreeSet::new() }
+            let accepted = row.how.split(", ").map(str::to_owned).collect();
+            Row { item: row.what, accepted, seen: BTreeSet::new() }
         };
         Ok(Self { rows: rows("manager.md")?.into_iter().map(row).collect() })
     }
 
-    /// What differs and is not listed.
+    /// Differences that are not listed.
     pub(super) fn unlisted(&mut self, role: &str, original: &Items, ours: &Items) -> Vec<String> {
         let names: BTreeSet<_> = original.keys().chain(ours.keys()).collect();
         let mut unlisted = Vec::new();
@@ -41,7 +41,7 @@ impl Differences {
                 (Some(_), None) => "missing",
                 (None, _) => "added",
             };
-            // The series of a family that is not there say nothing more.
+            // Series of a missing family are not reported again.
             if name
                 .split_once('{')
                 .is_some_and(|(family, _)| original.contains_key(family) != ours.contains_key(family))
@@ -50,7 +50,8 @@ impl Differences {
             }
             let in_role = format!("{role}: {name}");
             let listed = |row: &&mut Row| {
-                row.may.contains(how) && [name, &in_role].into_iter().any(|name| matches(&row.asked, name))
+                row.accepted.contains(how)
+                    && [name, &in_role].into_iter().any(|name| matches(&row.item, name))
             };
             match self.rows.iter_mut().find(listed) {
                 Some(row) => {
@@ -66,13 +67,13 @@ impl Differences {
         unlisted
     }
 
-    /// Rows that say more than was seen.
+    /// Rows with differences that were not seen.
     pub(super) fn stale(&self) -> Vec<String> {
         let stale = |row: &Row| {
             let not_seen: Vec<_> =
-                row.may.iter().filter(|how| !row.seen.contains(how.as_str())).cloned().collect();
+                row.accepted.iter().filter(|how| !row.seen.contains(how.as_str())).cloned().collect();
             (!not_seen.is_empty())
-                .then(|| format!("listed and not seen: {} ({})", row.asked, not_seen.join(", ")))
+                .then(|| format!("listed but not seen: {} ({})", row.item, not_seen.join(", ")))
         };
         self.rows.iter().filter_map(stale).collect()
     }

@@ -1,11 +1,12 @@
-//! What is said without what no two clusters have in common: times, random names, addresses, and the width of columns.
+//! kubectl output without values that differ between any two clusters: times, random names, addresses,
+//! column widths.
 
 use std::sync::LazyLock;
 
-use crate::rules::{HASH, RANDOM, Rules, TIME, UID};
+use crate::normalize::{HASH, Normalizer, RANDOM, TIME, UID};
 
-static RULES: LazyLock<Rules> = LazyLock::new(|| {
-    Rules::new(&[
+static NORMALIZER: LazyLock<Normalizer> = LazyLock::new(|| {
+    Normalizer::new(&[
         (r"/tmp/(LIVE|MERGED)-\d+", "/tmp/$1"),
         TIME,
         // Times as `describe` writes them, and ages of less than ten minutes.
@@ -24,19 +25,20 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
     ])
 });
 
-/// What kube-apiserver says of a new Service or does not, as its own watches happen to race.
-const AT_TIMES: &[&str] = &[" ClusterIPNotAllocated ", " PortNotAllocated "];
-/// How `describe` shows that nothing has happened.
+/// Events that kube-apiserver records for a new Service only sometimes, depending on a race of its own
+/// watches.
+const RACY_EVENTS: &[&str] = &[" ClusterIPNotAllocated ", " PortNotAllocated "];
+/// How `describe` shows that there are no events.
 const NO_EVENTS: &str = "Events: <none>";
 
-/// The lines of a text, made plain.
+/// The normalized lines of an output.
 pub(super) fn lines(text: &str) -> Vec<String> {
-    let said: Vec<String> = text.lines().map(line).collect();
-    let (at_times, mut lines): (Vec<_>, Vec<_>) =
-        said.into_iter().partition(|line| AT_TIMES.iter().any(|reason| line.contains(reason)));
-    // A table that held nothing else is what `describe` would not have shown.
+    let all: Vec<String> = text.lines().map(line).collect();
+    let (racy, mut lines): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|line| RACY_EVENTS.iter().any(|reason| line.contains(reason)));
+    // If there was no other event, `describe` would not have shown the table.
     let is_head = |at: usize| lines.get(at).is_some_and(|line| line.trim_start().starts_with("----"));
-    if !at_times.is_empty() && lines.len() >= 3 && is_head(lines.len() - 1) {
+    if !racy.is_empty() && lines.len() >= 3 && is_head(lines.len() - 1) {
         lines.truncate(lines.len() - 3);
         lines.push(NO_EVENTS.to_owned());
     }
@@ -44,10 +46,10 @@ pub(super) fn lines(text: &str) -> Vec<String> {
 }
 
 fn line(text: &str) -> String {
-    let plain = RULES.plain(text);
-    // Columns are as wide as what stands in them; the indentation of a line means something.
-    let words = plain.trim_start();
-    let mut shown = plain[..plain.len() - words.len()].to_owned();
+    let normal = NORMALIZER.apply(text);
+    // Column widths depend on the values; indentation is kept.
+    let words = normal.trim_start();
+    let mut shown = normal[..normal.len() - words.len()].to_owned();
     for (at, word) in words.split_whitespace().enumerate() {
         if at > 0 {
             shown.push(' ');
@@ -62,8 +64,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_between_any_two_clusters_is_replaced() {
-        for (said, expected) in [
+    fn values_that_differ_between_clusters_are_replaced() {
+        for (text, expected) in [
             ("oar   1/1   Running   0     12s", "oar 1/1 Running 0 AGE"),
             ("oar   1/1   Running   0     2m3s", "oar 1/1 Running 0 AGE"),
             ("  uid: 0d3e5a0c-8b1c-4d9e-9b0a-1d2c3b4a5f60", "  uid: UID"),
@@ -76,25 +78,25 @@ mod tests {
             ("is running at https://127.0.0.1:34567", "is running at https://SERVER"),
             ("--- /tmp/LIVE-245678924/v1.ConfigMap", "--- /tmp/LIVE/v1.ConfigMap"),
         ] {
-            assert_eq!(line(said), expected);
+            assert_eq!(line(text), expected);
         }
     }
 
     #[test]
-    fn events_that_come_or_do_not_are_left_out() {
+    fn racy_events_are_left_out() {
         let table = "Name: galley\nEvents:\n  Type     Reason  Age  From  Message\n  ----     ------  ---  ----  -------\n";
         let repair = "  Warning  ClusterIPNotAllocated  5s  ipallocator-repair-controller  repairing\n";
-        let other = "  Normal  Scaled  5s  somebody  more\n";
+        let other = "  Normal  Scaled  5s  scaler  more\n";
         assert_eq!(lines(&format!("{table}{repair}")), lines("Name: galley\nEvents:   <none>\n"));
         assert_eq!(lines(&format!("{table}{repair}{other}")), lines(&format!("{table}{other}")));
     }
 
     #[test]
-    fn what_means_something_stays() {
-        for said in
+    fn meaningful_values_are_kept() {
+        for text in
             ["cpu: 100m", "for 300s", "version v1.37.1", "    key: value", "hollow-0 Ready", "a: \"12\""]
         {
-            assert_eq!(line(said), said);
+            assert_eq!(line(text), text);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How the manager ends when it is told to, and what it has written by then.
+//! How the manager shuts down, and what it writes with its own credentials.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -8,11 +8,11 @@ use anyhow::{Context as _, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use keleustes_control_plane::{Process, User};
 
-use crate::World;
+use crate::TestCluster;
 
-/// One of ours that holds a lease of its own.
-async fn leader(world: &World, lease: &str, more: &[&str]) -> anyhow::Result<Process> {
-    let real = world.real()?;
+/// Starts one of our managers with its own lease, and waits until it leads.
+async fn leader(cluster: &TestCluster, lease: &str, extra_flags: &[&str]) -> anyhow::Result<Process> {
+    let real = cluster.real()?;
     let kubeconfig = real.plane().kubeconfig(User::ControllerManager);
     let mut flags = vec![
         format!("--kubeconfig={}", kubeconfig.display()),
@@ -20,11 +20,11 @@ async fn leader(world: &World, lease: &str, more: &[&str]) -> anyhow::Result<Pro
         "--use-service-account-credentials=true".to_owned(),
         "--secure-port=0".to_owned(),
     ];
-    flags.extend(more.iter().map(ToString::to_string));
+    flags.extend(extra_flags.iter().map(ToString::to_string));
     let process = real.ours()?.start_with(real.plane(), lease, &flags)?;
-    // Not by its lease alone: it has that for a moment before it knows.
-    world
-        .eventually("a leader that knows that it is one", async || {
+    // The lease alone is not enough: the process learns a moment later that it holds it.
+    cluster
+        .eventually("a leader", async || {
             let log = std::fs::read_to_string(process.log_path())?;
             Ok(log.contains("Successfully acquired lease").then_some(()))
         })
@@ -43,34 +43,34 @@ fn signal(pid: u32, name: &str) -> anyhow::Result<()> {
 }
 
 /// Proves RUN-71, RUN-81.
-pub(crate) async fn a_second_signal_ends_it_at_once(world: &World) -> anyhow::Result<()> {
-    let mut leader = leader(world, "impatient", &[]).await?;
-    let api_server = world.real()?.plane().api_server_pid().context("an API server")?;
-    // With a server that does not answer, giving the lease back takes seconds.
+pub(crate) async fn second_signal_exits_at_once(cluster: &TestCluster) -> anyhow::Result<()> {
+    let mut leader = leader(cluster, "second-signal", &[]).await?;
+    let api_server = cluster.real()?.plane().api_server_pid().context("an API server")?;
+    // While the server does not respond, releasing the lease takes seconds.
     signal(api_server, "-STOP")?;
-    let ended = async {
+    let exited = async {
         leader.terminate()?;
         tokio::time::sleep(Duration::from_millis(500)).await;
-        ensure!(leader.is_running(), "an orderly end waits for the lease to be given back");
+        ensure!(leader.is_running(), "a graceful shutdown waits until the lease is released");
         signal(leader.pid(), "-INT")?;
         Ok(leader.wait_exit(Duration::from_secs(2))?)
     }
     .await;
     signal(api_server, "-CONT")?;
-    let status = ended?;
-    ensure!(status.code() == Some(1), "a second signal ends it with 1, not {status}");
+    let status = exited?;
+    ensure!(status.code() == Some(1), "a second signal exits with 1, not {status}");
     Ok(())
 }
 
 /// Proves RUN-70, RUN-81.
-pub(crate) async fn the_gate_keeps_the_lease(world: &World) -> anyhow::Result<()> {
-    let leases = world.api::<Lease>("kube-system");
+pub(crate) async fn feature_gate_keeps_the_lease_on_exit(cluster: &TestCluster) -> anyhow::Result<()> {
+    let leases = cluster.api::<Lease>("kube-system");
     for (lease, gate) in [("kept", "false"), ("given-back", "true")] {
         let gate_flag = format!("--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit={gate}");
-        let mut leader = leader(world, lease, &[&gate_flag]).await?;
+        let mut leader = leader(cluster, lease, &[&gate_flag]).await?;
         leader.terminate()?;
         let status = leader.wait_exit(Duration::from_secs(15))?;
-        ensure!(status.success(), "an orderly stop is a success, not {status}");
+        ensure!(status.success(), "a graceful shutdown exits with 0, not {status}");
         let holder = holder(&leases.get(lease).await?).unwrap_or_default();
         ensure!(holder.is_empty() == (gate == "true"), "{lease} is held by {holder:?}");
     }
@@ -78,8 +78,8 @@ pub(crate) async fn the_gate_keeps_the_lease(world: &World) -> anyhow::Result<()
 }
 
 /// The resources that were written with the manager's own credentials.
-fn written_by_the_manager(world: &World) -> anyhow::Result<BTreeSet<String>> {
-    let entries = world.real()?.plane().audit_entries()?.into_iter();
+fn written_with_manager_credentials(cluster: &TestCluster) -> anyhow::Result<BTreeSet<String>> {
+    let entries = cluster.real()?.plane().audit_entries()?.into_iter();
     let writes = entries.filter(|entry| entry.user == User::ControllerManager.name() && entry.is_write());
     let resources = writes.filter_map(|entry| entry.object);
     let named = resources.map(|object| format!("{} {}", object.resource, object.subresource));
@@ -87,16 +87,18 @@ fn written_by_the_manager(world: &World) -> anyhow::Result<BTreeSet<String>> {
 }
 
 /// Proves RUN-101.
-pub(crate) async fn the_manager_itself_writes_little(world: &World) -> anyhow::Result<()> {
-    let leader = leader(world, "writing", &[]).await?;
-    let written = world
+pub(crate) async fn manager_credentials_write_only_expected_resources(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let leader = leader(cluster, "writing", &[]).await?;
+    let written = cluster
         .eventually("its lease and its event", async || {
-            let written = written_by_the_manager(world)?;
+            let written = written_with_manager_credentials(cluster)?;
             Ok((written.contains("leases") && written.contains("events")).then_some(written))
         })
         .await?;
-    // Secrets are the token controller's, which works with the manager's own credentials; reviews only ask.
-    let may = [
+    // The token controller writes Secrets with the manager's own credentials; reviews change nothing.
+    let expected = [
         "events",
         "leases",
         "secrets",
@@ -105,8 +107,8 @@ pub(crate) async fn the_manager_itself_writes_little(world: &World) -> anyhow::R
         "subjectaccessreviews",
         "tokenreviews",
     ];
-    let other: Vec<_> = written.iter().filter(|what| !may.contains(&what.as_str())).collect();
-    ensure!(other.is_empty(), "the manager itself wrote {other:?}");
+    let other: Vec<_> = written.iter().filter(|what| !expected.contains(&what.as_str())).collect();
+    ensure!(other.is_empty(), "the manager's own credentials wrote {other:?}");
     drop(leader);
     Ok(())
 }

@@ -1,6 +1,7 @@
-//! What can be seen of a scenario in a world, line by line, without what no two clusters have in common.
+//! The state of a cluster, line by line, without values that differ between any two clusters.
 //!
-//! Seen are all objects in the namespaces that the scenario made, these namespaces, all nodes, and events.
+//! It covers all objects in the namespaces that the scenario created, these namespaces, all nodes, and
+//! events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -14,63 +15,63 @@ use kube::{Api, ResourceExt as _};
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use crate::World;
-use crate::rules::{HASH, RANDOM, Rules, TIME, UID};
+use crate::TestCluster;
+use crate::normalize::{HASH, Normalizer, RANDOM, TIME, UID};
 
-static RULES: LazyLock<Rules> = LazyLock::new(|| {
-    Rules::new(&[
+static NORMALIZER: LazyLock<Normalizer> = LazyLock::new(|| {
+    Normalizer::new(&[
         TIME,
         UID,
         RANDOM,
         HASH,
         (r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----(\\n)?", "CERTIFICATE"),
-        // Of the ranges for Services.
+        // Addresses of the Service ranges.
         (r"\b10\.96(\.\d{1,3}){2}\b", "ADDRESS"),
         (r"\bfd00:96:[0-9a-f:]+", "ADDRESS"),
     ])
 });
 
-/// What says nothing of the state of an object, but of its history.
-const HISTORY: &[&str] = &["uid", "resourceVersion", "creationTimestamp", "managedFields"];
+/// Metadata that describes the history of an object and not its state.
+const HISTORY_FIELDS: &[&str] = &["uid", "resourceVersion", "creationTimestamp", "managedFields"];
 
-/// A world that somebody looks at while a scenario is played in it.
-pub(super) struct Sight<'w> {
-    world: &'w World,
-    /// Names of objects without a namespace that are of earlier scenarios: nodes, and whatever had events.
-    before: BTreeSet<String>,
+/// Reads a cluster while a scenario runs in it.
+pub(super) struct ClusterReader<'w> {
+    cluster: &'w TestCluster,
+    /// Names of cluster-scoped objects of earlier scenarios: nodes, and objects with events.
+    preexisting: BTreeSet<String>,
 }
 
-impl<'w> Sight<'w> {
-    /// Looks on from now on.
-    pub(super) async fn begin(world: &'w World) -> anyhow::Result<Self> {
-        let events = world.api::<Event>("default").list(&ListParams::default()).await?;
-        let nodes: Api<Node> = Api::all(world.admin.clone());
+impl<'w> ClusterReader<'w> {
+    /// Starts a comparison; existing nodes and events are left out.
+    pub(super) async fn begin(cluster: &'w TestCluster) -> anyhow::Result<Self> {
+        let events = cluster.api::<Event>("default").list(&ListParams::default()).await?;
+        let nodes: Api<Node> = Api::all(cluster.admin.clone());
         let nodes = nodes.list_metadata(&ListParams::default()).await?;
-        let mut before: BTreeSet<_> = nodes.items.iter().map(|node| node.name_any()).collect();
-        before.extend(events.into_iter().filter_map(|event| event.involved_object.name));
-        Ok(Self { world, before })
+        let mut preexisting: BTreeSet<_> = nodes.items.iter().map(|node| node.name_any()).collect();
+        preexisting.extend(events.into_iter().filter_map(|event| event.involved_object.name));
+        Ok(Self { cluster, preexisting })
     }
 
-    /// What there is, sorted.
+    /// The state as sorted lines.
     pub(super) async fn lines(&self) -> anyhow::Result<Vec<String>> {
         let objects = self.objects().await?;
         let events = self.events().await?;
-        // A uid says which object is meant as long as that is there.
-        let named: BTreeMap<String, String> = objects.iter().filter_map(named).collect();
+        // The UID of an existing object is replaced by its kind and name.
+        let names: BTreeMap<String, String> = objects.iter().filter_map(name_by_uid).collect();
         let mut lines = Vec::new();
         for object in objects {
             let name = title(&object);
-            flatten(&stripped(object), &name, &mut lines);
+            flatten(&without_history(object), &name, &mut lines);
         }
-        let plain = |line: String| RULES.plain(&meant(&line, &named));
-        let mut lines: Vec<_> = lines.into_iter().map(plain).collect();
-        lines.extend(counted(events.into_iter().map(plain)));
+        let normalized = |line: String| NORMALIZER.apply(&with_names(&line, &names));
+        let mut lines: Vec<_> = lines.into_iter().map(normalized).collect();
+        lines.extend(deduplicated(events.into_iter().map(normalized)));
         lines.sort();
         Ok(lines)
     }
 
     async fn objects(&self) -> anyhow::Result<Vec<Value>> {
-        let client = &self.world.admin;
+        let client = &self.cluster.admin;
         let served = Discovery::new(client.clone()).run_aggregated().await?;
         let kinds: Vec<ApiResource> = served
             .groups()
@@ -80,7 +81,7 @@ impl<'w> Sight<'w> {
             })
             .map(|(kind, _)| kind)
             .collect();
-        let namespaces = self.world.namespaces();
+        let namespaces = self.cluster.namespaces();
         let mut lists: Vec<(Api<DynamicObject>, &ApiResource)> = Vec::new();
         for kind in &kinds {
             let in_one = |name: &String| (Api::namespaced_with(client.clone(), name, kind), kind);
@@ -97,24 +98,24 @@ impl<'w> Sight<'w> {
         }
         let nodes: Api<Node> = Api::all(client.clone());
         let all = nodes.list(&ListParams::default()).await?.into_iter();
-        for node in all.filter(|node| !self.before.contains(&node.name_any())) {
+        for node in all.filter(|node| !self.preexisting.contains(&node.name_any())) {
             objects.push(serde_json::to_value(node)?);
         }
         Ok(objects)
     }
 
-    /// Events of managers, one line for each time they happened.
+    /// Events of managers, one line for each occurrence.
     async fn events(&self) -> anyhow::Result<Vec<String>> {
         let mut lines = Vec::new();
-        for namespace in self.world.namespaces().iter().map(String::as_str).chain(["default"]) {
-            for event in self.world.api::<Event>(namespace).list(&ListParams::default()).await? {
+        for namespace in self.cluster.namespaces().iter().map(String::as_str).chain(["default"]) {
+            for event in self.cluster.api::<Event>(namespace).list(&ListParams::default()).await? {
                 let about = event.involved_object.name.as_deref().unwrap_or_default();
-                let is_earlier = namespace == "default" && self.before.contains(about);
-                if is_earlier || is_of_the_server(&event) {
+                let is_preexisting = namespace == "default" && self.preexisting.contains(about);
+                if is_preexisting || is_from_api_server(&event) {
                     continue;
                 }
                 let times = event.count.unwrap_or(1).max(1);
-                let line = told(&event);
+                let line = event_line(&event);
                 lines.extend((0..times).map(|_| line.clone()));
             }
         }
@@ -125,13 +126,14 @@ impl<'w> Sight<'w> {
 async fn list(api: &Api<DynamicObject>, kind: &ApiResource) -> anyhow::Result<Vec<Value>> {
     let listed = match api.list(&ListParams::default()).await {
         Ok(listed) => listed,
-        // What was defined a moment ago, or is served by somebody who is away, cannot be listed by either.
+        // A resource that was just defined, or whose API service is unavailable, cannot be listed in either
+        // cluster.
         Err(kube::Error::Api(_)) => return Ok(Vec::new()),
         Err(error) => return Err(error).with_context(|| format!("listing {}", kind.plural)),
     };
     let mut objects = Vec::new();
     for mut object in listed {
-        // Lists leave it to their head to say what they are of.
+        // Items of lists carry no type.
         object.types =
             Some(kube::api::TypeMeta { api_version: kind.api_version.clone(), kind: kind.kind.clone() });
         objects.push(serde_json::to_value(object)?);
@@ -139,16 +141,16 @@ async fn list(api: &Api<DynamicObject>, kind: &ApiResource) -> anyhow::Result<Ve
     Ok(objects)
 }
 
-/// Whether an event was recorded by a part of kube-apiserver, which repairs addresses as its own watches happen to race.
-fn is_of_the_server(event: &Event) -> bool {
+/// Whether kube-apiserver recorded the event: its repair controllers race with its own watches.
+fn is_from_api_server(event: &Event) -> bool {
     let source = event.source.as_ref().and_then(|source| source.component.as_deref());
-    // Which of the two names the recorder is a matter of the API that it speaks.
+    // The field that names the recorder depends on the events API version.
     let mut recorders = [source, event.reporting_component.as_deref()].into_iter().flatten();
     recorders.any(|recorder| recorder.ends_with("-repair-controller"))
 }
 
 /// An event as one line.
-fn told(event: &Event) -> String {
+fn event_line(event: &Event) -> String {
     let about = &event.involved_object;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let source = event.source.clone().unwrap_or_default();
@@ -165,14 +167,14 @@ fn told(event: &Event) -> String {
     )
 }
 
-/// Equal lines become one that says whether there are several: how often something was tried depends on speed.
-fn counted(lines: impl Iterator<Item = String>) -> Vec<String> {
+/// Equal lines become one with a suffix: how often something was retried depends on timing.
+fn deduplicated(lines: impl Iterator<Item = String>) -> Vec<String> {
     let mut counts = BTreeMap::<String, usize>::new();
     for line in lines {
         *counts.entry(line).or_default() += 1;
     }
-    let told = |(line, count)| if count == 1 { line } else { format!("{line} several times") };
-    counts.into_iter().map(told).collect()
+    let entry = |(line, count)| if count == 1 { line } else { format!("{line} several times") };
+    counts.into_iter().map(entry).collect()
 }
 
 /// Kind and name of an object.
@@ -181,26 +183,26 @@ fn title(object: &Value) -> String {
     format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"]))
 }
 
-fn named(object: &Value) -> Option<(String, String)> {
+fn name_by_uid(object: &Value) -> Option<(String, String)> {
     Some((object["metadata"]["uid"].as_str()?.to_owned(), format!("<{}>", title(object))))
 }
 
-/// A line with uids replaced by what they mean.
-fn meant(line: &str, named: &BTreeMap<String, String>) -> String {
+/// A line with UIDs replaced by kind and name.
+fn with_names(line: &str, names: &BTreeMap<String, String>) -> String {
     static UIDS: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(UID.0).unwrap_or_else(|error| panic!("{error}")));
     let name =
-        |found: &regex::Captures<'_>| named.get(&found[0]).cloned().unwrap_or_else(|| found[0].to_owned());
+        |found: &regex::Captures<'_>| names.get(&found[0]).cloned().unwrap_or_else(|| found[0].to_owned());
     UIDS.replace_all(line, name).into_owned()
 }
 
-/// An object without its history and without secrets.
-fn stripped(mut object: Value) -> Value {
+/// An object without history fields and secret values.
+fn without_history(mut object: Value) -> Value {
     let is = |kind: &str| object["kind"] == kind;
     let (is_secret, is_slice) = (is("Secret"), is("EndpointSlice"));
     if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.retain(|name, _| !HISTORY.contains(&name.as_str()));
-        // It counts writes of a slice, of which ours makes fewer.
+        metadata.retain(|name, _| !HISTORY_FIELDS.contains(&name.as_str()));
+        // The generation counts writes of a slice, and ours writes fewer.
         if is_slice {
             metadata.remove("generation");
         }
@@ -211,7 +213,7 @@ fn stripped(mut object: Value) -> Value {
     object
 }
 
-/// One line for each leaf; the elements of a list are leaves, because what is said in one belongs together.
+/// One line for each leaf; list elements are leaves, because their fields belong together.
 fn flatten(value: &Value, path: &str, lines: &mut Vec<String>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => flatten_fields(fields, path, lines),
@@ -234,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_taken_apart_into_lines_that_two_clusters_can_share() {
+    fn objects_become_lines_that_two_clusters_share() {
         let uid = "0d3e5a0c-8b1c-4d9e-9b0a-1d2c3b4a5f60";
         let owner = json!({"kind": "Service", "name": "web", "uid": uid});
         let object = json!({
@@ -244,12 +246,13 @@ mod tests {
             "endpoints": [{"addresses": ["10.0.0.1"]}, {"addresses": ["10.96.3.4"]}],
         });
         let mut lines = Vec::new();
-        flatten(&stripped(object.clone()), &title(&object), &mut lines);
-        let named = BTreeMap::from([(uid.to_owned(), "<Service web>".to_owned())]);
-        let mut plain: Vec<_> = lines.iter().map(|line| RULES.plain(&meant(line, &named))).collect();
-        plain.sort();
+        flatten(&without_history(object.clone()), &title(&object), &mut lines);
+        let names = BTreeMap::from([(uid.to_owned(), "<Service web>".to_owned())]);
+        let mut normal: Vec<_> =
+            lines.iter().map(|line| NORMALIZER.apply(&with_names(line, &names))).collect();
+        normal.sort();
         assert_eq!(
-            plain,
+            normal,
             [
                 r#"EndpointSlice web-RANDOM .endpoints[] {"addresses":["10.0.0.1"]}"#,
                 r#"EndpointSlice web-RANDOM .endpoints[] {"addresses":["ADDRESS"]}"#,
@@ -262,24 +265,24 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_repairs_is_nobody_s_doing() {
+    fn events_of_the_api_server_are_recognized() {
         let event = |text| serde_json::from_value::<Event>(text).unwrap();
         let new = json!({"metadata": {}, "involvedObject": {}, "reportingComponent": "ipallocator-repair-controller"});
         let old = json!({"metadata": {}, "involvedObject": {}, "source": {"component": "portallocator-repair-controller"}});
         let other = json!({"metadata": {}, "involvedObject": {}, "source": {"component": "job-controller"}});
-        assert!(is_of_the_server(&event(new)) && is_of_the_server(&event(old)));
-        assert!(!is_of_the_server(&event(other)));
+        assert!(is_from_api_server(&event(new)) && is_from_api_server(&event(old)));
+        assert!(!is_from_api_server(&event(other)));
     }
 
     #[test]
-    fn secrets_are_not_told() {
+    fn secret_values_are_hidden() {
         let object = json!({"kind": "Secret", "metadata": {"name": "s"}, "data": {"token": "c2VjcmV0"}});
-        assert_eq!(stripped(object)["data"], json!({"token": "SECRET"}));
+        assert_eq!(without_history(object)["data"], json!({"token": "SECRET"}));
     }
 
     #[test]
-    fn that_something_happened_again_is_told_and_not_how_often() {
+    fn repeated_events_become_one_line() {
         let lines = ["a", "b", "b", "b"].map(str::to_owned);
-        assert_eq!(counted(lines.into_iter()), ["a", "b several times"]);
+        assert_eq!(deduplicated(lines.into_iter()), ["a", "b several times"]);
     }
 }
