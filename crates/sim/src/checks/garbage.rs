@@ -31,11 +31,11 @@ impl Checker for Garbage {
             return Err(format!("deleted {}, which has no owner", describe(before)));
         };
         let everything = server.snapshot();
-        let living = everything.iter().find(|there| {
+        let owner = everything.iter().find(|there| {
             !is_terminating(there) && owners.iter().any(|owner| uid(there) == text(owner, "/uid"))
         });
-        living.map_or(Ok(()), |living| {
-            Err(format!("deleted {}, which {} owns", describe(before), describe(living)))
+        owner.map_or(Ok(()), |owner| {
+            Err(format!("deleted {}, which {} owns", describe(before), describe(owner)))
         })
     }
 

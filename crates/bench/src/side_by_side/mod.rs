@@ -1,14 +1,14 @@
-//! Both managers under the same loads, one after the other, each on a fresh control plane.
+//! Both managers under the same loads, one after the other, each on a new control plane.
 
+mod bench_cluster;
 mod growth;
 mod loads;
 mod objects;
 mod plot;
 mod profile;
 mod projection;
-mod relay;
+mod proxy;
 mod report;
-mod stage;
 
 use std::path::PathBuf;
 
@@ -16,13 +16,13 @@ use anyhow::bail;
 use clap::Args;
 use keleustes_scenarios::real::{Manager, built_manager};
 
+use self::bench_cluster::{BenchCluster, BenchOptions};
 use self::loads::{LOADS, Load};
 use self::report::Report;
-use self::stage::{Setting, Stage};
 
-/// What is to be measured.
+/// What to measure.
 #[derive(Args)]
-pub(crate) struct Wanted {
+pub(crate) struct SideBySideArgs {
     /// The loads; all of them if none is named.
     loads: Vec<String>,
     /// The size of every load, in percent of the full one.
@@ -31,50 +31,51 @@ pub(crate) struct Wanted {
     /// A twentieth of every load.
     #[arg(long, conflicts_with = "percent")]
     quick: bool,
-    /// How often every load is played with both.
+    /// How often every load is run with both.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
     /// `--kube-api-qps` and `--kube-api-burst` of both.
     #[arg(long, default_value_t = 2000, conflicts_with = "defaults")]
     qps: u32,
-    /// Leaves both at their own defaults of those two.
+    /// Uses the defaults of both for these two flags.
     #[arg(long)]
     defaults: bool,
-    /// Leaves the original out.
+    /// Measures only ours.
     #[arg(long)]
     without_original: bool,
-    /// Also keeps profiles of every phase: of managers for perf, of the API server for pprof. They cost time.
+    /// Also records profiles of every phase: of managers for perf, of the API server for pprof. This slows
+    /// them down.
     #[arg(long)]
     profile: bool,
-    /// The folder that the table, the plots and the raw figures go to.
+    /// The folder for the table, the plots and the raw measurements.
     #[arg(long, default_value = "target/side-by-side")]
     out: PathBuf,
 }
 
-/// Plays the loads and writes down how the two compare.
-pub(crate) async fn measure(wanted: &Wanted) -> anyhow::Result<()> {
-    let loads = chosen(&wanted.loads)?;
-    let percent = if wanted.quick { 5 } else { wanted.percent.max(1) };
+/// Runs the loads and writes the comparison.
+pub(crate) async fn measure(args: &SideBySideArgs) -> anyhow::Result<()> {
+    let loads = chosen(&args.loads)?;
+    let percent = if args.quick { 5 } else { args.percent.max(1) };
     let ours = built_manager()?;
     let mut report = Report::new(percent)?;
-    for round in 1..=wanted.rounds {
+    for round in 1..=args.rounds {
         for load in &loads {
-            let original = (!wanted.without_original).then_some(Manager::Original);
+            let original = (!args.without_original).then_some(Manager::Original);
             for manager in [Manager::Ours(ours.clone())].into_iter().chain(original) {
-                let qps = (!wanted.defaults).then_some(wanted.qps);
-                let profiles = wanted.profile.then(|| wanted.out.join("profiles"));
-                let setting = Setting { manager, percent, qps, profiles };
-                eprintln!("{}, {}, round {round}", load.name, setting.manager.whose());
-                let mut stage = Stage::set(setting, load.name).await?;
-                (load.play)(&mut stage).await?;
-                report.add(stage.end().await);
-                // After each, so that an end before the end loses little.
-                report.write(&wanted.out)?;
+                let qps = (!args.defaults).then_some(args.qps);
+                let profiles = args.profile.then(|| args.out.join("profiles"));
+                let options = BenchOptions { manager, percent, qps, profiles };
+                eprintln!("{}, {}, round {round}", load.name, options.manager.whose());
+                let mut cluster = BenchCluster::start(options, load.name).await?;
+                (load.play)(&mut cluster).await?;
+                report.add(cluster.finish().await);
+                // After each load, so that an aborted run keeps its results.
+                report.write(&args.out)?;
             }
         }
     }
     println!("{}", report.table());
-    println!("The plots and the raw figures are in {}.", wanted.out.display());
+    println!("The plots and the raw measurements are in {}.", args.out.display());
     Ok(())
 }
 

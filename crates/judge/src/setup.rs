@@ -1,4 +1,4 @@
-//! The two servers of a run, set up alike.
+//! Sets up the two servers of a run in the same way.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,58 +12,59 @@ use keleustes_control_plane::{ControlPlane, User as Account};
 use serde_json::{Value, json};
 
 use crate::generate::JSON;
-use crate::sequence::Concrete;
-use crate::side::Side;
+use crate::sequence::ConcreteRequest;
+use crate::server::Server;
 use crate::trial::Servers;
 
-/// Ours begins at a version with many digits, so that no other number in an answer is taken for one.
-const FIRST_VERSION: u64 = 10_000_000;
-/// The real one is brought to a version with four digits for the same reason.
-const FIRST_REAL_VERSION: u64 = 1_000;
+/// Ours starts at a resourceVersion with many digits, so that no other number in a response is taken for
+/// one.
+const FIRST_RESOURCE_VERSION: u64 = 10_000_000;
+/// The real one is advanced to four digits for the same reason.
+const FIRST_REAL_RESOURCE_VERSION: u64 = 1_000;
 /// How long the real server may take to serve a new kind.
-const DEFINITION_PATIENCE: Duration = Duration::from_secs(30);
+const DEFINITION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The servers, and what has to live as long as they do.
-pub struct World {
-    /// To be asked.
+/// The servers, and the control plane that must outlive them.
+pub struct TestServers {
+    /// The servers.
     pub servers: Servers,
     _plane: Option<ControlPlane>,
 }
 
-impl World {
-    /// Starts both servers; the real one only if there is none running that the kubeconfig leads to.
+impl TestServers {
+    /// Starts both servers; the real one only if no kubeconfig is given.
     ///
     /// # Errors
     /// If the real one does not start or cannot be reached.
-    pub async fn start(kubeconfig: Option<&Path>) -> anyhow::Result<World> {
+    pub async fn start(kubeconfig: Option<&Path>) -> anyhow::Result<TestServers> {
         let plane = match kubeconfig {
             Some(_) => None,
             None => Some(tokio::task::spawn_blocking(|| ControlPlane::builder().start()).await??),
         };
         let admin = plane.as_ref().map(|plane| plane.kubeconfig(Account::Admin));
         let path = admin.as_deref().or(kubeconfig).context("a kubeconfig or a control plane")?;
-        let real = Side::new(Connection::open(Some(path), None, None)?.with_credentials());
+        let real = Server::new(Connection::open(Some(path), None, None)?.with_credentials());
         let servers = Servers { real, ours: embedded_side() };
-        advance(&servers.real).await?;
+        advance_resource_version(&servers.real).await?;
         for definition in definitions() {
             define(&servers, &definition).await?;
         }
-        Ok(World { servers, _plane: plane })
+        Ok(TestServers { servers, _plane: plane })
     }
 }
 
-fn embedded_side() -> Side {
-    Side::new(Connection::from_service(embedded()).with_credentials())
+fn embedded_side() -> Server {
+    Server::new(Connection::from_service(embedded()).with_credentials())
 }
 
 fn embedded() -> ApiServer {
-    let nothing = ObjectIdentity {
+    let placeholder = ObjectIdentity {
         api_version: "v1".to_owned(),
         kind: "Pod".to_owned(),
         namespace: "default".to_owned(),
         name: "none".to_owned(),
     };
-    let begin = JournalEntry::Removed { revision: FIRST_VERSION, object: nothing };
+    let begin = JournalEntry::Removed { revision: FIRST_RESOURCE_VERSION, object: placeholder };
     let builder = ApiServer::builder().bootstrap(true).service_accounts(true).request_log_limit(0);
     let (server, _) = builder.restore([begin]);
     let mut admin = User::admin();
@@ -90,7 +91,7 @@ fn definition(kind: &str, scope: &str, version: &Value) -> Value {
     })
 }
 
-/// A kind with rules.
+/// A kind with a strict schema.
 fn widgets() -> Value {
     let text = json!({"type": "string"});
     let count = json!({"type": "integer", "minimum": 0});
@@ -117,19 +118,19 @@ fn widgets() -> Value {
     })
 }
 
-/// A kind that takes anything.
+/// A kind that accepts any fields.
 fn gadgets() -> Value {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}})
 }
 
-fn request(method: Method, target: &str, body: Vec<u8>) -> Concrete {
+fn request(method: Method, target: &str, body: Vec<u8>) -> ConcreteRequest {
     let content_type = if body.is_empty() { "" } else { JSON };
-    Concrete { method, target: target.to_owned(), accept: JSON, content_type, body }
+    ConcreteRequest { method, target: target.to_owned(), accept: JSON, content_type, body }
 }
 
-/// Writes until versions have enough digits.
-async fn advance(side: &Side) -> anyhow::Result<()> {
+/// Writes until resourceVersions have enough digits.
+async fn advance_resource_version(side: &Server) -> anyhow::Result<()> {
     let path = "/api/v1/namespaces/default/configmaps";
     for number in 0_u64.. {
         let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "judge"}, "data": {"n": number.to_string()}});
@@ -140,14 +141,17 @@ async fn advance(side: &Side) -> anyhow::Result<()> {
         };
         ensure!(matches!(answer.code, 200 | 201 | 409), "a ConfigMap cannot be written: {}", answer.body);
         let version = answer.body.pointer("/metadata/resourceVersion").and_then(Value::as_str);
-        if version.and_then(|version| version.parse().ok()).is_some_and(|v: u64| v >= FIRST_REAL_VERSION) {
+        if version
+            .and_then(|version| version.parse().ok())
+            .is_some_and(|v: u64| v >= FIRST_REAL_RESOURCE_VERSION)
+        {
             break;
         }
     }
     Ok(())
 }
 
-/// Makes both servers serve a kind, and waits until they do.
+/// Defines a kind on both servers, and waits until they serve it.
 async fn define(servers: &Servers, definition: &Value) -> anyhow::Result<()> {
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let create = request(Method::POST, path, definition.to_string().into_bytes());
@@ -162,9 +166,9 @@ async fn define(servers: &Servers, definition: &Value) -> anyhow::Result<()> {
             }
             anyhow::Ok(())
         };
-        match tokio::time::timeout(DEFINITION_PATIENCE, served).await {
+        match tokio::time::timeout(DEFINITION_TIMEOUT, served).await {
             Ok(result) => result?,
-            Err(_) => bail!("{plural} is not served {DEFINITION_PATIENCE:?} after it was defined"),
+            Err(_) => bail!("{plural} is not served {DEFINITION_TIMEOUT:?} after it was defined"),
         }
     }
     Ok(())
@@ -176,18 +180,19 @@ mod tests {
 
     use super::*;
     use crate::accepted::Accepted;
-    use crate::run::{Plan, run};
+    use crate::run::{RunOptions, run};
 
-    /// What differs between two servers of one make is chance.
+    /// Differences between two instances of our server are random.
     #[tokio::test]
-    async fn a_server_agrees_with_its_like() {
+    async fn server_agrees_with_itself() {
         let servers = Servers { real: embedded_side(), ours: embedded_side() };
         for definition in definitions() {
             define(&servers, &definition).await.unwrap();
         }
-        let plan = Plan { seed: 1, numbers: 0..80, only: Vec::new(), at_once: 8, mark: "t".to_owned() };
-        let report = run(&servers, &plan, &Mutex::new(Accepted::read().unwrap())).await.unwrap();
-        report.print_failures(plan.seed, 3);
-        assert_eq!((report.sequences, report.failures.len(), report.once.len()), (80, 0, 0));
+        let options =
+            RunOptions { seed: 1, numbers: 0..80, only: Vec::new(), parallel: 8, run_id: "t".to_owned() };
+        let report = run(&servers, &options, &Mutex::new(Accepted::read().unwrap())).await.unwrap();
+        report.print_failures(options.seed, 3);
+        assert_eq!((report.sequences, report.failures.len(), report.differed_once.len()), (80, 0, 0));
     }
 }

@@ -1,24 +1,25 @@
-//! Answers lose what two servers can never agree on: uids, versions, times, drawn names and addresses.
+//! Replaces values that two servers cannot agree on: UIDs, resourceVersions, times, generated names and
+//! addresses.
 //!
-//! Nothing is simply dropped: equal values get equal symbols in the order in which they are first seen, so that two
-//! answers of one server that must agree with each other still have to.
+//! Values are not dropped: equal values get equal symbols, numbered in the order of their first occurrence,
+//! so that the responses of one server must still be consistent with each other.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
-/// How long a time with seconds is when it is written.
+/// The length of a time with seconds.
 const TIME_LENGTH: usize = "2026-01-02T03:04:05Z".len();
 
-/// What a server answered.
+/// A response.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// HTTP status code.
     pub code: u16,
     /// The headers that are compared.
     pub headers: BTreeMap<String, String>,
-    /// The body; a text that is no JSON is a string.
+    /// The body; a string if it is not JSON.
     pub body: Value,
 }
 
@@ -34,7 +35,7 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// None yet.
+    /// No symbols yet.
     #[must_use]
     pub fn new(namespace: &str, now: Timestamp) -> Symbols {
         Symbols {
@@ -47,19 +48,19 @@ impl Symbols {
         }
     }
 
-    /// The answer in symbols, as one document.
+    /// The normalized response, as one document.
     pub fn answer(&mut self, answer: &Answer) -> Value {
         let headers: Map<String, Value> =
             answer.headers.iter().map(|(name, value)| (name.clone(), json!(self.text(value)))).collect();
         json!({"code": answer.code, "headers": headers, "body": self.body(&answer.body)})
     }
 
-    /// A document in symbols.
+    /// A normalized document.
     pub fn body(&mut self, body: &Value) -> Value {
         let mut body = body.clone();
         let is_list = body.get("items").is_some() || body["kind"] == "Table";
         if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut).filter(|_| is_list) {
-            // Versions of lists move with every write of every sequence.
+            // The resourceVersion of a list changes with every write of every sequence.
             for field in ["resourceVersion", "continue"] {
                 if metadata.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty()) {
                     metadata.insert(field.to_owned(), json!("<list>"));
@@ -68,19 +69,19 @@ impl Symbols {
         }
         let mut body = self.value("", &body);
         if body["kind"] == "Status" {
-            refusal(&mut body);
+            normalize_status(&mut body);
         }
         body
     }
 
-    /// A watch event in symbols.
+    /// A normalized watch event.
     pub fn event(&mut self, event: &Value) -> Value {
-        if let Some(end) = bookmarked(event) {
+        if let Some(end) = initial_events_end(event) {
             return json!({"type": "BOOKMARK", "kind": event["object"]["kind"], "end": end});
         }
         let mut object = self.value("", &event["object"]);
         if object["kind"] == "Status" {
-            refusal(&mut object);
+            normalize_status(&mut object);
         }
         json!({"type": event["type"], "object": object})
     }
@@ -89,16 +90,16 @@ impl Symbols {
         match value {
             Value::String(text) => json!(self.field(name, text)),
             Value::Number(number) if matches!(name, "nodePort" | "healthCheckNodePort") => {
-                json!(symbol(&mut self.ports, "port", &number.to_string()))
+                json!(symbol_for(&mut self.ports, "port", &number.to_string()))
             }
             Value::Array(items) if name == "finalizers" => {
-                // Those that a delete adds to a namespace stand in no order.
+                // A delete adds finalizers to a namespace in random order.
                 let mut items: Vec<Value> = items.iter().map(|item| self.value(name, item)).collect();
                 items.sort_by_key(Value::to_string);
                 Value::Array(items)
             }
             Value::Array(items) if name == "managedFields" => {
-                // They stand in the order of their times, which have seconds only.
+                // They are sorted by time, with a precision of seconds.
                 let mut items: Vec<Value> = items.iter().map(|item| self.value("", item)).collect();
                 let key = |item: &Value| {
                     ["manager", "operation", "subresource", "apiVersion"].map(|f| item[f].to_string())
@@ -120,8 +121,8 @@ impl Symbols {
 
     fn field(&mut self, name: &str, text: &str) -> String {
         match name {
-            "resourceVersion" if is_version(text) => symbol(&mut self.versions, "version", text),
-            "uid" if is_uid(text) => symbol(&mut self.uids, "uid", text),
+            "resourceVersion" if is_version(text) => symbol_for(&mut self.versions, "version", text),
+            "uid" if is_uid(text) => symbol_for(&mut self.uids, "uid", text),
             "token" => "<token>".to_owned(),
             _ if text.starts_with("X509SHA256=") => "<credential>".to_owned(),
             "cells" if is_age(text) => "<age>".to_owned(),
@@ -130,17 +131,17 @@ impl Symbols {
     }
 
     fn text(&mut self, text: &str) -> String {
-        if let Some(symbol) = self.time(text) {
-            return symbol;
+        if let Some(symbol_for) = self.time(text) {
+            return symbol_for;
         }
         let text = text.replace(&self.namespace, "{ns}");
-        // Elsewhere a number is itself, though there may be a version like it.
-        let tells_versions = text.contains("ersion");
+        // In other texts a number may equal a resourceVersion accidentally.
+        let mentions_versions = text.contains("ersion");
         let mut normal = String::with_capacity(text.len());
         let mut rest = text.as_str();
         while !rest.is_empty() {
-            if let Some(symbol) = rest.get(..TIME_LENGTH).and_then(|text| self.time(text)) {
-                normal.push_str(&symbol);
+            if let Some(symbol_for) = rest.get(..TIME_LENGTH).and_then(|text| self.time(text)) {
+                normal.push_str(&symbol_for);
                 rest = &rest[TIME_LENGTH..];
                 continue;
             }
@@ -152,34 +153,34 @@ impl Symbols {
                 rest = &rest[next..];
                 continue;
             }
-            normal.push_str(&self.word(&rest[..end], tells_versions));
+            normal.push_str(&self.word(&rest[..end], mentions_versions));
             rest = &rest[end..];
         }
         normal
     }
 
-    fn word(&mut self, word: &str, tells_versions: bool) -> String {
+    fn word(&mut self, word: &str, mentions_versions: bool) -> String {
         if is_uid(word) {
-            return symbol(&mut self.uids, "uid", word);
+            return symbol_for(&mut self.uids, "uid", word);
         }
-        let version = self.versions.get(word).filter(|_| tells_versions);
+        let version = self.versions.get(word).filter(|_| mentions_versions);
         if let Some(known) = version.or_else(|| self.ports.get(word)) {
             return known.clone();
         }
         if word.starts_with("10.96.") {
-            return symbol(&mut self.addresses, "address", word);
+            return symbol_for(&mut self.addresses, "address", word);
         }
-        // Drawn names end in five letters; the prefixes are given out once in a sequence.
-        if let Some((prefix, drawn)) = word.rsplit_once('-')
-            && drawn.len() == 5
-            && (prefix == "kube-api-access" || is_drawn(prefix))
+        // Generated names end in five random characters; each prefix is used once in a sequence.
+        if let Some((prefix, generated)) = word.rsplit_once('-')
+            && generated.len() == 5
+            && (prefix == "kube-api-access" || is_generated_prefix(prefix))
         {
             return format!("{prefix}-<drawn>");
         }
         word.to_owned()
     }
 
-    /// Times of the present are symbols; times that were sent lie far in the past.
+    /// Current times become symbols; times that were sent in requests are years old.
     fn time(&self, text: &str) -> Option<String> {
         if text.len() < TIME_LENGTH || !text.ends_with('Z') {
             return None;
@@ -190,8 +191,8 @@ impl Symbols {
     }
 }
 
-/// What a bookmark says about the end of the initial events; nothing if the event is no bookmark.
-fn bookmarked(event: &Value) -> Option<&Value> {
+/// The initial-events-end annotation of a bookmark; `None` if the event is not a bookmark.
+fn initial_events_end(event: &Value) -> Option<&Value> {
     if event["type"] != "BOOKMARK" {
         return None;
     }
@@ -199,25 +200,27 @@ fn bookmarked(event: &Value) -> Option<&Value> {
     Some(&object["metadata"]["annotations"]["k8s.io/initial-events-end"])
 }
 
-/// Whether the event is a bookmark that a server sends when it likes: any but the one that ends the initial events.
+/// Whether the event is a periodic bookmark, which servers send at any time: any but the one that ends the
+/// initial events.
 #[must_use]
-pub fn is_chatter(event: &Value) -> bool {
-    bookmarked(event).is_some_and(Value::is_null)
+pub fn is_periodic_bookmark(event: &Value) -> bool {
+    initial_events_end(event).is_some_and(Value::is_null)
 }
 
-/// Causes are a set: their order and repetition depend on the order of Go's maps. With several of them the message
-/// says nothing that they do not.
-fn refusal(status: &mut Value) {
+/// Causes are a set: their order and repetition depend on the order of Go maps. With several of them the
+/// message only repeats them.
+fn normalize_status(status: &mut Value) {
     if let Some(message) = status.get_mut("message") {
-        *message = json!(undumped(message.as_str().unwrap_or_default()));
+        *message = json!(without_dumps(message.as_str().unwrap_or_default()));
     }
     let Some(causes) = status.pointer_mut("/details/causes").and_then(Value::as_array_mut) else { return };
     for cause in causes.iter_mut() {
         let message = cause["message"].as_str().unwrap_or_default();
-        // A port on the nodes that is there twice may have been drawn.
-        let drawn = message.starts_with("Duplicate value: ")
+        // A duplicate nodePort may have been allocated at random.
+        let generated = message.starts_with("Duplicate value: ")
             && cause["field"].as_str().is_some_and(|field| field.ends_with(".nodePort"));
-        cause["message"] = if drawn { json!("Duplicate value: <port>") } else { json!(undumped(message)) };
+        cause["message"] =
+            if generated { json!("Duplicate value: <port>") } else { json!(without_dumps(message)) };
     }
     causes.sort_by_key(Value::to_string);
     causes.dedup();
@@ -227,24 +230,24 @@ fn refusal(status: &mut Value) {
     }
 }
 
-/// A text without the objects that Go prints in its own way.
-fn undumped(text: &str) -> String {
+/// A text without the objects that Go prints in its own syntax.
+fn without_dumps(text: &str) -> String {
     let text = text.split("\n@@").next().unwrap_or_default();
     let text = text.split("\n  core.").next().unwrap_or_default();
-    // Revisions are counted from different numbers.
+    // The servers' revisions have different ranges.
     if let Some((head, _)) =
         text.split_once(" (").filter(|(head, _)| head.starts_with("too old resource version"))
     {
         return head.to_owned();
     }
-    // What is found first depends on the order of Go's maps, and an unknown field ends the search.
+    // Which fault is found first depends on the order of Go maps, and an unknown field ends the search.
     if text.starts_with("failed to create typed patch object")
         && text.contains("field not declared in schema")
     {
         let head = text.split_once("): ").map_or(text, |(head, _)| head);
         return format!("{head}): <faults>");
     }
-    // Several faults stand in no order.
+    // Several faults have no order.
     if let Some((head, faults)) = text.split_once("): errors:\n") {
         let mut faults: Vec<&str> = faults.lines().collect();
         faults.sort_unstable();
@@ -253,13 +256,13 @@ fn undumped(text: &str) -> String {
     if let Some((head, _)) = text.split_once(", got &{") {
         return format!("{head}, got <object>");
     }
-    // A patched object that cannot be read is quoted whole.
+    // A patched object that cannot be decoded is quoted completely.
     let quoted = ["Invalid value: \"{", "Invalid value: \"map["].iter().find_map(|begin| text.find(begin));
     if let Some(at) = quoted {
         let (head, quoted) = text.split_at(at + "Invalid value: ".len());
         return format!("{head}<object>{}", &quoted[end_of_quote(quoted)..]);
     }
-    // Go tells no map from an empty one.
+    // Go does not distinguish a nil map from an empty one.
     let text = text.replace(" value: null", " value: {}");
     let mut short = String::new();
     let mut rest = text.as_str();
@@ -277,7 +280,7 @@ fn undumped(text: &str) -> String {
     short + rest
 }
 
-/// Where a text in quotes at the beginning ends.
+/// The end of the quoted string at the beginning.
 fn end_of_quote(text: &str) -> usize {
     let mut escaped = false;
     let end = text.bytes().skip(1).position(|byte| {
@@ -288,19 +291,19 @@ fn end_of_quote(text: &str) -> usize {
     end.map_or(text.len(), |end| end + 2)
 }
 
-fn symbol(known: &mut BTreeMap<String, String>, what: &str, value: &str) -> String {
+fn symbol_for(known: &mut BTreeMap<String, String>, what: &str, value: &str) -> String {
     let next = known.len() + 1;
     known.entry(value.to_owned()).or_insert_with(|| format!("<{what} {next}>")).clone()
 }
 
-/// Versions of servers have four digits or more; shorter ones were sent.
+/// Stored resourceVersions have four digits or more; shorter ones were sent in requests.
 #[must_use]
 pub fn is_version(text: &str) -> bool {
     text.len() > 3 && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Prefixes of names that servers draw are `gen` and the number of the step.
-fn is_drawn(prefix: &str) -> bool {
+/// Prefixes of generated names are `gen` and the number of the step.
+fn is_generated_prefix(prefix: &str) -> bool {
     let number = prefix.rsplit('-').next().and_then(|last| last.strip_prefix("gen"));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
@@ -315,7 +318,7 @@ fn is_uid(text: &str) -> bool {
         })
 }
 
-/// `5s`, `2m3s`: how long ago something was, in a table.
+/// `5s`, `2m3s`: an age in a table.
 fn is_age(text: &str) -> bool {
     text.ends_with(['s', 'm'])
         && text.bytes().all(|byte| byte.is_ascii_digit() || b"sm".contains(&byte))
@@ -347,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn drawn_names_and_addresses_are_not_compared() {
+    fn generated_names_and_addresses_are_not_compared() {
         let mut symbols = symbols();
         assert_eq!(symbols.text("pods \"gen3-x7x2z\" not found"), "pods \"gen3-<drawn>\" not found");
         assert_eq!(symbols.text("plain-abcde"), "plain-abcde");
@@ -362,23 +365,23 @@ mod tests {
         let cause = |field: &str| json!({"field": field, "message": "Invalid value: {\"A\":{}}: no"});
         let mut status = json!({"kind": "Status", "message": "X is invalid: [b: no, a: no, a: no]",
             "details": {"causes": [cause("b"), cause("a"), cause("a")]}});
-        refusal(&mut status);
+        normalize_status(&mut status);
         assert_eq!(status["message"], "X is invalid: <causes>");
         let short = |field: &str| json!({"field": field, "message": "Invalid value: <object>: no"});
         assert_eq!(status["details"]["causes"], json!([short("a"), short("b")]));
-        assert_eq!(undumped("spec: Forbidden: no\n@@ -1 +1 @@"), "spec: Forbidden: no");
-        let faults = |one: &str, two: &str| undumped(&format!("no (a; b): errors:\n  {one}\n  {two}"));
+        assert_eq!(without_dumps("spec: Forbidden: no\n@@ -1 +1 @@"), "spec: Forbidden: no");
+        let faults = |one: &str, two: &str| without_dumps(&format!("no (a; b): errors:\n  {one}\n  {two}"));
         assert_eq!(faults(".a: x", ".b: y"), faults(".b: y", ".a: x"));
     }
 
     #[test]
-    fn only_the_bookmark_that_ends_the_initial_events_counts() {
+    fn only_the_initial_events_end_bookmark_is_compared() {
         let mut symbols = symbols();
         let bookmark = |annotations: Value| json!({"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": "9", "annotations": annotations}}});
         let end = bookmark(json!({"k8s.io/initial-events-end": "true"}));
-        assert!(!is_chatter(&end));
+        assert!(!is_periodic_bookmark(&end));
         assert_eq!(symbols.event(&end), json!({"type": "BOOKMARK", "kind": "Pod", "end": "true"}));
-        assert!(is_chatter(&bookmark(Value::Null)));
-        assert!(!is_chatter(&json!({"type": "ADDED", "object": {}})));
+        assert!(is_periodic_bookmark(&bookmark(Value::Null)));
+        assert!(!is_periodic_bookmark(&json!({"type": "ADDED", "object": {}})));
     }
 }

@@ -1,4 +1,4 @@
-//! One of the two servers, and how it is asked.
+//! One of the two servers, and how requests are sent to it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,67 +12,67 @@ use kube::client::Body;
 use serde_json::Value;
 use tower::{Service as _, ServiceExt as _};
 
-use crate::normal::{Answer, is_chatter};
-use crate::sequence::Concrete;
+use crate::normalize::{Answer, is_periodic_bookmark};
+use crate::sequence::ConcreteRequest;
 
-/// How long an answer may take. Some refusals of the real server take three seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a response may take. Some rejections of the real server take three seconds.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A server that can be asked.
+/// A server.
 #[derive(Clone)]
-pub struct Side {
+pub struct Server {
     transport: Transport,
 }
 
-/// What a server says to a request.
+/// The reply to a request.
 pub enum Reply {
-    /// All there is.
+    /// A complete response.
     Answer(Answer),
-    /// A stream of events that has begun.
+    /// A stream of watch events.
     Stream(Stream),
 }
 
-impl Side {
+impl Server {
     /// The server at the other end of `transport`.
     #[must_use]
-    pub fn new(transport: Transport) -> Side {
-        Side { transport }
+    pub fn new(transport: Transport) -> Server {
+        Server { transport }
     }
 
-    /// Asks; a successful watch is a stream.
+    /// Sends a request; the reply to a successful watch is a stream.
     ///
     /// # Errors
-    /// If no answer comes, which neither server may do.
-    pub async fn ask(&self, request: &Concrete, watch: bool) -> anyhow::Result<Reply> {
-        let mut built = Request::builder()
+    /// If there is no response in time.
+    pub async fn ask(&self, request: &ConcreteRequest, watch: bool) -> anyhow::Result<Reply> {
+        let mut http_request = Request::builder()
             .method(request.method.clone())
             .uri(&request.target)
             .header(USER_AGENT, "judge/1");
         if !request.accept.is_empty() {
-            built = built.header(ACCEPT, request.accept);
+            http_request = http_request.header(ACCEPT, request.accept);
         }
         if !request.content_type.is_empty() {
-            built = built.header(CONTENT_TYPE, request.content_type);
+            http_request = http_request.header(CONTENT_TYPE, request.content_type);
         }
-        let built = built.body(Body::from(request.body.clone()))?;
+        let http_request = http_request.body(Body::from(request.body.clone()))?;
         let mut transport = self.transport.clone();
         let answer = async {
             let ready = transport.ready().await.map_err(|error| anyhow!(error))?;
-            let response = ready.call(built).await.map_err(|error| anyhow!(error))?;
+            let response = ready.call(http_request).await.map_err(|error| anyhow!(error))?;
             if watch && response.status().is_success() {
                 return Ok(Reply::Stream(Stream { body: response.into_body(), rest: Vec::new() }));
             }
-            whole(response).await.map(Reply::Answer)
+            collect_response(response).await.map(Reply::Answer)
         };
-        let late = || format!("no answer to {} {} within {PATIENCE:?}", request.method, request.target);
-        tokio::time::timeout(PATIENCE, answer).await.with_context(late)?
+        let late = || format!("no answer to {} {} within {TIMEOUT:?}", request.method, request.target);
+        tokio::time::timeout(TIMEOUT, answer).await.with_context(late)?
     }
 
-    /// Asks for something that is no watch.
+    /// Sends a request that is not a watch.
     ///
     /// # Errors
-    /// If no answer comes.
-    pub async fn answer(&self, request: &Concrete) -> anyhow::Result<Answer> {
+    /// If there is no response in time.
+    pub async fn answer(&self, request: &ConcreteRequest) -> anyhow::Result<Answer> {
         match self.ask(request, false).await? {
             Reply::Answer(answer) => Ok(answer),
             Reply::Stream(_) => Err(anyhow!("{} was not asked to stream", request.target)),
@@ -80,7 +80,7 @@ impl Side {
     }
 }
 
-async fn whole(response: Response<ResponseBody>) -> anyhow::Result<Answer> {
+async fn collect_response(response: Response<ResponseBody>) -> anyhow::Result<Answer> {
     let (parts, body) = response.into_parts();
     let mut headers = BTreeMap::new();
     for name in [CONTENT_TYPE, RETRY_AFTER, WARNING] {
@@ -98,19 +98,19 @@ async fn whole(response: Response<ResponseBody>) -> anyhow::Result<Answer> {
 /// The events of a watch.
 pub struct Stream {
     body: ResponseBody,
-    /// What came after the last whole line.
+    /// Bytes after the last complete line.
     rest: Vec<u8>,
 }
 
 impl Stream {
-    /// The events that come until there are `wanted`, or until nothing has come for so long. Bookmarks that servers send
-    /// when they like are none.
-    pub async fn events(&mut self, wanted: usize, quiet: Duration) -> Vec<Value> {
+    /// Returns `count` events, or fewer if none arrives for `idle_timeout`. Periodic bookmarks do not
+    /// count.
+    pub async fn events(&mut self, count: usize, idle_timeout: Duration) -> Vec<Value> {
         let mut events = Vec::new();
-        while events.len() < wanted {
-            let frame = match tokio::time::timeout(quiet, self.body.frame()).await {
+        while events.len() < count {
+            let frame = match tokio::time::timeout(idle_timeout, self.body.frame()).await {
                 Ok(Some(Ok(frame))) => frame,
-                // The end of the stream, a broken one, or silence.
+                // The stream has ended, is broken, or is idle.
                 _ => break,
             };
             self.rest.extend_from_slice(&frame.into_data().unwrap_or_default());
@@ -118,7 +118,7 @@ impl Stream {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
                 let event = serde_json::from_slice(&line)
                     .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(&line).into_owned()));
-                events.extend((!is_chatter(&event)).then_some(event));
+                events.extend((!is_periodic_bookmark(&event)).then_some(event));
             }
         }
         events

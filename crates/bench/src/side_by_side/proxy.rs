@@ -1,4 +1,4 @@
-//! A wire between a manager and its API server that counts what passes and reads nothing of it.
+//! A TCP proxy between a manager and its API server that counts the bytes without reading them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
@@ -11,24 +11,24 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 /// Listens until it is dropped.
-pub(super) struct Relay {
+pub(super) struct CountingProxy {
     address: SocketAddr,
     received: Arc<AtomicU64>,
-    _wires: JoinSet<()>,
+    _connections: JoinSet<()>,
 }
 
-impl Relay {
-    /// Opens a port that leads to another one.
-    pub(super) async fn to(port: u16) -> anyhow::Result<Self> {
+impl CountingProxy {
+    /// Opens a local port that forwards to another one.
+    pub(super) async fn start(port: u16) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let received = Arc::new(AtomicU64::new(0));
-        let mut wires = JoinSet::new();
-        wires.spawn(accept(listener, port, received.clone()));
-        Ok(Self { address, received, _wires: wires })
+        let mut connections = JoinSet::new();
+        connections.spawn(accept(listener, port, received.clone()));
+        Ok(Self { address, received, _connections: connections })
     }
 
-    /// What to ask in place of the API server.
+    /// The URL to use in place of the API server's.
     pub(super) fn url(&self) -> String {
         format!("https://{}", self.address)
     }
@@ -40,19 +40,20 @@ impl Relay {
 }
 
 async fn accept(listener: TcpListener, port: u16, received: Arc<AtomicU64>) {
-    let mut wires = JoinSet::new();
-    while let Ok((near, _)) = listener.accept().await {
-        wires.spawn(join(near, port, received.clone()));
-        while wires.try_join_next().is_some() {}
+    let mut connections = JoinSet::new();
+    while let Ok((client, _)) = listener.accept().await {
+        connections.spawn(copy_bytes(client, port, received.clone()));
+        while connections.try_join_next().is_some() {}
     }
 }
 
-/// Carries bytes both ways until both ends are done. A wire that breaks is for them to notice.
-async fn join(mut near: TcpStream, port: u16, received: Arc<AtomicU64>) {
-    let Ok(far) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else { return };
-    let _ = (near.set_nodelay(true), far.set_nodelay(true));
-    let mut far = Counted { stream: far, received };
-    let _ = tokio::io::copy_bidirectional_with_sizes(&mut near, &mut far, 16 * 1024, 256 * 1024).await;
+/// Copies bytes in both directions until both ends are closed. The ends notice a broken connection
+/// themselves.
+async fn copy_bytes(mut client: TcpStream, port: u16, received: Arc<AtomicU64>) {
+    let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else { return };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let mut server = Counted { stream: server, received };
+    let _ = tokio::io::copy_bidirectional_with_sizes(&mut client, &mut server, 16 * 1024, 256 * 1024).await;
 }
 
 /// A stream that counts what is read from it.

@@ -1,4 +1,4 @@
-//! How the two compare: a table, plots, and the raw figures to make others of.
+//! The comparison: a table, plots, and the raw measurements.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,27 +15,27 @@ use super::projection;
 pub(super) const OURS: &str = "ours";
 pub(super) const ORIGINAL: &str = "the original";
 
-/// What is measured.
+/// A measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Measure {
-    /// The time until everything was as it was to be.
+    /// The time until the load was done.
     Seconds,
-    /// The time until half of the objects were.
+    /// The time until half of the objects were done.
     Half,
-    /// The time until 99 of 100 were.
+    /// The time until 99 of 100 objects were done.
     NearlyAll,
-    /// The time until the first write that does something for users.
+    /// The time until the first write other than routine ones.
     FirstWrite,
-    /// The time until the first pod was made.
+    /// The time until the first pod was created.
     FirstPod,
-    /// Processor time of the manager.
+    /// CPU time of the manager.
     ManagerCpu,
-    /// Processor time of the API server.
+    /// CPU time of the API server.
     ServerCpu,
-    /// Requests that change something.
+    /// Write requests.
     Writes,
-    /// Requests by what they do.
+    /// Requests by verb.
     Create,
     Update,
     Patch,
@@ -51,12 +51,12 @@ pub(super) enum Measure {
     Program,
     /// Resident memory afterwards.
     Resident,
-    /// The most resident memory meanwhile.
+    /// Peak resident memory.
     Peak,
 }
 
 impl Measure {
-    /// Those that count requests of one verb.
+    /// The quantities that count requests of one verb.
     pub(super) const VERBS: [Self; 8] = [
         Self::Create,
         Self::Update,
@@ -79,7 +79,7 @@ impl Measure {
             Self::Half => "time until half are done",
             Self::NearlyAll => "time until 99 % are done",
             Self::FirstWrite => "time until the first useful write",
-            Self::FirstPod => "time until the first pod is made",
+            Self::FirstPod => "time until the first pod is created",
             Self::ManagerCpu => "processor time of the manager",
             Self::ServerCpu => "processor time of the API server",
             Self::Writes => "writes",
@@ -109,7 +109,7 @@ impl Measure {
         }
     }
 
-    /// How much of what was measured makes one on an axis.
+    /// The divisor for plots: MB for bytes.
     pub(super) fn unit(self) -> f64 {
         if self.is_bytes() { 1e6 } else { 1.0 }
     }
@@ -118,7 +118,7 @@ impl Measure {
         format!("{}, {}", self.words(), if self.is_bytes() { "MB" } else { "s" })
     }
 
-    /// Shows what one of many costs, given in units of an axis.
+    /// Formats the cost of one object, given in plot units.
     pub(super) fn show_small(self, value: f64) -> String {
         if self.is_bytes() { format!("{:.0} B", value * 1e6) } else { format!("{:.0} µs", value * 1e6) }
     }
@@ -138,7 +138,7 @@ impl Measure {
 
 /// One measurement of one manager.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Figure {
+pub(super) struct Measurement {
     pub(super) load: String,
     pub(super) phase: String,
     pub(super) measure: Measure,
@@ -146,15 +146,15 @@ pub(super) struct Figure {
     pub(super) value: f64,
 }
 
-/// Everything that was measured in a run.
+/// All measurements of a run.
 pub(super) struct Report {
     head: String,
-    figures: Vec<Figure>,
+    measurements: Vec<Measurement>,
 }
 
-/// A row of the table: the middle of all rounds of each.
+/// A row of the table: the medians of all rounds.
 struct Row<'a> {
-    first: &'a Figure,
+    first: &'a Measurement,
     ours: f64,
     original: f64,
 }
@@ -169,11 +169,11 @@ impl Report {
             "{percent} % of the full loads, on {cores} cores and {memory:.0} GB that everything shares: etcd, the API \
              server, the nodes and the manager."
         );
-        Ok(Self { head, figures: Vec::new() })
+        Ok(Self { head, measurements: Vec::new() })
     }
 
-    pub(super) fn add(&mut self, figures: Vec<Figure>) {
-        self.figures.extend(figures);
+    pub(super) fn add(&mut self, measurements: Vec<Measurement>) {
+        self.measurements.extend(measurements);
     }
 
     /// The table in Markdown.
@@ -181,7 +181,7 @@ impl Report {
         let mut table = format!("{}\n\n", self.head);
         table.push_str("| load | phase | what | ours | the original | ratio |\n");
         table.push_str("| --- | --- | --- | ---: | ---: | ---: |\n");
-        // What neither does needs no row.
+        // Rows in which both are zero are left out.
         for Row { first, ours, original } in
             self.rows().into_iter().filter(|row| row.ours + row.original != 0.0)
         {
@@ -193,14 +193,14 @@ impl Report {
         table
     }
 
-    /// Writes the table, the plots and the raw figures into a folder.
+    /// Writes the table, the plots and the raw measurements into a folder.
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let put = |name: &str, text: &str| {
             let path = folder.join(name);
             fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
         };
-        put("figures.json", &serde_json::to_string_pretty(&self.figures)?)?;
+        put("measurements.json", &serde_json::to_string_pretty(&self.measurements)?)?;
         put("table.md", &self.table())?;
         for (name, title, measures) in [
             ("memory.svg", "Resident memory", [Measure::Resident, Measure::Peak].as_slice()),
@@ -219,10 +219,10 @@ impl Report {
                 put(name, &bars(&format!("{title}: this manager as a part of the original"), &bars_of))?;
             }
         }
-        for (file, title, axis, both) in projection::plots(&self.figures) {
+        for (file, title, axis, both) in projection::plots(&self.measurements) {
             put(&file, &lines(&title, axis, &both))?;
         }
-        let projected = projection::table(&self.figures);
+        let projected = projection::table(&self.measurements);
         if !projected.is_empty() {
             put("projection.md", &projected)?;
         }
@@ -232,17 +232,17 @@ impl Report {
     fn rows(&self) -> Vec<Row<'_>> {
         let mut order = Vec::new();
         let mut values: BTreeMap<_, [Vec<f64>; 2]> = BTreeMap::new();
-        for figure in &self.figures {
-            let row = (&figure.load, &figure.phase, figure.measure);
+        for measurement in &self.measurements {
+            let row = (&measurement.load, &measurement.phase, measurement.measure);
             let both = values.entry(row).or_insert_with(|| {
-                order.push(figure);
+                order.push(measurement);
                 [Vec::new(), Vec::new()]
             });
-            both[usize::from(figure.whose != OURS)].push(figure.value);
+            both[usize::from(measurement.whose != OURS)].push(measurement.value);
         }
-        let row = |first: &'_ Figure| {
+        let row = |first: &'_ Measurement| {
             let [ours, original] = &values[&(&first.load, &first.phase, first.measure)];
-            (middle(ours), middle(original))
+            (median(ours), median(original))
         };
         order
             .into_iter()
@@ -255,18 +255,18 @@ impl Report {
 }
 
 fn bar(row: &Row<'_>) -> Option<Bar> {
-    let Figure { load, phase, measure, .. } = row.first;
+    let Measurement { load, phase, measure, .. } = row.first;
     let ratio = ratio(row.ours, row.original)?;
     let value = format!("{} of {}", measure.show(row.ours), measure.show(row.original));
     Some(Bar { name: format!("{load}, {phase}: {}", measure.words()), ratio, value })
 }
 
-/// Nothing where nobody could tell the two apart.
+/// `None` if the original's value is zero or ours is missing.
 fn ratio(ours: f64, original: f64) -> Option<f64> {
     (original > 0.0 && ours.is_finite()).then(|| ours / original)
 }
 
-fn middle(values: &[f64]) -> f64 {
+fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)

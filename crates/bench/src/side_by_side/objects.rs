@@ -1,11 +1,11 @@
-//! The objects that loads are made of, as large as people write them.
+//! The objects of the loads, with sizes as in real clusters.
 
 use keleustes_client::{Call, DeleteOptions, PatchType, PropagationPolicy};
 use keleustes_objects::{Key, Resource};
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::requests::{NAMESPACES, items, of, send_all};
+use crate::requests::{NAMESPACES, items, send_all, with_type};
 
 pub(super) const NODES: Resource = Resource::cluster("", "v1", "nodes", "Node");
 pub(super) const PODS: Resource = Resource::namespaced("", "v1", "pods", "Pod");
@@ -17,18 +17,19 @@ pub(super) const EVENTS: Resource = Resource::namespaced("", "v1", "events", "Ev
 pub(super) const DEPLOYMENTS: Resource = Resource::namespaced("apps", "v1", "deployments", "Deployment");
 pub(super) const JOBS: Resource = Resource::namespaced("batch", "v1", "jobs", "Job");
 
-/// Creates objects, many at once. A namespace is empty for objects that have none.
+/// Creates objects concurrently. The namespace is empty for cluster-scoped objects.
 pub(super) async fn create_all(
     client: &Client,
     resource: &Resource,
     objects: impl IntoIterator<Item = (String, Value)>,
 ) -> anyhow::Result<()> {
     let objects = objects.into_iter();
-    let calls = objects.map(|(namespace, object)| Call::create(resource, &namespace, &of(resource, object)));
+    let calls =
+        objects.map(|(namespace, object)| Call::create(resource, &namespace, &with_type(resource, object)));
     send_all(client, &format!("creating {resource}"), calls).await
 }
 
-/// Changes objects, many at once.
+/// Patches objects concurrently.
 pub(super) async fn patch_all(
     client: &Client,
     resource: &Resource,
@@ -39,7 +40,7 @@ pub(super) async fn patch_all(
     send_all(client, &format!("changing {resource}"), calls).await
 }
 
-/// Deletes objects, many at once, and lets what they own go after them.
+/// Deletes objects concurrently, with background propagation.
 pub(super) async fn delete_all(
     client: &Client,
     resource: &Resource,
@@ -51,7 +52,7 @@ pub(super) async fn delete_all(
     send_all(client, &format!("deleting {resource}"), calls).await
 }
 
-/// The objects of a kind, or those of a namespace.
+/// The objects of a kind, in one namespace or in all.
 pub(super) async fn list(
     client: &Client,
     resource: &Resource,
@@ -60,18 +61,18 @@ pub(super) async fn list(
     items(client, &Call::list(resource, namespace).from_cache()).await
 }
 
-/// Makes namespaces and waits for their accounts, without which no pod can be made.
-pub(super) async fn make_namespaces(client: &Client, names: &[String]) -> anyhow::Result<()> {
+/// Creates namespaces and waits for their default ServiceAccounts, without which pods are rejected.
+pub(super) async fn create_namespaces(client: &Client, names: &[String]) -> anyhow::Result<()> {
     let bodies = names.iter().map(|name| (String::new(), json!({"metadata": {"name": name}})));
     create_all(client, &NAMESPACES, bodies).await?;
-    super::Stage::until("accounts of the namespaces", async || {
+    super::BenchCluster::until("ServiceAccounts of the namespaces", async || {
         let accounts = list(client, &ACCOUNTS, "").await?;
         Ok(names.iter().all(|name| accounts.iter().any(|account| account["metadata"]["namespace"] == **name)))
     })
     .await
 }
 
-/// A Deployment with a template such as charts make: two containers, twenty variables, probes, volumes.
+/// A Deployment with a typical chart's template: two containers, twenty variables, probes, volumes.
 pub(super) fn deployment(name: &str, replicas: usize) -> Value {
     let labels = json!({"app.kubernetes.io/name": name, "app.kubernetes.io/managed-by": "Helm"});
     json!({

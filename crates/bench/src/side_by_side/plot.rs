@@ -1,8 +1,8 @@
-//! Plots as SVG that stand on a white or a dark page alike.
+//! SVG plots that are readable on a white and on a dark page.
 
 use std::fmt::Write as _;
 
-/// A bar: how large ours is as a part of the original.
+/// A bar: our value relative to the original's.
 pub(super) struct Bar {
     pub(super) name: String,
     pub(super) ratio: f64,
@@ -19,12 +19,12 @@ const INK: &str = "#24507a";
 const OTHER_INK: &str = "#c77b30";
 const GREY: &str = "#888888";
 const WIDTH: f64 = 960.0;
-/// Where bars begin, and where one is as long as the original is large.
+/// The x positions of ratio 0 and ratio 1.
 const LEFT: f64 = 440.0;
 const ONE: f64 = 700.0;
 const ROW: f64 = 22.0;
 
-/// Bars of ratios, with a mark where both are equal.
+/// Bars of ratios, with a mark at ratio 1.
 pub(super) fn bars(title: &str, all: &[Bar]) -> String {
     let height = 60.0 + ROW * all.len() as f64 + 20.0;
     let mut svg = open(height, title);
@@ -54,25 +54,25 @@ pub(super) fn bars(title: &str, all: &[Bar]) -> String {
     svg + "</svg>\n"
 }
 
-/// Lines over one axis, both from zero on.
+/// Lines over one axis; both axes start at zero.
 pub(super) fn lines(title: &str, axis: &str, all: &[Line]) -> String {
     const HEIGHT: f64 = 420.0;
     let points = || all.iter().flat_map(|line| &line.points);
-    let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(f64::MIN_POSITIVE, f64::max);
-    let (most_x, most_y) = (most(|point| point.0), most(|point| point.1));
-    let place = |(x, y): (f64, f64)| (80.0 + 760.0 * x / most_x, 370.0 - 310.0 * y / most_y);
+    let maximum = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(f64::MIN_POSITIVE, f64::max);
+    let (max_x, max_y) = (maximum(|point| point.0), maximum(|point| point.1));
+    let position = |(x, y): (f64, f64)| (80.0 + 760.0 * x / max_x, 370.0 - 310.0 * y / max_y);
     let mut svg = open(HEIGHT, title);
     for part in 0..=4 {
         let part = f64::from(part) / 4.0;
-        let ((x, _), (_, y)) = (place((most_x * part, 0.0)), place((0.0, most_y * part)));
+        let ((x, _), (_, y)) = (position((max_x * part, 0.0)), position((0.0, max_y * part)));
         let _ = writeln!(
             svg,
             "<line x1=\"80\" y1=\"{y:.1}\" x2=\"840\" y2=\"{y:.1}\" stroke=\"#dddddd\"/>\n\
              <text x=\"72\" y=\"{:.1}\" text-anchor=\"end\" fill=\"{GREY}\">{}</text>\n\
              <text x=\"{x:.1}\" y=\"390\" text-anchor=\"middle\" fill=\"{GREY}\">{:.0}</text>",
             y + 4.0,
-            round(most_y * part),
-            most_x * part,
+            round(max_y * part),
+            max_x * part,
         );
     }
     let _ = writeln!(
@@ -81,17 +81,17 @@ pub(super) fn lines(title: &str, axis: &str, all: &[Line]) -> String {
         escape(axis)
     );
     for (line, ink) in all.iter().zip([INK, OTHER_INK]) {
-        let places: Vec<_> = line.points.iter().map(|point| place(*point)).collect();
-        let path: Vec<_> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let positions: Vec<_> = line.points.iter().map(|point| position(*point)).collect();
+        let path: Vec<_> = positions.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(
             svg,
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{ink}\" stroke-width=\"2\"/>",
             path.join(" ")
         );
-        for (x, y) in &places {
+        for (x, y) in &positions {
             let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"{ink}\"/>");
         }
-        if let Some((x, y)) = places.last() {
+        if let Some((x, y)) = positions.last() {
             let name = escape(&line.name);
             let _ =
                 writeln!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"{ink}\">{name}</text>", x + 8.0, y + 4.0);
@@ -100,7 +100,7 @@ pub(super) fn lines(title: &str, axis: &str, all: &[Line]) -> String {
     svg + "</svg>\n"
 }
 
-/// Three figures are enough for a scale.
+/// Two decimals are enough for a scale.
 fn round(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
