@@ -211,11 +211,11 @@ impl<'a> SimulatedCluster<'a> {
             Action::CrashManager(number) => process(number).into_iter().for_each(Process::crash),
             Action::StopManager(number) => process(number).into_iter().for_each(Process::stop),
             Action::SkewManagerClock(number, seconds) => {
-                process(number).into_iter().for_each(|process| process.skew(*seconds))
+                process(number).into_iter().for_each(|process| process.skew(*seconds));
             }
             Action::SkewServerClock(seconds) => drop(self.clock_skew.fetch_add(*seconds, Ordering::Relaxed)),
             Action::PauseManager(number, time) => {
-                self.network.pause_manager(*number, Duration::from_millis(*time))
+                self.network.pause_manager(*number, Duration::from_millis(*time));
             }
             Action::FreezeMachine(time) => self.freeze(*time).await,
             Action::RotateCertificates(number, time) => {

@@ -131,7 +131,7 @@ impl SimulatedUser {
                 self.create(&CONFIG_MAPS, namespace, &bodies::replaced_root_ca()).await;
             }
             UserAction::DeleteNode(number) => {
-                self.delete(&Node::RESOURCE, &Key::cluster(node(*number))).await
+                self.delete(&Node::RESOURCE, &Key::cluster(node(*number))).await;
             }
             UserAction::SetUnschedulable(number, value) => {
                 let change = json!({"spec": {"unschedulable": value}});

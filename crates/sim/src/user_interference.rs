@@ -41,7 +41,7 @@ impl SimulatedUser {
                 self.create(&SECRETS, namespace, &bodies::token_secret(name)).await;
             }
             UserAction::TamperWithTokenSecret(namespace, name, tampering) => {
-                self.tamper_with_token(namespace, name, *tampering).await
+                self.tamper_with_token(namespace, name, *tampering).await;
             }
             UserAction::DeleteServiceAccount(namespace, name, recreate) => {
                 self.delete(&ACCOUNTS, &Key::namespaced(namespace.as_str(), name.as_str())).await;
@@ -76,7 +76,7 @@ impl SimulatedUser {
                 self.merge(&Node::RESOURCE, &Key::cluster(node(*number)), change).await;
             }
             UserAction::SetNodeTaint(number, taint) => {
-                self.set_taint(&Key::cluster(node(*number)), *taint).await
+                self.set_taint(&Key::cluster(node(*number)), *taint).await;
             }
             UserAction::ResetAggregatedRole => {
                 let (role, aggregated) = (Key::cluster(bodies::AGGREGATED_ROLE), bodies::aggregated_role());
@@ -112,7 +112,7 @@ impl SimulatedUser {
         let secret = Key::namespaced(namespace, bodies::token_secret_name(account));
         match tampering {
             TokenTampering::RemoveToken => {
-                self.merge(&SECRETS, &secret, json!({"data": {"token": null}})).await
+                self.merge(&SECRETS, &secret, json!({"data": {"token": null}})).await;
             }
             // "another CA"
             TokenTampering::ReplaceCa => {
