@@ -1,4 +1,4 @@
-//! What the embedded API server holds, and how fast it gives it out.
+//! Memory and speed of the embedded API server.
 
 use std::time::{Duration, Instant};
 
@@ -16,21 +16,21 @@ use tower::ServiceExt as _;
 use crate::meters::Meter;
 
 const NAMESPACES: usize = 20;
-/// How many changes the server keeps for watches; with the default every pod would be there twice.
-const HISTORY: usize = 1000;
+/// How many changes the server keeps for watches; with the default every pod would be stored twice.
+const HISTORY_LIMIT: usize = 1000;
 /// How many pods change while watches are open.
 const CHANGES: usize = 2000;
 
-/// Fills a server in this process and prints a table.
+/// Fills a server in this process and prints a table of measurements.
 pub(crate) async fn measure(pods: usize, watches: usize) -> anyhow::Result<()> {
-    let server = ApiServer::builder().history_limit(HISTORY).request_log_limit(0).build();
+    let server = ApiServer::builder().history_limit(HISTORY_LIMIT).request_log_limit(0).build();
     for at in 0..NAMESPACES {
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("n{at}")}});
         server.seed(namespace).map_err(|status| anyhow::anyhow!("{status}"))?;
     }
     let empty = Meter::own().anonymous()?;
-    println!("| what | measured |");
+    println!("| measurement | value |");
     println!("| --- | --- |");
     let began = Instant::now();
     for at in 0..pods {
@@ -41,7 +41,7 @@ pub(crate) async fn measure(pods: usize, watches: usize) -> anyhow::Result<()> {
     println!("| memory of a pod | {} bytes |", full.saturating_sub(empty) / pods.max(1) as u64);
     let (bytes, elapsed) = list(&server, "/api/v1/pods").await?;
     println!("| text of a pod | {} bytes |", bytes / pods.max(1));
-    println!("| list of all, in process | {} |", rate(pods, bytes, elapsed));
+    println!("| list all, in process | {} |", rate(pods, bytes, elapsed));
     let selected = "/api/v1/pods?labelSelector=app%3Da7&fieldSelector=spec.nodeName%3Dnode-7";
     let (_, elapsed) = list(&server, selected).await?;
     println!("| list by label and field | {:.0} ms |", elapsed.as_secs_f64() * 1000.0);
@@ -106,7 +106,7 @@ async fn pages(server: &ApiServer) -> anyhow::Result<(usize, Duration)> {
         let target = format!("/api/v1/pods?limit=500&continue={token}");
         let body = send(server, Method::GET, &target, None).await?.into_body().collect().await?.to_bytes();
         pages += 1;
-        // The token stands in the metadata at the beginning; the items need not be read to find it.
+        // The continue token is in the metadata at the beginning, so that the items need not be parsed.
         let head = String::from_utf8_lossy(&body[..body.len().min(1000)]).into_owned();
         match head.split_once("\"continue\":\"").and_then(|(_, rest)| rest.split_once('"')) {
             Some((next, _)) => token = next.to_owned(),
@@ -115,7 +115,7 @@ async fn pages(server: &ApiServer) -> anyhow::Result<(usize, Duration)> {
     }
 }
 
-/// The same list through TLS and a real client.
+/// The same list over TLS with a real client.
 async fn socket(server: &ApiServer, pods: usize) -> anyhow::Result<()> {
     let address = "127.0.0.1:0".parse().context("an address")?;
     let serving = serve(server.clone(), address, Pki::generate()?, Limits::default()).await?;
@@ -124,23 +124,25 @@ async fn socket(server: &ApiServer, pods: usize) -> anyhow::Result<()> {
     let client = Client::try_from(config)?;
     let began = Instant::now();
     let text = client.request_text(Request::get("/api/v1/pods").body(Vec::new())?).await?;
-    println!("| list of all, through HTTPS | {} |", rate(pods, text.len(), began.elapsed()));
+    println!("| list all, over HTTPS | {} |", rate(pods, text.len(), began.elapsed()));
     serving.stop().await;
     Ok(())
 }
 
-/// Changes pods while watches are open and counts what arrives.
+/// Changes pods while watches are open, and counts the delivered events.
 async fn watch(server: &ApiServer, watches: usize) -> anyhow::Result<()> {
     let target = format!("/api/v1/pods?watch=true&resourceVersion={}", server.resource_version());
     let mut open = Vec::new();
     for _ in 0..watches {
         open.push(send(server, Method::GET, &target, None).await?.into_body());
     }
-    let some = send(server, Method::GET, &format!("/api/v1/pods?limit={CHANGES}"), None).await?;
-    let some: Value = serde_json::from_slice(&some.into_body().collect().await?.to_bytes())?;
-    let word = |pod: &Value, field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
-    let pods = some["items"].as_array().into_iter().flatten();
-    let names: Vec<(String, String)> = pods.map(|pod| (word(pod, "namespace"), word(pod, "name"))).collect();
+    let first_pods = send(server, Method::GET, &format!("/api/v1/pods?limit={CHANGES}"), None).await?;
+    let first_pods: Value = serde_json::from_slice(&first_pods.into_body().collect().await?.to_bytes())?;
+    let metadata_field =
+        |pod: &Value, field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let pods = first_pods["items"].as_array().into_iter().flatten();
+    let names: Vec<(String, String)> =
+        pods.map(|pod| (metadata_field(pod, "namespace"), metadata_field(pod, "name"))).collect();
     let began = Instant::now();
     for (namespace, name) in &names {
         let target = format!("/api/v1/namespaces/{namespace}/pods/{name}");
@@ -158,7 +160,7 @@ async fn watch(server: &ApiServer, watches: usize) -> anyhow::Result<()> {
     }
     println!("| changes with {watches} watches open | {:.0} a second |", per_second(names.len(), changed));
     println!(
-        "| watch events given out | {} |",
+        "| watch events delivered | {} |",
         rate(frames, bytes, began.elapsed()).replace("pods", "events")
     );
     Ok(())

@@ -1,4 +1,4 @@
-//! How many requests the garbage collector makes when owners are deleted, with either manager.
+//! The number of requests that the garbage collector sends when owners are deleted, with either manager.
 
 use std::time::{Duration, Instant};
 
@@ -7,36 +7,36 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use keleustes_client::{Call, DeleteOptions, PropagationPolicy};
 use keleustes_control_plane::AuditEntry;
 use keleustes_objects::{Key, Resource};
-use keleustes_scenarios::real::{Manager, Real};
+use keleustes_scenarios::real::{Manager, RealCluster};
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::namespace::{stage, start};
-use crate::requests::{NAMESPACES, items, of};
+use crate::namespace::{control_plane_for, start};
+use crate::requests::{NAMESPACES, items, with_type};
 
 const CONTROLLER: &str = "garbage-collector-controller";
-/// As whom it speaks.
+/// The user of its requests.
 const USER: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
 const MAPS: Resource = Resource::namespaced("", "v1", "configmaps", "ConfigMap");
 const SECRETS: Resource = Resource::namespaced("", "v1", "secrets", "Secret");
 
-/// How long one cascade may take.
-const PATIENCE: Duration = Duration::from_secs(900);
+/// How long the garbage collection may take.
+const TIMEOUT: Duration = Duration::from_secs(900);
 
-/// Has the same owners deleted by ours and by the original, in every way.
+/// Deletes the same owners with each propagation policy, with ours and with the original.
 pub(crate) async fn measure(owners: usize, dependents: usize) -> anyhow::Result<()> {
-    let (real, ours, client) = stage(CONTROLLER)?;
-    println!("| dependents are | whose | seconds | deletes | patches | reads | of all refused |");
+    let (real, ours, client) = control_plane_for(CONTROLLER)?;
+    println!("| dependents are | whose | seconds | deletes | patches | reads | refused |");
     println!("| --- | --- | ---: | ---: | ---: | ---: | ---: |");
     for (how, propagation) in [
         ("deleted after their owners", PropagationPolicy::Background),
         ("deleted before their owners", PropagationPolicy::Foreground),
-        ("set free", PropagationPolicy::Orphan),
+        ("orphaned", PropagationPolicy::Orphan),
     ] {
         for manager in [&ours, &Manager::Original] {
             let whose = manager.whose();
             let namespace = format!("{propagation:?}-{}", whose.replace(' ', "-")).to_lowercase();
-            eprintln!("making {owners} owners of {dependents} objects each in {namespace} ...");
+            eprintln!("creating {owners} owners of {dependents} objects each in {namespace} ...");
             fill(&client, &namespace, owners, dependents).await?;
             let _manager = start(&real, manager, CONTROLLER)?;
             let (time, entries) = cascade(&real, &client, &namespace, owners, propagation).await?;
@@ -59,18 +59,18 @@ fn owner(n: usize) -> String {
 }
 
 async fn fill(client: &Client, namespace: &str, owners: usize, dependents: usize) -> anyhow::Result<()> {
-    let body = of(&NAMESPACES, json!({"metadata": {"name": namespace}}));
+    let body = with_type(&NAMESPACES, json!({"metadata": {"name": namespace}}));
     Call::create(&NAMESPACES, "", &body).send(client).await?;
     stream::iter(0..owners)
         .map(async |n| {
-            let map = of(&MAPS, json!({"metadata": {"name": owner(n)}}));
-            let made = Call::create(&MAPS, namespace, &map).send(client).await?;
+            let map = with_type(&MAPS, json!({"metadata": {"name": owner(n)}}));
+            let created = Call::create(&MAPS, namespace, &map).send(client).await?;
             let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner(n),
-                "uid": made["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true});
+                "uid": created["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true});
             for m in 0..dependents {
                 let name = format!("{}-{m:03}", owner(n));
                 let metadata = json!({"name": name, "ownerReferences": [reference]});
-                let secret = of(&SECRETS, json!({"metadata": metadata}));
+                let secret = with_type(&SECRETS, json!({"metadata": metadata}));
                 Call::create(&SECRETS, namespace, &secret).send_discarding_body(client).await?;
             }
             anyhow::Ok(())
@@ -81,9 +81,9 @@ async fn fill(client: &Client, namespace: &str, owners: usize, dependents: usize
     Ok(())
 }
 
-/// Deletes all owners and waits until nothing is left to be done.
+/// Deletes all owners and waits until the garbage collector has finished.
 async fn cascade(
-    real: &Real,
+    real: &RealCluster,
     client: &Client,
     namespace: &str,
     owners: usize,
@@ -96,27 +96,27 @@ async fn cascade(
         Call::delete(&MAPS, &Key::namespaced(namespace, owner(n)), &deletion).send(client).await?;
     }
     while !is_done(client, namespace, propagation).await? {
-        ensure!(began.elapsed() < PATIENCE, "{namespace} is not done");
+        ensure!(began.elapsed() < TIMEOUT, "the garbage collection in {namespace} does not finish");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let time = began.elapsed();
-    // The log is written a moment after the answer, and a needless request may still follow.
+    // The audit log is written a moment after the response, and a superfluous request may still follow.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let is_meant = |entry: &AuditEntry| {
+    let is_relevant = |entry: &AuditEntry| {
         let object = entry.object.as_ref();
         entry.user == USER
             && object.is_some_and(|object| object.namespace == namespace && !object.name.is_empty())
     };
     let entries = real.plane().audit_since(before)?.into_iter();
-    Ok((time, entries.filter(is_meant).collect()))
+    Ok((time, entries.filter(is_relevant).collect()))
 }
 
 async fn is_done(client: &Client, namespace: &str, propagation: PropagationPolicy) -> anyhow::Result<bool> {
     let listed = async |resource: &Resource| items(client, &Call::list(resource, namespace)).await;
-    let is_free = |secret: &Value| secret["metadata"]["ownerReferences"].is_null();
+    let has_no_owner = |secret: &Value| secret["metadata"]["ownerReferences"].is_null();
     let secrets = listed(&SECRETS).await?;
     let done = match propagation {
-        PropagationPolicy::Orphan => secrets.iter().all(is_free),
+        PropagationPolicy::Orphan => secrets.iter().all(has_no_owner),
         PropagationPolicy::Background | PropagationPolicy::Foreground => secrets.is_empty(),
     };
     Ok(done && listed(&MAPS).await?.is_empty())

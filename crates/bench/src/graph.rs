@@ -1,4 +1,4 @@
-//! What an object costs in the garbage collector's graph, and how long it takes to be put there.
+//! Memory and time per object in the garbage collector's graph.
 
 use std::time::Instant;
 
@@ -8,13 +8,13 @@ use serde_json::json;
 
 use crate::meters::Meter;
 
-/// How objects own each other.
+/// The ownership structure of the objects.
 #[derive(Clone, Copy)]
 struct Shape {
     what: &'static str,
     /// How many dependents each owner has.
     dependents: usize,
-    /// Whether a shared cache holds the objects as well, and so their names.
+    /// Whether a shared cache holds the objects as well, and so shares their names.
     cached: bool,
 }
 
@@ -25,12 +25,12 @@ const SHAPES: [Shape; 4] = [
     Shape { what: "nine dependents to an owner, all in shared caches", dependents: 9, cached: true },
 ];
 
-/// Fills one graph after the other and prints what each object in it costs.
+/// Fills one graph after the other and prints the cost per object.
 pub(crate) fn measure(objects: usize) -> anyhow::Result<()> {
     println!("| what | bytes an object | µs an object |");
     println!("| --- | ---: | ---: |");
-    // All graphs stay until the end, so that none is built from memory that another gave back.
-    let mut kept = vec![fill(0, Shape { what: "warming up, of no meaning", ..SHAPES[0] }, 1000)?];
+    // All graphs are kept until the end, so that none reuses freed memory.
+    let mut kept = vec![fill(0, Shape { what: "warm-up, ignore", ..SHAPES[0] }, 1000)?];
     for (shape, n) in SHAPES.into_iter().zip(1..) {
         kept.push(fill(n, shape, objects)?);
     }
@@ -68,7 +68,7 @@ fn fill(run: usize, shape: Shape, objects: usize) -> anyhow::Result<(Graph, Vec<
     Ok((graph, cache))
 }
 
-/// An object with a name as long as those of pods; every so many own the next ones.
+/// The metadata of an object with a name as long as a pod's; the first of each group owns the others.
 fn text(run: usize, shape: Shape, n: usize) -> String {
     let group = n / (shape.dependents + 1) * (shape.dependents + 1);
     let name = |n: usize| format!("settings-of-the-application-{n:06}-x7k2p");

@@ -1,4 +1,4 @@
-//! What objects of the frequent kinds cost in a table, as clusters have them.
+//! Memory and decoding time per object of the frequent kinds in a store.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use crate::meters::Meter;
 
-/// Fills one table after the other and prints what each object in it costs.
+/// Fills one store after the other and prints the cost per object.
 pub(crate) fn measure(objects: usize) -> anyhow::Result<()> {
     println!("| what | bytes of JSON | bytes in memory | µs to read |");
     println!("| --- | ---: | ---: | ---: |");
-    // All tables stay until the end, so that none is built from memory that another gave back.
-    fill::<Pod>("warming up, of no meaning", 1000, deployment_pod)?;
+    // All stores are kept until the end, so that none reuses freed memory.
+    fill::<Pod>("warm-up, ignore", 1000, deployment_pod)?;
     let deployments = fill::<Pod>("pod of a deployment", objects, deployment_pod)?;
     let restarted = fill::<Pod>("pod of a deployment, restarted once", objects, |n| {
         let mut pod = deployment_pod(n);
@@ -32,18 +32,18 @@ pub(crate) fn measure(objects: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads objects into a table. Their texts are made by another thread, whose memory the allocator keeps
-/// apart: in a manager too, the memory of the reader holds what was read and nothing else for long.
+/// Decodes objects into a store. Another thread generates the JSON, because the allocator keeps its memory
+/// apart: as in a manager, the memory of the decoding thread holds only decoded objects for long.
 fn fill<T: Object>(what: &str, objects: usize, sample: fn(usize) -> Value) -> anyhow::Result<Store<T>> {
     let mut table = Store::<T>::default();
     let (sender, texts) = std::sync::mpsc::sync_channel(64);
-    let maker = std::thread::spawn(move || {
+    let generator = std::thread::spawn(move || {
         (0..=objects).try_for_each(|n| sender.send(sample(n).to_string())).ok();
     });
     let (mut before, mut bytes_of_json, mut nanoseconds) = (0, 0, 0);
     for (n, text) in texts.into_iter().enumerate() {
         if n == 1 {
-            // The first object has warmed up what is not measured.
+            // The first object has initialized what is not measured.
             (before, bytes_of_json, nanoseconds) = (Meter::own().anonymous()?, 0, 0);
         }
         let began = Instant::now();
@@ -55,7 +55,7 @@ fn fill<T: Object>(what: &str, objects: usize, sample: fn(usize) -> Value) -> an
     let bytes = Meter::own().anonymous()?.saturating_sub(before) / objects as u64;
     let microseconds = nanoseconds / 1000 / objects as u128;
     println!("| {what} | {} | {bytes} | {microseconds} |", bytes_of_json / objects);
-    maker.join().map_err(|_| anyhow::anyhow!("the maker of texts failed"))?;
+    generator.join().map_err(|_| anyhow::anyhow!("the thread that generates JSON failed"))?;
     Ok(table)
 }
 

@@ -1,7 +1,6 @@
 //! Measurements, side by side with the original in one run: `cargo xtask bench`.
 
 mod apiserver;
-mod beside;
 mod cascade;
 mod graph;
 mod kinds;
@@ -9,6 +8,7 @@ mod metadata;
 mod meters;
 mod namespace;
 mod requests;
+mod side_by_side;
 mod slices;
 mod workloads;
 
@@ -25,7 +25,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// What the embedded API server holds and how fast it lists and watches.
+    /// Memory and speed of the embedded API server.
     Apiserver {
         /// How many pods are stored.
         #[arg(long, default_value_t = 100_000)]
@@ -34,7 +34,7 @@ enum What {
         #[arg(long, default_value_t = 100)]
         watches: usize,
     },
-    /// How many requests it takes to delete owners, with their dependents or without.
+    /// The number of requests when owners are deleted, with or without their dependents.
     Cascade {
         /// How many owners.
         #[arg(long, default_value_t = 200)]
@@ -43,53 +43,54 @@ enum What {
         #[arg(long, default_value_t = 10)]
         dependents: usize,
     },
-    /// What objects cost in the garbage collector's graph.
+    /// Memory and time per object in the garbage collector's graph.
     Graph {
         /// How many objects, owners and dependents together.
         #[arg(long, default_value_t = 100_000)]
         objects: usize,
     },
-    /// What objects of the frequent kinds cost in memory and take to read.
+    /// Memory and decoding time per object of the frequent kinds.
     Kinds {
-        /// How many pods of each sort; of other kinds there are fewer.
+        /// How many pods of each variant; other kinds have fewer objects.
         #[arg(long, default_value_t = 100_000)]
         objects: usize,
     },
-    /// Ours and the original under the same loads, one after the other on fresh control planes.
-    SideBySide(beside::Wanted),
-    /// How many EndpointSlice writes the same churn of one large Service takes.
+    /// Ours and the original under the same loads, one after the other on new control planes.
+    SideBySide(side_by_side::SideBySideArgs),
+    /// The number of EndpointSlice writes for the same changes of one large Service.
     Slices {
         /// How many pods the Service has.
         #[arg(long, default_value_t = 1000)]
         pods: usize,
-        /// How often both play it, in turn.
+        /// How many rounds both run, alternating.
         #[arg(long, default_value_t = 1)]
         rounds: usize,
-        /// Leaves the original out.
+        /// Measures only ours.
         #[arg(long)]
         without_original: bool,
     },
-    /// What Secrets and ConfigMaps cost that no controller is interested in.
+    /// Memory per Secret or ConfigMap that no controller acts on.
     Metadata {
         /// How many, half of them Secrets and half ConfigMaps.
         #[arg(long, default_value_t = 50_000)]
         objects: usize,
-        /// Leaves the original out.
+        /// Measures only ours.
         #[arg(long)]
         without_original: bool,
     },
-    /// How long a namespace full of objects takes to go, and how many requests.
+    /// The time and the requests to delete a namespace full of objects.
     Namespace {
         /// How many objects, of eleven kinds.
         #[arg(long, default_value_t = 5000)]
         objects: usize,
-        /// How often each manager has to.
+        /// How many rounds each manager runs.
         #[arg(long, default_value_t = 2)]
         rounds: usize,
     },
-    /// How long Deployments take to start, roll and go, and how many writes that is.
+    /// The time and the writes to create, roll and delete Deployments.
     Workloads(workloads::Options),
-    /// Fills metadata-only caches and prints what they cost; used by `metadata`, in a process of its own.
+    /// Fills metadata-only caches and prints their memory per object; used by `metadata`, in a separate
+    /// process.
     #[command(hide = true)]
     FillMetadataCaches {
         /// How to reach the API server.
@@ -104,7 +105,7 @@ async fn main() -> anyhow::Result<()> {
         What::Cascade { owners, dependents } => cascade::measure(owners, dependents).await,
         What::Graph { objects } => graph::measure(objects),
         What::Kinds { objects } => kinds::measure(objects),
-        What::SideBySide(wanted) => beside::measure(&wanted).await,
+        What::SideBySide(args) => side_by_side::measure(&args).await,
         What::Slices { pods, rounds, without_original } => {
             slices::measure(pods, rounds, !without_original).await
         }

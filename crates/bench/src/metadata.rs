@@ -1,4 +1,4 @@
-//! What objects cost of which only metadata is needed, or nothing at all.
+//! Memory per object of which only the metadata is cached, or nothing at all.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ use keleustes_plan::KindEntry;
 use keleustes_runtime::caches::Caches;
 use keleustes_runtime::clock::{Clocks, Random};
 use keleustes_runtime::metrics::Metrics;
-use keleustes_scenarios::real::{Manager, Real, built_manager, client_of};
+use keleustes_scenarios::real::{Manager, RealCluster, built_manager, client_of};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
@@ -24,13 +24,13 @@ use crate::meters::Meter;
 
 const NAMESPACES: usize = 20;
 
-/// Fills a control plane with objects of no interest and prints what they cost whom.
+/// Fills a control plane with objects that no controller acts on and prints the memory per object.
 pub(crate) async fn measure(objects: usize, with_original: bool) -> anyhow::Result<()> {
     let mut builder = ControlPlane::builder();
     if with_original {
         builder = builder.with_program(Program::KubeControllerManager);
     }
-    let real = Real::start_on(builder, Manager::Ours(built_manager()?), &["--leader-elect=false"])?;
+    let real = RealCluster::start_on(builder, Manager::Ours(built_manager()?), &["--leader-elect=false"])?;
     let ours_empty = Meter(real.manager_pid()?).settled().await?;
     let go = if with_original { Some(Original::start(&real).await?) } else { None };
 
@@ -45,7 +45,7 @@ pub(crate) async fn measure(objects: usize, with_original: bool) -> anyhow::Resu
     println!("| --- | --- |");
     let per_object = |more: u64, less: u64| more.saturating_sub(less) / objects as u64;
     println!(
-        "| manager, {objects} Secrets and ConfigMaps of no interest | {} |",
+        "| manager, {objects} Secrets and ConfigMaps that no controller acts on | {} |",
         per_object(ours_full, ours_empty)
     );
     println!("| metadata-only caches of the same objects | {caches} |");
@@ -57,14 +57,14 @@ pub(crate) async fn measure(objects: usize, with_original: bool) -> anyhow::Resu
     Ok(())
 }
 
-/// The original beside ours on the same control plane, standing by for a lease of its own.
+/// The original on the same control plane as ours, without leader election.
 struct Original {
     process: keleustes_control_plane::Process,
     empty: u64,
 }
 
 impl Original {
-    async fn start(real: &Real) -> anyhow::Result<Self> {
+    async fn start(real: &RealCluster) -> anyhow::Result<Self> {
         let controllers = keleustes_scenarios::real::controllers_flag();
         let process = real.plane().start_go_manager(&[controllers.as_str(), "--leader-elect=false"])?;
         let empty = Meter(process.pid()).settled().await?;
@@ -72,7 +72,7 @@ impl Original {
     }
 }
 
-/// Creates objects as clusters have them: a kilobyte of data, some labels, an annotation.
+/// Creates objects as in real clusters: a kilobyte of data, some labels, an annotation.
 async fn create(client: &Client, objects: usize) -> anyhow::Result<()> {
     for n in 0..NAMESPACES {
         let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
@@ -115,8 +115,8 @@ where
     Ok(())
 }
 
-/// Runs [`fill_caches`] in a process whose memory holds nothing else.
-fn fill_in_another_process(real: &Real, objects: usize) -> anyhow::Result<u64> {
+/// Runs [`fill_caches`] in a separate process.
+fn fill_in_another_process(real: &RealCluster, objects: usize) -> anyhow::Result<u64> {
     let kubeconfig = real.plane().kubeconfig(User::ControllerManager);
     let output =
         Command::new(std::env::current_exe()?).arg("fill-metadata-caches").arg(kubeconfig).output()?;
@@ -127,13 +127,13 @@ fn fill_in_another_process(real: &Real, objects: usize) -> anyhow::Result<u64> {
     Ok(bytes.parse()?)
 }
 
-/// Fills metadata-only caches and prints how many objects they hold and how many bytes one costs.
+/// Fills metadata-only caches and prints the number of objects and the bytes per object.
 pub(crate) async fn fill_caches(kubeconfig: &Path) -> anyhow::Result<()> {
     let connection = Connection::open(Some(kubeconfig), None, None)?;
     let client = ClientFactory::new(connection, ClientOptions::default()).root("metadata-informers");
     let (pid, clocks) = (std::process::id(), Clocks::new(|| 0));
     let caches = Caches::new(client, clocks, Random::seeded(1), Metrics::new(), None);
-    // A kind with few objects warms up connections, TLS and the parser, which are not what is measured.
+    // A kind with few objects initializes connections, TLS and the parser, which are not measured.
     let namespaces = Resource::cluster("", "v1", "namespaces", "Namespace");
     caches.cache(&KindEntry::metadata_of(namespaces)).wait_for_sync().await;
     let before = Meter(pid).anonymous()?;

@@ -1,14 +1,14 @@
-//! What a process has used, as the kernel counts it.
+//! Resource usage of a process, from /proc.
 
 use std::fs;
 use std::time::Duration;
 
 use anyhow::Context as _;
 
-/// How many parts of a second the kernel counts in; the same on every Linux that matters.
+/// The kernel's clock ticks per second; the same on every relevant Linux.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// A process that is measured.
+/// A measured process.
 #[derive(Clone, Copy)]
 pub(crate) struct Meter(pub(crate) u32);
 
@@ -18,12 +18,12 @@ impl Meter {
         Self(std::process::id())
     }
 
-    /// Resident memory in bytes that no file stands behind.
+    /// Anonymous resident memory in bytes.
     pub(crate) fn anonymous(self) -> anyhow::Result<u64> {
         Ok(self.status("RssAnon:")? as u64)
     }
 
-    /// The same once it has stopped growing.
+    /// The same, once it has stopped growing.
     pub(crate) async fn settled(self) -> anyhow::Result<u64> {
         let mut last = 0;
         loop {
@@ -36,10 +36,10 @@ impl Meter {
         }
     }
 
-    /// Seconds of processor time so far.
+    /// CPU seconds so far.
     pub(crate) fn cpu(self) -> anyhow::Result<f64> {
         let stat = self.read("stat")?;
-        // The name in parentheses may hold spaces; numbers are counted from behind it.
+        // The name in parentheses may contain spaces; fields are counted after it.
         let (_, numbers) = stat.rsplit_once(')').context("no name in stat")?;
         let ticks = |at: usize| -> anyhow::Result<f64> {
             Ok(numbers.split_whitespace().nth(at).context("stat is short")?.parse()?)
@@ -47,18 +47,18 @@ impl Meter {
         Ok((ticks(11)? + ticks(12)?) / TICKS_A_SECOND)
     }
 
-    /// Resident memory in bytes, the pages of its file included.
+    /// Resident memory in bytes, including file pages.
     pub(crate) fn resident(self) -> anyhow::Result<f64> {
         self.status("VmRSS:")
     }
 
-    /// The most that was resident since [`Meter::forget_peak`].
+    /// The peak resident memory since [`Meter::reset_peak`].
     pub(crate) fn peak(self) -> anyhow::Result<f64> {
         self.status("VmHWM:")
     }
 
-    /// Begins a new peak.
-    pub(crate) fn forget_peak(self) -> anyhow::Result<()> {
+    /// Resets the peak.
+    pub(crate) fn reset_peak(self) -> anyhow::Result<()> {
         Ok(fs::write(format!("/proc/{}/clear_refs", self.0), "5")?)
     }
 
@@ -72,6 +72,6 @@ impl Meter {
 
     fn read(self, file: &str) -> anyhow::Result<String> {
         fs::read_to_string(format!("/proc/{}/{file}", self.0))
-            .with_context(|| format!("process {} is gone", self.0))
+            .with_context(|| format!("process {} has exited", self.0))
     }
 }

@@ -1,4 +1,4 @@
-//! How long a namespace full of objects takes to go, and how many requests that takes, with either manager.
+//! The time and the requests to delete a namespace full of objects, with either manager.
 
 use std::time::{Duration, Instant};
 
@@ -7,16 +7,16 @@ use keleustes_client::{Call, ClientFactory, ClientOptions, Connection, DeleteOpt
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{AuditEntry, ControlPlane, Process, User};
 use keleustes_objects::{ErrorReason, Key, Resource};
-use keleustes_scenarios::real::{Manager, Real, built_manager};
+use keleustes_scenarios::real::{Manager, RealCluster, built_manager};
 use serde_json::{Value, json};
 
-use crate::requests::{NAMESPACES, define, of, send_all};
+use crate::requests::{NAMESPACES, define, send_all, with_type};
 
-/// As whom the controller speaks.
+/// The user of the controller's requests.
 const USER: &str = "system:serviceaccount:kube-system:namespace-controller";
-const WISHES: Resource = Resource::namespaced("example.com", "v1", "wishes", "Wish");
+const CUSTOM: Resource = Resource::namespaced("example.com", "v1", "wishes", "Wish");
 
-/// What is in the namespace, and how many shares of all there are of it.
+/// The content of the namespace: resources and their shares of all objects.
 const CONTENT: &[(Resource, usize)] = &[
     (Resource::namespaced("", "v1", "configmaps", "ConfigMap"), 8),
     (Resource::namespaced("", "v1", "secrets", "Secret"), 8),
@@ -28,20 +28,20 @@ const CONTENT: &[(Resource, usize)] = &[
     (Resource::namespaced("apps", "v1", "replicasets", "ReplicaSet"), 4),
     (Resource::namespaced("coordination.k8s.io", "v1", "leases", "Lease"), 2),
     (Resource::namespaced("rbac.authorization.k8s.io", "v1", "roles", "Role"), 2),
-    (WISHES, 2),
+    (CUSTOM, 2),
 ];
 
-/// What the end of one namespace took.
-struct Taken {
+/// The measured deletion of one namespace.
+struct NamespaceDeletion {
     whose: &'static str,
     time: Duration,
     entries: Vec<AuditEntry>,
 }
 
-/// Fills namespaces and has them emptied by ours and by the original, in turn.
+/// Fills namespaces and deletes them with ours and with the original, alternating.
 pub(crate) async fn measure(objects: usize, rounds: usize) -> anyhow::Result<()> {
-    let (real, ours, client) = stage("namespace-controller")?;
-    define(&client, &[WISHES]).await?;
+    let (real, ours, client) = control_plane_for("namespace-controller")?;
+    define(&client, &[CUSTOM]).await?;
     let mut all = Vec::new();
     for round in 0..rounds {
         for manager in [&ours, &Manager::Original] {
@@ -50,34 +50,39 @@ pub(crate) async fn measure(objects: usize, rounds: usize) -> anyhow::Result<()>
             eprintln!("filling {name} with {objects} objects for {whose} ...");
             fill(&client, &name, objects).await?;
             let _manager = start(&real, manager, "namespace-controller")?;
-            all.push(empty(&real, &client, &name, whose).await?);
+            all.push(delete_and_wait(&real, &client, &name, whose).await?);
         }
     }
     print(&all);
     Ok(())
 }
 
-/// A control plane on which either manager can run, ours, and a client of its administrator.
-pub(crate) fn stage(controller: &str) -> anyhow::Result<(Real, Manager, kube::Client)> {
+/// A control plane for either manager, the program of ours, and an administrator's client.
+pub(crate) fn control_plane_for(controller: &str) -> anyhow::Result<(RealCluster, Manager, kube::Client)> {
     let builder = ControlPlane::builder().with_program(Program::KubeControllerManager);
     let ours = Manager::Ours(built_manager()?);
-    let real = Real::start_on(builder, ours.clone(), &[&format!("--controllers={controller}")])?;
+    let real = RealCluster::start_on(builder, ours.clone(), &[&format!("--controllers={controller}")])?;
     real.stop_manager()?;
     let connection = Connection::open(Some(&real.plane().kubeconfig(User::Admin)), None, None)?;
     let client = ClientFactory::new(connection, ClientOptions::default()).root("bench");
     Ok((real, ours, client))
 }
 
-/// Starts a manager that runs one controller and does nothing else.
-pub(crate) fn start(real: &Real, manager: &Manager, controller: &str) -> anyhow::Result<Process> {
+/// Starts a manager that runs only one controller.
+pub(crate) fn start(real: &RealCluster, manager: &Manager, controller: &str) -> anyhow::Result<Process> {
     let flags = [&format!("--controllers={controller}"), "--leader-elect=false"];
     let process = manager.start(real.plane(), &manager.whose().replace(' ', "-"), &flags)?;
-    // Long enough for either to have filled its caches.
+    // Long enough for either to fill its caches.
     std::thread::sleep(Duration::from_secs(8));
     Ok(process)
 }
 
-async fn empty(real: &Real, client: &kube::Client, name: &str, whose: &'static str) -> anyhow::Result<Taken> {
+async fn delete_and_wait(
+    real: &RealCluster,
+    client: &kube::Client,
+    name: &str,
+    whose: &'static str,
+) -> anyhow::Result<NamespaceDeletion> {
     let before = real.plane().audit_mark()?;
     let key = Key::cluster(name);
     let began = Instant::now();
@@ -86,22 +91,24 @@ async fn empty(real: &Real, client: &kube::Client, name: &str, whose: &'static s
         match Call::get(&NAMESPACES, &key).send(client).await {
             Err(failure) if failure.reason == ErrorReason::NotFound => break,
             Err(failure) => return Err(failure.into()),
-            Ok(there) if began.elapsed() > Duration::from_secs(900) => bail!("{whose}: {}", there["status"]),
+            Ok(namespace) if began.elapsed() > Duration::from_secs(900) => {
+                bail!("{whose}: {}", namespace["status"])
+            }
             Ok(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
     let time = began.elapsed();
     eprintln!("... {whose} took {:.1} s", time.as_secs_f64());
-    // The log is written a moment after the answer.
+    // The audit log is written a moment after the response.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let entries = real.plane().audit_since(before)?.into_iter();
-    Ok(Taken { whose, time, entries: entries.filter(|entry| entry.user == USER).collect() })
+    Ok(NamespaceDeletion { whose, time, entries: entries.filter(|entry| entry.user == USER).collect() })
 }
 
-fn print(all: &[Taken]) {
-    println!("| whose | seconds | collections deleted | puts | of them refused | lists and reads |");
+fn print(all: &[NamespaceDeletion]) {
+    println!("| whose | seconds | collections deleted | updates | updates refused | lists and gets |");
     println!("| --- | ---: | ---: | ---: | ---: | ---: |");
-    for Taken { whose, time, entries } in all {
+    for NamespaceDeletion { whose, time, entries } in all {
         let count = |fits: fn(&&AuditEntry) -> bool| entries.iter().filter(fits).count();
         println!(
             "| {whose} | {:.1} | {} | {} | {} | {} |",
@@ -115,11 +122,11 @@ fn print(all: &[Taken]) {
 }
 
 async fn fill(client: &kube::Client, namespace: &str, objects: usize) -> anyhow::Result<()> {
-    let body = of(&NAMESPACES, json!({"metadata": {"name": namespace}}));
+    let body = with_type(&NAMESPACES, json!({"metadata": {"name": namespace}}));
     Call::create(&NAMESPACES, "", &body).send(client).await?;
-    // Pods need the account that no controller makes here.
+    // Pods need the default ServiceAccount, which no controller creates here.
     let accounts = &CONTENT[4].0;
-    let account = of(accounts, json!({"metadata": {"name": "default"}}));
+    let account = with_type(accounts, json!({"metadata": {"name": "default"}}));
     Call::create(accounts, namespace, &account).send(client).await?;
     let shares: usize = CONTENT.iter().map(|(_, share)| share).sum();
     let all = CONTENT.iter().flat_map(|(resource, share)| {
@@ -130,7 +137,7 @@ async fn fill(client: &kube::Client, namespace: &str, objects: usize) -> anyhow:
 }
 
 fn object(resource: &Resource, namespace: &str, n: usize) -> Value {
-    let mut object = of(resource, json!({"metadata": {"name": format!("object-{n:05}")}}));
+    let mut object = with_type(resource, json!({"metadata": {"name": format!("object-{n:05}")}}));
     let containers = json!([{"name": "c", "image": "image"}]);
     let labels = json!({"app": format!("app-{n}")});
     match &*resource.kind {

@@ -1,4 +1,4 @@
-//! Requests as measurements make them: many at once, of objects written as JSON.
+//! Concurrent requests with objects written as JSON.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ pub(crate) const NAMESPACES: Resource = Resource::cluster("", "v1", "namespaces"
 const DEFINITIONS: Resource =
     Resource::cluster("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition");
 
-/// How many are under way at once.
-const AT_ONCE: usize = 16;
+/// How many requests are in flight.
+const CONCURRENCY: usize = 16;
 
-/// An object that says what it is of.
-pub(crate) fn of(resource: &Resource, mut object: Value) -> Value {
+/// The object with its apiVersion and kind.
+pub(crate) fn with_type(resource: &Resource, mut object: Value) -> Value {
     object["apiVersion"] = json!(resource.api_version());
     object["kind"] = json!(resource.kind);
     object
 }
 
-/// Sends requests, many at once.
+/// Sends requests concurrently.
 pub(crate) async fn send_all(
     client: &Client,
     what: &str,
@@ -31,22 +31,23 @@ pub(crate) async fn send_all(
 ) -> anyhow::Result<()> {
     stream::iter(calls.into_iter().collect::<Vec<_>>())
         .map(async |call: Call| call.send_discarding_body(client).await)
-        .buffer_unordered(AT_ONCE)
+        .buffer_unordered(CONCURRENCY)
         .try_collect::<Vec<()>>()
         .await
         .with_context(|| what.to_owned())?;
     Ok(())
 }
 
-/// The objects that a list request finds.
+/// The items of a list.
 pub(crate) async fn items(client: &Client, list: &Call) -> anyhow::Result<Vec<Value>> {
     let mut list = list.send(client).await?;
     Ok(serde_json::from_value(list["items"].take()).unwrap_or_default())
 }
 
-/// Defines custom kinds, whose objects may say anything, and waits until they are served.
+/// Defines custom kinds with arbitrary fields, and waits until they are served.
 pub(crate) async fn define(client: &Client, kinds: &[Resource]) -> anyhow::Result<()> {
-    let calls = kinds.iter().map(|kind| Call::create(&DEFINITIONS, "", &of(&DEFINITIONS, definition(kind))));
+    let calls =
+        kinds.iter().map(|kind| Call::create(&DEFINITIONS, "", &with_type(&DEFINITIONS, definition(kind))));
     send_all(client, "defining kinds", calls).await?;
     for kind in kinds {
         let mut tries = 0;

@@ -1,6 +1,6 @@
-//! How many writes of EndpointSlices the same churn of one large Service takes.
+//! The number of EndpointSlice writes for the same changes of one large Service.
 //!
-//! Nobody runs the pods: what a kubelet would say of them is said here, at the same pace for both managers.
+//! The pods have no kubelet: their status is written here, at the same rate for both managers.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,28 +11,28 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service, ServiceAccount};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{AuditEntry, ControlPlane, User};
-use keleustes_scenarios::real::{Manager, Real, built_manager, client_of};
+use keleustes_scenarios::real::{Manager, RealCluster, built_manager, client_of};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-/// Only this controller, so that nobody else writes.
+/// Only this controller, so that no other one writes.
 const FLAGS: [&str; 2] = ["--controllers=endpointslice-controller", "--leader-elect=false"];
 const NODE: &str = "bench-node";
 
-/// What happens to the pods, one thing after the other.
+/// What happens to the pods, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// All become ready, 100 a second.
     Start,
-    /// Readiness comes and goes, 100 times a second.
+    /// Readiness toggles, 100 times a second.
     Flap,
-    /// Each is replaced by another, 20 a second.
+    /// Each is replaced by a new one, 20 a second.
     Rollout,
-    /// Readiness comes and goes, twice a second.
+    /// Readiness toggles, twice a second.
     Trickle,
-    /// What endpoints do not show changes, 100 times a second.
-    Noise,
+    /// Changes that do not affect endpoints, 100 times a second.
+    Irrelevant,
 }
 
 const PHASES: [(Phase, &str); 5] = [
@@ -40,20 +40,20 @@ const PHASES: [(Phase, &str); 5] = [
     (Phase::Flap, "300 changes of readiness, 100 a second"),
     (Phase::Rollout, "every pod is replaced, 20 a second"),
     (Phase::Trickle, "40 changes of readiness, 2 a second"),
-    (Phase::Noise, "1,000 changes that endpoints do not show"),
+    (Phase::Irrelevant, "1,000 changes that do not affect endpoints"),
 ];
 
-/// What one phase came to.
+/// The result of one phase.
 struct Outcome {
     writes: usize,
-    /// From the last change of a pod to the slices that show it.
-    shown_after: Duration,
+    /// From the last change of a pod until the slices reflect it.
+    delay: Duration,
 }
 
-/// Lets both managers follow the same churn and prints what they wrote.
+/// Applies the same changes with both managers and prints their writes.
 pub(crate) async fn measure(pods: usize, rounds: usize, with_original: bool) -> anyhow::Result<()> {
     let builder = ControlPlane::builder().with_program(Program::KubeControllerManager);
-    let real = Real::start_on(builder, Manager::Ours(built_manager()?), &FLAGS)?;
+    let real = RealCluster::start_on(builder, Manager::Ours(built_manager()?), &FLAGS)?;
     let client = client_of(real.plane(), User::Admin).await?;
     let node =
         json!({"metadata": {"name": NODE}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
@@ -69,19 +69,19 @@ pub(crate) async fn measure(pods: usize, rounds: usize, with_original: bool) -> 
             original
                 .push(Churn::new(&real, &client, &format!("original-{round}"), pods).await?.play().await?);
             drop(go);
-            keleustes_scenarios::Plane::start_manager(&real)?;
+            keleustes_scenarios::ControlPlaneProcesses::start_manager(&real)?;
         }
     }
     println!(
-        "| what happens to {pods} pods of one Service | ours | the original | shown after, ours | the original |"
+        "| what happens to {pods} pods of one Service | ours | the original | listed after, ours | the original |"
     );
     println!("| --- | ---: | ---: | ---: | ---: |");
     for (at, (_, name)) in PHASES.iter().enumerate() {
         let of = |runs: &[Vec<Outcome>]| {
             let writes: Vec<_> = runs.iter().map(|run| run[at].writes.to_string()).collect();
-            let shown: Vec<_> =
-                runs.iter().map(|run| format!("{:.2} s", run[at].shown_after.as_secs_f64())).collect();
-            (writes.join(", "), shown.join(", "))
+            let listed: Vec<_> =
+                runs.iter().map(|run| format!("{:.2} s", run[at].delay.as_secs_f64())).collect();
+            (writes.join(", "), listed.join(", "))
         };
         let ((ours, ours_shown), (original, original_shown)) = (of(&ours), of(&original));
         println!("| {name} | {ours} | {original} | {ours_shown} | {original_shown} |");
@@ -99,17 +99,22 @@ where
 
 /// One Service and its pods under one manager.
 struct Churn<'r> {
-    real: &'r Real,
+    real: &'r RealCluster,
     namespace: String,
     pods: Api<Pod>,
     slices: Api<EndpointSlice>,
     count: usize,
-    /// The pods that there are, and whether they are ready.
+    /// The expected endpoints, and whether they are ready.
     wanted: BTreeMap<String, bool>,
 }
 
 impl<'r> Churn<'r> {
-    async fn new(real: &'r Real, client: &Client, namespace: &str, count: usize) -> anyhow::Result<Self> {
+    async fn new(
+        real: &'r RealCluster,
+        client: &Client,
+        namespace: &str,
+        count: usize,
+    ) -> anyhow::Result<Self> {
         create::<Namespace>(&Api::all(client.clone()), json!({"metadata": {"name": namespace}})).await?;
         create::<ServiceAccount>(
             &Api::namespaced(client.clone(), namespace),
@@ -127,25 +132,25 @@ impl<'r> Churn<'r> {
             count,
             wanted: BTreeMap::new(),
         };
-        let made = stream::iter(0..count).map(|n| churn.make(format!("old-{n:04}")));
+        let made = stream::iter(0..count).map(|n| churn.create_pod(format!("old-{n:04}")));
         made.buffer_unordered(16).try_collect::<Vec<()>>().await?;
         Ok(churn)
     }
 
     async fn play(mut self) -> anyhow::Result<Vec<Outcome>> {
-        self.until_shown().await?;
+        self.wait_until_listed().await?;
         let mut outcomes = Vec::new();
         for (phase, name) in PHASES {
             let before = self.writes()?;
             self.play_phase(phase).await?;
             let ended = Instant::now();
-            self.until_shown().await.with_context(|| name.to_owned())?;
-            let shown_after = ended.elapsed();
+            self.wait_until_listed().await.with_context(|| name.to_owned())?;
+            let delay = ended.elapsed();
             tokio::time::sleep(Duration::from_secs(3)).await;
-            self.until_shown().await.with_context(|| format!("{name}, later"))?;
+            self.wait_until_listed().await.with_context(|| format!("{name}, later"))?;
             let writes = self.writes()? - before;
-            eprintln!("  {name}: {writes} writes, shown after {:.2} s", shown_after.as_secs_f64());
-            outcomes.push(Outcome { writes, shown_after });
+            eprintln!("  {name}: {writes} writes, listed after {:.2} s", delay.as_secs_f64());
+            outcomes.push(Outcome { writes, delay });
         }
         Ok(outcomes)
     }
@@ -156,7 +161,7 @@ impl<'r> Churn<'r> {
             Phase::Start => {
                 let names: Vec<_> = (0..self.count).map(old).collect();
                 self.wanted.extend(names.iter().map(|name| (name.clone(), true)));
-                self.each(names, 100, |name| self.begin(name)).await
+                self.each(names, 100, |name| self.make_ready(name)).await
             }
             Phase::Flap => self.flap(300, 100, old).await,
             Phase::Rollout => {
@@ -165,54 +170,54 @@ impl<'r> Churn<'r> {
                 self.each(numbers, 20, |n| self.replace(n)).await
             }
             Phase::Trickle => self.flap(40, 2, |n| format!("new-{n:04}")).await,
-            Phase::Noise => {
+            Phase::Irrelevant => {
                 let names: Vec<_> = (0..1000).map(|n| format!("new-{:04}", n % self.count)).collect();
                 self.each(names, 100, |name| self.annotate(name)).await
             }
         }
     }
 
-    /// Does something to each, so many a second.
+    /// Applies an action to each item at this rate.
     async fn each<T, F>(
         &self,
         things: impl IntoIterator<Item = T>,
-        a_second: u32,
+        per_second: u32,
         act: impl Fn(T) -> F,
     ) -> anyhow::Result<()>
     where
         F: Future<Output = anyhow::Result<()>>,
     {
         let begun = tokio::time::Instant::now();
-        let paced = things.into_iter().enumerate().map(|(at, thing)| {
-            let due = begun + Duration::from_secs(1) * u32::try_from(at).unwrap_or(u32::MAX) / a_second;
+        let scheduled = things.into_iter().enumerate().map(|(at, thing)| {
+            let due = begun + Duration::from_secs(1) * u32::try_from(at).unwrap_or(u32::MAX) / per_second;
             let act = &act;
             async move {
                 tokio::time::sleep_until(due).await;
                 act(thing).await
             }
         });
-        stream::iter(paced).buffer_unordered(64).try_collect::<Vec<()>>().await?;
+        stream::iter(scheduled).buffer_unordered(64).try_collect::<Vec<()>>().await?;
         Ok(())
     }
 
-    /// Turns the readiness of pods from all over the Service, so many times.
+    /// Toggles the readiness of pods spread over the Service, this number of times.
     async fn flap(
         &mut self,
         times: usize,
-        a_second: u32,
+        per_second: u32,
         name: impl Fn(usize) -> String,
     ) -> anyhow::Result<()> {
-        // A prime that is no divisor of any number of pods one would choose: no pod is hit twice.
+        // A prime that does not divide any likely number of pods, so that no pod is selected twice.
         let names: Vec<_> = (0..times.min(self.count)).map(|n| name(n * 7919 % self.count)).collect();
         for name in &names {
             let ready = self.wanted.get_mut(name).context("a pod")?;
             *ready = !*ready;
         }
-        self.each(names, a_second, |name| self.turn(name)).await
+        self.each(names, per_second, |name| self.toggle_readiness(name)).await
     }
 
-    async fn turn(&self, name: String) -> anyhow::Result<()> {
-        self.tell(&name, json!({"conditions": [condition(self.wanted[&name])]})).await
+    async fn toggle_readiness(&self, name: String) -> anyhow::Result<()> {
+        self.patch_status(&name, json!({"conditions": [condition(self.wanted[&name])]})).await
     }
 
     async fn annotate(&self, name: String) -> anyhow::Result<()> {
@@ -221,7 +226,7 @@ impl<'r> Churn<'r> {
         Ok(())
     }
 
-    async fn make(&self, name: String) -> anyhow::Result<()> {
+    async fn create_pod(&self, name: String) -> anyhow::Result<()> {
         let pod = json!({
             "metadata": {"name": name, "labels": {"app": "web"}},
             "spec": {"nodeName": NODE, "automountServiceAccountToken": false,
@@ -230,53 +235,53 @@ impl<'r> Churn<'r> {
         create(&self.pods, pod).await
     }
 
-    async fn begin(&self, name: String) -> anyhow::Result<()> {
+    async fn make_ready(&self, name: String) -> anyhow::Result<()> {
         let (kind, number) = name.split_once('-').context("a kind and a number")?;
         let number: usize = number.parse()?;
         let net = if kind == "old" { 1 } else { 2 };
         let ip = format!("10.{net}.{}.{}", number / 250, number % 250 + 1);
-        let told =
+        let status =
             json!({"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": [condition(true)]});
-        self.tell(&name, told).await
+        self.patch_status(&name, status).await
     }
 
-    /// As a rollout does it: the new one is ready before the old one is asked to go.
+    /// As a rollout does: the new pod is ready before the old one is deleted.
     async fn replace(&self, n: usize) -> anyhow::Result<()> {
         let (old, new) = (format!("old-{n:04}"), format!("new-{n:04}"));
-        self.make(new.clone()).await?;
-        self.begin(new).await?;
+        self.create_pod(new.clone()).await?;
+        self.make_ready(new).await?;
         self.pods.delete(&old, &DeleteParams::default()).await?;
         tokio::time::sleep(Duration::from_millis(500)).await;
         self.pods.delete(&old, &DeleteParams::default().grace_period(0)).await?;
         Ok(())
     }
 
-    async fn tell(&self, name: &str, status: Value) -> anyhow::Result<()> {
+    async fn patch_status(&self, name: &str, status: Value) -> anyhow::Result<()> {
         let patch = Patch::Merge(json!({"status": status}));
         self.pods.patch_status(name, &PatchParams::default(), &patch).await?;
         Ok(())
     }
 
-    async fn until_shown(&self) -> anyhow::Result<()> {
+    async fn wait_until_listed(&self) -> anyhow::Result<()> {
         let deadline = Instant::now() + Duration::from_secs(60);
         let wanted = ListParams::default().labels("kubernetes.io/service-name=web");
         loop {
             let slices = self.slices.list(&wanted).await?;
             let endpoints = slices.items.iter().flat_map(|slice| slice.endpoints.iter().flatten());
-            let shown = |endpoint: &k8s_openapi::api::discovery::v1::Endpoint| {
+            let listed = |endpoint: &k8s_openapi::api::discovery::v1::Endpoint| {
                 let name = endpoint.target_ref.as_ref()?.name.clone()?;
                 Some((name, endpoint.conditions.as_ref()?.ready?))
             };
-            let shown: BTreeMap<_, _> = endpoints.filter_map(shown).collect();
-            if !slices.items.is_empty() && shown == self.wanted {
+            let listed: BTreeMap<_, _> = endpoints.filter_map(listed).collect();
+            if !slices.items.is_empty() && listed == self.wanted {
                 return Ok(());
             }
-            ensure!(Instant::now() < deadline, "{} of {} pods are shown", shown.len(), self.wanted.len());
+            ensure!(Instant::now() < deadline, "{} of {} pods are listed", listed.len(), self.wanted.len());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// How many writes of slices there were in the namespace so far, successful or not.
+    /// The number of EndpointSlice writes in the namespace so far, successful or not.
     fn writes(&self) -> anyhow::Result<usize> {
         let is_ours = |entry: &&AuditEntry| {
             let object = entry.object.as_ref();

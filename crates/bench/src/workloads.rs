@@ -1,7 +1,7 @@
-//! How long Deployments take to start, roll and go, and how many writes that is, with either manager.
+//! The time and the writes to create, roll and delete Deployments, with either manager.
 //!
-//! Nobody runs the pods and nobody binds them: each is said to be ready as soon as it is seen, and is gone as soon as
-//! it is deleted. What is left is the work of the managers and of the API server.
+//! Pods are neither bound nor run: each is marked ready as soon as it is observed, and is removed at once
+//! when it is deleted. Only the managers and the API server are measured.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,26 +12,26 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use keleustes_control_plane::build::Program;
 use keleustes_control_plane::{AuditEntry, AuditMark, ControlPlane, User};
-use keleustes_scenarios::real::{Manager, Real, built_manager, client_of};
+use keleustes_scenarios::real::{Manager, RealCluster, built_manager, client_of};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-/// Deployments, what they need, and what takes them away.
+/// The controllers that create and delete the pods of Deployments.
 const CONTROLLERS: &str =
     "--controllers=deployment-controller,replicaset-controller,garbage-collector-controller";
-/// As whom they speak.
+/// Their service accounts.
 const USERS: [&str; 3] = ["deployment-controller", "replicaset-controller", "generic-garbage-collector"];
-/// Requests that are sent at a time by those who ask for Deployments and say that pods are ready.
-const AT_A_TIME: usize = 16;
-/// How often it is asked whether a phase is over.
-const ASKED_EVERY: Duration = Duration::from_millis(250);
-/// A manager that has written nothing for so long has nothing more to write.
-const QUIET: Duration = Duration::from_secs(5);
+/// The concurrency of requests that create Deployments and mark pods ready.
+const CONCURRENCY: usize = 16;
+/// How often the end of a phase is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// A manager that has written nothing for this time has finished.
+const QUIET_PERIOD: Duration = Duration::from_secs(5);
 /// How long one phase may take.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// What is measured.
+/// What to measure.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// How many Deployments.
@@ -40,29 +40,28 @@ pub(crate) struct Options {
     /// How many pods each has.
     #[arg(long, default_value_t = 1000)]
     replicas: usize,
-    /// Requests a second allowed to each controller, with bursts of as many; by default what each manager does
-    /// without such flags.
+    /// `--kube-api-qps` and burst of both managers; by default those of each manager.
     #[arg(long)]
     qps: Option<usize>,
-    /// How often both do it, in turn.
+    /// How many rounds both run, alternating.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// Leaves the original out.
+    /// Measures only ours.
     #[arg(long)]
     without_original: bool,
 }
 
-/// What happens, in this order.
+/// The phases, in order.
 const PHASES: [&str; 3] = ["create", "roll", "delete"];
 
-/// What one phase came to.
+/// The result of one phase.
 struct Outcome {
     time: Duration,
-    /// Writes by what was written, such as `create pods`.
+    /// Writes by verb and resource, such as `create pods`.
     writes: BTreeMap<String, usize>,
 }
 
-/// Lets both managers do the same, and prints what it took.
+/// Runs the phases with both managers, and prints the results.
 pub(crate) async fn measure(options: &Options) -> anyhow::Result<()> {
     let builder = ControlPlane::builder().with_program(Program::KubeControllerManager);
     let mut flags = vec![CONTROLLERS.to_owned(), "--leader-elect=false".to_owned()];
@@ -71,7 +70,7 @@ pub(crate) async fn measure(options: &Options) -> anyhow::Result<()> {
     }
     let ours = Manager::Ours(built_manager()?);
     let flags: Vec<_> = flags.iter().map(String::as_str).collect();
-    let real = Real::start_on(builder, ours.clone(), &flags)?;
+    let real = RealCluster::start_on(builder, ours.clone(), &flags)?;
     real.stop_manager()?;
     let mut all = BTreeMap::<&str, Vec<Vec<Outcome>>>::new();
     for round in 0..options.rounds {
@@ -82,10 +81,10 @@ pub(crate) async fn measure(options: &Options) -> anyhow::Result<()> {
             }
             let name = format!("{}-{round}", whose.replace(' ', "-"));
             let _process = manager.start(real.plane(), &name, &flags)?;
-            // Long enough for either to have filled its caches.
+            // Long enough for either to fill its caches.
             tokio::time::sleep(Duration::from_secs(10)).await;
             eprintln!("round {}, {whose} ...", round + 1);
-            let outcomes = Yard::open(&real, &name, options).await?.play().await?;
+            let outcomes = WorkloadBench::create(&real, &name, options).await?.play().await?;
             all.entry(whose).or_default().push(outcomes);
         }
     }
@@ -110,8 +109,8 @@ fn print(all: &BTreeMap<&str, Vec<Vec<Outcome>>>) {
 }
 
 /// Deployments in a namespace of their own.
-struct Yard<'r> {
-    real: &'r Real,
+struct WorkloadBench<'r> {
+    real: &'r RealCluster,
     namespace: String,
     options: &'r Options,
     deployments: Api<Deployment>,
@@ -119,8 +118,8 @@ struct Yard<'r> {
     pods: Api<Pod>,
 }
 
-impl<'r> Yard<'r> {
-    async fn open(real: &'r Real, namespace: &str, options: &'r Options) -> anyhow::Result<Self> {
+impl<'r> WorkloadBench<'r> {
+    async fn create(real: &'r RealCluster, namespace: &str, options: &'r Options) -> anyhow::Result<Self> {
         let client = client_of(real.plane(), User::Admin).await?;
         let post = PostParams::default();
         let named = |name: &str| json!({"metadata": {"name": name}});
@@ -139,17 +138,17 @@ impl<'r> Yard<'r> {
     }
 
     async fn play(&self) -> anyhow::Result<Vec<Outcome>> {
-        let readiness = tokio::spawn(say_ready(self.pods.clone()));
+        let readiness = tokio::spawn(mark_pods_ready(self.pods.clone()));
         let mut outcomes = Vec::new();
         for phase in PHASES {
             let before = self.real.plane().audit_mark()?;
             let began = Instant::now();
             let numbers = stream::iter(0..self.options.deployments);
-            let asked = numbers.map(|number| self.ask(phase, number)).buffer_unordered(AT_A_TIME);
-            asked.try_collect::<Vec<()>>().await?;
+            let applied = numbers.map(|number| self.apply(phase, number)).buffer_unordered(CONCURRENCY);
+            applied.try_collect::<Vec<()>>().await?;
             while !self.is_done(phase).await? {
-                ensure!(began.elapsed() < PATIENCE, "{phase} does not end");
-                tokio::time::sleep(ASKED_EVERY).await;
+                ensure!(began.elapsed() < TIMEOUT, "phase {phase} does not finish");
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             let time = began.elapsed();
             let writes = self.all_writes(before).await?;
@@ -161,7 +160,7 @@ impl<'r> Yard<'r> {
         Ok(outcomes)
     }
 
-    async fn ask(&self, phase: &str, number: usize) -> anyhow::Result<()> {
+    async fn apply(&self, phase: &str, number: usize) -> anyhow::Result<()> {
         let name = format!("web-{number:03}");
         match phase {
             "create" => {
@@ -196,12 +195,12 @@ impl<'r> Yard<'r> {
         Ok(deployments.items.len() == self.options.deployments && deployments.iter().all(is_done))
     }
 
-    /// What was written since then once there is nothing more to come: events and what was told last belong to the
-    /// phase, too, and who keeps to a low rate sends them long after.
+    /// The writes since then, once no more follow: the last events and status updates belong to the phase,
+    /// too, and arrive late at a low rate limit.
     async fn all_writes(&self, before: AuditMark) -> anyhow::Result<BTreeMap<String, usize>> {
         let mut writes = self.writes(before)?;
         loop {
-            tokio::time::sleep(QUIET).await;
+            tokio::time::sleep(QUIET_PERIOD).await;
             let now = self.writes(before)?;
             if now == writes {
                 return Ok(writes);
@@ -210,18 +209,18 @@ impl<'r> Yard<'r> {
         }
     }
 
-    /// What the managers wrote since then, successfully or not, in this namespace.
+    /// The writes of the managers in this namespace since then, successful or not.
     fn writes(&self, before: AuditMark) -> anyhow::Result<BTreeMap<String, usize>> {
         let mut writes = BTreeMap::new();
         for entry in self.real.plane().audit_since(before)? {
-            if let Some(what) = self.written(&entry) {
+            if let Some(what) = self.write_kind(&entry) {
                 *writes.entry(what).or_default() += 1;
             }
         }
         Ok(writes)
     }
 
-    fn written(&self, entry: &AuditEntry) -> Option<String> {
+    fn write_kind(&self, entry: &AuditEntry) -> Option<String> {
         let user = entry.user.strip_prefix("system:serviceaccount:kube-system:")?;
         let object = entry.object.as_ref()?;
         if !entry.is_write() || !USERS.contains(&user) || object.namespace != self.namespace {
@@ -246,22 +245,22 @@ fn deployment(name: &str, replicas: usize) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-/// Says that every pod is ready as soon as it is there.
-async fn say_ready(pods: Api<Pod>) {
+/// Marks every pod ready as soon as it is observed.
+async fn mark_pods_ready(pods: Api<Pod>) {
     let status = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
     let patch = Patch::Merge(status);
     loop {
         if let Ok(events) = pods.watch(&WatchParams::default(), "0").await {
-            let told = events.for_each_concurrent(AT_A_TIME, async |event| {
+            let marking = events.for_each_concurrent(CONCURRENCY, async |event| {
                 let Ok(WatchEvent::Added(pod)) = event else { return };
                 let pending =
                     pod.status.as_ref().is_none_or(|status| status.phase.as_deref() != Some("Running"));
                 if pending {
-                    // One that is gone already needs nothing.
+                    // A deleted pod needs no status.
                     let _ = pods.patch_status(&pod.name_any(), &PatchParams::default(), &patch).await;
                 }
             });
-            told.await;
+            marking.await;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

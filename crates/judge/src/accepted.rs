@@ -1,4 +1,4 @@
-//! The list of differences that are meant, each with its reason: `docs/differences/apiserver.md`.
+//! The list of accepted differences with their reasons: `docs/differences/apiserver.md`.
 
 use anyhow::{Context as _, ensure};
 
@@ -14,9 +14,9 @@ pub struct Accepted {
 
 #[derive(Debug)]
 struct Row {
-    /// What may differ; a `*` stands for anything.
+    /// The item that may differ; `*` matches anything.
     item: String,
-    /// How often it did.
+    /// How often it differed.
     seen: u64,
 }
 
@@ -56,7 +56,7 @@ impl Accepted {
         self.rows.len()
     }
 
-    /// Rows that no difference was found for.
+    /// Rows that no difference matched.
     #[must_use]
     pub fn stale(&self) -> Vec<&str> {
         self.rows.iter().filter(|row| row.seen == 0).map(|row| row.item.as_str()).collect()
@@ -70,7 +70,7 @@ fn matches(pattern: &str, item: &str) -> bool {
     let Some(item) = item.strip_prefix(head) else {
         return false;
     };
-    // The star takes as much as leaves a match for the rest.
+    // Tries every length for the star.
     item.char_indices().map(|(at, _)| at).chain([item.len()]).any(|at| matches(rest, &item[at..]))
 }
 
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_cover_what_they_name_and_tell_when_they_do_not() {
+    fn rows_cover_their_items_and_unused_rows_are_stale() {
         let text = "| item | why |\n| --- | --- |\n| `* pods 422 message` | our own words, shorter |\n\
                     | `create nodes spec` | because it is so |\n";
         let mut accepted = Accepted::parse(text).unwrap();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn star_matches_anything() {
         assert!(matches("*", ""));
         assert!(matches("a*c", "abcbc"));
         assert!(matches("* 422 *", "create pods 422 details.causes"));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_can_be_read() {
+    fn list_can_be_read() {
         Accepted::read().unwrap();
     }
 }

@@ -1,19 +1,19 @@
-//! Two answers differ in named places, so that a difference can be listed and looked for.
+//! Finds the places in which two responses differ, with names that can be listed and searched for.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// One place in which two answers differ.
+/// One place in which two responses differ.
 #[derive(Debug, Clone)]
 pub struct Difference {
-    /// Step it was seen at.
+    /// The step it was found at.
     pub step: usize,
-    /// What is asked of what, and where the answers differ: `create pods spec.priority`.
+    /// Verb, resource and place: `create pods spec.priority`.
     pub item: String,
-    /// What the real server said.
+    /// The real server's value.
     pub real: Value,
-    /// What ours said.
+    /// Our value.
     pub ours: Value,
 }
 
@@ -23,14 +23,14 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Compares the answers to one step, in symbols.
+/// Compares the normalized responses to one step.
 #[must_use]
 pub fn answers(step: usize, asked: &str, real: &Value, ours: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     if real["code"] != ours["code"] {
-        // Everything else differs too then, and says nothing more.
+        // With different codes everything else differs, too.
         let item = format!("{asked} code {} {}", real["code"], ours["code"]);
-        found.push(Difference { step, item, real: gist(real), ours: gist(ours) });
+        found.push(Difference { step, item, real: summary(real), ours: summary(ours) });
         return found;
     }
     let place = match real["code"].as_u64() {
@@ -43,7 +43,7 @@ pub fn answers(step: usize, asked: &str, real: &Value, ours: &Value) -> Vec<Diff
     found
 }
 
-/// Compares the events of one watch, in symbols.
+/// Compares the normalized events of one watch.
 #[must_use]
 pub fn streams(step: usize, asked: &str, real: &[Value], ours: &[Value]) -> Vec<Difference> {
     let mut found = Vec::new();
@@ -65,20 +65,20 @@ fn name(event: &Value) -> &str {
     event.pointer("/object/metadata/name").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The part of an answer that tells a reader what happened.
-fn gist(answer: &Value) -> Value {
+/// Code and message, for the report.
+fn summary(answer: &Value) -> Value {
     let body = &answer["body"];
     match body["message"].as_str() {
         Some(message) if body["kind"] == "Status" => {
             let causes = body.pointer("/details/causes").and_then(Value::as_array);
-            let told = |cause: &Value| {
+            let describe = |cause: &Value| {
                 format!(
                     "{}: {}",
                     cause["field"].as_str().unwrap_or_default(),
                     cause["message"].as_str().unwrap_or_default()
                 )
             };
-            let causes: Vec<String> = causes.into_iter().flatten().map(told).collect();
+            let causes: Vec<String> = causes.into_iter().flatten().map(describe).collect();
             let message = message.replace("<causes>", &causes.join(", "));
             Value::from(format!("{}: {message}", answer["code"]))
         }
@@ -100,16 +100,16 @@ impl Walk<'_> {
             (Value::Object(theirs), Value::Object(mine)) => {
                 let names: std::collections::BTreeSet<&String> = theirs.keys().chain(mine.keys()).collect();
                 for name in names {
-                    let below = below(place, name);
+                    let field_place = field_place(place, name);
                     let absent = Value::from("<absent>");
                     self.values(
-                        &below,
+                        &field_place,
                         theirs.get(name).unwrap_or(&absent),
                         mine.get(name).unwrap_or(&absent),
                     );
                 }
             }
-            // Causes are one text in many parts; the first one that differs moves all others.
+            // Causes are compared as one value: the first one that differs shifts all others.
             (Value::Array(theirs), Value::Array(mine))
                 if theirs.len() == mine.len() && !place.ends_with(".causes") =>
             {
@@ -127,8 +127,8 @@ impl Walk<'_> {
     }
 }
 
-/// The place of a field. Objects in lists and events are named as if they were alone.
-fn below(place: &str, name: &str) -> String {
+/// The place of a field. Objects in lists and events are named as if they were on their own.
+fn field_place(place: &str, name: &str) -> String {
     let (asked, path) = place.rsplit_once(' ').unwrap_or((place, ""));
     let is_top = place.split(' ').count() == 2
         || path == "items[]"
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_named_from_the_object() {
+    fn places_are_relative_to_the_object() {
         let answer = |body: Value| json!({"code": 200, "headers": {}, "body": body});
         let (real, ours) = (json!({"spec": {"a": [{"b": 1}]}}), json!({"spec": {"a": [{"b": 2}], "c": 1}}));
         assert_eq!(
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_named_by_their_code() {
+    fn rejections_are_named_by_their_code() {
         let refusal = |code: u16, message: &str| json!({"code": code, "headers": {}, "body": {"kind": "Status", "message": message, "details": {"name": message}}});
         assert_eq!(items(&refusal(422, "a"), &refusal(400, "a")), ["create pods code 422 400"]);
         assert_eq!(
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_differ_in_their_events_first() {
+    fn event_sequences_are_compared_before_objects() {
         let event = |kind: &str, value: u8| json!({"type": kind, "object": {"metadata": {"name": "a"}, "data": value}});
         let found = streams(1, "watch pods", &[event("ADDED", 1)], &[event("MODIFIED", 1)]);
         assert_eq!(found[0].item, "watch pods events");

@@ -1,22 +1,22 @@
-//! The judge: the embedded API server must answer as the real kube-apiserver does.
+//! The judge: the embedded API server must respond as the real kube-apiserver does.
 //!
-//! | room | keeps |
+//! | module | content |
 //! | --- | --- |
-//! | [`generate`] | sequences of requests, out of a seed |
-//! | [`sequence`] | what a sequence is: requests that may refer to earlier answers |
-//! | [`side`], [`world`] | the two servers and how they are asked |
-//! | [`trial`] | one sequence put to both |
-//! | [`normal`] | answers without what two servers can never agree on |
-//! | [`compare`] | where two answers differ |
-//! | [`accepted`] | the differences that are meant |
-//! | [`run`] | many trials, and what came of them |
+//! | [`generate`] | generates sequences of requests from a seed |
+//! | [`sequence`] | a sequence as data: requests that may refer to earlier responses |
+//! | [`server`], [`setup`] | the two servers and how to send requests to them |
+//! | [`trial`] | runs one sequence on both servers |
+//! | [`normalize`] | responses without values that two servers cannot agree on |
+//! | [`compare`] | where two responses differ |
+//! | [`accepted`] | the accepted differences |
+//! | [`run`] | runs many sequences and reports the results |
 
 pub mod accepted;
 pub mod compare;
 pub mod generate;
-pub mod normal;
+pub mod normalize;
 pub mod run;
 pub mod sequence;
-pub mod side;
+pub mod server;
+pub mod setup;
 pub mod trial;
-pub mod world;

@@ -1,4 +1,5 @@
-//! A sequence is data: requests whose parts may refer to earlier answers, so that both servers can be asked the same.
+//! A sequence is data: requests whose parts may refer to earlier responses, so that both servers get
+//! equivalent requests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,38 +7,38 @@ use std::fmt;
 use http::Method;
 use serde_json::{Map, Value};
 
-use crate::normal::is_version;
+use crate::normalize::is_version;
 
-/// Stands for the namespace of the sequence, wherever it occurs.
+/// Placeholder of the sequence's namespace.
 pub const NAMESPACE: &str = "{ns}";
-/// Stands for a port on the nodes that no other sequence of the moment asks for, where it is all of a text.
+/// Placeholder of a nodePort that no concurrent trial uses; only as a complete string.
 pub const PORT: &str = "{port}";
-/// The first port on the nodes, and how many servers leave to those who ask before they draw from them.
-const ASKED_PORTS: (u16, u16) = (30_000, 86);
+/// The first nodePort, and the size of the static range, from which servers allocate last.
+const STATIC_PORTS: (u16, u16) = (30_000, 86);
 
-/// What a trial has for itself on both servers.
+/// The names that a trial uses on both servers.
 #[derive(Debug, Clone)]
-pub struct Place {
-    /// A namespace that nobody has used before.
+pub struct TrialContext {
+    /// A namespace that was never used before.
     pub namespace: String,
-    /// A port on the nodes, which trials long ago may have had as well.
+    /// A nodePort; earlier trials may have used it.
     pub port: u16,
 }
 
-impl Place {
-    /// The place of the trial of that number in its run.
+impl TrialContext {
+    /// The context of the trial with that number.
     #[must_use]
-    pub fn new(namespace: String, trial: u16) -> Place {
-        let (first, count) = ASKED_PORTS;
-        // Trials of one moment have numbers close to each other.
-        Place { namespace, port: first + trial % count }
+    pub fn new(namespace: String, trial: u16) -> TrialContext {
+        let (first, count) = STATIC_PORTS;
+        // Concurrent trials have close numbers.
+        TrialContext { namespace, port: first + trial % count }
     }
 }
 
-/// Requests that belong together, in a namespace of their own.
+/// Requests that belong together, in their own namespace.
 #[derive(Debug, Clone)]
 pub struct Sequence {
-    /// Which one it is in its run.
+    /// Its number in the run.
     pub number: u64,
     /// The requests, in order.
     pub steps: Vec<Step>,
@@ -46,28 +47,28 @@ pub struct Sequence {
 /// One request of a sequence.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// Names the step; stays the same when other steps are taken out.
+    /// Identifies the step; stays the same when other steps are removed.
     pub id: usize,
-    /// What is asked, in a word: `create`, `apply`, `watch`…
+    /// The verb: `create`, `apply`, `watch`…
     pub verb: &'static str,
-    /// Of what: `deployments.apps/scale`.
+    /// The resource: `deployments.apps/scale`.
     pub resource: String,
-    /// The request itself.
-    pub ask: Ask,
+    /// The request.
+    pub ask: RequestTemplate,
 }
 
 impl Step {
-    /// Whether the server puts the present, in seconds, in what it stores. If that is all that is new, such a write
-    /// changes something or nothing, as the second has it.
+    /// Whether the server stores the current time in seconds. If nothing else is new, whether such a write
+    /// changes the object depends on the second.
     #[must_use]
-    pub fn is_stamped(&self) -> bool {
+    pub fn stores_current_second(&self) -> bool {
         self.resource.starts_with("certificatesigningrequests.") && self.resource.contains('/')
     }
 }
 
-/// A request whose parts may hold [`NAMESPACE`] and references such as `${3/metadata/uid}`.
+/// A request whose parts may contain [`NAMESPACE`] and references such as `${3/metadata/uid}`.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct RequestTemplate {
     /// HTTP method.
     pub method: Method,
     /// Path without the query.
@@ -78,46 +79,47 @@ pub struct Ask {
     pub accept: &'static str,
     /// `Content-Type` header.
     pub content_type: &'static str,
-    /// What is sent.
+    /// The body.
     pub content: Content,
 }
 
 /// The body of a request.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// None at all.
+    /// No body.
     Nothing,
     /// A document.
     Json(Value),
-    /// Words, well-formed or not.
+    /// Text, well-formed or not.
     Text(String),
-    /// The object an earlier step answered with, changed; the other document if it answered with something else.
+    /// The object in the response of an earlier step, with changes; the fallback if the response has
+    /// another kind.
     Answer {
         /// The step.
         of: usize,
-        /// What is changed.
+        /// The changes.
         edits: Vec<Edit>,
-        /// What is sent if there is no such object.
-        otherwise: Value,
+        /// Sent if there is no such object.
+        fallback: Value,
     },
 }
 
-/// A change of one place in a document.
+/// A change of one field of a document.
 #[derive(Debug, Clone)]
 pub struct Edit {
-    /// Where, as a JSON pointer; missing objects on the way are made.
+    /// A JSON pointer; missing parents are created.
     pub pointer: String,
-    /// What is put there; nothing removes it.
+    /// The new value; `None` removes the field.
     pub value: Option<Value>,
 }
 
 impl Edit {
-    /// Changes the document.
+    /// Applies the change.
     pub fn make(&self, document: &mut Value) {
         let steps: Vec<String> = steps(&self.pointer);
-        let Some((last, way)) = steps.split_last() else { return };
+        let Some((last, parents)) = steps.split_last() else { return };
         let mut at = document;
-        for step in way {
+        for step in parents {
             if at.is_array() {
                 let Some(item) = step.parse().ok().and_then(|index: usize| at.get_mut(index)) else { return };
                 at = item;
@@ -165,12 +167,12 @@ fn object(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// What a server has answered so far, by step.
+/// The responses of a server so far, by step.
 pub type Answers = BTreeMap<usize, Value>;
 
-/// A request as one server gets it.
+/// A request with all references resolved for one server.
 #[derive(Debug, Clone)]
-pub struct Concrete {
+pub struct ConcreteRequest {
     /// HTTP method.
     pub method: Method,
     /// Path and encoded query.
@@ -183,30 +185,30 @@ pub struct Concrete {
     pub body: Vec<u8>,
 }
 
-impl Ask {
-    /// The request with everything filled in that depends on the server and the run.
+impl RequestTemplate {
+    /// Resolves everything that depends on the server and the run.
     #[must_use]
-    pub fn concrete(&self, place: &Place, answers: &Answers) -> Concrete {
-        let fill = |text: &str| filled(text, &place.namespace, answers);
-        let fill_value = |document: &Value| fill_value(document, place.port, &fill);
+    pub fn concrete(&self, place: &TrialContext, answers: &Answers) -> ConcreteRequest {
+        let resolve = |text: &str| resolve_references(text, &place.namespace, answers);
+        let resolve_value = |document: &Value| resolve_value(document, place.port, &resolve);
         let mut query = form_urlencoded::Serializer::new(String::new());
         for (name, value) in &self.query {
-            query.append_pair(name, &fill(value));
+            query.append_pair(name, &resolve(value));
         }
         let query = query.finish();
-        let path = fill(&self.path);
+        let path = resolve(&self.path);
         let body = match &self.content {
             Content::Nothing => Vec::new(),
-            Content::Text(text) => fill(text).into_bytes(),
-            Content::Json(document) => fill_value(document).to_string().into_bytes(),
-            Content::Answer { of, edits, otherwise } => {
-                let answer = answers.get(of).filter(|answer| answer["kind"] == otherwise["kind"]);
-                let mut document = answer.unwrap_or(otherwise).clone();
+            Content::Text(text) => resolve(text).into_bytes(),
+            Content::Json(document) => resolve_value(document).to_string().into_bytes(),
+            Content::Answer { of, edits, fallback } => {
+                let answer = answers.get(of).filter(|answer| answer["kind"] == fallback["kind"]);
+                let mut document = answer.unwrap_or(fallback).clone();
                 edits.iter().for_each(|edit| edit.make(&mut document));
-                fill_value(&document).to_string().into_bytes()
+                resolve_value(&document).to_string().into_bytes()
             }
         };
-        Concrete {
+        ConcreteRequest {
             method: self.method.clone(),
             target: if query.is_empty() { path } else { format!("{path}?{query}") },
             accept: self.accept,
@@ -216,26 +218,26 @@ impl Ask {
     }
 }
 
-fn fill_value(value: &Value, port: u16, fill: &impl Fn(&str) -> String) -> Value {
+fn resolve_value(value: &Value, port: u16, resolve: &impl Fn(&str) -> String) -> Value {
     match value {
         Value::String(text) if text == PORT => Value::from(port),
-        Value::String(text) => Value::String(fill(text)),
-        Value::Array(items) => items.iter().map(|item| fill_value(item, port, fill)).collect(),
+        Value::String(text) => Value::String(resolve(text)),
+        Value::Array(items) => items.iter().map(|item| resolve_value(item, port, resolve)).collect(),
         Value::Object(map) => {
-            map.iter().map(|(key, item)| (fill(key), fill_value(item, port, fill))).collect()
+            map.iter().map(|(key, item)| (resolve(key), resolve_value(item, port, resolve))).collect()
         }
         other => other.clone(),
     }
 }
 
-fn filled(text: &str, namespace: &str, answers: &Answers) -> String {
+fn resolve_references(text: &str, namespace: &str, answers: &Answers) -> String {
     let mut text = text.replace(NAMESPACE, namespace);
     while let Some(begin) = text.find("${") {
         let Some(length) = text[begin..].find('}') else { break };
         let reference = &text[begin + 2..begin + length];
         let (step, pointer) = reference.split_at(reference.find('/').unwrap_or(reference.len()));
         let answer = step.parse().ok().and_then(|step: usize| answers.get(&step)?.pointer(pointer)?.as_str());
-        // A version that was made up and only tried is in nobody's history.
+        // An invented resourceVersion that was only sent with dryRun is not in the server's history.
         let known = |text: &&str| !pointer.ends_with("/resourceVersion") || is_version(text);
         let value = answer.filter(known).unwrap_or("0").to_owned();
         text.replace_range(begin..=begin + length, &value);
@@ -261,8 +263,8 @@ impl fmt::Display for Step {
             Content::Nothing => Ok(()),
             Content::Json(document) => write!(f, "\n    {document}"),
             Content::Text(text) => write!(f, "\n    {text}"),
-            Content::Answer { of, edits, otherwise } => {
-                write!(f, "\n    the object of [{of}] (else {otherwise})")?;
+            Content::Answer { of, edits, fallback } => {
+                write!(f, "\n    the object of [{of}] (else {fallback})")?;
                 for edit in edits {
                     match &edit.value {
                         Some(value) => write!(f, "\n    with {} = {value}", edit.pointer)?,
@@ -282,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edits_make_their_way_and_remove() {
+    fn edits_create_missing_parents_and_remove() {
         let mut document = json!({"a": {"list": [{"b": 1}]}});
         for (pointer, value) in
             [("/a/list/0/b", Some(json!(2))), ("/c/d~1e", Some(json!("x"))), ("/a/list/1", Some(json!(3)))]
@@ -296,21 +298,21 @@ mod tests {
     }
 
     #[test]
-    fn every_trial_of_a_moment_has_a_port_of_its_own() {
-        let ports = (60..90).map(|trial| Place::new("n".to_owned(), trial).port);
+    fn concurrent_trials_have_different_ports() {
+        let ports = (60..90).map(|trial| TrialContext::new("n".to_owned(), trial).port);
         let ports: std::collections::BTreeSet<u16> = ports.collect();
         assert_eq!(ports.len(), 30);
-        let document = fill_value(&json!({"port": PORT, "text": "a {port}"}), 30_001, &str::to_owned);
+        let document = resolve_value(&json!({"port": PORT, "text": "a {port}"}), 30_001, &str::to_owned);
         assert_eq!(document, json!({"port": 30_001, "text": "a {port}"}));
     }
 
     #[test]
-    fn references_are_filled_in_for_each_server() {
+    fn references_are_resolved_for_each_server() {
         let answers = Answers::from([(3, json!({"metadata": {"uid": "u", "resourceVersion": "7000"}}))]);
-        assert_eq!(filled("x-${3/metadata/uid}-{ns}", "n", &answers), "x-u-n");
-        assert_eq!(filled("${3/metadata/resourceVersion}", "n", &answers), "7000");
-        assert_eq!(filled("${4/metadata/uid}", "n", &answers), "0");
+        assert_eq!(resolve_references("x-${3/metadata/uid}-{ns}", "n", &answers), "x-u-n");
+        assert_eq!(resolve_references("${3/metadata/resourceVersion}", "n", &answers), "7000");
+        assert_eq!(resolve_references("${4/metadata/uid}", "n", &answers), "0");
         let tried = Answers::from([(3, json!({"metadata": {"resourceVersion": "1"}}))]);
-        assert_eq!(filled("${3/metadata/resourceVersion}", "n", &tried), "0");
+        assert_eq!(resolve_references("${3/metadata/resourceVersion}", "n", &tried), "0");
     }
 }

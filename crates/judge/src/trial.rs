@@ -1,4 +1,4 @@
-//! One sequence is put to both servers, step by step, and what they say is compared.
+//! Runs one sequence on both servers, step by step, and compares the responses.
 
 use std::time::Duration;
 
@@ -6,55 +6,56 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::compare::{self, Difference};
-use crate::normal::Symbols;
-use crate::sequence::{Answers, Place, Sequence, Step};
-use crate::side::{Reply, Side, Stream};
+use crate::normalize::Symbols;
+use crate::sequence::{Answers, Sequence, Step, TrialContext};
+use crate::server::{Reply, Server, Stream};
 
-/// How long one server may take for an event that the other has sent; on a busy machine that can be long.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a server is listened to for an event that the other has not sent. Ours has sent all when it answers.
-const QUIET: Duration = Duration::from_millis(60);
-/// How long a step waits that must not meet the second of the one before it.
-const SECOND: Duration = Duration::from_secs(1);
+/// How long one server may take for an event that the other has sent; long, for busy machines.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long to wait for an event that the other server has not sent. Ours has sent all events when it
+/// responds.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(60);
+/// The delay of a step that must not run in the same second as the one before it.
+const NEXT_SECOND: Duration = Duration::from_secs(1);
 
 /// The two servers.
 #[derive(Clone)]
 pub struct Servers {
     /// The original.
-    pub real: Side,
+    pub real: Server,
     /// The embedded one.
-    pub ours: Side,
+    pub ours: Server,
 }
 
-/// What came of a sequence.
+/// The outcome of a sequence on both servers.
 #[derive(Debug, Default)]
-pub struct Verdict {
-    /// Requests made of each server.
+pub struct TrialOutcome {
+    /// The number of requests to each server.
     pub requests: u64,
-    /// Events compared.
+    /// The number of compared events.
     pub events: u64,
-    /// Whether the real server panicked over a request: there is no answer to compare, and what is stored is unknown.
+    /// Whether the real server panicked: there is no response to compare, and its state is unknown.
     pub panicked: bool,
-    /// Differences, in the order they were found; behind one that changes what is stored nothing is looked at.
+    /// Differences in the order they were found; the comparison ends at one that changes stored state.
     pub differences: Vec<Difference>,
 }
 
-/// What one server was asked and said.
-struct Hearing {
-    side: Side,
+/// The requests and responses of one server.
+struct ServerSession {
+    side: Server,
     answers: Answers,
     symbols: Symbols,
     streams: Vec<(usize, Stream)>,
 }
 
-impl Hearing {
-    fn new(side: &Side, namespace: &str) -> Hearing {
+impl ServerSession {
+    fn new(side: &Server, namespace: &str) -> ServerSession {
         let symbols = Symbols::new(namespace, Timestamp::now());
-        Hearing { side: side.clone(), answers: Answers::new(), symbols, streams: Vec::new() }
+        ServerSession { side: side.clone(), answers: Answers::new(), symbols, streams: Vec::new() }
     }
 
-    /// The answer to the step, in symbols; nothing if it is a stream.
-    async fn hear(&mut self, step: &Step, place: &Place) -> anyhow::Result<Option<Value>> {
+    /// The normalized response to a step; `None` if it is a stream.
+    async fn send(&mut self, step: &Step, place: &TrialContext) -> anyhow::Result<Option<Value>> {
         let request = step.ask.concrete(place, &self.answers);
         match self.side.ask(&request, step.verb == "watch").await? {
             Reply::Stream(stream) => {
@@ -71,54 +72,56 @@ impl Hearing {
 }
 
 impl Servers {
-    /// Puts the sequence to both servers. `listed` tells which differences are meant.
+    /// Runs the sequence on both servers. `listed` says which differences are accepted.
     ///
     /// # Errors
     /// If a server does not answer.
     pub async fn try_sequence(
         &self,
         sequence: &Sequence,
-        place: &Place,
+        place: &TrialContext,
         listed: &mut impl FnMut(&Difference) -> bool,
-    ) -> anyhow::Result<Verdict> {
-        let mut verdict = Verdict::default();
-        let [mut real, mut ours] = [&self.real, &self.ours].map(|side| Hearing::new(side, &place.namespace));
+    ) -> anyhow::Result<TrialOutcome> {
+        let mut outcome = TrialOutcome::default();
+        let [mut real, mut ours] =
+            [&self.real, &self.ours].map(|side| ServerSession::new(side, &place.namespace));
         for step in &sequence.steps {
-            verdict.requests += 1;
-            if step.is_stamped() {
-                tokio::time::sleep(SECOND).await;
+            outcome.requests += 1;
+            if step.stores_current_second() {
+                tokio::time::sleep(NEXT_SECOND).await;
             }
-            let asked = format!("{} {}", step.verb, step.resource);
-            let theirs = match real.hear(step, place).await {
+            let title = format!("{} {}", step.verb, step.resource);
+            let theirs = match real.send(step, place).await {
                 Err(error) if is_panic(&error) => {
-                    verdict.panicked = true;
-                    return Ok(verdict);
+                    outcome.panicked = true;
+                    return Ok(outcome);
                 }
                 theirs => theirs?,
             };
-            let mine = ours.hear(step, place).await?;
+            let mine = ours.send(step, place).await?;
             let found = match (theirs, mine) {
                 (None, None) => Vec::new(),
                 (theirs, mine) => {
-                    let streaming = || serde_json::json!({"code": 200, "body": {}});
-                    let (theirs, mine) = (theirs.unwrap_or_else(streaming), mine.unwrap_or_else(streaming));
-                    compare::answers(step.id, &asked, &theirs, &mine)
+                    let stream_started = || serde_json::json!({"code": 200, "body": {}});
+                    let (theirs, mine) =
+                        (theirs.unwrap_or_else(stream_started), mine.unwrap_or_else(stream_started));
+                    compare::answers(step.id, &title, &theirs, &mine)
                 }
             };
-            // A request that only one server took leaves them in different states.
-            let parted = found.iter().any(|difference| difference.item.contains(" code "));
+            // A request that only one server accepted leaves different states.
+            let states_differ = found.iter().any(|difference| difference.item.contains(" code "));
             let unlisted = found.iter().filter(|difference| !listed(difference)).count() > 0;
-            verdict.differences.extend(found);
-            if parted || unlisted {
-                return Ok(verdict);
+            outcome.differences.extend(found);
+            if states_differ || unlisted {
+                return Ok(outcome);
             }
         }
-        watch(sequence, &mut real, &mut ours, &mut verdict).await;
-        Ok(verdict)
+        watch(sequence, &mut real, &mut ours, &mut outcome).await;
+        Ok(outcome)
     }
 }
 
-/// Whether the server has given up on one request, and on nothing else.
+/// Whether the server reset only this one HTTP/2 stream.
 fn is_panic(error: &anyhow::Error) -> bool {
     let reset = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<h2::Error>().and_then(h2::Error::reason) == Some(h2::Reason::INTERNAL_ERROR)
@@ -126,20 +129,26 @@ fn is_panic(error: &anyhow::Error) -> bool {
     error.chain().any(reset)
 }
 
-async fn watch(sequence: &Sequence, real: &mut Hearing, ours: &mut Hearing, verdict: &mut Verdict) {
+async fn watch(
+    sequence: &Sequence,
+    real: &mut ServerSession,
+    ours: &mut ServerSession,
+    outcome: &mut TrialOutcome,
+) {
     let streams = std::mem::take(&mut ours.streams).into_iter().zip(std::mem::take(&mut real.streams));
     for ((id, mut mine), (_, mut theirs)) in streams {
         let Some(step) = sequence.steps.iter().find(|step| step.id == id) else { continue };
-        let mut sent = mine.events(usize::MAX, QUIET).await;
-        let mut heard = theirs.events(sent.len(), PATIENCE).await;
-        heard.extend(theirs.events(usize::MAX, QUIET).await);
-        sent.extend(mine.events(heard.len().saturating_sub(sent.len()), PATIENCE).await);
+        let mut our_events = mine.events(usize::MAX, IDLE_TIMEOUT).await;
+        let mut their_events = theirs.events(our_events.len(), TIMEOUT).await;
+        their_events.extend(theirs.events(usize::MAX, IDLE_TIMEOUT).await);
+        our_events.extend(mine.events(their_events.len().saturating_sub(our_events.len()), TIMEOUT).await);
         let normal = |symbols: &mut Symbols, events: &[Value]| -> Vec<Value> {
             events.iter().map(|event| symbols.event(event)).collect()
         };
-        let (heard, sent) = (normal(&mut real.symbols, &heard), normal(&mut ours.symbols, &sent));
-        verdict.events += sent.len() as u64;
-        let asked = format!("watch {}", step.resource);
-        verdict.differences.extend(compare::streams(id, &asked, &heard, &sent));
+        let (their_events, our_events) =
+            (normal(&mut real.symbols, &their_events), normal(&mut ours.symbols, &our_events));
+        outcome.events += our_events.len() as u64;
+        let title = format!("watch {}", step.resource);
+        outcome.differences.extend(compare::streams(id, &title, &their_events, &our_events));
     }
 }

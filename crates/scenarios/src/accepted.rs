@@ -1,4 +1,5 @@
-//! Lines in which two answers may differ are listed with a reason; any other is a problem, and so is a needless row.
+//! Accepted differences: lines in which two outputs may differ are listed with a reason. An unlisted
+//! difference fails, and so does an unused row.
 
 use crate::differences::{matches, rows};
 
@@ -8,18 +9,18 @@ pub(crate) struct Accepted {
 }
 
 struct Row {
-    /// What was asked or done, of which it is about the answer; a `*` stands for anything.
+    /// The command or scenario whose output it concerns; `*` matches anything.
     subject: String,
-    /// The lines that may differ, beginning with `-` if only the first has them, with `+` if only the second has, or
-    /// with `?`.
+    /// The lines that may differ: `-` if only the first output has them, `+` if only the second has them,
+    /// `?` for either.
     line: String,
-    /// Whether it depends on chance if they differ.
-    at_times: bool,
+    /// Whether the difference does not occur in every run.
+    sometimes: bool,
     used: usize,
 }
 
-/// How the reason of a difference begins that is not there each time.
-const AT_TIMES: &str = "at times: ";
+/// The prefix of the reason of such a difference.
+const SOMETIMES: &str = "at times: ";
 
 impl Accepted {
     /// Reads the list from a file.
@@ -27,7 +28,7 @@ impl Accepted {
         let row = |row: crate::differences::Row| Row {
             subject: row.what,
             line: row.how.trim_matches('`').to_owned(),
-            at_times: row.why.starts_with(AT_TIMES),
+            sometimes: row.why.starts_with(SOMETIMES),
             used: 0,
         };
         Ok(Self { rows: rows(file)?.into_iter().map(row).collect() })
@@ -51,24 +52,24 @@ impl Accepted {
     }
 
     fn row(&self, subject: &str, line: &str) -> Option<usize> {
-        self.rows.iter().position(|row| matches(&row.subject, subject) && says(&row.line, line))
+        self.rows.iter().position(|row| matches(&row.subject, subject) && line_matches(&row.line, line))
     }
 
-    /// Rows about these subjects for which no difference was seen.
+    /// Rows about these subjects for which no difference occurred.
     pub(crate) fn stale(&self, about: impl Fn(&str) -> bool) -> Vec<String> {
-        let stale = |row: &&Row| row.used == 0 && !row.at_times && about(&row.subject);
-        let told = |row: &Row| format!("listed and not seen: {} {}", row.subject, row.line);
-        self.rows.iter().filter(stale).map(told).collect()
+        let stale = |row: &&Row| row.used == 0 && !row.sometimes && about(&row.subject);
+        let problem = |row: &Row| format!("listed but not seen: {} {}", row.subject, row.line);
+        self.rows.iter().filter(stale).map(problem).collect()
     }
 
-    /// How many rows there are, and for how many lines they were needed.
+    /// The number of rows, and of lines they matched.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.rows.len(), self.rows.iter().map(|row| row.used).sum())
     }
 }
 
-/// Whether a line that differs is meant by a row; `?` in front stands for either side.
-fn says(pattern: &str, line: &str) -> bool {
+/// Whether a row matches a differing line; a leading `?` matches either side.
+fn line_matches(pattern: &str, line: &str) -> bool {
     match pattern.strip_prefix('?') {
         Some(pattern) => line.get(1..).is_some_and(|line| matches(pattern, line)),
         None => matches(pattern, line),
@@ -84,10 +85,10 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_listed_or_told_and_an_unused_row_is_told() {
-        let row = |subject: &str, line: &str, at_times| {
+    fn unlisted_differences_and_unused_rows_are_reported() {
+        let row = |subject: &str, line: &str, sometimes| {
             let (subject, line) = (subject.to_owned(), line.to_owned());
-            Row { subject, line, at_times, used: 0 }
+            Row { subject, line, sometimes, used: 0 }
         };
         let rows = vec![row("get *", "? b*", false), row("get x", "+ z", false), row("get y", "+ z", true)];
         let mut accepted = Accepted { rows };
@@ -95,7 +96,7 @@ mod tests {
         assert!(!accepted.allows("get x", &lines(["- z"])));
         assert_eq!(accepted.unlisted("get x", &lines(["- bb"])), [""; 0]);
         assert_eq!(accepted.unlisted("put x", &lines(["- bb"])), ["- bb"]);
-        assert_eq!(accepted.stale(|_| true), ["listed and not seen: get x + z"]);
+        assert_eq!(accepted.stale(|_| true), ["listed but not seen: get x + z"]);
         assert_eq!(accepted.stale(|subject| subject == "get y"), [""; 0]);
         assert_eq!(accepted.counts(), (3, 1));
     }

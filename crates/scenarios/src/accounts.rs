@@ -1,4 +1,4 @@
-//! Every namespace has its `default` account.
+//! Every namespace has its `default` ServiceAccount.
 
 use anyhow::ensure;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
@@ -6,10 +6,10 @@ use kube::Api;
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use crate::World;
+use crate::TestCluster;
 
-/// The account of a name, once it is there and is not the one with this uid.
-pub(crate) async fn account_other_than(
+/// The ServiceAccount with this name, if it exists and has another UID.
+pub(crate) async fn service_account_other_than(
     accounts: &Api<ServiceAccount>,
     name: &str,
     uid: Option<&str>,
@@ -18,41 +18,51 @@ pub(crate) async fn account_other_than(
 }
 
 /// Proves SA-13, SA-14, SA-15, SA-40, SA-45.
-pub(crate) async fn a_namespace_has_its_default_account(world: &World) -> anyhow::Result<()> {
+pub(crate) async fn namespace_gets_its_default_service_account(cluster: &TestCluster) -> anyhow::Result<()> {
     for system in ["default", "kube-system", "kube-public", "kube-node-lease"] {
-        let accounts = world.api::<ServiceAccount>(system);
-        world.eventually(system, async || Ok(accounts.get_opt("default").await?)).await?;
+        let accounts = cluster.api::<ServiceAccount>(system);
+        cluster.eventually(system, async || Ok(accounts.get_opt("default").await?)).await?;
     }
-    let namespace = world.namespace("accounts").await?;
-    let accounts = world.api::<ServiceAccount>(&namespace);
-    let first = world
-        .eventually("the default account", async || account_other_than(&accounts, "default", None).await)
+    let namespace = cluster.namespace("accounts").await?;
+    let accounts = cluster.api::<ServiceAccount>(&namespace);
+    let first = cluster
+        .eventually("the default ServiceAccount", async || {
+            service_account_other_than(&accounts, "default", None).await
+        })
         .await?;
-    ensure!(first.secrets.is_none(), "no Secret is made for an account");
-    ensure!(first.metadata.labels.is_none(), "it is bare");
+    ensure!(first.secrets.is_none(), "the ServiceAccount has no Secrets");
+    ensure!(first.metadata.labels.is_none(), "the ServiceAccount has no labels");
 
     let uid = first.metadata.uid.as_deref();
     accounts.delete("default", &DeleteParams::default()).await?;
-    let second =
-        world.eventually("its return", async || account_other_than(&accounts, "default", uid).await).await?;
+    let second = cluster
+        .eventually("the recreated default ServiceAccount", async || {
+            service_account_other_than(&accounts, "default", uid).await
+        })
+        .await?;
 
-    world.create(&accounts, json!({"metadata": {"name": "other"}})).await?;
+    cluster.create(&accounts, json!({"metadata": {"name": "other"}})).await?;
     accounts.delete("other", &DeleteParams::default()).await?;
-    world.settle().await;
-    ensure!(accounts.get_opt("other").await?.is_none(), "other accounts are not brought back");
-    ensure!(accounts.get("default").await?.metadata.uid == second.metadata.uid, "and the default one stays");
+    cluster.settle().await;
+    ensure!(accounts.get_opt("other").await?.is_none(), "other ServiceAccounts are not recreated");
+    ensure!(
+        accounts.get("default").await?.metadata.uid == second.metadata.uid,
+        "the default ServiceAccount is kept"
+    );
     Ok(())
 }
 
 /// Proves SA-11, SA-22.
-pub(crate) async fn a_terminating_namespace_gets_nothing(world: &World) -> anyhow::Result<()> {
-    let namespace = world.namespace("going").await?;
-    let accounts = world.api::<ServiceAccount>(&namespace);
-    world.eventually("the default account", async || Ok(accounts.get_opt("default").await?)).await?;
-    let namespaces: Api<Namespace> = Api::all(world.admin.clone());
+pub(crate) async fn terminating_namespace_gets_no_service_account(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let namespace = cluster.namespace("terminating").await?;
+    let accounts = cluster.api::<ServiceAccount>(&namespace);
+    cluster.eventually("the default ServiceAccount", async || Ok(accounts.get_opt("default").await?)).await?;
+    let namespaces: Api<Namespace> = Api::all(cluster.admin.clone());
     namespaces.delete(&namespace, &DeleteParams::default()).await?;
-    // Its end may have come before.
-    world.delete_if_there(&accounts, "default").await?;
-    let gone = async || Ok(namespaces.get_opt(&namespace).await?.is_none().then_some(()));
-    world.eventually("the end of the namespace, in which nothing is made any more", gone).await
+    // The namespace controller may have deleted it already.
+    cluster.delete_if_exists(&accounts, "default").await?;
+    let deleted = async || Ok(namespaces.get_opt(&namespace).await?.is_none().then_some(()));
+    cluster.eventually("the deletion of the namespace", deleted).await
 }

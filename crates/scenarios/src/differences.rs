@@ -1,4 +1,4 @@
-//! Lists of differences that are meant, each with its reason, as tables in `docs/differences`.
+//! Lists of accepted differences with their reasons: the tables in `docs/differences`.
 
 use anyhow::{Context as _, ensure};
 
@@ -6,7 +6,7 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/difference
 
 /// A row of a table.
 pub(crate) struct Row {
-    /// What differs.
+    /// The item that differs.
     pub(crate) what: String,
     /// The second column.
     pub(crate) how: String,
@@ -14,7 +14,7 @@ pub(crate) struct Row {
     pub(crate) why: String,
 }
 
-/// The rows of the table in a file, each of which must have its reason.
+/// The rows of the table in a file; each must have a reason.
 pub(crate) fn rows(file: &str) -> anyhow::Result<Vec<Row>> {
     let text = std::fs::read_to_string(format!("{FOLDER}{file}")).with_context(|| file.to_owned())?;
     let rows =
@@ -27,7 +27,7 @@ pub(crate) fn rows(file: &str) -> anyhow::Result<Vec<Row>> {
     .collect()
 }
 
-/// Whether a text is as the pattern says, in which a `*` stands for anything.
+/// Whether a text matches a pattern, in which `*` matches anything.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn star_matches_anything() {
         assert!(matches("/metrics go_*", "/metrics go_threads"));
         assert!(matches("/metrics a{*}", "/metrics a{b=c}"));
         assert!(matches("/configz *.a.*", "/configz x.a.b"));

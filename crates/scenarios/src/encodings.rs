@@ -1,4 +1,4 @@
-//! What is read as protobuf is what the server would have sent as JSON.
+//! An object read as protobuf equals the same object read as JSON.
 
 use anyhow::{Context as _, ensure};
 use http::header::ACCEPT;
@@ -8,10 +8,10 @@ use keleustes_objects::{Key, Kind, protobuf};
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use crate::World;
+use crate::TestCluster;
 
-/// A template with a field of every shape: pointers to nothing and to zero, amounts, ports by number and by name, times,
-/// parts in the place of their fields, and texts that JSON has to escape.
+/// A pod template with fields of every shape: null and zero pointers, quantities, ports by number and by
+/// name, times, inlined structs, and strings that JSON escapes.
 fn template() -> Value {
     let env = json!([
         {"name": "EMPTY"},
@@ -70,28 +70,30 @@ fn template() -> Value {
     })
 }
 
-pub(crate) async fn a_deployment_is_the_same_in_both_encodings(world: &World) -> anyhow::Result<()> {
-    let namespace = world.namespace("encodings").await?;
-    let deployments = world.api::<Deployment>(&namespace);
+pub(crate) async fn a_deployment_is_the_same_in_both_encodings(cluster: &TestCluster) -> anyhow::Result<()> {
+    let namespace = cluster.namespace("encodings").await?;
+    let deployments = cluster.api::<Deployment>(&namespace);
     let strategy =
         json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "50%"}});
     let spec = json!({
         "replicas": 0, "selector": {"matchLabels": {"app": "web"}}, "strategy": strategy, "template": template(),
     });
-    world.create(&deployments, json!({"metadata": {"name": "web"}, "spec": spec})).await?;
-    world
-        .eventually("a status", async || {
+    cluster.create(&deployments, json!({"metadata": {"name": "web"}, "spec": spec})).await?;
+    cluster
+        .eventually("a status with conditions", async || {
             let status = deployments.get("web").await?.status;
             Ok(status.is_some_and(|status| status.conditions.is_some()).then_some(()))
         })
         .await?;
-    world.settle().await;
+    cluster.settle().await;
 
-    same_in_both_encodings::<keleustes_objects::Deployment>(world, &namespace, "web").await
+    same_in_both_encodings::<keleustes_objects::Deployment>(cluster, &namespace, "web").await
 }
 
-pub(crate) async fn an_endpoint_slice_is_the_same_in_both_encodings(world: &World) -> anyhow::Result<()> {
-    let namespace = world.namespace("encodings").await?;
+pub(crate) async fn an_endpoint_slice_is_the_same_in_both_encodings(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let namespace = cluster.namespace("encodings").await?;
     let endpoints = json!([
         {"addresses": ["10.0.0.7"], "conditions": {"ready": true, "serving": true, "terminating": false},
          "nodeName": "n1", "zone": "a", "hints": {"forZones": [{"name": "a"}], "forNodes": [{"name": "n1"}]},
@@ -108,16 +110,20 @@ pub(crate) async fn an_endpoint_slice_is_the_same_in_both_encodings(world: &Worl
         "metadata": {"name": "web", "labels": {"app": "web"}, "annotations": {"note": "\\ \"quoted\" \t"}},
         "addressType": "IPv4", "endpoints": endpoints, "ports": ports,
     });
-    world.create(&world.api::<EndpointSlice>(&namespace), slice).await?;
-    world.settle().await;
-    same_in_both_encodings::<keleustes_objects::EndpointSlice>(world, &namespace, "web").await
+    cluster.create(&cluster.api::<EndpointSlice>(&namespace), slice).await?;
+    cluster.settle().await;
+    same_in_both_encodings::<keleustes_objects::EndpointSlice>(cluster, &namespace, "web").await
 }
 
-async fn same_in_both_encodings<K: Kind>(world: &World, namespace: &str, name: &str) -> anyhow::Result<()> {
+async fn same_in_both_encodings<K: Kind>(
+    cluster: &TestCluster,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<()> {
     let path = K::RESOURCE.object_path(&Key::namespaced(namespace, name));
     let read = async |accept: &str| {
         let request = http::Request::get(&path).header(ACCEPT, accept).body(Body::empty())?;
-        anyhow::Ok(world.admin.send(request).await?.into_body().collect_bytes().await?)
+        anyhow::Ok(cluster.admin.send(request).await?.into_body().collect_bytes().await?)
     };
     let mut wanted: Value = serde_json::from_slice(&read("application/json").await?)?;
     for field in ["kind", "apiVersion"] {
@@ -125,7 +131,7 @@ async fn same_in_both_encodings<K: Kind>(world: &World, namespace: &str, name: &
     }
     wanted["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields"));
     let bytes = read("application/vnd.kubernetes.protobuf").await?;
-    let message = K::WHOLE.with_context(|| format!("{} are not read whole", K::RESOURCE))?;
+    let message = K::WHOLE.with_context(|| format!("{} have no complete protobuf schema", K::RESOURCE))?;
     let written = protobuf::to_json(protobuf::Envelope::open(&bytes)?.object, message);
     let written = written.map_err(|error| anyhow::anyhow!("{error:?}"))?;
     let written: Value = serde_json::from_str(&written)?;

@@ -1,4 +1,4 @@
-//! Nodes that nobody plays stay ready for as long as it takes: somebody renews their leases.
+//! Keeps nodes without a kubelet ready by renewing their leases.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::World;
+use crate::TestCluster;
 
-/// A fifth of the time for which a node may be silent.
+/// A fifth of the node monitor grace period.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Heartbeats of nodes, until this is dropped.
+/// Renews node leases until it is dropped.
 pub(crate) struct Heartbeats(JoinHandle<()>);
 
 impl Heartbeats {
     /// Renews the leases of these nodes from now on.
-    pub(crate) fn of(world: &World, nodes: &[Node]) -> Self {
-        let leases: Api<Lease> = world.api("kube-node-lease");
+    pub(crate) fn of(cluster: &TestCluster, nodes: &[Node]) -> Self {
+        let leases: Api<Lease> = cluster.api("kube-node-lease");
         let owners: Vec<_> = nodes.iter().map(|node| (node.name_any(), node.uid())).collect();
         Self(tokio::spawn(async move {
             loop {
@@ -32,7 +32,7 @@ impl Heartbeats {
                         "metadata": {"name": name, "ownerReferences": [owner]},
                         "spec": {"holderIdentity": name, "renewTime": format!("{:.6}", Timestamp::now())},
                     });
-                    // What a busy server does not take now it takes next time.
+                    // A failed renewal is repeated the next time.
                     let _ =
                         leases.patch(name, &PatchParams::apply("heart").force(), &Patch::Apply(lease)).await;
                 }

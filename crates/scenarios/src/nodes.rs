@@ -1,4 +1,4 @@
-//! Nodes that fall silent, come back, vanish and are tainted, and what becomes of their pods.
+//! Nodes that stop sending heartbeats, recover, are deleted or tainted, and the pods on them.
 
 use std::time::Duration;
 
@@ -10,53 +10,53 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::World;
+use crate::TestCluster;
 use crate::heartbeats::Heartbeats;
-use crate::world::hold;
+use crate::test_cluster::set_finalizers;
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// A few nodes, and pods on them in a namespace of their own.
-struct Field<'w> {
-    world: &'w World,
+/// A few nodes, and a namespace with pods on them.
+struct NodeFixture<'w> {
+    cluster: &'w TestCluster,
     count: usize,
     nodes: Api<Node>,
     pods: Api<Pod>,
     namespace: String,
 }
 
-impl<'w> Field<'w> {
-    async fn new(world: &'w World, prefix: &str, count: usize) -> anyhow::Result<Self> {
-        let namespace = world.namespace(prefix).await?;
-        let nodes = Api::all(world.admin.clone());
-        Ok(Self { world, count, nodes, pods: world.api(&namespace), namespace })
+impl<'w> NodeFixture<'w> {
+    async fn new(cluster: &'w TestCluster, prefix: &str, count: usize) -> anyhow::Result<Self> {
+        let namespace = cluster.namespace(prefix).await?;
+        let nodes = Api::all(cluster.admin.clone());
+        Ok(Self { cluster, count, nodes, pods: cluster.api(&namespace), namespace })
     }
 
     fn node(&self, at: usize) -> String {
         format!("{}-{at}", self.namespace)
     }
 
-    /// Plays the nodes, and waits until all of them can be used.
-    async fn play(&self) -> anyhow::Result<HollowHandle> {
-        let hollow = Hollow::builder(self.world.admin.clone())
+    /// Starts hollow nodes, and waits until all of them are ready and untainted.
+    async fn start_nodes(&self) -> anyhow::Result<HollowHandle> {
+        let hollow = Hollow::builder(self.cluster.admin.clone())
             .nodes(self.count)
             .name_prefix(format!("{}-", self.namespace))
             .leases(Duration::from_secs(5), Duration::from_secs(40))
             .start();
         for at in 0..self.count {
-            self.reaches(at, "True", &[]).await?;
+            self.node_becomes(at, "True", &[]).await?;
         }
         Ok(hollow)
     }
 
-    /// Waits until a node says this of itself and has these taints and no others, written `key:effect`.
-    async fn reaches(&self, at: usize, ready: &str, taints: &[&str]) -> anyhow::Result<()> {
-        self.reaches_one_of(at, ready, &[taints]).await
+    /// Waits until a node has this Ready status and exactly these taints, written `key:effect`.
+    async fn node_becomes(&self, at: usize, ready: &str, taints: &[&str]) -> anyhow::Result<()> {
+        self.node_becomes_one_of(at, ready, &[taints]).await
     }
 
-    /// As [`Self::reaches`], where several sets of taints are right.
-    async fn reaches_one_of(&self, at: usize, ready: &str, taints: &[&[&str]]) -> anyhow::Result<()> {
+    /// As [`Self::node_becomes`], with several accepted sets of taints.
+    async fn node_becomes_one_of(&self, at: usize, ready: &str, taints: &[&[&str]]) -> anyhow::Result<()> {
         let name = self.node(at);
         let ask = async || {
             let node = serde_json::to_value(self.nodes.get(&name).await?)?;
@@ -65,10 +65,10 @@ impl<'w> Field<'w> {
                 condition(&node, "Ready")["status"] == ready && taints.iter().any(|set| there == **set);
             Ok(is_so.then_some(()))
         };
-        self.world.eventually(&format!("{name} is {ready} with one of {taints:?}"), ask).await
+        self.cluster.eventually(&format!("{name} is {ready} with one of {taints:?}"), ask).await
     }
 
-    /// A pod on a node. It tolerates a lost node for so long.
+    /// Creates a pod bound to a node.
     async fn pod(&self, name: &str, at: usize, tolerations: Value) -> anyhow::Result<Value> {
         let pod = json!({
             "metadata": {"name": name},
@@ -77,32 +77,32 @@ impl<'w> Field<'w> {
                 "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "i"}],
             },
         });
-        // Until the namespace has its account, pods are refused.
-        let create = async || Ok(self.world.create(&self.pods, pod.clone()).await.map(Some)?);
-        Ok(serde_json::to_value(self.world.eventually("a pod", create).await?)?)
+        // Pods are rejected until the namespace has its ServiceAccount.
+        let create = async || Ok(self.cluster.create(&self.pods, pod.clone()).await.map(Some)?);
+        Ok(serde_json::to_value(self.cluster.eventually("a pod", create).await?)?)
     }
 
-    /// Waits until a pod says this of itself.
-    async fn pod_says(&self, name: &str, ready: &str) -> anyhow::Result<Value> {
+    /// Waits until a pod has this Ready status.
+    async fn pod_readiness_becomes(&self, name: &str, ready: &str) -> anyhow::Result<Value> {
         let ask = async || {
             let pod = serde_json::to_value(self.pods.get(name).await?)?;
             Ok((condition(&pod, "Ready")["status"] == ready).then_some(pod))
         };
-        self.world.eventually(&format!("{name} says {ready}"), ask).await
+        self.cluster.eventually(&format!("{name} has Ready={ready}"), ask).await
     }
 
-    async fn pod_is_gone(&self, name: &str) -> anyhow::Result<()> {
+    async fn pod_is_deleted(&self, name: &str) -> anyhow::Result<()> {
         let ask = async || Ok(self.pods.get_opt(name).await?.is_none().then_some(()));
-        self.world.eventually(&format!("{name} is gone"), ask).await
+        self.cluster.eventually(&format!("{name} is deleted"), ask).await
     }
 
-    /// Makes sure that a pod is the one it was, and is not on its way out.
-    async fn stays(&self, before: &Value) -> anyhow::Result<()> {
+    /// Checks that a pod has the same UID as before and is not terminating.
+    async fn is_kept(&self, before: &Value) -> anyhow::Result<()> {
         let name = before["metadata"]["name"].as_str().context("a name")?;
         let now = serde_json::to_value(self.pods.get(name).await?)?;
-        let (uid, going) = ("/metadata/uid", "/metadata/deletionTimestamp");
-        ensure!(now.pointer(uid) == before.pointer(uid), "{name} is another one");
-        ensure!(now.pointer(going).is_none(), "{name} is on its way out");
+        let (uid, deletion) = ("/metadata/uid", "/metadata/deletionTimestamp");
+        ensure!(now.pointer(uid) == before.pointer(uid), "{name} has another UID");
+        ensure!(now.pointer(deletion).is_none(), "{name} is terminating");
         Ok(())
     }
 
@@ -112,15 +112,15 @@ impl<'w> Field<'w> {
         Ok(())
     }
 
-    /// Messages of the events on a pod.
-    async fn told_of(&self, pod: &str) -> anyhow::Result<Vec<String>> {
-        let events: Api<Event> = self.world.api(&self.namespace);
+    /// Messages of the events about a pod.
+    async fn event_messages(&self, pod: &str) -> anyhow::Result<Vec<String>> {
+        let events: Api<Event> = self.cluster.api(&self.namespace);
         let of = ListParams::default().fields(&format!("involvedObject.name={pod}"));
         Ok(events.list(&of).await?.items.into_iter().filter_map(|event| event.message).collect())
     }
 
     async fn clear(self) -> anyhow::Result<()> {
-        self.world.stand_still("all is done").await;
+        self.cluster.checkpoint("the end of the scenario").await;
         for at in 0..self.count {
             let _ = self.nodes.delete(&self.node(at), &DeleteParams::default()).await;
         }
@@ -145,201 +145,208 @@ fn taints_of(node: &Value) -> Vec<String> {
     taints
 }
 
-/// Tolerates a lost node for so many seconds.
-fn for_seconds(seconds: u32) -> Value {
+/// Tolerations of an unreachable or not ready node for this number of seconds.
+fn tolerates_for(seconds: u32) -> Value {
     let toleration = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds});
     json!([toleration(UNREACHABLE), toleration(NOT_READY)])
 }
 
-/// One of four nodes falls silent, then all of them do, then all come back.
+/// One of four nodes fails, then all of them, then all recover.
 ///
 /// Proves NLC-24, NLC-34, NLC-36, NLC-43, NLC-45, NLC-52, NLC-59, NLC-61, TE-21, TE-34, TE-40.
-pub(crate) async fn lost_nodes_are_left_and_a_lost_cluster_is_not(world: &World) -> anyhow::Result<()> {
-    let field = Field::new(world, "lost", 4).await?;
-    no_other_node_is_ready(&field).await?;
-    let hollow = field.play().await?;
-    field.pod("hasty", 0, for_seconds(2)).await?;
-    let patient = field.pod("patient", 0, for_seconds(300)).await?;
-    // If the original is about to taint a node in the moment in which all are lost, that one keeps its taint.
-    let is_strict = !world.runs_original() && !world.is_compared();
-    let elsewhere = field.pod("elsewhere", 1, for_seconds(if is_strict { 30 } else { 600 })).await?;
-    for name in ["hasty", "patient", "elsewhere"] {
-        field.pod_says(name, "True").await?;
+pub(crate) async fn pods_leave_lost_nodes_unless_all_nodes_are_lost(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let fixture = NodeFixture::new(cluster, "lost", 4).await?;
+    delete_other_ready_nodes(&fixture).await?;
+    let hollow = fixture.start_nodes().await?;
+    fixture.pod("short", 0, tolerates_for(2)).await?;
+    let long = fixture.pod("long", 0, tolerates_for(300)).await?;
+    // The original may add the taint to one more node at the moment the last one fails.
+    let exact_taints = !cluster.runs_original() && !cluster.is_compared();
+    let elsewhere = fixture.pod("elsewhere", 1, tolerates_for(if exact_taints { 30 } else { 600 })).await?;
+    for name in ["short", "long", "elsewhere"] {
+        fixture.pod_readiness_becomes(name, "True").await?;
     }
-    hollow.fail_node(&field.node(0)).await;
-    // A node may be silent for 50 s, of which this world's patience is not to know.
+    hollow.fail_node(&fixture.node(0)).await;
+    // The node monitor grace period is 50 s, of which 40 s are waited here, before the cluster's timeout
+    // applies.
     tokio::time::sleep(Duration::from_secs(40)).await;
-    field.reaches(0, "Unknown", &["unreachable:NoExecute", "unreachable:NoSchedule"]).await?;
-    let marked = field.pod_says("patient", "False").await?;
-    ensure!(marked["status"]["phase"] == "Running", "its phase is not ours to tell");
-    let hasty = world
-        .eventually("hasty is asked to go", async || {
-            let pod = serde_json::to_value(field.pods.get("hasty").await?)?;
+    fixture.node_becomes(0, "Unknown", &["unreachable:NoExecute", "unreachable:NoSchedule"]).await?;
+    let marked = fixture.pod_readiness_becomes("long", "False").await?;
+    ensure!(marked["status"]["phase"] == "Running", "the phase is not changed");
+    let short = cluster
+        .eventually("the pod with the short toleration is deleted", async || {
+            let pod = serde_json::to_value(fixture.pods.get("short").await?)?;
             Ok(pod.pointer("/metadata/deletionTimestamp").is_some().then_some(pod))
         })
         .await?;
-    let target = condition(&hasty, "DisruptionTarget");
-    ensure!(target["reason"] == "DeletionByTaintManager", "it says why it goes: {target}");
-    field.stays(&patient).await?;
-    field.stays(&elsewhere).await?;
-    world.stand_still("one node is lost").await;
+    let target = condition(&short, "DisruptionTarget");
+    ensure!(target["reason"] == "DeletionByTaintManager", "the DisruptionTarget condition: {target}");
+    fixture.is_kept(&long).await?;
+    fixture.is_kept(&elsewhere).await?;
+    cluster.checkpoint("one node is unreachable").await;
 
-    // Now nobody answers. Nothing says that a node is lost any more, and nobody is evicted.
+    // All nodes are unreachable: NoExecute taints are removed, and no pod is evicted.
     for at in 1..4 {
-        hollow.fail_node(&field.node(at)).await;
+        hollow.fail_node(&fixture.node(at)).await;
     }
     tokio::time::sleep(Duration::from_secs(40)).await;
     let (none, one) = (["unreachable:NoSchedule"], ["unreachable:NoExecute", "unreachable:NoSchedule"]);
-    let right: &[&[&str]] = if is_strict { &[&none] } else { &[&none, &one] };
+    let accepted: &[&[&str]] = if exact_taints { &[&none] } else { &[&none, &one] };
     for at in 0..4 {
-        field.reaches_one_of(at, "Unknown", right).await?;
+        fixture.node_becomes_one_of(at, "Unknown", accepted).await?;
     }
     tokio::time::sleep(Duration::from_secs(35)).await;
-    field.stays(&patient).await?;
-    field.stays(&elsewhere).await?;
-    world.stand_still("all nodes are lost").await;
+    fixture.is_kept(&long).await?;
+    fixture.is_kept(&elsewhere).await?;
+    cluster.checkpoint("all nodes are unreachable").await;
 
     for at in 0..4 {
-        hollow.recover_node(&field.node(at)).await;
+        hollow.recover_node(&fixture.node(at)).await;
     }
     for at in 0..4 {
-        field.reaches(at, "True", &[]).await?;
+        fixture.node_becomes(at, "True", &[]).await?;
     }
-    field.pod_is_gone("hasty").await?;
-    for pod in [&patient, &elsewhere] {
-        field.stays(pod).await?;
+    fixture.pod_is_deleted("short").await?;
+    for pod in [&long, &elsewhere] {
+        fixture.is_kept(pod).await?;
     }
-    field.pod_says("patient", "True").await?;
-    field.pod_says("elsewhere", "True").await?;
+    fixture.pod_readiness_becomes("long", "True").await?;
+    fixture.pod_readiness_becomes("elsewhere", "True").await?;
     hollow.stop().await;
-    field.clear().await
+    fixture.clear().await
 }
 
-/// Whether all nodes are lost depends on all that there are.
-async fn no_other_node_is_ready(field: &Field<'_>) -> anyhow::Result<()> {
-    let nodes = field.nodes.list(&ListParams::default()).await?;
+/// Other ready nodes would count as reachable.
+async fn delete_other_ready_nodes(fixture: &NodeFixture<'_>) -> anyhow::Result<()> {
+    let nodes = fixture.nodes.list(&ListParams::default()).await?;
     for node in nodes.items {
         let node = serde_json::to_value(node)?;
         let name = node["metadata"]["name"].as_str().unwrap_or_default();
         if condition(&node, "Ready")["status"] == "True" {
-            field.nodes.delete(name, &DeleteParams::default()).await?;
+            fixture.nodes.delete(name, &DeleteParams::default()).await?;
         }
     }
     Ok(())
 }
 
 /// Proves TE-18, TE-19, TE-21, TE-33, TE-34, TE-40, TE-41.
-pub(crate) async fn pods_leave_a_tainted_node_in_their_time(world: &World) -> anyhow::Result<()> {
-    let field = Field::new(world, "tainted", 1).await?;
-    let hollow = field.play().await?;
+pub(crate) async fn pods_are_evicted_after_their_toleration_seconds(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let fixture = NodeFixture::new(cluster, "tainted", 1).await?;
+    let hollow = fixture.start_nodes().await?;
     let tolerates = |seconds: Option<u32>| json!([{"key": "gale", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]);
-    field.pod("at-once", 0, json!([])).await?;
-    field.pod("soon", 0, tolerates(Some(3))).await?;
-    let in_time = field.pod("in-time", 0, tolerates(Some(3600))).await?;
-    let forever = field.pod("forever", 0, tolerates(None)).await?;
+    fixture.pod("at-once", 0, json!([])).await?;
+    fixture.pod("soon", 0, tolerates(Some(3))).await?;
+    let in_time = fixture.pod("in-time", 0, tolerates(Some(3600))).await?;
+    let forever = fixture.pod("forever", 0, tolerates(None)).await?;
     let tainted = Instant::now();
-    field.set_taints(0, json!([{"key": "gale", "effect": "NoExecute"}])).await?;
-    field.pod_is_gone("at-once").await?;
-    field.pod_is_gone("soon").await?;
-    ensure!(tainted.elapsed() >= Duration::from_secs(3), "it went before its time");
-    field.stays(&in_time).await?;
-    field.set_taints(0, json!([])).await?;
-    if world.plane.is_some() {
-        world
-            .eventually("the wait ends with an event", async || {
-                let told = field.told_of("in-time").await?;
-                let wanted = format!("Cancelling deletion of Pod {}/in-time", field.namespace);
-                Ok(told.contains(&wanted).then_some(()))
+    fixture.set_taints(0, json!([{"key": "gale", "effect": "NoExecute"}])).await?;
+    fixture.pod_is_deleted("at-once").await?;
+    fixture.pod_is_deleted("soon").await?;
+    ensure!(tainted.elapsed() >= Duration::from_secs(3), "the pod was evicted too early");
+    fixture.is_kept(&in_time).await?;
+    fixture.set_taints(0, json!([])).await?;
+    if cluster.processes.is_some() {
+        cluster
+            .eventually("an event for the cancelled eviction", async || {
+                let messages = fixture.event_messages("in-time").await?;
+                let wanted = format!("Cancelling deletion of Pod {}/in-time", fixture.namespace);
+                Ok(messages.contains(&wanted).then_some(()))
             })
             .await?;
-        let told = field.told_of("at-once").await?;
-        let wanted = format!("Marking for deletion Pod {}/at-once", field.namespace);
-        ensure!(told.contains(&wanted), "{told:?}");
+        let messages = fixture.event_messages("at-once").await?;
+        let wanted = format!("Marking for deletion Pod {}/at-once", fixture.namespace);
+        ensure!(messages.contains(&wanted), "{messages:?}");
     }
-    field.stays(&in_time).await?;
-    field.stays(&forever).await?;
+    fixture.is_kept(&in_time).await?;
+    fixture.is_kept(&forever).await?;
     hollow.stop().await;
-    field.clear().await
+    fixture.clear().await
 }
 
 /// Proves PGC-20, PGC-23, PGC-24, PGC-30.
-pub(crate) async fn pods_of_a_vanished_node_go(world: &World) -> anyhow::Result<()> {
-    let field = Field::new(world, "vanished", 1).await?;
-    let hollow = field.play().await?;
-    field.pod("orphan", 0, json!([])).await?;
-    field.pod_says("orphan", "True").await?;
-    world.stand_still("the pod runs").await;
-    // Held, so that it can still be seen when it is deleted.
-    hold(&field.pods, "orphan", &["example.com/hold"]).await?;
+pub(crate) async fn pods_of_a_vanished_node_are_deleted(cluster: &TestCluster) -> anyhow::Result<()> {
+    let fixture = NodeFixture::new(cluster, "vanished", 1).await?;
+    let hollow = fixture.start_nodes().await?;
+    fixture.pod("orphan", 0, json!([])).await?;
+    fixture.pod_readiness_becomes("orphan", "True").await?;
+    cluster.checkpoint("the pod runs").await;
+    // The finalizer keeps it readable after the delete.
+    set_finalizers(&fixture.pods, "orphan", &["example.com/hold"]).await?;
     hollow.stop().await;
     let lost = Instant::now();
-    field.nodes.delete(&field.node(0), &DeleteParams::default()).await?;
-    // Up to 20 s until the loss is noticed, and 40 s of quarantine.
-    let orphan = world
-        .eventually("the orphan is deleted", async || {
-            let pod = serde_json::to_value(field.pods.get("orphan").await?)?;
+    fixture.nodes.delete(&fixture.node(0), &DeleteParams::default()).await?;
+    // Pod garbage collection runs every 20 s and quarantines a missing node for 40 s.
+    let orphan = cluster
+        .eventually("the orphaned pod is deleted", async || {
+            let pod = serde_json::to_value(fixture.pods.get("orphan").await?)?;
             Ok(pod.pointer("/metadata/deletionTimestamp").is_some().then_some(pod))
         })
         .await?;
-    ensure!(lost.elapsed() >= Duration::from_secs(40), "a node may come back");
-    ensure!(orphan["status"]["phase"] == "Failed", "nobody else can say what became of it");
+    ensure!(lost.elapsed() >= Duration::from_secs(40), "the quarantine is 40 s");
+    ensure!(orphan["status"]["phase"] == "Failed", "the phase is set to Failed");
     let target = condition(&orphan, "DisruptionTarget");
     ensure!(target["reason"] == "DeletionByPodGC" && target["status"] == "True", "{target}");
-    world.stand_still("the orphan has been told of its end").await;
-    hold(&field.pods, "orphan", &[]).await?;
-    field.pod_is_gone("orphan").await?;
-    field.clear().await
+    cluster.checkpoint("the orphaned pod is terminating").await;
+    set_finalizers(&fixture.pods, "orphan", &[]).await?;
+    fixture.pod_is_deleted("orphan").await?;
+    fixture.clear().await
 }
 
 /// Proves PGC-15, PGC-17.
-pub(crate) async fn a_node_out_of_service_holds_no_pod(world: &World) -> anyhow::Result<()> {
-    let field = Field::new(world, "out", 1).await?;
-    // Nobody plays this node: it says that it is not ready, and nothing on it ever ends.
-    world.create(&field.nodes, json!({"metadata": {"name": field.node(0)}})).await?;
+pub(crate) async fn out_of_service_node_loses_its_terminating_pods(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let fixture = NodeFixture::new(cluster, "out", 1).await?;
+    // This node has no kubelet: it is not ready, and pods on it never finish.
+    cluster.create(&fixture.nodes, json!({"metadata": {"name": fixture.node(0)}})).await?;
     let everything = json!([{"operator": "Exists"}]);
-    field.pod("stuck", 0, everything.clone()).await?;
-    let other = field.pod("other", 0, everything).await?;
+    fixture.pod("stuck", 0, everything.clone()).await?;
+    let other = fixture.pod("other", 0, everything).await?;
     let status = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    field.nodes.patch_status(&field.node(0), &PatchParams::default(), &Patch::Merge(status)).await?;
-    field.pods.delete("stuck", &DeleteParams::default()).await?;
-    world.settle().await;
-    ensure!(field.pods.get_opt("stuck").await?.is_some(), "its kubelet may still have it");
+    fixture.nodes.patch_status(&fixture.node(0), &PatchParams::default(), &Patch::Merge(status)).await?;
+    fixture.pods.delete("stuck", &DeleteParams::default()).await?;
+    cluster.settle().await;
+    ensure!(fixture.pods.get_opt("stuck").await?.is_some(), "the pod is kept while its kubelet may run it");
     let taint = json!({"spec": {"taints": [
         {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"},
     ]}});
-    field.nodes.patch(&field.node(0), &PatchParams::default(), &Patch::Merge(taint)).await?;
-    field.pod_is_gone("stuck").await?;
-    field.stays(&other).await?;
-    field.clear().await
+    fixture.nodes.patch(&fixture.node(0), &PatchParams::default(), &Patch::Merge(taint)).await?;
+    fixture.pod_is_deleted("stuck").await?;
+    fixture.is_kept(&other).await?;
+    fixture.clear().await
 }
 
 /// Proves NLC-49, NLC-51, NLC-52, NLC-53.
-pub(crate) async fn conditions_of_a_node_become_taints(world: &World) -> anyhow::Result<()> {
-    let field = Field::new(world, "pressed", 1).await?;
+pub(crate) async fn node_conditions_become_taints(cluster: &TestCluster) -> anyhow::Result<()> {
+    let fixture = NodeFixture::new(cluster, "pressed", 1).await?;
     let labels = json!({"kubernetes.io/os": "linux", "kubernetes.io/arch": "riscv64"});
-    let node = json!({"metadata": {"name": field.node(0), "labels": labels}});
-    let _alive = Heartbeats::of(world, &[world.create(&field.nodes, node).await?]);
-    let says = async |conditions: Value| {
+    let node = json!({"metadata": {"name": fixture.node(0), "labels": labels}});
+    let _heartbeats = Heartbeats::of(cluster, &[cluster.create(&fixture.nodes, node).await?]);
+    let set_conditions = async |conditions: Value| {
         let patch = Patch::Merge(json!({"status": {"conditions": conditions}}));
-        field.nodes.patch_status(&field.node(0), &PatchParams::default(), &patch).await
+        fixture.nodes.patch_status(&fixture.node(0), &PatchParams::default(), &patch).await
     };
     let ready = json!({"type": "Ready", "status": "True"});
-    says(json!([ready, {"type": "MemoryPressure", "status": "True"}])).await?;
-    field.reaches(0, "True", &["memory-pressure:NoSchedule"]).await?;
+    set_conditions(json!([ready, {"type": "MemoryPressure", "status": "True"}])).await?;
+    fixture.node_becomes(0, "True", &["memory-pressure:NoSchedule"]).await?;
     let cordon = |on: bool| Patch::Merge(json!({"spec": {"unschedulable": on}}));
-    field.nodes.patch(&field.node(0), &PatchParams::default(), &cordon(true)).await?;
-    field.reaches(0, "True", &["memory-pressure:NoSchedule", "unschedulable:NoSchedule"]).await?;
-    world.stand_still("the node is pressed").await;
-    says(json!([ready, {"type": "MemoryPressure", "status": "False"}])).await?;
-    field.nodes.patch(&field.node(0), &PatchParams::default(), &cordon(false)).await?;
-    field.reaches(0, "True", &[]).await?;
-    world
-        .eventually("labels have their old names", async || {
-            let labels = field.nodes.get(&field.node(0)).await?.metadata.labels.unwrap_or_default();
+    fixture.nodes.patch(&fixture.node(0), &PatchParams::default(), &cordon(true)).await?;
+    fixture.node_becomes(0, "True", &["memory-pressure:NoSchedule", "unschedulable:NoSchedule"]).await?;
+    cluster.checkpoint("the node has memory pressure").await;
+    set_conditions(json!([ready, {"type": "MemoryPressure", "status": "False"}])).await?;
+    fixture.nodes.patch(&fixture.node(0), &PatchParams::default(), &cordon(false)).await?;
+    fixture.node_becomes(0, "True", &[]).await?;
+    cluster
+        .eventually("the beta labels are set", async || {
+            let labels = fixture.nodes.get(&fixture.node(0)).await?.metadata.labels.unwrap_or_default();
             let value = |name: &str| labels.get(name).map(String::as_str);
             let both = (value("beta.kubernetes.io/os"), value("beta.kubernetes.io/arch"));
             Ok((both == (Some("linux"), Some("riscv64"))).then_some(()))
         })
         .await?;
-    field.clear().await
+    fixture.clear().await
 }

@@ -1,5 +1,5 @@
-//! The real world: etcd, kube-apiserver with RBAC, and a controller manager, ours or the original, as
-//! processes of their own.
+//! A real cluster: etcd, kube-apiserver with RBAC, and a controller manager, ours or the original, as
+//! separate processes.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,19 +17,19 @@ use kube::api::PostParams;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 
-use crate::{Plane, World};
+use crate::{ControlPlaneProcesses, TestCluster};
 
-/// Which controller manager is at work.
+/// Which controller manager runs.
 #[derive(Clone, Debug)]
 pub enum Manager {
-    /// Ours, from this file.
+    /// Ours, from this program file.
     Ours(PathBuf),
     /// The original.
     Original,
 }
 
 impl Manager {
-    /// Whose it is, in words.
+    /// "ours" or "the original".
     #[must_use]
     pub fn whose(&self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Manager {
         }
     }
 
-    /// The file that it is started from.
+    /// The program file.
     ///
     /// # Errors
     /// If the control plane has no such program.
@@ -49,8 +49,8 @@ impl Manager {
         })
     }
 
-    /// Starts it with the flags of a kubeadm manifest, and `extra` in place of, or else after, them. Its log is
-    /// called by this name.
+    /// Starts it with the flags of a kubeadm manifest; `extra_flags` flags replace or extend them. The log file
+    /// has this name.
     ///
     /// # Errors
     /// If it does not start.
@@ -58,12 +58,12 @@ impl Manager {
         &self,
         plane: &ControlPlane,
         name: &str,
-        extra: &[A],
+        extra_flags: &[A],
     ) -> anyhow::Result<Process> {
-        self.start_with(plane, name, &plane.manager_args_with(plane.free_port()?, extra))
+        self.start_with(plane, name, &plane.manager_args_with(plane.free_port()?, extra_flags))
     }
 
-    /// Starts it with these flags only.
+    /// Starts it with only these flags.
     ///
     /// # Errors
     /// If it does not start.
@@ -89,20 +89,20 @@ async fn config_of(plane: &ControlPlane, user: User) -> anyhow::Result<(Config, 
 }
 
 /// A real control plane with a manager in it.
-pub struct Real {
+pub struct RealCluster {
     plane: ControlPlane,
     manager: Manager,
-    extra: Vec<String>,
+    extra_flags: Vec<String>,
     process: Mutex<Option<Process>>,
-    /// When the API server was not ready. Until its authorizer has read the roles it refuses everybody
-    /// everything, which says nothing about the manager.
+    /// Intervals in which the API server was not ready. Until its authorizer has read the roles it rejects
+    /// all requests, which says nothing about the manager.
     outages: Mutex<Vec<(Timestamp, Timestamp)>>,
 }
 
-/// Services can have addresses of either family; those that do not ask for it have one of the first.
+/// Two Service ranges allow dual-stack Services; single-stack ones use the first.
 const SERVICE_RANGES: &str = "--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112";
 
-/// The controllers that are there; the original is asked for the same ones.
+/// The controllers that ours implements; the original runs the same ones.
 pub const CONTROLLERS: &[&str] = &[
     "serviceaccount-token-controller",
     "serviceaccount-controller",
@@ -122,38 +122,38 @@ pub const CONTROLLERS: &[&str] = &[
     "daemonset-controller",
 ];
 
-/// The flag that asks for them.
+/// The flag that selects them.
 #[must_use]
 pub fn controllers_flag() -> String {
     format!("--controllers={}", CONTROLLERS.join(","))
 }
 
-impl Real {
-    /// Starts a control plane and a manager with the flags of a kubeadm manifest, and `extra` after them.
+impl RealCluster {
+    /// Starts a control plane and a manager with the flags of a kubeadm manifest, and `extra_flags` after them.
     ///
     /// # Errors
     /// If anything does not start; the message has the end of its log.
-    pub fn start(manager: Manager, extra: &[&str]) -> anyhow::Result<Self> {
+    pub fn start(manager: Manager, extra_flags: &[&str]) -> anyhow::Result<Self> {
         let mut builder = ControlPlane::builder();
         if matches!(manager, Manager::Original) {
             builder = builder.with_program(Program::KubeControllerManager);
         }
-        Self::start_on(builder, manager, extra)
+        Self::start_on(builder, manager, extra_flags)
     }
 
-    /// As [`Real::start`], on a control plane of the caller's making.
+    /// As [`RealCluster::start`], on a control plane that the caller configures.
     ///
     /// # Errors
     /// If anything does not start; the message has the end of its log.
-    pub fn start_on(builder: Builder, manager: Manager, extra: &[&str]) -> anyhow::Result<Self> {
+    pub fn start_on(builder: Builder, manager: Manager, extra_flags: &[&str]) -> anyhow::Result<Self> {
         let mut builder = builder.api_server_arg(SERVICE_RANGES);
         if let Some(logs) = std::env::var_os("KELEUSTES_LOGS").map(PathBuf::from) {
             let beside = matches!(manager, Manager::Original).then_some("original");
             builder = builder.keep_logs(beside.map_or_else(|| logs.clone(), |folder| logs.join(folder)));
         }
         let plane = builder.start()?;
-        let extra = extra.iter().map(|&flag| flag.to_owned()).collect();
-        let real = Self { plane, manager, extra, process: Mutex::default(), outages: Mutex::default() };
+        let extra_flags = extra_flags.iter().map(|&flag| flag.to_owned()).collect();
+        let real = Self { plane, manager, extra_flags, process: Mutex::default(), outages: Mutex::default() };
         real.start_manager()?;
         Ok(real)
     }
@@ -169,17 +169,17 @@ impl Real {
     /// # Errors
     /// If it does not run.
     pub fn manager_pid(&self) -> anyhow::Result<u32> {
-        Ok(self.process().as_ref().context("no manager runs")?.pid())
+        Ok(self.process().as_ref().context("no manager is running")?.pid())
     }
 
-    /// This control plane as a world for scenarios.
+    /// This control plane as a test cluster for scenarios.
     ///
     /// # Errors
     /// If its administrator cannot connect.
-    pub async fn into_world(self) -> anyhow::Result<World> {
+    pub async fn into_test_cluster(self) -> anyhow::Result<TestCluster> {
         let admin = client_of(&self.plane, User::Admin).await?;
-        // A manager that comes after a killed one waits out the lease of the dead.
-        Ok(World::new(admin, Some(Box::new(self)), Duration::from_secs(120)))
+        // A manager that is started after a killed one waits until its lease expires.
+        Ok(TestCluster::new(admin, Some(Box::new(self)), Duration::from_secs(120)))
     }
 
     fn process(&self) -> MutexGuard<'_, Option<Process>> {
@@ -187,21 +187,21 @@ impl Real {
     }
 
     fn spawn_manager(&self) -> anyhow::Result<Process> {
-        let mut flags = self.extra.clone();
-        // The original has more of them than are asked for; ours runs all that it has.
+        let mut flags = self.extra_flags.clone();
+        // The original has more controllers; ours runs all that it has.
         if matches!(self.manager, Manager::Original) {
             flags.insert(0, controllers_flag());
         }
         self.manager.start(&self.plane, "manager", &flags)
     }
 
-    /// Does something to the API server and notes how long it was not ready.
+    /// Restarts parts of the control plane and records how long the API server was not ready.
     fn outage(
         &self,
-        accident: impl FnOnce(&ControlPlane) -> keleustes_control_plane::Result<()>,
+        restart: impl FnOnce(&ControlPlane) -> keleustes_control_plane::Result<()>,
     ) -> anyhow::Result<()> {
         let from = Timestamp::now();
-        accident(&self.plane)?;
+        restart(&self.plane)?;
         self.outages.lock().unwrap_or_else(PoisonError::into_inner).push((from, Timestamp::now()));
         Ok(())
     }
@@ -209,18 +209,18 @@ impl Real {
     /// Our own manager's program.
     ///
     /// # Errors
-    /// If this world was started with the original.
+    /// If this cluster runs the original.
     pub fn ours(&self) -> anyhow::Result<Manager> {
         match &self.manager {
             Manager::Ours(_) => Ok(self.manager.clone()),
-            Manager::Original => bail!("this world runs the original"),
+            Manager::Original => bail!("this cluster runs the original"),
         }
     }
 
-    /// Ends this world's own manager in order.
+    /// Stops this cluster's manager gracefully.
     ///
     /// # Errors
-    /// If it does not end.
+    /// If it does not exit.
     pub fn stop_manager(&self) -> anyhow::Result<()> {
         if let Some(mut process) = self.process().take() {
             process.stop(Duration::from_secs(15))?;
@@ -245,26 +245,26 @@ impl Real {
     }
 
     async fn pause(&self, time: Duration) -> anyhow::Result<()> {
-        self.process().as_mut().context("no manager runs")?.pause()?;
+        self.process().as_mut().context("no manager is running")?.pause()?;
         tokio::time::sleep(time).await;
-        self.process().as_mut().context("no manager runs")?.resume()?;
+        self.process().as_mut().context("no manager is running")?.resume()?;
         Ok(())
     }
 
-    /// Everything that was refused to the manager or to one of its service accounts.
+    /// The requests of the manager and its service accounts that were rejected with 401 or 403.
     ///
     /// # Errors
     /// If the audit log cannot be read.
     pub fn refusals(&self) -> anyhow::Result<Vec<String>> {
         let entries = self.plane.audit_entries()?.into_iter();
         let outages = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
-        let in_outage = |at: &str| {
+        let during_outage = |at: &str| {
             let at: Option<Timestamp> = at.parse().ok();
             at.is_some_and(|at| outages.iter().any(|(from, to)| (from..=to).contains(&&at)))
         };
         let refused = entries.filter(|entry| {
             let refused = entry.code == 401 || entry.code == 403 && !entry.authorised;
-            refused && entry.is_from_manager() && !in_outage(&entry.received_at)
+            refused && entry.is_from_manager() && !during_outage(&entry.received_at)
         });
         Ok(refused
             .map(|entry| format!("{} {} {} {}", entry.code, entry.user, entry.verb, entry.uri))
@@ -272,13 +272,13 @@ impl Real {
     }
 }
 
-impl Plane for Real {
+impl ControlPlaneProcesses for RealCluster {
     fn identify<'a>(&'a self, token: &'a str) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
-        Real::identify(self, token).boxed()
+        RealCluster::identify(self, token).boxed()
     }
 
     fn kill_manager(&self) -> anyhow::Result<()> {
-        let Some(mut process) = self.process().take() else { bail!("no manager runs") };
+        let Some(mut process) = self.process().take() else { bail!("no manager is running") };
         process.kill9()?;
         process.wait_exit(Duration::from_secs(5))?;
         Ok(())
@@ -289,7 +289,7 @@ impl Plane for Real {
         Ok(())
     }
 
-    fn revive_manager(&self) -> anyhow::Result<()> {
+    fn ensure_manager_runs(&self) -> anyhow::Result<()> {
         let runs = self.process().as_mut().is_some_and(Process::is_running);
         if runs { Ok(()) } else { self.start_manager() }
     }
@@ -312,10 +312,10 @@ impl Plane for Real {
     }
 
     fn refusals(&self) -> anyhow::Result<Vec<String>> {
-        Real::refusals(self)
+        RealCluster::refusals(self)
     }
 
-    fn as_real(&self) -> Option<&Real> {
+    fn as_real(&self) -> Option<&RealCluster> {
         Some(self)
     }
 
@@ -324,10 +324,10 @@ impl Plane for Real {
     }
 }
 
-/// Where the manager is that was built together with this program, or the one that `KELEUSTES_MANAGER` names.
+/// The manager that was built together with this program, or the one that `KELEUSTES_MANAGER` names.
 ///
 /// # Errors
-/// If this program does not know where it is itself.
+/// If its path cannot be determined or does not exist.
 pub fn built_manager() -> anyhow::Result<PathBuf> {
     let named = std::env::var_os("KELEUSTES_MANAGER").map(PathBuf::from);
     let manager = match named {
@@ -335,7 +335,7 @@ pub fn built_manager() -> anyhow::Result<PathBuf> {
         None => std::env::current_exe()?.with_file_name("kube-controller-manager"),
     };
     if !manager.exists() {
-        bail!("{} is not there; build it with: cargo build -p keleustes-manager", manager.display());
+        bail!("{} does not exist; build it with: cargo build -p keleustes-manager", manager.display());
     }
     Ok(manager)
 }

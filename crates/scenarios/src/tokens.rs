@@ -1,4 +1,4 @@
-//! Token Secrets: filled, working, and gone with their account.
+//! Token Secrets are filled, their tokens work, and they are deleted with their ServiceAccount.
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -6,9 +6,9 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::World;
+use crate::TestCluster;
 
-/// A Secret as a person writes it to get a token.
+/// A token Secret as a user writes it.
 pub(crate) fn token_secret(name: &str, account: &str) -> Value {
     json!({
         "metadata": {"name": name, "annotations": {"kubernetes.io/service-account.name": account}},
@@ -28,17 +28,17 @@ pub(crate) async fn token(secrets: &Api<Secret>, name: &str) -> anyhow::Result<O
 }
 
 /// Proves SAT-34, SAT-60, SAT-66.
-pub(crate) async fn a_token_secret_is_filled_works_and_goes_with_its_account(
-    world: &World,
+pub(crate) async fn token_secret_is_filled_and_deleted_with_its_service_account(
+    cluster: &TestCluster,
 ) -> anyhow::Result<()> {
-    let namespace = world.namespace("tokens").await?;
-    let accounts = world.api::<ServiceAccount>(&namespace);
-    let secrets = world.api::<Secret>(&namespace);
-    let account = world.create(&accounts, json!({"metadata": {"name": "builder"}})).await?;
-    world.create(&secrets, token_secret("builder-token", "builder")).await?;
-    world.create(&secrets, json!({"metadata": {"name": "plain"}, "stringData": {"a": "b"}})).await?;
+    let namespace = cluster.namespace("tokens").await?;
+    let accounts = cluster.api::<ServiceAccount>(&namespace);
+    let secrets = cluster.api::<Secret>(&namespace);
+    let account = cluster.create(&accounts, json!({"metadata": {"name": "builder"}})).await?;
+    cluster.create(&secrets, token_secret("builder-token", "builder")).await?;
+    cluster.create(&secrets, json!({"metadata": {"name": "plain"}, "stringData": {"a": "b"}})).await?;
 
-    let token = world.eventually("the token", async || token(&secrets, "builder-token").await).await?;
+    let token = cluster.eventually("the token", async || token(&secrets, "builder-token").await).await?;
     let filled = secrets.get("builder-token").await?;
     ensure!(value(&filled, "namespace").as_deref() == Some(&namespace), "the namespace is filled in");
     ensure!(
@@ -47,51 +47,55 @@ pub(crate) async fn a_token_secret_is_filled_works_and_goes_with_its_account(
     );
     let annotations = filled.metadata.annotations.unwrap_or_default();
     let uid = annotations.get("kubernetes.io/service-account.uid");
-    ensure!(uid == account.metadata.uid.as_ref(), "the uid of the account is noted");
+    ensure!(uid == account.metadata.uid.as_ref(), "the UID of the ServiceAccount is annotated");
 
-    if let Some(plane) = &world.plane {
+    if let Some(plane) = &cluster.processes {
         let user = plane.identify(&token).await?;
         let wanted = format!("system:serviceaccount:{namespace}:builder");
-        ensure!(user.as_deref() == Some(&wanted), "the token speaks for {user:?}, not for {wanted}");
+        ensure!(user.as_deref() == Some(&wanted), "the token authenticates as {user:?}, not as {wanted}");
     }
     accounts.delete("builder", &DeleteParams::default()).await?;
-    world
-        .eventually("the end of the Secret", async || {
+    cluster
+        .eventually("the deletion of the Secret", async || {
             Ok(secrets.get_opt("builder-token").await?.is_none().then_some(()))
         })
         .await?;
     ensure!(secrets.get_opt("plain").await?.is_some(), "other Secrets are not touched");
-    if let Some(plane) = &world.plane {
-        // The API server remembers for ten seconds that it has seen the token.
-        let what = "the end of the token";
-        world.eventually(what, async || Ok(plane.identify(&token).await?.is_none().then_some(()))).await?;
+    if let Some(plane) = &cluster.processes {
+        // The API server caches token authentication for ten seconds.
+        let what = "the revocation of the token";
+        cluster.eventually(what, async || Ok(plane.identify(&token).await?.is_none().then_some(()))).await?;
     }
     Ok(())
 }
 
 /// Proves SAT-61.
-pub(crate) async fn a_token_secret_without_an_account_is_deleted(world: &World) -> anyhow::Result<()> {
-    let namespace = world.namespace("tokens").await?;
-    let secrets = world.api::<Secret>(&namespace);
-    world.create(&secrets, token_secret("orphan", "nobody")).await?;
-    world
-        .eventually("the end of the Secret", async || {
+pub(crate) async fn token_secret_without_service_account_is_deleted(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let namespace = cluster.namespace("tokens").await?;
+    let secrets = cluster.api::<Secret>(&namespace);
+    cluster.create(&secrets, token_secret("orphan", "nobody")).await?;
+    cluster
+        .eventually("the deletion of the Secret", async || {
             Ok(secrets.get_opt("orphan").await?.is_none().then_some(()))
         })
         .await
 }
 
 /// Proves SAT-31, SAT-52.
-pub(crate) async fn a_deleted_token_secret_leaves_its_account_s_list(world: &World) -> anyhow::Result<()> {
-    let namespace = world.namespace("tokens").await?;
-    let accounts = world.api::<ServiceAccount>(&namespace);
-    let secrets = world.api::<Secret>(&namespace);
+pub(crate) async fn deleted_token_secret_is_removed_from_its_service_account(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let namespace = cluster.namespace("tokens").await?;
+    let accounts = cluster.api::<ServiceAccount>(&namespace);
+    let secrets = cluster.api::<Secret>(&namespace);
     let listed = json!([{"name": "kept"}, {"name": "listed"}]);
-    world.create(&accounts, json!({"metadata": {"name": "builder"}, "secrets": listed})).await?;
-    world.create(&secrets, token_secret("listed", "builder")).await?;
-    world.eventually("the token", async || token(&secrets, "listed").await).await?;
+    cluster.create(&accounts, json!({"metadata": {"name": "builder"}, "secrets": listed})).await?;
+    cluster.create(&secrets, token_secret("listed", "builder")).await?;
+    cluster.eventually("the token", async || token(&secrets, "listed").await).await?;
     secrets.delete("listed", &DeleteParams::default()).await?;
-    world
+    cluster
         .eventually("a shorter list", async || {
             let names: Vec<_> = accounts
                 .get("builder")
@@ -107,21 +111,21 @@ pub(crate) async fn a_deleted_token_secret_leaves_its_account_s_list(world: &Wor
 }
 
 /// Proves SAT-65.
-pub(crate) async fn an_emptied_token_is_minted_again(world: &World) -> anyhow::Result<()> {
-    let namespace = world.namespace("tokens").await?;
-    let accounts = world.api::<ServiceAccount>(&namespace);
-    let secrets = world.api::<Secret>(&namespace);
-    world.create(&accounts, json!({"metadata": {"name": "builder"}})).await?;
-    world.create(&secrets, token_secret("t", "builder")).await?;
-    world.eventually("the token", async || token(&secrets, "t").await).await?;
+pub(crate) async fn emptied_token_secret_is_refilled(cluster: &TestCluster) -> anyhow::Result<()> {
+    let namespace = cluster.namespace("tokens").await?;
+    let accounts = cluster.api::<ServiceAccount>(&namespace);
+    let secrets = cluster.api::<Secret>(&namespace);
+    cluster.create(&accounts, json!({"metadata": {"name": "builder"}})).await?;
+    cluster.create(&secrets, token_secret("t", "builder")).await?;
+    cluster.eventually("the token", async || token(&secrets, "t").await).await?;
     let emptied = Patch::Merge(json!({"data": {"token": null}}));
     let emptied = secrets.patch("t", &PatchParams::default(), &emptied).await?;
     let version = emptied.metadata.resource_version.context("a version")?;
-    world
+    cluster
         .eventually("another token", async || {
             let secret = secrets.get("t").await?;
-            let moved = secret.metadata.resource_version.as_ref() != Some(&version);
-            Ok((moved && value(&secret, "token").is_some()).then_some(()))
+            let changed = secret.metadata.resource_version.as_ref() != Some(&version);
+            Ok((changed && value(&secret, "token").is_some()).then_some(()))
         })
         .await
 }

@@ -1,4 +1,4 @@
-//! Plays the scenarios in the embedded world: the same controllers over an API server in this process.
+//! Runs the scenarios in the embedded cluster: the same controllers on an API server in this process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use keleustes_runtime::leader::Leadership;
 use keleustes_runtime::metrics::Metrics;
 use keleustes_runtime::process_context::ProcessContext;
 use keleustes_runtime::running_controllers::{ControllerSet, RunningControllers, controller_context};
-use keleustes_scenarios::{ALL, Stage, World};
+use keleustes_scenarios::{ALL, RunsOn, TestCluster};
 use tokio_util::sync::CancellationToken;
 
-/// When the world begins: 2026-01-01T00:00:00Z.
+/// The start time: 2026-01-01T00:00:00Z.
 const START: (&str, i64) = ("2026-01-01T00:00:00Z", 1_767_225_600_000_000_000);
 
-/// Clocks that go with the time of the test, as the server's does.
+/// Clocks that follow the paused time of the test, as the server's does.
 fn clocks() -> Clocks {
     let began = tokio::time::Instant::now();
     Clocks::new(move || START.1 + i64::try_from(began.elapsed().as_nanos()).unwrap_or_default())
 }
 
-/// All controllers at work on an API server.
+/// Starts all controllers on an API server.
 async fn start_controllers(server: &ApiServer) -> RunningControllers {
-    let settings = ControllersOptions {
+    let options = ControllersOptions {
         serviceaccount_token: Some(serviceaccount_token::ServiceAccountTokenOptions {
             sign: Arc::new(|claims| Ok(claims.to_string())),
             ca: Arc::from(*b"-----BEGIN CERTIFICATE-----"),
@@ -40,25 +40,26 @@ async fn start_controllers(server: &ApiServer) -> RunningControllers {
         ..ControllersOptions::default()
     };
     let (connection, metrics) = (Connection::from_service(server.clone()), Metrics::new());
-    let house =
+    let process_context =
         ProcessContext::new(connection, ClientOptions::default(), clocks(), Random::seeded(1), metrics, None);
     let first = "serviceaccount-token-controller";
-    let roster =
-        ControllerSet { controllers: all_controllers(&settings), first, start_interval: Duration::ZERO };
+    let controller_set =
+        ControllerSet { controllers: all_controllers(&options), first, start_interval: Duration::ZERO };
     let stop = CancellationToken::new();
-    let context = controller_context(&house, &Leadership::without_election(), PredecessorState::None);
-    RunningControllers::start(&house, roster, &context, || {}, &stop).await
+    let context =
+        controller_context(&process_context, &Leadership::without_election(), PredecessorState::None);
+    RunningControllers::start(&process_context, controller_set, &context, || {}, &stop).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_scenario_holds_in_the_embedded_world() {
+async fn every_scenario_holds_in_the_embedded_cluster() {
     let clock = clock::following_tokio(START.0.parse().unwrap());
     let server = ApiServer::builder().seed(7).clock(clock).build();
-    let _at_work = start_controllers(&server).await;
+    let _controllers = start_controllers(&server).await;
     let admin = kube::Client::new(server.clone(), "default");
-    let world = World::new(admin, None, Duration::from_secs(60));
-    for scenario in ALL.iter().filter(|scenario| scenario.stage == Stage::Anywhere) {
-        if let Err(error) = (scenario.play)(&world).await {
+    let cluster = TestCluster::new(admin, None, Duration::from_secs(60));
+    for scenario in ALL.iter().filter(|scenario| scenario.runs_on == RunsOn::Anywhere) {
+        if let Err(error) = (scenario.play)(&cluster).await {
             panic!("{}: {error:#}", scenario.name);
         }
     }

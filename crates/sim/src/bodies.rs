@@ -1,34 +1,34 @@
-//! The objects that users make.
+//! Bodies of the objects that simulated users create, and of their patches.
 
 use serde_json::{Value, json};
 
-use crate::deeds::{Kind, Pods, Thing, Wish};
+use crate::actions::{Kind, ObjectRef, ObjectSpec, PodBehaviour};
 
-/// The label that all selectors go by.
+/// The label that all selectors match on.
 const LABEL: &str = "app";
 
-/// The object that a wish describes.
+/// The body of a new object.
 #[must_use]
-pub fn wished(thing: &Thing, wish: &Wish) -> Value {
-    let name = thing.name.as_str();
+pub fn object_body(target: &ObjectRef, wanted: &ObjectSpec) -> Value {
+    let name = target.name.as_str();
     let meta = json!({"name": name, "labels": {LABEL: name}});
-    let (resource, selector) = (thing.kind.resource(), json!({"matchLabels": {LABEL: name}}));
+    let (resource, selector) = (target.kind.resource(), json!({"matchLabels": {LABEL: name}}));
     let object = |spec: Value| json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": meta, "spec": spec});
-    let (replicas, template) = (wish.replicas, template(name, wish));
-    match thing.kind {
+    let (replicas, template) = (wanted.replicas, template(name, wanted));
+    match target.kind {
         Kind::Namespace => json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
         Kind::Service => {
             let mut service = object(json!({"selector": {LABEL: name}, "ports": [{"port": 80}]}));
-            if wish.otherwise {
+            if wanted.alternative {
                 service["metadata"]["annotations"] = json!({"service.kubernetes.io/topology-mode": "Auto"});
             }
             service
         }
         Kind::Deployment => {
-            let strategy = if wish.otherwise {
+            let strategy = if wanted.alternative {
                 json!({"type": "Recreate"})
             } else {
-                json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": wish.flavour % 2}})
+                json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": wanted.template_version % 2}})
             };
             let spec = json!({"replicas": replicas, "selector": selector, "template": template, "strategy": strategy,
                 "revisionHistoryLimit": 2});
@@ -39,13 +39,13 @@ pub fn wished(thing: &Thing, wish: &Wish) -> Value {
             object(json!({"replicas": replicas, "selector": {LABEL: name}, "template": template}))
         }
         Kind::StatefulSet => {
-            let policy = if wish.otherwise { "Parallel" } else { "OrderedReady" };
+            let policy = if wanted.alternative { "Parallel" } else { "OrderedReady" };
             let spec = json!({"replicas": replicas, "selector": selector, "template": template, "serviceName": name,
                 "podManagementPolicy": policy});
             object(spec)
         }
         Kind::DaemonSet => {
-            let rolling = if wish.otherwise {
+            let rolling = if wanted.alternative {
                 json!({"maxSurge": 1, "maxUnavailable": 0})
             } else {
                 json!({"maxUnavailable": 1})
@@ -54,7 +54,7 @@ pub fn wished(thing: &Thing, wish: &Wish) -> Value {
             object(json!({"selector": selector, "template": template, "updateStrategy": strategy}))
         }
         Kind::Job => {
-            let mode = if wish.otherwise { "Indexed" } else { "NonIndexed" };
+            let mode = if wanted.alternative { "Indexed" } else { "NonIndexed" };
             let spec = json!({"completions": replicas, "parallelism": replicas.min(2), "backoffLimit": 3,
                 "completionMode": mode, "template": batch(template)});
             object(spec)
@@ -62,110 +62,112 @@ pub fn wished(thing: &Thing, wish: &Wish) -> Value {
     }
 }
 
-/// The template that a workload of this name starts its pods from.
-fn template(name: &str, wish: &Wish) -> Value {
+/// The pod template of a workload with this name.
+fn template(name: &str, wanted: &ObjectSpec) -> Value {
     let mut annotations = json!({});
-    let mut behave = |what: &str, how: &str| annotations[format!("hollow.keleustes.io/{what}")] = json!(how);
-    match wish.pods {
-        Pods::Well => {}
-        Pods::Slow => behave("start-delay", "8s"),
-        Pods::Shaky => {
-            behave("crash-after", "3s");
-            behave("crash-times", "2");
+    let mut annotate =
+        |what: &str, how: &str| annotations[format!("hollow.keleustes.io/{what}")] = json!(how);
+    match wanted.pods {
+        PodBehaviour::Healthy => {}
+        PodBehaviour::SlowStart => annotate("start-delay", "8s"),
+        PodBehaviour::CrashingAtFirst => {
+            annotate("crash-after", "3s");
+            annotate("crash-times", "2");
         }
-        Pods::Failing => behave("exit-code", "1"),
+        PodBehaviour::Failing => annotate("exit-code", "1"),
     }
     json!({
-        "metadata": {"labels": {LABEL: name, "flavour": wish.flavour.to_string()}, "annotations": annotations},
-        "spec": {"containers": [{"name": "main", "image": format!("any:{}", wish.flavour)}],
+        "metadata": {"labels": {LABEL: name, "flavour": wanted.template_version.to_string()}, "annotations": annotations},
+        "spec": {"containers": [{"name": "main", "image": format!("any:{}", wanted.template_version)}],
             "terminationGracePeriodSeconds": 5},
     })
 }
 
-/// The same for pods that end; their labels are left to the Job.
+/// The same for a Job, whose pods are not restarted.
 fn batch(mut template: Value) -> Value {
     template["spec"]["restartPolicy"] = json!("Never");
     template
 }
 
-/// The change that asks for another template.
+/// A strategic merge patch that changes the pod template.
 #[must_use]
-pub fn rolled(flavour: u32) -> Value {
+pub fn template_patch(template_version: u32) -> Value {
     json!({"spec": {"template": {
-        "metadata": {"labels": {"flavour": flavour.to_string()}},
-        "spec": {"containers": [{"name": "main", "image": format!("any:{flavour}")}]},
+        "metadata": {"labels": {"flavour": template_version.to_string()}},
+        "spec": {"containers": [{"name": "main", "image": format!("any:{template_version}")}]},
     }}})
 }
 
-/// A pod that nobody asked for; on a node without anybody having placed it there, if one is given.
+/// A pod without a controllerRef whose labels match a workload's selector; already bound if a node is
+/// given.
 #[must_use]
-pub fn stray(name: &str, number: u64, node: Option<&str>) -> Value {
+pub fn stray_pod(name: &str, number: u64, node: Option<&str>) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": format!("stray-{name}-{number}"), "labels": {LABEL: name}},
         "spec": {"containers": [{"name": "main", "image": "any:0"}], "terminationGracePeriodSeconds": 5,
             "nodeName": node}})
 }
 
-/// The change that lets a Service select the pods of this name, on this port.
+/// A merge patch that makes a Service select the pods with this label, on this port.
 #[must_use]
-pub fn reselected(name: &str, port: u16) -> Value {
+pub fn service_patch(name: &str, port: u16) -> Value {
     json!({"spec": {"selector": {LABEL: name}, "ports": [{"port": port}]}})
 }
 
-/// An account.
+/// A ServiceAccount.
 #[must_use]
-pub fn account(name: &str) -> Value {
+pub fn service_account(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}})
 }
 
-/// The name of the Secret that asks for a token of an account.
+/// The name of the token Secret of a ServiceAccount.
 #[must_use]
-pub fn token_name(account: &str) -> String {
-    format!("{account}-token")
+pub fn token_secret_name(service_account: &str) -> String {
+    format!("{service_account}-token")
 }
 
-/// A Secret that asks for a token of an account.
+/// A Secret of type `kubernetes.io/service-service_account-token_secret`.
 #[must_use]
-pub fn token(account: &str) -> Value {
-    let annotations = json!({"kubernetes.io/service-account.name": account});
+pub fn token_secret(service_account: &str) -> Value {
+    let annotations = json!({"kubernetes.io/service-account.name": service_account});
     json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
-        "metadata": {"name": token_name(account), "annotations": annotations}})
+        "metadata": {"name": token_secret_name(service_account), "annotations": annotations}})
 }
 
-/// The role that is the sum of others.
-pub const WHOLE_ROLE: &str = "fleet";
-/// The label of the others.
+/// The aggregated ClusterRole.
+pub const AGGREGATED_ROLE: &str = "fleet";
+/// The label of the ClusterRoles that it aggregates.
 const PART_OF: &str = "part-of";
 
-/// That role, with rules that nobody gave it.
+/// The aggregated ClusterRole, with rules that no selected role has.
 #[must_use]
-pub fn whole_role() -> Value {
-    let mut role = part_role(WHOLE_ROLE, 9);
-    role["metadata"] = json!({"name": WHOLE_ROLE});
-    role["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {PART_OF: WHOLE_ROLE}}]});
+pub fn aggregated_role() -> Value {
+    let mut role = role_part(AGGREGATED_ROLE, 9);
+    role["metadata"] = json!({"name": AGGREGATED_ROLE});
+    role["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {PART_OF: AGGREGATED_ROLE}}]});
     role
 }
 
-/// A role that is part of it.
+/// A ClusterRole that the aggregated one selects.
 #[must_use]
-pub fn part_role(name: &str, allows: u8) -> Value {
+pub fn role_part(name: &str, allows: u8) -> Value {
     let resource = format!("things{allows}");
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": name, "labels": {PART_OF: WHOLE_ROLE}},
+        "metadata": {"name": name, "labels": {PART_OF: AGGREGATED_ROLE}},
         "rules": [{"apiGroups": ["example.com"], "resources": [resource], "verbs": ["get"]}]})
 }
 
-/// A config map with these owners, each a name and a uid.
+/// A ConfigMap with these owners, each a name and a UID.
 #[must_use]
-pub fn owned(name: &str, owners: &[(&str, &str)]) -> Value {
+pub fn config_map_owned_by(name: &str, owners: &[(&str, &str)]) -> Value {
     let reference = |(name, uid): &(&str, &str)| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid});
     let owners: Vec<_> = owners.iter().map(reference).collect();
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": owners}})
 }
 
-/// Something else in the place of the CA that every namespace is given.
+/// A `kube-root-ca.crt` ConfigMap with the wrong CA.
 #[must_use]
-pub fn forged() -> Value {
+pub fn replaced_root_ca() -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kube-root-ca.crt"},
         "data": {"ca.crt": "another CA"}})
 }

@@ -1,36 +1,37 @@
-//! No panic of a storm goes unnoticed: what a storm's thread panics over is kept for its report.
+//! Captures the panics of a storm's thread for its report.
 
 use std::cell::RefCell;
 use std::sync::Once;
 
 thread_local! {
-    /// What this thread has panicked over, while a storm runs on it.
-    static NOTED: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+    /// The panics of this thread, while a storm runs on it.
+    static CAPTURED: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Keeps the panics of this thread from now on, instead of printing them.
-pub fn note() {
+/// Captures the panics of this thread from now on instead of printing them.
+pub fn capture() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
-        let usual = std::panic::take_hook();
+        let default_hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            let kept = NOTED
-                .with_borrow_mut(|noted| noted.as_mut().map(|noted| noted.push(panic.to_string())).is_some());
+            let kept = CAPTURED.with_borrow_mut(|captured| {
+                captured.as_mut().map(|captured| captured.push(panic.to_string())).is_some()
+            });
             if !kept {
-                usual(panic);
+                default_hook(panic);
             }
         }));
     });
-    NOTED.set(Some(Vec::new()));
+    CAPTURED.set(Some(Vec::new()));
 }
 
-/// What was kept so far, and no longer is.
+/// Takes the panics captured so far.
 #[must_use]
-pub fn taken() -> Vec<String> {
-    NOTED.with_borrow_mut(|noted| noted.as_mut().map(std::mem::take).unwrap_or_default())
+pub fn take() -> Vec<String> {
+    CAPTURED.with_borrow_mut(|captured| captured.as_mut().map(std::mem::take).unwrap_or_default())
 }
 
-/// Lets panics be printed again.
-pub fn let_go() {
-    NOTED.set(None);
+/// Panics of this thread are printed again.
+pub fn stop_capturing() {
+    CAPTURED.set(None);
 }

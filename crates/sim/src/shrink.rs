@@ -1,34 +1,34 @@
-//! Cuts a schedule that fails down to what it needs to fail.
+//! Reduces a failing schedule to the actions it needs to fail.
 
-use crate::deeds::Schedule;
+use crate::actions::Schedule;
 
-/// The schedule with only these of its deeds, by their places.
+/// The schedule with only these of its actions, by index.
 #[must_use]
-pub fn only(schedule: &Schedule, places: &[usize]) -> Schedule {
-    let deeds = places.iter().filter_map(|place| schedule.deeds.get(*place)).cloned().collect();
-    Schedule { deeds, ..schedule.clone() }
+pub fn with_only(schedule: &Schedule, indexes: &[usize]) -> Schedule {
+    let actions = indexes.iter().filter_map(|index| schedule.actions.get(*index)).cloned().collect();
+    Schedule { actions, ..schedule.clone() }
 }
 
-/// The places of deeds that are enough to fail: none of them can be left out alone.
+/// The indexes of actions that are enough to fail: none of them can be removed alone.
 ///
-/// Halves go first, then smaller parts, then single deeds, as long as something still can go.
-pub fn needed(schedule: &Schedule, mut fails: impl FnMut(&Schedule) -> bool) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..schedule.deeds.len()).collect();
-    let mut size = places.len().div_ceil(2).max(1);
+/// Halves are removed first, then smaller parts, then single actions, until no removal keeps the failure.
+pub fn minimal_failing(schedule: &Schedule, mut fails: impl FnMut(&Schedule) -> bool) -> Vec<usize> {
+    let mut indexes: Vec<usize> = (0..schedule.actions.len()).collect();
+    let mut size = indexes.len().div_ceil(2).max(1);
     loop {
         let mut start = 0;
-        let before = places.len();
-        while start < places.len() {
-            let end = (start + size).min(places.len());
-            let without: Vec<_> = places[..start].iter().chain(&places[end..]).copied().collect();
-            if fails(&only(schedule, &without)) {
-                places = without;
+        let before = indexes.len();
+        while start < indexes.len() {
+            let end = (start + size).min(indexes.len());
+            let without: Vec<_> = indexes[..start].iter().chain(&indexes[end..]).copied().collect();
+            if fails(&with_only(schedule, &without)) {
+                indexes = without;
             } else {
                 start = end;
             }
         }
-        if size == 1 && places.len() == before {
-            return places;
+        if size == 1 && indexes.len() == before {
+            return indexes;
         }
         size = if size == 1 { 1 } else { size.div_ceil(2) };
     }
@@ -37,19 +37,19 @@ pub fn needed(schedule: &Schedule, mut fails: impl FnMut(&Schedule) -> bool) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deeds::{Deed, Timed};
+    use crate::actions::{Action, TimedAction};
 
     #[test]
-    fn what_is_not_needed_goes() {
-        let deeds = (0..37).map(|at| Timed { at, deed: Deed::Compact }).collect();
-        let schedule = Schedule { seed: 1, managers: 1, nodes: 1, roles: false, deeds };
-        let mut tries = 0;
-        let needed = needed(&schedule, |schedule| {
-            tries += 1;
-            let has = |at: u64| schedule.deeds.iter().any(|timed| timed.at == at);
+    fn only_the_needed_actions_are_kept() {
+        let actions = (0..37).map(|at| TimedAction { at_ms: at, action: Action::Compact }).collect();
+        let schedule = Schedule { seed: 1, managers: 1, nodes: 1, rbac: false, actions };
+        let mut runs = 0;
+        let minimal_failing = minimal_failing(&schedule, |schedule| {
+            runs += 1;
+            let has = |at: u64| schedule.actions.iter().any(|timed| timed.at_ms == at);
             has(3) && has(17) && has(36)
         });
-        assert_eq!(needed, [3, 17, 36]);
-        assert!(tries < 80, "{tries}");
+        assert_eq!(minimal_failing, [3, 17, 36]);
+        assert!(runs < 80, "{runs}");
     }
 }

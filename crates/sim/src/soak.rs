@@ -1,4 +1,4 @@
-//! Many seeds on all cores, until one fails.
+//! Runs many seeds on all cores, until one fails.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,41 +6,41 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::script::drawn;
-use crate::storm::{Report, Stage, play};
+use crate::generate::generate_schedule;
+use crate::storm::{Report, StormOptions, play};
 
-/// What came of many storms.
+/// The results of many storms.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// How many storms were played.
+    /// How many storms were run.
     pub storms: u64,
-    /// How much time passed in all simulated worlds.
+    /// The sum of simulated time.
     pub simulated: Duration,
-    /// How many requests reached a server.
+    /// How many requests reached an API server.
     pub requests: u64,
-    /// The seeds that failed, and what did not hold, in order.
+    /// The seeds that failed, with their violations.
     pub failed: BTreeMap<u64, Vec<String>>,
     /// The digest of the requests of each seed.
     pub request_digests: BTreeMap<u64, u64>,
 }
 
-/// Seeds to play, and how.
+/// Seeds to run, and how.
 pub struct Soak {
     /// The first seed.
     pub first: u64,
-    /// How many.
+    /// How many seeds.
     pub seeds: u64,
-    /// On so many threads.
+    /// How many threads.
     pub threads: usize,
-    /// Whether each is played twice, to compare.
+    /// Whether each seed is run twice and compared.
     pub twice: bool,
-    /// Whether all are played, although one has failed.
+    /// Whether to go on after a failure.
     pub all: bool,
 }
 
 impl Soak {
-    /// Plays until all are played or one fails. Whoever wants to know hears how far it has come.
-    pub fn run(&self, stage: &Stage, heard: impl Fn(&Tally) + Sync) -> Tally {
+    /// Runs until all seeds have run or one fails, and reports progress after each storm.
+    pub fn run(&self, options: &StormOptions, on_progress: impl Fn(&Tally) + Sync) -> Tally {
         let (next, tally) = (AtomicU64::new(self.first), Mutex::new(Tally::default()));
         std::thread::scope(|scope| {
             for _ in 0..self.threads.max(1) {
@@ -50,16 +50,16 @@ impl Soak {
                         if seed >= self.first + self.seeds || (!self.all && !tally.lock().failed.is_empty()) {
                             return;
                         }
-                        let report = self.one(seed, stage);
+                        let report = self.play_seed(seed, options);
                         let mut tally = tally.lock();
                         tally.storms += 1;
                         tally.simulated += report.simulated;
                         tally.requests += report.requests;
                         tally.request_digests.insert(seed, report.request_digest);
-                        if !report.broken.is_empty() {
-                            tally.failed.insert(seed, report.broken);
+                        if !report.violations.is_empty() {
+                            tally.failed.insert(seed, report.violations);
                         }
-                        heard(&tally);
+                        on_progress(&tally);
                     }
                 });
             }
@@ -67,15 +67,15 @@ impl Soak {
         tally.into_inner()
     }
 
-    fn one(&self, seed: u64, stage: &Stage) -> Report {
-        let schedule = drawn(seed);
-        let mut report = play(&schedule, stage);
+    fn play_seed(&self, seed: u64, options: &StormOptions) -> Report {
+        let schedule = generate_schedule(seed);
+        let mut report = play(&schedule, options);
         if self.twice {
-            let again = play(&schedule, stage);
+            let again = play(&schedule, options);
             let same = (report.digest, report.request_digest, report.simulated, &report.lines)
                 == (again.digest, again.request_digest, again.simulated, &again.lines);
             if !same {
-                report.broken.push("two runs of one seed differ".to_owned());
+                report.violations.push("two runs of one seed differ".to_owned());
             }
         }
         report

@@ -1,4 +1,5 @@
-//! Plays one schedule: the deeds at their times, then calm, until the world is as it should be and stays so.
+//! Runs one schedule: the actions at their times, then no more faults, until the cluster has converged and
+//! stays so.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,217 +12,232 @@ use keleustes_controllers::{ControllersOptions, all_controllers};
 use keleustes_hollow::{Hollow, HollowHandle};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::actions::{Action, Party, Schedule, TimedAction, UserAction, node};
 use crate::checks;
-use crate::deeds::{Deed, Party, Schedule, Timed, UserAction, node};
-use crate::process::{Crew, Members, Process};
-use crate::user::User as Person;
-use crate::wire::{Network, Wire};
-use crate::witness::Witness;
-use crate::{panics, reasons};
+use crate::network::{Network, SimulatedTransport};
+use crate::process::{ControllerFactory, ManagerOptions, Process};
+use crate::recorder::Recorder;
+use crate::user::SimulatedUser;
+use crate::{log_capture, panics};
 
-/// When every world begins: 2026-01-01T00:00:00Z.
+/// The start time of every simulated cluster: 2026-01-01T00:00:00Z.
 pub const START_NANOSECONDS: i64 = 1_767_225_600_000_000_000;
 
-/// How often a calm world is looked at, and how long it may take to become as it should be: an item that failed often
-/// is tried again after a thousand seconds.
-const LOOKED_AT_EVERY: Duration = Duration::from_secs(5);
-const CALM_WITHIN: Duration = Duration::from_secs(30 * 60);
-/// A world that is as it should be is not written to for so long: longer than anything that comes round.
-const STAYS_FOR: Duration = Duration::from_secs(35);
+/// How often convergence is checked after the faults have ended, and how long it may take: an item that
+/// failed often is retried after up to a thousand seconds.
+const CHECK_EVERY: Duration = Duration::from_secs(5);
+const CONVERGE_WITHIN: Duration = Duration::from_secs(30 * 60);
+/// After convergence managers write nothing for this time: longer than any periodic work.
+const NO_WRITES_FOR: Duration = Duration::from_secs(35);
 
-/// By so many milliseconds one thread of a process wakes later than another.
-const DOZES_AT_MOST_MS: u64 = 40;
+/// The lease watchdog thread of a process resumes up to this number of milliseconds later than the others.
+const WATCHDOG_DELAY_MAX_MS: u64 = 40;
 
-/// How many zones the nodes are in, until users move them.
+/// How many zones the nodes are in at first.
 const ZONES: usize = 2;
 
-/// What came of a storm.
+/// The result of a storm.
 #[derive(Debug)]
 pub struct Report {
-    /// What did not hold; nothing if all did.
-    pub broken: Vec<String>,
-    /// What happened, if it was to be written down.
+    /// Violated invariants; empty if all held.
+    pub violations: Vec<String>,
+    /// The transcript, if it was recorded.
     pub lines: Vec<String>,
-    /// How much time passed in the simulated world.
+    /// The simulated time.
     pub simulated: Duration,
     /// How many requests reached the server.
     pub requests: u64,
-    /// A digest of all that is in the cluster at the end.
+    /// A digest of all objects at the end.
     pub digest: u64,
     /// A digest of every request that was sent: method, path, query and body, in order.
     pub request_digest: u64,
 }
 
-/// How a storm is played.
+/// How a storm is run.
 #[derive(Clone)]
-pub struct Stage {
-    /// The controllers of every manager.
-    pub crew: Members,
-    /// Whether everything is written down.
+pub struct StormOptions {
+    /// Builds the controllers of every manager.
+    pub controllers: ControllerFactory,
+    /// Whether a transcript is recorded.
     pub transcript: bool,
-    /// Whether managers ask if they still lead before they write. Mutants do not.
-    pub heeds_lease: bool,
-    /// Whether whoever takes over first learns what the leader before has done. Mutants do not.
-    pub catches_up: bool,
-    /// A controller, by its account, that never learns which state its writes led to. None but a mutant is one.
+    /// Whether managers check before each write that they still hold the lease; only a mutant does not.
+    pub checks_lease: bool,
+    /// Whether a new leader uses the state of its predecessor; only a mutant does not.
+    pub uses_predecessor_state: bool,
+    /// The service account of a controller that never learns the resourceVersions of its writes; only for
+    /// mutants.
     pub open_gate: Option<&'static str>,
 }
 
-impl Default for Stage {
+impl Default for StormOptions {
     /// All controllers that ship, and no transcript.
     fn default() -> Self {
-        let crew: Members = Arc::new(|| all_controllers(&settings()));
-        Self { crew, transcript: false, heeds_lease: true, catches_up: true, open_gate: None }
+        let controllers: ControllerFactory = Arc::new(|| all_controllers(&controller_options()));
+        Self {
+            controllers,
+            transcript: false,
+            checks_lease: true,
+            uses_predecessor_state: true,
+            open_gate: None,
+        }
     }
 }
 
-/// What the controllers are told in a storm.
+/// The options of the controllers in a storm.
 #[must_use]
-pub fn settings() -> ControllersOptions {
-    let mut settings = ControllersOptions {
+pub fn controller_options() -> ControllersOptions {
+    let mut options = ControllersOptions {
         serviceaccount_token: Some(keleustes_controllers::serviceaccount_token::ServiceAccountTokenOptions {
-            // A signature draws chance of its own, which no seed reaches.
+            // A real signature uses random numbers that do not derive from the seed.
             sign: Arc::new(|claims| Ok(format!("signed.{}", claims["sub"].as_str().unwrap_or_default()))),
             ca: Arc::from(&b"the CA"[..]),
             workers: 2,
         }),
         ..ControllersOptions::default()
     };
-    settings.garbage_collector.hash_key = 7;
-    settings.root_ca_certificate_publisher.ca = "the CA".into();
-    settings
+    options.garbage_collector.hash_key = 7;
+    options.root_ca_certificate_publisher.ca = "the CA".into();
+    options
 }
 
-/// Plays a schedule, in a thread of virtual time of its own.
+/// Runs a schedule on a single-threaded runtime with paused time.
 #[must_use]
-pub fn play(schedule: &Schedule, stage: &Stage) -> Report {
-    panics::note();
+pub fn play(schedule: &Schedule, options: &StormOptions) -> Report {
+    panics::capture();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let report = match runtime {
-        Ok(runtime) => runtime.block_on(World::play(schedule, stage)),
-        Err(error) => panic!("no async runtime could be made: {error}"),
+        Ok(runtime) => runtime.block_on(SimulatedCluster::play(schedule, options)),
+        Err(error) => panic!("cannot build the async runtime: {error}"),
     };
-    panics::let_go();
+    panics::stop_capturing();
     report
 }
 
-struct World<'a> {
+struct SimulatedCluster<'a> {
     schedule: &'a Schedule,
     server: ApiServer,
-    witness: Arc<Witness>,
+    recorder: Arc<Recorder>,
     network: Arc<Network>,
     processes: Vec<Process>,
     nodes: HollowHandle,
-    person: Person,
-    /// By how many seconds the server's wall clock has jumped.
-    jumped: Arc<AtomicI64>,
+    user: SimulatedUser,
+    /// The skew of the API server's wall clock, in seconds.
+    clock_skew: Arc<AtomicI64>,
 }
 
-impl<'a> World<'a> {
-    async fn play(schedule: &'a Schedule, stage: &Stage) -> Report {
+impl<'a> SimulatedCluster<'a> {
+    async fn play(schedule: &'a Schedule, options: &StormOptions) -> Report {
         let began = Instant::now();
-        let world = Self::new(schedule, stage);
-        let _listening = stage.transcript.then(|| reasons::listen(&world.witness));
-        for timed in &schedule.deeds {
-            sleep_until(began + Duration::from_millis(timed.at)).await;
-            world
-                .witness
-                .note(format_args!("--- {}", serde_json::to_string(&timed.deed).unwrap_or_default()));
-            world.carry_out(&timed.deed).await;
-            if world.witness.is_broken() {
+        let cluster = Self::new(schedule, options);
+        let _capture = options.transcript.then(|| log_capture::capture(&cluster.recorder));
+        for timed in &schedule.actions {
+            sleep_until(began + Duration::from_millis(timed.at_ms)).await;
+            cluster
+                .recorder
+                .record(format_args!("--- {}", serde_json::to_string(&timed.action).unwrap_or_default()));
+            cluster.perform(&timed.action).await;
+            if cluster.recorder.has_violations() {
                 break;
             }
         }
-        if !world.witness.is_broken() {
-            world.calm().await;
+        if !cluster.recorder.has_violations() {
+            cluster.converge().await;
         }
-        for panic in panics::taken() {
-            world.witness.complain(format_args!("a panic: {panic}"));
+        for panic in panics::take() {
+            cluster.recorder.report_violation(format_args!("a panic: {panic}"));
         }
-        let digest = world.server.snapshot().iter().fold(schedule.seed, |sum, object| {
+        let digest = cluster.server.snapshot().iter().fold(schedule.seed, |sum, object| {
             object
                 .to_string()
                 .bytes()
                 .fold(sum, |sum, byte| sum.rotate_left(5).wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte))
         });
         Report {
-            broken: world.witness.broken(),
-            lines: world.witness.take_lines(),
+            violations: cluster.recorder.violations(),
+            lines: cluster.recorder.take_lines(),
             simulated: began.elapsed(),
-            requests: world.witness.requests(),
+            requests: cluster.recorder.requests(),
             digest,
-            request_digest: world.witness.request_digest(),
+            request_digest: cluster.recorder.request_digest(),
         }
     }
 
-    fn new(schedule: &'a Schedule, stage: &Stage) -> Self {
-        let mut chance = fastrand::Rng::with_seed(schedule.seed ^ 0x6b65_6c65_7573_7465);
+    fn new(schedule: &'a Schedule, options: &StormOptions) -> Self {
+        let mut rng = fastrand::Rng::with_seed(schedule.seed ^ 0x6b65_6c65_7573_7465);
         let start = Timestamp::from_nanosecond(START_NANOSECONDS.into()).unwrap_or_default();
-        let jumped = Arc::new(AtomicI64::new(0));
-        let (steady, jumps) = (clock::following_tokio(start), jumped.clone());
-        let clock = Arc::new(move || steady() + SignedDuration::from_secs(jumps.load(Ordering::Relaxed)));
+        let clock_skew = Arc::new(AtomicI64::new(0));
+        let (steady, skew) = (clock::following_tokio(start), clock_skew.clone());
+        let clock = Arc::new(move || steady() + SignedDuration::from_secs(skew.load(Ordering::Relaxed)));
         let server = ApiServer::builder()
-            .seed(chance.u64(..))
+            .seed(rng.u64(..))
             .clock(clock)
-            .rbac(schedule.roles)
+            .rbac(schedule.rbac)
             .request_log_limit(0)
             .keep_parsed(true)
             .build();
-        let witness = Witness::new(checks::all(), stage.transcript);
-        let network = Network::new(server.clone(), witness.clone(), chance.fork(), stage.open_gate);
-        let nodes = Wire::new(&network, User::admin(), Some(Party::Nodes), "nodes");
+        let recorder = Recorder::new(checks::all(), options.transcript);
+        let network = Network::new(server.clone(), recorder.clone(), rng.fork(), options.open_gate);
+        let nodes = SimulatedTransport::new(&network, User::admin(), Some(Party::Nodes), "nodes");
         let nodes = Hollow::builder(kube::Client::new(nodes, "default"))
             .nodes(schedule.nodes)
             .zones(ZONES)
-            .seed(chance.u64(..))
+            .seed(rng.u64(..))
             .scheduler(true)
             .wall_time(start)
             .start();
         let start = |number| {
-            let (network, witness) = (network.clone(), witness.clone());
-            let Stage { crew, heeds_lease, catches_up, .. } = stage.clone();
-            let crew = Crew { members: crew, heeds_lease, catches_up };
-            Process::start(number, network, witness, crew, chance.fork())
+            let (network, recorder) = (network.clone(), recorder.clone());
+            let StormOptions { controllers, checks_lease, uses_predecessor_state, .. } = options.clone();
+            let manager = ManagerOptions { controllers, checks_lease, uses_predecessor_state };
+            Process::start(number, network, recorder, manager, rng.fork())
         };
         let processes = (0..schedule.managers).map(start).collect();
-        let person =
-            Person::new(kube::Client::new(Wire::new(&network, User::admin(), None, "user"), "default"));
-        Self { schedule, server, witness, network, processes, nodes, person, jumped }
+        let user = SimulatedUser::new(kube::Client::new(
+            SimulatedTransport::new(&network, User::admin(), None, "user"),
+            "default",
+        ));
+        Self { schedule, server, recorder, network, processes, nodes, user, clock_skew }
     }
 
-    async fn carry_out(&self, deed: &Deed) {
+    async fn perform(&self, action: &Action) {
         let process = |number: &usize| self.processes.get(*number);
-        match deed {
-            Deed::User(deed) => self.person.carry_out(deed).await,
-            Deed::Trouble(trouble) => self.network.disturb(trouble.clone()),
-            Deed::Compact => self.server.compact(),
-            Deed::ExpireWatches => self.server.expire_watches(),
-            Deed::CutWatches => self.server.cut_watches(),
-            Deed::Restart(time) => self.network.go_away(Duration::from_millis(*time)),
-            Deed::Crash(number) => process(number).into_iter().for_each(Process::crash),
-            Deed::Stop(number) => process(number).into_iter().for_each(Process::stop),
-            Deed::Skew(number, seconds) => process(number).into_iter().for_each(|it| it.skew(*seconds)),
-            Deed::Jump(seconds) => drop(self.jumped.fetch_add(*seconds, Ordering::Relaxed)),
-            Deed::Pause(number, time) => self.network.put_to_sleep(*number, Duration::from_millis(*time)),
-            Deed::Freeze(time) => self.freeze(*time).await,
-            Deed::Certificates(number, time) => {
-                self.network.change_certificates(*number, Duration::from_millis(*time));
+        match action {
+            Action::User(action) => self.user.perform(action).await,
+            Action::Fault(fault) => self.network.inject(fault.clone()),
+            Action::Compact => self.server.compact(),
+            Action::ExpireWatches => self.server.expire_watches(),
+            Action::CutWatches => self.server.cut_watches(),
+            Action::RestartApiServer(time) => self.network.stop_server_for(Duration::from_millis(*time)),
+            Action::CrashManager(number) => process(number).into_iter().for_each(Process::crash),
+            Action::StopManager(number) => process(number).into_iter().for_each(Process::stop),
+            Action::SkewManagerClock(number, seconds) => {
+                process(number).into_iter().for_each(|process| process.skew(*seconds));
             }
-            Deed::FailNode(number) => drop(self.nodes.fail_node(&node(*number)).await),
-            Deed::RecoverNode(number) => drop(self.nodes.recover_node(&node(*number)).await),
+            Action::SkewServerClock(seconds) => drop(self.clock_skew.fetch_add(*seconds, Ordering::Relaxed)),
+            Action::PauseManager(number, time) => {
+                self.network.pause_manager(*number, Duration::from_millis(*time));
+            }
+            Action::FreezeMachine(time) => self.freeze(*time).await,
+            Action::RotateCertificates(number, time) => {
+                self.network.rotate_certificates(*number, Duration::from_millis(*time));
+            }
+            Action::FailNode(number) => drop(self.nodes.fail_node(&node(*number)).await),
+            Action::RecoverNode(number) => drop(self.nodes.recover_node(&node(*number)).await),
         }
     }
 
-    /// Everybody sleeps. The threads of a manager do not wake all at once.
+    /// Advances the clock for all processes at once. The threads of a manager do not resume at the same
+    /// moment.
     async fn freeze(&self, time: u64) {
-        let dozes = Duration::from_millis(time + time % DOZES_AT_MOST_MS);
-        self.processes.iter().for_each(|process| process.doze(dozes));
+        let delay = Duration::from_millis(time + time % WATCHDOG_DELAY_MAX_MS);
+        self.processes.iter().for_each(|process| process.delay_lease_watchdog(delay));
         tokio::task::yield_now().await;
         tokio::time::advance(Duration::from_millis(time)).await;
     }
 
-    /// A node that was removed may hear of it long after, when its watch tells, and comes back only then.
-    async fn bring_nodes_back(&self) {
+    /// A deleted node may receive its delete event late, when a stalled watch continues, and registers
+    /// again only then.
+    async fn recover_missing_nodes(&self) {
         for name in (0..self.schedule.nodes).map(node) {
             if self.server.object("nodes", "", &name).is_none() {
                 self.nodes.recover_node(&name).await;
@@ -229,97 +245,103 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Nothing goes wrong any more, and nobody wants anything: the world must become what was asked for.
-    async fn calm(&self) {
-        self.witness.note("--- calm");
-        self.network.calm();
-        // A Job waits for as long as its pods ended in what is the future to it, again and again.
-        self.processes.iter().for_each(Process::set_clock_right);
-        let is_away = |number: usize| {
-            let away = |deed: &Deed| match deed {
-                Deed::FailNode(there) | Deed::User(UserAction::RemoveNode(there)) => *there == number,
+    /// No more faults and user actions: the cluster must converge to its specs.
+    async fn converge(&self) {
+        self.recorder.record("--- faults end");
+        self.network.clear_faults();
+        // With a slow clock the finish times of pods lie in the future, and a Job waits for them again and
+        // again.
+        self.processes.iter().for_each(Process::reset_clock);
+        let was_failed = |number: usize| {
+            let fails_it = |action: &Action| match action {
+                Action::FailNode(there) | Action::User(UserAction::DeleteNode(there)) => *there == number,
                 _ => false,
             };
-            self.schedule.deeds.iter().any(|timed| away(&timed.deed))
+            self.schedule.actions.iter().any(|timed| fails_it(&timed.action))
         };
-        // What was not touched is left alone: news of nodes wake many who may have been asleep.
+        // Untouched nodes are left alone: node events enqueue many keys, which could hide that a key was
+        // lost.
         for number in 0..self.schedule.nodes {
-            if is_away(number) {
+            if was_failed(number) {
                 self.nodes.recover_node(&node(number)).await;
             }
-            self.person.make_well(&node(number)).await;
+            self.user.restore_node(&node(number)).await;
         }
-        self.person.let_go().await;
-        self.become_quiet(true, || self.witness.missing(&self.server)).await;
-        if !self.witness.is_broken() {
-            self.try_zones().await;
-            self.try_nodes().await;
+        self.user.remove_blockers().await;
+        self.wait_until_quiescent(true, || self.recorder.not_converged(&self.server)).await;
+        if !self.recorder.has_violations() {
+            self.check_single_zone().await;
+            self.check_unreachable_nodes().await;
         }
     }
 
-    /// In a world that is calm, all nodes come into one zone, if users have moved any before.
-    async fn try_zones(&self) {
-        let moves = |timed: &Timed| matches!(timed.deed, Deed::User(UserAction::Move(..)));
-        if self.schedule.deeds.iter().any(moves) {
+    /// After convergence, if users have changed zones, moves all nodes into one zone.
+    async fn check_single_zone(&self) {
+        let moves = |timed: &TimedAction| matches!(timed.action, Action::User(UserAction::SetNodeZone(..)));
+        if self.schedule.actions.iter().any(moves) {
             for number in 0..self.schedule.nodes {
-                self.person.carry_out(&UserAction::Move(number, 0)).await;
+                self.user.perform(&UserAction::SetNodeZone(number, 0)).await;
             }
-            self.witness.note("--- in one zone");
-            self.become_quiet(true, || self.witness.missing(&self.server)).await;
+            self.recorder.record("--- all nodes in one zone");
+            self.wait_until_quiescent(true, || self.recorder.not_converged(&self.server)).await;
         }
     }
 
-    /// In a world that is calm, a node that was silent in the storm falls silent again, and users drive all off one
-    /// from which they did so before, and put one more pod there.
-    async fn try_nodes(&self) {
-        let (mut silent, mut tried) = (BTreeSet::new(), false);
-        for timed in &self.schedule.deeds {
-            match &timed.deed {
-                Deed::FailNode(number) if silent.is_empty() => {
-                    silent.insert(node(*number));
+    /// After convergence, fails one node that failed in the storm, and taints one node that users tainted
+    /// and binds one more pod to it.
+    async fn check_unreachable_nodes(&self) {
+        let (mut unreachable, mut tainted) = (BTreeSet::new(), false);
+        for timed in &self.schedule.actions {
+            match &timed.action {
+                Action::FailNode(number) if unreachable.is_empty() => {
+                    unreachable.insert(node(*number));
                     self.nodes.fail_node(&node(*number)).await;
                 }
-                Deed::User(UserAction::Taint(number, true)) if !tried => {
-                    tried = true;
-                    self.person.drive_off(&node(*number)).await;
+                Action::User(UserAction::SetNodeTaint(number, true)) if !tainted => {
+                    tainted = true;
+                    self.user.taint_and_bind_pod(&node(*number)).await;
                 }
                 _ => {}
             }
         }
-        if tried || !silent.is_empty() {
-            self.witness.note("--- with nodes that pods have to leave");
-            self.become_quiet(false, || self.witness.missing_of_silence(&self.server, &silent)).await;
+        if tainted || !unreachable.is_empty() {
+            self.recorder.record("--- with unreachable or tainted nodes");
+            self.wait_until_quiescent(false, || {
+                self.recorder.not_converged_with_silent_nodes(&self.server, &unreachable)
+            })
+            .await;
         }
     }
 
-    /// Waits until nothing is missing; with everybody well, nothing may be written afterwards either.
-    async fn become_quiet(&self, all_well: bool, missing: impl Fn() -> Vec<String>) {
-        let calm_since = Instant::now();
+    /// Waits until the cluster has converged; optionally managers must write nothing afterwards.
+    async fn wait_until_quiescent(&self, expect_no_writes: bool, not_converged: impl Fn() -> Vec<String>) {
+        let started = Instant::now();
         loop {
-            sleep(LOOKED_AT_EVERY).await;
-            if self.witness.is_broken() {
+            sleep(CHECK_EVERY).await;
+            if self.recorder.has_violations() {
                 return;
             }
-            if all_well {
-                self.bring_nodes_back().await;
+            if expect_no_writes {
+                self.recover_missing_nodes().await;
             }
-            let lacks = missing();
-            if lacks.is_empty() {
-                if !all_well {
+            let unmet = not_converged();
+            if unmet.is_empty() {
+                if !expect_no_writes {
                     return;
                 }
-                let _before = self.witness.take_writes();
-                sleep(STAYS_FOR).await;
-                if self.witness.take_writes().is_empty() && missing().is_empty() {
+                let _before = self.recorder.take_writes();
+                sleep(NO_WRITES_FOR).await;
+                if self.recorder.take_writes().is_empty() && not_converged().is_empty() {
                     return;
                 }
             }
-            if calm_since.elapsed() > CALM_WITHIN {
-                let writes = self.witness.take_writes();
-                lacks.iter().for_each(|why| self.witness.complain(why));
-                if lacks.is_empty() {
+            if started.elapsed() > CONVERGE_WITHIN {
+                let writes = self.recorder.take_writes();
+                unmet.iter().for_each(|why| self.recorder.report_violation(why));
+                if unmet.is_empty() {
                     let last = writes.iter().rev().take(5).cloned().collect::<Vec<_>>();
-                    self.witness.complain(format_args!("still written to: {}", last.join(" | ")));
+                    self.recorder
+                        .report_violation(format_args!("managers still write: {}", last.join(" | ")));
                 }
                 return;
             }

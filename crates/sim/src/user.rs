@@ -1,4 +1,4 @@
-//! Does what users do, with plain requests; what the server refuses is refused.
+//! Performs user actions with plain requests; rejections are ignored.
 
 use keleustes_client::{Call, DeleteOptions, PatchType};
 use keleustes_objects::{
@@ -8,79 +8,80 @@ use kube::Client;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::actions::{Kind, UserAction, node};
 use crate::bodies;
-use crate::checks::look::controller;
-use crate::deeds::{Kind, UserAction, node};
-use crate::script::NAMESPACES;
-use crate::witness::text;
+use crate::checks::objects::controller_ref;
+use crate::generate::NAMESPACES;
+use crate::recorder::text;
 
-/// A finalizer that nobody in the cluster knows.
-const FOREIGN: &str = "example.com/hold";
-/// The finalizer of pods that a Job has not counted yet.
-const TRACKED: &str = "batch.kubernetes.io/job-tracking";
+/// A finalizer that no controller removes.
+const FOREIGN_FINALIZER: &str = "example.com/hold";
+/// The finalizer of pods that their Job has not counted yet.
+const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 const PODS: Resource = Pod::RESOURCE;
-const MAPS: Resource = RootCaConfigMap::RESOURCE;
+const CONFIG_MAPS: Resource = RootCaConfigMap::RESOURCE;
 
-/// A person with a client.
-pub struct User {
+/// A user with a client.
+pub struct SimulatedUser {
     client: Client,
-    /// So that things that are made twice have two names.
-    made: Mutex<u64>,
+    /// A counter that makes the names of created objects unique.
+    created: Mutex<u64>,
 }
 
-impl User {
-    /// A person who may do everything.
+impl SimulatedUser {
+    /// A user with all permissions.
     #[must_use]
     pub fn new(client: Client) -> Self {
-        Self { client, made: Mutex::new(0) }
+        Self { client, created: Mutex::new(0) }
     }
 
-    /// Does a deed.
-    pub async fn carry_out(&self, deed: &UserAction) {
-        match deed {
-            UserAction::Create(thing, wish) => {
-                self.create(&thing.kind.resource(), &thing.namespace, &bodies::wished(thing, wish)).await;
-                // People label namespaces when they have made them, while what belongs there is still being made.
-                for label in (0..2).filter(|_| thing.kind == Kind::Namespace) {
+    /// Performs an action.
+    pub async fn perform(&self, action: &UserAction) {
+        match action {
+            UserAction::Create(object, spec) => {
+                self.create(&object.kind.resource(), &object.namespace, &bodies::object_body(object, spec))
+                    .await;
+                // Users label new namespaces while controllers still create the default objects in them.
+                for label in (0..2).filter(|_| object.kind == Kind::Namespace) {
                     let labels = json!({"metadata": {"labels": {format!("label-{label}"): "there"}}});
-                    self.merge(&thing.kind.resource(), &thing.key(), labels).await;
+                    self.merge(&object.kind.resource(), &object.key(), labels).await;
                 }
             }
-            UserAction::Scale(thing, replicas) => {
-                let field = if thing.kind == Kind::Job { "parallelism" } else { "replicas" };
-                self.merge(&thing.kind.resource(), &thing.key(), json!({"spec": {field: replicas}})).await;
+            UserAction::Scale(object, replicas) => {
+                let field = if object.kind == Kind::Job { "parallelism" } else { "replicas" };
+                self.merge(&object.kind.resource(), &object.key(), json!({"spec": {field: replicas}})).await;
             }
-            UserAction::Roll(thing, flavour) => {
-                let (resource, change) = (thing.kind.resource(), bodies::rolled(*flavour));
-                self.send(&Call::patch(&resource, &thing.key(), PatchType::Strategic, &change)).await;
+            UserAction::ChangeTemplate(object, template_version) => {
+                let (resource, change) = (object.kind.resource(), bodies::template_patch(*template_version));
+                self.send(&Call::patch(&resource, &object.key(), PatchType::Strategic, &change)).await;
             }
-            UserAction::Hold(thing, held) => {
-                let field = if thing.kind == Kind::Job { "suspend" } else { "paused" };
-                self.merge(&thing.kind.resource(), &thing.key(), json!({"spec": {field: held}})).await;
+            UserAction::SetPaused(object, value) => {
+                let field = if object.kind == Kind::Job { "suspend" } else { "paused" };
+                self.merge(&object.kind.resource(), &object.key(), json!({"spec": {field: value}})).await;
             }
-            UserAction::Delete(thing, farewell) => {
+            UserAction::Delete(object, propagation) => {
                 let deletion = DeleteOptions {
-                    propagation_policy: Some((*farewell).into()),
+                    propagation_policy: Some((*propagation).into()),
                     ..DeleteOptions::default()
                 };
-                self.send(&Call::delete(&thing.kind.resource(), &thing.key(), &deletion)).await;
+                self.send(&Call::delete(&object.kind.resource(), &object.key(), &deletion)).await;
             }
-            UserAction::Recreate(thing, farewell, wish) => {
+            UserAction::Recreate(object, propagation, spec) => {
                 let deletion = DeleteOptions {
-                    propagation_policy: Some((*farewell).into()),
+                    propagation_policy: Some((*propagation).into()),
                     ..DeleteOptions::default()
                 };
-                let resource = thing.kind.resource();
-                self.send(&Call::delete(&resource, &thing.key(), &deletion)).await;
-                self.create(&resource, &thing.namespace, &bodies::wished(thing, wish)).await;
+                let resource = object.kind.resource();
+                self.send(&Call::delete(&resource, &object.key(), &deletion)).await;
+                self.create(&resource, &object.namespace, &bodies::object_body(object, spec)).await;
             }
             UserAction::DeletePod(namespace, number) => {
-                if let Some(pod) = self.one_of(&PODS, namespace, *number).await {
+                if let Some(pod) = self.select(&PODS, namespace, *number).await {
                     self.delete(&PODS, &key(&pod)).await;
                 }
             }
-            UserAction::Relabel(namespace, number) => {
-                if let Some(pod) = self.one_of(&PODS, namespace, *number).await {
+            UserAction::RelabelPod(namespace, number) => {
+                if let Some(pod) = self.select(&PODS, namespace, *number).await {
                     let name = text(&pod, "/metadata/labels/was").to_owned();
                     let labels = match name.as_str() {
                         "" => json!({"was": text(&pod, "/metadata/labels/app"), "app": "nobody"}),
@@ -89,64 +90,70 @@ impl User {
                     self.merge(&PODS, &key(&pod), json!({"metadata": {"labels": labels}})).await;
                 }
             }
-            _ => self.do_harm(deed).await,
+            _ => self.disrupt(action).await,
         }
     }
 
-    /// What no honest user does.
-    async fn do_harm(&self, deed: &UserAction) {
+    /// Disruptive actions.
+    async fn disrupt(&self, action: &UserAction) {
         let number = self.number();
-        match deed {
-            UserAction::Stray(namespace, name) => {
-                // Every other one is on a node that nobody chose for it.
+        match action {
+            UserAction::CreateStrayPod(namespace, name) => {
+                // Every other stray pod is bound by its creator.
                 let node = (number % 2 == 1).then(|| node(0));
-                self.create(&PODS, namespace, &bodies::stray(name, number, node.as_deref())).await;
+                self.create(&PODS, namespace, &bodies::stray_pod(name, number, node.as_deref())).await;
             }
-            UserAction::Orphan(namespace, name) => {
-                let map = bodies::owned(&format!("orphan-{name}-{number}"), &[("nobody", "no-such-uid")]);
-                self.create(&MAPS, namespace, &map).await;
+            UserAction::CreateWithMissingOwner(namespace, name) => {
+                let map = bodies::config_map_owned_by(
+                    &format!("orphan-{name}-{number}"),
+                    &[("nobody", "no-such-uid")],
+                );
+                self.create(&CONFIG_MAPS, namespace, &map).await;
             }
-            UserAction::Circle(namespace, name) => {
+            UserAction::CreateOwnerCycle(namespace, name) => {
                 let (one, two) = (format!("one-{name}-{number}"), format!("two-{name}-{number}"));
-                let made = self.create(&MAPS, namespace, &bodies::owned(&one, &[])).await;
-                let map = bodies::owned(&two, &[(one.as_str(), text(&made, "/metadata/uid"))]);
-                let made = self.create(&MAPS, namespace, &map).await;
-                let map = bodies::owned(&one, &[(two.as_str(), text(&made, "/metadata/uid"))]);
-                self.merge(&MAPS, &Key::namespaced(namespace.as_str(), one), map).await;
+                let created =
+                    self.create(&CONFIG_MAPS, namespace, &bodies::config_map_owned_by(&one, &[])).await;
+                let map =
+                    bodies::config_map_owned_by(&two, &[(one.as_str(), text(&created, "/metadata/uid"))]);
+                let created = self.create(&CONFIG_MAPS, namespace, &map).await;
+                let map =
+                    bodies::config_map_owned_by(&one, &[(two.as_str(), text(&created, "/metadata/uid"))]);
+                self.merge(&CONFIG_MAPS, &Key::namespaced(namespace.as_str(), one), map).await;
             }
-            UserAction::Held(namespace, name) => {
-                let mut map = bodies::owned(&format!("held-{name}-{number}"), &[]);
-                map["metadata"]["finalizers"] = json!([FOREIGN]);
-                self.create(&MAPS, namespace, &map).await;
+            UserAction::CreateWithFinalizer(namespace, name) => {
+                let mut map = bodies::config_map_owned_by(&format!("held-{name}-{number}"), &[]);
+                map["metadata"]["finalizers"] = json!([FOREIGN_FINALIZER]);
+                self.create(&CONFIG_MAPS, namespace, &map).await;
             }
-            UserAction::Forge(namespace) => {
-                self.delete(&MAPS, &Key::namespaced(namespace.as_str(), ROOT_CA_CONFIG_MAP)).await;
-                self.create(&MAPS, namespace, &bodies::forged()).await;
+            UserAction::ReplaceRootCa(namespace) => {
+                self.delete(&CONFIG_MAPS, &Key::namespaced(namespace.as_str(), ROOT_CA_CONFIG_MAP)).await;
+                self.create(&CONFIG_MAPS, namespace, &bodies::replaced_root_ca()).await;
             }
-            UserAction::RemoveNode(number) => {
-                self.delete(&Node::RESOURCE, &Key::cluster(node(*number))).await
+            UserAction::DeleteNode(number) => {
+                self.delete(&Node::RESOURCE, &Key::cluster(node(*number))).await;
             }
-            UserAction::Cordon(number, held) => {
-                let change = json!({"spec": {"unschedulable": held}});
+            UserAction::SetUnschedulable(number, value) => {
+                let change = json!({"spec": {"unschedulable": value}});
                 self.merge(&Node::RESOURCE, &Key::cluster(node(*number)), change).await;
             }
-            UserAction::Spoil(namespace) => {
-                self.delete(&MAPS, &Key::namespaced(namespace.as_str(), ROOT_CA_CONFIG_MAP)).await;
+            UserAction::DeleteNamespaceDefaults(namespace) => {
+                self.delete(&CONFIG_MAPS, &Key::namespaced(namespace.as_str(), ROOT_CA_CONFIG_MAP)).await;
                 let account = Key::namespaced(namespace.as_str(), "default");
                 self.delete(&ServiceAccount::RESOURCE, &account).await;
             }
-            _ => self.meddle(deed).await,
+            _ => self.interfere(action).await,
         }
     }
 
-    /// Drives everything off a node, and puts a pod there afterwards.
-    pub async fn drive_off(&self, node: &str) {
+    /// Taints a node with NoExecute and binds a new pod to it afterwards.
+    pub async fn taint_and_bind_pod(&self, node: &str) {
         self.set_taint(&Key::cluster(node), true).await;
-        self.create(&PODS, NAMESPACES[0], &bodies::stray("nobody", self.number(), Some(node))).await;
+        self.create(&PODS, NAMESPACES[0], &bodies::stray_pod("nobody", self.number(), Some(node))).await;
     }
 
-    /// Takes back what keeps a node from being used, if anything does.
-    pub async fn make_well(&self, node: &str) {
+    /// Uncordons a node and removes the users' taint.
+    pub async fn restore_node(&self, node: &str) {
         let node = Key::cluster(node);
         let found = self.send(&Call::get(&Node::RESOURCE, &node)).await;
         if found["spec"]["unschedulable"] == true {
@@ -155,39 +162,41 @@ impl User {
         self.set_taint(&node, false).await;
     }
 
-    /// Takes back what keeps objects from going, and pods that stand in the way under a name that is wanted: a
-    /// StatefulSet waits for ever for the name of a pod that was taken from it.
-    pub async fn let_go(&self) {
+    /// Removes foreign finalizers, and deletes relabelled pods: a StatefulSet waits forever for the name of
+    /// a pod that it had to release.
+    pub async fn remove_blockers(&self) {
         for namespace in NAMESPACES {
             for pod in self.list(&PODS, namespace).await {
                 if !text(&pod, "/metadata/labels/was").is_empty() {
                     self.delete(&PODS, &key(&pod)).await;
                 }
-                // A pod that was taken from its Job and adopted by somebody else: no Job will let it go.
-                let is_anothers = controller(&pod).is_some_and(|owner| owner["kind"] != "Job");
-                if is_anothers && pod.pointer("/metadata/finalizers/0").is_some_and(|first| first == TRACKED)
+                // A pod that was taken from its Job and adopted by another owner: no Job removes its
+                // tracking finalizer.
+                let has_other_owner = controller_ref(&pod).is_some_and(|owner| owner["kind"] != "Job");
+                if has_other_owner
+                    && pod.pointer("/metadata/finalizers/0").is_some_and(|first| first == TRACKING_FINALIZER)
                 {
                     self.merge(&PODS, &key(&pod), json!({"metadata": {"finalizers": null}})).await;
                 }
             }
-            for map in self.list(&MAPS, namespace).await {
-                if map.pointer("/metadata/finalizers/0").is_some_and(|first| first == FOREIGN) {
-                    self.merge(&MAPS, &key(&map), json!({"metadata": {"finalizers": null}})).await;
+            for map in self.list(&CONFIG_MAPS, namespace).await {
+                if map.pointer("/metadata/finalizers/0").is_some_and(|first| first == FOREIGN_FINALIZER) {
+                    self.merge(&CONFIG_MAPS, &key(&map), json!({"metadata": {"finalizers": null}})).await;
                 }
             }
         }
     }
 
     fn number(&self) -> u64 {
-        let mut made = self.made.lock();
-        *made += 1;
-        *made
+        let mut created = self.created.lock();
+        *created += 1;
+        *created
     }
 
-    /// Whichever object of a namespace that number falls on.
-    pub(crate) async fn one_of(&self, resource: &Resource, namespace: &str, number: usize) -> Option<Value> {
-        let mut there = self.list(resource, namespace).await;
-        (!there.is_empty()).then(|| there.swap_remove(number % there.len()))
+    /// The object of a namespace that this number selects.
+    pub(crate) async fn select(&self, resource: &Resource, namespace: &str, number: usize) -> Option<Value> {
+        let mut objects = self.list(resource, namespace).await;
+        (!objects.is_empty()).then(|| objects.swap_remove(number % objects.len()))
     }
 
     pub(crate) async fn list(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
@@ -209,7 +218,7 @@ impl User {
         self.send(&Call::delete(resource, key, &DeleteOptions::default())).await;
     }
 
-    /// Sends a request; whatever is refused comes back as null.
+    /// Sends a request; null if it is rejected.
     pub(crate) async fn send(&self, call: &Call) -> Value {
         call.send(&self.client).await.unwrap_or_default()
     }

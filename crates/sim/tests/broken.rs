@@ -1,63 +1,65 @@
-//! Three controllers that are broken on purpose, one for each way in which controllers are known to break, and the
-//! storms that catch them.
+//! Three controllers that are broken on purpose, one for each way in which controllers are known to break
+//! (stale state, missed intermediate state, crash between two writes), and the storms that catch them.
 
 use std::sync::Arc;
 
 use keleustes_controllers::all_controllers;
 use keleustes_objects::{ErrorReason, Key, Namespace, Pod, ReplicaSet, RootCaConfigMap};
 use keleustes_plan::{
-    Action, BoxFuture, Context, Controller, Grant, Item, Loop, Outcome, Plan, ReconcileError, Reconciler,
-    Requeue, View, Write,
+    Action as WriteAction, BoxFuture, Context, Controller, Grant, Item, Loop, Outcome, Plan, ReconcileError,
+    Reconciler, Requeue, View, Write,
 };
-use keleustes_sim::deeds::{
-    Deed, Kind, Party, Pods, Schedule, Thing, Timed, Trouble, UserAction, Verdict, Which, Wish,
+use keleustes_sim::actions::{
+    Action, Fault, FaultEffect, Kind, ObjectRef, ObjectSpec, Party, PodBehaviour, RequestClass, Schedule,
+    TimedAction, UserAction,
 };
-use keleustes_sim::storm::{Report, Stage, play, settings};
+use keleustes_sim::storm::{Report, StormOptions, controller_options, play};
 use serde_json::{Value, json};
 
 const MAP: &str = "kube-root-ca.crt";
 const PUBLISHER: &str = "root-ca-certificate-publisher-controller";
 const COLLECTOR: &str = "garbage-collector-controller";
 
-/// Plays with one controller replaced by a broken one.
-fn played(managers: usize, deeds: Vec<(u64, Deed)>, replacement: fn() -> Controller) -> Report {
-    played_on(&Stage::default(), managers, deeds, replacement)
+/// Runs a storm with one controller replaced by a broken one.
+fn play_with(managers: usize, actions: Vec<(u64, Action)>, replacement: fn() -> Controller) -> Report {
+    play_with_options(&StormOptions::default(), managers, actions, replacement)
 }
 
-fn played_on(
-    stage: &Stage,
+fn play_with_options(
+    options: &StormOptions,
     managers: usize,
-    deeds: Vec<(u64, Deed)>,
+    actions: Vec<(u64, Action)>,
     replacement: fn() -> Controller,
 ) -> Report {
-    let deeds = deeds.into_iter().map(|(at, deed)| Timed { at, deed }).collect();
-    let schedule = Schedule { seed: 11, managers, nodes: 1, roles: false, deeds };
-    let crew = Arc::new(move || {
-        let broken = replacement();
-        let mut crew = all_controllers(&settings());
-        crew.retain(|there| there.name != broken.name);
-        crew.push(broken);
-        crew
+    let actions = actions.into_iter().map(|(at_ms, action)| TimedAction { at_ms, action }).collect();
+    let schedule = Schedule { seed: 11, managers, nodes: 1, rbac: false, actions };
+    let controllers = Arc::new(move || {
+        let faulty = replacement();
+        let mut controllers = all_controllers(&controller_options());
+        controllers.retain(|there| there.name != faulty.name);
+        controllers.push(faulty);
+        controllers
     });
-    play(&schedule, &Stage { crew, ..stage.clone() })
+    play(&schedule, &StormOptions { controllers, ..options.clone() })
 }
 
-fn made(kind: Kind, namespace: &str, name: &str) -> Deed {
-    let thing = Thing { kind, namespace: namespace.to_owned(), name: name.to_owned() };
-    let wish = Wish { replicas: 2, flavour: 0, pods: Pods::Well, otherwise: false };
-    Deed::User(UserAction::Create(thing, wish))
+fn create(kind: Kind, namespace: &str, name: &str) -> Action {
+    let object = ObjectRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
+    let spec =
+        ObjectSpec { replicas: 2, template_version: 0, pods: PodBehaviour::Healthy, alternative: false };
+    Action::User(UserAction::Create(object, spec))
 }
 
-fn trouble(manager: usize, what: Which, verdict: Verdict, lasts: u64) -> Deed {
-    Deed::Trouble(Trouble { party: Party::Manager(manager), what, verdict, percent: 100, lasts })
+fn fault(manager: usize, requests: RequestClass, effect: FaultEffect, duration_ms: u64) -> Action {
+    Action::Fault(Fault { party: Party::Manager(manager), requests, effect, percent: 100, duration_ms })
 }
 
-fn catches(report: &Report, words: &str) {
-    assert!(report.broken.iter().any(|line| line.contains(words)), "{:#?}", report.broken);
+fn expect_violation(report: &Report, words: &str) {
+    assert!(report.violations.iter().any(|line| line.contains(words)), "{:#?}", report.violations);
 }
 
-/// Deletes pods whose owner is not in its cache, which may only be behind.
-fn hasty_collector() -> Controller {
+/// Deletes pods whose owner is not in its cache, although the cache may be behind.
+fn collector_trusting_its_cache() -> Controller {
     let decide = |view: &View<'_>, item: &Item| {
         let Some(pod) = view.get::<Pod>(item) else { return Plan::none() };
         let owner = pod.meta.controller_ref().filter(|owner| *owner.kind == *"ReplicaSet");
@@ -65,46 +67,47 @@ fn hasty_collector() -> Controller {
         if owner.is_none_or(|owner| view.get::<ReplicaSet>(&owner).is_some()) {
             return Plan::none();
         }
-        Plan::of(Write::delete(&**pod).because("its owner is out of sight"))
+        Plan::of(Write::delete(&**pod).because("its owner is not in the cache"))
     };
     Controller::new(COLLECTOR)
         .service_account("generic-garbage-collector")
         .may_write(&[Grant { group: "*", resource: "*", verbs: &["delete"] }])
         .with_loop(
-            Loop::deciding("hasty", decide)
-                .enqueue_on::<Pod>(|change, _, wakes| wakes.add(&change.latest().meta.key))
+            Loop::deciding("trusting", decide)
+                .enqueue_on::<Pod>(|change, _, queue| queue.add(&change.latest().meta.key))
                 .reads::<ReplicaSet>(),
         )
 }
 
-/// Stale state: the one who takes over has seen the pods, but not yet their owner. Managers that learn first what the
-/// leader before has done never come into that state.
+/// Stale state: the new leader has observed the pods but not yet their owner. Managers that use the
+/// predecessor's state never get there.
 #[test]
-fn a_collector_that_trusts_a_cache_that_is_behind_is_caught() {
-    let takes_over = |leads: usize| {
+fn collector_trusting_a_stale_cache_is_caught() {
+    let takeover = |leads: usize| {
         vec![
-            (2_000, trouble(1 - leads, Which::ReplicaSets, Verdict::Stalls, 90_000)),
-            (3_000, made(Kind::ReplicaSet, "default", "oar")),
-            (8_000, Deed::Crash(leads)),
+            (2_000, fault(1 - leads, RequestClass::ReplicaSets, FaultEffect::StallWatches, 90_000)),
+            (3_000, create(Kind::ReplicaSet, "default", "oar")),
+            (8_000, Action::CrashManager(leads)),
         ]
     };
-    // Which of the two leads at first is the seed's choice.
-    let broken = |catches_up: bool| {
-        let stage = Stage { catches_up, ..Stage::default() };
-        let played = |leads| played_on(&stage, 2, takes_over(leads), hasty_collector).broken;
-        let mut lines = [0, 1].into_iter().flat_map(played);
+    // The seed decides which of the two leads first.
+    let is_caught = |uses_predecessor_state: bool| {
+        let options = StormOptions { uses_predecessor_state, ..StormOptions::default() };
+        let play_with =
+            |leads| play_with_options(&options, 2, takeover(leads), collector_trusting_its_cache).violations;
+        let mut lines = [0, 1].into_iter().flat_map(play_with);
         lines.any(|line| line.contains("which ReplicaSet default/oar owns"))
     };
-    assert!(broken(false) && !broken(true));
+    assert!(is_caught(false) && !is_caught(true));
 }
 
-fn publisher(a_loop: Loop) -> Controller {
+fn publisher(controller_loop: Loop) -> Controller {
     Controller::new(PUBLISHER)
         .service_account("root-ca-cert-publisher")
         .may_write(&[Grant { group: "", resource: "configmaps", verbs: &["create", "update", "get"] }])
-        .with_loop(a_loop.enqueue_on::<Namespace>(|change, _, wakes| {
+        .with_loop(controller_loop.enqueue_on::<Namespace>(|change, _, queue| {
             if !change.is_deletion() {
-                wakes.add(&change.latest().meta.key);
+                queue.add(&change.latest().meta.key);
             }
         }))
 }
@@ -120,36 +123,39 @@ fn creation(item: &Item, ca: Option<&str>) -> Write {
             ErrorReason::NamespaceTerminating,
             ErrorReason::AlreadyExists,
         ])
-        .because("there is none")
+        .because("the ConfigMap is missing")
 }
 
-/// Makes what is missing when it sees it missing, and never looks at what is there.
-fn inattentive_publisher() -> Controller {
+/// Creates the map when it sees it missing, and never checks the content of an existing one.
+fn publisher_needing_to_see_absence() -> Controller {
     let decide = |view: &View<'_>, item: &Item| {
         let there = view.get::<RootCaConfigMap>(&Key::namespaced(&*item.name, MAP));
         if there.is_some() { Plan::none() } else { Plan::of(creation(item, Some("the CA"))) }
     };
-    publisher(Loop::deciding("inattentive", decide).enqueue_on::<RootCaConfigMap>(|change, _, wakes| {
+    publisher(Loop::deciding("needs-absence", decide).enqueue_on::<RootCaConfigMap>(|change, _, queue| {
         if change.is_deletion() {
-            wakes.add(Key::cluster(&*change.latest().meta.key.namespace));
+            queue.add(Key::cluster(&*change.latest().meta.key.namespace));
         }
     }))
 }
 
 /// Missed intermediate state.
 #[test]
-fn a_publisher_that_must_see_a_map_missing_is_caught() {
-    let deeds = vec![
-        (2_000, trouble(0, Which::Watches, Verdict::Cuts, 2_000)),
-        (2_500, Deed::User(UserAction::Forge("default".to_owned()))),
+fn publisher_needing_to_see_a_missing_map_is_caught() {
+    let actions = vec![
+        (2_000, fault(0, RequestClass::Watches, FaultEffect::BreakWatches, 2_000)),
+        (2_500, Action::User(UserAction::ReplaceRootCa("default".to_owned()))),
     ];
-    catches(&played(1, deeds, inattentive_publisher), "Namespace /default has no CA");
+    expect_violation(
+        &play_with(1, actions, publisher_needing_to_see_absence),
+        "Namespace /default has no CA",
+    );
 }
 
-/// Makes the map, then fills it; whoever finds a map takes it for filled.
-struct InTwoSteps;
+/// Creates the map, then fills it; an existing map counts as filled.
+struct TwoStepPublisher;
 
-impl Reconciler for InTwoSteps {
+impl Reconciler for TwoStepPublisher {
     fn reconcile<'a>(
         &'a self,
         cx: &'a mut Context<'_>,
@@ -160,37 +166,38 @@ impl Reconciler for InTwoSteps {
             if cx.gather(|view| view.get::<RootCaConfigMap>(&key).is_some()) {
                 return Ok(Requeue::Forget);
             }
-            let made = cx.apply(Plan::of(creation(item, None))).await;
-            let Some(Outcome::Done { resource_version: version, uid, .. }) = made.outcomes.first().cloned()
+            let created = cx.apply(Plan::of(creation(item, None))).await;
+            let Some(Outcome::Done { resource_version: version, uid, .. }) =
+                created.outcomes.first().cloned()
             else {
-                return made.all_done().map(|()| Requeue::Forget);
+                return created.all_done().map(|()| Requeue::Forget);
             };
             let metadata =
                 json!({"name": MAP, "namespace": key.namespace, "uid": uid, "resourceVersion": version});
-            cx.apply(Plan::of(filled(key, &metadata))).await.all_done()?;
+            cx.apply(Plan::of(fill(key, &metadata))).await.all_done()?;
             Ok(Requeue::Forget)
         })
     }
 }
 
-fn filled(key: Key, metadata: &Value) -> Write {
+fn fill(key: Key, metadata: &Value) -> Write {
     let body = json!({"metadata": metadata, "data": {"ca.crt": "the CA"}});
-    let mut write = Write::create::<RootCaConfigMap>(key, json!({})).because("it is empty");
-    write.action = Action::Put { body, subresource: "", conflict_tries: 1 };
+    let mut write = Write::create::<RootCaConfigMap>(key, json!({})).because("the ConfigMap is empty");
+    write.action = WriteAction::Put { body, subresource: "", conflict_tries: 1 };
     write
 }
 
-fn slow_publisher() -> Controller {
-    publisher(Loop::reconciling("slow", InTwoSteps).reads::<RootCaConfigMap>())
+fn two_step_publisher() -> Controller {
+    publisher(Loop::reconciling("two-steps", TwoStepPublisher).reads::<RootCaConfigMap>())
 }
 
 /// A crash between two writes.
 #[test]
-fn a_publisher_that_dies_between_two_writes_is_caught() {
-    let deeds = vec![
-        (2_000, trouble(0, Which::Creates, Verdict::LateAnswer(4_000), 5_000)),
-        (3_000, made(Kind::Namespace, "", "harbour")),
-        (5_000, Deed::Crash(0)),
+fn publisher_crashing_between_two_writes_is_caught() {
+    let actions = vec![
+        (2_000, fault(0, RequestClass::Creates, FaultEffect::DelayResponse(4_000), 5_000)),
+        (3_000, create(Kind::Namespace, "", "harbour")),
+        (5_000, Action::CrashManager(0)),
     ];
-    catches(&played(1, deeds, slow_publisher), "Namespace /harbour has no CA");
+    expect_violation(&play_with(1, actions, two_step_publisher), "Namespace /harbour has no CA");
 }

@@ -1,11 +1,11 @@
-//! The kinds that sequences are about: a good object of each, and what may be changed about it, for better or worse.
+//! The kinds of the sequences: a valid object of each, and valid and invalid changes to it.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::sequence::{Edit, NAMESPACE};
 
-/// One kind, as `data/kinds.json` has it.
+/// One kind of `data/kinds.json`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Kind {
     /// API group; empty for core.
@@ -17,25 +17,27 @@ pub(super) struct Kind {
     pub(super) resource: String,
     /// Kind.
     pub(super) kind: String,
-    /// Whether objects live outside of namespaces.
-    #[serde(default)]
-    pub(super) cluster: bool,
-    /// Whether the server itself acts on stored objects, at a time of its own; these are only tried, not stored.
-    #[serde(default)]
-    pub(super) dry: bool,
-    /// Whether the server draws a name for an object without one; that stands anywhere in a list, and is only tried.
-    #[serde(default)]
-    pub(super) drawn: bool,
-    /// Whether it changes what becomes of other kinds, and so stays by itself.
-    #[serde(default)]
-    pub(super) alone: bool,
+    /// Whether it is cluster-scoped.
+    #[serde(default, rename = "cluster")]
+    pub(super) cluster_scoped: bool,
+    /// Whether the server itself changes stored objects in the background; such kinds are only created with
+    /// dryRun.
+    #[serde(default, rename = "dry")]
+    pub(super) dry_run_only: bool,
+    /// Whether the server generates a name for an object without one; its position in a list is random, so
+    /// that it is only created with dryRun.
+    #[serde(default, rename = "drawn")]
+    pub(super) generates_name: bool,
+    /// Whether it affects other kinds, so that it must be the only kind of a sequence.
+    #[serde(default, rename = "alone")]
+    pub(super) exclusive: bool,
     /// The name of the only object, where the kind prescribes it.
     pub(super) name: Option<String>,
-    /// A good object, without types and metadata.
+    /// A valid object without type and metadata.
     object: Value,
-    /// Changes: a pointer, and values to choose from. The first is a good one, null removes.
+    /// Changes: a pointer, and values to choose from. The first value is valid; null removes the field.
     edits: Vec<Vec<Value>>,
-    /// The same for the status; none if there is no such subresource.
+    /// The same for the status; empty if there is no status subresource.
     #[serde(default)]
     status: Vec<Vec<Value>>,
     /// Field selectors.
@@ -50,7 +52,7 @@ fn v1() -> String {
     "v1".to_owned()
 }
 
-/// Changes of the metadata, good and bad.
+/// Valid and invalid changes of the metadata.
 const METADATA: &str = r#"[
     ["/metadata/labels/tier", "front", "back", null, "Bad value!", 5],
     ["/metadata/labels/app", "a", "b"],
@@ -81,10 +83,10 @@ const METADATA: &str = r#"[
 /// Reads the table.
 ///
 /// # Panics
-/// If the table, which is part of the program, is malformed; a test reads it.
+/// If the embedded table is malformed; a test reads it.
 #[must_use]
 pub(super) fn all() -> Vec<Kind> {
-    // A part of the program, read by a test.
+    // Embedded in the program and read by a test.
     serde_json::from_str(include_str!("../../data/kinds.json")).expect("the table of kinds")
 }
 
@@ -94,7 +96,7 @@ pub(super) fn all() -> Vec<Kind> {
 /// As [`all`].
 #[must_use]
 pub(super) fn metadata_edits() -> Vec<Vec<Value>> {
-    // A part of the program, read by a test.
+    // Embedded in the program and read by a test.
     serde_json::from_str(METADATA).expect("the list of edits")
 }
 
@@ -115,38 +117,38 @@ impl Kind {
         }
     }
 
-    /// Path of the collection over all namespaces.
+    /// The path of the collection over all namespaces.
     #[must_use]
-    pub(super) fn everywhere(&self) -> String {
+    pub(super) fn all_namespaces_path(&self) -> String {
         let root = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
         format!("{root}/{}/{}", self.version, self.resource)
     }
 
     /// Path of the collection.
     #[must_use]
-    pub(super) fn collection(&self) -> String {
-        if self.cluster {
-            return self.everywhere();
+    pub(super) fn collection_path(&self) -> String {
+        if self.cluster_scoped {
+            return self.all_namespaces_path();
         }
-        let everywhere = self.everywhere();
-        let (root, resource) = everywhere.rsplit_once('/').unwrap_or_default();
+        let all_namespaces_path = self.all_namespaces_path();
+        let (root, resource) = all_namespaces_path.rsplit_once('/').unwrap_or_default();
         format!("{root}/namespaces/{NAMESPACE}/{resource}")
     }
 
-    /// What an object of that letter is called.
+    /// The name of the object with that letter.
     #[must_use]
     pub(super) fn object_name(&self, letter: &str) -> String {
         match &self.name {
             Some(name) => name.clone(),
-            None if self.cluster => format!("{NAMESPACE}-{letter}"),
+            None if self.cluster_scoped => format!("{NAMESPACE}-{letter}"),
             None => letter.to_owned(),
         }
     }
 
-    /// A good object.
+    /// A valid object.
     #[must_use]
-    pub(super) fn good(&self, name: &str) -> Value {
-        let mut object = self.bare(name);
+    pub(super) fn valid_object(&self, name: &str) -> Value {
+        let mut object = self.minimal_object(name);
         object["metadata"]["labels"] = json!({"judge": NAMESPACE, "app": "a"});
         for (field, value) in self.object.as_object().into_iter().flatten() {
             object[field] = value.clone();
@@ -154,35 +156,35 @@ impl Kind {
         object
     }
 
-    /// Types and name alone.
+    /// An object with type and name only.
     #[must_use]
-    pub(super) fn bare(&self, name: &str) -> Value {
+    pub(super) fn minimal_object(&self, name: &str) -> Value {
         json!({"apiVersion": self.api_version(), "kind": self.kind, "metadata": {"name": name}})
     }
 
-    /// Whether there is a status subresource to ask for.
+    /// Whether there is a status subresource.
     #[must_use]
     pub(super) fn has_status(&self) -> bool {
         !self.status.is_empty()
     }
 
     /// A change of the object.
-    pub(super) fn edit(&self, chance: &mut fastrand::Rng) -> Edit {
-        choose(&self.edits, chance)
+    pub(super) fn edit(&self, rng: &mut fastrand::Rng) -> Edit {
+        choose(&self.edits, rng)
     }
 
     /// A change of the status.
-    pub(super) fn status_edit(&self, chance: &mut fastrand::Rng) -> Edit {
-        choose(&self.status, chance)
+    pub(super) fn status_edit(&self, rng: &mut fastrand::Rng) -> Edit {
+        choose(&self.status, rng)
     }
 }
 
-/// One of the changes, more often than not with its first, good value.
-pub(super) fn choose(edits: &[Vec<Value>], chance: &mut fastrand::Rng) -> Edit {
-    let Some([pointer, values @ ..]) = chance.choice(edits).map(Vec::as_slice) else {
+/// One of the changes, in 55 of 100 cases with its first, valid value.
+pub(super) fn choose(edits: &[Vec<Value>], rng: &mut fastrand::Rng) -> Edit {
+    let Some([pointer, values @ ..]) = rng.choice(edits).map(Vec::as_slice) else {
         return Edit { pointer: "/metadata/labels/none".to_owned(), value: None };
     };
-    let at = if chance.u8(..100) < 55 { 0 } else { chance.usize(..values.len()) };
+    let at = if rng.u8(..100) < 55 { 0 } else { rng.usize(..values.len()) };
     let value = values[at].clone();
     Edit {
         pointer: pointer.as_str().unwrap_or_default().to_owned(),
@@ -195,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tables_can_be_read_and_every_edit_has_a_value() {
+    fn tables_can_be_read_and_every_edit_has_a_value() {
         let kinds = all();
         assert!(kinds.len() > 40);
         for edit in

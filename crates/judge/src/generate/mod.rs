@@ -1,7 +1,7 @@
-//! Sequences out of a seed: the same seed and number always give the same requests.
+//! Generates sequences from a seed: the same seed and number always give the same requests.
 
 mod deletes;
-mod hostile;
+mod invalid;
 mod kinds;
 mod patches;
 mod reads;
@@ -13,11 +13,11 @@ use http::Method;
 use serde_json::{Value, json};
 
 use self::kinds::Kind;
-use crate::sequence::{Ask, Content, Edit, Sequence, Step};
+use crate::sequence::{Content, Edit, RequestTemplate, Sequence, Step};
 
 pub(crate) const JSON: &str = "application/json";
 
-/// Makes sequences.
+/// Generates sequences.
 #[derive(Debug)]
 pub struct Generator {
     seed: u64,
@@ -26,7 +26,8 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// For one seed. Words in `only` restrict the kinds to those whose `resource.group` contains one of them.
+    /// A generator for one seed. `only` restricts the kinds to those whose `resource.group` contains one of
+    /// its words.
     #[must_use]
     pub fn new(seed: u64, only: &[String]) -> Generator {
         let mut kinds = kinds::all();
@@ -34,45 +35,45 @@ impl Generator {
         Generator { seed, kinds, metadata_edits: kinds::metadata_edits() }
     }
 
-    /// The sequence of that number.
+    /// The sequence with that number.
     #[must_use]
     pub fn sequence(&self, number: u64) -> Sequence {
-        let mut chance = Rng::with_seed(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number));
-        let first = chance.usize(..self.kinds.len());
+        let mut rng = Rng::with_seed(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number));
+        let first = rng.usize(..self.kinds.len());
         let mut chosen = vec![&self.kinds[first]];
-        let second = &self.kinds[chance.usize(..self.kinds.len())];
-        if chance.u8(..100) < 25 && !second.alone && !chosen[0].alone {
+        let second = &self.kinds[rng.usize(..self.kinds.len())];
+        if rng.u8(..100) < 25 && !second.exclusive && !chosen[0].exclusive {
             chosen.push(second);
         }
-        let mut making = Making {
-            chance,
+        let mut builder = SequenceBuilder {
+            rng,
             chosen,
             metadata_edits: &self.metadata_edits,
             objects: Vec::new(),
             steps: Vec::new(),
             watches: 0,
         };
-        making.prepare();
-        let length = making.chance.usize(4..=15);
-        making.create();
+        builder.prepare();
+        let length = builder.rng.usize(4..=15);
+        builder.create();
         for _ in 1..length {
-            making.act();
+            builder.push_random_request();
         }
-        Sequence { number, steps: making.steps }
+        Sequence { number, steps: builder.steps }
     }
 }
 
-/// An object that a sequence may have made.
+/// An object that a sequence may have created.
 struct Object<'a> {
     kind: &'a Kind,
     name: String,
-    /// The steps that answer with it if all goes well.
+    /// The steps whose response is the object if they succeed.
     answers: Vec<usize>,
 }
 
-/// A sequence in the making.
-struct Making<'a> {
-    chance: Rng,
+/// A sequence while it is generated.
+struct SequenceBuilder<'a> {
+    rng: Rng,
     chosen: Vec<&'a Kind>,
     metadata_edits: &'a [Vec<Value>],
     objects: Vec<Object<'a>>,
@@ -80,21 +81,25 @@ struct Making<'a> {
     watches: usize,
 }
 
-impl<'a> Making<'a> {
-    /// What every sequence needs: its namespace, and the account that pods run under.
+impl<'a> SequenceBuilder<'a> {
+    /// Creates the namespace and, for pods, the default ServiceAccount.
     fn prepare(&mut self) {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "{ns}"}});
-        self.push("create", "namespaces", post("/api/v1/namespaces", namespace));
-        if self.chosen.iter().any(|kind| kind.kind == "Pod") && self.often(95) {
+        self.push("create", "namespaces", create_request("/api/v1/namespaces", namespace));
+        if self.chosen.iter().any(|kind| kind.kind == "Pod") && self.percent_chance(95) {
             let account =
                 json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
-            self.push("create", "serviceaccounts", post("/api/v1/namespaces/{ns}/serviceaccounts", account));
+            self.push(
+                "create",
+                "serviceaccounts",
+                create_request("/api/v1/namespaces/{ns}/serviceaccounts", account),
+            );
         }
     }
 
-    /// One more request.
-    fn act(&mut self) {
-        match self.chance.u8(..100) {
+    /// Adds a random request.
+    fn push_random_request(&mut self) {
+        match self.rng.u8(..100) {
             0..=14 => self.create(),
             15..=27 => self.update(),
             28..=50 => self.patch(),
@@ -105,28 +110,28 @@ impl<'a> Making<'a> {
             81..=86 => self.watch(),
             87..=93 => self.delete(),
             94..=95 => self.delete_collection(),
-            _ => self.hostile(),
+            _ => self.invalid_request(),
         }
     }
 
-    /// True in so many of a hundred cases.
-    fn often(&mut self, percent: u8) -> bool {
-        self.chance.u8(..100) < percent
+    /// True in `percent` of a hundred cases.
+    fn percent_chance(&mut self, percent: u8) -> bool {
+        self.rng.u8(..100) < percent
     }
 
     /// One of the values.
     fn one_of<T: Copy>(&mut self, values: &[T]) -> T {
-        values[self.chance.usize(..values.len())]
+        values[self.rng.usize(..values.len())]
     }
 
     fn kind(&mut self) -> &'a Kind {
-        self.chosen[self.chance.usize(..self.chosen.len())]
+        self.chosen[self.rng.usize(..self.chosen.len())]
     }
 
-    /// An object of the sequence, by its place; mostly one that was created before.
+    /// The index of an object of the sequence; mostly one that was created before.
     fn object(&mut self) -> usize {
-        if !self.objects.is_empty() && self.often(90) {
-            return self.chance.usize(..self.objects.len());
+        if !self.objects.is_empty() && self.percent_chance(90) {
+            return self.rng.usize(..self.objects.len());
         }
         let kind = self.kind();
         self.object_of(kind)
@@ -135,9 +140,9 @@ impl<'a> Making<'a> {
     fn object_of(&mut self, kind: &'a Kind) -> usize {
         let letter = self.one_of(&["a", "a", "b", "c"]);
         let name = kind.object_name(letter);
-        let known =
+        let existing =
             self.objects.iter().position(|object| object.kind.kind == kind.kind && object.name == name);
-        known.unwrap_or_else(|| {
+        existing.unwrap_or_else(|| {
             self.objects.push(Object { kind, name, answers: Vec::new() });
             self.objects.len() - 1
         })
@@ -145,61 +150,61 @@ impl<'a> Making<'a> {
 
     fn path(&self, object: usize) -> String {
         let object = &self.objects[object];
-        format!("{}/{}", object.kind.collection(), object.name)
+        format!("{}/{}", object.kind.collection_path(), object.name)
     }
 
-    /// An earlier answer with this object: the latest, or now and then an older one.
+    /// An earlier response with this object: the latest, or in 12 of 100 cases an older one.
     fn answer(&mut self, object: usize) -> Option<usize> {
         let answers = self.objects[object].answers.clone();
-        if answers.len() > 1 && self.often(12) {
-            return Some(answers[self.chance.usize(..answers.len())]);
+        if answers.len() > 1 && self.percent_chance(12) {
+            return Some(answers[self.rng.usize(..answers.len())]);
         }
         answers.last().copied()
     }
 
-    /// A field of an earlier answer with this object.
+    /// A reference to a field of an earlier response with this object.
     fn reference(&mut self, object: usize, pointer: &str) -> Option<String> {
         self.answer(object).map(|step| format!("${{{step}{pointer}}}"))
     }
 
-    /// A few changes.
+    /// A few random changes.
     fn edits(&mut self, kind: &Kind) -> Vec<Edit> {
         let count = self.one_of(&[0, 1, 1, 1, 2, 3]);
         (0..count)
             .map(|_| {
-                if self.often(75) {
-                    kind.edit(&mut self.chance)
+                if self.percent_chance(75) {
+                    kind.edit(&mut self.rng)
                 } else {
-                    kinds::choose(self.metadata_edits, &mut self.chance)
+                    kinds::choose(self.metadata_edits, &mut self.rng)
                 }
             })
             .collect()
     }
 
     /// Adds a step and returns its number.
-    fn push(&mut self, verb: &'static str, resource: &str, ask: Ask) -> usize {
+    fn push(&mut self, verb: &'static str, resource: &str, ask: RequestTemplate) -> usize {
         let id = self.steps.len();
         self.steps.push(Step { id, verb, resource: resource.to_owned(), ask });
         id
     }
 
-    /// Adds a step that answers with an object.
-    fn push_about(&mut self, verb: &'static str, object: usize, ask: Ask) {
+    /// Adds a step whose response is an object.
+    fn push_about(&mut self, verb: &'static str, object: usize, ask: RequestTemplate) {
         let resource = self.objects[object].kind.qualified();
         let id = self.push(verb, &resource, ask);
         self.objects[object].answers.push(id);
     }
 
-    /// Options of writes, now and then.
-    fn write_options(&mut self, dry: bool) -> Vec<(&'static str, String)> {
+    /// Random options of writes.
+    fn write_options(&mut self, dry_run_only: bool) -> Vec<(&'static str, String)> {
         let mut query = Vec::new();
-        if dry || self.often(8) {
+        if dry_run_only || self.percent_chance(8) {
             query.push(("dryRun", "All".to_owned()));
         }
-        if self.often(15) {
+        if self.percent_chance(15) {
             query.push(("fieldManager", self.one_of(&["m1", "m2", "kubectl"]).to_owned()));
         }
-        if self.often(15) {
+        if self.percent_chance(15) {
             query.push((
                 "fieldValidation",
                 self.one_of(&["Strict", "Strict", "Warn", "Ignore", "Odd"]).to_owned(),
@@ -209,16 +214,23 @@ impl<'a> Making<'a> {
     }
 }
 
-fn ask(method: Method, path: &str, content: Content) -> Ask {
-    Ask { method, path: path.to_owned(), query: Vec::new(), accept: JSON, content_type: JSON, content }
+fn ask(method: Method, path: &str, content: Content) -> RequestTemplate {
+    RequestTemplate {
+        method,
+        path: path.to_owned(),
+        query: Vec::new(),
+        accept: JSON,
+        content_type: JSON,
+        content,
+    }
 }
 
-fn post(path: &str, document: Value) -> Ask {
+fn create_request(path: &str, document: Value) -> RequestTemplate {
     ask(Method::POST, path, Content::Json(document))
 }
 
-/// A parameter of constants, as a query has it.
-fn pair((name, value): (&'static str, &str)) -> (&'static str, String) {
+/// A query parameter with an owned value.
+fn owned_pair((name, value): (&'static str, &str)) -> (&'static str, String) {
     (name, value.to_owned())
 }
 
@@ -232,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_and_a_number_make_one_sequence() {
+    fn seed_and_number_determine_the_sequence() {
         let text = |seed: u64, number: u64| -> Vec<String> {
             Generator::new(seed, &[]).sequence(number).steps.iter().map(ToString::to_string).collect()
         };
@@ -242,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn every_verb_comes_up() {
+    fn every_verb_occurs() {
         let generator = Generator::new(1, &[]);
         let mut verbs: Vec<&str> =
             (0..400).flat_map(|n| generator.sequence(n).steps).map(|step| step.verb).collect();

@@ -3,10 +3,10 @@
 use http::Method;
 use serde_json::{Map, Value, json};
 
-use super::{Making, ask, edited};
+use super::{SequenceBuilder, ask, edited};
 use crate::sequence::{Content, Edit, steps};
 
-/// Fields by which the items of a list may be told apart.
+/// Merge keys of lists.
 const KEYS: &[&str] = &[
     "name",
     "containerPort",
@@ -22,22 +22,22 @@ const KEYS: &[&str] = &[
     "whenUnsatisfiable",
 ];
 
-impl Making<'_> {
+impl SequenceBuilder<'_> {
     pub(super) fn patch(&mut self) {
         let object = self.object();
         let kind = self.objects[object].kind;
-        if kind.dry {
+        if kind.dry_run_only {
             return self.create();
         }
         let mut edits = self.edits(kind);
-        if edits.is_empty() && self.often(80) {
-            edits.push(kind.edit(&mut self.chance));
+        if edits.is_empty() && self.percent_chance(80) {
+            edits.push(kind.edit(&mut self.rng));
         }
         let path = self.path(object);
         self.patch_at(object, &path, "", &edits);
     }
 
-    /// A patch of an object, or of a part of it, that makes these changes.
+    /// Adds a patch of an object or a subresource with these changes.
     pub(super) fn patch_at(&mut self, object: usize, path: &str, part: &str, edits: &[Edit]) {
         let (verb, content_type) = self.one_of(&[
             ("patch-json", "application/json-patch+json"),
@@ -48,35 +48,35 @@ impl Making<'_> {
             ("apply", "application/apply-patch+yaml"),
         ]);
         let content = match verb {
-            "patch-json" => self.operations(object, edits),
-            "patch-merge" => self.merge(object, edits, false),
-            "patch-strategic" => self.merge(object, edits, true),
-            _ => self.applied(object, edits),
+            "patch-json" => self.json_patch(object, edits),
+            "patch-merge" => self.merge_document(object, edits, false),
+            "patch-strategic" => self.merge_document(object, edits, true),
+            _ => self.apply_document(object, edits),
         };
-        let mut asked = ask(Method::PATCH, path, Content::Json(content));
-        asked.content_type = content_type;
-        asked.query = self.write_options(false);
+        let mut request = ask(Method::PATCH, path, Content::Json(content));
+        request.content_type = content_type;
+        request.query = self.write_options(false);
         if verb == "apply" {
-            asked.query.retain(|(name, _)| *name != "fieldManager");
-            if self.often(95) {
-                asked.query.push(("fieldManager", self.one_of(&["m1", "m1", "m2"]).to_owned()));
+            request.query.retain(|(name, _)| *name != "fieldManager");
+            if self.percent_chance(95) {
+                request.query.push(("fieldManager", self.one_of(&["m1", "m1", "m2"]).to_owned()));
             }
-            if self.often(35) {
-                asked.query.push(("force", self.one_of(&["true", "true", "false"]).to_owned()));
+            if self.percent_chance(35) {
+                request.query.push(("force", self.one_of(&["true", "true", "false"]).to_owned()));
             }
         }
-        self.push_sub(verb, object, part, asked);
+        self.push_sub(verb, object, part, request);
     }
 
-    fn operations(&mut self, object: usize, edits: &[Edit]) -> Value {
-        let mut operations = Vec::new();
-        if self.often(15)
+    fn json_patch(&mut self, object: usize, edits: &[Edit]) -> Value {
+        let mut json_patch = Vec::new();
+        if self.percent_chance(15)
             && let Some(version) = self.reference(object, "/metadata/resourceVersion")
         {
-            operations.push(json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
+            json_patch.push(json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
         }
         for edit in edits {
-            operations.push(match &edit.value {
+            json_patch.push(match &edit.value {
                 Some(value) => {
                     let op = self.one_of(&["add", "add", "add", "replace", "test"]);
                     json!({"op": op, "path": edit.pointer, "value": value})
@@ -84,8 +84,8 @@ impl Making<'_> {
                 None => json!({"op": "remove", "path": edit.pointer}),
             });
         }
-        if self.often(5) {
-            operations.push(
+        if self.percent_chance(5) {
+            json_patch.push(
                 self.one_of(&[
                     r#"{"op": "copy", "from": "/metadata/labels/app", "path": "/metadata/labels/copy"}"#,
                     r#"{"op": "move", "from": "/metadata/labels/app", "path": "/metadata/labels/moved"}"#,
@@ -98,28 +98,28 @@ impl Making<'_> {
                 .unwrap_or_default(),
             );
         }
-        Value::Array(operations)
+        Value::Array(json_patch)
     }
 
-    /// A document with nothing but the changes.
-    fn merge(&mut self, object: usize, edits: &[Edit], strategic: bool) -> Value {
+    /// A merge patch with only the changes.
+    fn merge_document(&mut self, object: usize, edits: &[Edit], strategic: bool) -> Value {
         let (kind, name) = (self.objects[object].kind, self.objects[object].name.clone());
-        let good = kind.good(&name);
+        let valid_object = kind.valid_object(&name);
         let mut patch = json!({});
         for edit in edits {
-            weave(&mut patch, &good, edit, strategic);
+            insert_edit(&mut patch, &valid_object, edit, strategic);
         }
-        if self.often(12)
+        if self.percent_chance(12)
             && let Some(version) = self.reference(object, "/metadata/resourceVersion")
         {
             patch["metadata"]["resourceVersion"] = json!(version);
         }
-        if self.often(6)
+        if self.percent_chance(6)
             && let Some(uid) = self.reference(object, "/metadata/uid")
         {
             patch["metadata"]["uid"] = json!(uid);
         }
-        if strategic && self.often(12) {
+        if strategic && self.percent_chance(12) {
             let directive: Value = self.one_of(&[
                 r#"{"metadata": {"labels": {"$patch": "replace", "only": "this"}}}"#,
                 r#"{"metadata": {"annotations": {"$patch": "delete"}}}"#,
@@ -135,33 +135,33 @@ impl Making<'_> {
         patch
     }
 
-    /// An object to apply: all of it, or only what is changed.
-    fn applied(&mut self, object: usize, edits: &[Edit]) -> Value {
+    /// An object to apply: complete, or only the changed fields.
+    fn apply_document(&mut self, object: usize, edits: &[Edit]) -> Value {
         let (kind, name) = (self.objects[object].kind, self.objects[object].name.clone());
-        let good = kind.good(&name);
-        if self.often(50) {
-            return edited(good, edits);
+        let valid_object = kind.valid_object(&name);
+        if self.percent_chance(50) {
+            return edited(valid_object, edits);
         }
-        let mut applied = kind.bare(&name);
+        let mut apply_document = kind.minimal_object(&name);
         for edit in edits.iter().filter(|edit| edit.value.is_some()) {
-            weave(&mut applied, &good, edit, true);
+            insert_edit(&mut apply_document, &valid_object, edit, true);
         }
-        if self.often(8) {
-            let fault = self.one_of(&["/kind", "/apiVersion", "/metadata/name"]);
-            Edit { pointer: fault.to_owned(), value: None }.make(&mut applied);
+        if self.percent_chance(8) {
+            let missing = self.one_of(&["/kind", "/apiVersion", "/metadata/name"]);
+            Edit { pointer: missing.to_owned(), value: None }.make(&mut apply_document);
         }
-        applied
+        apply_document
     }
 }
 
-/// Puts a change where it belongs in a document of changes. A list on the way appears with the one item concerned, told
-/// apart by its keys, if lists are merged, and whole otherwise.
-fn weave(patch: &mut Value, good: &Value, edit: &Edit, merged: bool) {
+/// Inserts a change into a patch document. A list on the way contains only the changed item with its merge
+/// keys if lists are merged, and all items otherwise.
+fn insert_edit(patch: &mut Value, valid_object: &Value, edit: &Edit, merged: bool) {
     let steps = steps(&edit.pointer);
-    let (mut at, mut model) = (patch, good);
-    let mut way = String::new();
+    let (mut at, mut model) = (patch, valid_object);
+    let mut pointer = String::new();
     for (index, step) in steps.iter().enumerate() {
-        way = format!("{way}/{}", step.replace('~', "~0").replace('/', "~1"));
+        pointer = format!("{pointer}/{}", step.replace('~', "~0").replace('/', "~1"));
         let last = index + 1 == steps.len();
         if let Some(list) = model.as_array() {
             let place = step.parse::<usize>().unwrap_or(0);
@@ -211,14 +211,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_woven_through_lists() {
-        let good = json!({"spec": {"containers": [{"name": "main", "image": "i", "tty": true}]}});
+    fn edits_inside_lists_keep_the_merge_keys() {
+        let valid_object = json!({"spec": {"containers": [{"name": "main", "image": "i", "tty": true}]}});
         let edit = Edit { pointer: "/spec/containers/0/image".to_owned(), value: Some(json!("j")) };
         let mut patch = json!({});
-        weave(&mut patch, &good, &edit, true);
+        insert_edit(&mut patch, &valid_object, &edit, true);
         assert_eq!(patch, json!({"spec": {"containers": [{"name": "main", "image": "j"}]}}));
         let mut patch = json!({});
-        weave(&mut patch, &good, &edit, false);
+        insert_edit(&mut patch, &valid_object, &edit, false);
         assert_eq!(patch, json!({"spec": {"containers": [{"name": "main", "image": "j", "tty": true}]}}));
     }
 }

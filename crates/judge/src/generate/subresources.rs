@@ -1,16 +1,15 @@
-//! Subresources with rules of their own: scale, binding, eviction, resize, finalize, approval, token.
+//! Subresources with their own rules: scale, binding, eviction, resize, finalize, approval, token.
 
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{Making, ask, post};
-use crate::sequence::{Ask, Content, Edit};
+use super::{SequenceBuilder, ask, create_request};
+use crate::sequence::{Content, Edit, RequestTemplate};
 
-impl Making<'_> {
+impl SequenceBuilder<'_> {
     pub(super) fn subresource(&mut self) {
         let object = self.object();
-        let Some(name) = self.chance.choice(&self.objects[object].kind.subresources).map(String::as_str)
-        else {
+        let Some(name) = self.rng.choice(&self.objects[object].kind.subresources).map(String::as_str) else {
             return self.patch();
         };
         let path = format!("{}/{name}", self.path(object));
@@ -26,11 +25,11 @@ impl Making<'_> {
                 ]);
                 let document = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": self.objects[object].name},
                     "target": target.parse::<Value>().unwrap_or_default()});
-                self.push_part("create", object, "/binding", post(&path, document));
+                self.push_part("create", object, "/binding", create_request(&path, document));
             }
             "eviction" => {
                 let mut document = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": self.objects[object].name}});
-                if self.often(40) {
+                if self.percent_chance(40) {
                     document["deleteOptions"] = self
                         .one_of(&[
                             r#"{"gracePeriodSeconds": 0}"#,
@@ -41,10 +40,10 @@ impl Making<'_> {
                         .parse()
                         .unwrap_or_default();
                 }
-                if self.often(10) {
+                if self.percent_chance(10) {
                     document["metadata"]["name"] = json!("other");
                 }
-                self.push_part("create", object, "/eviction", post(&path, document));
+                self.push_part("create", object, "/eviction", create_request(&path, document));
             }
             "resize" => {
                 let resources = self.one_of(&[
@@ -68,51 +67,51 @@ impl Making<'_> {
         }
     }
 
-    /// Adds a step that is answered with something else than the object.
-    fn push_part(&mut self, verb: &'static str, object: usize, part: &str, asked: Ask) {
+    /// Adds a step whose response is not the object.
+    fn push_part(&mut self, verb: &'static str, object: usize, part: &str, request: RequestTemplate) {
         let resource = format!("{}{part}", self.objects[object].kind.qualified());
-        self.push(verb, &resource, asked);
+        self.push(verb, &resource, request);
     }
 
     fn scale(&mut self, object: usize, path: &str) {
         let read = self.push_scale("get", object, ask(Method::GET, path, Content::Nothing));
         let replicas = self.one_of(&["3", "0", "-1", "1", "\"x\""]).parse::<Value>().ok();
         let edit = Edit { pointer: "/spec/replicas".to_owned(), value: replicas.clone() };
-        match self.chance.u8(..4) {
+        match self.rng.u8(..4) {
             0 => {}
             1 | 2 => {
-                let otherwise = json!({"apiVersion": "autoscaling/v1", "kind": "Scale",
+                let fallback = json!({"apiVersion": "autoscaling/v1", "kind": "Scale",
                     "metadata": {"name": self.objects[object].name, "namespace": "{ns}"}, "spec": {"replicas": 4}});
                 let mut edits = vec![edit];
-                if self.often(15) {
+                if self.percent_chance(15) {
                     edits.push(Edit {
                         pointer: "/metadata/resourceVersion".to_owned(),
                         value: Some(json!("1")),
                     });
                 }
-                if self.often(10) {
+                if self.percent_chance(10) {
                     edits.push(Edit { pointer: "/metadata/name".to_owned(), value: Some(json!("other")) });
                 }
-                let mut asked = ask(Method::PUT, path, Content::Answer { of: read, edits, otherwise });
-                asked.query = self.write_options(false);
-                self.push_scale("update", object, asked);
+                let mut request = ask(Method::PUT, path, Content::Answer { of: read, edits, fallback });
+                request.query = self.write_options(false);
+                self.push_scale("update", object, request);
             }
             _ => {
-                let mut asked =
+                let mut request =
                     ask(Method::PATCH, path, Content::Json(json!({"spec": {"replicas": replicas}})));
                 let (verb, content_type) = self.one_of(&[
                     ("patch-merge", "application/merge-patch+json"),
                     ("patch-strategic", "application/strategic-merge-patch+json"),
                 ]);
-                asked.content_type = content_type;
-                self.push_scale(verb, object, asked);
+                request.content_type = content_type;
+                self.push_scale(verb, object, request);
             }
         }
     }
 
-    fn push_scale(&mut self, verb: &'static str, object: usize, asked: Ask) -> usize {
+    fn push_scale(&mut self, verb: &'static str, object: usize, request: RequestTemplate) -> usize {
         let resource = format!("{}/scale", self.objects[object].kind.qualified());
-        self.push(verb, &resource, asked)
+        self.push(verb, &resource, request)
     }
 
     fn approve(&mut self, object: usize, path: &str) {
@@ -125,7 +124,7 @@ impl Making<'_> {
             "[]",
         ]);
         let edit = Edit { pointer: "/status/conditions".to_owned(), value: conditions.parse().ok() };
-        if self.often(30) {
+        if self.percent_chance(30) {
             return self.patch_at(object, path, "/approval", &[edit]);
         }
         let content = self.updated(object, vec![edit]);
@@ -143,6 +142,6 @@ impl Making<'_> {
         ]);
         let document = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "spec": spec.parse::<Value>().unwrap_or_default()});
-        self.push_part("create", object, "/token", post(path, document));
+        self.push_part("create", object, "/token", create_request(path, document));
     }
 }

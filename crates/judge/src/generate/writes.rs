@@ -3,35 +3,35 @@
 use http::Method;
 use serde_json::json;
 
-use super::{Making, ask, edited, post};
+use super::{SequenceBuilder, ask, create_request, edited};
 use crate::sequence::{Content, Edit};
 
-impl Making<'_> {
+impl SequenceBuilder<'_> {
     pub(super) fn create(&mut self) {
         let kind = self.kind();
         let object = self.object_of(kind);
         let edits = self.edits(kind);
         let name = self.objects[object].name.clone();
-        let mut document = edited(kind.good(&name), &edits);
-        if self.often(6) && kind.name.is_none() {
+        let mut document = edited(kind.valid_object(&name), &edits);
+        if self.percent_chance(6) && kind.name.is_none() {
             let prefix = kind.object_name(&format!("gen{}-", self.steps.len()));
             document["metadata"]["generateName"] = json!(prefix);
             document["metadata"].as_object_mut().and_then(|metadata| metadata.remove("name"));
         }
-        if self.often(4) {
-            self.mar(&mut document);
+        if self.percent_chance(4) {
+            self.corrupt(&mut document);
         }
         let nameless = document["metadata"]["name"] == "";
-        let mut asked = post(&kind.collection(), document);
-        asked.query = self.write_options(kind.dry || (kind.drawn && nameless));
-        if self.often(5) {
-            asked.accept = self.representation();
+        let mut request = create_request(&kind.collection_path(), document);
+        request.query = self.write_options(kind.dry_run_only || (kind.generates_name && nameless));
+        if self.percent_chance(5) {
+            request.accept = self.representation();
         }
-        self.push_about("create", object, asked);
+        self.push_about("create", object, request);
     }
 
-    /// Spoils the types or the place of a document.
-    fn mar(&mut self, document: &mut serde_json::Value) {
+    /// Corrupts the type or the metadata of a document.
+    fn corrupt(&mut self, document: &mut serde_json::Value) {
         let (pointer, value) = self.one_of(&[
             ("/kind", "Odd"),
             ("/apiVersion", "v9"),
@@ -53,11 +53,11 @@ impl Making<'_> {
     pub(super) fn update(&mut self) {
         let object = self.object();
         let kind = self.objects[object].kind;
-        if kind.dry {
+        if kind.dry_run_only {
             return self.create();
         }
         let mut edits = self.edits(kind);
-        if self.often(10) {
+        if self.percent_chance(10) {
             let version = self.one_of(&[None, None, Some("1"), Some("x"), Some("0")]);
             edits.push(Edit {
                 pointer: "/metadata/resourceVersion".to_owned(),
@@ -65,60 +65,60 @@ impl Making<'_> {
             });
         }
         let content = self.updated(object, edits);
-        let mut asked = ask(Method::PUT, &self.path(object), content);
-        if self.often(4)
-            && let Content::Json(document) = &mut asked.content
+        let mut request = ask(Method::PUT, &self.path(object), content);
+        if self.percent_chance(4)
+            && let Content::Json(document) = &mut request.content
         {
-            self.mar(document);
+            self.corrupt(document);
         }
-        asked.query = self.write_options(false);
-        self.push_about("update", object, asked);
+        request.query = self.write_options(false);
+        self.push_about("update", object, request);
     }
 
-    /// The stored object, changed; now and then a new one in its place.
+    /// The stored object with changes; in 15 of 100 cases a new one in its place.
     pub(super) fn updated(&mut self, object: usize, edits: Vec<Edit>) -> Content {
-        let good = self.objects[object].kind.good(&self.objects[object].name);
+        let valid_object = self.objects[object].kind.valid_object(&self.objects[object].name);
         match self.answer(object) {
-            Some(of) if self.often(85) => {
-                let otherwise = edited(good, &edits);
-                Content::Answer { of, edits, otherwise }
+            Some(of) if self.percent_chance(85) => {
+                let fallback = edited(valid_object, &edits);
+                Content::Answer { of, edits, fallback }
             }
-            _ => Content::Json(edited(good, &edits)),
+            _ => Content::Json(edited(valid_object, &edits)),
         }
     }
 
     pub(super) fn write_status(&mut self) {
         let object = self.object();
         let kind = self.objects[object].kind;
-        if !kind.has_status() || kind.dry {
+        if !kind.has_status() || kind.dry_run_only {
             return self.update();
         }
         let count = self.one_of(&[1, 1, 2, 3]);
-        let mut edits: Vec<Edit> = (0..count).map(|_| kind.status_edit(&mut self.chance)).collect();
-        if self.often(20) {
-            // What does not belong to the status is ignored, or is it?
+        let mut edits: Vec<Edit> = (0..count).map(|_| kind.status_edit(&mut self.rng)).collect();
+        if self.percent_chance(20) {
+            // Changes outside of the status are ignored by the status subresource, or should be.
             edits.extend(self.edits(kind));
         }
-        if self.often(40) {
+        if self.percent_chance(40) {
             let path = format!("{}/status", self.path(object));
             return self.patch_at(object, &path, "/status", &edits);
         }
         let content = self.updated(object, edits);
-        let mut asked = ask(Method::PUT, &format!("{}/status", self.path(object)), content);
-        asked.query = self.write_options(false);
-        self.push_sub("update", object, "/status", asked);
+        let mut request = ask(Method::PUT, &format!("{}/status", self.path(object)), content);
+        request.query = self.write_options(false);
+        self.push_sub("update", object, "/status", request);
     }
 
-    /// Adds a step about a part of an object that is answered with the whole.
+    /// Adds a step on a subresource whose response is the whole object.
     pub(super) fn push_sub(
         &mut self,
         verb: &'static str,
         object: usize,
         part: &str,
-        asked: crate::sequence::Ask,
+        request: crate::sequence::RequestTemplate,
     ) {
         let resource = format!("{}{part}", self.objects[object].kind.qualified());
-        let id = self.push(verb, &resource, asked);
+        let id = self.push(verb, &resource, request);
         self.objects[object].answers.push(id);
     }
 }

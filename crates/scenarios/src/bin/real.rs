@@ -1,4 +1,4 @@
-//! Plays the scenarios on a real control plane: `cargo xtask real`.
+//! Runs the scenarios on a real control plane: `cargo xtask real`.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -6,33 +6,34 @@ use std::time::Instant;
 use clap::{Parser, ValueEnum};
 use keleustes_control_plane::ControlPlane;
 use keleustes_control_plane::build::Program;
-use keleustes_scenarios::comparison::Worlds;
-use keleustes_scenarios::real::{Manager, Real, built_manager};
-use keleustes_scenarios::{ALL, Scenario, Stage, World};
+use keleustes_scenarios::comparison::TestClusterPair;
+use keleustes_scenarios::real::{Manager, RealCluster, built_manager};
+use keleustes_scenarios::{ALL, RunsOn, Scenario, TestCluster};
 
-/// What every manager is told beyond a kubeadm manifest.
-const FLAGS: &[&str] = &["--v=4"];
+/// Flags of every manager beyond those of a kubeadm manifest.
+const EXTRA_FLAGS: &[&str] = &["--v=4"];
 
-/// Plays scenarios on a real control plane, with RBAC on and a service account for each controller.
+/// Runs scenarios on a real control plane, with RBAC enabled and a service account for each controller.
 #[derive(Parser)]
 struct Args {
-    /// Whose controller manager is at work.
+    /// Which controller manager runs.
     #[arg(long, value_enum, default_value = "ours")]
-    manager: Whose,
-    /// Our manager's program; by default the one that was built together with this one.
+    manager: ManagerKind,
+    /// The program file of our manager; by default the one built together with this program.
     #[arg(long)]
     program: Option<std::path::PathBuf>,
-    /// Also plays scenarios in which the original takes part.
+    /// Also runs scenarios in which the original takes part.
     #[arg(long)]
     beside_original: bool,
-    /// Plays each scenario with our manager and with the original at once, and compares what they come to.
+    /// Runs each scenario with our manager and with the original at once, and compares the resulting
+    /// objects.
     #[arg(long, conflicts_with_all = ["manager", "beside_original"])]
     compare: bool,
-    /// Plays a scenario that fails once more, and tells: real processes on a busy machine have bad moments.
+    /// Repeats a failed scenario once, and reports it: real processes on a busy machine can be slow.
     /// Comparisons always do.
     #[arg(long)]
     again: bool,
-    /// No scenarios whose name contains this; may be given several times.
+    /// Skips scenarios whose name contains this; may be repeated.
     #[arg(long)]
     without: Vec<String>,
     /// Only scenarios whose name contains one of these.
@@ -40,7 +41,7 @@ struct Args {
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Whose {
+enum ManagerKind {
     Ours,
     Go,
 }
@@ -48,21 +49,21 @@ enum Whose {
 impl Args {
     fn manager(&self) -> anyhow::Result<Manager> {
         Ok(match self.manager {
-            Whose::Ours => Manager::Ours(self.program.clone().map_or_else(built_manager, Ok)?),
-            Whose::Go => Manager::Original,
+            ManagerKind::Ours => Manager::Ours(self.program.clone().map_or_else(built_manager, Ok)?),
+            ManagerKind::Go => Manager::Original,
         })
     }
 
     fn wants(&self, scenario: &Scenario) -> bool {
         let names = |parts: &[String]| parts.iter().any(|part| scenario.name.contains(part));
         let named = (self.filters.is_empty() || names(&self.filters)) && !names(&self.without);
-        let playable = match scenario.stage {
-            _ if self.compare => Worlds::can_play(scenario),
-            Stage::Anywhere | Stage::Real => true,
-            Stage::Processes => self.manager == Whose::Ours,
-            Stage::BesideOriginal => self.beside_original && self.manager == Whose::Ours,
+        let runnable = match scenario.runs_on {
+            _ if self.compare => TestClusterPair::can_run(scenario),
+            RunsOn::Anywhere | RunsOn::RealCluster => true,
+            RunsOn::Processes => self.manager == ManagerKind::Ours,
+            RunsOn::BesideOriginal => self.beside_original && self.manager == ManagerKind::Ours,
         };
-        named && playable
+        named && runnable
     }
 }
 
@@ -74,53 +75,53 @@ async fn main() -> anyhow::Result<ExitCode> {
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Plays scenarios in one world.
+/// Runs scenarios in one cluster.
 async fn play(args: &Args) -> anyhow::Result<Tally> {
     let mut builder = ControlPlane::builder();
-    if args.beside_original || args.manager == Whose::Go {
+    if args.beside_original || args.manager == ManagerKind::Go {
         builder = builder.with_program(Program::KubeControllerManager);
     }
-    let world = Real::start_on(builder, args.manager()?, FLAGS)?.into_world().await?;
+    let cluster = RealCluster::start_on(builder, args.manager()?, EXTRA_FLAGS)?.into_test_cluster().await?;
     let mut tally = Tally::default();
     for scenario in ALL.iter().filter(|scenario| args.wants(scenario)) {
         let began = Instant::now();
-        let mut result = (scenario.play)(&world).await;
+        let mut result = (scenario.play)(&cluster).await;
         if args.again
             && let Err(error) = &result
         {
             println!("again   {} ({:.1} s): {error:#}", scenario.name, began.elapsed().as_secs_f64());
-            world.put_right().await?;
-            result = (scenario.play)(&world).await;
+            cluster.clean_up().await?;
+            result = (scenario.play)(&cluster).await;
         }
         if result.is_err() {
-            world.put_right().await?;
+            cluster.clean_up().await?;
         }
-        tally.note(scenario.name, began, result);
+        tally.record(scenario.name, began, result);
     }
-    tally.note("nothing_is_refused_to_the_manager", Instant::now(), nothing_refused(&world));
+    tally.record("no_request_of_the_manager_is_refused", Instant::now(), no_request_refused(&cluster));
     if tally.failed > 0
-        && let Some(plane) = &world.plane
+        && let Some(plane) = &cluster.processes
     {
-        println!("the end of the manager's log:\n{}", plane.manager_log());
+        println!("the last lines of the manager's log:\n{}", plane.manager_log());
     }
     Ok(tally)
 }
 
-/// Plays scenarios in two worlds at once.
+/// Runs scenarios in two clusters at once.
 async fn compare(args: &Args) -> anyhow::Result<Tally> {
-    let mut worlds = Worlds::start(args.manager()?, FLAGS).await?;
+    let mut clusters = TestClusterPair::start(args.manager()?, EXTRA_FLAGS).await?;
     let mut tally = Tally::default();
     for scenario in ALL.iter().filter(|scenario| args.wants(scenario)) {
         let began = Instant::now();
-        tally.note(scenario.name, began, worlds.play(scenario).await);
+        tally.record(scenario.name, began, clusters.play(scenario).await);
     }
-    let stale = worlds.stale();
+    let stale = clusters.stale();
     let result = if stale.is_empty() { Ok(()) } else { Err(anyhow::anyhow!("{}", stale.join("\n"))) };
-    tally.note("every_listed_difference_is_there", Instant::now(), result);
+    tally.record("every_listed_difference_occurs", Instant::now(), result);
     Ok(tally)
 }
 
-/// How many scenarios held.
+/// How many scenarios passed.
 #[derive(Default)]
 struct Tally {
     passed: usize,
@@ -128,7 +129,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn note(&mut self, name: &str, began: Instant, result: anyhow::Result<()>) {
+    fn record(&mut self, name: &str, began: Instant, result: anyhow::Result<()>) {
         let took = began.elapsed().as_secs_f64();
         match result {
             Ok(()) => {
@@ -143,8 +144,8 @@ impl Tally {
     }
 }
 
-fn nothing_refused(world: &World) -> anyhow::Result<()> {
-    let refusals = world.plane()?.refusals()?;
+fn no_request_refused(cluster: &TestCluster) -> anyhow::Result<()> {
+    let refusals = cluster.processes()?.refusals()?;
     anyhow::ensure!(refusals.is_empty(), "the audit log has:\n{}", refusals.join("\n"));
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! A scenario that is played with either manager comes to the same states, or the difference is listed.
+//! A scenario ends in the same objects with either manager, or the difference is listed.
 //!
-//! Two worlds play it at once, each on a control plane of its own. Wherever the scenario says that its world stands
-//! still, and at its end, both are looked at until they are alike, or until neither of them moves any more. A
-//! scenario that fails or ends in a difference is played once more, in namespaces of its own again: what counts is
-//! what differs both times. What may differ is in `docs/differences/controllers.md`.
+//! Two clusters run it at once, each on its own control plane. At every checkpoint of the scenario and at
+//! its end both clusters are read until they are equal, or until neither changes any more. A scenario that
+//! fails or ends in a difference is repeated once in new namespaces: only differences of both runs count.
+//! Accepted differences are in `docs/differences/controllers.md`.
 
-mod sight;
+mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
@@ -18,185 +18,190 @@ use futures::future::LocalBoxFuture;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
-use self::sight::Sight;
+use self::snapshot::ClusterReader;
 use crate::accepted::Accepted;
 use crate::differences::matches;
-use crate::real::{Manager, Real};
-use crate::world::Stop;
-use crate::{ALL, Scenario, Stage, World};
+use crate::real::{Manager, RealCluster};
+use crate::test_cluster::Checkpoint;
+use crate::{ALL, RunsOn, Scenario, TestCluster};
 
-/// How long neither world may have moved before a difference between them is believed; longer than the original waits
-/// before it tries anything again.
-const QUIET: Duration = Duration::from_secs(90);
-/// How long worlds may move at most, so that two that never rest end the comparison, too.
-const RESTLESS: Duration = Duration::from_secs(600);
-/// How long it takes until both are looked at again.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long both clusters must be unchanged before a difference counts; longer than any retry delay of the
+/// original that matters here.
+const SETTLED_AFTER: Duration = Duration::from_secs(90);
+/// After this time a difference counts even if the clusters still change.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(600);
+/// How often both clusters are read.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A world with our manager, and one with the original.
-pub struct Worlds {
-    ours: World,
-    original: World,
+/// A cluster with our manager, and one with the original.
+pub struct TestClusterPair {
+    ours: TestCluster,
+    original: TestCluster,
     accepted: Accepted,
     played: BTreeSet<&'static str>,
 }
 
-impl Worlds {
+impl TestClusterPair {
     /// Starts both.
     ///
     /// # Errors
     /// If anything does not start.
     pub async fn start(ours: Manager, flags: &[&str]) -> anyhow::Result<Self> {
-        let mut worlds = Vec::new();
+        let mut clusters = Vec::new();
         for manager in [ours, Manager::Original] {
-            worlds.push(Real::start(manager, flags)?.into_world().await?);
+            clusters.push(RealCluster::start(manager, flags)?.into_test_cluster().await?);
         }
-        let [ours, original] = <[World; 2]>::try_from(worlds).map_err(|_| anyhow::anyhow!("two worlds"))?;
+        let [ours, original] =
+            <[TestCluster; 2]>::try_from(clusters).map_err(|_| anyhow::anyhow!("two clusters"))?;
         let accepted = Accepted::read("controllers.md")?;
         Ok(Self { ours, original, accepted, played: BTreeSet::new() })
     }
 
-    /// Whether the states that a scenario comes to can be compared: the original must be able to play it.
+    /// Whether a scenario can be compared: the original must be able to run it.
     #[must_use]
-    pub fn can_play(scenario: &Scenario) -> bool {
-        matches!(scenario.stage, Stage::Anywhere | Stage::Real)
+    pub fn can_run(scenario: &Scenario) -> bool {
+        matches!(scenario.runs_on, RunsOn::Anywhere | RunsOn::RealCluster)
     }
 
-    /// Plays a scenario in both worlds and compares what they come to; plays it once more if that is not the same.
+    /// Runs a scenario in both clusters and compares them; repeats it once if they differ.
     ///
     /// # Errors
-    /// If it fails in one of them, or if there are differences that are not listed, and both happens again.
+    /// If it fails in one of them or leaves differences that are not listed, twice.
     pub async fn play(&mut self, scenario: &Scenario) -> anyhow::Result<()> {
         self.played.insert(scenario.name);
         let first = self.play_once(scenario).await;
         match &first {
             Ok(lines) if lines.is_empty() => return Ok(()),
-            Ok(lines) => println!("again   {}: not alike{}", scenario.name, told(lines)),
+            Ok(lines) => println!("again   {}: not equal{}", scenario.name, list_lines(lines)),
             Err(error) => println!("again   {}: {error:#}", scenario.name),
         }
-        self.put_right().await?;
+        self.clean_up().await?;
         let second = self.play_once(scenario).await;
         if !second.as_ref().is_ok_and(BTreeSet::is_empty) {
-            self.put_right().await?;
+            self.clean_up().await?;
         }
         let mut lines = second?;
         if let Ok(first) = first {
             lines.retain(|line| first.contains(line));
         }
-        ensure!(lines.is_empty(), "not alike, twice (- the original, + ours){}", told(&lines));
+        ensure!(lines.is_empty(), "not equal, twice (- the original, + ours){}", list_lines(&lines));
         Ok(())
     }
 
-    /// Takes away what a scenario that was not played to its end left in the way of the next.
-    async fn put_right(&self) -> anyhow::Result<()> {
-        self.ours.put_right().await?;
-        self.original.put_right().await
+    /// Removes what an aborted scenario left behind.
+    async fn clean_up(&self) -> anyhow::Result<()> {
+        self.ours.clean_up().await?;
+        self.original.clean_up().await
     }
 
-    /// The lines in which both worlds differ although that is not listed, at the first moment at which they do.
+    /// The unlisted differing lines at the first checkpoint that has any.
     async fn play_once(&mut self, scenario: &Scenario) -> anyhow::Result<BTreeSet<String>> {
         let mut ours = Side::begin(scenario, &self.ours).await?;
         let mut original = Side::begin(scenario, &self.original).await?;
         let mut is_over = false;
-        let (mut moments, mut lines) = (0, 0);
+        let (mut checkpoints, mut lines) = (0, 0);
         while !is_over {
             let (here, there) = tokio::join!(ours.next(), original.next());
             let what = match (&here, &there) {
-                (Reached::Stop(here), Reached::Stop(there)) if here.what == there.what => here.what.clone(),
-                (Reached::End(Ok(())), Reached::End(Ok(()))) => {
+                (Progress::Checkpoint(here), Progress::Checkpoint(there)) if here.what == there.what => {
+                    here.what.clone()
+                }
+                (Progress::End(Ok(())), Progress::End(Ok(()))) => {
                     is_over = true;
                     "the end".to_owned()
                 }
-                _ => bail!("ours: {}; the original: {}", here.tell(), there.tell()),
+                _ => bail!("ours: {}; the original: {}", here.describe(), there.describe()),
             };
-            let seen = self.settled(scenario, &ours, &original).await?;
-            (moments, lines) = (moments + 1, lines + seen.original.len());
-            self.keep(&format!("{}: {what}", scenario.name), &seen)?;
-            let unlisted = self.accepted.unlisted(scenario.name, &seen.differing);
+            let snapshots = self.settled(scenario, &ours, &original).await?;
+            (checkpoints, lines) = (checkpoints + 1, lines + snapshots.original.len());
+            self.save(&format!("{}: {what}", scenario.name), &snapshots)?;
+            let unlisted = self.accepted.unlisted(scenario.name, &snapshots.differing);
             if !unlisted.is_empty() {
                 return Ok(unlisted.into_iter().map(|line| format!("{what}: {line}")).collect());
             }
         }
-        println!("        {lines} lines compared at {moments} moments");
+        println!("        {lines} lines compared at {checkpoints} checkpoints");
         Ok(BTreeSet::new())
     }
 
-    /// What is seen of both worlds once they are alike, or once they stand still without being so.
+    /// The state of both clusters once they are equal, or once neither changes any more.
     async fn settled(
         &self,
         scenario: &Scenario,
         ours: &Side<'_>,
         original: &Side<'_>,
-    ) -> anyhow::Result<Seen> {
+    ) -> anyhow::Result<Snapshots> {
         let began = Instant::now();
-        let (mut last, mut moved_at) = (None, began);
+        let (mut last, mut changed_at) = (None, began);
         loop {
-            let (here, there) = tokio::try_join!(ours.sight.lines(), original.sight.lines())?;
-            let seen = Seen { differing: difference(&there, &here), ours: here, original: there };
-            if last.as_ref() != Some(&seen) {
-                moved_at = Instant::now();
+            let (here, there) = tokio::try_join!(ours.reader.lines(), original.reader.lines())?;
+            let snapshots = Snapshots { differing: difference(&there, &here), ours: here, original: there };
+            if last.as_ref() != Some(&snapshots) {
+                changed_at = Instant::now();
             }
-            let stands_still = moved_at.elapsed() > QUIET || began.elapsed() > RESTLESS;
-            if stands_still || self.accepted.allows(scenario.name, &seen.differing) {
-                return Ok(seen);
+            let is_settled = changed_at.elapsed() > SETTLED_AFTER || began.elapsed() > SETTLE_TIMEOUT;
+            if is_settled || self.accepted.allows(scenario.name, &snapshots.differing) {
+                return Ok(snapshots);
             }
-            last = Some(seen);
-            tokio::time::sleep(LOOK_EVERY).await;
+            last = Some(snapshots);
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Keeps what was seen for people who want to read it, where `KELEUSTES_LOGS` says.
-    fn keep(&self, moment: &str, seen: &Seen) -> anyhow::Result<()> {
+    /// Appends the state to files in the folder `KELEUSTES_LOGS`, for reading.
+    fn save(&self, checkpoint_name: &str, snapshots: &Snapshots) -> anyhow::Result<()> {
         let Some(folder) = std::env::var_os("KELEUSTES_LOGS").map(PathBuf::from) else { return Ok(()) };
-        for (name, lines) in [("states-ours.txt", &seen.ours), ("states-original.txt", &seen.original)] {
+        for (name, lines) in
+            [("states-ours.txt", &snapshots.ours), ("states-original.txt", &snapshots.original)]
+        {
             let mut file = OpenOptions::new().create(true).append(true).open(folder.join(name))?;
-            writeln!(file, "{moment}\n  {}", lines.join("\n  "))?;
+            writeln!(file, "{checkpoint_name}\n  {}", lines.join("\n  "))?;
         }
         Ok(())
     }
 
-    /// Rows of the list for which nothing that was played gives a reason.
+    /// Rows of the list that no scenario needed, although all scenarios they apply to were run.
     #[must_use]
     pub fn stale(&self) -> Vec<String> {
-        let can_show = |row: &str| {
-            let mut shown = ALL.iter().filter(|one| Self::can_play(one) && matches(row, one.name));
+        let all_played = |row: &str| {
+            let mut shown = ALL.iter().filter(|one| Self::can_run(one) && matches(row, one.name));
             shown.all(|one| self.played.contains(one.name))
         };
-        self.accepted.stale(can_show)
+        self.accepted.stale(all_played)
     }
 }
 
-/// What was seen at one moment, line by line.
+/// The state of both clusters at one checkpoint, line by line.
 #[derive(PartialEq)]
-struct Seen {
+struct Snapshots {
     ours: Vec<String>,
     original: Vec<String>,
-    /// What only one of them has: `- ` in front of the original's, `+ ` in front of ours.
+    /// Lines that only one of them has: `- ` for the original, `+ ` for ours.
     differing: Vec<String>,
 }
 
-/// Lines below each other.
-fn told(lines: &BTreeSet<String>) -> String {
+/// The lines as an indented list.
+fn list_lines(lines: &BTreeSet<String>) -> String {
     lines.iter().map(|line| format!("\n  {line}")).collect()
 }
 
-/// A scenario in one of the worlds.
+/// A scenario in one of the clusters.
 struct Side<'w> {
-    sight: Sight<'w>,
+    reader: ClusterReader<'w>,
     play: LocalBoxFuture<'w, anyhow::Result<()>>,
-    stops: UnboundedReceiver<Stop>,
+    checkpoints: UnboundedReceiver<Checkpoint>,
 }
 
-/// How far a scenario has come.
-enum Reached {
-    Stop(Stop),
+/// The next checkpoint of a scenario, or its end.
+enum Progress {
+    Checkpoint(Checkpoint),
     End(anyhow::Result<()>),
 }
 
-impl Reached {
-    fn tell(&self) -> String {
+impl Progress {
+    fn describe(&self) -> String {
         match self {
-            Self::Stop(stop) => stop.what.clone(),
+            Self::Checkpoint(stop) => stop.what.clone(),
             Self::End(Ok(())) => "the end".to_owned(),
             Self::End(Err(error)) => format!("{error:#}"),
         }
@@ -204,31 +209,31 @@ impl Reached {
 }
 
 impl<'w> Side<'w> {
-    async fn begin(scenario: &Scenario, world: &'w World) -> anyhow::Result<Self> {
-        let sight = Sight::begin(world).await?;
-        let stops = world.look_on();
-        Ok(Self { sight, play: (scenario.play)(world), stops })
+    async fn begin(scenario: &Scenario, cluster: &'w TestCluster) -> anyhow::Result<Self> {
+        let reader = ClusterReader::begin(cluster).await?;
+        let checkpoints = cluster.observe_checkpoints();
+        Ok(Self { reader, play: (scenario.play)(cluster), checkpoints })
     }
 
-    async fn next(&mut self) -> Reached {
+    async fn next(&mut self) -> Progress {
         tokio::select! {
             biased;
-            Some(stop) = self.stops.recv() => Reached::Stop(stop),
-            end = &mut self.play => Reached::End(end),
+            Some(stop) = self.checkpoints.recv() => Progress::Checkpoint(stop),
+            end = &mut self.play => Progress::End(end),
         }
     }
 }
 
-/// The lines that only one of two lists has: `- ` in front of the first one's, `+ ` in front of the second's.
+/// The lines that only one of two lists has: `- ` for the first, `+ ` for the second.
 fn difference(first: &[String], second: &[String]) -> Vec<String> {
     let mut surplus = BTreeMap::<&str, isize>::new();
     first.iter().for_each(|line| *surplus.entry(line).or_default() += 1);
     second.iter().for_each(|line| *surplus.entry(line).or_default() -= 1);
-    let told = |(line, count): (&str, isize)| {
+    let list_lines = |(line, count): (&str, isize)| {
         let side = if count > 0 { '-' } else { '+' };
         std::iter::repeat_n(format!("{side} {line}"), count.unsigned_abs())
     };
-    surplus.into_iter().flat_map(told).collect()
+    surplus.into_iter().flat_map(list_lines).collect()
 }
 
 #[cfg(test)]
@@ -236,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_counted_and_not_only_looked_for() {
+    fn repeated_lines_are_counted() {
         let lines = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(difference(&lines("a b b c"), &lines("a b c d")), ["- b", "+ d"]);
         assert_eq!(difference(&lines("a b"), &lines("a b")), [""; 0]);

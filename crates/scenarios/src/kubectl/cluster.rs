@@ -1,4 +1,5 @@
-//! The two clusters the session is played on: the playground, and kube-apiserver with the same hollow nodes and manager.
+//! The two clusters of the session: the playground, and kube-apiserver with the same hollow nodes and
+//! manager.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -15,17 +16,17 @@ use tokio::io::AsyncWriteExt as _;
 use super::session::Command;
 use crate::real::{Manager, built_manager, client_of};
 
-/// How long a cluster may take until its nodes are ready, and a command until it ends.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// How long a cluster may take until its nodes are ready, and how long a command may take.
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// How a command ends that is not waited for any longer.
+/// The signal status of a command that timed out.
 const SIGKILL: i32 = 9;
 
-/// A cluster, and a place where somebody sits and types.
+/// A cluster, and a folder in which commands run.
 pub(super) struct Cluster {
     folder: PathBuf,
     programs: PathBuf,
-    /// What ends when the cluster is dropped.
+    /// Processes that end when the cluster is dropped.
     _parts: Parts,
 }
 
@@ -72,7 +73,7 @@ impl Cluster {
         parts: Parts,
     ) -> anyhow::Result<Self> {
         std::fs::create_dir_all(&folder)?;
-        std::fs::write(folder.join("kubeconfig"), alike(kubeconfig)?)?;
+        std::fs::write(folder.join("kubeconfig"), with_equal_names(kubeconfig)?)?;
         let kubectl = plane.binary(Program::Kubectl)?;
         let programs = kubectl.parent().context("a folder of programs")?.to_owned();
         let cluster = Self { folder, programs, _parts: parts };
@@ -80,7 +81,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Waits until every node can take pods and every namespace has its account.
+    /// Waits until every node can take pods and every namespace has its ServiceAccount.
     async fn settle(&self) -> anyhow::Result<()> {
         let ready = "kubectl wait --for=condition=Ready nodes --all --timeout=1s >/dev/null 2>&1 \
             && test -z \"$(kubectl get nodes -o 'jsonpath={.items[*].spec.taints}')\" \
@@ -88,13 +89,13 @@ impl Cluster {
             && test $(kubectl get serviceaccounts -A -o name | wc -l) -ge 4";
         let began = tokio::time::Instant::now();
         loop {
-            let asked = self.shell(ready, "").await?;
-            if asked.status.success() {
+            let result = self.shell(ready, "").await?;
+            if result.status.success() {
                 return Ok(());
             }
-            if began.elapsed() > PATIENCE {
-                let said = String::from_utf8_lossy(&asked.stderr).into_owned();
-                bail!("{}: the nodes are not ready: {said}", self.folder.display());
+            if began.elapsed() > TIMEOUT {
+                let output_text = String::from_utf8_lossy(&result.stderr).into_owned();
+                bail!("{}: the nodes are not ready: {output_text}", self.folder.display());
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
@@ -105,15 +106,15 @@ impl Cluster {
         Ok(std::fs::write(self.folder.join(name), text)?)
     }
 
-    /// Types a command and returns what it says, standard output first.
-    pub(super) async fn type_in(&self, command: &Command) -> anyhow::Result<(bool, String)> {
+    /// Runs a command and returns its output, standard output first.
+    pub(super) async fn run(&self, command: &Command) -> anyhow::Result<(bool, String)> {
         let output = self.shell(&command.line, &command.input).await?;
-        let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
-        if !said.is_empty() && !said.ends_with('\n') {
-            said.push('\n');
+        let mut output_text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output_text.is_empty() && !output_text.ends_with('\n') {
+            output_text.push('\n');
         }
-        said.push_str(&String::from_utf8_lossy(&output.stderr));
-        Ok((output.status.success(), said))
+        output_text.push_str(&String::from_utf8_lossy(&output.stderr));
+        Ok((output.status.success(), output_text))
     }
 
     async fn shell(&self, line: &str, input: &str) -> anyhow::Result<Output> {
@@ -123,7 +124,7 @@ impl Cluster {
             .args(["-c", line])
             .current_dir(&self.folder)
             .env("PATH", std::env::join_paths(paths)?)
-            // A person's own settings and caches are out of the play.
+            // The settings and caches of the caller's home must not matter.
             .env("HOME", &self.folder)
             .env("KUBECONFIG", "kubeconfig")
             .env("TZ", "UTC")
@@ -133,22 +134,22 @@ impl Cluster {
             .kill_on_drop(true)
             .spawn()?;
         let mut stdin = child.stdin.take().context("a standard input")?;
-        // A command that reads nothing may have ended already.
+        // A command that reads nothing may have exited already.
         let _ = stdin.write_all(input.as_bytes()).await;
         drop(stdin);
-        match tokio::time::timeout(PATIENCE, child.wait_with_output()).await {
+        match tokio::time::timeout(TIMEOUT, child.wait_with_output()).await {
             Ok(output) => Ok(output?),
             Err(_) => Ok(Output {
                 status: ExitStatus::from_raw(SIGKILL),
                 stdout: Vec::new(),
-                stderr: b"does not end".to_vec(),
+                stderr: b"timed out".to_vec(),
             }),
         }
     }
 }
 
-/// The same kubeconfig with the same names on both sides.
-fn alike(file: &Path) -> anyhow::Result<String> {
+/// The kubeconfig with the same names on both sides.
+fn with_equal_names(file: &Path) -> anyhow::Result<String> {
     let mut config = Kubeconfig::read_from(file)?;
     for context in &mut config.contexts {
         "session".clone_into(&mut context.name);

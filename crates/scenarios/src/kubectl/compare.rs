@@ -1,8 +1,8 @@
-//! The lines in which two answers to one command differ.
+//! The lines in which the outputs of one command differ.
 
-/// The lines only one of them has, in order: `- ` in front of the first one's, `+ ` in front of the second one's.
+/// The lines that only one output has, in order: `- ` for the first, `+ ` for the second.
 pub(super) fn difference(first: &[String], second: &[String]) -> Vec<String> {
-    // How many lines the rests behind two places have in common.
+    // The length of the longest common subsequence of the two tails at each pair of positions.
     let width = second.len() + 1;
     let mut common = vec![0_u32; (first.len() + 1) * width];
     for i in (0..first.len()).rev() {
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn only_lines_that_differ_are_named() {
+    fn only_differing_lines_are_returned() {
         assert_eq!(difference(&lines("a b c"), &lines("a b c")), [""; 0]);
         assert_eq!(difference(&lines("a b c d"), &lines("a x c d e")), ["- b", "+ x", "+ e"]);
         assert_eq!(difference(&lines(""), &lines("a")), ["+ a"]);

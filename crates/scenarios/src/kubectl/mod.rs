@@ -1,11 +1,12 @@
-//! To kubectl the embedded API server is kube-apiserver: a long session says the same on both, or the difference is listed.
+//! kubectl prints the same for the embedded API server and kube-apiserver in a long session, or the
+//! difference is listed.
 //!
-//! Both clusters have the same hollow nodes, scheduler and manager. The session is data, in `session.txt`; what may
-//! differ is in `docs/differences/kubectl.md`.
+//! Both clusters have the same hollow nodes, scheduler and manager. The session is data, in `session.txt`;
+//! accepted differences are in `docs/differences/kubectl.md`.
 
 mod cluster;
 mod compare;
-mod plain;
+mod normalize_output;
 mod session;
 
 use std::fmt::Write as _;
@@ -18,21 +19,21 @@ use keleustes_control_plane::ControlPlane;
 use self::cluster::Cluster;
 use self::compare::difference;
 use self::session::{Command, Step};
-use crate::World;
+use crate::TestCluster;
 use crate::accepted::Accepted;
 
-/// How often a command that changes nothing is typed again when the answers differ, and after how long.
-const ASKED_AGAIN_MAX: usize = 12;
-const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// How often a read-only command is repeated while the outputs differ, and after which delay.
+const RETRIES_MAX: usize = 12;
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-pub(crate) async fn kubectl_cannot_tell_the_clusters_apart(_: &World) -> anyhow::Result<()> {
+pub(crate) async fn kubectl_output_matches_kube_apiserver(_: &TestCluster) -> anyhow::Result<()> {
     let plane = match logs() {
         Some(folder) => ControlPlane::builder().keep_logs(folder),
         None => ControlPlane::builder(),
     };
     let plane = plane.start()?;
     let (real, embedded) = tokio::try_join!(Cluster::real(&plane), Cluster::embedded(&plane))?;
-    let (mut accepted, mut minutes) = (Accepted::read("kubectl.md")?, Minutes::default());
+    let (mut accepted, mut transcript) = (Accepted::read("kubectl.md")?, Transcript::default());
     let (mut problems, mut commands, mut lines) = (Vec::new(), 0, 0);
     for step in session::steps()? {
         let command = match step {
@@ -43,18 +44,18 @@ pub(crate) async fn kubectl_cannot_tell_the_clusters_apart(_: &World) -> anyhow:
             }
             Step::Command(command) => command,
         };
-        let mut pair = Pair::ask(&command, &real, &embedded).await?;
-        // What controllers and nodes bring about may take another moment on one side.
-        for _ in 0..if command.only_reads() { ASKED_AGAIN_MAX } else { 0 } {
+        let mut pair = Pair::run(&command, &real, &embedded).await?;
+        // One side may need a moment longer until controllers and nodes have acted.
+        for _ in 0..if command.only_reads() { RETRIES_MAX } else { 0 } {
             if accepted.allows(&command.line, &pair.differing()) && pair.problems.is_empty() {
                 break;
             }
-            tokio::time::sleep(ASKED_AGAIN_AFTER).await;
-            pair = Pair::ask(&command, &real, &embedded).await?;
+            tokio::time::sleep(RETRY_DELAY).await;
+            pair = Pair::run(&command, &real, &embedded).await?;
         }
-        minutes.note(&command, &pair);
+        transcript.record(&command, &pair);
         commands += 1;
-        lines += pair.there.len();
+        lines += pair.real.len();
         let differing = pair.differing();
         let unlisted = accepted.unlisted(&command.line, &differing);
         if !unlisted.is_empty() {
@@ -62,7 +63,7 @@ pub(crate) async fn kubectl_cannot_tell_the_clusters_apart(_: &World) -> anyhow:
         }
         problems.append(&mut pair.problems);
     }
-    minutes.keep()?;
+    transcript.save()?;
     problems.extend(accepted.stale(|_| true));
     let (rows, used) = accepted.counts();
     println!("        {commands} commands, {lines} lines, of which {used} differ as {rows} rows allow");
@@ -70,67 +71,67 @@ pub(crate) async fn kubectl_cannot_tell_the_clusters_apart(_: &World) -> anyhow:
     Ok(())
 }
 
-/// What both clusters say to a command.
+/// The outputs of both clusters for a command.
 struct Pair {
-    said: [String; 2],
-    /// The lines of kube-apiserver's cluster, made plain.
-    there: Vec<String>,
-    /// The lines of ours.
-    here: Vec<String>,
-    /// Who succeeded or failed and was not meant to.
+    outputs: [String; 2],
+    /// The normalized lines of kube-apiserver's cluster.
+    real: Vec<String>,
+    /// The normalized lines of the embedded cluster.
+    embedded: Vec<String>,
+    /// Unexpected successes and failures.
     problems: Vec<String>,
 }
 
 impl Pair {
-    async fn ask(command: &Command, real: &Cluster, embedded: &Cluster) -> anyhow::Result<Self> {
-        let (there, here) = tokio::try_join!(real.type_in(command), embedded.type_in(command))?;
+    async fn run(command: &Command, real: &Cluster, embedded: &Cluster) -> anyhow::Result<Self> {
+        let (real, embedded) = tokio::try_join!(real.run(command), embedded.run(command))?;
         let mut problems = Vec::new();
-        for (whose, (succeeded, said)) in [("kube-apiserver", &there), ("the embedded one", &here)] {
+        for (whose, (succeeded, outputs)) in [("kube-apiserver", &real), ("the embedded one", &embedded)] {
             if *succeeded != command.succeeds {
                 let how = if *succeeded { "succeeds" } else { "fails" };
-                problems.push(format!("{}\n  {how} with {whose}: {said}", command.line));
+                problems.push(format!("{}\n  {how} with {whose}: {outputs}", command.line));
             }
         }
-        let plain = |said: &str| {
-            let mut lines = plain::lines(said);
+        let plain = |outputs: &str| {
+            let mut lines = normalize_output::lines(outputs);
             if !command.ordered {
                 lines.sort();
             }
             lines
         };
-        let (plain_there, plain_here) = (plain(&there.1), plain(&here.1));
-        Ok(Self { there: plain_there, here: plain_here, said: [there.1, here.1], problems })
+        let (plain_there, plain_here) = (plain(&real.1), plain(&embedded.1));
+        Ok(Self { real: plain_there, embedded: plain_here, outputs: [real.1, embedded.1], problems })
     }
 
-    /// The lines that only one of them says.
+    /// The lines that only one of them has.
     fn differing(&self) -> Vec<String> {
-        difference(&self.there, &self.here)
+        difference(&self.real, &self.embedded)
     }
 }
 
-/// What was typed and said on both sides, for people who want to read it: kept where `KELEUSTES_LOGS` says.
+/// Commands and outputs of both sides, saved in the folder `KELEUSTES_LOGS`.
 #[derive(Default)]
-struct Minutes {
+struct Transcript {
     real: String,
     embedded: String,
 }
 
-impl Minutes {
-    fn note(&mut self, command: &Command, pair: &Pair) {
-        for (minutes, said) in [&mut self.real, &mut self.embedded].into_iter().zip(&pair.said) {
+impl Transcript {
+    fn record(&mut self, command: &Command, pair: &Pair) {
+        for (transcript, outputs) in [&mut self.real, &mut self.embedded].into_iter().zip(&pair.outputs) {
             // Writing to a string does not fail.
-            let _ = writeln!(minutes, "$ {}\n{said}", command.line);
+            let _ = writeln!(transcript, "$ {}\n{outputs}", command.line);
         }
     }
 
-    fn keep(&self) -> anyhow::Result<()> {
+    fn save(&self) -> anyhow::Result<()> {
         let Some(folder) = logs() else { return Ok(()) };
         std::fs::write(folder.join("said-real.txt"), &self.real)?;
         Ok(std::fs::write(folder.join("said-embedded.txt"), &self.embedded)?)
     }
 }
 
-/// Where logs are kept, if they are.
+/// The folder for logs, if one is set.
 fn logs() -> Option<PathBuf> {
     Some(PathBuf::from(std::env::var_os("KELEUSTES_LOGS")?).join("kubectl"))
 }

@@ -1,21 +1,21 @@
-//! The session as it is written down: commands, what they are given, and whether they are meant to succeed.
+//! Parses the session: commands, their input, and whether they must succeed.
 
 use anyhow::{Context as _, bail, ensure};
 
-/// What is typed, in order.
+/// The session file.
 const TEXT: &str = include_str!("session.txt");
 
 /// One step of the session.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A file is put where the commands run.
+    /// Writes a file into the folder of the commands.
     File {
         /// Its name.
         name: String,
-        /// What is in it.
+        /// Its content.
         text: String,
     },
-    /// A command is typed.
+    /// Runs a command.
     Command(Command),
 }
 
@@ -25,18 +25,18 @@ pub(super) struct Command {
     pub(super) line: String,
     pub(super) input: String,
     pub(super) succeeds: bool,
-    /// Whether the order of its lines means something.
+    /// Whether the order of its output lines matters.
     pub(super) ordered: bool,
 }
 
-/// Words of kubectl that change nothing.
-const READS: [&str; 5] = ["get", "describe", "events", "api-resources", "explain"];
+/// kubectl verbs that change nothing.
+const READ_VERBS: [&str; 5] = ["get", "describe", "events", "api-resources", "explain"];
 
 impl Command {
-    /// Whether typing it twice is as good as once.
+    /// Whether it can be repeated without effect.
     pub(super) fn only_reads(&self) -> bool {
         let mut words = self.line.split(' ');
-        words.next() == Some("kubectl") && words.next().is_some_and(|word| READS.contains(&word))
+        words.next() == Some("kubectl") && words.next().is_some_and(|word| READ_VERBS.contains(&word))
     }
 }
 
@@ -48,24 +48,24 @@ pub(super) fn steps() -> anyhow::Result<Vec<Step>> {
 fn read(text: &str) -> anyhow::Result<Vec<Step>> {
     let mut steps = Vec::new();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let (mark, rest) = line.split_at(1);
-        let rest = rest.strip_prefix(' ').unwrap_or(rest);
+        let (mark, content) = line.split_at(1);
+        let content = content.strip_prefix(' ').unwrap_or(content);
         match mark {
             "#" => {}
             "$" | "!" | "~" => steps.push(Step::Command(Command {
-                line: rest.to_owned(),
+                line: content.to_owned(),
                 input: String::new(),
                 succeeds: mark != "!",
                 ordered: mark != "~",
             })),
-            "@" => steps.push(Step::File { name: rest.to_owned(), text: String::new() }),
+            "@" => steps.push(Step::File { name: content.to_owned(), text: String::new() }),
             ">" => {
                 let last = steps.last_mut().with_context(|| format!("line {}: no command", at + 1))?;
                 let (Step::File { text, .. } | Step::Command(Command { input: text, .. })) = last;
-                text.push_str(rest);
+                text.push_str(content);
                 text.push('\n');
             }
-            _ => bail!("line {}: {line:?} is no step", at + 1),
+            _ => bail!("line {}: {line:?} is not a step", at + 1),
         }
     }
     ensure!(!steps.is_empty(), "the session is empty");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_read_with_what_belongs_to_them() {
+    fn steps_are_parsed_with_their_input() {
         let text = "# remark\n\n$ a 'b  c'\n> one\n>   two\n! d\n~ e\n@ f\n> g\n";
         let expected = [
             command("a 'b  c'", "one\n  two\n", true, true),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_session_is_long() {
+    fn session_has_at_least_150_commands() {
         let commands = steps().unwrap().into_iter().filter(|step| matches!(step, Step::Command(_)));
         assert!(commands.count() >= 150);
     }

@@ -1,4 +1,5 @@
-//! Deployments roll within their bounds, stand still in a pause, and share what is added among old and new.
+//! Deployments roll within maxSurge and maxUnavailable, do not roll while paused, and scale old and new
+//! ReplicaSets proportionally.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -9,12 +10,12 @@ use kube::ResourceExt as _;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Yard, condition, is_ready, template};
-use crate::World;
-use crate::world::hold;
+use super::{WorkloadFixture, condition, is_ready, template};
+use crate::TestCluster;
+use crate::test_cluster::set_finalizers;
 
-impl Yard<'_> {
-    /// A Deployment of which one pod may be surplus and one missing.
+impl WorkloadFixture<'_> {
+    /// Creates a Deployment with maxSurge 1 and maxUnavailable 1.
     async fn deploy(&self, image: &str, replicas: i32) -> anyhow::Result<()> {
         let rolling = json!({"maxSurge": 1, "maxUnavailable": 1});
         let deployment = json!({
@@ -24,7 +25,7 @@ impl Yard<'_> {
                 "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
             },
         });
-        self.world.create(&self.deployments, deployment).await?;
+        self.cluster.create(&self.deployments, deployment).await?;
         Ok(())
     }
 
@@ -39,27 +40,27 @@ impl Yard<'_> {
         self.change(json!({"template": {"spec": {"containers": containers}}})).await
     }
 
-    /// Lets one pod after the other become ready until the Deployment says that all is done, and checks the
-    /// bounds at every look. The surplus is one of pods that are asked for: old ones that are to go may
-    /// outlive by a moment the new ones that take their place, with either manager.
-    async fn roll(&self, wanted: i64, least: usize) -> anyhow::Result<()> {
-        let worst = Cell::new((0, usize::MAX));
-        self.world
+    /// Marks one pod after the other ready until the Deployment is complete, and checks the bounds each
+    /// time. The surge is checked on spec.replicas: with either manager old pods may exist a moment longer
+    /// than the new ones that replace them.
+    async fn roll(&self, wanted: i64, ready_min: usize) -> anyhow::Result<()> {
+        let extremes = Cell::new((0, usize::MAX));
+        self.cluster
             .eventually("the end of a rollout", async || {
                 let pods = self.active_pods().await?;
                 let ready = pods.iter().filter(|pod| is_ready(pod)).count();
-                let asked: i64 = self.sizes().await?.values().sum();
-                let (most, fewest) = worst.get();
-                worst.set((asked.max(most), fewest.min(ready)));
+                let requested: i64 = self.sizes().await?.values().sum();
+                let (most, fewest) = extremes.get();
+                extremes.set((requested.max(most), fewest.min(ready)));
                 if let Some(pod) = pods.iter().find(|pod| !is_ready(pod)) {
-                    self.say_ready(pod).await?;
+                    self.mark_ready(pod).await?;
                 }
                 self.is_complete().await
             })
             .await?;
-        let (most, fewest) = worst.get();
-        ensure!(most <= wanted + 1, "{most} pods were asked for where {wanted} are wanted");
-        ensure!(fewest >= least, "only {fewest} pods were ready of {wanted}");
+        let (most, fewest) = extremes.get();
+        ensure!(most <= wanted + 1, "{most} replicas were requested where {wanted} are wanted");
+        ensure!(fewest >= ready_min, "only {fewest} pods were ready of {wanted}");
         Ok(())
     }
 
@@ -69,11 +70,11 @@ impl Yard<'_> {
         let status = deployment.status.clone().unwrap_or_default();
         let counts = [status.replicas, status.updated_replicas, status.available_replicas];
         let seen = status.observed_generation == deployment.metadata.generation;
-        let told = progress(&deployment) == "True NewReplicaSetAvailable";
-        Ok((seen && told && counts.iter().all(|count| *count == wanted)).then_some(()))
+        let available = progress(&deployment) == "True NewReplicaSetAvailable";
+        Ok((seen && available && counts.iter().all(|count| *count == wanted)).then_some(()))
     }
 
-    /// How many pods the ReplicaSet of each image asks for.
+    /// spec.replicas of the ReplicaSet of each image.
     async fn sizes(&self) -> anyhow::Result<BTreeMap<String, i64>> {
         let mut sizes = BTreeMap::new();
         for set in self.sets.list(&ListParams::default()).await? {
@@ -88,7 +89,7 @@ impl Yard<'_> {
     async fn sizes_become(&self, wanted: &[(&str, i64)]) -> anyhow::Result<()> {
         let wanted: BTreeMap<_, _> = wanted.iter().map(|&(image, size)| (image.to_owned(), size)).collect();
         let what = format!("sizes of {wanted:?}");
-        self.world.eventually(&what, async || Ok((self.sizes().await? == wanted).then_some(()))).await
+        self.cluster.eventually(&what, async || Ok((self.sizes().await? == wanted).then_some(()))).await
     }
 
     /// An annotation of the Deployment, and of the ReplicaSet of an image.
@@ -113,81 +114,83 @@ const REVISION: &str = "deployment.kubernetes.io/revision";
 const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 
 /// Proves DEP-29, DEP-36, DEP-55, DEP-57, DEP-67, DEP-84.
-pub(crate) async fn a_deployment_rolls_within_its_bounds(world: &World) -> anyhow::Result<()> {
-    let yard = Yard::open(world, "rolling").await?;
-    yard.deploy("v1", 4).await?;
-    yard.sizes_become(&[("v1", 4)]).await?;
-    yard.roll(4, 0).await?;
-    world.stand_still("the first revision is there").await;
+pub(crate) async fn a_deployment_rolls_within_its_bounds(cluster: &TestCluster) -> anyhow::Result<()> {
+    let fixture = WorkloadFixture::create(cluster, "rolling").await?;
+    fixture.deploy("v1", 4).await?;
+    fixture.sizes_become(&[("v1", 4)]).await?;
+    fixture.roll(4, 0).await?;
+    cluster.checkpoint("the first revision is complete").await;
 
-    yard.change_image("v2").await?;
-    yard.roll(4, 3).await?;
-    yard.sizes_become(&[("v1", 0), ("v2", 4)]).await?;
-    world.stand_still("the second revision is there").await;
-    let revisions = yard.annotation("v2", REVISION).await?;
+    fixture.change_image("v2").await?;
+    fixture.roll(4, 3).await?;
+    fixture.sizes_become(&[("v1", 0), ("v2", 4)]).await?;
+    cluster.checkpoint("the second revision is complete").await;
+    let revisions = fixture.annotation("v2", REVISION).await?;
     ensure!(revisions == ["2", "2"], "{revisions:?}");
 
-    // Back, as `kubectl rollout undo` does it: the old ReplicaSet is used again.
-    yard.change_image("v1").await?;
-    yard.roll(4, 3).await?;
-    yard.sizes_become(&[("v1", 4), ("v2", 0)]).await?;
-    let revisions = yard.annotation("v1", REVISION).await?;
+    // Rolling back, as `kubectl rollout undo` does, reuses the old ReplicaSet.
+    fixture.change_image("v1").await?;
+    fixture.roll(4, 3).await?;
+    fixture.sizes_become(&[("v1", 4), ("v2", 0)]).await?;
+    let revisions = fixture.annotation("v1", REVISION).await?;
     ensure!(revisions == ["3", "3"], "{revisions:?}");
-    let [_, history] = yard.annotation("v1", REVISION_HISTORY).await?;
+    let [_, history] = fixture.annotation("v1", REVISION_HISTORY).await?;
     ensure!(history == "1", "{history}");
 
     let parts = ["Scaled up replica set web-", "Scaled down replica set web-", " from 0 to 4"];
     let is_right = |messages: &[String]| {
-        let told = |part: &&str| messages.iter().any(|message| message.contains(part));
-        parts.iter().all(told) && messages.iter().all(|message| message.starts_with("ScalingReplicaSet "))
+        let recorded = |part: &&str| messages.iter().any(|message| message.contains(part));
+        parts.iter().all(recorded) && messages.iter().all(|message| message.starts_with("ScalingReplicaSet "))
     };
-    yard.told("Deployment", is_right).await
+    fixture.events_become("Deployment", is_right).await
 }
 
 /// Proves DEP-44, DEP-47, DEP-68, DEP-70, DEP-103.
-pub(crate) async fn a_deployment_pauses_and_scales_in_the_middle(world: &World) -> anyhow::Result<()> {
-    let yard = Yard::open(world, "pausing").await?;
-    yard.deploy("v1", 4).await?;
-    yard.roll(4, 0).await?;
+pub(crate) async fn a_deployment_is_paused_and_scaled_during_a_rollout(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let fixture = WorkloadFixture::create(cluster, "pausing").await?;
+    fixture.deploy("v1", 4).await?;
+    fixture.roll(4, 0).await?;
 
-    yard.change(json!({"paused": true})).await?;
-    yard.change_image("v2").await?;
+    fixture.change(json!({"paused": true})).await?;
+    fixture.change_image("v2").await?;
     let paused = async || {
-        Ok((progress(&yard.deployments.get("web").await?) == "Unknown DeploymentPaused").then_some(()))
+        Ok((progress(&fixture.deployments.get("web").await?) == "Unknown DeploymentPaused").then_some(()))
     };
-    world.eventually("the pause", paused).await?;
-    yard.change(json!({"replicas": 6})).await?;
-    yard.sizes_become(&[("v1", 6)]).await?;
-    world.settle().await;
-    ensure!(yard.sizes().await?.len() == 1, "nothing rolls during a pause");
-    for pod in yard.active_pods_become(6).await? {
-        yard.say_ready(&pod).await?;
+    cluster.eventually("the pause", paused).await?;
+    fixture.change(json!({"replicas": 6})).await?;
+    fixture.sizes_become(&[("v1", 6)]).await?;
+    cluster.settle().await;
+    ensure!(fixture.sizes().await?.len() == 1, "no rollout while paused");
+    for pod in fixture.active_pods_become(6).await? {
+        fixture.mark_ready(&pod).await?;
     }
     let available = async || {
-        let status = yard.deployments.get("web").await?.status.unwrap_or_default();
+        let status = fixture.deployments.get("web").await?.status.unwrap_or_default();
         Ok((status.available_replicas == Some(6)).then_some(()))
     };
-    world.eventually("all are available", available).await?;
-    world.stand_still("nothing rolls during a pause").await;
+    cluster.eventually("all are available", available).await?;
+    cluster.checkpoint("no rollout while paused").await;
 
-    // The rollout stands still at the bounds, since no new pod becomes ready: one surplus, one missing.
-    yard.change(json!({"paused": false})).await?;
-    yard.sizes_become(&[("v1", 5), ("v2", 2)]).await?;
-    world.stand_still("the rollout is at its bounds").await;
-    yard.change(json!({"replicas": 12})).await?;
-    // Thirteen may be there, seven were: each grows by its share.
-    yard.sizes_become(&[("v1", 9), ("v2", 4)]).await?;
-    yard.active_pods_become(13).await?;
-    world.stand_still("both have grown").await;
-    yard.roll(12, 5).await?;
-    yard.sizes_become(&[("v1", 0), ("v2", 12)]).await?;
+    // The rollout stops at the bounds, since no new pod becomes ready: one surplus, one unavailable.
+    fixture.change(json!({"paused": false})).await?;
+    fixture.sizes_become(&[("v1", 5), ("v2", 2)]).await?;
+    cluster.checkpoint("the rollout is blocked by unready pods").await;
+    fixture.change(json!({"replicas": 12})).await?;
+    // 13 pods are allowed and 7 exist: both ReplicaSets are scaled proportionally.
+    fixture.sizes_become(&[("v1", 9), ("v2", 4)]).await?;
+    fixture.active_pods_become(13).await?;
+    cluster.checkpoint("both ReplicaSets are scaled up").await;
+    fixture.roll(12, 5).await?;
+    fixture.sizes_become(&[("v1", 0), ("v2", 12)]).await?;
     Ok(())
 }
 
-pub(crate) async fn a_deployment_recreates_forgets_and_misses_its_deadline(
-    world: &World,
+pub(crate) async fn a_deployment_recreates_pods_and_exceeds_its_progress_deadline(
+    cluster: &TestCluster,
 ) -> anyhow::Result<()> {
-    let yard = Yard::open(world, "recreating").await?;
+    let fixture = WorkloadFixture::create(cluster, "recreating").await?;
     let deployment = json!({
         "metadata": {"name": "web"},
         "spec": {
@@ -195,31 +198,31 @@ pub(crate) async fn a_deployment_recreates_forgets_and_misses_its_deadline(
             "strategy": {"type": "Recreate"}, "revisionHistoryLimit": 1,
         },
     });
-    world.create(&yard.deployments, deployment).await?;
-    yard.roll(2, 0).await?;
+    cluster.create(&fixture.deployments, deployment).await?;
+    fixture.roll(2, 0).await?;
 
-    // As long as an old pod is there, even on its way out, no new one is made.
-    let last = yard.active_pods_become(2).await?[0].name_any();
-    hold(&yard.pods, &last, &["example.com/hold"]).await?;
-    yard.change_image("v2").await?;
-    yard.active_pods_become(0).await?;
-    world.settle().await;
-    ensure!(yard.sizes().await? == [("v1".to_owned(), 0)].into(), "nothing new is made yet");
-    world.stand_still("the last old pod goes").await;
-    hold(&yard.pods, &last, &[]).await?;
-    yard.roll(2, 0).await?;
-    world.stand_still("all is made anew").await;
+    // No new pod is created while an old one exists, even a terminating one.
+    let last = fixture.active_pods_become(2).await?[0].name_any();
+    set_finalizers(&fixture.pods, &last, &["example.com/hold"]).await?;
+    fixture.change_image("v2").await?;
+    fixture.active_pods_become(0).await?;
+    cluster.settle().await;
+    ensure!(fixture.sizes().await? == [("v1".to_owned(), 0)].into(), "no new pod is created yet");
+    cluster.checkpoint("the last old pod is terminating").await;
+    set_finalizers(&fixture.pods, &last, &[]).await?;
+    fixture.roll(2, 0).await?;
+    cluster.checkpoint("all pods are recreated").await;
 
-    yard.change(json!({"progressDeadlineSeconds": 2})).await?;
-    yard.change_image("v3").await?;
+    fixture.change(json!({"progressDeadlineSeconds": 2})).await?;
+    fixture.change_image("v3").await?;
     let late = async || {
-        let told = progress(&yard.deployments.get("web").await?);
-        Ok((told == "False ProgressDeadlineExceeded").then_some(()))
+        let condition = progress(&fixture.deployments.get("web").await?);
+        Ok((condition == "False ProgressDeadlineExceeded").then_some(()))
     };
-    world.eventually("the deadline", late).await?;
-    yard.active_pods_become(2).await?;
-    world.stand_still("the deadline is missed").await;
-    // Late is better than never. Of what was, one revision is remembered.
-    yard.roll(2, 0).await?;
-    yard.sizes_become(&[("v2", 0), ("v3", 2)]).await
+    cluster.eventually("the deadline", late).await?;
+    fixture.active_pods_become(2).await?;
+    cluster.checkpoint("the progress deadline is exceeded").await;
+    // The rollout completes after the deadline. revisionHistoryLimit 1 keeps one old ReplicaSet.
+    fixture.roll(2, 0).await?;
+    fixture.sizes_become(&[("v2", 0), ("v3", 2)]).await
 }

@@ -1,4 +1,4 @@
-//! Workloads keep the pods they are asked for, roll them in their order, and remember what they were.
+//! Workloads keep the pods they want, roll them in order, and keep their revision history.
 
 pub(crate) mod daemonsets;
 pub(crate) mod deployments;
@@ -17,11 +17,11 @@ use kube::{Api, ResourceExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::World;
+use crate::TestCluster;
 
-/// A namespace whose pods nobody runs: what kubelets would say of them is said by the scenario.
-struct Yard<'w> {
-    world: &'w World,
+/// A namespace whose pods have no kubelet: the scenario writes their status.
+struct WorkloadFixture<'w> {
+    cluster: &'w TestCluster,
     name: String,
     deployments: Api<Deployment>,
     sets: Api<ReplicaSet>,
@@ -35,20 +35,20 @@ fn template(image: &str) -> Value {
     })
 }
 
-impl<'w> Yard<'w> {
-    async fn open(world: &'w World, prefix: &str) -> anyhow::Result<Self> {
-        let name = world.inhabited_namespace(prefix).await?;
-        let (deployments, sets, pods) = (world.api(&name), world.api(&name), world.api(&name));
-        Ok(Self { world, name, deployments, sets, pods })
+impl<'w> WorkloadFixture<'w> {
+    async fn create(cluster: &'w TestCluster, prefix: &str) -> anyhow::Result<Self> {
+        let name = cluster.namespace_with_service_account(prefix).await?;
+        let (deployments, sets, pods) = (cluster.api(&name), cluster.api(&name), cluster.api(&name));
+        Ok(Self { cluster, name, deployments, sets, pods })
     }
 
-    /// Pods that are not on their way out.
+    /// Pods that are not terminating.
     async fn active_pods(&self) -> anyhow::Result<Vec<Pod>> {
         let pods = self.pods.list(&ListParams::default()).await?;
         Ok(pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).collect())
     }
 
-    async fn say_ready(&self, pod: &Pod) -> anyhow::Result<()> {
+    async fn mark_ready(&self, pod: &Pod) -> anyhow::Result<()> {
         let condition = json!({
             "type": "Ready", "status": "True",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -58,9 +58,9 @@ impl<'w> Yard<'w> {
             "status": {"phase": "Running", "conditions": [condition]},
         }));
         match self.pods.patch_status(&pod.name_any(), &PatchParams::default(), &patch).await {
-            // It was deleted meanwhile, and perhaps made again.
+            // It was deleted meanwhile, and perhaps recreated.
             Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Ok(()),
-            told => told.map(drop).context("saying that a pod is ready"),
+            patched => patched.map(drop).context("marking a pod ready"),
         }
     }
 
@@ -69,34 +69,35 @@ impl<'w> Yard<'w> {
             let pods = self.active_pods().await?;
             Ok((pods.len() == wanted).then_some(pods))
         };
-        self.world.eventually(&format!("{wanted} pods"), ask).await
+        self.cluster.eventually(&format!("{wanted} pods"), ask).await
     }
 
-    /// Waits until what people were told about objects of a kind is right, where events are kept.
-    async fn told(&self, kind: &str, is_right: impl Fn(&[String]) -> bool) -> anyhow::Result<()> {
-        if self.world.plane.is_none() {
+    /// Waits until the events about objects of a kind satisfy the predicate, where events are stored.
+    async fn events_become(&self, kind: &str, is_right: impl Fn(&[String]) -> bool) -> anyhow::Result<()> {
+        if self.cluster.processes.is_none() {
             return Ok(());
         }
         let messages = RefCell::new(Vec::new());
         let ask = async || {
-            let events = self.world.api::<Event>(&self.name).list(&ListParams::default()).await?.into_iter();
+            let events =
+                self.cluster.api::<Event>(&self.name).list(&ListParams::default()).await?.into_iter();
             let about = events.filter(|event| event.involved_object.kind.as_deref() == Some(kind));
-            let told = about.filter_map(|event| Some(format!("{} {}", event.reason?, event.message?)));
-            messages.replace(told.collect());
+            let texts = about.filter_map(|event| Some(format!("{} {}", event.reason?, event.message?)));
+            messages.replace(texts.collect());
             Ok(is_right(&messages.borrow()).then_some(()))
         };
-        let done = self.world.eventually("events", ask).await;
+        let done = self.cluster.eventually("events", ask).await;
         done.with_context(|| format!("{:?}", messages.borrow()))
     }
 
-    /// Which image each revision is of that a StatefulSet or a DaemonSet remembers, by number.
+    /// The image of each ControllerRevision, by revision number.
     async fn revisions(&self) -> anyhow::Result<BTreeMap<i64, String>> {
-        let all = self.world.api::<ControllerRevision>(&self.name).list(&ListParams::default()).await?;
-        let told = |revision: &ControllerRevision| {
+        let all = self.cluster.api::<ControllerRevision>(&self.name).list(&ListParams::default()).await?;
+        let entry = |revision: &ControllerRevision| {
             let image = revision.data.0.pointer("/spec/template/spec/containers/0/image");
             Some((revision.revision?, image?.as_str()?.to_owned()))
         };
-        all.iter().map(|revision| told(revision).context("a number and a template")).collect()
+        all.iter().map(|revision| entry(revision).context("a number and a template")).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! StatefulSets start, roll and stop their pods one after the other, and keep or give up their claims.
+//! StatefulSets start, roll and stop their pods one after the other, and keep or delete their claims.
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -7,29 +7,29 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::{Yard, image, is_ready, template};
-use crate::World;
-use crate::world::hold;
+use super::{WorkloadFixture, image, is_ready, template};
+use crate::TestCluster;
+use crate::test_cluster::set_finalizers;
 
-/// A StatefulSet `web` in a yard of its own.
-struct Ranks<'w> {
-    yard: Yard<'w>,
+/// A StatefulSet `web` in its own namespace.
+struct StatefulSetFixture<'w> {
+    fixture: WorkloadFixture<'w>,
     sets: Api<StatefulSet>,
     claims: Api<PersistentVolumeClaim>,
 }
 
-impl<'w> Ranks<'w> {
-    async fn form(world: &'w World, prefix: &str, wishes: Value) -> anyhow::Result<Self> {
-        let yard = Yard::open(world, prefix).await?;
+impl<'w> StatefulSetFixture<'w> {
+    async fn create(cluster: &'w TestCluster, prefix: &str, spec_fields: Value) -> anyhow::Result<Self> {
+        let fixture = WorkloadFixture::create(cluster, prefix).await?;
         let mut spec = json!({
             "serviceName": "peers", "selector": {"matchLabels": {"app": "web"}}, "template": template("v1"),
         });
-        for (field, value) in wishes.as_object().context("wishes are an object")? {
+        for (field, value) in spec_fields.as_object().context("the spec fields are an object")? {
             spec[field] = value.clone();
         }
-        let (sets, claims) = (world.api(&yard.name), world.api(&yard.name));
-        world.create(&sets, json!({"metadata": {"name": "web"}, "spec": spec})).await?;
-        Ok(Self { yard, sets, claims })
+        let (sets, claims) = (cluster.api(&fixture.name), cluster.api(&fixture.name));
+        cluster.create(&sets, json!({"metadata": {"name": "web"}, "spec": spec})).await?;
+        Ok(Self { fixture, sets, claims })
     }
 
     async fn change(&self, spec: Value) -> anyhow::Result<()> {
@@ -46,38 +46,38 @@ impl<'w> Ranks<'w> {
         self.change(json!({"updateStrategy": {"rollingUpdate": {"partition": partition}}})).await
     }
 
-    /// All pods by rank, also those on their way out: name, image and whether they stay.
-    async fn line(&self) -> anyhow::Result<Vec<(String, String, bool)>> {
-        let pods = self.yard.pods.list(&ListParams::default()).await?;
-        let told = |pod: &Pod| (pod.name_any(), image(pod), pod.metadata.deletion_timestamp.is_none());
-        let mut line: Vec<_> = pods.iter().map(told).collect();
-        line.sort();
-        Ok(line)
+    /// All pods by ordinal: name, image and whether they are not terminating.
+    async fn pods(&self) -> anyhow::Result<Vec<(String, String, bool)>> {
+        let list = self.fixture.pods.list(&ListParams::default()).await?;
+        let describe = |pod: &Pod| (pod.name_any(), image(pod), pod.metadata.deletion_timestamp.is_none());
+        let mut pods: Vec<_> = list.iter().map(describe).collect();
+        pods.sort();
+        Ok(pods)
     }
 
-    /// Waits until the pods are these and no others: an image for each rank.
-    async fn becomes(&self, images: &[&str]) -> anyhow::Result<()> {
-        let rank = |(at, image): (usize, &&str)| (format!("web-{at}"), (*image).to_owned(), true);
-        let wanted: Vec<_> = images.iter().enumerate().map(rank).collect();
-        let ask = async || Ok((self.line().await? == wanted).then_some(()));
-        self.yard.world.eventually(&format!("pods {images:?}"), ask).await
+    /// Waits until exactly these pods exist: an image for each ordinal.
+    async fn pods_become(&self, images: &[&str]) -> anyhow::Result<()> {
+        let entry = |(at, image): (usize, &&str)| (format!("web-{at}"), (*image).to_owned(), true);
+        let wanted: Vec<_> = images.iter().enumerate().map(entry).collect();
+        let ask = async || Ok((self.pods().await? == wanted).then_some(()));
+        self.fixture.cluster.eventually(&format!("pods {images:?}"), ask).await
     }
 
-    /// Waits until the pods are these, and some more for the next thing that must not happen yet.
-    async fn stops_at(&self, images: &[&str]) -> anyhow::Result<()> {
-        self.becomes(images).await?;
-        self.yard.world.settle().await;
-        self.becomes(images).await?;
-        self.yard.world.stand_still(&format!("{images:?}")).await;
+    /// Waits until exactly these pods exist, and checks that the next step does not follow.
+    async fn pods_stay(&self, images: &[&str]) -> anyhow::Result<()> {
+        self.pods_become(images).await?;
+        self.fixture.cluster.settle().await;
+        self.pods_become(images).await?;
+        self.fixture.cluster.checkpoint(&format!("{images:?}")).await;
         Ok(())
     }
 
-    async fn say_ready(&self, at: usize) -> anyhow::Result<()> {
-        self.yard.say_ready(&self.yard.pods.get(&format!("web-{at}")).await?).await
+    async fn mark_ready(&self, at: usize) -> anyhow::Result<()> {
+        self.fixture.mark_ready(&self.fixture.pods.get(&format!("web-{at}")).await?).await
     }
 
-    /// Waits until the status says this, field by field; what is not there is 0.
-    async fn says(&self, wanted: Value) -> anyhow::Result<()> {
+    /// Waits until the status has these numbers; missing fields count as 0.
+    async fn status_becomes(&self, wanted: Value) -> anyhow::Result<()> {
         let ask = async || {
             let set = serde_json::to_value(self.sets.get("web").await?)?;
             let seen = set["status"]["observedGeneration"] == set["metadata"]["generation"];
@@ -85,17 +85,17 @@ impl<'w> Ranks<'w> {
             let mut fields = wanted.as_object().into_iter().flatten();
             Ok((seen && fields.all(|(field, value)| *value == count(field))).then_some(()))
         };
-        self.yard.world.eventually(&format!("a status of {wanted}"), ask).await
+        self.fixture.cluster.eventually(&format!("a status of {wanted}"), ask).await
     }
 
-    /// Lets pods become ready, and with that the rollout go on, until all are of the newest revision.
+    /// Marks pods ready one after the other until all are of the newest revision.
     async fn roll(&self, replicas: i32, missing_max: usize) -> anyhow::Result<()> {
         let ask = async || {
-            let pods = self.yard.active_pods().await?;
+            let pods = self.fixture.active_pods().await?;
             let ready = pods.iter().filter(|pod| is_ready(pod)).count();
             let least = usize::try_from(replicas)?.saturating_sub(missing_max);
             if let Some(pod) = pods.iter().find(|pod| !is_ready(pod)) {
-                self.yard.say_ready(pod).await?;
+                self.fixture.mark_ready(pod).await?;
             }
             let set = self.sets.get("web").await?;
             let status = set.status.unwrap_or_default();
@@ -105,19 +105,22 @@ impl<'w> Ranks<'w> {
                 && counts == [Some(replicas); 3];
             Ok((done || ready < least).then_some(ready >= least))
         };
-        ensure!(self.yard.world.eventually("the end of a rollout", ask).await?, "too few are ready");
-        self.yard.world.stand_still("the rollout is over").await;
+        ensure!(
+            self.fixture.cluster.eventually("the end of a rollout", ask).await?,
+            "too few pods are ready"
+        );
+        self.fixture.cluster.checkpoint("the rollout is complete").await;
         Ok(())
     }
 
-    /// The owners of a claim by kind; none if the claim is gone or on its way out.
+    /// The owner kinds of a claim; `None` if it is deleted or terminating.
     async fn claim(&self, name: &str) -> anyhow::Result<Option<Vec<String>>> {
         let claim = self.claims.get_opt(name).await?;
-        let staying = claim.filter(|claim| claim.metadata.deletion_timestamp.is_none());
+        let not_terminating = claim.filter(|claim| claim.metadata.deletion_timestamp.is_none());
         let kinds = |claim: &PersistentVolumeClaim| {
             claim.owner_references().iter().map(|owner| owner.kind.clone()).collect()
         };
-        Ok(staying.as_ref().map(kinds))
+        Ok(not_terminating.as_ref().map(kinds))
     }
 }
 
@@ -144,149 +147,157 @@ fn identity_is_right(pod: &Pod) -> anyhow::Result<()> {
 }
 
 /// Proves STS-21, STS-22, STS-24, STS-42, STS-47, STS-50, STS-53, STS-58, STS-98, STS-100.
-pub(crate) async fn a_stateful_set_starts_and_stops_in_order(world: &World) -> anyhow::Result<()> {
-    let ranks = Ranks::form(world, "ordered", claims_of("Delete")).await?;
+pub(crate) async fn stateful_set_starts_and_stops_pods_in_order(cluster: &TestCluster) -> anyhow::Result<()> {
+    let stateful_set = StatefulSetFixture::create(cluster, "ordered", claims_of("Delete")).await?;
     for at in 0..3 {
-        ranks.stops_at(&vec!["v1"; at + 1]).await?;
-        ranks.say_ready(at).await?;
+        stateful_set.pods_stay(&vec!["v1"; at + 1]).await?;
+        stateful_set.mark_ready(at).await?;
     }
-    ranks.says(json!({"replicas": 3, "readyReplicas": 3, "availableReplicas": 3})).await?;
-    identity_is_right(&ranks.yard.pods.get("web-2").await?)?;
+    stateful_set.status_becomes(json!({"replicas": 3, "readyReplicas": 3, "availableReplicas": 3})).await?;
+    identity_is_right(&stateful_set.fixture.pods.get("web-2").await?)?;
     for at in 0..3 {
-        let owners = ranks.claim(&format!("data-web-{at}")).await?;
+        let owners = stateful_set.claim(&format!("data-web-{at}")).await?;
         ensure!(owners.as_ref().is_some_and(Vec::is_empty), "data-web-{at} belongs to {owners:?}");
     }
 
-    // The last goes first, and the next waits until it is gone.
-    let pods = &ranks.yard.pods;
-    hold(pods, "web-2", &["example.com/held"]).await?;
-    ranks.change(json!({"replicas": 1})).await?;
-    let line = |last| {
-        let rank = |at: usize| (format!("web-{at}"), "v1".to_owned(), at < 2 || last);
-        (0..3).map(rank).collect::<Vec<_>>()
+    // The highest ordinal is deleted first, and the next one only when it is gone.
+    let pods = &stateful_set.fixture.pods;
+    set_finalizers(pods, "web-2", &["example.com/held"]).await?;
+    stateful_set.change(json!({"replicas": 1})).await?;
+    let expected = |last_is_kept| {
+        let entry = |at: usize| (format!("web-{at}"), "v1".to_owned(), at < 2 || last_is_kept);
+        (0..3).map(entry).collect::<Vec<_>>()
     };
-    let going = async || Ok((ranks.line().await? == line(false)).then_some(()));
-    world.eventually("the last pod goes", going).await?;
-    world.settle().await;
-    ensure!(ranks.line().await? == line(false), "the next does not wait");
-    world.stand_still("the last pod goes").await;
-    hold(pods, "web-2", &[]).await?;
-    ranks.becomes(&["v1"]).await?;
+    let terminating = async || Ok((stateful_set.pods().await? == expected(false)).then_some(()));
+    cluster.eventually("the last pod is terminating", terminating).await?;
+    cluster.settle().await;
+    ensure!(stateful_set.pods().await? == expected(false), "the next pod is deleted too early");
+    cluster.checkpoint("the last pod is terminating").await;
+    set_finalizers(pods, "web-2", &[]).await?;
+    stateful_set.pods_become(&["v1"]).await?;
     for name in ["data-web-1", "data-web-2"] {
-        let given_up = async || Ok(ranks.claim(name).await?.is_none().then_some(()));
-        world.eventually(&format!("{name} goes"), given_up).await?;
+        let deleted = async || Ok(stateful_set.claim(name).await?.is_none().then_some(()));
+        cluster.eventually(&format!("{name} is deleted"), deleted).await?;
     }
-    ensure!(ranks.claim("data-web-0").await? == Some(Vec::new()), "the first keeps its claim");
-    ranks.says(json!({"replicas": 1, "readyReplicas": 1, "currentReplicas": 1})).await?;
+    ensure!(stateful_set.claim("data-web-0").await? == Some(Vec::new()), "the first claim is kept");
+    stateful_set.status_becomes(json!({"replicas": 1, "readyReplicas": 1, "currentReplicas": 1})).await?;
     let is_right = |messages: &[String]| {
-        let told = |text: &str| messages.iter().filter(|message| *message == text).count() == 1;
-        told("SuccessfulCreate Create Claim data-web-1 Pod web-1 in StatefulSet web success")
-            && told("SuccessfulCreate Create Pod web-1 in StatefulSet web successful")
-            && told("SuccessfulDelete Delete Pod web-1 in StatefulSet web successful")
+        let recorded_once = |text: &str| messages.iter().filter(|message| *message == text).count() == 1;
+        recorded_once("SuccessfulCreate Create Claim data-web-1 Pod web-1 in StatefulSet web success")
+            && recorded_once("SuccessfulCreate Create Pod web-1 in StatefulSet web successful")
+            && recorded_once("SuccessfulDelete Delete Pod web-1 in StatefulSet web successful")
     };
-    ranks.yard.told("StatefulSet", is_right).await
+    stateful_set.fixture.events_become("StatefulSet", is_right).await
 }
 
 /// Proves STS-29, STS-30, STS-44, STS-70, STS-86, STS-93, STS-117.
-pub(crate) async fn a_stateful_set_rolls_down_to_its_partition(world: &World) -> anyhow::Result<()> {
-    let ranks = Ranks::form(world, "partition", json!({"replicas": 3})).await?;
-    ranks.roll(3, 3).await?;
-    ranks.set_partition(2).await?;
-    ranks.change_image("v2").await?;
-    ranks.becomes(&["v1", "v1", "v2"]).await?;
-    ranks.say_ready(2).await?;
-    ranks.says(json!({"readyReplicas": 3, "currentReplicas": 2, "updatedReplicas": 1})).await?;
-    // Below the partition what is lost comes back as it was.
-    ranks.yard.pods.delete("web-0", &DeleteParams::default()).await?;
-    ranks.says(json!({"readyReplicas": 2})).await?;
-    ranks.stops_at(&["v1", "v1", "v2"]).await?;
-    ranks.say_ready(0).await?;
-    ranks.says(json!({"readyReplicas": 3, "currentReplicas": 2, "updatedReplicas": 1})).await?;
+pub(crate) async fn stateful_set_rolls_down_to_its_partition(cluster: &TestCluster) -> anyhow::Result<()> {
+    let stateful_set = StatefulSetFixture::create(cluster, "partition", json!({"replicas": 3})).await?;
+    stateful_set.roll(3, 3).await?;
+    stateful_set.set_partition(2).await?;
+    stateful_set.change_image("v2").await?;
+    stateful_set.pods_become(&["v1", "v1", "v2"]).await?;
+    stateful_set.mark_ready(2).await?;
+    stateful_set
+        .status_becomes(json!({"readyReplicas": 3, "currentReplicas": 2, "updatedReplicas": 1}))
+        .await?;
+    // Below the partition a deleted pod is recreated with the old revision.
+    stateful_set.fixture.pods.delete("web-0", &DeleteParams::default()).await?;
+    stateful_set.status_becomes(json!({"readyReplicas": 2})).await?;
+    stateful_set.pods_stay(&["v1", "v1", "v2"]).await?;
+    stateful_set.mark_ready(0).await?;
+    stateful_set
+        .status_becomes(json!({"readyReplicas": 3, "currentReplicas": 2, "updatedReplicas": 1}))
+        .await?;
 
-    ranks.set_partition(0).await?;
-    ranks.stops_at(&["v1", "v2", "v2"]).await?;
-    ranks.say_ready(1).await?;
-    ranks.stops_at(&["v2", "v2", "v2"]).await?;
-    ranks.roll(3, 1).await?;
-    let told = |numbers: [(i64, &str); 2]| numbers.map(|(at, image)| (at, image.to_owned())).into();
-    let revisions = ranks.yard.revisions().await?;
-    ensure!(revisions == told([(1, "v1"), (2, "v2")]), "{revisions:?}");
-    let name = ranks.sets.get("web").await?.status.and_then(|status| status.update_revision);
+    stateful_set.set_partition(0).await?;
+    stateful_set.pods_stay(&["v1", "v2", "v2"]).await?;
+    stateful_set.mark_ready(1).await?;
+    stateful_set.pods_stay(&["v2", "v2", "v2"]).await?;
+    stateful_set.roll(3, 1).await?;
+    let revision_map = |numbers: [(i64, &str); 2]| numbers.map(|(at, image)| (at, image.to_owned())).into();
+    let revisions = stateful_set.fixture.revisions().await?;
+    ensure!(revisions == revision_map([(1, "v1"), (2, "v2")]), "{revisions:?}");
+    let name = stateful_set.sets.get("web").await?.status.and_then(|status| status.update_revision);
 
-    // Back, and forth again: what is remembered is used.
-    ranks.change_image("v1").await?;
-    ranks.roll(3, 1).await?;
-    let revisions = ranks.yard.revisions().await?;
-    ensure!(revisions == told([(2, "v2"), (3, "v1")]), "{revisions:?}");
-    ranks.change_image("v2").await?;
-    ranks.roll(3, 1).await?;
-    let revisions = ranks.yard.revisions().await?;
-    ensure!(revisions == told([(3, "v1"), (4, "v2")]), "{revisions:?}");
-    let again = ranks.sets.get("web").await?.status.and_then(|status| status.update_revision);
+    // Rolling back and forth reuses the revisions.
+    stateful_set.change_image("v1").await?;
+    stateful_set.roll(3, 1).await?;
+    let revisions = stateful_set.fixture.revisions().await?;
+    ensure!(revisions == revision_map([(2, "v2"), (3, "v1")]), "{revisions:?}");
+    stateful_set.change_image("v2").await?;
+    stateful_set.roll(3, 1).await?;
+    let revisions = stateful_set.fixture.revisions().await?;
+    ensure!(revisions == revision_map([(3, "v1"), (4, "v2")]), "{revisions:?}");
+    let again = stateful_set.sets.get("web").await?.status.and_then(|status| status.update_revision);
     ensure!(name == again, "{name:?} became {again:?}");
     Ok(())
 }
 
 /// Proves STS-41, STS-55, STS-71, STS-75.
-pub(crate) async fn a_parallel_stateful_set_waits_for_nobody(world: &World) -> anyhow::Result<()> {
-    let wishes = json!({
+pub(crate) async fn parallel_stateful_set_does_not_wait_for_readiness(
+    cluster: &TestCluster,
+) -> anyhow::Result<()> {
+    let spec_fields = json!({
         "replicas": 4, "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}},
     });
-    let ranks = Ranks::form(world, "parallel", wishes).await?;
-    ranks.becomes(&["v1"; 4]).await?;
-    ranks.roll(4, 4).await?;
-    ranks.change_image("v2").await?;
-    ranks.stops_at(&["v1", "v1", "v2", "v2"]).await?;
-    ranks.roll(4, 2).await?;
-    // Nobody's readiness is asked for on the way down, either.
-    ranks.change(json!({"replicas": 6})).await?;
-    ranks.becomes(&["v2"; 6]).await?;
-    world.stand_still("all are there at once").await;
-    ranks.change(json!({"replicas": 1})).await?;
-    ranks.becomes(&["v2"]).await?;
-    ranks.says(json!({"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1})).await
+    let stateful_set = StatefulSetFixture::create(cluster, "parallel", spec_fields).await?;
+    stateful_set.pods_become(&["v1"; 4]).await?;
+    stateful_set.roll(4, 4).await?;
+    stateful_set.change_image("v2").await?;
+    stateful_set.pods_stay(&["v1", "v1", "v2", "v2"]).await?;
+    stateful_set.roll(4, 2).await?;
+    // Scaling down does not wait for readiness either.
+    stateful_set.change(json!({"replicas": 6})).await?;
+    stateful_set.pods_become(&["v2"; 6]).await?;
+    cluster.checkpoint("all pods are created at once").await;
+    stateful_set.change(json!({"replicas": 1})).await?;
+    stateful_set.pods_become(&["v2"]).await?;
+    stateful_set.status_becomes(json!({"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1})).await
 }
 
-pub(crate) async fn a_stateful_set_changes_by_hand_and_takes_its_claims_along(
-    world: &World,
+pub(crate) async fn stateful_set_updates_on_delete_and_deletes_its_claims(
+    cluster: &TestCluster,
 ) -> anyhow::Result<()> {
-    let mut wishes = claims_of("Retain");
-    wishes["replicas"] = json!(2);
-    wishes["ordinals"] = json!({"start": 3});
-    wishes["updateStrategy"] = json!({"type": "OnDelete"});
-    wishes["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] = json!("Delete");
-    let ranks = Ranks::form(world, "by-hand", wishes).await?;
-    let pods = &ranks.yard.pods;
-    let stands = async |wanted: &[(&str, &str)]| {
+    let mut spec_fields = claims_of("Retain");
+    spec_fields["replicas"] = json!(2);
+    spec_fields["ordinals"] = json!({"start": 3});
+    spec_fields["updateStrategy"] = json!({"type": "OnDelete"});
+    spec_fields["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] = json!("Delete");
+    let stateful_set = StatefulSetFixture::create(cluster, "by-hand", spec_fields).await?;
+    let pods = &stateful_set.fixture.pods;
+    let pods_are = async |wanted: &[(&str, &str)]| {
         let wanted: Vec<_> =
             wanted.iter().map(|(name, image)| ((*name).to_owned(), (*image).to_owned(), true)).collect();
-        let ask = async || Ok((ranks.line().await? == wanted).then_some(()));
-        world.eventually(&format!("pods {wanted:?}"), ask).await
+        let ask = async || Ok((stateful_set.pods().await? == wanted).then_some(()));
+        cluster.eventually(&format!("pods {wanted:?}"), ask).await
     };
-    stands(&[("web-3", "v1")]).await?;
-    ranks.say_ready(3).await?;
-    stands(&[("web-3", "v1"), ("web-4", "v1")]).await?;
-    ranks.say_ready(4).await?;
-    ranks.says(json!({"readyReplicas": 2, "updatedReplicas": 2})).await?;
-    world.stand_still("all are there").await;
+    pods_are(&[("web-3", "v1")]).await?;
+    stateful_set.mark_ready(3).await?;
+    pods_are(&[("web-3", "v1"), ("web-4", "v1")]).await?;
+    stateful_set.mark_ready(4).await?;
+    stateful_set.status_becomes(json!({"readyReplicas": 2, "updatedReplicas": 2})).await?;
+    cluster.checkpoint("all pods are ready").await;
 
-    ranks.change_image("v2").await?;
-    ranks.says(json!({"readyReplicas": 2, "updatedReplicas": 0})).await?;
-    world.stand_still("nothing moves by itself").await;
+    stateful_set.change_image("v2").await?;
+    stateful_set.status_becomes(json!({"readyReplicas": 2, "updatedReplicas": 0})).await?;
+    cluster.checkpoint("no pod is replaced automatically").await;
     pods.delete("web-4", &DeleteParams::default()).await?;
-    stands(&[("web-3", "v1"), ("web-4", "v2")]).await?;
-    ranks.say_ready(4).await?;
-    ranks.says(json!({"readyReplicas": 2, "updatedReplicas": 1, "currentReplicas": 1})).await?;
-    let owners = ranks.claim("data-web-4").await?;
+    pods_are(&[("web-3", "v1"), ("web-4", "v2")]).await?;
+    stateful_set.mark_ready(4).await?;
+    stateful_set
+        .status_becomes(json!({"readyReplicas": 2, "updatedReplicas": 1, "currentReplicas": 1}))
+        .await?;
+    let owners = stateful_set.claim("data-web-4").await?;
     ensure!(owners == Some(vec!["StatefulSet".to_owned()]), "data-web-4 belongs to {owners:?}");
-    world.stand_still("one was changed by hand").await;
+    cluster.checkpoint("one pod is replaced after a delete").await;
 
-    ranks.sets.delete("web", &DeleteParams::default()).await?;
-    stands(&[]).await?;
+    stateful_set.sets.delete("web", &DeleteParams::default()).await?;
+    pods_are(&[]).await?;
     for name in ["data-web-3", "data-web-4"] {
-        let given_up = async || Ok(ranks.claim(name).await?.is_none().then_some(()));
-        world.eventually(&format!("{name} goes"), given_up).await?;
+        let deleted = async || Ok(stateful_set.claim(name).await?.is_none().then_some(()));
+        cluster.eventually(&format!("{name} is deleted"), deleted).await?;
     }
     Ok(())
 }

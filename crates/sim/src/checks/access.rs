@@ -1,11 +1,11 @@
-//! Nobody tries what its role does not grant, and nobody sends what makes no sense.
+//! Managers send only requests that are well-formed and that RBAC grants them.
 
 use keleustes_apiserver::ApiServer;
 
 use super::Checker;
-use crate::witness::Effect;
+use crate::recorder::ObservedWrite;
 
-/// Looks at refusals.
+/// Checks rejected requests.
 pub struct Access;
 
 impl Checker for Access {
@@ -13,19 +13,23 @@ impl Checker for Access {
         "access"
     }
 
-    fn wrote(&mut self, effect: &Effect, server: &ApiServer) -> Result<(), String> {
-        if !effect.by_manager() {
+    fn on_write(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
+        if !write.by_manager() {
             return Ok(());
         }
-        match effect.code {
-            // What is made in a namespace that goes is forbidden, too, but to everybody.
-            403 if !is_going(server, &effect.route.namespace) => Err("forbidden".to_owned()),
-            400 | 405 | 415 => Err("the request makes no sense".to_owned()),
+        match write.code {
+            // Creates in a terminating namespace are forbidden to every client.
+            403 if !namespace_is_terminating(server, &write.request.namespace) => {
+                Err("the role does not grant this request (403)".to_owned())
+            }
+            400 | 405 | 415 => Err("the request is malformed (400, 405 or 415)".to_owned()),
             _ => Ok(()),
         }
     }
 }
 
-fn is_going(server: &ApiServer, namespace: &str) -> bool {
-    server.object("namespaces", "", namespace).is_none_or(|namespace| super::look::going(&namespace))
+fn namespace_is_terminating(server: &ApiServer, namespace: &str) -> bool {
+    server
+        .object("namespaces", "", namespace)
+        .is_none_or(|namespace| super::objects::is_terminating(&namespace))
 }

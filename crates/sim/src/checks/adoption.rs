@@ -1,4 +1,4 @@
-//! Nobody takes an object in the name of an owner that it has not looked at afresh.
+//! A controller adopts an object only after a live read of the owner it adopts it for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use http::Method;
 use keleustes_apiserver::ApiServer;
 
 use super::Checker;
-use super::look::{controller, going, named, uid};
-use crate::witness::{Effect, Look, text};
+use super::objects::{controller_ref, describe, is_terminating, uid};
+use crate::recorder::{LiveRead, ObservedWrite, text};
 
-/// How long a look may be past when the adoption arrives: answers are late, and processes sleep.
-const FRESH_FOR: Duration = Duration::from_secs(180);
+/// How old the live read may be when the adoption arrives: responses are delayed, and processes are paused.
+const LIVE_READ_VALID_FOR: Duration = Duration::from_secs(180);
 
-/// Remembers who was seen alive.
+/// Remembers which owners were read live and were not terminating.
 #[derive(Default)]
 pub struct Adoption {
-    /// By process, controller and uid of the owner.
-    alive_at: BTreeMap<(u32, String, String), Duration>,
+    /// By process instance, controller and UID of the owner.
+    live_reads: BTreeMap<(u32, String, String), Duration>,
 }
 
 impl Checker for Adoption {
@@ -25,21 +25,27 @@ impl Checker for Adoption {
         "adoption"
     }
 
-    fn looked(&mut self, look: &Look<'_>) {
-        if !going(look.found) {
-            let seen = (look.life, look.author.to_owned(), uid(look.found).to_owned());
-            self.alive_at.insert(seen, look.at);
+    fn on_live_read(&mut self, read: &LiveRead<'_>) {
+        if !is_terminating(read.found) {
+            let key = (read.process_instance, read.component.to_owned(), uid(read.found).to_owned());
+            self.live_reads.insert(key, read.at);
         }
     }
 
-    fn wrote(&mut self, effect: &Effect, _: &ApiServer) -> Result<(), String> {
-        if !effect.by_manager() || !effect.done() || effect.route.method != Method::PATCH {
+    fn on_write(&mut self, write: &ObservedWrite, _: &ApiServer) -> Result<(), String> {
+        if !write.by_manager() || !write.succeeded() || write.request.method != Method::PATCH {
             return Ok(());
         }
-        let (Some(before), Some(after)) = (&effect.before, &effect.after) else { return Ok(()) };
-        let Some(owner) = controller(after).filter(|_| controller(before).is_none()) else { return Ok(()) };
-        let seen = (effect.life, effect.author.clone(), text(owner, "/uid").to_owned());
-        let fresh = self.alive_at.get(&seen).is_some_and(|at| effect.at - *at < FRESH_FOR);
-        if fresh { Ok(()) } else { Err(format!("took {} without a look at the owner", named(after))) }
+        let (Some(before), Some(after)) = (&write.before, &write.after) else { return Ok(()) };
+        let Some(owner) = controller_ref(after).filter(|_| controller_ref(before).is_none()) else {
+            return Ok(());
+        };
+        let key = (write.process_instance, write.component.clone(), text(owner, "/uid").to_owned());
+        let is_recent = self.live_reads.get(&key).is_some_and(|at| write.at - *at < LIVE_READ_VALID_FOR);
+        if is_recent {
+            Ok(())
+        } else {
+            Err(format!("adopted {} without a live read of the owner", describe(after)))
+        }
     }
 }

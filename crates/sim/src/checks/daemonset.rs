@@ -1,4 +1,4 @@
-//! DaemonSets: never more than one pod on a node beside the surge, and in the end one on every node.
+//! DaemonSets: never more than one pod per node plus the surge, and in the end one on every node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,23 +6,25 @@ use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
 use super::Checker;
-use super::look::{
-    active, controlled, count, holds, named, number, observed, pod_made_for, pods_of, same, status, uid,
+use super::objects::{
+    condition_is_true, controlled_by, count, describe, expect_equal, expect_observed, expect_status,
+    is_active, number, pod_created_for, pods_of, uid,
 };
-use crate::witness::{Effect, text};
+use crate::recorder::{ObservedWrite, text};
 
-/// Counts pods by node.
+/// Counts pods per node.
 #[derive(Default)]
 pub struct DaemonSets {
-    /// By uid of the owner: creates whose outcome its controller never learnt, which it may repeat.
-    unknown: BTreeMap<String, i64>,
-    /// Revisions that went with their owner, by namespace and name. A set of the same name and template may have used
-    /// one of them until then, as with the original, and makes its own in its next turn.
+    /// By UID of the owner: creates whose result its controller never received, and which it may repeat.
+    unconfirmed_creates: BTreeMap<String, i64>,
+    /// Revisions that were garbage collected with their owner, by namespace and name. A DaemonSet with the
+    /// same name and template may have used one of them until then, as with the original, and creates its
+    /// own in its next reconcile.
     collected: BTreeSet<(String, String)>,
 }
 
-/// The node that a pod of a DaemonSet is for, placed or not.
-fn meant_for(pod: &Value) -> &str {
+/// The node that a DaemonSet's pod targets, bound or not.
+fn target_node(pod: &Value) -> &str {
     let terms =
         "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0";
     text(pod, &format!("{terms}/matchFields/0/values/0"))
@@ -33,56 +35,59 @@ impl Checker for DaemonSets {
         "daemonset-controller"
     }
 
-    fn wrote(&mut self, effect: &Effect, server: &ApiServer) -> Result<(), String> {
-        let route = &effect.route;
-        if effect.author == "generic-garbage-collector" && route.resource == "controllerrevisions" {
-            self.collected.insert((route.namespace.clone(), route.name.clone()));
+    fn on_write(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
+        let request = &write.request;
+        if write.component == "generic-garbage-collector" && request.resource == "controllerrevisions" {
+            self.collected.insert((request.namespace.clone(), request.name.clone()));
         }
-        let Some(owner) = pod_made_for(effect, &["DaemonSet"]) else { return Ok(()) };
-        if effect.lost {
-            *self.unknown.entry(owner.to_owned()).or_default() += 1;
+        let Some(owner) = pod_created_for(write, &["DaemonSet"]) else { return Ok(()) };
+        if write.response_lost {
+            *self.unconfirmed_creates.entry(owner.to_owned()).or_default() += 1;
         }
-        let node = meant_for(&effect.body);
-        let there = count(&pods_of(server, owner), |pod| active(pod) && meant_for(pod) == node);
-        // A surge adds one beside the old one.
+        let node = target_node(&write.body);
+        let existing = count(&pods_of(server, owner), |pod| is_active(pod) && target_node(pod) == node);
+        // A surge adds one pod beside the old one.
         let sets = server.objects("daemonsets.apps");
         let surge = "/spec/updateStrategy/rollingUpdate/maxSurge";
         let surge = sets.iter().find(|set| uid(set) == owner).map_or(1, |set| number(set, surge));
-        let allowed = 1 + surge + self.unknown.get(owner).copied().unwrap_or_default();
-        if there > allowed { Err(format!("{there} pods for node {node}")) } else { Ok(()) }
+        let allowed = 1 + surge + self.unconfirmed_creates.get(owner).copied().unwrap_or_default();
+        if existing > allowed { Err(format!("{existing} pods for node {node}")) } else { Ok(()) }
     }
 
-    fn calm(&self, server: &ApiServer) -> Result<(), String> {
+    fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
         let nodes = server.objects("nodes");
         server.objects("daemonsets.apps").iter().try_for_each(|set| {
-            observed(set)?;
-            let pods: Vec<_> = pods_of(server, uid(set)).into_iter().filter(|pod| active(pod)).collect();
+            expect_observed(set)?;
+            let pods: Vec<_> = pods_of(server, uid(set)).into_iter().filter(|pod| is_active(pod)).collect();
             for node in &nodes {
                 let name = text(node, "/metadata/name");
                 let here = |pod: &Value| text(pod, "/spec/nodeName") == name;
-                same(set, &format!("the number of pods on {name}"), count(&pods, here), 1)?;
-                if !pods.iter().all(|pod| !here(pod) || holds(pod, "Ready")) {
-                    return Err(format!("{}: its pod on {name} is not ready", named(set)));
+                expect_equal(set, &format!("the number of pods on {name}"), count(&pods, here), 1)?;
+                if !pods.iter().all(|pod| !here(pod) || condition_is_true(pod, "Ready")) {
+                    return Err(format!("{}: its pod on {name} is not ready", describe(set)));
                 }
             }
             let wanted = count(&nodes, |_| true);
-            same(set, "the number of pods", count(&pods, |_| true), wanted)?;
-            // Not one for each hash: a pod may have that of a revision which went with a set of the same name, or is
-            // that of a StatefulSet of the same name and template.
+            expect_equal(set, "the number of pods", count(&pods, |_| true), wanted)?;
+            // Not one revision per hash: a pod may carry the hash of a revision that was collected with a
+            // DaemonSet of the same name, or of a revision that belongs to a StatefulSet of the same name
+            // and template.
             let (namespace, name) = (text(set, "/metadata/namespace"), text(set, "/metadata/name"));
             let fits =
                 |place: &str, revision: &str| place == namespace && revision.starts_with(&format!("{name}-"));
             let borrowed = (self.collected.iter()).any(|(place, revision)| fits(place, revision))
                 || (server.objects("controllerrevisions.apps").iter())
                     .any(|there| fits(text(there, "/metadata/namespace"), text(there, "/metadata/name")));
-            if wanted > 0 && !borrowed && controlled(server, "controllerrevisions.apps", uid(set)).is_empty()
+            if wanted > 0
+                && !borrowed
+                && controlled_by(server, "controllerrevisions.apps", uid(set)).is_empty()
             {
-                return Err(format!("{}: it has no revision", named(set)));
+                return Err(format!("{}: it has no revision", describe(set)));
             }
             for field in
                 ["desiredNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable"]
             {
-                status(set, field, wanted)?;
+                expect_status(set, field, wanted)?;
             }
             Ok(())
         })

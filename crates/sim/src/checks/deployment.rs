@@ -4,22 +4,25 @@ use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
 use super::Checker;
-use super::look::{Most, controlled, controller, count, number, observed, same, status, uid};
-use crate::witness::{Effect, text};
+use super::objects::{
+    MaxReplicas, controlled_by, controller_ref, count, expect_equal, expect_observed, expect_status, number,
+    uid,
+};
+use crate::recorder::{ObservedWrite, text};
 
-/// The surge of every Deployment that users make here.
+/// The maxSurge of every Deployment that users create.
 const SURGE: i64 = 1;
 const SETS: &str = "replicasets.apps";
 
-/// Adds up.
+/// Sums the replicas of the ReplicaSets of each Deployment.
 #[derive(Default)]
 pub struct Deployments {
-    most: Most,
+    max_wanted: MaxReplicas,
 }
 
-/// The replicas that all sets of a Deployment are to have together.
+/// The sum of spec.replicas over all ReplicaSets of a Deployment.
 fn total(server: &ApiServer, owner: &str) -> i64 {
-    controlled(server, SETS, owner).iter().map(|set| number(set, "/spec/replicas")).sum()
+    controlled_by(server, SETS, owner).iter().map(|set| number(set, "/spec/replicas")).sum()
 }
 
 impl Checker for Deployments {
@@ -27,57 +30,59 @@ impl Checker for Deployments {
         "deployment-controller"
     }
 
-    fn wrote(&mut self, effect: &Effect, server: &ApiServer) -> Result<(), String> {
-        if effect.route.resource == "deployments" {
-            self.most.see_both(effect);
+    fn on_write(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
+        if write.request.resource == "deployments" {
+            self.max_wanted.observe_write(write);
         }
-        let scales = effect.author == "deployment-controller"
-            && effect.done()
-            && effect.route.resource == "replicasets"
-            && effect.route.subresource.is_empty();
+        let scales = write.component == "deployment-controller"
+            && write.succeeded()
+            && write.request.resource == "replicasets"
+            && write.request.subresource.is_empty();
         if !scales {
             return Ok(());
         }
         let grows = |after: &Value| {
-            let before = effect.before.as_ref().map_or(0, |before| number(before, "/spec/replicas"));
+            let before = write.before.as_ref().map_or(0, |before| number(before, "/spec/replicas"));
             number(after, "/spec/replicas") > before
         };
-        let set = effect.after.as_deref().unwrap_or(&effect.body);
-        let Some(owner) = controller(set).filter(|_| grows(set)) else { return Ok(()) };
+        let set = write.after.as_deref().unwrap_or(&write.body);
+        let Some(owner) = controller_ref(set).filter(|_| grows(set)) else { return Ok(()) };
         let owner = text(owner, "/uid");
         for deployment in server.objects("deployments.apps").iter().filter(|there| uid(there) == owner) {
-            self.most.see(deployment);
-            let (most, total) = (self.most.of(owner).unwrap_or_default(), total(server, owner));
-            if total > most + SURGE {
-                return Err(format!("{total} replicas where {most} and {SURGE} more were wanted at most"));
+            self.max_wanted.observe(deployment);
+            let (max_wanted, total) = (self.max_wanted.get(owner).unwrap_or_default(), total(server, owner));
+            if total > max_wanted + SURGE {
+                return Err(format!(
+                    "{total} replicas, more than the {max_wanted} wanted and a surge of {SURGE}"
+                ));
             }
         }
         Ok(())
     }
 
-    fn calm(&self, server: &ApiServer) -> Result<(), String> {
+    fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
         server.objects("deployments.apps").iter().try_for_each(|deployment| {
             let (wanted, all) = (number(deployment, "/spec/replicas"), total(server, uid(deployment)));
-            observed(deployment)?;
+            expect_observed(deployment)?;
             if deployment.pointer("/spec/paused") == Some(&Value::Bool(true)) {
-                // It stays as it was found: without a set if it had none, or in the middle of a rollout.
+                // It stays as it is: without a ReplicaSet, or in the middle of a rollout.
                 let within = all <= wanted + SURGE;
                 return within
                     .then_some(())
                     .ok_or_else(|| format!("it is paused with {all} replicas, not {wanted}"));
             }
-            let sets = controlled(server, SETS, uid(deployment));
-            let busy = count(&sets, |set| number(set, "/spec/replicas") > 0);
-            if busy > 1 && text(deployment, "/spec/strategy/type") == "Recreate" {
-                // One that is scaled while it has pods of two sets, of which it adopted one, stays so, as with the
-                // original: there is no rule by which they would share.
+            let sets = controlled_by(server, SETS, uid(deployment));
+            let scaled_up = count(&sets, |set| number(set, "/spec/replicas") > 0);
+            if scaled_up > 1 && text(deployment, "/spec/strategy/type") == "Recreate" {
+                // A Recreate Deployment that is scaled while two of its ReplicaSets have pods, one of them
+                // adopted, stays so, as with the original: no rule shares the replicas between them.
                 return Ok(());
             }
-            same(deployment, "the replicas of all its sets", all, wanted)?;
-            status(deployment, "replicas", wanted)?;
-            status(deployment, "availableReplicas", wanted)?;
-            status(deployment, "updatedReplicas", wanted)?;
-            same(deployment, "the number of sets with replicas", busy, wanted.min(1))
+            expect_equal(deployment, "the replicas of all its sets", all, wanted)?;
+            expect_status(deployment, "replicas", wanted)?;
+            expect_status(deployment, "availableReplicas", wanted)?;
+            expect_status(deployment, "updatedReplicas", wanted)?;
+            expect_equal(deployment, "the number of sets with replicas", scaled_up, wanted.min(1))
         })
     }
 }

@@ -1,4 +1,5 @@
-//! EndpointSlices: no endpoint is told twice, and in the end every Service has exactly the endpoints of its pods.
+//! EndpointSlices: no endpoint is listed twice, and in the end every Service lists exactly the endpoints of
+//! its pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,25 +9,25 @@ use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
 use super::Checker;
-use super::look::{active, going, holds, named, number};
-use crate::witness::{Effect, text};
+use super::objects::{condition_is_true, describe, is_active, is_terminating, number};
+use crate::recorder::{ObservedWrite, text};
 
 /// Compares pods with endpoints.
 #[derive(Default)]
 pub struct EndpointSlices {
-    /// By Service: creates whose outcome the controller never learnt, which it may repeat.
-    unknown: BTreeSet<(String, String)>,
+    /// By Service: creates whose result the controller never received, and which it may repeat.
+    unconfirmed_creates: BTreeSet<(String, String)>,
 }
 
-/// The uid of the Service that a slice was made for.
+/// The UID of the Service that owns a slice.
 const OWNER: &str = "/metadata/ownerReferences/0/uid";
 const SLICES: &str = "endpointslices.discovery.k8s.io";
 
-/// The Service that the controller keeps a slice for.
+/// The Service of a slice that the controller manages and that is not terminating.
 fn service_of(slice: &Value) -> Option<(&str, &str)> {
     let label = |name: &str| text(slice, &format!("/metadata/labels/{name}"));
     let is_managed = label("endpointslice.kubernetes.io~1managed-by") == "endpointslice-controller.k8s.io"
-        && !going(slice);
+        && !is_terminating(slice);
     is_managed.then(|| (text(slice, "/metadata/namespace"), label("kubernetes.io~1service-name")))
 }
 
@@ -40,30 +41,33 @@ impl Checker for EndpointSlices {
         "endpointslice-controller"
     }
 
-    fn wrote(&mut self, effect: &Effect, server: &ApiServer) -> Result<(), String> {
-        let makes = effect.by_manager()
-            && effect.done()
-            && effect.route.method == Method::POST
-            && effect.route.resource == "endpointslices";
-        let Some((namespace, name)) = service_of(&effect.body).filter(|_| makes) else { return Ok(()) };
+    fn on_write(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
+        let creates = write.by_manager()
+            && write.succeeded()
+            && write.request.method == Method::POST
+            && write.request.resource == "endpointslices";
+        let Some((namespace, name)) = service_of(&write.body).filter(|_| creates) else { return Ok(()) };
         let service = (namespace.to_owned(), name.to_owned());
-        if effect.lost {
-            self.unknown.insert(service.clone());
+        if write.response_lost {
+            self.unconfirmed_creates.insert(service.clone());
         }
         let slices = server.objects(SLICES);
-        let its = slices.iter().filter(|slice| service_of(slice) == Some((namespace, name)));
-        // Those of a Service that had its name before are given up for new ones, in this order.
-        let owner = text(&effect.body, OWNER);
-        let alike = its.filter(|slice| slice["ports"] == effect.body["ports"] && text(slice, OWNER) == owner);
-        let mut told = BTreeSet::new();
-        let again = alike.flat_map(|slice| addresses(slice)).find(|address| !told.insert(*address));
-        match again.filter(|_| !self.unknown.contains(&service)) {
-            Some(address) => Err(format!("{address} is told a second time")),
+        let slices_of_service = slices.iter().filter(|slice| service_of(slice) == Some((namespace, name)));
+        // Slices of a deleted Service with the same name are replaced by new ones, created before the old
+        // ones are deleted.
+        let owner = text(&write.body, OWNER);
+        let alike = slices_of_service
+            .filter(|slice| slice["ports"] == write.body["ports"] && text(slice, OWNER) == owner);
+        let mut addresses_seen = BTreeSet::new();
+        let duplicate =
+            alike.flat_map(|slice| addresses(slice)).find(|address| !addresses_seen.insert(*address));
+        match duplicate.filter(|_| !self.unconfirmed_creates.contains(&service)) {
+            Some(address) => Err(format!("{address} is listed a second time")),
             None => Ok(()),
         }
     }
 
-    fn calm(&self, server: &ApiServer) -> Result<(), String> {
+    fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
         let (pods, slices, nodes) = (server.objects("pods"), server.objects(SLICES), server.objects("nodes"));
         let zone = |node: &Arc<Value>| text(node, "/metadata/labels/topology.kubernetes.io~1zone").to_owned();
         let one_zone = nodes.iter().map(zone).collect::<BTreeSet<_>>().len() < 2;
@@ -73,11 +77,12 @@ impl Checker for EndpointSlices {
             };
             let (namespace, name) = (text(service, "/metadata/namespace"), text(service, "/metadata/name"));
             let mut wanted = BTreeMap::new();
-            for pod in pods.iter().filter(|pod| active(pod) && text(pod, "/metadata/namespace") == namespace)
+            for pod in
+                pods.iter().filter(|pod| is_active(pod) && text(pod, "/metadata/namespace") == namespace)
             {
                 let address = text(pod, "/status/podIP");
                 if text(pod, "/metadata/labels/app") == app && !address.is_empty() {
-                    wanted.insert(address, holds(pod, "Ready"));
+                    wanted.insert(address, condition_is_true(pod, "Ready"));
                 }
             }
             let port = number(service, "/spec/ports/0/port");
@@ -86,17 +91,24 @@ impl Checker for EndpointSlices {
                 for endpoint in slice["endpoints"].as_array().into_iter().flatten() {
                     let ready = endpoint.pointer("/conditions/ready") == Some(&Value::Bool(true));
                     if found.insert(text(endpoint, "/addresses/0"), ready).is_some() {
-                        return Err(format!("{}: an endpoint is told twice", named(service)));
+                        return Err(format!("{}: an endpoint is listed twice", describe(service)));
                     }
                     if number(slice, "/ports/0/port") != port {
-                        return Err(format!("{}: an endpoint is told with another port", named(service)));
+                        return Err(format!(
+                            "{}: an endpoint is listed with another port",
+                            describe(service)
+                        ));
                     }
                     if one_zone && endpoint.pointer("/hints/forZones/0").is_some() {
-                        return Err(format!("{}: there is only one zone to prefer", named(service)));
+                        return Err(format!(
+                            "{}: it has zone hints although there is only one zone",
+                            describe(service)
+                        ));
                     }
                 }
             }
-            let differs = || Err(format!("{}: its endpoints are {found:?}, not {wanted:?}", named(service)));
+            let differs =
+                || Err(format!("{}: its endpoints are {found:?}, not {wanted:?}", describe(service)));
             if found == wanted { Ok(()) } else { differs() }
         })
     }

@@ -1,14 +1,15 @@
-//! The garbage collector deletes only what nobody living owns, and in the end nothing is left of what nobody owns.
+//! The garbage collector deletes only objects whose owners are all absent or terminating; in the end no
+//! object with only absent owners is left.
 
 use http::Method;
 use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
 use super::Checker;
-use super::look::{going, named, uid};
-use crate::witness::{Effect, text};
+use super::objects::{describe, is_terminating, uid};
+use crate::recorder::{ObservedWrite, text};
 
-/// Looks for owners.
+/// Looks up the owners of every deleted object.
 pub struct Garbage;
 
 impl Checker for Garbage {
@@ -16,39 +17,40 @@ impl Checker for Garbage {
         "garbage-collector"
     }
 
-    fn wrote(&mut self, effect: &Effect, server: &ApiServer) -> Result<(), String> {
-        let deletes = effect.by_manager()
-            && effect.done()
-            && effect.author == "generic-garbage-collector"
-            && effect.route.method == Method::DELETE;
-        let Some(before) = effect.before.as_ref().filter(|_| deletes) else { return Ok(()) };
-        if going(before) {
+    fn on_write(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
+        let deletes = write.by_manager()
+            && write.succeeded()
+            && write.component == "generic-garbage-collector"
+            && write.request.method == Method::DELETE;
+        let Some(before) = write.before.as_ref().filter(|_| deletes) else { return Ok(()) };
+        if is_terminating(before) {
             return Ok(());
         }
         let owners = before.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let Some(owners) = owners else {
-            return Err(format!("deleted {}, which has no owner", named(before)));
+            return Err(format!("deleted {}, which has no owner", describe(before)));
         };
         let everything = server.snapshot();
-        let living = everything
-            .iter()
-            .find(|there| !going(there) && owners.iter().any(|owner| uid(there) == text(owner, "/uid")));
-        living
-            .map_or(Ok(()), |living| Err(format!("deleted {}, which {} owns", named(before), named(living))))
+        let owner = everything.iter().find(|there| {
+            !is_terminating(there) && owners.iter().any(|owner| uid(there) == text(owner, "/uid"))
+        });
+        owner.map_or(Ok(()), |owner| {
+            Err(format!("deleted {}, which {} owns", describe(before), describe(owner)))
+        })
     }
 
-    fn calm(&self, server: &ApiServer) -> Result<(), String> {
+    fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
         let everything = server.snapshot();
         let uids: std::collections::BTreeSet<_> = everything.iter().map(|there| uid(there)).collect();
         for object in &everything {
             let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
             let Some(owners) = owners.filter(|owners| !owners.is_empty()) else { continue };
             if !owners.iter().any(|owner| uids.contains(text(owner, "/uid"))) {
-                return Err(format!("{} is left, and nobody owns it", named(object)));
+                return Err(format!("{} is left, and none of its owners exists", describe(object)));
             }
         }
-        match everything.iter().find(|there| going(there)) {
-            Some(stuck) => Err(format!("{} is still on its way out", named(stuck))),
+        match everything.iter().find(|there| is_terminating(there)) {
+            Some(terminating) => Err(format!("{} is still terminating", describe(terminating))),
             None => Ok(()),
         }
     }

@@ -1,4 +1,5 @@
-//! Jobs: never more pods than may run at once, every pod that succeeded is counted exactly once, and in the end every Job that is not held has ended.
+//! Jobs: never more active pods than parallelism allows, every succeeded pod is counted exactly once, and
+//! in the end every Job that is neither suspended nor at parallelism 0 has finished.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,25 +7,27 @@ use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
 use super::Checker;
-use super::look::{
-    active, controller, count, disowned, holds, named, number, pod_made_for, pods_of, status, uid,
+use super::objects::{
+    condition_is_true, controller_ref, count, describe, expect_status, is_active, number, pod_created_for,
+    pods_of, released_by_user, uid,
 };
-use crate::witness::{Effect, text};
+use crate::recorder::{ObservedWrite, text};
 
-/// Where a pod says which of an indexed Job it is.
+/// The annotation with the completion index of a pod.
 const INDEX: &str = "/metadata/annotations/batch.kubernetes.io~1job-completion-index";
 
-/// Counts along.
+/// Counts pods independently of the controller.
 #[derive(Default)]
 pub struct Jobs {
-    /// By uid of the Job: the pods that were seen to succeed, and their indexes.
+    /// By UID of the Job: the pods that succeeded, and their indexes.
     succeeded: BTreeMap<String, BTreeSet<(String, String)>>,
-    /// By uid of the Job: creates whose outcome its controller never learnt, which it may repeat.
-    unknown: BTreeMap<String, i64>,
-    /// By uid: how often users took a pod. One that is adopted again is counted again; the original does the same.
-    taken: BTreeMap<String, i64>,
-    /// By uid: the most pods that were to run at once at any time.
-    most: BTreeMap<String, i64>,
+    /// By UID of the Job: creates whose result its controller never received, and which it may repeat.
+    unconfirmed_creates: BTreeMap<String, i64>,
+    /// By UID of the Job: how often users removed the owner references of one of its pods. A pod that is
+    /// adopted again is counted again; the original does the same.
+    released: BTreeMap<String, i64>,
+    /// By UID of the Job: the highest parallelism it ever had.
+    max_wanted: BTreeMap<String, i64>,
 }
 
 impl Checker for Jobs {
@@ -32,30 +35,33 @@ impl Checker for Jobs {
         "job-controller"
     }
 
-    fn wrote(&mut self, effect: &Effect, server: &ApiServer) -> Result<(), String> {
-        if let Some(owner) = pod_made_for(effect, &["Job"]) {
-            return self.made(owner, effect, server);
+    fn on_write(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
+        if let Some(owner) = pod_created_for(write, &["Job"]) {
+            return self.check_pod_created(owner, write, server);
         }
-        if effect.route.resource == "jobs" {
-            [&effect.before, &effect.after].into_iter().flatten().for_each(|job| self.see(job));
+        if write.request.resource == "jobs" {
+            [&write.before, &write.after].into_iter().flatten().for_each(|job| self.observe(job));
         }
-        if let Some(owner) = effect.before.as_deref().and_then(controller).filter(|_| disowned(effect)) {
-            *self.taken.entry(text(owner, "/uid").to_owned()).or_default() += 1;
+        if let Some(owner) =
+            write.before.as_deref().and_then(controller_ref).filter(|_| released_by_user(write))
+        {
+            *self.released.entry(text(owner, "/uid").to_owned()).or_default() += 1;
         }
-        let Some(after) = &effect.after else { return Ok(()) };
-        match effect.route.resource.as_str() {
+        let Some(after) = &write.after else { return Ok(()) };
+        match write.request.resource.as_str() {
             "pods" if text(after, "/status/phase") == "Succeeded" => {
-                if let Some(owner) = controller(after).filter(|owner| owner["kind"] == "Job") {
+                if let Some(owner) = controller_ref(after).filter(|owner| owner["kind"] == "Job") {
                     let pod = (uid(after).to_owned(), text(after, INDEX).to_owned());
                     self.succeeded.entry(text(owner, "/uid").to_owned()).or_default().insert(pod);
                 }
                 Ok(())
             }
             "jobs" => {
-                let taken = self.taken.get(uid(after)).copied().unwrap_or_default();
-                let (told, seen) = (number(after, "/status/succeeded"), self.seen(after) + taken);
-                if told > seen {
-                    Err(format!("{told} succeeded pods were told, {seen} were seen"))
+                let released = self.released.get(uid(after)).copied().unwrap_or_default();
+                let (reported, observed) =
+                    (number(after, "/status/succeeded"), self.observed(after) + released);
+                if reported > observed {
+                    Err(format!("{reported} succeeded pods are in the status, {observed} were observed"))
                 } else {
                     Ok(())
                 }
@@ -64,68 +70,81 @@ impl Checker for Jobs {
         }
     }
 
-    fn calm(&self, server: &ApiServer) -> Result<(), String> {
+    fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
         server.objects("jobs.batch").iter().try_for_each(|job| {
-            let ended = holds(job, "Complete") || holds(job, "Failed");
+            let ended = condition_is_true(job, "Complete") || condition_is_true(job, "Failed");
             let pods = pods_of(server, uid(job));
-            status(job, "active", count(&pods, active))?;
-            let stands = job.pointer("/spec/suspend") == Some(&Value::Bool(true))
+            expect_status(job, "active", count(&pods, is_active))?;
+            let is_held = job.pointer("/spec/suspend") == Some(&Value::Bool(true))
                 || number(job, "/spec/parallelism") == 0;
-            if !ended && !stands {
-                return Err(format!("{} has not ended", named(job)));
+            if !ended && !is_held {
+                return Err(format!("{} has not finished", describe(job)));
             }
-            if holds(job, "Complete") {
+            if condition_is_true(job, "Complete") {
                 let wanted = number(job, "/spec/completions");
                 if number(job, "/status/succeeded") < wanted {
-                    return Err(format!("{} is complete without its completions", named(job)));
+                    return Err(format!("{} is complete without its completions", describe(job)));
                 }
             }
-            let counted = pods.iter().all(|pod| active(pod) || !tracked(pod));
-            if counted {
+            let all_counted = pods.iter().all(|pod| is_active(pod) || !has_tracking_finalizer(pod));
+            if all_counted {
                 Ok(())
             } else {
-                Err(format!("{}: a pod that ended still waits to be counted", named(job)))
+                Err(format!("{}: a finished pod still has its tracking finalizer", describe(job)))
             }
         })
     }
 }
 
 impl Jobs {
-    fn see(&mut self, job: &Value) {
-        let most = self.most.entry(uid(job).to_owned()).or_default();
-        *most = (*most).max(number(job, "/spec/parallelism"));
+    fn observe(&mut self, job: &Value) {
+        let max_wanted = self.max_wanted.entry(uid(job).to_owned()).or_default();
+        *max_wanted = (*max_wanted).max(number(job, "/spec/parallelism"));
     }
 
-    /// No more pods run than were ever to run at once, and of an index only one.
-    fn made(&mut self, owner: &str, effect: &Effect, server: &ApiServer) -> Result<(), String> {
-        if effect.lost {
-            *self.unknown.entry(owner.to_owned()).or_default() += 1;
+    /// No more pods are active than the highest parallelism, and only one of each index.
+    fn check_pod_created(
+        &mut self,
+        owner: &str,
+        write: &ObservedWrite,
+        server: &ApiServer,
+    ) -> Result<(), String> {
+        if write.response_lost {
+            *self.unconfirmed_creates.entry(owner.to_owned()).or_default() += 1;
         }
-        server.objects("jobs.batch").iter().for_each(|job| self.see(job));
-        let unknown = self.unknown.get(owner).copied().unwrap_or_default();
+        server.objects("jobs.batch").iter().for_each(|job| self.observe(job));
+        let unconfirmed_creates = self.unconfirmed_creates.get(owner).copied().unwrap_or_default();
         let pods = pods_of(server, owner);
-        let (there, most) = (count(&pods, active), self.most.get(owner).copied().unwrap_or_default());
-        if there > most + unknown {
-            return Err(format!("{there} pods where {most} and {unknown} more were wanted at most"));
+        let (there, max_wanted) =
+            (count(&pods, is_active), self.max_wanted.get(owner).copied().unwrap_or_default());
+        if there > max_wanted + unconfirmed_creates {
+            return Err(format!(
+                "{there} pods, more than the parallelism of {max_wanted} and {unconfirmed_creates} unconfirmed creates"
+            ));
         }
-        let index = text(&effect.body, INDEX);
-        let same = count(&pods, |pod| active(pod) && !index.is_empty() && text(pod, INDEX) == index);
-        if same > 1 + unknown { Err(format!("{same} pods of index {index}")) } else { Ok(()) }
+        let index = text(&write.body, INDEX);
+        let of_same_index =
+            count(&pods, |pod| is_active(pod) && !index.is_empty() && text(pod, INDEX) == index);
+        if of_same_index > 1 + unconfirmed_creates {
+            Err(format!("{of_same_index} pods of index {index}"))
+        } else {
+            Ok(())
+        }
     }
 
-    /// How many successes there are to be told: one for each pod, or one for each index.
-    fn seen(&self, job: &Value) -> i64 {
-        let seen = self.succeeded.get(uid(job)).into_iter().flatten();
+    /// How many successes the status may report: one for each pod, or one for each index.
+    fn observed(&self, job: &Value) -> i64 {
+        let observed = self.succeeded.get(uid(job)).into_iter().flatten();
         let count = if text(job, "/spec/completionMode") == "Indexed" {
-            seen.map(|(_, index)| index).collect::<BTreeSet<_>>().len()
+            observed.map(|(_, index)| index).collect::<BTreeSet<_>>().len()
         } else {
-            seen.count()
+            observed.count()
         };
         i64::try_from(count).unwrap_or(i64::MAX)
     }
 }
 
-fn tracked(pod: &Value) -> bool {
+fn has_tracking_finalizer(pod: &Value) -> bool {
     let finalizers = pod.pointer("/metadata/finalizers").and_then(Value::as_array);
     finalizers.into_iter().flatten().any(|finalizer| finalizer == "batch.kubernetes.io/job-tracking")
 }

@@ -1,65 +1,67 @@
-//! What must hold: always, and once the world is calm.
+//! Invariants: some hold at every write, some only after the faults have ended.
 //!
-//! Always: [`identity`], [`states`], [`own_writes`], [`lease`], [`access`], [`pace`], [`ownership`], [`adoption`], and
-//! what single controllers promise while they work. While nodes are silent: [`nodes`]. Once calm, each kind is what its spec asks for: every controller has a checker here.
+//! At every write: [`uid_preconditions`], [`resource_version_preconditions`], [`own_writes`], [`lease`],
+//! [`access`], [`write_rate`], [`ownership`], [`adoption`], and the safety properties of single
+//! controllers. While nodes are unreachable: [`nodes`]. After convergence every kind matches its spec: each
+//! controller has a checker here.
 
 pub mod access;
-pub mod accounts;
 pub mod adoption;
+pub mod aggregated_roles;
 pub mod daemonset;
 pub mod deployment;
 pub mod endpointslice;
 pub mod garbage;
-pub mod identity;
 pub mod job;
 pub mod lease;
-pub mod look;
 pub mod namespace;
+pub mod namespace_defaults;
 pub mod nodes;
+pub mod objects;
 pub mod own_writes;
 pub mod ownership;
-pub mod pace;
 pub mod replicas;
-pub mod roles;
+pub mod resource_version_preconditions;
 pub mod statefulset;
-pub mod states;
 pub mod tokens;
+pub mod uid_preconditions;
+pub mod write_rate;
 
 use std::collections::BTreeSet;
 
 use keleustes_apiserver::ApiServer;
 
-use crate::witness::{Effect, Look};
+use crate::recorder::{LiveRead, ObservedWrite};
 
-/// Judges what happens, and what is there in the end.
+/// A checker of one invariant, called at every write and at the end.
 pub trait Checker: Send {
-    /// What it watches over.
+    /// The controller or property that it checks.
     fn name(&self) -> &'static str;
 
     /// A write has reached the server.
     ///
     /// # Errors
-    /// What it breaks.
-    fn wrote(&mut self, _effect: &Effect, _server: &ApiServer) -> Result<(), String> {
+    /// The violation.
+    fn on_write(&mut self, _effect: &ObservedWrite, _server: &ApiServer) -> Result<(), String> {
         Ok(())
     }
 
-    /// A manager has looked at one object afresh.
-    fn looked(&mut self, _look: &Look<'_>) {}
+    /// A manager has read one object live.
+    fn on_live_read(&mut self, _look: &LiveRead<'_>) {}
 
-    /// Nothing is wrong any more but that these nodes are silent, and have been for some time.
+    /// All faults have ended except that these nodes have sent no heartbeat for some time.
     ///
     /// # Errors
-    /// What is still missing.
-    fn silent(&self, _server: &ApiServer, _nodes: &BTreeSet<String>) -> Result<(), String> {
+    /// What has not converged.
+    fn check_silent_nodes(&self, _server: &ApiServer, _nodes: &BTreeSet<String>) -> Result<(), String> {
         Ok(())
     }
 
-    /// The world was left alone for some time.
+    /// The cluster has run for some time without faults and user actions.
     ///
     /// # Errors
-    /// What is still missing.
-    fn calm(&self, _server: &ApiServer) -> Result<(), String> {
+    /// What has not converged.
+    fn check_converged(&self, _server: &ApiServer) -> Result<(), String> {
         Ok(())
     }
 }
@@ -68,13 +70,13 @@ pub trait Checker: Send {
 #[must_use]
 pub fn all() -> Vec<Box<dyn Checker>> {
     vec![
-        Box::new(identity::Identity),
+        Box::new(uid_preconditions::UidPreconditions),
         Box::new(access::Access),
-        Box::new(lease::Lease::default()),
-        Box::new(states::States::default()),
+        Box::new(lease::LeaderLease::default()),
+        Box::new(resource_version_preconditions::ResourceVersionPreconditions::default()),
         Box::new(own_writes::OwnWrites::default()),
         Box::new(adoption::Adoption::default()),
-        Box::new(pace::Pace::default()),
+        Box::new(write_rate::WriteRate::default()),
         Box::new(ownership::Ownership::default()),
         Box::new(garbage::Garbage),
         Box::new(replicas::Replicas::default()),
@@ -84,9 +86,9 @@ pub fn all() -> Vec<Box<dyn Checker>> {
         Box::new(job::Jobs::default()),
         Box::new(endpointslice::EndpointSlices::default()),
         Box::new(namespace::Namespaces),
-        Box::new(accounts::Accounts),
+        Box::new(namespace_defaults::NamespaceDefaults),
         Box::new(nodes::Nodes),
         Box::new(tokens::Tokens),
-        Box::new(roles::Roles),
+        Box::new(aggregated_roles::AggregatedRoles),
     ]
 }

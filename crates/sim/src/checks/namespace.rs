@@ -1,14 +1,14 @@
-//! Namespaces: in the end those that were deleted are gone with all that was in them.
+//! Namespaces: in the end deleted namespaces are gone, with all their content.
 
 use std::collections::BTreeSet;
 
 use keleustes_apiserver::ApiServer;
 
 use super::Checker;
-use super::look::{going, named};
-use crate::witness::text;
+use super::objects::{describe, is_terminating};
+use crate::recorder::text;
 
-/// Looks for what is left.
+/// Looks for terminating namespaces and for leftover objects.
 pub struct Namespaces;
 
 impl Checker for Namespaces {
@@ -16,17 +16,17 @@ impl Checker for Namespaces {
         "namespace-controller"
     }
 
-    fn calm(&self, server: &ApiServer) -> Result<(), String> {
+    fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
         let namespaces = server.objects("namespaces");
-        if let Some(stuck) = namespaces.iter().find(|namespace| going(namespace)) {
-            return Err(format!("{} is still on its way out", named(stuck)));
+        if let Some(terminating) = namespaces.iter().find(|namespace| is_terminating(namespace)) {
+            return Err(format!("{} is still terminating", describe(terminating)));
         }
         let there: BTreeSet<_> =
             namespaces.iter().map(|namespace| text(namespace, "/metadata/name")).collect();
         for object in server.snapshot() {
             let namespace = text(&object, "/metadata/namespace");
             if !namespace.is_empty() && !there.contains(namespace) {
-                return Err(format!("{} is left of a namespace that is gone", named(&object)));
+                return Err(format!("{} is left in a namespace that does not exist", describe(&object)));
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Nobody acts on a cache that has not seen the actor's own writes.
+//! A controller acts only on caches that have observed its own earlier writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,30 +7,30 @@ use keleustes_apiserver::ApiServer;
 use serde_json::Value;
 
 use super::Checker;
-use super::look::{controller, going, uid};
-use crate::witness::{Effect, text};
+use super::objects::{controller_ref, is_terminating, uid};
+use crate::recorder::{ObservedWrite, text};
 
-/// Remembers what every process was told of its writes.
+/// Remembers the responses that every process instance received to its writes.
 #[derive(Default)]
 pub struct OwnWrites {
-    /// By process, controller and uid.
-    objects: BTreeMap<(u32, String, String), Known>,
-    /// By process, controller and place: the uid of what it made there.
-    made: BTreeMap<(u32, String, String), String>,
-    /// The namespaces that somebody has deleted.
+    /// By process instance, controller and UID.
+    objects: BTreeMap<(u32, String, String), KnownObject>,
+    /// By process instance, controller, path and name: the UID of the object that it created.
+    created: BTreeMap<(u32, String, String), String>,
+    /// The namespaces that were ever deleted.
     deleted_namespaces: BTreeSet<String>,
 }
 
-/// What a controller knows of an object from the answers to its own writes.
+/// What a controller knows about an object from the responses to its own writes.
 #[derive(Default)]
-struct Known {
-    version: u64,
+struct KnownObject {
+    resource_version: u64,
     is_deleted: bool,
 }
 
-/// The first two look at the server before they write, and of the others several loops, with a gate each, change the
-/// same objects.
-const WITHOUT_GATE: [&str; 4] =
+/// The first two read live before they write; of the last two several loops, each with its own gate, change
+/// the same objects.
+const EXEMPT: [&str; 4] =
     ["generic-garbage-collector", "namespace-controller", "node-controller", "tokens-controller"];
 
 impl Checker for OwnWrites {
@@ -38,91 +38,99 @@ impl Checker for OwnWrites {
         "own writes"
     }
 
-    fn wrote(&mut self, effect: &Effect, server: &ApiServer) -> Result<(), String> {
-        if effect.done() && effect.route.method == Method::DELETE && effect.route.resource == "namespaces" {
-            self.deleted_namespaces.insert(effect.route.name.clone());
+    fn on_write(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
+        if write.succeeded()
+            && write.request.method == Method::DELETE
+            && write.request.resource == "namespaces"
+        {
+            self.deleted_namespaces.insert(write.request.name.clone());
         }
-        let acts = effect.by_manager()
-            && !effect.route.is_routine()
-            && !WITHOUT_GATE.contains(&effect.author.as_str());
-        if !acts {
+        let is_checked =
+            write.by_manager() && !write.request.is_routine() && !EXEMPT.contains(&write.component.as_str());
+        if !is_checked {
             return Ok(());
         }
-        match effect.route.method {
-            Method::POST => self.made(effect, server),
-            Method::DELETE => self.deleted(effect),
-            _ => self.changed(effect),
+        match write.request.method {
+            Method::POST => self.created(write, server),
+            Method::DELETE => self.deleted(write),
+            _ => self.changed(write),
         }
     }
 }
 
-fn version(object: &Value) -> u64 {
+fn resource_version(object: &Value) -> u64 {
     text(object, "/metadata/resourceVersion").parse().unwrap_or_default()
 }
 
 impl OwnWrites {
-    fn known(&mut self, effect: &Effect, uid: &str) -> &mut Known {
-        self.objects.entry((effect.life, effect.author.clone(), uid.to_owned())).or_default()
+    fn known(&mut self, write: &ObservedWrite, uid: &str) -> &mut KnownObject {
+        self.objects.entry((write.process_instance, write.component.clone(), uid.to_owned())).or_default()
     }
 
-    /// Nobody makes what it has made already, in the same name. What belongs to nobody but a namespace may be made again
-    /// for whichever namespace takes that name: a gate does not hold what was done for another life.
-    fn made(&mut self, effect: &Effect, server: &ApiServer) -> Result<(), String> {
-        let (route, name) = (&effect.route, text(&effect.body, "/metadata/name"));
-        if name.is_empty() || !route.subresource.is_empty() {
+    /// A controller does not create an object with the same name again. Exempt are objects without a
+    /// controllerRef in a namespace that was deleted: they may be created again for the new namespace of
+    /// that name, because the gate does not hold a key for writes that were made for another UID.
+    fn created(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
+        let (request, name) = (&write.request, text(&write.body, "/metadata/name"));
+        if name.is_empty() || !request.subresource.is_empty() {
             return Ok(());
         }
-        let Some(there) = server.object(&route.full_resource(), &route.namespace, name) else {
+        let Some(stored) = server.object(&request.full_resource(), &request.namespace, name) else {
             return Ok(());
         };
-        let place = (effect.life, effect.author.clone(), format!("{route}{name}"));
-        if effect.done() && !effect.lost {
-            self.made.insert(place, uid(&there).to_owned());
+        let key = (write.process_instance, write.component.clone(), format!("{request}{name}"));
+        if write.succeeded() && !write.response_lost {
+            self.created.insert(key, uid(&stored).to_owned());
             return Ok(());
         }
-        let owner = |object: &Value| controller(object).map(|owner| text(owner, "/uid").to_owned());
-        let for_another_life =
-            controller(&effect.body).is_none() && self.deleted_namespaces.contains(&route.namespace);
-        let again = effect.code == 409
-            && !for_another_life
-            && self.made.get(&place).is_some_and(|made| *made == uid(&there))
-            && owner(&there) == owner(&effect.body);
-        if again { Err(format!("made {name} a second time")) } else { Ok(()) }
+        let owner = |object: &Value| controller_ref(object).map(|owner| text(owner, "/uid").to_owned());
+        let for_recreated_namespace =
+            controller_ref(&write.body).is_none() && self.deleted_namespaces.contains(&request.namespace);
+        let is_duplicate = write.code == 409
+            && !for_recreated_namespace
+            && self.created.get(&key).is_some_and(|created| *created == uid(&stored))
+            && owner(&stored) == owner(&write.body);
+        if is_duplicate { Err(format!("created {name} a second time")) } else { Ok(()) }
     }
 
-    /// Nobody deletes what it has deleted already. What nobody owned by then may be met again by whoever takes the name
-    /// of the last owner: a gate does not hold what was done for another life.
-    fn deleted(&mut self, effect: &Effect) -> Result<(), String> {
-        let uid = text(&effect.body, "/preconditions/uid");
+    /// A controller does not delete an object twice. Exempt are objects without a controllerRef: a new
+    /// owner with the old owner's name may find the object still in its cache, because the gate does not
+    /// hold a key for writes that were made for another UID.
+    fn deleted(&mut self, write: &ObservedWrite) -> Result<(), String> {
+        let uid = text(&write.body, "/preconditions/uid");
         if uid.is_empty() {
             return Ok(());
         }
-        // Nor does a gate wait where it cannot see a difference: what was on its way out already is so still.
-        let tells = |before: &Value| controller(before).is_some() && !going(before);
-        let learns = effect.done() && !effect.lost && effect.before.as_deref().is_some_and(tells);
-        let known = self.known(effect, uid);
+        // Nor can the gate wait for a delete of an object that was terminating already: nothing changes.
+        let gate_can_wait = |before: &Value| controller_ref(before).is_some() && !is_terminating(before);
+        let is_confirmed =
+            write.succeeded() && !write.response_lost && write.before.as_deref().is_some_and(gate_can_wait);
+        let known = self.known(write, uid);
         if known.is_deleted {
             return Err("deleted it a second time".to_owned());
         }
-        known.is_deleted = learns;
+        known.is_deleted = is_confirmed;
         Ok(())
     }
 
-    /// Nobody writes on top of a state that is older than what it wrote itself. Writes that name no state do not
-    /// count: what is adopted is looked at in the same turn, and changed if need be.
-    fn changed(&mut self, effect: &Effect) -> Result<(), String> {
-        let Some(before) = &effect.before else { return Ok(()) };
-        let made_from = version(&effect.body);
-        let known = self.known(effect, uid(before));
-        if made_from == 0 {
+    /// A controller does not base a write on a resourceVersion older than its own last write. Writes
+    /// without a resourceVersion do not count: an adoption may be followed by another write in the same
+    /// reconcile.
+    fn changed(&mut self, write: &ObservedWrite) -> Result<(), String> {
+        let Some(before) = &write.before else { return Ok(()) };
+        let based_on = resource_version(&write.body);
+        let known = self.known(write, uid(before));
+        if based_on == 0 {
             return Ok(());
         }
-        if made_from < known.version {
-            let Known { version, .. } = known;
-            return Err(format!("made from state {made_from}, older than {version}, which is its own work"));
+        if based_on < known.resource_version {
+            let KnownObject { resource_version, .. } = known;
+            return Err(format!(
+                "based on resourceVersion {based_on}, older than {resource_version}, which it wrote itself"
+            ));
         }
-        if let Some(after) = effect.after.as_ref().filter(|_| effect.done() && !effect.lost) {
-            known.version = version(after);
+        if let Some(after) = write.after.as_ref().filter(|_| write.succeeded() && !write.response_lost) {
+            known.resource_version = resource_version(after);
         }
         Ok(())
     }

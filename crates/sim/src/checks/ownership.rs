@@ -1,4 +1,4 @@
-//! Nobody deletes what is not its own, and nobody takes what has an owner.
+//! A controller deletes only objects that it controls, and adopts no object that has a controllerRef.
 
 use std::collections::BTreeSet;
 
@@ -6,19 +6,20 @@ use http::Method;
 use keleustes_apiserver::ApiServer;
 
 use super::Checker;
-use super::look::{controller, freed, named, uid};
-use crate::witness::{Effect, text};
+use super::objects::{controller_ref, describe, loses_controller_ref, uid};
+use crate::recorder::{ObservedWrite, text};
 
-/// Compares owners before and after.
+/// Compares the controllerRefs before and after each write.
 #[derive(Default)]
 pub struct Ownership {
-    /// The uids of what users took from its owner, or had set free, who may not have heard of it.
-    disowned: BTreeSet<String>,
+    /// The UIDs of objects that users or the garbage collector released; their former controllers may not
+    /// have observed it yet.
+    released: BTreeSet<String>,
 }
 
-/// The kind whose objects a controller may delete the children of.
-fn owner_kind(author: &str) -> Option<&'static str> {
-    Some(match author {
+/// The kind whose dependents a controller may delete.
+fn owner_kind(component: &str) -> Option<&'static str> {
+    Some(match component {
         "replicaset-controller" => "ReplicaSet",
         "replication-controller" => "ReplicationController",
         "statefulset-controller" => "StatefulSet",
@@ -34,29 +35,31 @@ impl Checker for Ownership {
         "ownership"
     }
 
-    fn wrote(&mut self, effect: &Effect, _: &ApiServer) -> Result<(), String> {
-        let Some(before) = effect.before.as_ref().filter(|_| effect.done()) else { return Ok(()) };
-        let owner = controller(before);
-        if (!effect.by_manager() || effect.author == "generic-garbage-collector") && freed(effect) {
-            self.disowned.insert(uid(before).to_owned());
-            return Ok(());
-        }
-        if !effect.by_manager() {
-            return Ok(());
-        }
-        if let Some(kind) = owner_kind(&effect.author)
-            && effect.route.method == Method::DELETE
-            && owner.is_none_or(|owner| owner["kind"] != kind)
-            && !self.disowned.contains(uid(before))
+    fn on_write(&mut self, write: &ObservedWrite, _: &ApiServer) -> Result<(), String> {
+        let Some(before) = write.before.as_ref().filter(|_| write.succeeded()) else { return Ok(()) };
+        let owner = controller_ref(before);
+        if (!write.by_manager() || write.component == "generic-garbage-collector")
+            && loses_controller_ref(write)
         {
-            return Err(format!("deleted {}, which is not of a {kind}", named(before)));
+            self.released.insert(uid(before).to_owned());
+            return Ok(());
         }
-        let Some(after) = effect.after.as_ref().filter(|after| uid(after) == uid(before)) else {
+        if !write.by_manager() {
+            return Ok(());
+        }
+        if let Some(kind) = owner_kind(&write.component)
+            && write.request.method == Method::DELETE
+            && owner.is_none_or(|owner| owner["kind"] != kind)
+            && !self.released.contains(uid(before))
+        {
+            return Err(format!("deleted {}, which no {kind} controls", describe(before)));
+        }
+        let Some(after) = write.after.as_ref().filter(|after| uid(after) == uid(before)) else {
             return Ok(());
         };
-        match (owner, controller(after)) {
-            (Some(one), Some(other)) if text(one, "/uid") != text(other, "/uid") => {
-                Err(format!("took {} from its owner", named(before)))
+        match (owner, controller_ref(after)) {
+            (Some(old_owner), Some(new_owner)) if text(old_owner, "/uid") != text(new_owner, "/uid") => {
+                Err(format!("adopted {}, which another owner controls", describe(before)))
             }
             _ => Ok(()),
         }

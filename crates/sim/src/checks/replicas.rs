@@ -1,19 +1,23 @@
-//! ReplicaSets and ReplicationControllers: never more pods than were ever asked for, and in the end as many as are.
+//! ReplicaSets and ReplicationControllers: never more pods than were ever wanted, and in the end exactly as
+//! many as wanted.
 
 use std::collections::BTreeMap;
 
 use keleustes_apiserver::ApiServer;
 
 use super::Checker;
-use super::look::{Most, active, count, holds, number, observed, pod_made_for, pods_of, same, status, uid};
-use crate::witness::Effect;
+use super::objects::{
+    MaxReplicas, condition_is_true, count, expect_equal, expect_observed, expect_status, is_active, number,
+    pod_created_for, pods_of, uid,
+};
+use crate::recorder::ObservedWrite;
 
-/// Counts pods.
+/// Counts pods per owner.
 #[derive(Default)]
 pub struct Replicas {
-    /// By uid of the owner: creates whose outcome its controller never learnt, which it may repeat.
-    unknown: BTreeMap<String, i64>,
-    most: Most,
+    /// By UID of the owner: creates whose result its controller never received, and which it may repeat.
+    unconfirmed_creates: BTreeMap<String, i64>,
+    max_wanted: MaxReplicas,
 }
 
 const KINDS: [&str; 2] = ["replicasets.apps", "replicationcontrollers"];
@@ -23,36 +27,36 @@ impl Checker for Replicas {
         "replicas"
     }
 
-    fn wrote(&mut self, effect: &Effect, server: &ApiServer) -> Result<(), String> {
-        if matches!(effect.route.resource.as_str(), "replicasets" | "replicationcontrollers") {
-            self.most.see_both(effect);
+    fn on_write(&mut self, write: &ObservedWrite, server: &ApiServer) -> Result<(), String> {
+        if matches!(write.request.resource.as_str(), "replicasets" | "replicationcontrollers") {
+            self.max_wanted.observe_write(write);
         }
-        let made = pod_made_for(effect, &["ReplicaSet", "ReplicationController"]);
-        let Some(owner) = made else { return Ok(()) };
-        if effect.lost {
-            *self.unknown.entry(owner.to_owned()).or_default() += 1;
+        let created_for = pod_created_for(write, &["ReplicaSet", "ReplicationController"]);
+        let Some(owner) = created_for else { return Ok(()) };
+        if write.response_lost {
+            *self.unconfirmed_creates.entry(owner.to_owned()).or_default() += 1;
         }
-        KINDS.iter().flat_map(|kind| server.objects(kind)).for_each(|set| self.most.see(&set));
-        let there = count(&pods_of(server, owner), active);
-        let Some(most) = self.most.of(owner) else { return Ok(()) };
-        let allowed = most + self.unknown.get(owner).copied().unwrap_or_default();
-        if there > allowed {
-            Err(format!("{there} pods where {allowed} were wanted at most"))
+        KINDS.iter().flat_map(|kind| server.objects(kind)).for_each(|set| self.max_wanted.observe(&set));
+        let active_pods = count(&pods_of(server, owner), is_active);
+        let Some(max_wanted) = self.max_wanted.get(owner) else { return Ok(()) };
+        let allowed = max_wanted + self.unconfirmed_creates.get(owner).copied().unwrap_or_default();
+        if active_pods > allowed {
+            Err(format!("{active_pods} pods where at most {allowed} were ever wanted"))
         } else {
             Ok(())
         }
     }
 
-    fn calm(&self, server: &ApiServer) -> Result<(), String> {
+    fn check_converged(&self, server: &ApiServer) -> Result<(), String> {
         KINDS.iter().flat_map(|kind| server.objects(kind)).try_for_each(|set| {
             let wanted = number(&set, "/spec/replicas");
             let pods = pods_of(server, uid(&set));
-            let ready = count(&pods, |pod| active(pod) && holds(pod, "Ready"));
-            same(&set, "the number of pods", count(&pods, active), wanted)?;
-            same(&set, "the number of ready pods", ready, wanted)?;
-            observed(&set)?;
-            status(&set, "replicas", wanted)?;
-            status(&set, "readyReplicas", wanted)
+            let ready = count(&pods, |pod| is_active(pod) && condition_is_true(pod, "Ready"));
+            expect_equal(&set, "the number of pods", count(&pods, is_active), wanted)?;
+            expect_equal(&set, "the number of ready pods", ready, wanted)?;
+            expect_observed(&set)?;
+            expect_status(&set, "replicas", wanted)?;
+            expect_status(&set, "readyReplicas", wanted)
         })
     }
 }

@@ -1,12 +1,13 @@
-//! Leaders change in the middle of rollouts, between the original and ours, and no pod comes or goes for it.
+//! Leaders alternate between the original and ours during rollouts, and no additional pod is created or
+//! deleted.
 //!
-//! Fifty workloads of all kinds roll forth and back. Meanwhile leaders are asked to stop or are killed at
-//! moments that a seed decides (`KELEUSTES_SEED`, printed), and each is followed by the other program. Everything that
-//! happens to pods is written down and must be what the templates and sizes account for.
+//! Fifty workloads of all kinds roll back and forth. Meanwhile leaders are stopped or killed at random
+//! times (seed `KELEUSTES_SEED`, printed), and each is replaced by the other program. All creations and
+//! deletions of pods are recorded and must match the templates and replicas.
 
-mod ledger;
-mod loads;
-mod relay;
+mod leaders;
+mod pod_log;
+mod workloads;
 
 use std::time::Duration;
 
@@ -18,66 +19,73 @@ use keleustes_hollow::Hollow;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 
-use self::ledger::Ledger;
-use self::loads::{Loads, NODES, PHASES};
-use self::relay::Relay;
-use crate::World;
+use self::leaders::AlternatingLeaders;
+use self::pod_log::PodLog;
+use self::workloads::{NODES, PHASES, Workloads};
+use crate::TestCluster;
 use crate::real::client_of;
 
-/// How long fifty rollouts may take on a busy machine, changes of leaders among them.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How long fifty rollouts with changes of leaders may take on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How often leaders change during each phase; the first only fills the cluster.
+/// How often the leader changes in each phase; the first phase only creates the workloads.
 const SWAPS: [usize; PHASES] = [0, 3, 2, 3];
 
 /// Proves REV-12, REV-33, REV-36, REV-49.
-pub(crate) async fn leaders_change_in_the_middle_of_rollouts(_: &World) -> anyhow::Result<()> {
+pub(crate) async fn leaders_change_during_rollouts(_: &TestCluster) -> anyhow::Result<()> {
     let plane = plane()?;
-    let world = World::new(client_of(&plane, User::Admin).await?, None, PATIENCE);
+    let cluster = TestCluster::new(client_of(&plane, User::Admin).await?, None, TIMEOUT);
     let seed = std::env::var("KELEUSTES_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
     println!("        seed {seed}");
-    let mut relay = Relay::start(&plane, &world, fastrand::Rng::with_seed(seed)).await?;
-    let nodes = Hollow::builder(world.admin.clone()).nodes(NODES).scheduler(true).untaint(true);
+    let mut leaders = AlternatingLeaders::start(&plane, &cluster, fastrand::Rng::with_seed(seed)).await?;
+    let nodes = Hollow::builder(cluster.admin.clone()).nodes(NODES).scheduler(true).untaint(true);
     let nodes = nodes.capacity("64", "256Gi", 250).seed(seed).start();
 
-    let namespace = world.inhabited_namespace("handover").await?;
-    let ledger = Ledger::open(&world, &namespace).await?;
-    let loads = Loads::new(&world, &namespace);
+    let namespace = cluster.namespace_with_service_account("handover").await?;
+    let log = PodLog::open(&cluster, &namespace).await?;
+    let workloads = Workloads::new(&cluster, &namespace);
     for (phase, swaps) in SWAPS.into_iter().enumerate() {
-        loads.begin(phase).await?;
+        workloads.start_phase(phase).await?;
         for _ in 0..swaps {
-            relay.swap(&world, &loads, phase).await?;
+            leaders.replace_leader(&cluster, &workloads, phase).await?;
         }
-        relay
-            .until(&world, &format!("phase {phase}"), async || {
-                Ok((loads.under_way(phase).await? == 0).then_some(()))
+        leaders
+            .until(&cluster, &format!("phase {phase}"), async || {
+                Ok((workloads.unfinished(phase).await? == 0).then_some(()))
             })
             .await?;
-        ledger.close(&world, phase).await?.must_be(&Loads::accounts_for(phase))?;
+        log.close(&cluster, phase).await?.expect_equal(&Workloads::expected_counts(phase))?;
     }
-    let revisions = world.api::<ControllerRevision>(&namespace).list(&ListParams::default()).await?;
-    let sets = world.api::<ReplicaSet>(&namespace).list(&ListParams::default()).await?;
-    let rolled = sets.iter().filter(|set| !set.owner_references().is_empty()).count();
-    ensure!(rolled == 2 * loads::DEPLOYMENTS, "{rolled} ReplicaSets for two templates of each Deployment");
-    let wanted = 2 * (loads::STATEFUL_SETS + loads::DAEMON_SETS);
-    ensure!(revisions.items.len() == wanted, "{} revisions where {wanted} are", revisions.items.len());
-    nothing_is_left_to_do(&world, &mut relay, &loads, &plane).await?;
+    let revisions = cluster.api::<ControllerRevision>(&namespace).list(&ListParams::default()).await?;
+    let sets = cluster.api::<ReplicaSet>(&namespace).list(&ListParams::default()).await?;
+    let replica_sets = sets.iter().filter(|set| !set.owner_references().is_empty()).count();
+    ensure!(
+        replica_sets == 2 * workloads::DEPLOYMENTS,
+        "{replica_sets} ReplicaSets for two templates of each Deployment"
+    );
+    let wanted = 2 * (workloads::STATEFUL_SETS + workloads::DAEMON_SETS);
+    ensure!(
+        revisions.items.len() == wanted,
+        "{} revisions where {wanted} are expected",
+        revisions.items.len()
+    );
+    new_leader_writes_nothing(&cluster, &mut leaders, &workloads, &plane).await?;
     nodes.stop().await;
     Ok(())
 }
 
-/// A leader that comes when all is done finds everything as it would have left it.
-async fn nothing_is_left_to_do(
-    world: &World,
-    relay: &mut Relay<'_>,
-    loads: &Loads<'_>,
+/// A new leader that starts when all is done writes nothing to existing objects.
+async fn new_leader_writes_nothing(
+    cluster: &TestCluster,
+    leaders: &mut AlternatingLeaders<'_>,
+    workloads: &Workloads<'_>,
     plane: &ControlPlane,
 ) -> anyhow::Result<()> {
     let before = plane.audit_mark()?;
-    relay.swap(world, loads, PHASES - 1).await?;
-    // Whoever has done something new has looked at all that was there before.
-    loads.begin_last().await?;
-    relay.until(world, "one more Deployment", async || loads.last_is_done().await).await?;
+    leaders.replace_leader(cluster, workloads, PHASES - 1).await?;
+    // A leader that has completed new work has also reconciled all existing keys.
+    workloads.create_last().await?;
+    leaders.until(cluster, "one more Deployment", async || workloads.last_is_done().await).await?;
     let entries = plane.audit_since(before)?;
     let writes = entries.iter().filter(|entry| {
         let is_old = entry.object.as_ref().is_some_and(|object| {
@@ -88,7 +96,7 @@ async fn nothing_is_left_to_do(
         is_old && entry.is_write() && !entry.is_routine() && entry.is_from_manager()
     });
     let writes: Vec<_> = writes.map(|entry| format!("{} {} {}", entry.user, entry.verb, entry.uri)).collect();
-    ensure!(writes.is_empty(), "nothing was to do, and this was written:\n{}", writes.join("\n"));
+    ensure!(writes.is_empty(), "the new leader wrote although nothing had changed:\n{}", writes.join("\n"));
     Ok(())
 }
 

@@ -1,0 +1,365 @@
+//! What happens to a cluster, as data: user actions and faults with their times.
+
+use keleustes_client::PropagationPolicy;
+use keleustes_objects::{self as objects, Key, Kind as _, Resource};
+use serde::{Deserialize, Serialize};
+
+/// Everything that happens to a cluster before it must converge.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// The seed of all random numbers.
+    pub seed: u64,
+    /// How many managers compete for the lease.
+    pub managers: usize,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// Whether the API server enforces RBAC. Not in every storm, because it is slow.
+    pub rbac: bool,
+    /// The actions, sorted by time.
+    pub actions: Vec<TimedAction>,
+}
+
+/// An action and its time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimedAction {
+    /// Milliseconds since the start of the storm.
+    pub at_ms: u64,
+    /// The action.
+    pub action: Action,
+}
+
+/// Something that happens to the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// A user changes objects.
+    User(UserAction),
+    /// Requests of one party fail or are delayed for a while.
+    Fault(Fault),
+    /// The API server compacts its history.
+    Compact,
+    /// All watches end with 410 Expired.
+    ExpireWatches,
+    /// All watch connections are closed.
+    CutWatches,
+    /// The API server is down for this number of milliseconds.
+    RestartApiServer(u64),
+    /// A manager is killed; requests that it has sent may still take effect.
+    CrashManager(usize),
+    /// A manager is asked to shut down gracefully.
+    StopManager(usize),
+    /// The wall clock of a manager jumps by this number of seconds.
+    SkewManagerClock(usize, i64),
+    /// The wall clock of the API server jumps by this number of seconds.
+    SkewServerClock(i64),
+    /// A manager is paused for this number of milliseconds: it receives nothing, and requests that it was about to send
+    /// are sent afterwards.
+    PauseManager(usize, u64),
+    /// All processes are paused for this number of milliseconds, like the guests of a suspended machine: all timers
+    /// that expire meanwhile fire at once afterwards.
+    FreezeMachine(u64),
+    /// The connections of a manager are closed, and for this number of milliseconds certificates are rejected.
+    RotateCertificates(usize, u64),
+    /// A node stops sending heartbeats and running pods.
+    FailNode(usize),
+    /// A failed node works again.
+    RecoverNode(usize),
+}
+
+/// What a user does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UserAction {
+    /// Creates an object.
+    Create(ObjectRef, ObjectSpec),
+    /// Changes the number of replicas, or the parallelism of a Job.
+    Scale(ObjectRef, u32),
+    /// Changes the pod template.
+    ChangeTemplate(ObjectRef, u32),
+    /// Pauses or resumes a Deployment, suspends or resumes a Job.
+    SetPaused(ObjectRef, bool),
+    /// Deletes an object.
+    Delete(ObjectRef, DeletePropagation),
+    /// Deletes the pod of a namespace that this number selects.
+    DeletePod(String, usize),
+    /// Changes the labels of a pod so that its selector no longer matches, or changes them back.
+    RelabelPod(String, usize),
+    /// Creates a pod without a controllerRef whose labels match a selector.
+    CreateStrayPod(String, String),
+    /// Creates an object whose owner does not exist.
+    CreateWithMissingOwner(String, String),
+    /// Creates two objects that own each other.
+    CreateOwnerCycle(String, String),
+    /// Creates an object with a finalizer that no controller removes.
+    CreateWithFinalizer(String, String),
+    /// Deletes a node.
+    DeleteNode(usize),
+    /// Cordons or uncordons a node.
+    SetUnschedulable(usize, bool),
+    /// Deletes the default ServiceAccount and the root CA ConfigMap of a namespace.
+    DeleteNamespaceDefaults(String),
+    /// Replaces the root CA ConfigMap of a namespace by one with another CA.
+    ReplaceRootCa(String),
+    /// Deletes an object and creates another with its name at once.
+    Recreate(ObjectRef, DeletePropagation, ObjectSpec),
+    /// Removes the owner references of the object of this kind and namespace that this number selects.
+    RemoveOwnerReferences(DependentKind, String, usize),
+    /// Creates a ServiceAccount and a token Secret for it; the Secret first if the flag is set.
+    CreateTokenSecret(String, String, bool),
+    /// Tampers with the token Secret of a ServiceAccount.
+    TamperWithTokenSecret(String, String, TokenTampering),
+    /// Deletes a ServiceAccount, and creates another with its name at once if the flag is set.
+    DeleteServiceAccount(String, String, bool),
+    /// Tampers with the EndpointSlice of a namespace that this number selects.
+    TamperWithEndpointSlice(String, usize, SliceTampering),
+    /// Changes the selector and the port of a Service.
+    ChangeServiceSelector(ObjectRef, String, u16),
+    /// Changes the zone of a node.
+    SetNodeZone(usize, u8),
+    /// Adds a NoExecute taint to a node, or removes it.
+    SetNodeTaint(usize, bool),
+    /// Deletes the ControllerRevision of a namespace that this number selects.
+    DeleteControllerRevision(String, usize),
+    /// Creates the aggregated ClusterRole, or overwrites its rules.
+    ResetAggregatedRole,
+    /// Creates or changes a ClusterRole that the aggregated one selects; deletes it if no rule is given.
+    SetRolePart(String, Option<u8>),
+}
+
+/// A kind whose objects controllers create and users' objects own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the kinds of the API under their own names")]
+pub enum DependentKind {
+    Pod,
+    ReplicaSet,
+    ControllerRevision,
+}
+
+/// How a token Secret is tampered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TokenTampering {
+    /// The token is removed.
+    RemoveToken,
+    /// The CA is replaced.
+    ReplaceCa,
+    /// The Secret is deleted.
+    Delete,
+    /// The Secret is deleted and created again.
+    Recreate,
+}
+
+/// How an EndpointSlice is tampered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SliceTampering {
+    /// Its endpoints are removed.
+    RemoveEndpoints,
+    /// Its endpoints are replaced by a foreign address.
+    ReplaceEndpoints,
+    /// It is deleted.
+    Delete,
+    /// Its managed-by label is removed.
+    RemoveManagedByLabel,
+}
+
+/// An object that users create.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ObjectRef {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace; empty for a namespace itself.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl ObjectRef {
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        Key { namespace: self.namespace.as_str().into(), name: self.name.as_str().into() }
+    }
+}
+
+/// The kinds that users create.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the kinds of the API under their own names")]
+pub enum Kind {
+    Deployment,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+    DaemonSet,
+    Job,
+    Service,
+    Namespace,
+}
+
+impl Kind {
+    /// The resource of the kind.
+    #[must_use]
+    pub const fn resource(self) -> Resource {
+        match self {
+            Self::Deployment => objects::Deployment::RESOURCE,
+            Self::ReplicaSet => objects::ReplicaSet::RESOURCE,
+            Self::StatefulSet => objects::StatefulSet::RESOURCE,
+            Self::DaemonSet => objects::DaemonSet::RESOURCE,
+            Self::Job => objects::Job::RESOURCE,
+            Self::ReplicationController => objects::ReplicationController::RESOURCE,
+            Self::Service => objects::Service::RESOURCE,
+            Self::Namespace => objects::Namespace::RESOURCE,
+        }
+    }
+}
+
+/// The variable part of a new object's spec.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectSpec {
+    /// How many replicas, or completions.
+    pub replicas: u32,
+    /// Which of a few pod templates.
+    pub template_version: u32,
+    /// How its pods behave.
+    pub pods: PodBehaviour,
+    /// Whether it uses the less common variant of its kind: Recreate, Parallel, a surge, Indexed, or zone hints.
+    pub alternative: bool,
+}
+
+/// How pods behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PodBehaviour {
+    /// They start at once and run.
+    Healthy,
+    /// They start after 8 seconds.
+    SlowStart,
+    /// They crash twice before they run.
+    CrashingAtFirst,
+    /// They fail.
+    Failing,
+}
+
+/// The deletion propagation policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeletePropagation {
+    /// Dependents are deleted after their owner.
+    Background,
+    /// Dependents are deleted before their owner.
+    Foreground,
+    /// Dependents are kept.
+    Orphan,
+}
+
+impl From<DeletePropagation> for PropagationPolicy {
+    fn from(propagation: DeletePropagation) -> Self {
+        match propagation {
+            DeletePropagation::Background => Self::Background,
+            DeletePropagation::Foreground => Self::Foreground,
+            DeletePropagation::Orphan => Self::Orphan,
+        }
+    }
+}
+
+/// The name of a node, by its number.
+#[must_use]
+pub fn node(number: usize) -> String {
+    format!("hollow-{number}")
+}
+
+/// A fault that affects requests for a while.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// Whose requests.
+    pub party: Party,
+    /// Which requests.
+    pub requests: RequestClass,
+    /// What happens to them.
+    pub effect: FaultEffect,
+    /// How many of a hundred are affected.
+    pub percent: u8,
+    /// For how many milliseconds.
+    pub duration_ms: u64,
+}
+
+/// A client of the API server whose requests can be affected by faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Party {
+    /// A manager.
+    Manager(usize),
+    /// All nodes.
+    Nodes,
+}
+
+/// A class of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RequestClass {
+    /// All but GET.
+    Writes,
+    /// POST.
+    Creates,
+    /// Writes of the status subresource.
+    StatusWrites,
+    /// DELETE.
+    Deletes,
+    /// Gets and lists.
+    Reads,
+    /// Watches.
+    Watches,
+    /// All requests for pods.
+    Pods,
+    /// All requests for ReplicaSets.
+    ReplicaSets,
+    /// All requests for EndpointSlices.
+    EndpointSlices,
+    /// All requests for the leader election lease.
+    LeaderLease,
+    /// Token requests.
+    TokenRequests,
+    /// Watches with `sendInitialEvents=true`.
+    WatchLists,
+    /// Pages of lists after the first.
+    ContinuedLists,
+    /// All requests.
+    All,
+}
+
+/// What a fault does to a request or a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultEffect {
+    /// The request arrives this number of milliseconds later.
+    DelayRequest(u64),
+    /// The response arrives this number of milliseconds later.
+    DelayResponse(u64),
+    /// The server rejects the request with this status code.
+    Reject(u16),
+    /// The server executes the request and responds with this status code.
+    ApplyThenReject(u16),
+    /// The connection breaks before the request arrives.
+    DropRequest,
+    /// The connection breaks after the server has executed the request.
+    DropResponse,
+    /// The request never arrives, and the client notices it only after a long timeout.
+    Hang,
+    /// Watch events are held back.
+    StallWatches,
+    /// Watch connections break.
+    BreakWatches,
+    /// The watch ends with 410 Expired.
+    ExpireWatches,
+    /// The response breaks off in the middle.
+    TruncateResponse,
+    /// Pages of lists hold fewer objects than the limit.
+    SmallPages,
+    /// The server's watch cache is behind: lists that may be stale are, and a watch from a resourceVersion that the cache
+    /// has not reached is rejected.
+    StaleCache,
+    /// No connection: certificates are rejected.
+    RejectCertificate,
+}

@@ -1,0 +1,34 @@
+//! Every write of a controller to one existing object carries the object's UID.
+
+use http::Method;
+use keleustes_apiserver::ApiServer;
+
+use super::Checker;
+use crate::recorder::{ObservedWrite, text};
+
+/// Checks the UID in each write.
+pub struct UidPreconditions;
+
+impl Checker for UidPreconditions {
+    fn name(&self) -> &'static str {
+        "uid preconditions"
+    }
+
+    fn on_write(&mut self, write: &ObservedWrite, _: &ApiServer) -> Result<(), String> {
+        let request = &write.request;
+        // Server-side apply carries no UID, with the original neither.
+        let applies = write.component == "clusterrole-aggregation-controller";
+        if !write.by_manager() || request.name.is_empty() || request.is_routine() || applies {
+            return Ok(());
+        }
+        let pointer = match request.method {
+            Method::DELETE => "/preconditions/uid",
+            Method::PATCH | Method::PUT => "/metadata/uid",
+            _ => return Ok(()),
+        };
+        if text(&write.body, pointer).is_empty() {
+            return Err(format!("a {} carries no UID", request.method));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,315 @@
+//! Generates a schedule from a seed: the user actions and their times. `faults` generates the faults.
+
+use crate::actions::{
+    Action, DeletePropagation, DependentKind, Kind, ObjectRef, ObjectSpec, PodBehaviour, Schedule,
+    SliceTampering, TimedAction, TokenTampering, UserAction,
+};
+
+/// The namespaces that users work in; the first always exists.
+pub const NAMESPACES: [&str; 3] = ["default", "harbour", "reef"];
+const NAMES: [&str; 3] = ["oar", "sail", "hull"];
+const WORKLOADS: [Kind; 6] = [
+    Kind::Deployment,
+    Kind::StatefulSet,
+    Kind::DaemonSet,
+    Kind::Job,
+    Kind::ReplicaSet,
+    Kind::ReplicationController,
+];
+/// The first action comes when the managers have had time to start.
+const FIRST_AT: u64 = 2_000;
+
+/// The schedule of a seed.
+#[must_use]
+pub fn generate_schedule(seed: u64) -> Schedule {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let (nodes, managers) = (rng.usize(1..4), rng.usize(1..3));
+    let theme = THEMES[rng.usize(..THEMES.len())];
+    let mut generator =
+        ScheduleGenerator { rng, created: Vec::new(), accounts: Vec::new(), nodes, managers, theme };
+    let actions = generator.rng.usize(6..40);
+    // Most storms take seconds, some take minutes.
+    let mean_gap_ms = match generator.rng.u8(..16) {
+        ..4 => 300,
+        4..10 => 1_500,
+        10..13 => 4_000,
+        13..15 => 8_000,
+        _ => 20_000,
+    };
+    let with_faults = generator.rng.u8(..100) < 80;
+    let mut at = FIRST_AT;
+    let rbac = generator.rng.u8(..100) < 20;
+    let mut schedule = Schedule { seed, managers, nodes, rbac, actions: Vec::new() };
+    for _ in 0..actions {
+        at += generator.rng.u64(..mean_gap_ms * 2);
+        let actions = if with_faults && generator.rng.u8(..100) < 45 {
+            generator.fault_actions()
+        } else {
+            vec![(0, generator.user_action())]
+        };
+        schedule
+            .actions
+            .extend(actions.into_iter().map(|(later, action)| TimedAction { at_ms: at + later, action }));
+    }
+    // The last actions are about the theme of the storm.
+    for _ in 0..if theme == Theme::Everything { 0 } else { 2 } {
+        at += generator.rng.u64(..5_000);
+        schedule.actions.push(TimedAction { at_ms: at, action: Action::User(generator.action_about(theme)) });
+    }
+    // Actions with a delay overlap with later ones.
+    schedule.actions.sort_by_key(|timed| timed.at_ms);
+    schedule
+}
+
+/// The area that most user actions of a storm are about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Theme {
+    Everything,
+    Services,
+    Accounts,
+    Nodes,
+    Owners,
+}
+
+const THEMES: [Theme; 8] = [
+    Theme::Everything,
+    Theme::Everything,
+    Theme::Everything,
+    Theme::Services,
+    Theme::Accounts,
+    Theme::Nodes,
+    Theme::Owners,
+    Theme::Owners,
+];
+
+pub(crate) struct ScheduleGenerator {
+    pub(crate) rng: fastrand::Rng,
+    created: Vec<ObjectRef>,
+    /// The ServiceAccounts with token Secrets.
+    accounts: Vec<(String, String)>,
+    pub(crate) nodes: usize,
+    pub(crate) managers: usize,
+    theme: Theme,
+}
+
+impl ScheduleGenerator {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.rng.usize(..from.len())]
+    }
+
+    /// A namespace, mostly one that was created.
+    fn namespace(&mut self) -> String {
+        let created = self.created.iter().filter(|object| object.kind == Kind::Namespace);
+        let known: Vec<_> =
+            created.map(|object| object.name.clone()).chain([NAMESPACES[0].to_owned()]).collect();
+        match self.rng.u8(..100) {
+            ..25 => self.pick(&NAMESPACES).to_owned(),
+            _ => known[self.rng.usize(..known.len())].clone(),
+        }
+    }
+
+    /// A ServiceAccount, mostly one with a token Secret.
+    fn account(&mut self) -> (String, String) {
+        let known = self.rng.u8(..100) < 80 && !self.accounts.is_empty();
+        if known {
+            self.accounts[self.rng.usize(..self.accounts.len())].clone()
+        } else {
+            (self.namespace(), self.name())
+        }
+    }
+
+    fn name(&mut self) -> String {
+        self.pick(&NAMES).to_owned()
+    }
+
+    /// An object that was created, if any was.
+    fn created(&mut self) -> Option<ObjectRef> {
+        (!self.created.is_empty()).then(|| self.created[self.rng.usize(..self.created.len())].clone())
+    }
+
+    /// A user action.
+    pub(crate) fn user_action(&mut self) -> Action {
+        let use_theme = self.theme != Theme::Everything && self.rng.u8(..100) < 40;
+        let theme = if use_theme {
+            self.theme
+        } else {
+            match self.rng.u8(..100) {
+                ..78 => Theme::Everything,
+                78..84 => Theme::Services,
+                84..89 => Theme::Accounts,
+                89..94 => Theme::Nodes,
+                _ => Theme::Owners,
+            }
+        };
+        Action::User(self.action_about(theme))
+    }
+
+    fn action_about(&mut self, theme: Theme) -> UserAction {
+        match theme {
+            Theme::Everything => self.workload_action(),
+            Theme::Services => self.service_action(),
+            Theme::Accounts => self.account_action(),
+            Theme::Nodes => self.node_action(),
+            Theme::Owners => self.ownership_action(),
+        }
+    }
+
+    /// Everyday actions on workloads, and some disruptive ones.
+    fn workload_action(&mut self) -> UserAction {
+        let created = self.created();
+        match (self.rng.u8(..100), created) {
+            (..36, _) | (36..84, None) => self.creation(),
+            (36..48, Some(object)) => UserAction::Scale(object, self.rng.u32(..5)),
+            (48..60, Some(object)) => UserAction::ChangeTemplate(object, self.rng.u32(..4)),
+            (60..65, Some(object)) => UserAction::SetPaused(object, self.rng.bool()),
+            (65..78, Some(object)) => UserAction::Delete(object, self.propagation()),
+            (78..84, Some(object)) => self.recreation(object),
+            (84..91, _) => UserAction::DeletePod(self.namespace(), self.rng.usize(..20)),
+            (91..94, _) => UserAction::CreateWithMissingOwner(self.namespace(), self.name()),
+            (94..97, _) => UserAction::CreateOwnerCycle(self.namespace(), self.name()),
+            _ => UserAction::CreateWithFinalizer(self.namespace(), self.name()),
+        }
+    }
+
+    fn service_action(&mut self) -> UserAction {
+        let service = self.created.iter().rfind(|object| object.kind == Kind::Service).cloned();
+        match (self.rng.u8(..100), service) {
+            (..45, _) | (_, None) => {
+                // Most Services select the pods of an existing workload.
+                let workload = self.created().filter(|_| self.rng.u8(..100) < 75);
+                let (namespace, name) =
+                    workload.filter(|workload| workload.kind != Kind::Namespace).map_or_else(
+                        || (self.namespace(), self.name()),
+                        |workload| (workload.namespace, workload.name),
+                    );
+                let object = ObjectRef { kind: Kind::Service, namespace, name };
+                self.created.push(object.clone());
+                let spec = ObjectSpec { alternative: self.rng.bool(), ..self.spec_for(Kind::Service) };
+                UserAction::Create(object, spec)
+            }
+            (45..65, Some(service)) => {
+                let tampering = self.pick(&[
+                    SliceTampering::RemoveEndpoints,
+                    SliceTampering::ReplaceEndpoints,
+                    SliceTampering::Delete,
+                    SliceTampering::RemoveManagedByLabel,
+                ]);
+                UserAction::TamperWithEndpointSlice(service.namespace, self.rng.usize(..5), tampering)
+            }
+            (65..80, Some(service)) => {
+                let (name, port) = (self.name(), self.pick(&[80, 81, 82]));
+                UserAction::ChangeServiceSelector(service, name, port)
+            }
+            _ => UserAction::SetNodeZone(self.rng.usize(..self.nodes), self.rng.u8(..3)),
+        }
+    }
+
+    fn account_action(&mut self) -> UserAction {
+        match self.rng.u8(..100) {
+            ..25 => {
+                let (namespace, name) = (self.namespace(), self.name());
+                self.accounts.push((namespace.clone(), name.clone()));
+                UserAction::CreateTokenSecret(namespace, name, self.rng.u8(..100) < 20)
+            }
+            25..45 => {
+                let tampering = self.pick(&[
+                    TokenTampering::RemoveToken,
+                    TokenTampering::ReplaceCa,
+                    TokenTampering::Delete,
+                    TokenTampering::Recreate,
+                ]);
+                let (namespace, name) = self.account();
+                UserAction::TamperWithTokenSecret(namespace, name, tampering)
+            }
+            45..60 => {
+                let (namespace, name) = self.account();
+                UserAction::DeleteServiceAccount(namespace, name, self.rng.bool())
+            }
+            60..68 => UserAction::ResetAggregatedRole,
+            68..84 => {
+                let allows = Some(self.rng.u8(..4)).filter(|_| self.rng.u8(..100) < 75);
+                UserAction::SetRolePart(self.name(), allows)
+            }
+            84..90 => UserAction::ReplaceRootCa(self.namespace()),
+            _ => UserAction::DeleteNamespaceDefaults(self.namespace()),
+        }
+    }
+
+    fn node_action(&mut self) -> UserAction {
+        let node = self.rng.usize(..self.nodes);
+        match self.rng.u8(..100) {
+            ..25 => UserAction::DeleteNode(node),
+            25..45 => UserAction::SetUnschedulable(node, self.rng.bool()),
+            45..70 => UserAction::SetNodeTaint(node, self.rng.u8(..100) < 65),
+            70..85 => UserAction::SetNodeZone(node, self.rng.u8(..3)),
+            _ => UserAction::CreateStrayPod(self.namespace(), self.name()),
+        }
+    }
+
+    fn ownership_action(&mut self) -> UserAction {
+        let created = self.created();
+        match (self.rng.u8(..100), created) {
+            (..25, Some(object)) => self.recreation(object),
+            (25..32, Some(object)) => UserAction::Delete(object, DeletePropagation::Orphan),
+            (..60, _) => {
+                let child = self.pick(&[
+                    DependentKind::Pod,
+                    DependentKind::Pod,
+                    DependentKind::ReplicaSet,
+                    DependentKind::ControllerRevision,
+                ]);
+                UserAction::RemoveOwnerReferences(child, self.namespace(), self.rng.usize(..20))
+            }
+            (60..75, _) => UserAction::RelabelPod(self.namespace(), self.rng.usize(..20)),
+            (75..87, _) => UserAction::CreateStrayPod(self.namespace(), self.name()),
+            _ => UserAction::DeleteControllerRevision(self.namespace(), self.rng.usize(..10)),
+        }
+    }
+
+    fn recreation(&mut self, object: ObjectRef) -> UserAction {
+        let (propagation, spec) = (self.propagation(), self.spec_for(object.kind));
+        UserAction::Recreate(object, propagation, spec)
+    }
+
+    pub(crate) fn creation(&mut self) -> UserAction {
+        let roll = self.rng.u8(..100);
+        let object = if roll < 12 {
+            let name = self.pick(&NAMESPACES[1..]).to_owned();
+            ObjectRef { kind: Kind::Namespace, namespace: String::new(), name }
+        } else {
+            let kind = if roll < 20 { Kind::Service } else { self.pick(&WORKLOADS) };
+            ObjectRef { kind, namespace: self.namespace(), name: self.name() }
+        };
+        self.create_action(object)
+    }
+
+    fn create_action(&mut self, object: ObjectRef) -> UserAction {
+        let spec = self.spec_for(object.kind);
+        self.created.push(object.clone());
+        UserAction::Create(object, spec)
+    }
+
+    fn spec_for(&mut self, kind: Kind) -> ObjectSpec {
+        let pods = self.pick(&[
+            PodBehaviour::Healthy,
+            PodBehaviour::Healthy,
+            PodBehaviour::Healthy,
+            PodBehaviour::SlowStart,
+            PodBehaviour::CrashingAtFirst,
+            PodBehaviour::Failing,
+        ]);
+        let pods =
+            if kind != Kind::Job && pods == PodBehaviour::Failing { PodBehaviour::Healthy } else { pods };
+        let (replicas, template_version) = (self.rng.u32(..4), self.rng.u32(..4));
+        ObjectSpec { replicas, template_version, pods, alternative: self.rng.u8(..100) < 30 }
+    }
+
+    fn propagation(&mut self) -> DeletePropagation {
+        self.pick(&[
+            DeletePropagation::Background,
+            DeletePropagation::Background,
+            DeletePropagation::Foreground,
+            DeletePropagation::Orphan,
+        ])
+    }
+}

@@ -1,0 +1,144 @@
+//! User actions on objects that controllers create: slices, tokens, revisions, roles, owner references.
+
+use keleustes_client::Call;
+use keleustes_objects::{
+    ClusterRole, ControllerRevision, EndpointSlice, Key, Kind as _, Node, Pod, ReplicaSet, Resource,
+    ServiceAccount, TokenSecret,
+};
+use serde_json::{Value, json};
+
+use crate::actions::{DependentKind, SliceTampering, TokenTampering, UserAction, node};
+use crate::bodies;
+use crate::user::{SimulatedUser, key};
+
+const ACCOUNTS: Resource = ServiceAccount::RESOURCE;
+const SECRETS: Resource = TokenSecret::RESOURCE;
+const SLICES: Resource = EndpointSlice::RESOURCE;
+const REVISIONS: Resource = ControllerRevision::RESOURCE;
+const ROLES: Resource = ClusterRole::RESOURCE;
+/// The taint that users add to nodes.
+const USER_TAINT: &str = "example.com/keep-off";
+
+impl SimulatedUser {
+    pub(crate) async fn interfere(&self, action: &UserAction) {
+        match action {
+            UserAction::RemoveOwnerReferences(kind, namespace, number) => {
+                let resource = match kind {
+                    DependentKind::Pod => Pod::RESOURCE,
+                    DependentKind::ReplicaSet => ReplicaSet::RESOURCE,
+                    DependentKind::ControllerRevision => REVISIONS,
+                };
+                if let Some(child) = self.select(&resource, namespace, *number).await {
+                    let change = json!({"metadata": {"ownerReferences": null}});
+                    self.merge(&resource, &key(&child), change).await;
+                }
+            }
+            UserAction::CreateTokenSecret(namespace, name, secret_first) => {
+                if *secret_first {
+                    self.create(&SECRETS, namespace, &bodies::token_secret(name)).await;
+                }
+                self.create(&ACCOUNTS, namespace, &bodies::service_account(name)).await;
+                self.create(&SECRETS, namespace, &bodies::token_secret(name)).await;
+            }
+            UserAction::TamperWithTokenSecret(namespace, name, tampering) => {
+                self.tamper_with_token(namespace, name, *tampering).await;
+            }
+            UserAction::DeleteServiceAccount(namespace, name, recreate) => {
+                self.delete(&ACCOUNTS, &Key::namespaced(namespace.as_str(), name.as_str())).await;
+                if *recreate {
+                    self.create(&ACCOUNTS, namespace, &bodies::service_account(name)).await;
+                }
+            }
+            UserAction::TamperWithEndpointSlice(namespace, number, tampering) => {
+                if let Some(slice) = self.select(&SLICES, namespace, *number).await {
+                    self.tamper_with_slice(&slice, *tampering).await;
+                }
+            }
+            UserAction::ChangeServiceSelector(object, name, port) => {
+                let change = bodies::service_patch(name, *port);
+                self.merge(&object.kind.resource(), &object.key(), change).await;
+            }
+            UserAction::DeleteControllerRevision(namespace, number) => {
+                if let Some(revision) = self.select(&REVISIONS, namespace, *number).await {
+                    self.delete(&REVISIONS, &key(&revision)).await;
+                }
+            }
+            _ => self.interfere_with_cluster(action).await,
+        }
+    }
+
+    /// Actions on cluster-scoped objects: nodes and roles.
+    async fn interfere_with_cluster(&self, action: &UserAction) {
+        match action {
+            UserAction::SetNodeZone(number, zone) => {
+                let labels = json!({"topology.kubernetes.io/zone": format!("zone-{zone}")});
+                let change = json!({"metadata": {"labels": labels}});
+                self.merge(&Node::RESOURCE, &Key::cluster(node(*number)), change).await;
+            }
+            UserAction::SetNodeTaint(number, taint) => {
+                self.set_taint(&Key::cluster(node(*number)), *taint).await;
+            }
+            UserAction::ResetAggregatedRole => {
+                let (role, aggregated) = (Key::cluster(bodies::AGGREGATED_ROLE), bodies::aggregated_role());
+                self.create(&ROLES, "", &aggregated).await;
+                self.merge(&ROLES, &role, json!({"rules": aggregated["rules"]})).await;
+            }
+            UserAction::SetRolePart(name, Some(allows)) => {
+                let role_part = bodies::role_part(name, *allows);
+                self.create(&ROLES, "", &role_part).await;
+                self.merge(&ROLES, &Key::cluster(name.as_str()), json!({"rules": role_part["rules"]})).await;
+            }
+            UserAction::SetRolePart(name, None) => self.delete(&ROLES, &Key::cluster(name.as_str())).await,
+            _ => {}
+        }
+    }
+
+    /// Adds the users' taint to a node or removes it. The list of taints is written as a whole, without a
+    /// resourceVersion.
+    pub(crate) async fn set_taint(&self, node: &Key, taint: bool) {
+        let found = self.send(&Call::get(&Node::RESOURCE, node)).await;
+        let mut taints = found["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        let before = taints.len();
+        taints.retain(|there| there["key"] != USER_TAINT);
+        if taint {
+            taints.push(json!({"key": USER_TAINT, "effect": "NoExecute"}));
+        }
+        if taints.len() != before {
+            self.merge(&Node::RESOURCE, node, json!({"spec": {"taints": taints}})).await;
+        }
+    }
+
+    async fn tamper_with_token(&self, namespace: &str, account: &str, tampering: TokenTampering) {
+        let secret = Key::namespaced(namespace, bodies::token_secret_name(account));
+        match tampering {
+            TokenTampering::RemoveToken => {
+                self.merge(&SECRETS, &secret, json!({"data": {"token": null}})).await;
+            }
+            // "another CA"
+            TokenTampering::ReplaceCa => {
+                self.merge(&SECRETS, &secret, json!({"data": {"ca.crt": "YW5vdGhlciBDQQ=="}})).await;
+            }
+            TokenTampering::Delete => self.delete(&SECRETS, &secret).await,
+            TokenTampering::Recreate => {
+                self.delete(&SECRETS, &secret).await;
+                self.create(&SECRETS, namespace, &bodies::token_secret(account)).await;
+            }
+        }
+    }
+
+    async fn tamper_with_slice(&self, slice: &Value, tampering: SliceTampering) {
+        let key = key(slice);
+        match tampering {
+            SliceTampering::RemoveEndpoints => self.merge(&SLICES, &key, json!({"endpoints": []})).await,
+            SliceTampering::ReplaceEndpoints => {
+                let foreign = json!({"addresses": ["192.0.2.1"], "conditions": {"ready": true}});
+                self.merge(&SLICES, &key, json!({"endpoints": [foreign]})).await;
+            }
+            SliceTampering::Delete => self.delete(&SLICES, &key).await,
+            SliceTampering::RemoveManagedByLabel => {
+                let labels = json!({"endpointslice.kubernetes.io/managed-by": null});
+                self.merge(&SLICES, &key, json!({"metadata": {"labels": labels}})).await;
+            }
+        }
+    }
+}
