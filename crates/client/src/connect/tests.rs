@@ -116,7 +116,7 @@ async fn ambiguous_or_incomplete_user_is_refused() {
     };
     check(
         &[("token", "t"), ("username", "u"), ("password", "p")],
-        "there is a token and a password; only one of them can be shown",
+        "there is a token and a password; only one of them can be used",
     );
     check(
         &[("token", "t"), ("as-groups", "[g]")],
@@ -131,7 +131,7 @@ async fn ambiguous_or_incomplete_user_is_refused() {
     check(&[("exec", &of_version("v9"))], unknown);
     check(
         &[("exec", &of_version("v1beta1")), ("auth-provider", "{name: oidc, config: {}}")],
-        "there is an exec plugin and an auth-provider; only one of them can be asked",
+        "there is an exec plugin and an auth-provider; only one of them can be used",
     );
     check(
         &[("auth-provider", "{name: gcp, config: {cmd-path: /bin/true}}")],
@@ -199,17 +199,17 @@ impl Server {
             let Ok(stream) = acceptor.accept(socket).await else { continue };
             let certificate = stream.get_ref().1.peer_certificates().map(|chain| base64_of(&chain[0]));
             let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-                let shown = request.headers().get(AUTHORIZATION).map(|value| value.to_str().unwrap());
+                let authorization = request.headers().get(AUTHORIZATION).map(|value| value.to_str().unwrap());
                 let answer = serde_json::json!({
                     "version": format!("{:?}", request.version()),
                     "certified": certificate.is_some(),
                     "certificate": certificate,
-                    "shown": shown,
+                    "authorization": authorization,
                     "peer": peer.port(),
                     "uri": request.uri().path(),
                 });
                 let mut response = Response::new(Full::new(Bytes::from(answer.to_string())));
-                if shown == Some("Bearer refused") {
+                if authorization == Some("Bearer refused") {
                     *response.status_mut() = StatusCode::UNAUTHORIZED;
                 }
                 let hangs = request.uri().path() == "/for-ever";

@@ -27,12 +27,10 @@ pub(super) fn validate_cluster(cluster: &Cluster) -> Option<&'static str> {
 pub(super) fn validate_user(user: &AuthInfo) -> Option<String> {
     let password = user.username.is_some() || user.password.is_some();
     if password && (user.token.is_some() || user.token_file.is_some()) {
-        return Some("there is a token and a password; only one of them can be shown".to_owned());
+        return Some("there is a token and a password; only one of them can be used".to_owned());
     }
     if user.exec.is_some() && user.auth_provider.is_some() {
-        return Some(
-            "there is an exec plugin and an auth-provider; only one of them can be asked".to_owned(),
-        );
+        return Some("there is an exec plugin and an auth-provider; only one of them can be used".to_owned());
     }
     if let Some(provider) = user.auth_provider.as_ref().filter(|provider| provider.name != "oidc") {
         let name = &provider.name;

@@ -165,17 +165,17 @@ impl ExecPlugin {
         let result = async { command.spawn()?.wait_with_output().await };
         let result = tokio::time::timeout(timeout, result).await;
         let command = self.command.clone();
-        let (end, result) = match result {
+        let (status, result) = match result {
             Err(_) => (ExecPluginStatus::ClientInternalError, Err(PluginError::TimedOut { command })),
             Ok(Err(cause)) => {
                 let not_found =
                     matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
-                let end = if not_found {
+                let status = if not_found {
                     ExecPluginStatus::PluginNotFound
                 } else {
                     ExecPluginStatus::ClientInternalError
                 };
-                (end, Err(PluginError::CannotRun { command, cause, hint: self.hint() }))
+                (status, Err(PluginError::CannotRun { command, cause, hint: self.hint() }))
             }
             Ok(Ok(output)) if output.status.success() => (ExecPluginStatus::NoError, Ok(output.stdout)),
             Ok(Ok(output)) => {
@@ -186,7 +186,7 @@ impl ExecPlugin {
                 )
             }
         };
-        observer.notify(|observer| observer.exec_plugin_called(end));
+        observer.notify(|observer| observer.exec_plugin_called(status));
         result
     }
 

@@ -66,7 +66,7 @@ impl PluginTest {
     /// A plugin that records its call and then runs these lines.
     fn plugin(&self, lines: &str) {
         let here = self.files.path().display();
-        self.files.write("script", &format!("cd {here}\necho >> asked\n{lines}\n"));
+        self.files.write("script", &format!("cd {here}\necho >> calls\n{lines}\n"));
     }
 
     /// The plugin's `exec` configuration.
@@ -82,7 +82,7 @@ impl PluginTest {
     }
 
     fn calls(&self) -> usize {
-        let calls = std::fs::read_to_string(self.files.path().join("asked"));
+        let calls = std::fs::read_to_string(self.files.path().join("calls"));
         calls.map(|calls| calls.lines().count()).unwrap_or_default()
     }
 
@@ -125,7 +125,7 @@ async fn exec_plugin_token_is_used_and_shared_by_requests() {
     let (one, other) = (call(), call());
     let (a, b) = tokio::join!(one.send(&client), other.send(&client));
     let (a, b) = (a.unwrap(), b.unwrap());
-    assert_eq!((&a["shown"], &b["shown"]), (&"Bearer one".into(), &"Bearer one".into()));
+    assert_eq!((&a["authorization"], &b["authorization"]), (&"Bearer one".into(), &"Bearer one".into()));
     assert_eq!((&a["certified"], test.calls()), (&false.into(), 1), "concurrent requests cause one call");
     assert_eq!(test.notifications.take(), ["NoError", "no certificate"]);
 }
@@ -136,7 +136,7 @@ async fn exec_plugin_is_called_again_after_its_token_expired() {
     let client = root(&test.with_plugin());
     test.returns(&json!({"token": "one", "expirationTimestamp": in_seconds(3600)}));
     for _ in 0..3 {
-        assert_eq!(call().send(&client).await.unwrap()["shown"], "Bearer one");
+        assert_eq!(call().send(&client).await.unwrap()["authorization"], "Bearer one");
     }
     assert_eq!(test.calls(), 1);
 
@@ -146,7 +146,10 @@ async fn exec_plugin_is_called_again_after_its_token_expired() {
     let first = call().send(&client).await.unwrap();
     ended.returns(&json!({"token": "two"}));
     let second = call().send(&client).await.unwrap();
-    assert_eq!((&first["shown"], &second["shown"]), (&"Bearer one".into(), &"Bearer two".into()));
+    assert_eq!(
+        (&first["authorization"], &second["authorization"]),
+        (&"Bearer one".into(), &"Bearer two".into())
+    );
     assert_eq!(first["peer"], second["peer"], "a new token uses the same connection");
     assert_eq!(ended.calls(), 2);
 }
@@ -161,11 +164,11 @@ async fn exec_plugin_is_called_again_after_a_401() {
     test.returns(&json!({"token": "accepted"}));
     let failure = call().send(&client).await.unwrap_err();
     assert_eq!((failure.reason, test.calls()), (ErrorReason::Unauthorized, 2));
-    assert_eq!(call().send(&client).await.unwrap()["shown"], "Bearer accepted");
+    assert_eq!(call().send(&client).await.unwrap()["authorization"], "Bearer accepted");
     assert_eq!(test.calls(), 2);
     // Controllers use their own tokens and not the plugin's.
     let anonymous = kube::Client::new(connection.anonymous(), "default");
-    assert_eq!(call().send(&anonymous).await.unwrap()["shown"], Value::Null);
+    assert_eq!(call().send(&anonymous).await.unwrap()["authorization"], Value::Null);
 }
 
 #[tokio::test]
@@ -182,7 +185,7 @@ async fn exec_plugin_certificate_is_used_on_its_own_connections() {
     };
     returns(test.server.client_certificate(), -1);
     let first = call().send(&client).await.unwrap();
-    assert_eq!((&first["certified"], &first["shown"]), (&true.into(), &"Bearer and a token".into()));
+    assert_eq!((&first["certified"], &first["authorization"]), (&true.into(), &"Bearer and a token".into()));
     let same = call().send(&client).await.unwrap();
     assert_eq!((&same["certificate"], &same["peer"]), (&first["certificate"], &first["peer"]));
     returns(test.server.client_certificate(), 3600);
@@ -205,14 +208,15 @@ async fn exec_plugin_certificate_is_used_on_its_own_connections() {
 #[tokio::test]
 async fn exec_plugin_receives_arguments_environment_and_cluster_info() {
     let test = PluginTest::new().await;
-    let script = "printenv KUBERNETES_EXEC_INFO > info; printf '%s|' \"$FLAVOUR\" \"$@\" > words; cat answer";
+    let script =
+        "printenv KUBERNETES_EXEC_INFO > info; printf '%s|' \"$FLAVOUR\" \"$@\" > arguments; cat answer";
     test.plugin(script);
     test.returns(&json!({"token": "t"}));
     let more = "', a, 'b c'], env: [{name: FLAVOUR, value: salt}], provideClusterInfo: true}";
     let exec = test.exec().replace("']}", more).replace("Never", "IfAvailable");
     test.connect(&exec).unwrap().prefetch_credentials().await.unwrap();
     let read = |name: &str| std::fs::read_to_string(test.files.path().join(name)).unwrap();
-    assert_eq!(read("words"), "salt|a|b c|");
+    assert_eq!(read("arguments"), "salt|a|b c|");
     let info: Value = serde_json::from_str(&read("info")).unwrap();
     assert_eq!((&info["kind"], &info["apiVersion"]), (&"ExecCredential".into(), &VERSION.into()));
     assert!(info["spec"]["interactive"].is_boolean());
@@ -262,10 +266,10 @@ async fn invalid_exec_plugin_output_is_reported_and_never_quoted() {
         let error = connection.prefetch_credentials().await.unwrap_err();
         let failure = call().send(&client).await.unwrap_err();
         assert_eq!(failure.reason, ErrorReason::Unauthorized);
-        for said in [error.to_string(), format!("{error:?}"), failure.to_string()] {
-            assert!(said.contains(wanted), "{wanted:?} in {said}");
-            assert!(!said.contains("hunter2") && !said.contains("PRIVATE"), "{said}");
-            assert!(!said.contains('\n'), "{said}");
+        for text in [error.to_string(), format!("{error:?}"), failure.to_string()] {
+            assert!(text.contains(wanted), "{wanted:?} in {text}");
+            assert!(!text.contains("hunter2") && !text.contains("PRIVATE"), "{text}");
+            assert!(!text.contains('\n'), "{text}");
         }
     }
     assert!(test.notifications.take().iter().all(|record| record == "NoError"), "no credentials are used");
@@ -338,15 +342,15 @@ async fn static_credentials_take_precedence_over_exec_plugin() {
     let (certificate, key) = test.server.client_certificate();
     let (certificate, key) = (base64(&certificate), base64(&key));
     let exec = test.exec();
-    let shown = async |user: &[(&str, &str)]| {
+    let credentials_used = async |user: &[(&str, &str)]| {
         let cluster = [("server", &*test.server.url()), ("certificate-authority-data", &ca)];
         let text = kubeconfig(&cluster, &[user, &[("exec", &exec)]].concat());
         let answer = call().send(&root(&test.files.open(&text).unwrap())).await.unwrap();
-        (answer["shown"].clone(), answer["certified"].clone())
+        (answer["authorization"].clone(), answer["certified"].clone())
     };
-    assert_eq!(shown(&[("token", "its-own")]).await, ("Bearer its-own".into(), false.into()));
+    assert_eq!(credentials_used(&[("token", "its-own")]).await, ("Bearer its-own".into(), false.into()));
     let pair = [("client-certificate-data", &*certificate), ("client-key-data", &*key)];
-    assert_eq!(shown(&pair).await, (Value::Null, true.into()));
+    assert_eq!(credentials_used(&pair).await, (Value::Null, true.into()));
     assert_eq!(test.calls(), 0);
-    assert_eq!(shown(&[]).await, ("Bearer the plugin's".into(), false.into()));
+    assert_eq!(credentials_used(&[]).await, ("Bearer the plugin's".into(), false.into()));
 }
