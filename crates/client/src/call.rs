@@ -22,7 +22,7 @@ use crate::api_error;
 /// An API server times out a request after one minute, so a later response will not come.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// /// Accepts the metadata of one object. An aggregated API server without PartialObjectMetadata returns the
+/// Accepts the metadata of one object. An aggregated API server without PartialObjectMetadata returns the
 /// full object.
 pub(crate) const METADATA: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
@@ -98,8 +98,8 @@ pub struct WriteResponse {
     pub uid: Uid,
     /// The resourceVersion after the write.
     pub resource_version: ResourceVersion,
-    /// False if the response is a Status, as for an object that is removed immediately. Then `resource_version` is
-    /// empty and `uid` comes from the Status details.
+    /// False if the response is a Status, as for an object that is removed immediately. Then
+    /// `resource_version` is empty and `uid` comes from the Status details.
     pub is_object: bool,
 }
 

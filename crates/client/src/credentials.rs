@@ -314,8 +314,8 @@ impl ServiceAccountTokens {
         }
     }
 
-    /// On a new cluster the manager may be faster than the API server's own bootstrap. An error is only logged:
-    /// without the namespace, creating the service account fails.
+    /// On a new cluster the manager may be faster than the API server's own bootstrap. An error is only
+    /// logged: without the namespace, creating the service account fails.
     async fn ensure_namespace(&self) {
         let key = Key::cluster(self.account.namespace.as_str());
         let found = Call::get(&Namespace::RESOURCE, &key).send_for_metadata(&self.client).await;

@@ -28,7 +28,7 @@ pub struct ServingOptions {
     /// Whether an HTTP/2 connection is closed after an unauthenticated request (feature gate
     /// `UnauthenticatedHTTP2DOSMitigation`).
     pub unauthenticated_http2_dos_mitigation: bool,
-    /// /// `--permit-address-sharing`. The socket always uses `SO_REUSEADDR`, so the flag has no effect.
+    /// `--permit-address-sharing`. The socket always uses `SO_REUSEADDR`, so the flag has no effect.
     pub permit_address_sharing: bool,
     /// `--permit-port-sharing`: several processes may listen on one port (`SO_REUSEPORT`).
     pub permit_port_sharing: bool,
@@ -161,8 +161,8 @@ impl Default for AuthenticationOptions {
     }
 }
 
-/// Options of request-header authentication by front proxies. Used only with a CA file; without one, the configuration
-/// comes from the cluster.
+/// Options of request-header authentication by front proxies. Used only with a CA file; without one, the
+/// configuration comes from the cluster.
 #[derive(Clone, Debug)]
 pub struct RequestHeaderOptions {
     /// `--requestheader-client-ca-file`.

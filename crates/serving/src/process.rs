@@ -85,8 +85,8 @@ impl Collector for ProcessMetrics {
     }
 }
 
-/// Fields 14 and 15: time in user mode and in the kernel. Field 2 is the program's name, which may contain spaces and
-/// parentheses.
+/// Fields 14 and 15: time in user mode and in the kernel. Field 2 is the program's name, which may contain
+/// spaces and parentheses.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, words) = stat.rsplit_once(')')?;
     let ticks = words.split_whitespace().skip(11).take(2).map(|word| word.parse::<f64>().ok());

@@ -123,8 +123,8 @@ impl Server {
 
 /// Reloads certificates and client CAs; never ends.
 ///
-/// Files are polled and not watched: they are few and small, and a pod's volumes change through symbolic links, which a
-/// watch on the file would miss.
+/// Files are polled and not watched: they are few and small, and a pod's volumes change through symbolic
+/// links, which a watch on the file would miss.
 async fn reload(context: &ServerContext, tls: &Tls, mut pairs: Pairs, every: Duration) {
     let mut trust = context.access.trust_version();
     let mut last_error = None;
@@ -213,8 +213,8 @@ fn listen_on(address: SocketAddr, share_port: bool) -> io::Result<std::net::TcpL
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
-    // A restarted process can bind its port again while old connections are in TIME_WAIT; two processes still cannot
-    // listen at once.
+    // A restarted process can bind its port again while old connections are in TIME_WAIT; two processes still
+    // cannot listen at once.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(share_port)?;
     socket.bind(&address.into())?;

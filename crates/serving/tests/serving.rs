@@ -352,8 +352,9 @@ async fn shutdown_closes_socket_and_idle_connections_immediately() {
 async fn tls_below_1_2_is_refused() {
     let server = start(ConnectionLimits::default());
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    // A ClientHello of TLS 1.1: version 3.2, 32 random bytes, no session, one cipher suite, no compression, and the
-    // extensions (groups, point formats, signatures) without which it would be refused for other reasons.
+    // A ClientHello of TLS 1.1: version 3.2, 32 random bytes, no session, one cipher suite, no compression,
+    // and the extensions (groups, point formats, signatures) without which it would be refused for other
+    // reasons.
     let mut hello = vec![0x03, 0x02];
     hello.extend([7; 32]);
     hello.extend([0, 0, 2, 0xc0, 0x13, 1, 0]);

@@ -55,8 +55,8 @@ struct Current {
 }
 
 impl Shared {
-    /// The current transport. If the new pair cannot be used, the old transport stays: certificate and key are not
-    /// replaced atomically.
+    /// The current transport. If the new pair cannot be used, the old transport stays: certificate and key
+    /// are not replaced atomically.
     fn transport(&self) -> Transport {
         let mut current = self.current.lock();
         if current.read_at.elapsed() < RELOAD_INTERVAL {
@@ -72,7 +72,7 @@ impl Shared {
                     current.contents = contents;
                 }
                 Err(error) => {
-                    tracing::warn!(files = ?self.files, %error, "new client certificate cannot be used, keeping the old one");
+                    tracing::warn!(files = ?self.files, %error, "cannot use new client certificate, keeping the old one");
                 }
             }
         }

@@ -45,8 +45,8 @@ impl<S: Clone> ConnectionPool<S> {
         Self { open: Arc::new(open), clients: Arc::default() }
     }
 
-    /// A client with a free slot, and that slot. Earlier clients are preferred, so that clients that are no longer
-    /// needed become idle.
+    /// A client with a free slot, and that slot. Earlier clients are preferred, so that clients that are no
+    /// longer needed become idle.
     fn acquire(&self) -> (S, Arc<()>) {
         let mut clients = self.clients.lock();
         let has_free_slot = |pooled: &&PooledClient<S>| Arc::strong_count(&pooled.slot) <= REQUESTS_MAX;

@@ -1,5 +1,5 @@
-//! The HTTP transport: TLS, proxy, keep-alive and credentials of one configuration. With HTTP/2 up to 64 requests share a
-//! connection, and the pool opens more connections when needed.
+//! The HTTP transport: TLS, proxy, keep-alive and credentials of one configuration. With HTTP/2 up to 64
+//! requests share a connection, and the pool opens more connections when needed.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -37,8 +37,8 @@ pub struct Reflector<T> {
     partial_list: PartialList<T>,
 }
 
-/// What the reflector waits for. It is a field and not on the stack of [`Reflector::next`], whose future may be
-/// dropped at any time.
+/// What the reflector waits for. It is a field and not on the stack of [`Reflector::next`], whose future may
+/// be dropped at any time.
 enum State {
     /// The next request is due.
     Idle,
@@ -381,8 +381,7 @@ impl<T> PartialList<T> {
         Self { objects: Vec::new(), later: BTreeMap::new(), unreadable: Vec::new() }
     }
 
-    /// /// Initial events come once per object and are only appended; later events replace or remove an
-    /// object.
+    /// Initial events come once per object and are only appended; later events replace or remove an object.
     fn event(&mut self, event: EventType, object: T, meta: fn(&T) -> &ObjectMeta) {
         let key = &meta(&object).key;
         match event {

@@ -72,8 +72,8 @@ struct Listing {
 /// The state of a watch.
 #[derive(Clone, Copy, Debug)]
 struct Watching {
-    /// Whether events are now ordered by resourceVersion. A watch without a start version begins with the existing
-    /// objects in any order.
+    /// Whether events are now ordered by resourceVersion. A watch without a start version begins with the
+    /// existing objects in any order.
     ordered: bool,
 }
 
@@ -194,7 +194,7 @@ impl Policy {
         }
     }
 
-    /// /// The request failed, or the server ended the watch with an error. Returns the delay before the next
+    /// The request failed, or the server ended the watch with an error. Returns the delay before the next
     /// request.
     pub(super) fn request_failed(&mut self, now: Instant, failure: &ApiError) -> Duration {
         let server_unavailable =

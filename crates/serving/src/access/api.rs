@@ -66,8 +66,8 @@ pub struct ApiServerClient {
 }
 
 impl ApiServerClient {
-    /// /// A client over a service that adds address and credentials. The target of a request is a path, its
-    /// body JSON.
+    /// A client over a service that adds address and credentials. The target of a request is a path, its body
+    /// JSON.
     pub fn from_service<S, B>(service: S) -> Self
     where
         S: tower::Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,

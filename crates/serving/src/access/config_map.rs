@@ -106,8 +106,8 @@ pub(super) async fn read(api: &ApiServerClient) -> Result<Option<Content>, Strin
     }
 }
 
-/// Calls `apply` with every state of the ConfigMap from now on; never ends. A deletion is ignored: the old CAs stay in
-/// use.
+/// Calls `apply` with every state of the ConfigMap from now on; never ends. A deletion is ignored: the old
+/// CAs stay in use.
 pub(super) async fn watch(api: &ApiServerClient, mut apply: impl FnMut(Content)) {
     let mut backoff = INITIAL_BACKOFF;
     loop {

@@ -43,11 +43,11 @@ const PROXY_CA_FLAG: &str = "--requestheader-client-ca-file";
 /// The API servers that reviews are delegated to.
 #[derive(Clone, Default)]
 pub struct DelegatingClients {
-    /// With the credentials of `--authentication-kubeconfig`, or of the pod; without it tokens are ignored and
-    /// nothing is looked up in the cluster.
+    /// With the credentials of `--authentication-kubeconfig`, or of the pod; without it tokens are ignored
+    /// and nothing is looked up in the cluster.
     pub authentication: Option<ApiServerClient>,
-    /// With the credentials of `--authorization-kubeconfig`, or of the pod; without it only `system:masters` may read
-    /// more than the always-allowed paths.
+    /// With the credentials of `--authorization-kubeconfig`, or of the pod; without it only `system:masters`
+    /// may read more than the always-allowed paths.
     pub authorization: Option<ApiServerClient>,
 }
 
@@ -348,7 +348,7 @@ impl Inner {
         }
         match proxies {
             Err(error) if tolerate_failure => {
-                tracing::warn!(%error, "lookup of extension-apiserver-authentication failed, continuing because --authentication-tolerate-lookup-failure is set");
+                tracing::warn!(%error, "lookup of extension-apiserver-authentication failed, continuing without it");
                 Ok(())
             }
             Err(error) => Err(ServingError::Lookup(error)),

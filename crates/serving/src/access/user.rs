@@ -35,8 +35,8 @@ impl User {
     /// Adds the group `system:authenticated`.
     pub(super) fn authenticated(mut self) -> Self {
         let known = self.groups.iter().any(|group| group == AUTHENTICATED || group == UNAUTHENTICATED);
-        // Parity: staging/src/k8s.io/apiserver/pkg/authentication/group: an authenticator that returns the anonymous user
-        // does not make it authenticated.
+        // Parity: staging/src/k8s.io/apiserver/pkg/authentication/group: an authenticator that returns the
+        // anonymous user does not make it authenticated.
         if !known && self.name != ANONYMOUS {
             self.groups.push(AUTHENTICATED.to_owned());
         }

@@ -121,7 +121,7 @@ impl MetricsPages {
     }
 }
 
-/// /// Formats bucket bounds like Go: to Prometheus a bound is a label value, which is a string.
+/// Formats bucket bounds like Go: to Prometheus a bound is a label value, which is a string.
 fn format_bounds_like_go(text: &str) -> String {
     const BOUND: &str = "le=\"";
     let mut encoded = String::with_capacity(text.len());

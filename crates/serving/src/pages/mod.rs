@@ -33,8 +33,8 @@ use crate::health::HealthChecks;
 const CONFIGURATION_NAME: &str = "kubecontrollermanager.config.k8s.io";
 const CONTROLLERS: &str = "/debug/controllers/";
 
-/// The debug handler of one controller. Its arguments are the path after the controller's name, without the leading
-/// slash, and the query.
+/// The debug handler of one controller. Its arguments are the path after the controller's name, without the
+/// leading slash, and the query.
 pub type DebugPageHandler = Arc<dyn Fn(&str, &str) -> Response<Bytes> + Send + Sync>;
 
 /// The version information of this program.
@@ -74,8 +74,8 @@ pub struct PageOptions {
     pub version_info: VersionInfo,
     /// `--profiling`: enables `/debug/pprof` and `/debug/flags`.
     pub profiling: bool,
-    /// /// The value of every flag; `None` disables `/flagz` (feature gate `ComponentFlagz`). It must not
-    /// hold secrets.
+    /// The value of every flag; `None` disables `/flagz` (feature gate `ComponentFlagz`). It must not hold
+    /// secrets.
     pub flags: Option<BTreeMap<String, String>>,
     /// Enables `/statusz` (feature gate `ComponentStatusz`).
     pub statusz: bool,

@@ -53,8 +53,8 @@ impl Format {
     }
 }
 
-/// The client's preferred media type among those `offered`; `None` if it accepts none of them. Without a header the
-/// first one is used.
+/// The client's preferred media type among those `offered`; `None` if it accepts none of them. Without a
+/// header the first one is used.
 ///
 /// Parity: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation.
 pub(super) fn accept(

@@ -1,4 +1,4 @@
-//! //! Writes small objects as YAML with the original's quoting. Hand-written because YAML libraries quote by
+//! Writes small objects as YAML with the original's quoting. Hand-written because YAML libraries quote by
 //! other rules.
 
 use std::net::Ipv4Addr;
@@ -49,8 +49,8 @@ fn leaf(value: &Value) -> String {
     }
 }
 
-/// Plain if YAML parses it as the same string, in double quotes if YAML would parse it as another type, and in single
-/// quotes if only its characters need quoting.
+/// Plain if YAML parses it as the same string, in double quotes if YAML would parse it as another type, and
+/// in single quotes if only its characters need quoting.
 fn scalar(string: &str) -> String {
     if string.chars().any(char::is_control) || parses_as_another_type(string) {
         return Value::from(string).to_string();

@@ -27,7 +27,7 @@ const VALID_FOR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 pub(super) fn generate(bind_address: IpAddr, now: SystemTime) -> Result<Pair, ServingError> {
     let generated = || -> Result<Pair, rcgen::Error> {
         let generated_at = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        // // The CA key signs once and is discarded. An RSA key for the CA took a third of the CPU time of a
+        // The CA key signs once and is discarded. An RSA key for the CA took a third of the CPU time of a
         // start.
         let authority_key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let mut authority = valid_from(now, format!("localhost-ca@{generated_at}"));
@@ -68,8 +68,8 @@ fn valid_from(now: SystemTime, common_name: String) -> CertificateParams {
     params
 }
 
-/// Writes the pair, the key readable by its owner only. The key is written first: if the second write fails, the next
-/// start reports an incomplete pair instead of serving a certificate without a key.
+/// Writes the pair, the key readable by its owner only. The key is written first: if the second write fails,
+/// the next start reports an incomplete pair instead of serving a certificate without a key.
 pub(super) fn store(directory: &Path, certificate: &Path, key: &Path, pair: &Pair) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     write_new(key, &pair.key, 0o600)?;

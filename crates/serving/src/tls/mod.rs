@@ -61,8 +61,8 @@ impl Tls {
             .map(Pairs)
     }
 
-    /// The server configuration with these key pairs. With hints, clients are requested to send a certificate of one of
-    /// these issuers.
+    /// The server configuration with these key pairs. With hints, clients are requested to send a certificate
+    /// of one of these issuers.
     pub(crate) fn tls_server(
         &self,
         pairs: &Pairs,

@@ -67,8 +67,8 @@ pub struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// /// Parses `--tls-min-version`, `--tls-cipher-suites` and `--tls-curve-preferences`; an empty value is
-    /// the default.
+    /// Parses `--tls-min-version`, `--tls-cipher-suites` and `--tls-curve-preferences`; an empty value is the
+    /// default.
     ///
     /// Values that only the original supports (TLS 1.0 and 1.1, suites without forward secrecy, P-521) are
     /// left out with a warning as long as a supported one remains: the flags list what is allowed, not what

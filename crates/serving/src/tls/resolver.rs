@@ -30,8 +30,8 @@ impl Resolver {
         Self { default_pair: Arc::new(default_pair), by_name: found }
     }
 
-    /// The resolver for connections to one local address, if that address is configured as a name: clients that connect
-    /// by address send no SNI.
+    /// The resolver for connections to one local address, if that address is configured as a name: clients
+    /// that connect by address send no SNI.
     pub(super) fn at(&self, address: IpAddr) -> Option<ByAddress> {
         let without_sni = self.by_name.get(&address.to_canonical().to_string())?;
         Some(ByAddress { without_sni: Arc::clone(without_sni), by_name: self.clone() })

@@ -87,7 +87,7 @@ impl Shared {
         if current.as_ref().is_some_and(|credentials| credentials.sequence == sequence)
             && let Err(error) = self.renew(&mut current).await
         {
-            tracing::error!(origin = %self.origin, %error, "server responded with 401 and the exec plugin returned no new credentials");
+            tracing::error!(origin = %self.origin, %error, "cannot replace credentials refused with 401");
         }
     }
 

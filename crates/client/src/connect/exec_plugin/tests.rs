@@ -57,8 +57,8 @@ impl ConnectionObserver for Notifications {
 impl PluginTest {
     async fn new() -> Self {
         let test = Self { server: Server::start().await, files: Files::new(), notifications: Arc::default() };
-        // A shell with a script, because a program that was just written may still be open in a child process of
-        // another test, and then cannot be executed (ETXTBSY).
+        // A shell with a script, because a program that was just written may still be open in a child process
+        // of another test, and then cannot be executed (ETXTBSY).
         std::os::unix::fs::symlink("/bin/sh", test.files.path().join("plugin")).unwrap();
         test
     }
