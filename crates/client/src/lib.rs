@@ -1,22 +1,22 @@
-//! What kube does not give: list and watch, credentials, discovery, throttling.
+//! Reflectors, per-controller credentials, discovery and client-side throttling on top of `kube`.
 //!
-//! Everything here speaks through a [`kube::Client`], which is a handle on any tower service; whether
-//! HTTPS or an API server in the same process answers is not visible from inside.
+//! All requests go through a [`kube::Client`], which wraps any tower service. The code here does not know
+//! whether HTTPS or an API server in the same process answers.
 //!
-//! Bodies of requests and answers never reach a log: they may hold Secrets. That is also why answers are
-//! decoded here and not by `kube::Client::request`, which writes a body it cannot decode to the log.
+//! Request and response bodies are never logged, because they may hold Secrets. For the same reason responses
+//! are decoded here and not by `kube::Client::request`, which logs a body it cannot decode.
 
+pub mod api_error;
+mod call;
 pub mod connect;
 pub mod credentials;
 pub mod discovery;
-pub mod failure;
 pub mod layers;
 mod reflector;
-mod writes;
 
+pub use call::{Call, DeleteOptions, PatchType, PropagationPolicy, WriteResponse};
 pub use connect::{ConnectError, Connection, ConnectionObserver, ExecPluginStatus};
 pub use credentials::{ClientFactory, ClientOptions};
 pub use discovery::{ApiResource, DiscoveredResources, RestMapper, Subresource, discover};
 pub use layers::{ObservedRequest, RateLimit, RequestObserver};
 pub use reflector::{Decode, Delta, ListWatch, Reflector, ReflectorObserver};
-pub use writes::{Call, DeleteOptions, PatchType, PropagationPolicy, WriteResponse};

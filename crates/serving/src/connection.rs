@@ -1,9 +1,9 @@
-//! One client holds no more than one connection's worth of the server, and not for ever.
+//! Serves one connection, with time limits.
 //!
-//! A connection must bring its first complete request soon, and may be quiet between requests only so
-//! long. Time counts from the moment an answer was ready, so a client that never reads it is let go too.
-//! This holds for HTTP/1.1 and HTTP/2 alike, which is why hyper's own header timer (HTTP/1.1 only, and
-//! running between requests as well) is not used.
+//! The first request must arrive within `first_request_timeout`, and a connection may be idle between
+//! requests for `idle_timeout`. The idle time counts from the moment the response is ready, so a client that
+//! never reads it is disconnected, too. This applies to HTTP/1.1 and HTTP/2 alike; hyper's header timeout is
+//! not used because it covers only HTTP/1.1 and also runs between requests.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -27,58 +27,58 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::access::{Access, Admission};
+use crate::access::{Access, AuthResult};
 use crate::options::ConnectionLimits;
-use crate::pages::{Asked, Pages};
-use crate::tls::Greeting;
+use crate::pages::{PageRequest, Pages};
+use crate::tls::TlsServer;
 
-/// How long answers under way may take once a connection has been quiet for too long.
-const PARTING: Duration = Duration::from_secs(5);
-/// The only body that is read is a number.
+/// How long responses in flight may take after the idle timeout.
+const IDLE_GRACE: Duration = Duration::from_secs(5);
+/// The only request body that is read is a number.
 const BODY_BYTES_MAX: usize = 1024;
 
-/// What connections of one server have in common.
-pub(crate) struct Desk {
-    pub(crate) greeting: RwLock<Greeting>,
+/// The state that all connections of a server share.
+pub(crate) struct ServerContext {
+    pub(crate) tls_server: RwLock<TlsServer>,
     pub(crate) pages: Pages,
     pub(crate) access: Access,
     pub(crate) limits: ConnectionLimits,
     pub(crate) unauthenticated_http2_dos_mitigation: bool,
 }
 
-/// One connection, and who is at its other end.
+/// One connection and its peer.
 struct Client {
-    desk: Arc<Desk>,
+    context: Arc<ServerContext>,
     peer: SocketAddr,
     certificates: Vec<CertificateDer<'static>>,
     activity: watch::Sender<Activity>,
 }
 
-/// Whether the client of one connection is being served, and if not, until when it may stay.
+/// The activity of a connection.
 #[derive(Clone, Copy)]
 struct Activity {
     requests: usize,
-    leave_at: Instant,
-    /// How long an earlier answer may still take when it leaves; nothing if there was none.
-    parting: Duration,
-    /// Whether it is to leave as soon as it has its answers.
-    unwelcome: bool,
+    idle_deadline: Instant,
+    /// How long responses in flight may take after `idle_deadline`; zero before the first request.
+    grace: Duration,
+    /// Whether to close the connection after the responses in flight.
+    close_after_responses: bool,
 }
 
-/// Serves one connection until the client goes, is quiet for too long, or the server ends.
+/// Serves one connection until the client closes it, it is idle for too long, or the server shuts down.
 pub(crate) async fn serve(
-    desk: Arc<Desk>,
+    context: Arc<ServerContext>,
     stream: TcpStream,
     peer: SocketAddr,
-    mut ending: watch::Receiver<bool>,
+    mut shutdown: watch::Receiver<bool>,
 ) {
-    let limits = desk.limits;
+    let limits = context.limits;
     let first_request_by = Instant::now() + limits.first_request_timeout;
     let Ok(local) = stream.local_addr() else { return };
-    let acceptor = desk.greeting.read().acceptor(local.ip());
+    let acceptor = context.tls_server.read().acceptor(local.ip());
     let handshake = tokio::select! {
         biased;
-        _ = ending.wait_for(|ending| *ending) => return,
+        _ = shutdown.wait_for(|shutdown| *shutdown) => return,
         handshake = tokio::time::timeout_at(first_request_by, acceptor.accept(stream)) => handshake,
     };
     let stream = match handshake {
@@ -87,68 +87,75 @@ pub(crate) async fn serve(
         Err(_) => return tracing::debug!(%peer, "TLS handshake took too long"),
     };
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
-    let begun =
-        Activity { requests: 0, leave_at: first_request_by, parting: Duration::ZERO, unwelcome: false };
-    let (activity, quiet) = watch::channel(begun);
-    let client = Arc::new(Client { desk, peer, certificates, activity });
-    let service = service_fn(move |request| Arc::clone(&client).attend(request));
+    let started = Activity {
+        requests: 0,
+        idle_deadline: first_request_by,
+        grace: Duration::ZERO,
+        close_after_responses: false,
+    };
+    let (activity, activity_receiver) = watch::channel(started);
+    let client = Arc::new(Client { context, peer, certificates, activity });
+    let service = service_fn(move |request| Arc::clone(&client).serve_request(request));
     let builder = protocol(limits);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
-    let parting = tokio::select! {
+    let grace = tokio::select! {
         biased;
-        result = connection.as_mut() => return part(peer, result),
-        _ = ending.wait_for(|ending| *ending) => limits.shutdown_grace,
-        parting = too_quiet(quiet) => parting,
+        result = connection.as_mut() => return log_end(peer, result),
+        _ = shutdown.wait_for(|shutdown| *shutdown) => limits.shutdown_grace,
+        grace = wait_until_close(activity_receiver) => grace,
     };
     connection.as_mut().graceful_shutdown();
-    if let Ok(result) = timeout(parting, connection).await {
-        part(peer, result);
+    if let Ok(result) = timeout(grace, connection).await {
+        log_end(peer, result);
     }
 }
 
 impl Client {
-    /// Answers one request, and notes when.
-    async fn attend(
+    /// Responds to one request and records the activity.
+    async fn serve_request(
         self: Arc<Self>,
         request: Request<Incoming>,
     ) -> Result<Response<Full<Bytes>>, Infallible> {
-        let begun = Instant::now();
+        let started = Instant::now();
         self.activity.send_modify(|now| now.requests += 1);
-        let attending = Attending(&self);
+        let in_flight = RequestInFlight(&self);
         let (mut head, body) = request.into_parts();
         let is_head = head.method == Method::HEAD;
-        let answer = self.answer(&mut head, body).await;
-        drop(attending);
-        let (latency, status) = (begun.elapsed(), answer.status().as_u16());
+        let response = self.response(&mut head, body).await;
+        drop(in_flight);
+        let (latency, status) = (started.elapsed(), response.status().as_u16());
         let agent = head.headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         tracing::debug!(
             verb = %head.method, uri = %head.uri, ?latency, user_agent = agent, source = %self.peer, status, "HTTP"
         );
-        Ok(if is_head { without_body(answer) } else { answer.map(Full::new) })
+        Ok(if is_head { without_body(response) } else { response.map(Full::new) })
     }
 
-    async fn answer(&self, head: &mut Parts, body: Incoming) -> Response<Bytes> {
+    async fn response(&self, head: &mut Parts, body: Incoming) -> Response<Bytes> {
         let path = percent_decode_str(head.uri.path()).decode_utf8_lossy().into_owned();
-        let admission = self.desk.access.admit(head, &path, &self.certificates).await;
-        let stranger = match &admission {
-            Admission::Granted(user) | Admission::Forbidden { user, .. } | Admission::Failed { user, .. } => {
-                user.is_anonymous()
-            }
-            Admission::Unknown => true,
+        let admission = self.context.access.authenticate_and_authorize(head, &path, &self.certificates).await;
+        let unauthenticated = match &admission {
+            AuthResult::Allowed(user)
+            | AuthResult::Forbidden { user, .. }
+            | AuthResult::AuthorizerError { user, .. } => user.is_anonymous(),
+            AuthResult::Unauthenticated => true,
         };
-        if stranger && head.version == Version::HTTP_2 && self.desk.unauthenticated_http2_dos_mitigation {
-            // HTTP/2 is cheap to abuse; strangers get no more of it than one request.
-            self.activity.send_modify(|now| now.unwelcome = true);
+        if unauthenticated
+            && head.version == Version::HTTP_2
+            && self.context.unauthenticated_http2_dos_mitigation
+        {
+            // Mitigates HTTP/2 denial of service: an unauthenticated client gets one request per connection.
+            self.activity.send_modify(|now| now.close_after_responses = true);
         }
-        let granted = matches!(admission, Admission::Granted(_));
+        let granted = matches!(admission, AuthResult::Allowed(_));
         let body = if granted && head.method == Method::PUT {
-            let whole = Limited::new(body, BODY_BYTES_MAX).collect().await;
-            whole.ok().map(http_body_util::Collected::to_bytes)
+            let collected = Limited::new(body, BODY_BYTES_MAX).collect().await;
+            collected.ok().map(http_body_util::Collected::to_bytes)
         } else {
             Some(Bytes::new())
         };
-        let asked = Asked {
+        let page_request = PageRequest {
             method: &head.method,
             uri: &head.uri,
             path: &path,
@@ -156,37 +163,37 @@ impl Client {
             body: body.as_deref(),
         };
         if !granted {
-            return self.desk.pages.refuse(&admission, &asked);
+            return self.context.pages.refuse(&admission, &page_request);
         }
-        // A page that fails must not take the process along: its controllers may be well.
-        catch_unwind(AssertUnwindSafe(|| self.desk.pages.answer(&asked))).unwrap_or_else(|_| {
-            tracing::error!(verb = %head.method, uri = %head.uri, "a page panicked");
+        // A panic in a page must not end the process: its controllers keep running.
+        catch_unwind(AssertUnwindSafe(|| self.context.pages.response(&page_request))).unwrap_or_else(|_| {
+            tracing::error!(verb = %head.method, uri = %head.uri, "panic while serving request");
             Pages::panicked()
         })
     }
 }
 
-/// Counts as being served until dropped, however that comes about.
-struct Attending<'a>(&'a Client);
+/// Counts one request in flight until it is dropped.
+struct RequestInFlight<'a>(&'a Client);
 
-impl Drop for Attending<'_> {
+impl Drop for RequestInFlight<'_> {
     fn drop(&mut self) {
-        let idle_timeout = self.0.desk.limits.idle_timeout;
+        let idle_timeout = self.0.context.limits.idle_timeout;
         self.0.activity.send_modify(|now| {
             now.requests -= 1;
-            now.leave_at = Instant::now() + idle_timeout;
-            now.parting = PARTING;
+            now.idle_deadline = Instant::now() + idle_timeout;
+            now.grace = IDLE_GRACE;
         });
     }
 }
 
-/// What HEAD is answered: everything but the body.
-fn without_body(mut answer: Response<Bytes>) -> Response<Full<Bytes>> {
-    let length = answer.body().len();
+/// The response to HEAD: everything but the body.
+fn without_body(mut response: Response<Bytes>) -> Response<Full<Bytes>> {
+    let length = response.body().len();
     if length > 0 {
-        answer.headers_mut().insert(CONTENT_LENGTH, length.into());
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
     }
-    answer.map(|_| Full::default())
+    response.map(|_| Full::default())
 }
 
 fn protocol(limits: ConnectionLimits) -> auto::Builder<TokioExecutor> {
@@ -204,12 +211,12 @@ fn protocol(limits: ConnectionLimits) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// Waits until the client has been quiet for too long or should not stay; how much longer it may.
-async fn too_quiet(mut activity: watch::Receiver<Activity>) -> Duration {
+/// Waits until the connection should be closed; returns the grace period for responses in flight.
+async fn wait_until_close(mut activity: watch::Receiver<Activity>) -> Duration {
     loop {
         let now = *activity.borrow_and_update();
-        if now.unwelcome {
-            return PARTING;
+        if now.close_after_responses {
+            return IDLE_GRACE;
         }
         let changed = if now.requests > 0 {
             activity.changed().await
@@ -217,17 +224,17 @@ async fn too_quiet(mut activity: watch::Receiver<Activity>) -> Duration {
             tokio::select! {
                 biased;
                 changed = activity.changed() => changed,
-                () = sleep_until(now.leave_at) => return now.parting,
+                () = sleep_until(now.idle_deadline) => return now.grace,
             }
         };
         if changed.is_err() {
-            // The connection is gone, and with it the need to watch it.
+            // The connection is closed.
             return Duration::ZERO;
         }
     }
 }
 
-fn part(peer: SocketAddr, result: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+fn log_end(peer: SocketAddr, result: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
     if let Err(error) = result {
         tracing::debug!(%peer, %error, "connection ended with an error");
     }

@@ -1,35 +1,35 @@
-//! Why serving could not begin or had to end, in words an operator can act on.
+//! Errors of secure serving, with messages that an operator can act on.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why serving could not begin or had to end. Each names the file or the flag to look at.
+/// Why the server could not start or had to stop. Each message names the file or flag to fix.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServingError {
-    /// Another process has the port: choose another one.
+    /// Another process uses the port.
     #[error(
         "cannot serve on {address}: the port is in use; give another with --secure-port, or 0 to serve nothing"
     )]
     PortInUse {
-        /// The address that was asked for.
+        /// The configured address.
         address: SocketAddr,
     },
-    /// The address is not one of this machine, or may not be used by this process.
+    /// The address is not local, or this process may not bind it.
     #[error("cannot serve on {address} (--bind-address, --secure-port): {cause}")]
     Bind {
-        /// The address that was asked for.
+        /// The configured address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
-    /// A flag says what cannot be done.
+    /// A flag has an invalid value.
     #[error("{flag}: {fault}")]
     Option {
         /// The flag.
         flag: &'static str,
-        /// What is wrong with its value.
+        /// The problem.
         fault: String,
     },
     /// A file cannot be read.
@@ -37,56 +37,57 @@ pub enum ServingError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// The flag that names it.
+        /// The flag that sets it.
         flag: &'static str,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
-    /// A file is there and readable, but does not hold what it should.
+    /// The content of a file is invalid.
     #[error("{} ({flag}) {fault}", file.display())]
     Malformed {
         /// The file.
         file: PathBuf,
-        /// The flag that names it.
+        /// The flag that sets it.
         flag: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         fault: String,
     },
-    /// Certificate and key are each fine but cannot be used together.
+    /// Certificate and key cannot be used together.
     #[error("{} and {} cannot be used together: {fault}", certificate.display(), key.display())]
     Mismatched {
-        /// The file of the certificate.
+        /// The certificate file.
         certificate: PathBuf,
-        /// The file of the key.
+        /// The key file.
         key: PathBuf,
-        /// Why.
+        /// The problem.
         fault: String,
     },
-    /// Only one file of a pair is in the certificate directory; overwriting the other would lose it.
+    /// Only one file of the pair is in the certificate directory; generating a pair would overwrite it.
     #[error("{} (--cert-dir) is missing while {} is there; certificate and key come as a pair",
             missing.display(), present.display())]
     IncompleteKeyPair {
-        /// The file that is not there.
+        /// The missing file.
         missing: PathBuf,
-        /// The file that is.
+        /// The existing file.
         present: PathBuf,
     },
-    /// No certificate could be made.
-    #[error("cannot make a self-signed certificate: {0}")]
+    /// Generating a certificate failed.
+    #[error("cannot generate a self-signed certificate: {0}")]
     Generate(String),
-    /// The cluster did not tell whom to believe; a flag can make that bearable.
+    /// The ConfigMap with the client CAs could not be read, and no flag tolerates that.
     #[error(
         "cannot look up configmap/extension-apiserver-authentication in kube-system: {0}; give \
          --requestheader-client-ca-file or --authentication-skip-lookup, or start without it with \
          --authentication-tolerate-lookup-failure"
     )]
     Lookup(String),
-    /// The socket no longer accepts connections; health can no longer be told, so the process must end.
+    /// The socket no longer accepts connections; health checks can no longer be served, so the process must
+    /// end.
     #[error("the socket on {address} no longer accepts connections: {cause}")]
     Accept {
-        /// The address served on.
+        /// The address of the socket.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
 }

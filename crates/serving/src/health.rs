@@ -1,4 +1,5 @@
-//! Named checks, told in the order they were added, without telling strangers why one fails.
+//! Named health checks, reported in the order of registration. The reason of a failure is logged and not
+//! returned to the client.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -6,33 +7,33 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// What a check does when asked: nothing if all is well, else the reason, which only the log gets.
+/// Runs one check; the error is the reason, which is only logged.
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// The checks behind `/healthz`. Clones share the same list, so checks can be added while it is served.
+/// The checks behind `/healthz`. Clones share one list, so checks can be added while the server runs.
 #[derive(Clone, Default)]
 pub struct HealthChecks {
-    /// In the order of registration, which is the order they are told in.
+    /// In the order of registration, which is the order of the report.
     checks: Arc<Mutex<Vec<(String, Check)>>>,
 }
 
-/// The answer to one question about health.
+/// The result of one `/healthz` request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) passed: bool,
     pub(crate) text: String,
-    /// Every check that was made, and whether it passed.
+    /// Every check that was run, and whether it passed.
     pub(crate) outcomes: Vec<(String, bool)>,
 }
 
 impl HealthChecks {
-    /// No checks: healthy as long as it answers.
+    /// No checks: healthy as long as the server responds.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds several checks that always pass, all in one step: nobody sees only some of them.
+    /// Adds several checks that always pass, atomically: no report shows only some of them.
     pub fn add_pings(&self, names: impl IntoIterator<Item = impl Into<String>>) {
         let mut checks = self.checks.lock();
         for name in names {
@@ -57,7 +58,7 @@ impl HealthChecks {
         }
     }
 
-    /// Adds a check that always passes: it only shows that something of that name was started.
+    /// Adds a check that always passes: it only shows that a component of that name was started.
     pub fn add_ping(&self, name: impl Into<String>) {
         self.add(name, || Ok(()));
     }
@@ -109,9 +110,9 @@ impl HealthChecks {
     }
 }
 
-fn line(text: &mut String, words: std::fmt::Arguments<'_>) {
+fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "{words}");
+    let _ = writeln!(text, "{content}");
 }
 
 #[cfg(test)]
@@ -136,7 +137,7 @@ mod tests {
 
     /// Proves SRV-21, SRV-22, SRV-24.
     #[test]
-    fn well_is_one_word_or_a_line_for_each_check() {
+    fn healthy_report_is_ok_or_one_line_per_check() {
         assert_eq!(report(&checks(&[]), false, &[]), (true, "ok".to_owned()));
         let lines = "[+]leaderElection ok\n[+]serviceaccount-controller ok\n[+]a-controller ok\nhealthz check passed\n";
         assert_eq!(report(&checks(&[]), true, &[]), (true, lines.to_owned()));
@@ -146,7 +147,7 @@ mod tests {
 
     /// Proves SRV-25, SRV-105.
     #[test]
-    fn a_failure_is_told_in_full_but_for_its_reason() {
+    fn failed_check_is_reported_without_its_reason() {
         let lines = "[+]leaderElection ok\n[-]serviceaccount-controller failed: reason withheld\n\
                      [+]a-controller ok\nhealthz check failed\n";
         for verbose in [false, true] {
@@ -159,7 +160,7 @@ mod tests {
 
     /// Proves SRV-26.
     #[test]
-    fn excluded_checks_do_not_fail_and_unknown_ones_are_named() {
+    fn excluded_checks_do_not_fail_and_unknown_exclusions_are_named() {
         let (passed, text) = report(&checks(&["a-controller"]), true, &["a-controller", "z", "y"]);
         assert!(passed);
         assert_eq!(
@@ -172,7 +173,7 @@ mod tests {
 
     /// Proves SRV-23.
     #[test]
-    fn checks_of_controllers_come_together() {
+    fn controller_checks_are_added_atomically() {
         let checks = HealthChecks::new();
         checks.add("leaderElection", || Ok(()));
         assert_eq!(report(&checks, true, &[]).1, "[+]leaderElection ok\nhealthz check passed\n");
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_added_again_takes_the_place_of_the_first() {
+    fn check_with_an_existing_name_replaces_it() {
         let checks = checks(&["a-controller"]);
         checks.add_ping("a-controller");
         assert!(report(&checks, false, &[]).0);

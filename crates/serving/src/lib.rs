@@ -1,11 +1,12 @@
-//! Secure serving: one HTTPS endpoint that tells those who may know how the manager is and what it does.
+//! Secure serving: one HTTPS endpoint with health checks, metrics and debug pages, behind delegated
+//! authentication and authorization.
 //!
-//! A request passes three rooms. [`access`] finds out who asks and whether they may, with the help of the
-//! API server; `pages` turns it into an answer without any IO; `connection` bounds what its client can hold
-//! on to. [`Server`] binds them to a socket whose certificates `tls` finds or makes, and follows.
+//! A request passes three modules. [`access`] authenticates and authorizes it with the API server's help;
+//! `pages` computes the response without IO; `connection` limits what a client can occupy. [`Server`] binds
+//! them to a socket, with the certificates that `tls` loads or generates, and reloads.
 //!
-//! Nothing here knows Kubernetes' clients: the API server is any service that carries HTTP
-//! ([`ApiServer::over`]), handed in by whoever starts the server.
+//! This crate does not depend on a Kubernetes client: the caller passes the API server in as any HTTP service
+//! ([`ApiServerClient::from_service`]).
 
 pub mod access;
 mod connection;

@@ -1,4 +1,4 @@
-//! What the door counts, under the names that the original's dashboards know.
+//! Metrics of authentication and authorization, with upstream's names.
 
 use http::StatusCode;
 use prometheus::core::Collector;
@@ -8,8 +8,8 @@ use prometheus::{
 };
 use tokio::time::Instant;
 
-/// Remaining lifetimes, from nothing to a year.
-const LIFETIMES: [f64; 14] = [
+/// Buckets of remaining certificate lifetimes, from zero to a year.
+const LIFETIME_BUCKETS: [f64; 14] = [
     0.0,
     1800.0,
     3600.0,
@@ -25,9 +25,9 @@ const LIFETIMES: [f64; 14] = [
     15_552_000.0,
     31_104_000.0,
 ];
-const CALLS: [f64; 8] = [0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];
+const REVIEW_BUCKETS: [f64; 8] = [0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];
 
-/// Who asked, whether they might, and what it cost to find out.
+/// Metrics of authentication and authorization.
 pub(crate) struct AccessMetrics {
     users: IntCounterVec,
     authentications: IntCounterVec,
@@ -43,7 +43,7 @@ pub(crate) struct AccessMetrics {
     pub(crate) access_reviews: CallMetrics,
 }
 
-/// Calls of one kind to the API server.
+/// Metrics of one kind of review requests.
 pub(crate) struct CallMetrics {
     calls: IntCounterVec,
     seconds: HistogramVec,
@@ -56,44 +56,48 @@ impl AccessMetrics {
         let counter = |name, help, label| counters(registry, name, help, label);
         let seconds = |name, help, label, buckets: &[f64]| histograms(registry, name, help, label, buckets);
         Self {
-            users: counter("authenticated_user_requests", "Requests by category of user.", "username"),
+            users: counter(
+                "authenticated_user_requests",
+                "Authenticated requests by user category.",
+                "username",
+            ),
             authentications: counter(
                 "authentication_attempts",
-                "Requests by whether it was found who asks.",
+                "Authentication attempts by result.",
                 "result",
             ),
             authentication_seconds: seconds(
                 "authentication_duration_seconds",
-                "Time to find out who asks.",
+                "Duration of authentication.",
                 "result",
                 &milliseconds,
             ),
             authorizations: counter(
                 "authorization_attempts_total",
-                "Requests by whether they were allowed: allowed, denied, no-opinion or error.",
+                "Authorization attempts by result: allowed, denied, no-opinion or error.",
                 "result",
             ),
             authorization_seconds: seconds(
                 "authorization_duration_seconds",
-                "Time to find out whether they may.",
+                "Duration of authorization.",
                 "result",
                 &milliseconds,
             ),
             certificate_seconds: lifetimes(registry),
             token_requests: counter(
                 "authentication_token_cache_request_total",
-                "Tokens by whether the cache knew them.",
+                "Token cache requests by hit or miss.",
                 "status",
             ),
             token_request_seconds: seconds(
                 "authentication_token_cache_request_duration_seconds",
-                "Time to learn whose a token is.",
+                "Duration of token cache requests.",
                 "status",
                 &usual,
             ),
             token_fetches: counter(
                 "authentication_token_cache_fetch_total",
-                "Tokens the API server was asked about.",
+                "TokenReviews sent to the API server.",
                 "status",
             ),
             token_fetches_active: gauges(registry),
@@ -102,50 +106,50 @@ impl AccessMetrics {
         }
     }
 
-    /// Counts one attempt to find out who asks; no category if it failed.
-    pub(crate) fn authenticated(&self, category: Option<&str>, began: Instant) {
+    /// Counts one authentication attempt; no category if it failed.
+    pub(crate) fn authenticated(&self, category: Option<&str>, started_at: Instant) {
         if let Some(category) = category {
             self.users.with_label_values(&[category]).inc();
         }
         let result = if category.is_some() { "success" } else { "error" };
         self.authentications.with_label_values(&[result]).inc();
-        observe(&self.authentication_seconds, result, began);
+        observe(&self.authentication_seconds, result, started_at);
     }
 
-    /// Counts one decision.
-    pub(crate) fn authorized(&self, result: &str, began: Instant) {
+    /// Counts one authorization decision.
+    pub(crate) fn authorized(&self, result: &str, started_at: Instant) {
         self.authorizations.with_label_values(&[result]).inc();
-        observe(&self.authorization_seconds, result, began);
+        observe(&self.authorization_seconds, result, started_at);
     }
 
-    /// Notes how long the certificate of a request will last.
+    /// Observes the remaining lifetime of a client certificate.
     pub(crate) fn certificate_expires_in(&self, seconds: f64) {
         self.certificate_seconds.observe(seconds);
     }
 
-    /// Counts a token that the cache knew (`hit`) or not (`miss`).
-    pub(crate) fn token_cache_answered(&self, status: &str, began: Instant) {
+    /// Counts a token cache `hit` or `miss`.
+    pub(crate) fn token_cache_answered(&self, status: &str, started_at: Instant) {
         self.token_requests.with_label_values(&[status]).inc();
-        observe(&self.token_request_seconds, status, began);
+        observe(&self.token_request_seconds, status, started_at);
     }
 
-    /// Counts a lookup of a token.
-    pub(crate) fn token_fetched(&self, well: bool) {
-        self.token_fetches.with_label_values(&[if well { "ok" } else { "error" }]).inc();
+    /// Counts a TokenReview.
+    pub(crate) fn token_fetched(&self, ok: bool) {
+        self.token_fetches.with_label_values(&[if ok { "ok" } else { "error" }]).inc();
     }
 
-    /// Counts as waiting until dropped.
-    pub(crate) fn token_fetch_waits(&self, status: &str) -> Waiting {
+    /// Counts an active fetch until the guard is dropped.
+    pub(crate) fn token_fetch_waits(&self, status: &str) -> ActiveFetch {
         let gauge = self.token_fetches_active.with_label_values(&[status]);
         gauge.inc();
-        Waiting(gauge)
+        ActiveFetch(gauge)
     }
 }
 
-/// Counted as waiting while it lives.
-pub(crate) struct Waiting(Gauge);
+/// Decrements the gauge when dropped.
+pub(crate) struct ActiveFetch(Gauge);
 
-impl Drop for Waiting {
+impl Drop for ActiveFetch {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -155,21 +159,27 @@ impl CallMetrics {
     fn new(registry: &Registry, kind: &str) -> Self {
         let name = |what: &str| format!("apiserver_delegated_{kind}_request_{what}");
         Self {
-            calls: counters(registry, name("total"), "Reviews by status code.", "code"),
-            seconds: histograms(registry, name("duration_seconds"), "Time reviews took.", "code", &CALLS),
+            calls: counters(registry, name("total"), "Review requests by status code.", "code"),
+            seconds: histograms(
+                registry,
+                name("duration_seconds"),
+                "Duration of review requests.",
+                "code",
+                &REVIEW_BUCKETS,
+            ),
         }
     }
 
-    /// Counts one request and its answer, if there was one.
-    pub(crate) fn called(&self, code: Option<StatusCode>, began: Instant) {
+    /// Counts one request and its status code; `None` without a response.
+    pub(crate) fn called(&self, code: Option<StatusCode>, started_at: Instant) {
         let code = code.as_ref().map_or("<error>", StatusCode::as_str);
         self.calls.with_label_values(&[code]).inc();
-        observe(&self.seconds, code, began);
+        observe(&self.seconds, code, started_at);
     }
 }
 
-fn observe(histogram: &HistogramVec, label: &str, began: Instant) {
-    histogram.with_label_values(&[label]).observe(began.elapsed().as_secs_f64());
+fn observe(histogram: &HistogramVec, label: &str, started_at: Instant) {
+    histogram.with_label_values(&[label]).observe(started_at.elapsed().as_secs_f64());
 }
 
 fn counters(registry: &Registry, name: impl Into<String>, help: &str, label: &str) -> IntCounterVec {
@@ -188,7 +198,7 @@ fn histograms(
 }
 
 fn gauges(registry: &Registry) -> GaugeVec {
-    let help = alpha("Requests that wait for a token to be looked up, and lookups under way.");
+    let help = alpha("Requests that wait for a TokenReview, and TokenReviews in flight.");
     register(
         registry,
         GaugeVec::new(Opts::new("authentication_token_cache_active_fetch_count", help), &["status"]),
@@ -196,20 +206,20 @@ fn gauges(registry: &Registry) -> GaugeVec {
 }
 
 fn lifetimes(registry: &Registry) -> Histogram {
-    let help = alpha("How long the certificates of clients will last.");
+    let help = alpha("Remaining lifetime of client certificates.");
     let options = HistogramOpts::new("apiserver_client_certificate_expiration_seconds", help);
-    register(registry, Histogram::with_opts(options.buckets(LIFETIMES.to_vec())))
+    register(registry, Histogram::with_opts(options.buckets(LIFETIME_BUCKETS.to_vec())))
 }
 
 fn alpha(help: &str) -> String {
     format!("[ALPHA] {help}")
 }
 
-/// Names are constants of this file, so that they are good and registered once can be seen here.
-fn register<C: Collector + Clone + 'static>(registry: &Registry, made: prometheus::Result<C>) -> C {
-    let collector = made.unwrap_or_else(|error| panic!("a metric of this file is malformed: {error}"));
+/// The names are constants of this file, so a malformed or duplicate one is a programming error.
+fn register<C: Collector + Clone + 'static>(registry: &Registry, result: prometheus::Result<C>) -> C {
+    let collector = result.unwrap_or_else(|error| panic!("malformed metric definition: {error}"));
     if let Err(error) = registry.register(Box::new(collector.clone())) {
-        tracing::warn!(%error, "two doors share one registry; only the first one's counts are shown");
+        tracing::warn!(%error, "metric is already registered; only the first one is exported");
     }
     collector
 }

@@ -1,6 +1,6 @@
-//! What the flags of secure serving, authentication and authorization say, in types.
+//! Typed options of secure serving, authentication and authorization.
 //!
-//! Reading the command line is not done here; what a flag may say is. A field names its flag.
+//! The command line is parsed elsewhere; the values are validated here. Each field names its flag.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::ServingError;
 use crate::tls::TlsOptions;
 
-/// How to serve.
+/// Options of the server.
 #[derive(Clone, Debug)]
 pub struct ServingOptions {
     /// `--bind-address`; an unspecified one means all interfaces of both IP families.
@@ -19,23 +19,22 @@ pub struct ServingOptions {
     pub port: u16,
     /// Where the certificate comes from.
     pub certificate: CertificateSource,
-    /// `--tls-sni-cert-key`, in the order given: of two for one name the first counts.
+    /// `--tls-sni-cert-key`, in the given order: for one name the first takes precedence.
     pub sni: Vec<NamedCertificate>,
     /// `--tls-min-version`, `--tls-cipher-suites`, `--tls-curve-preferences`.
     pub tls: TlsOptions,
-    /// Whether HTTP/2 is offered (`--disable-http2-serving` turns it off).
+    /// Whether HTTP/2 is enabled (`--disable-http2-serving` disables it).
     pub http2: bool,
-    /// Whether an HTTP/2 connection ends after a request by nobody in particular (gate
+    /// Whether an HTTP/2 connection is closed after an unauthenticated request (feature gate
     /// `UnauthenticatedHTTP2DOSMitigation`).
     pub unauthenticated_http2_dos_mitigation: bool,
-    /// `--permit-address-sharing`. Linux lets a restarted process have its port back either way, and so
-    /// do we: the flag changes nothing.
+    /// `--permit-address-sharing`. The socket always uses `SO_REUSEADDR`, so the flag has no effect.
     pub permit_address_sharing: bool,
-    /// `--permit-port-sharing`: several processes may listen on one port.
+    /// `--permit-port-sharing`: several processes may listen on one port (`SO_REUSEPORT`).
     pub permit_port_sharing: bool,
-    /// How often files are looked at for changes: those of certificates and of client CAs.
+    /// How often the files of certificates and client CAs are read again.
     pub reload_every: Duration,
-    /// What clients may hold on to; `--http2-max-streams-per-connection` is one of its fields.
+    /// Limits of client connections, including `--http2-max-streams-per-connection`.
     pub limits: ConnectionLimits,
 }
 
@@ -67,29 +66,30 @@ pub enum CertificateSource {
         /// The leaf's private key.
         key: PathBuf,
     },
-    /// `kube-controller-manager.crt` and `.key` in this directory (`--cert-dir`); made there if neither is.
+    /// `kube-controller-manager.crt` and `.key` in this directory (`--cert-dir`); generated there if both are
+    /// missing.
     Directory(PathBuf),
-    /// Made at each start and kept in memory.
+    /// Generated at each start and kept in memory.
     Generated,
 }
 
-/// One `--tls-sni-cert-key`: a certificate for clients that ask for certain names.
+/// One `--tls-sni-cert-key`: a certificate for certain server names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedCertificate {
     /// The chain, leaf first.
     pub certificate: PathBuf,
     /// The leaf's private key.
     pub key: PathBuf,
-    /// Names, `*.` wildcards and addresses; those in the certificate if empty.
+    /// Host names, `*.` wildcards and IP addresses; those in the certificate if empty.
     pub names: Vec<String>,
 }
 
 impl FromStr for NamedCertificate {
     type Err = ServingError;
 
-    /// Reads `CERTIFICATE,KEY` or `CERTIFICATE,KEY:NAME,NAME`.
+    /// Parses `CERTIFICATE,KEY` or `CERTIFICATE,KEY:NAME,NAME`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = |fault| ServingError::Option { flag: "--tls-sni-cert-key", fault };
+        let bad = |problem| ServingError::Option { flag: "--tls-sni-cert-key", fault: problem };
         let (files, names) = match text.split_once(':') {
             Some((_, names)) if names.trim().is_empty() => {
                 return Err(bad("empty names list is not allowed".to_owned()));
@@ -104,20 +104,20 @@ impl FromStr for NamedCertificate {
     }
 }
 
-/// What clients may hold on to.
+/// Limits of client connections.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
-    /// Connections at a time; more wait to be accepted. The original has no such bound.
+    /// Concurrent connections; more wait in the accept backlog. The original has no such limit.
     pub connections_max: usize,
-    /// The size of a request's head.
+    /// The size of the request headers.
     pub header_bytes_max: u32,
-    /// Requests at a time on one HTTP/2 connection.
+    /// Concurrent streams per HTTP/2 connection.
     pub http2_streams_max: u32,
-    /// The time for TLS handshake and head of the first request together.
+    /// For the TLS handshake and the headers of the first request together.
     pub first_request_timeout: Duration,
-    /// The time between an answer and the next request.
+    /// Between a response and the next request.
     pub idle_timeout: Duration,
-    /// The time that answers under way may take once the server is told to end.
+    /// How long responses in flight may take after shutdown begins.
     pub shutdown_grace: Duration,
 }
 
@@ -134,18 +134,18 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// Who is believed, and how it is found out.
+/// Options of authentication.
 #[derive(Clone, Debug)]
 pub struct AuthenticationOptions {
-    /// `--client-ca-file`: certificates under these CAs name their users.
+    /// `--client-ca-file`: client certificates of these CAs authenticate users.
     pub client_ca_file: Option<PathBuf>,
     /// The `--requestheader-…` flags.
     pub request_header: RequestHeaderOptions,
-    /// `--authentication-token-webhook-cache-ttl`; zero asks each time.
+    /// `--authentication-token-webhook-cache-ttl`; zero disables the cache.
     pub token_cache_ttl: Duration,
-    /// `--authentication-skip-lookup`: what no flag says is not looked up in the cluster either.
+    /// `--authentication-skip-lookup`: missing configuration is not looked up in the cluster.
     pub skip_lookup: bool,
-    /// `--authentication-tolerate-lookup-failure`: start even if looking it up fails.
+    /// `--authentication-tolerate-lookup-failure`: start even if the lookup fails.
     pub tolerate_lookup_failure: bool,
 }
 
@@ -161,19 +161,19 @@ impl Default for AuthenticationOptions {
     }
 }
 
-/// Which front proxies may say in headers who asks. Only meant with a CA file; without one, all of it
-/// comes from the cluster.
+/// Options of request-header authentication by front proxies. Used only with a CA file; without one, the
+/// configuration comes from the cluster.
 #[derive(Clone, Debug)]
 pub struct RequestHeaderOptions {
     /// `--requestheader-client-ca-file`.
     pub client_ca_file: Option<PathBuf>,
-    /// `--requestheader-allowed-names`: common names of proxies; any if empty.
+    /// `--requestheader-allowed-names`: allowed common names of proxies; any if empty.
     pub allowed_names: Vec<String>,
-    /// `--requestheader-username-headers`: the first that is there counts.
+    /// `--requestheader-username-headers`: the first non-empty one is used.
     pub username_headers: Vec<String>,
-    /// `--requestheader-uid-headers`: the first that is there counts.
+    /// `--requestheader-uid-headers`: the first non-empty one is used.
     pub uid_headers: Vec<String>,
-    /// `--requestheader-group-headers`: all count.
+    /// `--requestheader-group-headers`: all are used.
     pub group_headers: Vec<String>,
     /// `--requestheader-extra-headers-prefix`.
     pub extra_header_prefixes: Vec<String>,
@@ -192,14 +192,14 @@ impl Default for RequestHeaderOptions {
     }
 }
 
-/// Who may see what.
+/// Options of authorization.
 #[derive(Clone, Debug)]
 pub struct AuthorizationOptions {
-    /// `--authorization-always-allow-paths`: whole paths, or prefixes that end in `*`.
+    /// `--authorization-always-allow-paths`: exact paths, or prefixes that end in `*`.
     pub always_allow_paths: Vec<String>,
-    /// `--authorization-webhook-cache-authorized-ttl`; zero asks each time.
+    /// `--authorization-webhook-cache-authorized-ttl`; zero disables the cache.
     pub allowed_cache_ttl: Duration,
-    /// `--authorization-webhook-cache-unauthorized-ttl`; zero asks each time.
+    /// `--authorization-webhook-cache-unauthorized-ttl`; zero disables the cache.
     pub denied_cache_ttl: Duration,
 }
 
@@ -219,7 +219,7 @@ mod tests {
 
     /// Proves SRV-1.
     #[test]
-    fn defaults_are_those_of_the_flags() {
+    fn defaults_match_the_flags() {
         let serving = ServingOptions::default();
         assert_eq!((serving.bind_address, serving.port), (IpAddr::from([0, 0, 0, 0]), 10257));
         assert_eq!(serving.certificate, CertificateSource::Generated);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn named_certificates_are_read_as_the_original_reads_them() {
+    fn sni_certificates_are_parsed_like_the_originals() {
         let read = |text: &str| text.parse::<NamedCertificate>();
         let two = |certificate: &str, key: &str, names: &[&str]| NamedCertificate {
             certificate: certificate.into(),
@@ -248,13 +248,13 @@ mod tests {
         assert_eq!(read("a.crt,a.key").unwrap(), two("a.crt", "a.key", &[]));
         assert_eq!(read(" a.crt , a.key : *.a.io , b ").unwrap(), two("a.crt", "a.key", &["*.a.io", "b"]));
         assert_eq!(read("a,b:::1").unwrap(), two("a", "b", &["::1"]));
-        for (text, fault) in [
+        for (text, problem) in [
             ("a.crt", "expected comma separated certificate and key file paths"),
             ("a,b,c", "expected comma separated certificate and key file paths"),
             ("", "expected comma separated certificate and key file paths"),
             ("a,b:", "empty names list is not allowed"),
         ] {
-            assert_eq!(read(text).unwrap_err().to_string(), format!("--tls-sni-cert-key: {fault}"));
+            assert_eq!(read(text).unwrap_err().to_string(), format!("--tls-sni-cert-key: {problem}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the system knows about this process, read when metrics are asked for.
+//! The `process_*` metrics, read from `/proc` at each scrape.
 
 use std::fs;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Gauge, Metric, MetricFamily, MetricType};
 
-/// Ticks in a second of the times in `/proc/self/stat`: the same on every Linux this program runs on.
+/// Clock ticks per second in `/proc/self/stat`; 100 on every supported Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Name, help and whether it only grows.
+/// Name, help and whether the metric is a counter.
 const METRICS: [(&str, &str, bool); 9] = [
     ("process_cpu_seconds_total", "CPU time spent by this process.", true),
     ("process_max_fds", "File descriptors that this process may open.", false),
@@ -85,8 +85,8 @@ impl Collector for ProcessMetrics {
     }
 }
 
-/// The 14th and 15th word: time in user mode and in the kernel. The second is the program's name, which may
-/// hold spaces and brackets.
+/// Fields 14 and 15: time in user mode and in the kernel. Field 2 is the program's name, which may contain
+/// spaces and parentheses.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, words) = stat.rsplit_once(')')?;
     let ticks = words.split_whitespace().skip(11).take(2).map(|word| word.parse::<f64>().ok());
@@ -103,13 +103,13 @@ fn limit(name: &str) -> Option<f64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
     match line.split_whitespace().next()? {
-        // As the original tells it: the largest number there is.
+        // The original reports `unlimited` as the largest number.
         "unlimited" => Some(u64::MAX as f64),
         number => number.parse().ok(),
     }
 }
 
-/// A count of the network namespace; there is none of the process alone.
+/// A counter of the network namespace; Linux has none per process.
 fn octets(name: &str) -> Option<f64> {
     let text = fs::read_to_string("/proc/self/net/netstat").ok()?;
     let mut lines = text.lines().filter(|line| line.starts_with("IpExt:"));
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_tells_all_of_it() {
+    fn all_process_metrics_have_values() {
         let metrics = ProcessMetrics::new(Duration::from_millis(1500));
         let families = metrics.collect();
         let names: Vec<_> = families.iter().map(MetricFamily::name).collect();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_brackets_does_not_hide_the_times() {
+    fn process_name_with_parentheses_is_parsed() {
         let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0";
         assert_eq!(cpu_seconds(stat), Some(2.0));
     }

@@ -1,4 +1,4 @@
-//! The socket: bound before anything is promised, bounded in connections, closed in order.
+//! The HTTPS server: binds the socket, accepts a limited number of connections and shuts down gracefully.
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -12,29 +12,29 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::access::Access;
-use crate::connection::{self, Desk};
+use crate::connection::{self, ServerContext};
 use crate::tls::{Pairs, Tls};
 use crate::{Pages, ServingError, ServingOptions};
 
-/// Connections that wait to be accepted while all places are taken.
+/// The accept backlog while the connection limit is reached.
 const BACKLOG: i32 = 128;
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(3 * 60);
-/// The pause after a failed accept: long enough for descriptors or memory to become free.
+/// The delay after a failed accept, for file descriptors or memory to become free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A bound socket with a certificate and pages to serve.
+/// A bound socket with certificates and pages.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
-    desk: Arc<Desk>,
+    context: Arc<ServerContext>,
     tls: Tls,
-    /// What clients are greeted with.
+    /// The certificates in use.
     pairs: Pairs,
     reload_every: Duration,
 }
 
 impl Server {
-    /// Binds the address; `None` if the options say that nothing is served.
+    /// Binds the address; `None` if the port is 0.
     ///
     /// # Errors
     /// If the address cannot be bound or there is no usable certificate.
@@ -54,7 +54,7 @@ impl Server {
         Self::from_listener(listener, options, pages, access).map(Some)
     }
 
-    /// Serves on a socket that is bound already, whatever address and port the options name.
+    /// Serves on an already bound socket; address and port of the options are ignored.
     ///
     /// # Errors
     /// If the socket cannot be used or there is no usable certificate.
@@ -64,128 +64,130 @@ impl Server {
         pages: Pages,
         access: Access,
     ) -> Result<Self, ServingError> {
-        let asked = SocketAddr::new(options.bind_address, options.port);
-        let unusable = |cause| ServingError::Bind { address: asked, cause };
+        let configured = SocketAddr::new(options.bind_address, options.port);
+        let unusable = |cause| ServingError::Bind { address: configured, cause };
         listener.set_nonblocking(true).map_err(unusable)?;
         let listener = TcpListener::from_std(listener).map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;
         let tls = Tls::open(options, SystemTime::now())?;
         let pairs = tls.read()?;
-        let greeting = tls.greeting(&pairs, access.hints())?;
-        let desk = Desk {
-            greeting: RwLock::new(greeting),
+        let tls_server = tls.tls_server(&pairs, access.hints())?;
+        let context = ServerContext {
+            tls_server: RwLock::new(tls_server),
             pages,
             access,
             limits: options.limits,
             unauthenticated_http2_dos_mitigation: options.unauthenticated_http2_dos_mitigation,
         };
         let reload_every = options.reload_every;
-        // Clients can connect from now on, whenever the first of them is answered.
+        // Clients can connect from now on, although requests are served only by `run`.
         tracing::info!("Serving securely on {address}");
-        Ok(Self { listener, address, desk: Arc::new(desk), tls, pairs, reload_every })
+        Ok(Self { listener, address, context: Arc::new(context), tls, pairs, reload_every })
     }
 
-    /// The address that is served on.
+    /// The address of the socket.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `stop` resolves, then closes the socket at once and lets answers under way end.
+    /// Serves until `stop` resolves, then closes the socket and waits for the responses in flight.
     ///
     /// Dropping the future closes everything without waiting.
     ///
     /// # Errors
-    /// If the socket itself fails; the process should end then, since nobody can ask for its health.
+    /// If the socket itself fails; the process should end then, because its health can no longer be probed.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServingError> {
-        let Self { listener, address, desk, tls, pairs, reload_every } = self;
-        let (end, ending) = watch::channel(false);
+        let Self { listener, address, context, tls, pairs, reload_every } = self;
+        let (shutdown_sender, shutdown) = watch::channel(false);
         let mut connections = JoinSet::new();
         let served = {
-            let accepting = accept_all(&listener, address, &desk, &ending, &mut connections);
+            let accepting = accept_all(&listener, address, &context, &shutdown, &mut connections);
             tokio::select! {
                 biased;
                 () = stop => Ok(()),
                 error = accepting => Err(error),
-                () = reload(&desk, &tls, pairs, reload_every) => unreachable!("it never ends"),
-                () = desk.access.follow() => unreachable!("it never ends"),
+                () = reload(&context, &tls, pairs, reload_every) => unreachable!("an endless loop"),
+                () = context.access.watch_config_map() => unreachable!("an endless loop"),
             }
         };
         drop(listener);
-        end.send_replace(true);
-        // Each connection knows its grace, so this ends.
-        while let Some(ended) = connections.join_next().await {
-            note_panic(ended);
+        shutdown_sender.send_replace(true);
+        // Each connection has a shutdown grace period, so this ends.
+        while let Some(joined) = connections.join_next().await {
+            log_panic(joined);
         }
         served
     }
 }
 
-/// Lets greetings follow their files and the CAs that clients are told of; never ends.
+/// Reloads certificates and client CAs; never ends.
 ///
-/// Files are read rather than watched: they are few and small, and what is mounted into a pod changes by
-/// links that a watch on a file would miss.
-async fn reload(desk: &Desk, tls: &Tls, mut pairs: Pairs, every: Duration) {
-    let mut trust = desk.access.trust_version();
-    let mut complaint = None;
+/// Files are polled and not watched: they are few and small, and a pod's volumes change through symbolic
+/// links, which a watch on the file would miss.
+async fn reload(context: &ServerContext, tls: &Tls, mut pairs: Pairs, every: Duration) {
+    let mut trust = context.access.trust_version();
+    let mut last_error = None;
     loop {
         tokio::time::sleep(every).await;
-        desk.access.reload();
-        let fresh_trust = desk.access.trust_version();
+        context.access.reload();
+        let fresh_trust = context.access.trust_version();
         let fresh = tls.read().and_then(|fresh| {
             let same = fresh == pairs && fresh_trust == trust;
-            let greeting = (!same).then(|| tls.greeting(&fresh, desk.access.hints())).transpose()?;
-            Ok(greeting.map(|greeting| (fresh, greeting)))
+            let tls_server = (!same).then(|| tls.tls_server(&fresh, context.access.hints())).transpose()?;
+            Ok(tls_server.map(|tls_server| (fresh, tls_server)))
         });
-        let fault = match fresh {
+        let error_text = match fresh {
             Ok(None) => None,
-            Ok(Some((fresh, greeting))) => {
-                tracing::info!("certificates or client CAs have changed and are in use now");
-                *desk.greeting.write() = greeting;
+            Ok(Some((fresh, tls_server))) => {
+                tracing::info!("reloaded certificates or client CAs");
+                *context.tls_server.write() = tls_server;
                 (pairs, trust) = (fresh, fresh_trust);
                 None
             }
             Err(error) => Some(error.to_string()),
         };
-        if let Some(fault) = fault.as_ref().filter(|fault| complaint.as_ref() != Some(*fault)) {
-            tracing::warn!("{fault}; the certificates known so far stay in use");
+        if let Some(error_text) =
+            error_text.as_ref().filter(|error_text| last_error.as_ref() != Some(*error_text))
+        {
+            tracing::warn!("cannot reload certificates, keeping the old ones: {error_text}");
         }
-        complaint = fault;
+        last_error = error_text;
     }
 }
 
-/// Accepts while there are places; returns only if the socket fails.
+/// Accepts connections up to the limit; returns only if the socket fails.
 async fn accept_all(
     listener: &TcpListener,
     address: SocketAddr,
-    desk: &Arc<Desk>,
-    ending: &watch::Receiver<bool>,
+    context: &Arc<ServerContext>,
+    shutdown: &watch::Receiver<bool>,
     connections: &mut JoinSet<()>,
 ) -> ServingError {
-    let places = Arc::new(Semaphore::new(desk.limits.connections_max));
+    let permits = Arc::new(Semaphore::new(context.limits.connections_max));
     loop {
-        while let Some(ended) = connections.try_join_next() {
-            note_panic(ended);
+        while let Some(joined) = connections.try_join_next() {
+            log_panic(joined);
         }
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            unreachable!("nobody closes the semaphore");
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
+            unreachable!("the semaphore is never closed");
         };
         match listener.accept().await {
             Ok((stream, peer)) => {
                 keep_alive(&stream);
-                let (desk, ending) = (Arc::clone(desk), ending.clone());
+                let (context, shutdown) = (Arc::clone(context), shutdown.clone());
                 connections.spawn(async move {
-                    connection::serve(desk, stream, peer, ending).await;
-                    drop(place);
+                    connection::serve(context, stream, peer, shutdown).await;
+                    drop(permit);
                 });
             }
-            // The socket does not listen any more; waiting will not help.
+            // The socket is no longer listening, so a retry is useless.
             Err(cause) if cause.kind() == io::ErrorKind::InvalidInput => {
                 return ServingError::Accept { address, cause };
             }
-            // One client gave up early, or descriptors or memory are short for now.
+            // The client gave up early, or file descriptors or memory are short.
             Err(error) => {
-                tracing::warn!(%error, "accepting a connection failed");
+                tracing::warn!(%error, "cannot accept connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -197,7 +199,7 @@ fn listen(address: SocketAddr, share_port: bool) -> io::Result<std::net::TcpList
     if address.ip().is_unspecified() {
         let both = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), address.port());
         match listen_on(both, share_port) {
-            // A system without IPv6: one family is all there is.
+            // A system without IPv6.
             Err(error)
                 if !matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied) => {}
             bound => return bound,
@@ -211,8 +213,8 @@ fn listen_on(address: SocketAddr, share_port: bool) -> io::Result<std::net::TcpL
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
-    // Lets a restarted process have its port back while old connections linger; it does not let two
-    // processes listen at once.
+    // A restarted process can bind its port again while old connections are in TIME_WAIT; two processes still
+    // cannot listen at once.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(share_port)?;
     socket.bind(&address.into())?;
@@ -223,13 +225,13 @@ fn listen_on(address: SocketAddr, share_port: bool) -> io::Result<std::net::TcpL
 fn keep_alive(stream: &TcpStream) {
     let keep_alive = TcpKeepalive::new().with_time(TCP_KEEP_ALIVE).with_interval(TCP_KEEP_ALIVE);
     if let Err(error) = SockRef::from(stream).set_tcp_keepalive(&keep_alive) {
-        // Quiet connections are let go without it, only later.
-        tracing::debug!(%error, "TCP keep-alive could not be set");
+        // Idle connections are closed by the idle timeout, too.
+        tracing::debug!(%error, "cannot set TCP keep-alive");
     }
 }
 
-fn note_panic(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "serving a connection failed");
+fn log_panic(joined: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = joined {
+        tracing::error!(%error, "connection task panicked");
     }
 }

@@ -1,4 +1,4 @@
-//! What operators read in the log. On its own, because a process has one log.
+//! Log messages. A separate test binary, because a process has one log.
 #![allow(clippy::unwrap_used, reason = "in a test, a failed assumption is a failed test")]
 
 use std::net::TcpListener;
@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Everything that is logged.
+/// The captured log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -38,7 +38,7 @@ impl Log {
     }
 }
 
-/// The log of this process, begun with the first test that reads it.
+/// The log of this process, captured from the first test that reads it.
 fn log() -> &'static Log {
     static LOG: OnceLock<Log> = OnceLock::new();
     LOG.get_or_init(|| {
@@ -62,7 +62,7 @@ async fn without_kubeconfigs() -> Access {
 
 /// Proves SRV-3, SRV-96.
 #[tokio::test]
-async fn without_kubeconfigs_it_is_told_what_will_not_work() {
+async fn without_kubeconfigs_disabled_authentication_is_logged() {
     let log = log();
     without_kubeconfigs().await;
     let text = log.text();
@@ -106,7 +106,7 @@ async fn serving_and_requests_are_logged() {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
-    assert!(answer.starts_with(b"HTTP/1.1 403 "), "without a kubeconfig a token says nothing");
+    assert!(answer.starts_with(b"HTTP/1.1 403 "), "without a kubeconfig a token is ignored");
 
     let text = log.text();
     assert!(text.contains(&format!("Serving securely on {address}")), "{text}");

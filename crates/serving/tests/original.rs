@@ -1,12 +1,13 @@
-//! Every page of the original and of ours, asked by everybody: answers are the same, or listed with a reason.
+//! Requests every page of the original and of this server with every kind of credentials: responses are
+//! equal, or the difference is listed with a reason.
 //!
 //! Run with `cargo test -p keleustes-serving --test original -- --ignored`; needs Go for its first build.
 #![allow(clippy::unwrap_used, reason = "in a test, a failed assumption is a failed test")]
 
 #[path = "original/client.rs"]
 mod client;
-#[path = "original/normal.rs"]
-mod normal;
+#[path = "original/normalize.rs"]
+mod normalize;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener};
@@ -29,13 +30,13 @@ use keleustes_serving::{
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use self::client::{Answer, Asker, Pair, Question, ask, send};
-use self::normal::normal;
+use self::client::{ClientIdentity, Pair, TestRequest, TestResponse, request, send};
+use self::normalize::normalize;
 
 const DIFFERENCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/differences/serving.md");
-/// Tells our requests in the audit log.
+/// Identifies this server's requests in the audit log.
 const AGENT: &str = "serving-under-test";
-/// What Prometheus asks for when it scrapes native histograms.
+/// The `Accept` header of Prometheus when it scrapes native histograms.
 const PROTOBUF: &str =
     "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
 const FLAGZ: &str = "application/json;v=v1beta1;g=config.k8s.io;as=Flagz";
@@ -77,7 +78,7 @@ const PAGES: [&str; 33] = [
     "/debug/controllers/garbage-collector-controller/graph",
 ];
 
-/// Methods that pages might care about.
+/// Requests with other methods.
 const METHODS: [(Method, &str); 7] = [
     (Method::POST, "/healthz"),
     (Method::HEAD, "/healthz"),
@@ -88,7 +89,7 @@ const METHODS: [(Method, &str); 7] = [
     (Method::PATCH, "/statusz"),
 ];
 
-/// Headers that change the form of an answer.
+/// Requests with headers that change the media type.
 const HEADERS: [(&str, &[(&str, &str)]); 19] = [
     ("/metrics", &[("Accept", "application/yaml")]),
     ("/metrics", &[("Accept", "text/html")]),
@@ -111,29 +112,29 @@ const HEADERS: [(&str, &[(&str, &str)]); 19] = [
     ("/statusz", &[("Accept", "application/json")]),
 ];
 
-/// Levels of verbosity, good and bad.
+/// Log verbosity levels, valid and invalid.
 const LEVELS: [&str; 7] = ["3", "abc", "", "-1", "99999999999", "3000000000", "0"];
 
-fn questions() -> Vec<Question> {
-    let asked = |method, target, headers, body| Question { method, target, headers, body };
-    let mut questions: Vec<_> = PAGES.map(Question::get).into();
-    questions.extend(METHODS.map(|(method, target)| asked(method, target, &[], "")));
-    questions.extend(HEADERS.map(|(target, headers)| asked(Method::GET, target, headers, "")));
-    questions.extend(LEVELS.map(|level| asked(Method::PUT, "/debug/flags/v", &[], level)));
-    // Last, since it forgets what others look at.
-    questions.push(asked(Method::DELETE, "/metrics/slis", &[], ""));
-    questions.push(Question::get("/metrics/slis?again"));
-    questions
+fn test_requests() -> Vec<TestRequest> {
+    let new_request = |method, target, headers, body| TestRequest { method, target, headers, body };
+    let mut test_requests: Vec<_> = PAGES.map(TestRequest::get).into();
+    test_requests.extend(METHODS.map(|(method, target)| new_request(method, target, &[], "")));
+    test_requests.extend(HEADERS.map(|(target, headers)| new_request(Method::GET, target, headers, "")));
+    test_requests.extend(LEVELS.map(|level| new_request(Method::PUT, "/debug/flags/v", &[], level)));
+    // Last, because it resets the metrics of the requests before.
+    test_requests.push(new_request(Method::DELETE, "/metrics/slis", &[], ""));
+    test_requests.push(TestRequest::get("/metrics/slis?again"));
+    test_requests
 }
 
-/// A plane with the original on it, and ours beside it.
-struct World {
+/// A control plane with the original, and this server beside it.
+struct TestCluster {
     plane: ControlPlane,
     _original: Process,
     original: SocketAddr,
 }
 
-impl World {
+impl TestCluster {
     async fn start() -> Self {
         let plane = ControlPlane::builder().with_program(Program::KubeControllerManager).start().unwrap();
         let kubectl = |args: &str| {
@@ -148,40 +149,40 @@ impl World {
         kubectl("create clusterrolebinding pages --clusterrole=pages --serviceaccount=default:reader");
         let original = plane.start_go_manager::<&str>(&[]).unwrap();
         let address = address_in(original.log_path()).await;
-        let world = Self { plane, _original: original, original: address };
-        world.until_it_leads().await;
-        world
+        let cluster = Self { plane, _original: original, original: address };
+        cluster.wait_until_leader().await;
+        cluster
     }
 
-    async fn until_it_leads(&self) {
+    async fn wait_until_leader(&self) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while self.checks().await.len() < 10 {
-            assert!(Instant::now() < deadline, "the original does not lead");
+            assert!(Instant::now() < deadline, "the original is not the leader");
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }
 
     /// The original's health checks.
     async fn checks(&self) -> Vec<String> {
-        let answer = ask(self.original, &stranger(), &Question::get("/healthz?verbose")).await;
-        let checks = answer.body.lines().filter_map(|line| line.strip_prefix("[+]")?.strip_suffix(" ok"));
+        let response = request(self.original, &anonymous(), &TestRequest::get("/healthz?verbose")).await;
+        let checks = response.body.lines().filter_map(|line| line.strip_prefix("[+]")?.strip_suffix(" ok"));
         checks.map(str::to_owned).collect()
     }
 
     fn token(&self, account: &str) -> String {
         let mut kubectl = self.plane.kubectl(User::Admin).unwrap();
-        let made = kubectl.args(["create", "token", account, "-n", "default"]).output().unwrap();
-        String::from_utf8(made.stdout).unwrap().trim().to_owned()
+        let output = kubectl.args(["create", "token", account, "-n", "default"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Everybody who might ask.
-    fn askers(&self) -> Vec<Asker> {
-        let bearer = |name, token: &str| Asker {
+    /// Every kind of client.
+    fn identities(&self) -> Vec<ClientIdentity> {
+        let bearer = |name, token: &str| ClientIdentity {
             name,
             headers: vec![("Authorization", format!("Bearer {token}"))],
             pair: None,
         };
-        let proxied = |name, user: &str, pair| Asker {
+        let proxied = |name, user: &str, pair| ClientIdentity {
             name,
             headers: vec![
                 ("X-Remote-User", user.to_owned()),
@@ -195,16 +196,20 @@ impl World {
             let file = ca.with_file_name("front-proxy-client.crt");
             (CertificateDer::pem_file_iter(file).unwrap().collect::<Result<_, _>>().unwrap(), key)
         };
-        let certified = |name, pair| Asker { name, headers: Vec::new(), pair: Some(pair) };
+        let certified = |name, pair| ClientIdentity { name, headers: Vec::new(), pair: Some(pair) };
         vec![
-            stranger(),
-            bearer("a bad token", "bad"),
+            anonymous(),
+            bearer("an invalid token", "bad"),
             bearer("a token without permission", &self.token("nobody")),
             bearer("a token with permission", &self.token("reader")),
-            Asker { name: "basic", headers: vec![("Authorization", "Basic YTpi".to_owned())], pair: None },
+            ClientIdentity {
+                name: "basic",
+                headers: vec![("Authorization", "Basic YTpi".to_owned())],
+                pair: None,
+            },
             certified("a certificate without permission", self.pair("jane", None)),
             certified("a certificate with permission", self.pair("root", Some("system:masters"))),
-            certified("a certificate of strangers", self_made()),
+            certified("a certificate of another CA", self_signed()),
             proxied("a proxy", "ann", front_proxy()),
             proxied("no proxy", "ann", self.pair("jane", None)),
         ]
@@ -214,10 +219,10 @@ impl World {
         pair_in(&self.plane.kubeconfig_for(user, group).unwrap())
     }
 
-    /// The API server, asked as the controller manager.
+    /// The API server, with the controller manager's credentials.
     fn api(&self) -> ApiServerClient {
         let pair = pair_in(&self.plane.kubeconfig(User::ControllerManager));
-        let manager = Arc::new(Asker { name: "the manager", headers: Vec::new(), pair: Some(pair) });
+        let manager = Arc::new(ClientIdentity { name: "the manager", headers: Vec::new(), pair: Some(pair) });
         let address = self.plane.api_server_url().strip_prefix("https://").unwrap().parse().unwrap();
         ApiServerClient::from_service(tower::service_fn(move |request: Request<Bytes>| {
             let manager = Arc::clone(&manager);
@@ -228,8 +233,12 @@ impl World {
         }))
     }
 
-    /// Ours, told what the original tells, with these ways of knowing people.
-    async fn ours(&self, authentication: &AuthenticationOptions, told: PageOptions) -> SocketAddr {
+    /// Starts this server with the original's health checks and these options.
+    async fn our_server(
+        &self,
+        authentication: &AuthenticationOptions,
+        page_options: PageOptions,
+    ) -> SocketAddr {
         let api = self.api();
         let delegates = DelegatingClients { authentication: Some(api.clone()), authorization: Some(api) };
         let registry = prometheus::Registry::new();
@@ -238,7 +247,7 @@ impl World {
         let access = Access::open(authentication, &options, delegates, &registry, rng).await.unwrap();
         let health = HealthChecks::new();
         health.add_pings(self.checks().await);
-        let pages = Pages::new(health, registry, SystemTime::now(), told);
+        let pages = Pages::new(health, registry, SystemTime::now(), page_options);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let options = ServingOptions { bind_address: [127, 0, 0, 1].into(), ..ServingOptions::default() };
         let server = Server::from_listener(listener, &options, pages, access).unwrap();
@@ -248,7 +257,7 @@ impl World {
     }
 }
 
-/// The address that a log says is served on; its socket is open before that is said.
+/// The serving address in a log; the socket is open before the line is logged.
 async fn address_in(log: &Path) -> SocketAddr {
     for _ in 0..100 {
         let text = std::fs::read_to_string(log).unwrap();
@@ -258,10 +267,10 @@ async fn address_in(log: &Path) -> SocketAddr {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("the original does not say where it serves");
+    panic!("the original does not log its serving address");
 }
 
-/// The certificate in a kubeconfig.
+/// The client certificate in a kubeconfig.
 fn pair_in(kubeconfig: &Path) -> Pair {
     let text = std::fs::read_to_string(kubeconfig).unwrap();
     let data = |name: &str| {
@@ -273,11 +282,11 @@ fn pair_in(kubeconfig: &Path) -> Pair {
     (chain, PrivateKeyDer::from_pem_slice(&data("client-key-data:")).unwrap())
 }
 
-fn stranger() -> Asker {
-    Asker { name: "nobody", headers: Vec::new(), pair: None }
+fn anonymous() -> ClientIdentity {
+    ClientIdentity { name: "anonymous", headers: Vec::new(), pair: None }
 }
 
-fn self_made() -> Pair {
+fn self_signed() -> Pair {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::default();
     params.distinguished_name.push(rcgen::DnType::CommonName, "root");
@@ -286,27 +295,27 @@ fn self_made() -> Pair {
     (vec![leaf.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
 }
 
-/// The differences that are known: what is asked, and which parts of the answer may differ.
-fn known() -> BTreeMap<String, BTreeSet<String>> {
+/// The known differences: the request, and the parts of the response that may differ.
+fn known_differences() -> BTreeMap<String, BTreeSet<String>> {
     let text = std::fs::read_to_string(DIFFERENCES).unwrap();
     let rows =
         text.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` | "));
-    rows.map(|(asked, rest)| {
+    rows.map(|(request_name, rest)| {
         let (parts, reason) = rest.split_once(" | ").unwrap();
-        assert!(reason.len() > 10, "{asked} has no reason");
-        (asked.to_owned(), parts.split(", ").map(str::to_owned).collect())
+        assert!(reason.len() > 10, "{request_name} has no reason");
+        (request_name.to_owned(), parts.split(", ").map(str::to_owned).collect())
     })
     .collect()
 }
 
-/// The parts in which two answers differ.
-fn different(original: &Answer, ours: &Answer) -> BTreeSet<&'static str> {
+/// The parts in which two responses differ.
+fn different(original: &TestResponse, our_server: &TestResponse) -> BTreeSet<&'static str> {
     let mut parts = BTreeSet::new();
     for (part, differs) in [
-        ("status", original.status != ours.status),
-        ("type", original.content_type != ours.content_type),
-        ("headers", original.headers != ours.headers),
-        ("body", original.body != ours.body),
+        ("status", original.status != our_server.status),
+        ("type", original.content_type != our_server.content_type),
+        ("headers", original.headers != our_server.headers),
+        ("body", original.body != our_server.body),
     ] {
         if differs {
             parts.insert(part);
@@ -315,12 +324,12 @@ fn different(original: &Answer, ours: &Answer) -> BTreeSet<&'static str> {
     parts
 }
 
-/// What the original tells of its flags and configuration, to be told by ours.
-async fn told(world: &World, reader: &Asker) -> PageOptions {
-    let flagz = Question { headers: &[("Accept", FLAGZ)], ..Question::get("/flagz") };
+/// Page options with the original's flags and configuration.
+async fn page_options(cluster: &TestCluster, reader: &ClientIdentity) -> PageOptions {
+    let flagz = TestRequest { headers: &[("Accept", FLAGZ)], ..TestRequest::get("/flagz") };
     let flags: serde_json::Value =
-        serde_json::from_str(&ask(world.original, reader, &flagz).await.body).unwrap();
-    let configz = ask(world.original, reader, &Question::get("/configz")).await.body;
+        serde_json::from_str(&request(cluster.original, reader, &flagz).await.body).unwrap();
+    let configz = request(cluster.original, reader, &TestRequest::get("/configz")).await.body;
     let configz: BTreeMap<String, serde_json::Value> = serde_json::from_str(&configz).unwrap();
     PageOptions {
         flags: Some(serde_json::from_value(flags["flags"].clone()).unwrap()),
@@ -332,48 +341,50 @@ async fn told(world: &World, reader: &Asker) -> PageOptions {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Go, or KUBEBUILDER_ASSETS"]
-async fn everybody_gets_the_answers_of_the_original() {
-    let world = World::start().await;
-    let askers = world.askers();
-    let told = told(&world, &askers[3]).await;
-    let flags = told.flags.clone().unwrap();
+async fn responses_match_the_original() {
+    let cluster = TestCluster::start().await;
+    let identities = cluster.identities();
+    let page_options = page_options(&cluster, &identities[3]).await;
+    let flags = page_options.flags.clone().unwrap();
     let request_header = RequestHeaderOptions {
-        client_ca_file: Some(world.plane.front_proxy_ca_file()),
+        client_ca_file: Some(cluster.plane.front_proxy_ca_file()),
         ..RequestHeaderOptions::default()
     };
-    let client_ca_file = Some(world.plane.ca_file());
+    let client_ca_file = Some(cluster.plane.ca_file());
     let by_flags =
         AuthenticationOptions { client_ca_file, request_header, ..AuthenticationOptions::default() };
-    let ours = world.ours(&by_flags, told.clone()).await;
-    let mut known = known();
+    let our_server = cluster.our_server(&by_flags, page_options.clone()).await;
+    let mut known_differences = known_differences();
     let mut unlisted = Vec::new();
-    for question in questions() {
+    for test_request in test_requests() {
         let mut seen = BTreeSet::new();
-        for asker in &askers {
-            let original = normal(&question, ask(world.original, asker, &question).await, &flags);
-            let ours = normal(&question, ask(ours, asker, &question).await, &flags);
-            let parts = different(&original, &ours);
-            let may = known.get(&question.name());
+        for identity in &identities {
+            let original =
+                normalize(&test_request, request(cluster.original, identity, &test_request).await, &flags);
+            let our_server =
+                normalize(&test_request, request(our_server, identity, &test_request).await, &flags);
+            let parts = different(&original, &our_server);
+            let may = known_differences.get(&test_request.name());
             if parts.iter().any(|part| may.is_none_or(|may| !may.contains(*part))) {
                 unlisted.push(format!(
-                    "{} by {}: {parts:?}\noriginal: {original:#?}\nours: {ours:#?}",
-                    question.name(),
-                    asker.name
+                    "{} by {}: {parts:?}\noriginal: {original:#?}\nours: {our_server:#?}",
+                    test_request.name(),
+                    identity.name
                 ));
             }
             seen.extend(parts.into_iter().map(str::to_owned));
         }
-        if let Some(listed) = known.remove(&question.name()) {
+        if let Some(listed) = known_differences.remove(&test_request.name()) {
             let stale: Vec<_> = listed.difference(&seen).collect();
-            assert!(stale.is_empty(), "{} no longer differs in {stale:?}", question.name());
+            assert!(stale.is_empty(), "{} no longer differs in {stale:?}", test_request.name());
         }
     }
     assert!(unlisted.is_empty(), "{} differences\n{}", unlisted.len(), unlisted.join("\n"));
-    assert!(known.is_empty(), "listed and never asked: {known:?}");
-    assert_eq!(other_requests(&world.plane), Vec::<String>::new());
+    assert!(known_differences.is_empty(), "listed and never requested: {known_differences:?}");
+    assert_eq!(other_requests(&cluster.plane), Vec::<String>::new());
 }
 
-/// Requests of ours to the API server that are neither reviews nor reads of the ConfigMap.
+/// This server's requests to the API server that are neither reviews nor reads of the ConfigMap.
 fn other_requests(plane: &ControlPlane) -> Vec<String> {
     let entries = plane.audit_entries().unwrap().into_iter().filter(|entry| entry.user_agent == AGENT);
     let other = entries.filter(|entry| {
@@ -385,13 +396,13 @@ fn other_requests(plane: &ControlPlane) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Go, or KUBEBUILDER_ASSETS"]
-async fn a_real_cluster_says_whom_to_believe() {
-    let world = World::start().await;
-    let askers = world.askers();
-    let ours = world.ours(&AuthenticationOptions::default(), PageOptions::default()).await;
-    for asker in &askers {
-        let question = Question::get("/metrics");
-        let original = ask(world.original, asker, &question).await.status;
-        assert_eq!(ask(ours, asker, &question).await.status, original, "{}", asker.name);
+async fn config_map_of_a_real_cluster_authenticates_like_the_original() {
+    let cluster = TestCluster::start().await;
+    let identities = cluster.identities();
+    let our_server = cluster.our_server(&AuthenticationOptions::default(), PageOptions::default()).await;
+    for identity in &identities {
+        let test_request = TestRequest::get("/metrics");
+        let original = request(cluster.original, identity, &test_request).await.status;
+        assert_eq!(request(our_server, identity, &test_request).await.status, original, "{}", identity.name);
     }
 }

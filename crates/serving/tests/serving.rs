@@ -27,8 +27,8 @@ use tokio_rustls::client::TlsStream;
 
 const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-/// A running endpoint with a client's view of it.
-struct World {
+/// A running server.
+struct TestServer {
     address: SocketAddr,
     health: HealthChecks,
     stop: oneshot::Sender<()>,
@@ -40,7 +40,7 @@ fn pages(health: &HealthChecks) -> Pages {
     Pages::new(health.clone(), prometheus::Registry::new(), SystemTime::now(), PageOptions::default())
 }
 
-fn start(limits: ConnectionLimits) -> World {
+fn start(limits: ConnectionLimits) -> TestServer {
     let directory = tempfile::tempdir().unwrap();
     let options = ServingOptions {
         bind_address: LOOPBACK,
@@ -56,16 +56,16 @@ fn start(limits: ConnectionLimits) -> World {
     let served = tokio::spawn(server.run(async {
         let _ = stopped.await;
     }));
-    World { address, health, stop, served, directory }
+    TestServer { address, health, stop, served, directory }
 }
 
-impl World {
+impl TestServer {
     async fn connect(&self, alpn: &[&str]) -> TlsStream<TcpStream> {
         connect(self.address, self.directory.path(), alpn).await.unwrap()
     }
 
-    async fn ask(&self, path: &str) -> Response<Bytes> {
-        ask_http1(self.connect(&["http/1.1"]).await, path).await
+    async fn get(&self, path: &str) -> Response<Bytes> {
+        get_http1(self.connect(&["http/1.1"]).await, path).await
     }
 }
 
@@ -93,27 +93,27 @@ fn request(uri: &str) -> Request<Empty<Bytes>> {
     Request::get(uri).header("Host", "localhost").body(Empty::new()).unwrap()
 }
 
-async fn ask_http1(stream: TlsStream<TcpStream>, path: &str) -> Response<Bytes> {
+async fn get_http1(stream: TlsStream<TcpStream>, path: &str) -> Response<Bytes> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
-    whole(sender.send_request(request(path)).await.unwrap()).await
+    collect(sender.send_request(request(path)).await.unwrap()).await
 }
 
-async fn whole(answer: Response<hyper::body::Incoming>) -> Response<Bytes> {
+async fn collect(answer: Response<hyper::body::Incoming>) -> Response<Bytes> {
     let (head, body) = answer.into_parts();
     Response::from_parts(head, body.collect().await.unwrap().to_bytes())
 }
 
-/// Reads until the server closes; how long that took. Any end of the connection will do.
+/// Reads until the server closes the connection, cleanly or not; returns how long that took.
 async fn closed_after(mut stream: impl tokio::io::AsyncRead + Unpin) -> Duration {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let mut rest = Vec::new();
     let ended = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut rest)).await;
     assert!(ended.is_ok(), "the server did not close the connection");
-    begun.elapsed()
+    started_at.elapsed()
 }
 
-fn impatient() -> ConnectionLimits {
+fn short_timeouts() -> ConnectionLimits {
     ConnectionLimits {
         first_request_timeout: Duration::from_millis(300),
         idle_timeout: Duration::from_millis(300),
@@ -123,46 +123,46 @@ fn impatient() -> ConnectionLimits {
 
 /// Proves SRV-11, SRV-15, SRV-100.
 #[tokio::test]
-async fn both_versions_of_http_are_spoken_over_verified_tls() {
-    let world = start(ConnectionLimits::default());
-    let old = world.connect(&["http/1.1"]).await;
+async fn http1_and_http2_are_served_over_tls() {
+    let server = start(ConnectionLimits::default());
+    let old = server.connect(&["http/1.1"]).await;
     assert_eq!(old.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
-    let answer = ask_http1(old, "/healthz").await;
+    let answer = get_http1(old, "/healthz").await;
     assert_eq!((answer.status(), answer.version()), (StatusCode::OK, Version::HTTP_11));
     assert_eq!(answer.body(), "ok");
 
     for _ in 0..3 {
-        let new = world.connect(&["h2", "http/1.1"]).await;
+        let new = server.connect(&["h2", "http/1.1"]).await;
         assert_eq!(new.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
         let (mut sender, connection) =
             hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(new)).await.unwrap();
         let connection = tokio::spawn(connection);
         let answer =
-            whole(sender.send_request(request("https://localhost/healthz?verbose")).await.unwrap()).await;
+            collect(sender.send_request(request("https://localhost/healthz?verbose")).await.unwrap()).await;
         assert_eq!((answer.status(), answer.version()), (StatusCode::OK, Version::HTTP_2));
         assert_eq!(answer.body(), "[+]ping ok\nhealthz check passed\n");
         let ended = tokio::time::timeout(Duration::from_secs(4), connection).await;
-        assert!(ended.is_ok(), "a stranger's connection goes on");
-        assert!(!answer.headers().contains_key("connection"), "no header shows it");
+        assert!(ended.is_ok(), "an unauthenticated connection stays open");
+        assert!(!answer.headers().contains_key("connection"), "no Connection header");
     }
 }
 
 /// Proves SRV-20, SRV-102.
 #[tokio::test]
-async fn checks_added_while_serving_are_told() {
-    let world = start(ConnectionLimits::default());
-    assert_eq!(world.ask("/healthz").await.status(), StatusCode::OK);
-    world.health.add("leaderElection", || Err("late".to_owned()));
-    let answer = world.ask("/healthz").await;
+async fn checks_added_while_serving_are_reported() {
+    let server = start(ConnectionLimits::default());
+    assert_eq!(server.get("/healthz").await.status(), StatusCode::OK);
+    server.health.add("leaderElection", || Err("late".to_owned()));
+    let answer = server.get("/healthz").await;
     assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(answer.body(), "[-]leaderElection failed: reason withheld\nhealthz check failed\n");
-    assert_eq!(world.ask("/metrics").await.status(), StatusCode::FORBIDDEN);
-    assert_eq!(world.ask("/livez").await.status(), StatusCode::NOT_FOUND);
+    assert_eq!(server.get("/metrics").await.status(), StatusCode::FORBIDDEN);
+    assert_eq!(server.get("/livez").await.status(), StatusCode::NOT_FOUND);
 }
 
 /// Proves SRV-10.
 #[tokio::test]
-async fn one_socket_serves_both_families() {
+async fn one_socket_serves_ipv4_and_ipv6() {
     let directory = tempfile::tempdir().unwrap();
     let port = TcpListener::bind((LOOPBACK, 0)).unwrap().local_addr().unwrap().port();
     let options = ServingOptions {
@@ -179,12 +179,12 @@ async fn one_socket_serves_both_families() {
     }
     for host in hosts {
         let stream = connect(SocketAddr::new(host, port), directory.path(), &["http/1.1"]).await.unwrap();
-        assert_eq!(ask_http1(stream, "/healthz").await.status(), StatusCode::OK, "{host}");
+        assert_eq!(get_http1(stream, "/healthz").await.status(), StatusCode::OK, "{host}");
     }
 }
 
 #[tokio::test]
-async fn a_port_in_use_is_told_with_address_and_flag() {
+async fn port_in_use_is_reported_with_address_and_flag() {
     let taken = TcpListener::bind((LOOPBACK, 0)).unwrap();
     let address = taken.local_addr().unwrap();
     let options =
@@ -197,7 +197,7 @@ async fn a_port_in_use_is_told_with_address_and_flag() {
 }
 
 #[tokio::test]
-async fn an_address_of_another_machine_is_told_with_its_flag() {
+async fn non_local_address_is_reported_with_its_flag() {
     let options = ServingOptions {
         bind_address: "192.0.2.1".parse().unwrap(),
         port: 10257,
@@ -220,31 +220,31 @@ async fn port_zero_serves_nothing() {
 
 /// Proves SRV-17.
 #[tokio::test]
-async fn a_head_that_is_too_large_is_refused() {
+async fn too_large_headers_are_refused() {
     let limits = ConnectionLimits { header_bytes_max: 16 << 10, ..ConnectionLimits::default() };
-    let world = start(limits);
-    let mut stream = world.connect(&["http/1.1"]).await;
+    let server = start(limits);
+    let mut stream = server.connect(&["http/1.1"]).await;
     let head =
         format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n", "x".repeat(20 << 10));
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    // The server need not read the rest, so the connection may end roughly.
+    // The server does not read the rest, so the connection may end with a reset.
     let _ = stream.read_to_end(&mut answer).await;
     assert!(answer.starts_with(b"HTTP/1.1 431 "), "{:?}", String::from_utf8_lossy(&answer));
 }
 
 /// Proves SRV-17.
 #[tokio::test]
-async fn clients_that_say_too_little_are_let_go() {
-    let world = start(impatient());
-    // Nothing at all, not even TLS.
-    closed_after(TcpStream::connect(world.address).await.unwrap()).await;
-    // TLS and then nothing, over each protocol.
-    closed_after(world.connect(&["http/1.1"]).await).await;
-    closed_after(world.connect(&["h2"]).await).await;
-    // One letter at a time never completes a head.
-    let (read, mut write) = tokio::io::split(world.connect(&["http/1.1"]).await);
-    let dripping = tokio::spawn(async move {
+async fn clients_without_a_complete_request_are_disconnected() {
+    let server = start(short_timeouts());
+    // No TLS handshake.
+    closed_after(TcpStream::connect(server.address).await.unwrap()).await;
+    // A TLS handshake and no request, with each protocol.
+    closed_after(server.connect(&["http/1.1"]).await).await;
+    closed_after(server.connect(&["h2"]).await).await;
+    // One byte at a time never completes the headers.
+    let (read, mut write) = tokio::io::split(server.connect(&["http/1.1"]).await);
+    let sender_task = tokio::spawn(async move {
         for letter in
             b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Drip: ".iter().chain([b'x'; 2000].iter())
         {
@@ -255,14 +255,15 @@ async fn clients_that_say_too_little_are_let_go() {
         }
     });
     assert!(closed_after(read).await < Duration::from_secs(5));
-    dripping.abort();
+    sender_task.abort();
 }
 
 /// Proves SRV-17.
 #[tokio::test]
-async fn a_connection_stays_between_requests_but_not_for_ever() {
-    let world = start(ConnectionLimits { first_request_timeout: Duration::from_secs(10), ..impatient() });
-    let mut stream = world.connect(&["http/1.1"]).await;
+async fn idle_connection_is_closed_after_the_idle_timeout() {
+    let server =
+        start(ConnectionLimits { first_request_timeout: Duration::from_secs(10), ..short_timeouts() });
+    let mut stream = server.connect(&["http/1.1"]).await;
     for _ in 0..4 {
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
         let mut answer = [0; 4096];
@@ -281,31 +282,31 @@ fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
 
 /// Proves SRV-17.
 #[tokio::test]
-async fn requests_beyond_the_streams_of_a_connection_are_refused() {
+async fn requests_beyond_max_streams_are_refused() {
     const SETTINGS: u8 = 4;
     const HEADERS: u8 = 1;
     const RST_STREAM: u8 = 3;
     const STREAMS_MAX: [u8; 2] = [0, 3];
     const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
     assert_eq!(ConnectionLimits::default().http2_streams_max, 100);
-    let world = start(ConnectionLimits { http2_streams_max: 2, ..ConnectionLimits::default() });
-    let mut stream = world.connect(&["h2"]).await;
-    // GET https://localhost/ in the words of the static table, three times at once.
+    let server = start(ConnectionLimits { http2_streams_max: 2, ..ConnectionLimits::default() });
+    let mut stream = server.connect(&["h2"]).await;
+    // GET https://localhost/ encoded with the HPACK static table, three times at once.
     let get = [b"\x82\x87\x84\x01\x09".as_slice(), b"localhost"].concat();
-    let mut said = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    said.extend(frame(SETTINGS, 0, 0, &[]));
+    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    sent.extend(frame(SETTINGS, 0, 0, &[]));
     for id in [1, 3, 5] {
-        said.extend(frame(HEADERS, 0b101, id, &get));
+        sent.extend(frame(HEADERS, 0b101, id, &get));
     }
-    stream.write_all(&said).await.unwrap();
-    let mut heard = Vec::new();
+    stream.write_all(&sent).await.unwrap();
+    let mut received = Vec::new();
     let (mut allowed, mut refused) = (None, Vec::new());
     while refused.is_empty() {
         let mut head = [0; 9];
         stream.read_exact(&mut head).await.unwrap();
         let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
         stream.read_exact(&mut payload).await.unwrap();
-        heard.push((head[3], head[8]));
+        received.push((head[3], head[8]));
         match head[3] {
             SETTINGS => {
                 let mut settings = payload.chunks_exact(6);
@@ -315,44 +316,45 @@ async fn requests_beyond_the_streams_of_a_connection_are_refused() {
             _ => {}
         }
     }
-    assert_eq!(allowed, Some(2), "{heard:?}");
-    assert_eq!(refused, [(5, REFUSED_STREAM.to_vec())], "{heard:?}");
+    assert_eq!(allowed, Some(2), "{received:?}");
+    assert_eq!(refused, [(5, REFUSED_STREAM.to_vec())], "{received:?}");
 }
 
 #[tokio::test]
-async fn connections_beyond_the_bound_wait_their_turn() {
-    let world = start(ConnectionLimits { connections_max: 1, ..ConnectionLimits::default() });
-    let first = world.connect(&["http/1.1"]).await;
-    let second = tokio::time::timeout(Duration::from_millis(300), world.ask("/healthz")).await;
-    assert!(second.is_err(), "a second connection was served beside the first");
+async fn connections_beyond_the_limit_wait() {
+    let server = start(ConnectionLimits { connections_max: 1, ..ConnectionLimits::default() });
+    let first = server.connect(&["http/1.1"]).await;
+    let second = tokio::time::timeout(Duration::from_millis(300), server.get("/healthz")).await;
+    assert!(second.is_err(), "a second connection was served concurrently");
     drop(first);
-    assert_eq!(world.ask("/healthz").await.status(), StatusCode::OK);
+    assert_eq!(server.get("/healthz").await.status(), StatusCode::OK);
 }
 
 /// Proves SRV-19.
 #[tokio::test]
-async fn stopping_closes_socket_and_quiet_connections_at_once() {
-    let world =
+async fn shutdown_closes_socket_and_idle_connections_immediately() {
+    let server =
         start(ConnectionLimits { shutdown_grace: Duration::from_secs(10), ..ConnectionLimits::default() });
-    let mut quiet = world.connect(&["http/1.1"]).await;
-    quiet.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut idle = server.connect(&["http/1.1"]).await;
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut answer = [0; 4096];
-    assert!(quiet.read(&mut answer).await.unwrap() > 0);
-    let begun = Instant::now();
-    world.stop.send(()).unwrap();
-    world.served.await.unwrap().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(5), "quiet connections were waited for");
-    closed_after(quiet).await;
-    assert!(TcpStream::connect(world.address).await.is_err(), "the socket is still open");
+    assert!(idle.read(&mut answer).await.unwrap() > 0);
+    let started_at = Instant::now();
+    server.stop.send(()).unwrap();
+    server.served.await.unwrap().unwrap();
+    assert!(started_at.elapsed() < Duration::from_secs(5), "shutdown waited for idle connections");
+    closed_after(idle).await;
+    assert!(TcpStream::connect(server.address).await.is_err(), "the socket is still open");
 }
 
 /// Proves SRV-11.
 #[tokio::test]
 async fn tls_below_1_2_is_refused() {
-    let world = start(ConnectionLimits::default());
-    let mut stream = TcpStream::connect(world.address).await.unwrap();
-    // A ClientHello of TLS 1.1: version 3.2, 32 bytes of random, no session, one suite, no compression, and
-    // the extensions (groups, point formats, signatures) without which it would be refused for other reasons.
+    let server = start(ConnectionLimits::default());
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    // A ClientHello of TLS 1.1: version 3.2, 32 random bytes, no session, one cipher suite, no compression,
+    // and the extensions (groups, point formats, signatures) without which it would be refused for other
+    // reasons.
     let mut hello = vec![0x03, 0x02];
     hello.extend([7; 32]);
     hello.extend([0, 0, 2, 0xc0, 0x13, 1, 0]);

@@ -1,4 +1,4 @@
-//! What is spoken over TLS, with which certificates, and that both follow their files.
+//! TLS versions, cipher suites and certificates, and their reload from files.
 #![allow(clippy::unwrap_used, reason = "in a test, a failed assumption is a failed test")]
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -29,7 +29,7 @@ const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
 type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// A CA, and certificates under it.
+/// A CA that issues certificates.
 struct Ca(CertifiedIssuer<'static, KeyPair>);
 
 impl Ca {
@@ -54,7 +54,7 @@ impl Ca {
         (leaf.pem(), key, leaf.der().clone())
     }
 
-    /// Writes a pair for a server.
+    /// Writes a serving certificate and its key.
     fn write(&self, directory: &Path, file: &str, names: &[&str]) -> CertificateDer<'static> {
         let (pem, key, der) = self.issue(file, "", names);
         std::fs::write(directory.join(format!("{file}.key")), key.serialize_pem()).unwrap();
@@ -68,15 +68,15 @@ impl Ca {
     }
 }
 
-/// A client's way of speaking.
-struct Speaks {
+/// The TLS options of a client.
+struct ClientTls {
     versions: &'static [&'static SupportedProtocolVersion],
     provider: CryptoProvider,
     alpn: &'static [u8],
     pair: Option<Pair>,
 }
 
-impl Default for Speaks {
+impl Default for ClientTls {
     fn default() -> Self {
         static BOTH: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
         Self { versions: &BOTH, provider: aws_lc_rs::default_provider(), alpn: b"http/1.1", pair: None }
@@ -87,44 +87,44 @@ async fn connect(
     address: SocketAddr,
     ca: &Ca,
     name: &str,
-    speaks: Speaks,
+    client_tls: ClientTls,
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(ca.0.der().clone()).unwrap();
-    let builder = ClientConfig::builder_with_provider(Arc::new(speaks.provider))
-        .with_protocol_versions(speaks.versions)
+    let builder = ClientConfig::builder_with_provider(Arc::new(client_tls.provider))
+        .with_protocol_versions(client_tls.versions)
         .unwrap()
         .with_root_certificates(roots);
-    let mut config = match speaks.pair {
+    let mut config = match client_tls.pair {
         Some((chain, key)) => builder.with_client_auth_cert(chain, key).unwrap(),
         None => builder.with_no_client_auth(),
     };
-    config.alpn_protocols = vec![speaks.alpn.to_vec()];
+    config.alpn_protocols = vec![client_tls.alpn.to_vec()];
     let stream = TcpStream::connect(address).await?;
     let name = ServerName::try_from(name.to_owned()).unwrap();
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
-/// What the server showed.
-async fn shown(address: SocketAddr, ca: &Ca, name: &str) -> CertificateDer<'static> {
-    let stream = connect(address, ca, name, Speaks::default()).await.unwrap();
+/// The certificate that the server presented.
+async fn presented_certificate(address: SocketAddr, ca: &Ca, name: &str) -> CertificateDer<'static> {
+    let stream = connect(address, ca, name, ClientTls::default()).await.unwrap();
     stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
 }
 
-struct World {
+struct TestServer {
     address: SocketAddr,
     served: JoinHandle<Result<(), ServingError>>,
     pages: Pages,
 }
 
-fn start(options: &ServingOptions, access: Access) -> World {
+fn start(options: &ServingOptions, access: Access) -> TestServer {
     let health = HealthChecks::new();
     let page_options = PageOptions { set_verbosity: Some(Arc::new(|_| Ok(()))), ..PageOptions::default() };
     let pages = Pages::new(health, prometheus::Registry::new(), SystemTime::now(), page_options);
     let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
     let server = Server::from_listener(listener, options, pages.clone(), access).unwrap();
     let address = server.address();
-    World { address, served: tokio::spawn(server.run(std::future::pending())), pages }
+    TestServer { address, served: tokio::spawn(server.run(std::future::pending())), pages }
 }
 
 fn options(directory: &Path) -> ServingOptions {
@@ -139,7 +139,7 @@ fn options(directory: &Path) -> ServingOptions {
     }
 }
 
-async fn ask(
+async fn request(
     stream: TlsStream<TcpStream>,
     method: Method,
     path: &str,
@@ -155,7 +155,7 @@ async fn ask(
 
 /// Proves SRV-14.
 #[tokio::test]
-async fn certificates_follow_their_files() {
+async fn certificates_are_reloaded_from_files() {
     let (ca, directory) = (Ca::new(), tempfile::tempdir().unwrap());
     let old = ca.write(directory.path(), "usual", &["localhost"]);
     let old_named = ca.write(directory.path(), "named", &["named.io"]);
@@ -165,18 +165,18 @@ async fn certificates_follow_their_files() {
         key: directory.path().join("named.key"),
         names: Vec::new(),
     }];
-    let world = start(&options, Access::deny_all());
-    assert_eq!(shown(world.address, &ca, "localhost").await, old);
-    assert_eq!(shown(world.address, &ca, "named.io").await, old_named);
-    // A bad file leaves the old one in use, and does not end the server.
+    let server = start(&options, Access::deny_all());
+    assert_eq!(presented_certificate(server.address, &ca, "localhost").await, old);
+    assert_eq!(presented_certificate(server.address, &ca, "named.io").await, old_named);
+    // An invalid file keeps the old certificate in use and does not stop the server.
     std::fs::write(directory.path().join("usual.crt"), "not a certificate").unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(shown(world.address, &ca, "localhost").await, old);
+    assert_eq!(presented_certificate(server.address, &ca, "localhost").await, old);
     let new = ca.write(directory.path(), "usual", &["localhost"]);
     let new_named = ca.write(directory.path(), "named", &["named.io"]);
     for (name, wanted) in [("localhost", new), ("named.io", new_named)] {
         let followed = async {
-            while shown(world.address, &ca, name).await != wanted {
+            while presented_certificate(server.address, &ca, name).await != wanted {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
@@ -186,44 +186,44 @@ async fn certificates_follow_their_files() {
 
 /// Proves SRV-11.
 #[tokio::test]
-async fn only_what_flags_allow_is_spoken() {
+async fn flags_restrict_tls_and_http2() {
     static OLD: [&SupportedProtocolVersion; 1] = [&TLS12];
     let (ca, directory) = (Ca::new(), tempfile::tempdir().unwrap());
     ca.write(directory.path(), "usual", &["localhost"]);
     let with = |tls: TlsOptions| ServingOptions { tls, ..options(directory.path()) };
-    let speaks = |tls: TlsOptions, speaks: Speaks| {
-        let world = start(&with(tls), Access::deny_all());
+    let connects = |tls: TlsOptions, client_tls: ClientTls| {
+        let server = start(&with(tls), Access::deny_all());
         let ca = &ca;
-        async move { connect(world.address, ca, "localhost", speaks).await.is_ok() }
+        async move { connect(server.address, ca, "localhost", client_tls).await.is_ok() }
     };
     let parse = |version: &str, suites: &[&str], curves: &[i32]| {
         let suites: Vec<_> = suites.iter().map(|name| (*name).to_owned()).collect();
         TlsOptions::parse(version, &suites, curves).unwrap()
     };
-    let old = || Speaks { versions: &OLD, ..Speaks::default() };
-    assert!(speaks(parse("", &[], &[]), old()).await);
-    assert!(!speaks(parse("VersionTLS13", &[], &[]), old()).await, "the version is too old");
-    assert!(speaks(parse("VersionTLS13", &[], &[]), Speaks::default()).await);
+    let old = || ClientTls { versions: &OLD, ..ClientTls::default() };
+    assert!(connects(parse("", &[], &[]), old()).await);
+    assert!(!connects(parse("VersionTLS13", &[], &[]), old()).await, "the TLS version is not allowed");
+    assert!(connects(parse("VersionTLS13", &[], &[]), ClientTls::default()).await);
 
     let suite = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
     let mut other_suite = old();
     other_suite.provider.cipher_suites =
         vec![aws_lc_rs::cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384];
-    assert!(!speaks(parse("", &[suite], &[]), other_suite).await, "the suite is not allowed");
-    assert!(speaks(parse("", &[suite], &[]), old()).await);
+    assert!(!connects(parse("", &[suite], &[]), other_suite).await, "the cipher suite is not allowed");
+    assert!(connects(parse("", &[suite], &[]), old()).await);
 
-    let mut other_curve = Speaks::default();
+    let mut other_curve = ClientTls::default();
     other_curve.provider.kx_groups = vec![aws_lc_rs::kx_group::SECP256R1];
-    assert!(!speaks(parse("", &[], &[29]), other_curve).await, "the curve is not allowed");
-    assert!(speaks(parse("", &[], &[29]), Speaks::default()).await);
+    assert!(!connects(parse("", &[], &[29]), other_curve).await, "the curve is not allowed");
+    assert!(connects(parse("", &[], &[29]), ClientTls::default()).await);
 
     let options = ServingOptions { http2: false, ..options(directory.path()) };
-    let world = start(&options, Access::deny_all());
-    let modern = Speaks { alpn: b"h2", ..Speaks::default() };
-    assert!(connect(world.address, &ca, "localhost", modern).await.is_err(), "HTTP/2 is turned off");
+    let server = start(&options, Access::deny_all());
+    let modern = ClientTls { alpn: b"h2", ..ClientTls::default() };
+    assert!(connect(server.address, &ca, "localhost", modern).await.is_err(), "HTTP/2 is disabled");
 }
 
-/// An API server that allows masters' friends nothing and is never needed for masters.
+/// An API server whose reviews neither allow nor deny.
 fn cluster() -> ApiServerClient {
     ApiServerClient::from_service(tower::service_fn(|_: Request<Bytes>| async {
         let body = Bytes::from_static(b"{\"status\":{}}");
@@ -231,7 +231,7 @@ fn cluster() -> ApiServerClient {
     }))
 }
 
-async fn known_to(ca: &Ca, directory: &Path) -> Access {
+async fn access_with_client_ca(ca: &Ca, directory: &Path) -> Access {
     let file = directory.join("clients.crt");
     std::fs::write(&file, ca.0.pem()).unwrap();
     let authentication = AuthenticationOptions {
@@ -247,42 +247,38 @@ async fn known_to(ca: &Ca, directory: &Path) -> Access {
 
 /// Proves SRV-16, SRV-67.
 #[tokio::test]
-async fn certificates_of_clients_are_asked_for_and_judged_later() {
-    let (ca, strangers, directory) = (Ca::new(), Ca::new(), tempfile::tempdir().unwrap());
+async fn client_certificates_are_requested_and_verified_per_request() {
+    let (ca, other_ca, directory) = (Ca::new(), Ca::new(), tempfile::tempdir().unwrap());
     ca.write(directory.path(), "usual", &["localhost"]);
-    let world = start(&options(directory.path()), known_to(&ca, directory.path()).await);
+    let server = start(&options(directory.path()), access_with_client_ca(&ca, directory.path()).await);
     for (pair, metrics, health) in [
         (Some(ca.client("root", "system:masters")), StatusCode::OK, StatusCode::OK),
         (Some(ca.client("jane", "rowers")), StatusCode::FORBIDDEN, StatusCode::OK),
-        (
-            Some(strangers.client("root", "system:masters")),
-            StatusCode::UNAUTHORIZED,
-            StatusCode::UNAUTHORIZED,
-        ),
+        (Some(other_ca.client("root", "system:masters")), StatusCode::UNAUTHORIZED, StatusCode::UNAUTHORIZED),
         (None, StatusCode::FORBIDDEN, StatusCode::OK),
     ] {
         for (path, wanted) in [("/metrics", metrics), ("/healthz", health)] {
             let pair = pair.as_ref().map(|(chain, key)| (chain.clone(), key.clone_key()));
-            // A hint of other issuers would keep a good client from showing a certificate of strangers.
-            let speaks = Speaks { pair, ..Speaks::default() };
-            let stream = connect(world.address, &ca, "localhost", speaks).await.unwrap();
-            assert_eq!(ask(stream, Method::GET, path, "").await.status(), wanted, "{path}");
+            // Clients may send a certificate of another CA despite the hint.
+            let client_tls = ClientTls { pair, ..ClientTls::default() };
+            let stream = connect(server.address, &ca, "localhost", client_tls).await.unwrap();
+            assert_eq!(request(stream, Method::GET, path, "").await.status(), wanted, "{path}");
         }
     }
 }
 
-async fn as_master(world: &World, ca: &Ca, alpn: &'static [u8]) -> TlsStream<TcpStream> {
+async fn connect_as_master(server: &TestServer, ca: &Ca, alpn: &'static [u8]) -> TlsStream<TcpStream> {
     let pair = Some(ca.client("root", "system:masters"));
-    connect(world.address, ca, "localhost", Speaks { pair, alpn, ..Speaks::default() }).await.unwrap()
+    connect(server.address, ca, "localhost", ClientTls { pair, alpn, ..ClientTls::default() }).await.unwrap()
 }
 
 /// Proves SRV-100.
 #[tokio::test]
-async fn those_who_are_known_may_keep_their_connection() {
+async fn authenticated_http2_connection_stays_open() {
     let (ca, directory) = (Ca::new(), tempfile::tempdir().unwrap());
     ca.write(directory.path(), "usual", &["localhost"]);
-    let world = start(&options(directory.path()), known_to(&ca, directory.path()).await);
-    let stream = as_master(&world, &ca, b"h2").await;
+    let server = start(&options(directory.path()), access_with_client_ca(&ca, directory.path()).await);
+    let stream = connect_as_master(&server, &ca, b"h2").await;
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
@@ -296,35 +292,38 @@ async fn those_who_are_known_may_keep_their_connection() {
 
 /// Proves SRV-51, SRV-52, SRV-103.
 #[tokio::test]
-async fn pages_are_told_to_those_who_may_and_their_failures_too() {
+async fn authorized_requests_get_pages_and_panics_are_contained() {
     let (ca, directory) = (Ca::new(), tempfile::tempdir().unwrap());
     ca.write(directory.path(), "usual", &["localhost"]);
-    let world = start(&options(directory.path()), known_to(&ca, directory.path()).await);
-    world.pages.add_debug("bad", |_, _| panic!("on purpose"));
+    let server = start(&options(directory.path()), access_with_client_ca(&ca, directory.path()).await);
+    server.pages.add_debug("bad", |_, _| panic!("on purpose"));
     let http1 = b"http/1.1";
-    let failed = ask(as_master(&world, &ca, http1).await, Method::GET, "/debug/controllers/bad/x", "").await;
+    let failed =
+        request(connect_as_master(&server, &ca, http1).await, Method::GET, "/debug/controllers/bad/x", "")
+            .await;
     assert_eq!(failed.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(failed.body(), "This request caused apiserver to panic. Look in the logs for details.\n");
-    // Contention profiling has nothing to profile, so no flag changes this.
-    let block = ask(as_master(&world, &ca, http1).await, Method::GET, "/debug/pprof/block", "").await;
+    // Contention profiling is not implemented, with any flags.
+    let block =
+        request(connect_as_master(&server, &ca, http1).await, Method::GET, "/debug/pprof/block", "").await;
     assert_eq!(block.status(), StatusCode::NOT_IMPLEMENTED);
-    let set = ask(as_master(&world, &ca, http1).await, Method::PUT, "/debug/flags/v", "3").await;
+    let set = request(connect_as_master(&server, &ca, http1).await, Method::PUT, "/debug/flags/v", "3").await;
     assert_eq!(
         (set.status(), &set.body()[..]),
         (StatusCode::OK, &b"successfully set klog.logging.verbosity to 3\n"[..])
     );
-    let head = ask(as_master(&world, &ca, http1).await, Method::HEAD, "/healthz", "").await;
+    let head = request(connect_as_master(&server, &ca, http1).await, Method::HEAD, "/healthz", "").await;
     assert_eq!(
         (head.status(), &head.headers()["content-length"], head.body().len()),
         (StatusCode::OK, &"2".parse().unwrap(), 0)
     );
-    let encoded = ask(as_master(&world, &ca, http1).await, Method::GET, "/metr%69cs", "").await;
+    let encoded = request(connect_as_master(&server, &ca, http1).await, Method::GET, "/metr%69cs", "").await;
     assert_eq!(encoded.status(), StatusCode::OK, "paths are decoded");
 }
 
 /// Proves SRV-106.
 #[tokio::test]
-async fn a_socket_that_fails_ends_the_server() {
+async fn failed_socket_stops_the_server() {
     let (ca, directory) = (Ca::new(), tempfile::tempdir().unwrap());
     ca.write(directory.path(), "usual", &["localhost"]);
     let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
@@ -345,7 +344,7 @@ async fn a_socket_that_fails_ends_the_server() {
 }
 
 #[tokio::test]
-async fn a_port_can_be_shared_by_those_who_both_say_so() {
+async fn port_is_shared_if_both_processes_permit_it() {
     let (ca, directory) = (Ca::new(), tempfile::tempdir().unwrap());
     ca.write(directory.path(), "usual", &["localhost"]);
     let port = TcpListener::bind((LOOPBACK, 0)).unwrap().local_addr().unwrap().port();
@@ -363,10 +362,10 @@ async fn a_port_can_be_shared_by_those_who_both_say_so() {
 
 /// Proves SRV-12.
 #[tokio::test]
-async fn without_flags_a_certificate_is_made() {
-    let made = ServingOptions { bind_address: LOOPBACK, ..ServingOptions::default() };
-    let world = start(&made, Access::deny_all());
-    let error = connect(world.address, &Ca::new(), "localhost", Speaks::default()).await.err().unwrap();
-    assert!(error.to_string().contains("UnknownIssuer"), "it speaks TLS, vouched for by nobody: {error}");
-    assert!(!world.served.is_finished());
+async fn without_flags_a_certificate_is_generated() {
+    let options = ServingOptions { bind_address: LOOPBACK, ..ServingOptions::default() };
+    let server = start(&options, Access::deny_all());
+    let error = connect(server.address, &Ca::new(), "localhost", ClientTls::default()).await.err().unwrap();
+    assert!(error.to_string().contains("UnknownIssuer"), "the certificate is self-signed: {error}");
+    assert!(!server.served.is_finished());
 }

@@ -1,15 +1,16 @@
-//! Finds the API server and a way to it: kubeconfig, flags or the pod's own service account.
+//! Builds the transports to the API server from a kubeconfig, from flags or from the pod's service account.
 //!
-//! There are two ways: one with the credentials that were found, and one without any, for clients that
-//! bring a token of their own. A client certificate on the same connection would win over the token.
+//! There are two transports: one with the configured credentials and one without credentials, for clients
+//! that send a bearer token of their own. A client certificate on the same connection would take precedence
+//! over the token.
 
-mod lanes;
+mod certificate_reload;
+mod connection_pool;
+mod exec_plugin;
+mod http_transport;
 mod observer;
-mod plugin;
 mod proxy;
-mod renewing;
-mod rules;
-mod way;
+mod validation;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,129 +23,133 @@ use kube::client::{Body, RustlsTlsError};
 use kube::config::{AuthInfo, Cluster, Kubeconfig, KubeconfigError};
 use tower::{BoxError, Service};
 
-use self::observer::Told;
+use self::exec_plugin::ExecTransport;
+use self::http_transport::TransportConfig;
+use self::observer::ObserverHandle;
 pub use self::observer::{ConnectionObserver, ExecPluginStatus};
-use self::plugin::Plugged;
-use self::way::Route;
 use crate::layers::{Transport, transport};
 
-/// The version of Kubernetes whose manager this one stands in for.
+/// The Kubernetes version whose kube-controller-manager this program replaces.
 pub const KUBERNETES_VERSION: &str = "v1.37.1";
 
-/// Why there is no way to the API server.
+/// Why the client configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// There is no such file.
+    /// The kubeconfig file does not exist.
     #[error("kubeconfig {} does not exist", path.display())]
     Missing {
-        /// The file that was named.
+        /// The kubeconfig file.
         path: PathBuf,
     },
-    /// The file cannot be read or is no kubeconfig.
+    /// The file cannot be read or is not a kubeconfig.
     #[error("kubeconfig {} cannot be read: {problem}", path.display())]
     Unreadable {
-        /// The file that was named.
+        /// The kubeconfig file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// The file does not say which of its contexts to use.
+    /// The file has no `current-context`.
     #[error("kubeconfig {} has no current-context", path.display())]
     NoCurrentContext {
-        /// The file that was named.
+        /// The kubeconfig file.
         path: PathBuf,
     },
-    /// The context to use, or the cluster it names, is not in the file.
+    /// The current context, or the cluster it refers to, is not in the file.
     #[error("kubeconfig {}: {problem}", path.display())]
     DanglingContext {
-        /// The file that was named.
+        /// The kubeconfig file.
         path: PathBuf,
-        /// What is not there.
+        /// The missing context or cluster.
         problem: String,
     },
-    /// The address of the server is missing or is no address.
+    /// The server URL is missing or invalid.
     #[error("{origin}: bad server address: {problem}")]
     BadServer {
-        /// The file or flag that should name it.
+        /// The kubeconfig or flag that sets it.
         origin: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// The certificates to check the server against cannot be used.
+    /// The certificate authority cannot be used.
     #[error("{origin}: bad certificate-authority: {problem}")]
     BadCertificateAuthority {
-        /// The file that should hold or name them.
+        /// The kubeconfig or flag that sets them.
         origin: String,
-        /// What is wrong with them.
+        /// The problem.
         problem: String,
     },
-    /// The client's own certificate or key cannot be used.
+    /// The client certificate or its key cannot be used.
     #[error("{origin}: bad client certificate: {problem}")]
     BadClientCertificate {
-        /// The file that should hold or name them.
+        /// The kubeconfig or flag that sets them.
         origin: String,
-        /// What is wrong with them.
+        /// The problem.
         problem: String,
     },
-    /// Token, password or plugin of the user cannot be used.
+    /// The user's token, password or exec plugin cannot be used.
     #[error("{origin}: bad credentials: {problem}")]
     BadCredentials {
-        /// The file that should hold or name them.
+        /// The kubeconfig or flag that sets them.
         origin: String,
-        /// What is wrong with them.
+        /// The problem.
         problem: String,
     },
-    /// The proxy on the way to the server cannot be used.
+    /// The HTTP or SOCKS proxy cannot be used.
     #[error("{origin}: bad proxy: {problem}")]
     BadProxy {
-        /// What leads through it.
+        /// The kubeconfig or flag whose server is behind the proxy.
         origin: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// No kubeconfig was named and there is no service account to use instead.
+    /// Neither `--kubeconfig` nor `--master` is set and there is no in-cluster configuration.
     #[error("no --kubeconfig and no --master given, and not running in a pod: {problem}")]
     NotInCluster {
-        /// What a pod would have.
+        /// The missing part of the in-cluster configuration.
         problem: String,
     },
 }
 
-/// A way to an API server.
+/// The transports to one API server.
 #[derive(Clone)]
 pub struct Connection {
     with_credentials: Transport,
     anonymous: Transport,
-    /// Whom to ask for credentials, if it is not the kubeconfig itself that holds them.
-    plugin: Option<(String, Plugged)>,
+    /// The exec plugin and the kubeconfig that configures it, if the kubeconfig has no static credentials.
+    exec_plugin: Option<(String, ExecTransport)>,
     host: String,
     embedded_ca: Option<Vec<u8>>,
-    told: Told,
+    observer: ObserverHandle,
 }
 
 impl Connection {
-    /// The way that the two flags describe; without either, the one of the pod's own service account. What
-    /// happens on it is told to the observer.
+    /// Builds the transports from `--kubeconfig` and `--master`, or from the in-cluster configuration if
+    /// neither is set. The observer is notified of transports and exec plugin calls.
     ///
     /// # Errors
-    /// Whatever is wrong with what they name. A plugin for credentials is not asked yet.
+    /// If the configuration cannot be used. An exec plugin is not called yet.
     pub fn open(
         kubeconfig: Option<&Path>,
         master: Option<&str>,
         observer: Option<Arc<dyn ConnectionObserver>>,
     ) -> Result<Self, ConnectError> {
-        let told = Told::to(observer);
+        let observer = ObserverHandle::new(observer);
         match (kubeconfig, master) {
-            (Some(path), master) => Self::from_kubeconfig(path, master, told),
-            (None, Some(master)) => Self::from_master(master, told),
-            (None, None) => Self::in_cluster(told),
+            (Some(path), master) => Self::from_kubeconfig(path, master, observer),
+            (None, Some(master)) => Self::from_master(master, observer),
+            (None, None) => Self::in_cluster(observer),
         }
     }
 
-    fn from_kubeconfig(path: &Path, master: Option<&str>, told: Told) -> Result<Self, ConnectError> {
+    fn from_kubeconfig(
+        path: &Path,
+        master: Option<&str>,
+        observer: ObserverHandle,
+    ) -> Result<Self, ConnectError> {
         let origin = format!("kubeconfig {}", path.display());
         let mut kubeconfig = Kubeconfig::read_from(path).map_err(|error| kubeconfig_error(path, error))?;
-        if let Some(problem) = rules::problem_of_file(&kubeconfig) {
+        if let Some(problem) = validation::validate_file(&kubeconfig) {
             return Err(ConnectError::Unreadable { path: path.to_owned(), problem });
         }
         if let (Some(cluster), Some(master)) = (current_cluster(&mut kubeconfig), master) {
@@ -152,47 +157,47 @@ impl Connection {
         }
         let cluster = current_cluster(&mut kubeconfig).cloned().unwrap_or_default();
         let mut config = Config::try_from(kubeconfig).map_err(|error| kubeconfig_error(path, error))?;
-        if let Some(problem) = rules::problem_of_cluster(&cluster) {
+        if let Some(problem) = validation::validate_cluster(&cluster) {
             return Err(ConnectError::BadCertificateAuthority { origin, problem: problem.to_owned() });
         }
-        if let Some(problem) = rules::problem_of_user(&config.auth_info) {
+        if let Some(problem) = validation::validate_user(&config.auth_info) {
             return Err(ConnectError::BadCredentials { origin, problem });
         }
-        rules::settle(&mut config.auth_info);
+        validation::apply_credential_precedence(&mut config.auth_info);
         if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
             let problem = "it holds no certificate".to_owned();
             return Err(ConnectError::BadCertificateAuthority { origin, problem });
         }
         let ca_data = cluster.certificate_authority_data.filter(|data| !data.is_empty());
         if ca_data.is_none() {
-            // A file may be replaced by a newer one while the manager runs.
+            // The file may be rotated while the manager runs.
             config.root_cert_file = cluster.certificate_authority.map(PathBuf::from);
         }
-        let mut connection = Self::of_config(config, cluster.proxy_url.as_deref(), &origin, told)?;
+        let mut connection = Self::of_config(config, cluster.proxy_url.as_deref(), &origin, observer)?;
         connection.embedded_ca = ca_data.and_then(|data| {
-            // Loading it above has shown that it decodes.
+            // `Config::try_from` above has already decoded it.
             base64::engine::general_purpose::STANDARD.decode(data).ok()
         });
         Ok(connection)
     }
 
-    fn in_cluster(told: Told) -> Result<Self, ConnectError> {
+    fn in_cluster(observer: ObserverHandle) -> Result<Self, ConnectError> {
         let config =
             Config::incluster().map_err(|error| ConnectError::NotInCluster { problem: error.to_string() })?;
-        Self::of_config(config, None, "service account of the pod", told)
+        Self::of_config(config, None, "service account of the pod", observer)
     }
 
-    fn from_master(master: &str, told: Told) -> Result<Self, ConnectError> {
+    fn from_master(master: &str, observer: ObserverHandle) -> Result<Self, ConnectError> {
         let address = if master.contains("://") { master.to_owned() } else { format!("http://{master}") };
         let server = address.parse::<Uri>().map_err(|error| ConnectError::BadServer {
             origin: "--master".to_owned(),
             problem: error.to_string(),
         })?;
-        Self::of_config(Config::new(server), None, "--master", told)
+        Self::of_config(Config::new(server), None, "--master", observer)
     }
 
-    /// A way that is a service itself, such as an API server in the same process. Who speaks is then only
-    /// told by tokens.
+    /// A connection through a tower service, such as an API server in the same process. Only bearer tokens
+    /// identify the client.
     pub fn from_service<S, B>(service: S) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -205,10 +210,10 @@ impl Connection {
         Self {
             with_credentials: transport.clone(),
             anonymous: transport,
-            plugin: None,
+            exec_plugin: None,
             host: "in-process".to_owned(),
             embedded_ca: None,
-            told: Told::default(),
+            observer: ObserverHandle::default(),
         }
     }
 
@@ -216,7 +221,7 @@ impl Connection {
         mut config: Config,
         proxy_url: Option<&str>,
         origin: &str,
-        told: Told,
+        observer: ObserverHandle,
     ) -> Result<Self, ConnectError> {
         let bad_server = |problem: &str| ConnectError::BadServer {
             origin: origin.to_owned(),
@@ -227,63 +232,64 @@ impl Connection {
         if !matches!(config.cluster_url.scheme_str(), Some("http" | "https")) {
             return Err(bad_server("it is neither http:// nor https://"));
         }
-        let proxy = proxy::on_the_way_to(&config.cluster_url, proxy_url, |name| std::env::var(name).ok())
+        let proxy = proxy::for_server(&config.cluster_url, proxy_url, |name| std::env::var(name).ok())
             .map_err(|problem| ConnectError::BadProxy { origin: origin.to_owned(), problem })?;
         let exec = config.auth_info.exec.take();
-        let route = Route { config, proxy, told: told.clone() };
-        let mut without_credentials = route.clone();
-        without_credentials.config.auth_info = AuthInfo::default();
-        without_credentials.config.headers = Vec::new();
-        let plugin = exec.map(|exec| Plugged::new(&exec, route.clone(), origin));
-        let with_credentials = match &plugin {
-            Some(plugin) => Transport::new(plugin.clone()),
-            None => renewing::following_files(&route).map_err(|error| client_error(origin, error))?,
+        let transport_config = TransportConfig { config, proxy, observer: observer.clone() };
+        let mut anonymous_config = transport_config.clone();
+        anonymous_config.config.auth_info = AuthInfo::default();
+        anonymous_config.config.headers = Vec::new();
+        let exec_plugin = exec.map(|exec| ExecTransport::new(&exec, transport_config.clone(), origin));
+        let with_credentials = match &exec_plugin {
+            Some(exec_plugin) => Transport::new(exec_plugin.clone()),
+            None => certificate_reload::with_certificate_reload(&transport_config)
+                .map_err(|error| client_error(origin, error))?,
         };
-        let anonymous = without_credentials.open().map_err(|error| client_error(origin, error))?;
-        let plugin = plugin.map(|plugin| (origin.to_owned(), plugin));
-        Ok(Self { with_credentials, anonymous, plugin, host, embedded_ca: None, told })
+        let anonymous = anonymous_config.open().map_err(|error| client_error(origin, error))?;
+        let exec_plugin = exec_plugin.map(|exec_plugin| (origin.to_owned(), exec_plugin));
+        Ok(Self { with_credentials, anonymous, exec_plugin, host, embedded_ca: None, observer })
     }
 
-    /// Asks the plugin for credentials, if there is one, before the first request needs them.
+    /// Calls the exec plugin, if one is configured, before the first request needs its credentials.
     ///
     /// # Errors
-    /// If it has none to give.
+    /// If the plugin returns no usable credentials.
     pub async fn prefetch_credentials(&self) -> Result<(), ConnectError> {
-        let Some((origin, plugin)) = &self.plugin else { return Ok(()) };
+        let Some((origin, exec_plugin)) = &self.exec_plugin else { return Ok(()) };
         let bad = |problem: String| ConnectError::BadCredentials { origin: origin.clone(), problem };
-        plugin.prefetch_credentials().await.map_err(|error| bad(error.to_string()))
+        exec_plugin.prefetch_credentials().await.map_err(|error| bad(error.to_string()))
     }
 
-    /// The `certificate-authority-data` of the kubeconfig, decoded. A file that the kubeconfig only names
-    /// is not meant.
+    /// The decoded `certificate-authority-data` of the kubeconfig; `None` if it has only a
+    /// `certificate-authority` file.
     #[must_use]
     pub fn embedded_ca(&self) -> Option<&[u8]> {
         self.embedded_ca.as_deref()
     }
 
-    /// The server's name and port.
+    /// Host and port of the API server.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The way with the credentials that were found.
+    /// The transport with the configured credentials.
     #[must_use]
     pub fn with_credentials(&self) -> Transport {
-        self.told.tell(|observer| observer.transport_reused());
+        self.observer.notify(|observer| observer.transport_reused());
         self.with_credentials.clone()
     }
 
-    /// The way without any credentials.
+    /// The transport without credentials.
     #[must_use]
     pub fn anonymous(&self) -> Transport {
-        self.told.tell(|observer| observer.transport_reused());
+        self.observer.notify(|observer| observer.transport_reused());
         self.anonymous.clone()
     }
 }
 
-/// How a client calls itself: program, version and platform like the original, then this program, then
-/// the part of it that speaks.
+/// The `User-Agent` of a component: program, version and platform like the original, then this program's name
+/// and version and the component.
 #[must_use]
 pub fn user_agent(component: &str) -> String {
     let arch = match std::env::consts::ARCH {
@@ -316,7 +322,7 @@ fn kubeconfig_error(path: &Path, error: KubeconfigError) -> ConnectError {
         KubeconfigError::ReadConfig(cause, _) => {
             ConnectError::Unreadable { path, problem: cause.to_string() }
         }
-        // The parser's own words show the lines around the error, and with them keys and tokens.
+        // The parser's message quotes the lines around the error, which may hold keys and tokens.
         KubeconfigError::Parse(cause) => ConnectError::Unreadable {
             path,
             problem: match cause.location() {

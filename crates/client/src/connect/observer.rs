@@ -1,62 +1,63 @@
-//! What happens on the way to the server is told to somebody who counts it.
+//! Notifications about transports and exec plugin calls, for metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// Hears of what happens on the way to the server, below the requests.
+/// Receives notifications about transports and exec plugin calls.
 pub trait ConnectionObserver: Send + Sync {
-    /// A credential plugin has ended, or could not be started.
+    /// An exec plugin call ended, or the plugin could not be started.
     fn exec_plugin_called(&self, end: ExecPluginStatus) {
         let _ = end;
     }
 
-    /// The plugin of this kubeconfig has handed out a certificate that ends then, or credentials without one.
+    /// The exec plugin of this kubeconfig returned a certificate with this expiry, or credentials without a
+    /// certificate.
     fn exec_plugin_certificate_expires(&self, origin: &str, at: Option<Timestamp>) {
         let _ = (origin, at);
     }
 
-    /// A certificate of this age was replaced by the plugin that had handed it out.
+    /// The exec plugin replaced a client certificate of this age.
     fn exec_plugin_certificate_rotated(&self, age: Duration) {
         let _ = age;
     }
 
-    /// A transport was made, with connections of its own.
+    /// A transport with its own connections was created.
     fn transport_created(&self) {}
 
-    /// A client was given a transport that was there already.
+    /// A client uses an existing transport.
     fn transport_reused(&self) {}
 
-    /// A transport is gone.
+    /// A transport was dropped.
     fn transport_dropped(&self) {}
 }
 
-/// How a call of a credential plugin ended.
+/// The result of an exec plugin call. The variants are upstream's `call_status` values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecPluginStatus {
-    /// With success.
+    /// The plugin exited with code 0.
     NoError,
-    /// With another exit code, which is -1 for a signal.
+    /// The plugin exited with another code; -1 if a signal ended it.
     ExecutionError(i32),
-    /// It is not there, or may not be run.
+    /// The executable does not exist or is not executable.
     PluginNotFound,
-    /// It was there and yet did not run to its end.
+    /// The plugin could not be run for another reason, or timed out.
     ClientInternalError,
 }
 
-/// Whoever hears of it, if anybody does.
+/// The observer, if there is one.
 #[derive(Clone, Default)]
-pub(super) struct Told(Option<Arc<dyn ConnectionObserver>>);
+pub(super) struct ObserverHandle(Option<Arc<dyn ConnectionObserver>>);
 
-impl Told {
-    pub(super) fn to(observer: Option<Arc<dyn ConnectionObserver>>) -> Self {
+impl ObserverHandle {
+    pub(super) fn new(observer: Option<Arc<dyn ConnectionObserver>>) -> Self {
         Self(observer)
     }
 
-    pub(super) fn tell(&self, what: impl FnOnce(&dyn ConnectionObserver)) {
+    pub(super) fn notify(&self, event: impl FnOnce(&dyn ConnectionObserver)) {
         if let Some(observer) = &self.0 {
-            what(observer.as_ref());
+            event(observer.as_ref());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Kubeconfigs with every fault, and connections to a server with TLS.
+//! Invalid kubeconfigs, and connections to a TLS server.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -69,80 +69,80 @@ impl Files {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_kubeconfig_is_said_with_its_name() {
+async fn invalid_kubeconfig_is_reported_with_its_path() {
     let files = Files::new();
     let server = ("server", "https://127.0.0.1:6443");
     let missing = Connection::open(Some(Path::new("/nowhere/at/all")), None, None).err().unwrap();
     assert!(matches!(missing, ConnectError::Missing { .. }), "{missing}");
     assert_eq!(missing.to_string(), "kubeconfig /nowhere/at/all does not exist");
 
-    let says = |text: &str, wanted: &str| {
+    let check = |text: &str, expected: &str| {
         let error = files.open(text).err().unwrap().to_string();
-        assert!(error.contains("/config"), "names the file: {error}");
-        assert!(error.contains(wanted), "{wanted:?} in {error}");
+        assert!(error.contains("/config"), "without the path: {error}");
+        assert!(error.contains(expected), "{expected:?} in {error}");
     };
-    says("clusters: {", "it is no kubeconfig, see line");
-    says("apiVersion: v1\nkind: Config\n", "no current-context");
-    says("current-context: x\n", "there is no context \"x\"");
-    says(&kubeconfig(&[server], &[]).replace("name: here", "name: there"), "there is no cluster \"here\"");
-    says(&kubeconfig(&[("tls-server-name", "x")], &[]), "bad server address: it is missing");
-    says(&kubeconfig(&[("server", "127.0.0.1:6443")], &[]), "neither http:// nor https://");
-    says(&kubeconfig(&[server, ("certificate-authority-data", "'%%%'")], &[]), "bad certificate-authority");
-    says(
+    check("clusters: {", "it is no kubeconfig, see line");
+    check("apiVersion: v1\nkind: Config\n", "no current-context");
+    check("current-context: x\n", "there is no context \"x\"");
+    check(&kubeconfig(&[server], &[]).replace("name: here", "name: there"), "there is no cluster \"here\"");
+    check(&kubeconfig(&[("tls-server-name", "x")], &[]), "bad server address: it is missing");
+    check(&kubeconfig(&[("server", "127.0.0.1:6443")], &[]), "neither http:// nor https://");
+    check(&kubeconfig(&[server, ("certificate-authority-data", "'%%%'")], &[]), "bad certificate-authority");
+    check(
         &kubeconfig(&[server, ("certificate-authority-data", &base64("no certificate"))], &[]),
         "bad certificate-authority: it holds no certificate",
     );
-    says(&kubeconfig(&[server, ("certificate-authority", "/nowhere")], &[]), "bad certificate-authority");
-    says(&kubeconfig(&[server], &[("client-certificate-data", &base64("x"))]), "bad client certificate");
+    check(&kubeconfig(&[server, ("certificate-authority", "/nowhere")], &[]), "bad certificate-authority");
+    check(&kubeconfig(&[server], &[("client-certificate-data", &base64("x"))]), "bad client certificate");
     let user = [("client-certificate-data", &*base64("x")), ("client-key-data", &*base64("y"))];
-    says(&kubeconfig(&[server], &user), "bad client certificate");
-    says(&kubeconfig(&[server], &[("tokenFile", "/nowhere")]), "bad credentials");
-    says(&kubeconfig(&[server, ("proxy-url", "ftp://proxy")], &[]), "bad proxy: proxy-url must begin with");
-    says("apiVersion: v1\nkind: Pod\n", "it is of kind \"Pod\", not Config");
+    check(&kubeconfig(&[server], &user), "bad client certificate");
+    check(&kubeconfig(&[server], &[("tokenFile", "/nowhere")]), "bad credentials");
+    check(&kubeconfig(&[server, ("proxy-url", "ftp://proxy")], &[]), "bad proxy: proxy-url must begin with");
+    check("apiVersion: v1\nkind: Pod\n", "it is of kind \"Pod\", not Config");
     let (certificate, _) = Server::start().await.client_certificate();
     let ca = base64(&certificate);
     let both = [server, ("insecure-skip-tls-verify", "true"), ("certificate-authority-data", &ca)];
-    says(&kubeconfig(&both, &[]), "together with insecure-skip-tls-verify");
+    check(&kubeconfig(&both, &[]), "together with insecure-skip-tls-verify");
 }
 
 #[tokio::test]
-async fn users_who_cannot_be_told_apart_are_refused() {
+async fn ambiguous_or_incomplete_user_is_refused() {
     let files = Files::new();
     let empty = files.write("empty", "\n");
-    let says = |user: &[(&str, &str)], wanted: &str| {
+    let check = |user: &[(&str, &str)], expected: &str| {
         let text = kubeconfig(&[("server", "https://127.0.0.1:6443")], user);
         let error = files.open(&text).err().unwrap().to_string();
-        assert!(error.contains("bad credentials: ") && error.ends_with(wanted), "{wanted:?} in {error}");
+        assert!(error.contains("bad credentials: ") && error.ends_with(expected), "{expected:?} in {error}");
     };
-    says(
+    check(
         &[("token", "t"), ("username", "u"), ("password", "p")],
-        "there is a token and a password; only one of them can be shown",
+        "there is a token and a password; only one of them can be used",
     );
-    says(
+    check(
         &[("token", "t"), ("as-groups", "[g]")],
         "as-uid, as-groups and as-user-extra say nothing without as",
     );
-    says(&[("exec", "{interactiveMode: Never}")], "the exec plugin has no command");
-    says(&[("exec", "{command: x, interactiveMode: Never}")], "the exec plugin has no apiVersion");
+    check(&[("exec", "{interactiveMode: Never}")], "the exec plugin has no command");
+    check(&[("exec", "{command: x, interactiveMode: Never}")], "the exec plugin has no apiVersion");
     let of_version =
         |version: &str| format!("{{command: x, apiVersion: client.authentication.k8s.io/{version}}}");
-    says(&[("exec", &of_version("v1"))], "the exec plugin has no interactiveMode");
+    check(&[("exec", &of_version("v1"))], "the exec plugin has no interactiveMode");
     let unknown = "the exec plugin has an unknown apiVersion \"client.authentication.k8s.io/v9\"";
-    says(&[("exec", &of_version("v9"))], unknown);
-    says(
+    check(&[("exec", &of_version("v9"))], unknown);
+    check(
         &[("exec", &of_version("v1beta1")), ("auth-provider", "{name: oidc, config: {}}")],
-        "there is an exec plugin and an auth-provider; only one of them can be asked",
+        "there is an exec plugin and an auth-provider; only one of them can be used",
     );
-    says(
+    check(
         &[("auth-provider", "{name: gcp, config: {cmd-path: /bin/true}}")],
         "there is no auth-provider \"gcp\", only \"oidc\"; use an exec plugin",
     );
-    says(&[("auth-provider", "{name: oidc, config: {}}")], "failed OIDC: missing field id-token");
-    says(&[("tokenFile", empty.to_str().unwrap())], "empty is empty");
+    check(&[("auth-provider", "{name: oidc, config: {}}")], "failed OIDC: missing field id-token");
+    check(&[("tokenFile", empty.to_str().unwrap())], "empty is empty");
 }
 
 #[tokio::test]
-async fn a_broken_kubeconfig_is_not_quoted() {
+async fn invalid_kubeconfig_is_not_quoted() {
     let files = Files::new();
     let text = kubeconfig(&[("server", "https://127.0.0.1:6443")], &[("token", "hunter2\n  : [")]);
     let error = files.open(&text).err().unwrap();
@@ -152,14 +152,14 @@ async fn a_broken_kubeconfig_is_not_quoted() {
 
 /// Proves RUN-21.
 #[test]
-fn clients_call_themselves_like_the_original_with_their_own_name_behind() {
+fn user_agent_starts_like_the_originals_and_ends_with_the_component() {
     let agent = user_agent("shared-informers");
     let version = env!("CARGO_PKG_VERSION");
     assert!(agent.starts_with("kube-controller-manager/v1.37.1 ("), "{agent}");
     assert!(agent.ends_with(&format!(") keleustes/{version}/shared-informers")), "{agent}");
 }
 
-/// A certificate authority and a server that tells who asked, and how. It refuses the token `refused`.
+/// A CA and a server that responds with the client's credentials. It refuses the token `refused` with 401.
 pub(super) struct Server {
     pub(super) ca: CertifiedIssuer<'static, KeyPair>,
     address: std::net::SocketAddr,
@@ -199,17 +199,17 @@ impl Server {
             let Ok(stream) = acceptor.accept(socket).await else { continue };
             let certificate = stream.get_ref().1.peer_certificates().map(|chain| base64_of(&chain[0]));
             let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-                let shown = request.headers().get(AUTHORIZATION).map(|value| value.to_str().unwrap());
+                let authorization = request.headers().get(AUTHORIZATION).map(|value| value.to_str().unwrap());
                 let answer = serde_json::json!({
                     "version": format!("{:?}", request.version()),
                     "certified": certificate.is_some(),
                     "certificate": certificate,
-                    "shown": shown,
+                    "authorization": authorization,
                     "peer": peer.port(),
                     "uri": request.uri().path(),
                 });
                 let mut response = Response::new(Full::new(Bytes::from(answer.to_string())));
-                if shown == Some("Bearer refused") {
+                if authorization == Some("Bearer refused") {
                     *response.status_mut() = StatusCode::UNAUTHORIZED;
                 }
                 let hangs = request.uri().path() == "/for-ever";
@@ -222,7 +222,7 @@ impl Server {
             });
             tokio::spawn(async move {
                 let mut builder = auto::Builder::new(TokioExecutor::new());
-                // As API servers have it.
+                // The API servers' default.
                 builder.http2().max_concurrent_streams(100);
                 let _ = builder.serve_connection(TokioIo::new(stream), service).await;
             });
@@ -244,7 +244,7 @@ impl Server {
 
 /// Proves RUN-23.
 #[tokio::test]
-async fn the_manager_shows_its_certificate_and_controllers_do_not() {
+async fn manager_presents_its_certificate_and_controllers_do_not() {
     let server = Server::start().await;
     let (certificate, key) = server.client_certificate();
     let (ca, url) = (server.ca.pem(), server.url());
@@ -266,9 +266,9 @@ async fn the_manager_shows_its_certificate_and_controllers_do_not() {
     assert_eq!(call.send(&anonymous).await.unwrap()["certified"], false);
 }
 
-/// A cluster with many kinds has more watches than a server takes on one connection.
+/// A cluster with many kinds has more watches than a server accepts on one connection.
 #[tokio::test]
-async fn however_many_requests_never_end_there_is_room_for_one_more() {
+async fn request_is_served_while_hundreds_of_watches_are_open() {
     let server = Server::start().await;
     let cluster = [("server", &*server.url()), ("certificate-authority-data", &*base64(&server.ca.pem()))];
     let connection = Files::new().open(&kubeconfig(&cluster, &[])).unwrap();
@@ -280,17 +280,17 @@ async fn however_many_requests_never_end_there_is_room_for_one_more() {
             tokio::spawn(async move { Call::raw(http::Method::GET, "/for-ever").send(&client).await })
         })
         .collect();
-    // All of them are under way.
+    // All of them are in flight.
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     let call = Call::raw(http::Method::GET, "/version");
     let answer = tokio::time::timeout(std::time::Duration::from_secs(10), call.send(&client)).await;
-    assert_eq!(answer.expect("an answer in time").unwrap()["version"], "HTTP/2.0");
+    assert_eq!(answer.expect("a response in time").unwrap()["version"], "HTTP/2.0");
     watches.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 /// Proves RCA-2.
 #[tokio::test]
-async fn files_and_another_server_serve_as_well() {
+async fn credential_files_and_master_override_work() {
     let server = Server::start().await;
     let files = Files::new();
     let (certificate, key) = server.client_certificate();
@@ -311,7 +311,7 @@ async fn files_and_another_server_serve_as_well() {
 
 /// Proves RUN-4.
 #[tokio::test]
-async fn a_client_certificate_is_followed_on_disk() {
+async fn client_certificate_is_reloaded_from_disk() {
     let server = Server::start().await;
     let files = Files::new();
     let write = |(certificate, key): (String, String)| {
@@ -331,24 +331,24 @@ async fn a_client_certificate_is_followed_on_disk() {
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;
     tokio::time::resume();
-    assert_eq!(peer().await, first, "nothing has changed");
+    assert_eq!(peer().await, first, "the files have not changed");
 
     files.write("me.crt", "not a certificate");
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;
     tokio::time::resume();
-    assert_eq!(peer().await, first, "a bad pair leaves the good one");
+    assert_eq!(peer().await, first, "an invalid pair keeps the valid one in use");
 
     write(server.client_certificate());
-    assert_eq!(peer().await, first, "files are not looked at with each request");
+    assert_eq!(peer().await, first, "files are not read for each request");
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;
     tokio::time::resume();
-    assert_ne!(peer().await, first, "another certificate needs another connection");
+    assert_ne!(peer().await, first, "a new certificate uses a new connection");
 }
 
 #[tokio::test]
-async fn a_server_of_another_authority_is_not_spoken_to() {
+async fn server_certificate_of_another_ca_is_refused() {
     let (server, other) = (Server::start().await, Server::start().await);
     let text = kubeconfig(
         &[("server", &server.url()), ("certificate-authority-data", &base64(&other.ca.pem()))],

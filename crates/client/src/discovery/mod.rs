@@ -1,6 +1,6 @@
-//! Learns what the API server serves; what cannot be learnt is told apart from what is not there.
+//! API discovery. A group version whose discovery fails is reported as failed, never as absent.
 
-mod mapping;
+mod rest_mapper;
 mod wire;
 
 use http::Method;
@@ -8,20 +8,20 @@ use keleustes_objects::ApiError;
 use kube::Client;
 
 use self::wire::{AggregatedGroup, Groups, PlainResource, PlainResources};
-use crate::writes::Call;
+use crate::call::Call;
 
 pub use keleustes_objects::{ApiResource, DiscoveredResources, Subresource};
-pub use mapping::RestMapper;
+pub use rest_mapper::RestMapper;
 
-/// Servers that know it answer with everything in one document, others with a list of groups.
+/// Servers with aggregated discovery return all resources in one document, older ones a list of groups.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
-/// Asks the server what it serves.
+/// Fetches the groups, versions and resources that the API server serves.
 ///
 /// # Errors
-/// If nothing at all could be learnt. Lesser failures are part of what is returned.
+/// If both `/api` and `/apis` fail. A group version that fails is listed in `failed` of the result.
 pub async fn discover(client: &Client) -> Result<DiscoveredResources, ApiError> {
-    let mut found = DiscoveredResources::default();
+    let mut discovered = DiscoveredResources::default();
     let (core, named) = futures::join!(root(client, "/api"), root(client, "/apis"));
     if let (Err(failure), Err(_)) = (&core, &named) {
         return Err(failure.clone());
@@ -29,19 +29,19 @@ pub async fn discover(client: &Client) -> Result<DiscoveredResources, ApiError> 
     for (path, groups) in [("/api", core), ("/apis", named)] {
         match groups {
             Ok(Groups::Aggregated(groups)) => {
-                groups.into_iter().for_each(|group| add_group(&mut found, group));
+                groups.into_iter().for_each(|group| add_group(&mut discovered, group));
             }
             Ok(Groups::Plain(versions)) => {
                 for version in versions {
-                    add_version(&mut found, client, path, &version).await;
+                    add_version(&mut discovered, client, path, &version).await;
                 }
             }
             Err(failure) => {
-                found.failed.insert(path.trim_start_matches('/').to_owned(), failure.to_string());
+                discovered.failed.insert(path.trim_start_matches('/').to_owned(), failure.to_string());
             }
         }
     }
-    Ok(found)
+    Ok(discovered)
 }
 
 async fn root(client: &Client, path: &str) -> Result<Groups, ApiError> {
@@ -50,25 +50,25 @@ async fn root(client: &Client, path: &str) -> Result<Groups, ApiError> {
     call.send_as::<wire::Root>(client).await?.groups()
 }
 
-fn add_group(found: &mut DiscoveredResources, group: AggregatedGroup) {
+fn add_group(discovered: &mut DiscoveredResources, group: AggregatedGroup) {
     let name = group.metadata.name;
-    for (at, version) in group.versions.into_iter().enumerate() {
+    for (index, version) in group.versions.into_iter().enumerate() {
         let group_version = group_version(&name, &version.version);
-        // What an aggregated server said some time ago may have changed since.
+        // The aggregator serves a cached document while the extension API server is unavailable.
         if version.freshness == "Stale" {
-            let why = format!("stale GroupVersion discovery: {group_version}");
-            found.failed.insert(group_version, why);
+            let reason = format!("stale GroupVersion discovery: {group_version}");
+            discovered.failed.insert(group_version, reason);
             continue;
         }
         let resources = version.resources.into_iter();
-        found.resources.extend(
-            resources.filter_map(|resource| resource.into_api_resource(&name, &version.version, at == 0)),
+        discovered.resources.extend(
+            resources.filter_map(|resource| resource.into_api_resource(&name, &version.version, index == 0)),
         );
     }
 }
 
 async fn add_version(
-    found: &mut DiscoveredResources,
+    discovered: &mut DiscoveredResources,
     client: &Client,
     root: &str,
     version: &wire::PlainVersion,
@@ -76,29 +76,34 @@ async fn add_version(
     let group_version = group_version(&version.group, &version.version);
     let call = Call::raw(Method::GET, format!("{root}/{group_version}"));
     match call.send_as::<PlainResources>(client).await {
-        Ok(list) => add_plain(found, version, list.resources),
+        Ok(list) => add_plain(discovered, version, list.resources),
         Err(failure) => {
-            found.failed.insert(group_version, failure.to_string());
+            discovered.failed.insert(group_version, failure.to_string());
         }
     }
 }
 
-/// In the plain form subresources are entries of their own, named `resource/subresource`.
-fn add_plain(found: &mut DiscoveredResources, version: &wire::PlainVersion, resources: Vec<PlainResource>) {
-    let (parts, wholes): (Vec<_>, Vec<_>) = resources.into_iter().partition(|one| one.name.contains('/'));
-    for whole in wholes {
-        let prefix = format!("{}/", whole.name);
-        let subresources = parts
+/// Unaggregated discovery lists a subresource as an entry of its own, named `resource/subresource`.
+fn add_plain(
+    discovered: &mut DiscoveredResources,
+    version: &wire::PlainVersion,
+    resources: Vec<PlainResource>,
+) {
+    let (subresource_entries, resource_entries): (Vec<_>, Vec<_>) =
+        resources.into_iter().partition(|one| one.name.contains('/'));
+    for entry in resource_entries {
+        let prefix = format!("{}/", entry.name);
+        let subresources = subresource_entries
             .iter()
-            .filter_map(|part| {
+            .filter_map(|subresource| {
                 Some(Subresource {
-                    name: part.name.strip_prefix(&prefix)?.to_owned(),
-                    kind: part.kind.clone(),
-                    verbs: part.verbs.clone(),
+                    name: subresource.name.strip_prefix(&prefix)?.to_owned(),
+                    kind: subresource.kind.clone(),
+                    verbs: subresource.verbs.clone(),
                 })
             })
             .collect();
-        found.resources.push(whole.into_api_resource(version, subresources));
+        discovered.resources.push(entry.into_api_resource(version, subresources));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Discovery against an API server of which parts fail.
+//! Discovery against an API server whose group versions or roots fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,25 +13,25 @@ use tower::{BoxError, Layer as _, ServiceExt as _};
 use super::*;
 use crate::layers::{HttpService, Middleware, MiddlewareLayer, ResponseBody, transport};
 
-struct World {
+struct TestCluster {
     server: ApiServer,
     faults: Faults,
     client: Client,
 }
 
-impl World {
+impl TestCluster {
     fn new() -> Self {
         let (server, faults) = (ApiServer::default(), Faults::new());
         let client = Client::new(faults.layer(server.clone()), "default");
         Self { server, faults, client }
     }
 
-    fn asked(&self) -> Vec<String> {
+    fn requested_paths(&self) -> Vec<String> {
         self.server.requests().into_iter().map(|request| request.target).collect()
     }
 }
 
-/// Speaks for a server that does not know the aggregated form.
+/// Makes the server respond with unaggregated discovery.
 struct PlainOnly;
 
 impl Middleware for PlainOnly {
@@ -46,7 +46,7 @@ impl Middleware for PlainOnly {
 }
 
 fn find<'a>(discovered: &'a DiscoveredResources, kind: &str) -> &'a ApiResource {
-    discovered.resources.iter().find(|one| one.resource.kind == kind).unwrap()
+    discovered.resources.iter().find(|resource| resource.resource.kind == kind).unwrap()
 }
 
 fn check(discovered: &DiscoveredResources) {
@@ -62,28 +62,29 @@ fn check(discovered: &DiscoveredResources) {
         (token.kind.as_str(), token.verbs.as_slice()),
         ("TokenRequest", ["create".to_owned()].as_slice())
     );
-    assert!(discovered.resources.iter().all(|one| !one.resource.plural.contains('/')));
+    assert!(discovered.resources.iter().all(|resource| !resource.resource.plural.contains('/')));
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_requests_tell_everything() {
-    let world = World::new();
-    let discovered = discover(&world.client).await.unwrap();
+async fn aggregated_discovery_takes_two_requests() {
+    let cluster = TestCluster::new();
+    let discovered = discover(&cluster.client).await.unwrap();
     check(&discovered);
     assert_eq!(discovered.failed.len(), 0);
-    assert_eq!(world.asked(), ["/api", "/apis"]);
+    assert_eq!(cluster.requested_paths(), ["/api", "/apis"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_knows_only_the_plain_form_tells_the_same() {
-    let world = World::new();
-    let aggregated = discover(&world.client).await.unwrap();
+async fn unaggregated_discovery_finds_the_same_resources() {
+    let cluster = TestCluster::new();
+    let aggregated = discover(&cluster.client).await.unwrap();
     let client =
-        Client::new(MiddlewareLayer::new(PlainOnly).layer(transport(world.server.clone())), "default");
+        Client::new(MiddlewareLayer::new(PlainOnly).layer(transport(cluster.server.clone())), "default");
     let plain = discover(&client).await.unwrap();
     check(&plain);
     let names = |discovered: &DiscoveredResources| {
-        let mut names: Vec<_> = discovered.resources.iter().map(|one| one.resource.clone()).collect();
+        let mut names: Vec<_> =
+            discovered.resources.iter().map(|resource| resource.resource.clone()).collect();
         names.sort();
         names
     };
@@ -91,113 +92,113 @@ async fn a_server_that_knows_only_the_plain_form_tells_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_fails_spoils_no_other() {
+async fn failed_group_version_does_not_affect_others() {
     for plain in [false, true] {
-        let world = World::new();
-        world.server.set_group_version_failing("apps", "v1", true);
+        let cluster = TestCluster::new();
+        cluster.server.set_group_version_failing("apps", "v1", true);
         let client = if plain {
-            Client::new(MiddlewareLayer::new(PlainOnly).layer(transport(world.server.clone())), "default")
+            Client::new(MiddlewareLayer::new(PlainOnly).layer(transport(cluster.server.clone())), "default")
         } else {
-            world.client.clone()
+            cluster.client.clone()
         };
         let discovered = discover(&client).await.unwrap();
         check(&discovered);
         assert_eq!(discovered.failed.keys().collect::<Vec<_>>(), ["apps/v1"]);
-        assert!(discovered.resources.iter().all(|one| one.resource.group != "apps"));
+        assert!(discovered.resources.iter().all(|resource| resource.resource.group != "apps"));
 
-        let mapping = RestMapper::new(client);
-        assert!(mapping.mapping_for_kind("", Some("v1"), "Secret").await.unwrap().is_some());
-        let unknown = mapping.mapping_for_kind("apps", None, "Deployment").await.unwrap_err();
+        let mapper = RestMapper::new(client);
+        assert!(mapper.mapping_for_kind("", Some("v1"), "Secret").await.unwrap().is_some());
+        let unknown = mapper.mapping_for_kind("apps", None, "Deployment").await.unwrap_err();
         assert_eq!(unknown.reason, ErrorReason::Unavailable);
         assert!(unknown.message.contains("apps/v1"), "{unknown}");
-        assert_eq!(mapping.mapping_for_kind("", None, "Nonsense").await, Ok(None));
+        assert_eq!(mapper.mapping_for_kind("", None, "Nonsense").await, Ok(None));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_root_that_fails_is_told_and_both_are_a_failure() {
-    let world = World::new();
-    let id = world
+async fn one_failed_root_is_reported_and_two_are_an_error() {
+    let cluster = TestCluster::new();
+    let id = cluster
         .faults
         .add(FaultRule::new(InjectedFault::status(503, "ServiceUnavailable", "down")).target("/apis"));
-    let discovered = discover(&world.client).await.unwrap();
+    let discovered = discover(&cluster.client).await.unwrap();
     assert_eq!(discovered.failed.keys().collect::<Vec<_>>(), ["apis"]);
-    let mapping = RestMapper::new(world.client.clone());
-    assert!(mapping.mapping_for_kind("apps", None, "Deployment").await.is_err());
-    assert!(mapping.mapping_for_kind("", None, "Secret").await.unwrap().is_some());
-    world.faults.disable(id);
-    world.faults.add(FaultRule::new(InjectedFault::status(403, "Forbidden", "no")));
-    assert_eq!(discover(&world.client).await.unwrap_err().reason, ErrorReason::Forbidden);
+    let mapper = RestMapper::new(cluster.client.clone());
+    assert!(mapper.mapping_for_kind("apps", None, "Deployment").await.is_err());
+    assert!(mapper.mapping_for_kind("", None, "Secret").await.unwrap().is_some());
+    cluster.faults.disable(id);
+    cluster.faults.add(FaultRule::new(InjectedFault::status(403, "Forbidden", "no")));
+    assert_eq!(discover(&cluster.client).await.unwrap_err().reason, ErrorReason::Forbidden);
 }
 
 #[tokio::test(start_paused = true)]
-async fn kinds_and_resources_are_found_both_ways() {
-    let world = World::new();
-    let mapping = RestMapper::new(world.client.clone());
-    let by_kind = mapping.mapping_for_kind("apps", None, "Deployment").await.unwrap().unwrap();
-    let by_name = mapping.mapping_for_resource("apps", Some("v1"), "deployments").await.unwrap().unwrap();
+async fn mapping_is_found_by_kind_and_by_resource() {
+    let cluster = TestCluster::new();
+    let mapper = RestMapper::new(cluster.client.clone());
+    let by_kind = mapper.mapping_for_kind("apps", None, "Deployment").await.unwrap().unwrap();
+    let by_name = mapper.mapping_for_resource("apps", Some("v1"), "deployments").await.unwrap().unwrap();
     assert_eq!(by_kind, by_name);
-    assert_eq!(mapping.mapping_for_resource("apps", Some("v1beta1"), "deployments").await, Ok(None));
+    assert_eq!(mapper.mapping_for_resource("apps", Some("v1beta1"), "deployments").await, Ok(None));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mapping_is_asked_for_when_needed_shared_and_renewed_after_thirty_seconds() {
-    let world = World::new();
-    let mapping = RestMapper::new(world.client.clone());
-    assert!(world.asked().is_empty(), "nothing is asked before it is needed");
+async fn discovery_is_fetched_on_demand_shared_and_expires_after_thirty_seconds() {
+    let cluster = TestCluster::new();
+    let mapper = RestMapper::new(cluster.client.clone());
+    assert!(cluster.requested_paths().is_empty(), "no request before the first use");
     let slow = InjectedFault::DelayThen(Duration::from_millis(10), Box::new(InjectedFault::Pass));
-    let slow = world.faults.add(FaultRule::new(slow));
-    let callers = (0..20).map(|_| mapping.mapping_for_kind("", None, "Secret"));
+    let slow = cluster.faults.add(FaultRule::new(slow));
+    let callers = (0..20).map(|_| mapper.mapping_for_kind("", None, "Secret"));
     futures::future::join_all(callers).await;
-    assert_eq!(world.asked().len(), 2, "one fetch for all");
-    world.faults.disable(slow);
+    assert_eq!(cluster.requested_paths().len(), 2, "one fetch for all");
+    cluster.faults.disable(slow);
     tokio::time::advance(Duration::from_secs(29)).await;
-    mapping.mapping_for_kind("", None, "Secret").await.unwrap();
-    assert_eq!(world.asked().len(), 2);
+    mapper.mapping_for_kind("", None, "Secret").await.unwrap();
+    assert_eq!(cluster.requested_paths().len(), 2);
     tokio::time::advance(Duration::from_secs(2)).await;
-    mapping.mapping_for_kind("", None, "Secret").await.unwrap();
-    assert_eq!(world.asked().len(), 4);
-    mapping.invalidate();
-    mapping.mapping_for_kind("", None, "Secret").await.unwrap();
-    assert_eq!(world.asked().len(), 6);
+    mapper.mapping_for_kind("", None, "Secret").await.unwrap();
+    assert_eq!(cluster.requested_paths().len(), 4);
+    mapper.invalidate();
+    mapper.mapping_for_kind("", None, "Secret").await.unwrap();
+    assert_eq!(cluster.requested_paths().len(), 6);
 }
 
 #[tokio::test(start_paused = true)]
-async fn something_unknown_is_asked_for_again_but_not_all_the_time() {
-    let world = World::new();
-    let mapping = RestMapper::new(world.client.clone());
-    mapping.all().await.unwrap();
+async fn unknown_kind_repeats_discovery_at_most_every_five_seconds() {
+    let cluster = TestCluster::new();
+    let mapper = RestMapper::new(cluster.client.clone());
+    mapper.all().await.unwrap();
     for _ in 0..10 {
-        assert_eq!(mapping.mapping_for_kind("new.example", None, "Thing").await, Ok(None));
+        assert_eq!(mapper.mapping_for_kind("new.example", None, "Thing").await, Ok(None));
     }
-    assert_eq!(world.asked().len(), 2, "what was just learnt is new enough");
+    assert_eq!(cluster.requested_paths().len(), 2, "the document is younger than five seconds");
     tokio::time::advance(Duration::from_secs(6)).await;
     for _ in 0..10 {
-        assert_eq!(mapping.mapping_for_kind("new.example", None, "Thing").await, Ok(None));
+        assert_eq!(mapper.mapping_for_kind("new.example", None, "Thing").await, Ok(None));
     }
-    assert_eq!(world.asked().len(), 4);
+    assert_eq!(cluster.requested_paths().len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_learnt_stays_in_use_while_the_server_is_away() {
-    let world = World::new();
-    let mapping = RestMapper::new(world.client.clone());
-    let id = world
+async fn cached_discovery_is_used_while_the_server_is_down() {
+    let cluster = TestCluster::new();
+    let mapper = RestMapper::new(cluster.client.clone());
+    let id = cluster
         .faults
         .add(FaultRule::new(InjectedFault::ConnectionError(std::io::ErrorKind::ConnectionRefused)));
-    let failure = mapping.mapping_for_kind("", None, "Secret").await.unwrap_err();
+    let failure = mapper.mapping_for_kind("", None, "Secret").await.unwrap_err();
     assert_eq!(failure.reason, ErrorReason::ConnectionRefused);
-    world.faults.disable(id);
+    cluster.faults.disable(id);
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert!(mapping.mapping_for_kind("", None, "Secret").await.unwrap().is_some());
-    assert_eq!(mapping.last_failure(), None);
+    assert!(mapper.mapping_for_kind("", None, "Secret").await.unwrap().is_some());
+    assert_eq!(mapper.last_failure(), None);
 
     tokio::time::advance(Duration::from_secs(31)).await;
-    world.faults.add(FaultRule::new(InjectedFault::ConnectionError(std::io::ErrorKind::ConnectionRefused)));
-    assert!(mapping.mapping_for_kind("", None, "Secret").await.unwrap().is_some());
-    assert_eq!(mapping.last_failure().unwrap().reason, ErrorReason::ConnectionRefused);
-    world.faults.disable_all();
+    cluster.faults.add(FaultRule::new(InjectedFault::ConnectionError(std::io::ErrorKind::ConnectionRefused)));
+    assert!(mapper.mapping_for_kind("", None, "Secret").await.unwrap().is_some());
+    assert_eq!(mapper.last_failure().unwrap().reason, ErrorReason::ConnectionRefused);
+    cluster.faults.disable_all();
     tokio::time::advance(Duration::from_secs(6)).await;
-    mapping.all().await.unwrap();
-    assert_eq!(mapping.last_failure(), None, "a server that was away is asked again sooner");
+    mapper.all().await.unwrap();
+    assert_eq!(mapper.last_failure(), None, "after a failed fetch discovery is repeated after five seconds");
 }

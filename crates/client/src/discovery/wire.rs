@@ -1,20 +1,20 @@
-//! The documents of discovery as they stand on the wire, in both forms.
+//! Wire types of aggregated and unaggregated discovery documents.
 
 use keleustes_objects::{ApiError, Resource};
 use serde::{Deserialize, Deserializer};
 
 use super::{ApiResource, Subresource};
-use crate::writes::unreadable;
+use crate::call::unreadable_response;
 
-/// What a server says about its groups.
+/// The content of a discovery root.
 pub(super) enum Groups {
-    /// Everything.
+    /// Aggregated discovery: groups with all their resources.
     Aggregated(Vec<AggregatedGroup>),
-    /// Only their names and versions.
+    /// Unaggregated discovery: only the group versions.
     Plain(Vec<PlainVersion>),
 }
 
-/// A version of a group, of which the resources are yet to be asked for.
+/// A group version whose resources have not been fetched yet.
 #[derive(Debug)]
 pub(super) struct PlainVersion {
     pub(super) group: String,
@@ -22,7 +22,7 @@ pub(super) struct PlainVersion {
     preferred: bool,
 }
 
-/// The document at `/api` or `/apis`, in any of its three forms.
+/// The document at `/api` or `/apis`: APIGroupDiscoveryList, APIVersions or APIGroupList.
 #[derive(Deserialize)]
 #[serde(default)]
 #[derive(Default)]
@@ -140,14 +140,16 @@ impl Root {
             "APIGroupList" => {
                 Ok(Groups::Plain(self.groups.into_iter().flat_map(PlainGroup::versions).collect()))
             }
-            other => Err(unreadable(&format!("{other:?} is no document of discovery"))),
+            other => Err(unreadable_response(&format!("{other:?} is not a discovery document"))),
         }
     }
 }
 
 fn core_versions(versions: Vec<String>) -> Vec<PlainVersion> {
     let versions = versions.into_iter().enumerate();
-    versions.map(|(at, version)| PlainVersion { group: String::new(), version, preferred: at == 0 }).collect()
+    versions
+        .map(|(index, version)| PlainVersion { group: String::new(), version, preferred: index == 0 })
+        .collect()
 }
 
 impl PlainGroup {
@@ -181,7 +183,7 @@ impl PlainResource {
 }
 
 impl AggregatedResource {
-    /// Nothing if the server does not say of what kind the objects are: a broken custom resource.
+    /// `None` if the document has no response kind, as for a broken CustomResourceDefinition.
     pub(super) fn into_api_resource(
         self,
         group: &str,
@@ -192,10 +194,10 @@ impl AggregatedResource {
         if kind.is_empty() {
             return None;
         }
-        let subresources = self.subresources.into_iter().map(|part| Subresource {
-            name: part.subresource,
-            kind: part.response_kind.unwrap_or_default().kind,
-            verbs: part.verbs,
+        let subresources = self.subresources.into_iter().map(|subresource| Subresource {
+            name: subresource.subresource,
+            kind: subresource.response_kind.unwrap_or_default().kind,
+            verbs: subresource.verbs,
         });
         Some(ApiResource {
             subresources: subresources.collect(),

@@ -1,4 +1,4 @@
-//! Speaks as whoever a token is for, and lets go of a token that the server no longer accepts.
+//! Authenticates requests with a bearer token and rejects a token after a 401.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use tower::{BoxError, ServiceExt as _};
 
 use super::{HttpService, Middleware, ResponseBody};
 
-/// A bearer token, ready to be sent and never shown.
+/// A bearer token as a header value; `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(HeaderValue);
 
 impl Token {
-    /// A token that a header can hold.
+    /// `None` if the token is not a valid header value.
     #[must_use]
     pub fn new(token: &str) -> Option<Self> {
         let mut value = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
@@ -25,7 +25,7 @@ impl Token {
         Some(Self(value))
     }
 
-    /// What a request says of it; marked so that nobody shows it.
+    /// The `Authorization` header value, marked as sensitive.
     pub(crate) fn header(&self) -> HeaderValue {
         self.0.clone()
     }
@@ -37,22 +37,22 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Where tokens come from.
+/// A source of tokens.
 pub trait TokenSource: Send + Sync + 'static {
-    /// A token that is believed to be valid.
+    /// A token that has not expired, as far as is known.
     fn token(&self) -> BoxFuture<'_, Result<Token, ApiError>>;
 
-    /// This token was not accepted: the next one must be another.
+    /// The server responded with 401 to this token: the next one must be new.
     fn reject(&self, token: &Token);
 }
 
-/// Sends a source's token with each request.
+/// Sets the `Authorization` header of each request.
 pub struct BearerToken {
     source: Arc<dyn TokenSource>,
 }
 
 impl BearerToken {
-    /// Speaks with the tokens of this source.
+    /// Uses the tokens of this source.
     #[must_use]
     pub fn new(source: Arc<dyn TokenSource>) -> Self {
         Self { source }

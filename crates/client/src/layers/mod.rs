@@ -1,16 +1,16 @@
-//! What happens to a request between a caller and the connection, one concern a file.
+//! Middleware between a client and its transport, one file each.
 //!
-//! Each concern says in one function what it does around a request; [`MiddlewareLayer`] makes a tower layer of
-//! it. Nothing is held back in `poll_ready`: there a waiting write would also hold back every watch that
-//! shares the client.
+//! A [`Middleware`] implements one function around a request; [`MiddlewareLayer`] makes a tower layer of it.
+//! Nothing waits in `poll_ready`: a throttled write would there also block every watch that shares the
+//! client.
 
 mod bearer_token;
-mod in_flight;
+mod max_in_flight;
 mod observe;
-mod permit;
-mod retry;
+mod retry_after;
 mod throttle;
 mod user_agent;
+mod write_fence;
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -25,20 +25,20 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, Service, ServiceExt as _};
 
 pub use bearer_token::{BearerToken, Token, TokenSource};
-pub use in_flight::MaxInFlight;
+pub use max_in_flight::MaxInFlight;
 pub use observe::{Observe, ObservedRequest, RequestObserver};
-pub use permit::{MayWrite, WriteFence};
-pub use retry::RetryAfter;
+pub use retry_after::RetryAfter;
 pub use throttle::{RateLimit, Throttle};
 pub use user_agent::UserAgent;
+pub use write_fence::{MayWrite, WriteFence};
 
-/// The body of an answer, whoever sends it.
+/// The body of a response from any transport.
 pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Any way to an API server.
+/// A type-erased transport to an API server.
 pub type Transport = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
 
-/// A service that answers requests to an API server.
+/// A service that sends requests to an API server.
 pub trait HttpService:
     Service<Request<Body>, Response = Response<ResponseBody>, Error = BoxError, Future: Send>
     + Clone
@@ -57,7 +57,7 @@ impl<S> HttpService for S where
 {
 }
 
-/// Makes a [`Transport`] of any service that speaks HTTP.
+/// Makes a [`Transport`] of any HTTP service.
 pub fn transport<S, B>(service: S) -> Transport
 where
     S: Service<Request<Body>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -72,9 +72,9 @@ where
     Transport::new(service)
 }
 
-/// One concern: what it does around a request.
+/// What a layer does around a request.
 pub trait Middleware: Send + Sync + 'static {
-    /// Passes a request on, or not, and its answer back.
+    /// Passes the request on to `inner`, or fails, and returns the response.
     fn pass<S: HttpService>(
         self: Arc<Self>,
         request: Request<Body>,
@@ -82,28 +82,28 @@ pub trait Middleware: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Response<ResponseBody>, BoxError>> + Send;
 }
 
-/// A concern as a tower layer, and with a service inside as a tower service.
+/// A middleware as a tower layer, and with an inner service as a tower service.
 #[derive(Debug)]
 pub struct MiddlewareLayer<C, S = ()> {
-    concern: Arc<C>,
+    middleware: Arc<C>,
     inner: S,
 }
 
 impl<C> MiddlewareLayer<C> {
-    /// The layer; services made from it share the concern's state.
-    pub fn new(concern: C) -> Self {
-        Self::shared(Arc::new(concern))
+    /// The layer; its services share the middleware's state.
+    pub fn new(middleware: C) -> Self {
+        Self::shared(Arc::new(middleware))
     }
 
-    /// The layer of a concern whose state others look at, too.
-    pub fn shared(concern: Arc<C>) -> Self {
-        Self { concern, inner: () }
+    /// The layer of a middleware whose state the caller reads, too.
+    pub fn shared(middleware: Arc<C>) -> Self {
+        Self { middleware, inner: () }
     }
 }
 
 impl<C, S: Clone> Clone for MiddlewareLayer<C, S> {
     fn clone(&self) -> Self {
-        Self { concern: Arc::clone(&self.concern), inner: self.inner.clone() }
+        Self { middleware: Arc::clone(&self.middleware), inner: self.inner.clone() }
     }
 }
 
@@ -111,7 +111,7 @@ impl<C, S> Layer<S> for MiddlewareLayer<C> {
     type Service = MiddlewareLayer<C, S>;
 
     fn layer(&self, inner: S) -> MiddlewareLayer<C, S> {
-        MiddlewareLayer { concern: Arc::clone(&self.concern), inner }
+        MiddlewareLayer { middleware: Arc::clone(&self.middleware), inner }
     }
 }
 
@@ -125,11 +125,11 @@ impl<C: Middleware, S: HttpService> Service<Request<Body>> for MiddlewareLayer<C
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        Box::pin(Arc::clone(&self.concern).pass(request, self.inner.clone()))
+        Box::pin(Arc::clone(&self.middleware).pass(request, self.inner.clone()))
     }
 }
 
-/// Whether a request stays open for as long as it likes.
+/// Whether a request is a watch.
 fn is_watch(request: &Request<Body>) -> bool {
     let query = request.uri().query().unwrap_or_default();
     form_urlencoded::parse(query.as_bytes())

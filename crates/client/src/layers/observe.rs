@@ -1,4 +1,4 @@
-//! Lets somebody measure requests: how many, how long, how large.
+//! Reports requests to an observer, for metrics: number, duration, sizes.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,53 +15,53 @@ use tower::{BoxError, ServiceExt as _};
 
 use super::{HttpService, Middleware, ResponseBody, is_watch};
 
-/// One request that is over, or a watch that has been answered.
+/// A finished request, or a watch whose response headers have arrived.
 #[derive(Clone, Debug)]
 pub struct ObservedRequest {
     /// The method.
     pub method: Method,
-    /// The server.
+    /// Host and port of the server.
     pub host: Arc<str>,
     /// The path without the query.
     pub path: String,
-    /// Whether it is a watch, which goes on after it was answered.
+    /// Whether the request is a watch.
     pub is_watch: bool,
-    /// The code of the answer; nothing if none came.
+    /// The status code; `None` without a response.
     pub code: Option<u16>,
-    /// From sending to the end of the answer, of which a watch has only the head.
+    /// From sending to the end of the response; for a watch to the response headers.
     pub duration: Duration,
-    /// The size of the request's body.
+    /// The size of the request body.
     pub request_bytes: u64,
-    /// The size of the answer's body as far as it was read; nothing for watches.
+    /// The size of the response body as far as it was read; `None` for watches.
     pub response_bytes: Option<u64>,
 }
 
-/// Hears of requests. Repetitions are requests of their own.
+/// Receives notifications about requests. Each retry is a request of its own.
 pub trait RequestObserver: Send + Sync {
-    /// A request is over.
+    /// A request finished.
     fn observed(&self, request: &ObservedRequest) {
         let _ = request;
     }
 
-    /// A request has waited this long, perhaps not at all, to keep to the rate.
+    /// The client-side rate limiter delayed a request by this long, which may be zero.
     fn throttled(&self, method: &Method, host: &str, waited: Duration) {
         let _ = (method, host, waited);
     }
 
-    /// A request is repeated because the server answered with this code.
+    /// A request is retried after a response with this status code.
     fn retried(&self, method: &Method, host: &str, code: u16) {
         let _ = (method, host, code);
     }
 }
 
-/// Tells an observer of each request.
+/// Reports each request to an observer.
 pub struct Observe {
     host: Arc<str>,
     observer: Arc<dyn RequestObserver>,
 }
 
 impl Observe {
-    /// Requests to this host are told to this observer.
+    /// Reports requests to this host to this observer.
     #[must_use]
     pub fn new(host: &str, observer: Arc<dyn RequestObserver>) -> Self {
         Self { host: Arc::from(host), observer }
@@ -105,7 +105,7 @@ impl Middleware for Observe {
     }
 }
 
-/// A body that counts what is read of it and tells when it is let go.
+/// A response body that counts the bytes read and reports the request when it is dropped.
 struct Counted {
     body: ResponseBody,
     observed: ObservedRequest,

@@ -1,4 +1,4 @@
-//! Each concern around a service that answers as the test tells it.
+//! Each middleware around a service with given responses.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,37 +17,37 @@ use tower::{BoxError, Layer as _, ServiceExt as _};
 
 use super::*;
 
-/// Answers with the given codes in turn, then with 200; remembers what it was asked and when.
+/// Responds with the given codes in order, then with 200; records the requests and their times.
 #[derive(Default)]
 struct Server {
-    answers: Mutex<VecDeque<(u16, Option<&'static str>)>>,
-    asked: Mutex<Vec<(Instant, Method, HeaderMap, Bytes)>>,
+    responses: Mutex<VecDeque<(u16, Option<&'static str>)>>,
+    requests: Mutex<Vec<(Instant, Method, HeaderMap, Bytes)>>,
     delay: Duration,
-    busy: Mutex<(usize, usize)>,
+    in_flight: Mutex<(usize, usize)>,
 }
 
 impl Server {
-    fn answering(answers: &[(u16, Option<&'static str>)]) -> Arc<Self> {
-        Arc::new(Self { answers: Mutex::new(answers.iter().copied().collect()), ..Self::default() })
+    fn responding(responses: &[(u16, Option<&'static str>)]) -> Arc<Self> {
+        Arc::new(Self { responses: Mutex::new(responses.iter().copied().collect()), ..Self::default() })
     }
 
     fn transport(self: &Arc<Self>) -> Transport {
         let server = Arc::clone(self);
-        transport(tower::service_fn(move |request: Request<Body>| Arc::clone(&server).answer(request)))
+        transport(tower::service_fn(move |request: Request<Body>| Arc::clone(&server).respond(request)))
     }
 
-    async fn answer(self: Arc<Self>, request: Request<Body>) -> Result<Response<Full<Bytes>>, BoxError> {
+    async fn respond(self: Arc<Self>, request: Request<Body>) -> Result<Response<Full<Bytes>>, BoxError> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        self.asked.lock().push((Instant::now(), parts.method, parts.headers, body));
+        self.requests.lock().push((Instant::now(), parts.method, parts.headers, body));
         {
-            let mut busy = self.busy.lock();
-            busy.0 += 1;
-            busy.1 = busy.1.max(busy.0);
+            let mut in_flight = self.in_flight.lock();
+            in_flight.0 += 1;
+            in_flight.1 = in_flight.1.max(in_flight.0);
         }
         tokio::time::sleep(self.delay).await;
-        self.busy.lock().0 -= 1;
-        let (code, retry_after) = self.answers.lock().pop_front().unwrap_or((200, None));
+        self.in_flight.lock().0 -= 1;
+        let (code, retry_after) = self.responses.lock().pop_front().unwrap_or((200, None));
         let mut response = Response::builder().status(code);
         if let Some(seconds) = retry_after {
             response = response.header(RETRY_AFTER, seconds);
@@ -55,9 +55,9 @@ impl Server {
         Ok(response.body(Full::new(Bytes::from_static(b"{}")))?)
     }
 
-    fn times(&self, since: Instant) -> Vec<u64> {
-        let asked = self.asked.lock();
-        asked.iter().map(|(at, ..)| at.duration_since(since).as_millis() as u64).collect()
+    fn request_times(&self, since: Instant) -> Vec<u64> {
+        let requests = self.requests.lock();
+        requests.iter().map(|(at, ..)| at.duration_since(since).as_millis() as u64).collect()
     }
 }
 
@@ -67,43 +67,45 @@ fn post(path: &str) -> Request<Body> {
 
 /// Proves RUN-33.
 #[tokio::test(start_paused = true)]
-async fn requests_are_repeated_when_the_server_says_when() {
-    let server = Server::answering(&[(429, Some("3")), (503, Some("1")), (201, None)]);
+async fn request_is_retried_after_the_delay_of_retry_after() {
+    let server = Server::responding(&[(429, Some("3")), (503, Some("1")), (201, None)]);
     let service = MiddlewareLayer::new(RetryAfter::new("h".to_owned(), None)).layer(server.transport());
     let start = Instant::now();
     let response = service.oneshot(post("/x")).await.unwrap();
     assert_eq!(response.status(), 201);
-    assert_eq!(server.times(start), [0, 3000, 4000]);
-    assert!(server.asked.lock().iter().all(|(_, method, _, body)| method == Method::POST && body == "body"));
+    assert_eq!(server.request_times(start), [0, 3000, 4000]);
+    assert!(
+        server.requests.lock().iter().all(|(_, method, _, body)| method == Method::POST && body == "body")
+    );
 }
 
 /// Proves RUN-33.
 #[tokio::test(start_paused = true)]
-async fn requests_are_not_repeated_otherwise() {
-    for answer in [(429, None), (503, None), (409, Some("1")), (500, Some("soon"))] {
-        let server = Server::answering(&[answer]);
+async fn request_without_valid_retry_after_is_not_retried_and_retries_end_after_ten() {
+    for response in [(429, None), (503, None), (409, Some("1")), (500, Some("soon"))] {
+        let server = Server::responding(&[response]);
         let service = MiddlewareLayer::new(RetryAfter::new("h".to_owned(), None)).layer(server.transport());
-        assert_eq!(service.oneshot(post("/x")).await.unwrap().status(), answer.0);
-        assert_eq!(server.asked.lock().len(), 1);
+        assert_eq!(service.oneshot(post("/x")).await.unwrap().status(), response.0);
+        assert_eq!(server.requests.lock().len(), 1);
     }
-    let server = Server::answering(&[(429, Some("1")); 20]);
+    let server = Server::responding(&[(429, Some("1")); 20]);
     let service = MiddlewareLayer::new(RetryAfter::new("h".to_owned(), None)).layer(server.transport());
     assert_eq!(service.oneshot(post("/x")).await.unwrap().status(), 429);
-    assert_eq!(server.asked.lock().len(), 11);
+    assert_eq!(server.requests.lock().len(), 11);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rate_lets_a_burst_through_and_then_one_by_one() {
-    let server = Server::answering(&[]);
+async fn throttle_passes_a_burst_and_then_limits_to_qps() {
+    let server = Server::responding(&[]);
     let rate = RateLimit { qps: 2.0, burst: 3 };
     let service = MiddlewareLayer::new(Throttle::new(rate, "h".to_owned(), None)).layer(server.transport());
     let start = Instant::now();
     futures::future::join_all((0..6).map(|_| service.clone().oneshot(post("/x")))).await;
-    assert_eq!(server.times(start), [0, 0, 0, 500, 1000, 1500]);
+    assert_eq!(server.request_times(start), [0, 0, 0, 500, 1000, 1500]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bounded_number_of_requests_is_in_flight_and_watches_do_not_count() {
+async fn requests_in_flight_are_limited_and_watches_do_not_count() {
     let server = Arc::new(Server { delay: Duration::from_secs(1), ..Server::default() });
     let service = MiddlewareLayer::new(MaxInFlight::new(2)).layer(server.transport());
     let start = Instant::now();
@@ -111,17 +113,17 @@ async fn a_bounded_number_of_requests_is_in_flight_and_watches_do_not_count() {
         (0..6).map(|_| post("/x")).chain([Request::get("/x?watch=true").body(Body::empty()).unwrap()]);
     futures::future::join_all(requests.map(|request| service.clone().oneshot(request))).await;
     assert_eq!(start.elapsed(), Duration::from_secs(3));
-    assert_eq!(server.busy.lock().1, 3, "two writes and the watch");
+    assert_eq!(server.in_flight.lock().1, 3, "two writes and the watch");
 }
 
 #[derive(Default)]
-struct Ledger {
+struct RecordingObserver {
     observed: Mutex<Vec<ObservedRequest>>,
     retried: Mutex<Vec<u16>>,
     throttled: Mutex<Vec<Duration>>,
 }
 
-impl RequestObserver for Ledger {
+impl RequestObserver for RecordingObserver {
     fn observed(&self, request: &ObservedRequest) {
         self.observed.lock().push(request.clone());
     }
@@ -135,46 +137,46 @@ impl RequestObserver for Ledger {
 
 /// Proves RUN-107.
 #[tokio::test(start_paused = true)]
-async fn every_attempt_is_observed_with_its_code_time_and_sizes() {
+async fn every_attempt_is_observed_with_code_duration_and_sizes() {
     let server = Arc::new(Server {
-        answers: Mutex::new([(429, Some("1"))].into()),
+        responses: Mutex::new([(429, Some("1"))].into()),
         delay: Duration::from_millis(20),
         ..Server::default()
     });
-    let ledger = Arc::new(Ledger::default());
-    let observer: Arc<dyn RequestObserver> = ledger.clone();
+    let observer_log = Arc::new(RecordingObserver::default());
+    let observer: Arc<dyn RequestObserver> = observer_log.clone();
     let observed =
         MiddlewareLayer::new(Observe::new("example:6443", Arc::clone(&observer))).layer(server.transport());
     let service =
         MiddlewareLayer::new(RetryAfter::new("example:6443".to_owned(), Some(observer))).layer(observed);
     let response = service.oneshot(post("/x?y=z")).await.unwrap();
-    assert_eq!(ledger.observed.lock().len(), 1, "the second answer has not been read yet");
+    assert_eq!(observer_log.observed.lock().len(), 1, "the second response has not been read yet");
     response.into_body().collect().await.unwrap();
-    let seen = ledger.observed.lock();
+    let seen = observer_log.observed.lock();
     assert_eq!(seen.iter().map(|request| request.code).collect::<Vec<_>>(), [Some(429), Some(200)]);
     let last = &seen[1];
     assert_eq!((&*last.host, last.path.as_str(), last.is_watch), ("example:6443", "/x", false));
     assert_eq!((last.request_bytes, last.response_bytes), (4, Some(2)));
     assert_eq!(last.duration, Duration::from_millis(20));
-    assert_eq!(*ledger.retried.lock(), [429]);
+    assert_eq!(*observer_log.retried.lock(), [429]);
 }
 
 /// Proves RUN-107.
 #[tokio::test(start_paused = true)]
-async fn watches_are_observed_when_they_are_answered_and_failures_without_a_code() {
-    let server = Server::answering(&[]);
-    let ledger = Arc::new(Ledger::default());
+async fn watches_are_observed_at_response_headers_and_errors_without_a_code() {
+    let server = Server::responding(&[]);
+    let observer_log = Arc::new(RecordingObserver::default());
     let watch = Request::get("/x?watch=1").body(Body::empty()).unwrap();
-    let service = MiddlewareLayer::new(Observe::new("h", ledger.clone())).layer(server.transport());
+    let service = MiddlewareLayer::new(Observe::new("h", observer_log.clone())).layer(server.transport());
     let _open = service.oneshot(watch).await.unwrap();
-    assert!(ledger.observed.lock()[0].is_watch);
-    assert_eq!(ledger.observed.lock()[0].response_bytes, None);
+    assert!(observer_log.observed.lock()[0].is_watch);
+    assert_eq!(observer_log.observed.lock()[0].response_bytes, None);
     let broken = transport(tower::service_fn(|_: Request<Body>| async {
         Err::<Response<Full<Bytes>>, BoxError>("broken".into())
     }));
-    let service = MiddlewareLayer::new(Observe::new("h", ledger.clone())).layer(broken);
+    let service = MiddlewareLayer::new(Observe::new("h", observer_log.clone())).layer(broken);
     service.oneshot(post("/x")).await.unwrap_err();
-    assert_eq!(ledger.observed.lock()[1].code, None);
+    assert_eq!(observer_log.observed.lock()[1].code, None);
 }
 
 struct Tokens(Mutex<Vec<&'static str>>);
@@ -193,54 +195,54 @@ impl TokenSource for Tokens {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_is_not_accepted_is_given_up() {
-    let server = Server::answering(&[(401, None)]);
+async fn token_is_rejected_after_a_401() {
+    let server = Server::responding(&[(401, None)]);
     let source = Arc::new(Tokens(Mutex::new(vec!["new", "old"])));
     let service = MiddlewareLayer::new(BearerToken::new(source)).layer(server.transport());
     for _ in 0..2 {
         service.clone().oneshot(post("/x")).await.unwrap();
     }
-    let asked = server.asked.lock();
-    let sent: Vec<_> = asked.iter().map(|(_, _, headers, _)| headers[AUTHORIZATION].clone()).collect();
+    let requests = server.requests.lock();
+    let sent: Vec<_> = requests.iter().map(|(_, _, headers, _)| headers[AUTHORIZATION].clone()).collect();
     assert_eq!(sent, ["Bearer old", "Bearer new"]);
     assert!(sent.iter().all(http::HeaderValue::is_sensitive));
     assert!(!format!("{:?}", Token::new("hunter2")).contains("hunter2"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lack_of_a_token_is_a_failure_of_the_request() {
-    let server = Server::answering(&[]);
+async fn request_fails_if_no_token_is_available() {
+    let server = Server::responding(&[]);
     let service = MiddlewareLayer::new(BearerToken::new(Arc::new(Tokens(Mutex::new(Vec::new())))))
         .layer(server.transport());
     let client = kube::Client::new(service, "default");
     let failure = crate::Call::raw(Method::GET, "/version").send(&client).await.unwrap_err();
     assert_eq!((failure.reason, failure.message.as_str()), (ErrorReason::Unauthorized, "no token left"));
-    assert!(server.asked.lock().is_empty());
+    assert!(server.requests.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_user_agent_is_told() {
-    let server = Server::answering(&[]);
+async fn user_agent_header_is_set() {
+    let server = Server::responding(&[]);
     let service = MiddlewareLayer::new(UserAgent::new("kcm/v1 (linux)\n")).layer(server.transport());
     service.oneshot(post("/x")).await.unwrap();
-    assert_eq!(server.asked.lock()[0].2[USER_AGENT], "kcm/v1 (linux)");
+    assert_eq!(server.requests.lock()[0].2[USER_AGENT], "kcm/v1 (linux)");
 }
 
-/// A change that the server wanted to have later is not sent again by whoever may not make it any more.
+/// A write that waits for `Retry-After` is not sent once the process may no longer write.
 #[tokio::test(start_paused = true)]
-async fn what_may_not_be_written_any_more_does_not_leave() {
-    let server = Server::answering(&[(429, Some("5"))]);
+async fn write_is_not_sent_once_fencing_refuses_it() {
+    let server = Server::responding(&[(429, Some("5"))]);
     let until = Instant::now() + Duration::from_secs(3);
-    let permitted = MiddlewareLayer::new(WriteFence::new(Arc::new(move || Instant::now() < until)))
+    let fenced = MiddlewareLayer::new(WriteFence::new(Arc::new(move || Instant::now() < until)))
         .layer(server.transport());
-    let way = MiddlewareLayer::new(RetryAfter::new("host".to_owned(), None)).layer(permitted);
+    let service = MiddlewareLayer::new(RetryAfter::new("host".to_owned(), None)).layer(fenced);
     let send = |method: Method| {
         let request = Request::builder().method(method).uri("/").body(Body::empty()).unwrap();
-        way.clone().oneshot(request)
+        service.clone().oneshot(request)
     };
     assert!(send(Method::POST).await.is_err());
     assert!(send(Method::DELETE).await.is_err());
     assert_eq!(send(Method::GET).await.unwrap().status(), 200);
-    let methods: Vec<_> = server.asked.lock().iter().map(|(_, method, ..)| method.clone()).collect();
+    let methods: Vec<_> = server.requests.lock().iter().map(|(_, method, ..)| method.clone()).collect();
     assert_eq!(methods, [Method::POST, Method::GET]);
 }

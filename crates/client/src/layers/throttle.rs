@@ -1,4 +1,4 @@
-//! Keeps a client to a rate, for operators who ask for one; by default there is none.
+//! Client-side throttling (`--kube-api-qps`, `--kube-api-burst`); off by default.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use tower::{BoxError, ServiceExt as _};
 
 use super::{HttpService, Middleware, RequestObserver, ResponseBody};
 
-/// How many requests a client may send.
+/// The rate limit of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateLimit {
-    /// Requests a second, in the long run.
+    /// Requests per second on average.
     pub qps: f32,
-    /// Requests at once, after a pause.
+    /// Requests that may be sent at once.
     pub burst: u32,
 }
 
-/// Lets requests through at a rate, in the order in which they come.
+/// A token bucket; requests pass in the order in which they arrive.
 pub struct Throttle {
     rate: RateLimit,
     bucket: Mutex<Bucket>,
@@ -29,20 +29,20 @@ pub struct Throttle {
 }
 
 struct Bucket {
-    /// Below zero, requests are waiting for tokens that are yet to come.
+    /// Negative while requests wait for future tokens.
     tokens: f64,
     filled_at: Instant,
 }
 
 impl Throttle {
-    /// A full bucket.
+    /// Starts with a full bucket.
     #[must_use]
     pub fn new(rate: RateLimit, host: String, observer: Option<Arc<dyn RequestObserver>>) -> Self {
         let bucket = Bucket { tokens: f64::from(rate.burst), filled_at: Instant::now() };
         Self { rate, bucket: Mutex::new(bucket), host, observer }
     }
 
-    /// Takes a token and says how long to wait for it.
+    /// Takes a token and returns how long to wait for it.
     fn reserve(&self, now: Instant) -> Duration {
         let qps = f64::from(self.rate.qps);
         let mut bucket = self.bucket.lock();

@@ -1,4 +1,4 @@
-//! Tells the server which part of the manager speaks; audit logs and flow control go by it.
+//! Sets the `User-Agent`, which audit logs show for each component.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{HttpService, Middleware, ResponseBody};
 pub struct UserAgent(HeaderValue);
 
 impl UserAgent {
-    /// Characters that no header can hold are left out.
+    /// Characters that are not valid in a header are left out.
     #[must_use]
     pub fn new(text: &str) -> Self {
         let printable: String = text.chars().filter(|c| matches!(c, ' '..='~')).collect();

@@ -1,12 +1,12 @@
-//! How long a reflector waits after a failure: longer each time, never in step with others.
+//! The reflector's exponential backoff with jitter.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-const FIRST: Duration = Duration::from_millis(800);
-const LONGEST: Duration = Duration::from_secs(30);
-const FORGET_AFTER: Duration = Duration::from_secs(120);
+const INITIAL: Duration = Duration::from_millis(800);
+const MAX: Duration = Duration::from_secs(30);
+const RESET_AFTER: Duration = Duration::from_secs(120);
 
 /// Parity: the reflector's delay function in `client-go/tools/cache`.
 #[derive(Debug)]
@@ -17,18 +17,18 @@ pub(super) struct Backoff {
 
 impl Backoff {
     pub(super) fn new() -> Self {
-        Self { next: FIRST, last_at: None }
+        Self { next: INITIAL, last_at: None }
     }
 
-    /// The next wait. Jitter comes on top of the longest wait too, so a wait takes up to a minute.
-    pub(super) fn wait(&mut self, now: Instant, chance: &mut fastrand::Rng) -> Duration {
-        if self.last_at.is_some_and(|last| now.duration_since(last) > FORGET_AFTER) {
-            self.next = FIRST;
+    /// The next delay. Jitter is added to the maximum of 30 seconds too, so a delay can be up to a minute.
+    pub(super) fn delay(&mut self, now: Instant, rng: &mut fastrand::Rng) -> Duration {
+        if self.last_at.is_some_and(|last| now.duration_since(last) > RESET_AFTER) {
+            self.next = INITIAL;
         }
         self.last_at = Some(now);
         let base = self.next;
-        self.next = (base * 2).min(LONGEST);
-        base.mul_f64(1.0 + chance.f64())
+        self.next = (base * 2).min(MAX);
+        base.mul_f64(1.0 + rng.f64())
     }
 }
 
@@ -38,25 +38,25 @@ mod tests {
 
     /// Proves INF-27.
     #[test]
-    fn waits_double_to_thirty_seconds_with_jitter_and_start_over_after_two_minutes() {
-        let mut chance = fastrand::Rng::with_seed(7);
+    fn backoff_doubles_to_thirty_seconds_with_jitter_and_resets_after_two_minutes() {
+        let mut rng = fastrand::Rng::with_seed(7);
         let mut backoff = Backoff::new();
         let mut now = Instant::now();
         for base in [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0] {
-            let wait = backoff.wait(now, &mut chance);
-            assert!((base..base * 2.0).contains(&wait.as_secs_f64()), "{base}: {wait:?}");
-            now += wait;
+            let delay = backoff.delay(now, &mut rng);
+            assert!((base..base * 2.0).contains(&delay.as_secs_f64()), "{base}: {delay:?}");
+            now += delay;
         }
         now += Duration::from_secs(121);
-        let wait = backoff.wait(now, &mut chance);
-        assert!((0.8..1.6).contains(&wait.as_secs_f64()), "{wait:?}");
+        let delay = backoff.delay(now, &mut rng);
+        assert!((0.8..1.6).contains(&delay.as_secs_f64()), "{delay:?}");
     }
 
     #[test]
-    fn two_reflectors_do_not_wait_in_step() {
+    fn reflectors_with_different_seeds_have_different_jitter() {
         let now = Instant::now();
-        let one = Backoff::new().wait(now, &mut fastrand::Rng::with_seed(1));
-        let two = Backoff::new().wait(now, &mut fastrand::Rng::with_seed(2));
+        let one = Backoff::new().delay(now, &mut fastrand::Rng::with_seed(1));
+        let two = Backoff::new().delay(now, &mut fastrand::Rng::with_seed(2));
         assert_ne!(one, two);
     }
 }

@@ -1,4 +1,4 @@
-//! Reads watch events and list envelopes; one object that cannot be read spoils no other.
+//! Decodes watch events and list envelopes. An object that cannot be decoded does not affect the others.
 
 use keleustes_objects::protobuf::{self, Envelope as Message, WatchEvent};
 use keleustes_objects::{
@@ -9,30 +9,30 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Decode;
-use super::pieces::Piece;
+use super::framing::WatchFrame;
 use super::policy::EventType;
-use crate::failure;
-use crate::writes::unreadable;
+use crate::api_error;
+use crate::call::unreadable_response;
 
-/// An object of a watch event, with its type line.
+/// The encoded object of a watch event, with its apiVersion and kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sent<'a> {
+pub(super) enum EncodedObject<'a> {
     Json(&'a str),
     Protobuf(Message<'a>),
 }
 
-/// A watch event of which the object is not read yet.
+/// A watch event whose object is not decoded yet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event<'a> {
-    /// Something happened to an object.
-    Object(EventType, Sent<'a>),
-    /// Nothing happened up to a version, which may also be the end of the initial events.
+    /// An object was added, modified or deleted.
+    Object(EventType, EncodedObject<'a>),
+    /// A bookmark, possibly the one that ends the initial events.
     Bookmark { version: ResourceVersion, ends_initial_events: bool },
-    /// The server ends the watch.
+    /// The server ends the watch with an error.
     Error(ApiError),
-    /// An event of a type that is not known.
+    /// An unknown event type.
     Unknown,
-    /// No event at all: something was lost.
+    /// Not an event: data was lost.
     Unreadable,
 }
 
@@ -63,24 +63,24 @@ struct WireBookmarkAnnotations {
     initial_events_end: String,
 }
 
-/// Reads one line of a watch, or one frame.
-pub(super) fn event(piece: Piece<'_>) -> Event<'_> {
-    match piece {
-        Piece::Line(line) => match envelope_at_once(line).or_else(|| envelope_by_parser(line)) {
-            Some((name, object)) => event_of(&name, Sent::Json(object)),
+/// Decodes one watch event.
+pub(super) fn event(frame: WatchFrame<'_>) -> Event<'_> {
+    match frame {
+        WatchFrame::Line(line) => match split_envelope(line).or_else(|| parse_envelope(line)) {
+            Some((name, object)) => typed_event(&name, EncodedObject::Json(object)),
             None => Event::Unreadable,
         },
-        Piece::Frame(frame) => {
+        WatchFrame::Frame(frame) => {
             let opened = WatchEvent::read(frame).and_then(|event| Ok((event, Message::open(event.object)?)));
             match opened {
-                Ok((event, object)) => event_of(event.r#type, Sent::Protobuf(object)),
+                Ok((event, object)) => typed_event(event.r#type, EncodedObject::Protobuf(object)),
                 Err(_) => Event::Unreadable,
             }
         }
     }
 }
 
-fn event_of<'a>(name: &str, object: Sent<'a>) -> Event<'a> {
+fn typed_event<'a>(name: &str, object: EncodedObject<'a>) -> Event<'a> {
     let event_type = match name {
         "ADDED" => EventType::Added,
         "MODIFIED" => EventType::Modified,
@@ -88,8 +88,8 @@ fn event_of<'a>(name: &str, object: Sent<'a>) -> Event<'a> {
         "BOOKMARK" => return bookmark(object),
         "ERROR" => {
             return Event::Error(match object.read::<Status>(&protobuf::STATUS) {
-                Some(status) => failure::of_status(&status, None),
-                None => unreadable("the watch ended with an error that cannot be read"),
+                Some(status) => api_error::from_status(&status, None),
+                None => unreadable_response("the watch ended with an error that cannot be decoded"),
             });
         }
         _ => return Event::Unknown,
@@ -97,8 +97,8 @@ fn event_of<'a>(name: &str, object: Sent<'a>) -> Event<'a> {
     Event::Object(event_type, object)
 }
 
-impl<'a> Sent<'a> {
-    /// Reads something that every kind of object has.
+impl<'a> EncodedObject<'a> {
+    /// Decodes fields that objects of every kind have.
     fn read<T: Deserialize<'a>>(self, message: &'static protobuf::Message) -> Option<T> {
         match self {
             Self::Json(text) => serde_json::from_str(text).ok(),
@@ -114,7 +114,7 @@ impl<'a> Sent<'a> {
     }
 }
 
-fn bookmark(object: Sent<'_>) -> Event<'_> {
+fn bookmark(object: EncodedObject<'_>) -> Event<'_> {
     let Some(wire) = object.read::<WireBookmark>(&protobuf::PARTIAL) else {
         return Event::Unreadable;
     };
@@ -125,10 +125,9 @@ fn bookmark(object: Sent<'_>) -> Event<'_> {
     }
 }
 
-/// Takes an event apart the way every API server writes it, without looking through the object, which
-/// is then parsed only once. What follows the object, if anything, makes the object unreadable; then
-/// [`object`] asks the parser.
-fn envelope_at_once(line: &[u8]) -> Option<(std::borrow::Cow<'_, str>, &str)> {
+/// Splits an event in the layout that API servers write, without parsing the object, which is then parsed
+/// only once. Fields after `object` make the object undecodable; then [`object`] uses the parser.
+fn split_envelope(line: &[u8]) -> Option<(std::borrow::Cow<'_, str>, &str)> {
     let line = std::str::from_utf8(line).ok()?;
     let rest = line.strip_prefix("{\"type\":\"")?;
     let (name, rest) = rest.split_once('"')?;
@@ -136,33 +135,37 @@ fn envelope_at_once(line: &[u8]) -> Option<(std::borrow::Cow<'_, str>, &str)> {
     Some((name.into(), object))
 }
 
-fn envelope_by_parser(line: &[u8]) -> Option<(std::borrow::Cow<'_, str>, &str)> {
+fn parse_envelope(line: &[u8]) -> Option<(std::borrow::Cow<'_, str>, &str)> {
     let event: WireEvent<'_> = serde_json::from_slice(line).ok()?;
     Some((event.r#type, event.object.get()))
 }
 
-/// Reads the object of an event.
-pub(super) fn object<T>(decode: Decode<T>, object: Sent<'_>, piece: Piece<'_>) -> Result<T, DecodeError> {
+/// Decodes the object of an event.
+pub(super) fn object<T>(
+    decode: Decode<T>,
+    object: EncodedObject<'_>,
+    frame: WatchFrame<'_>,
+) -> Result<T, DecodeError> {
     decode(object.encoded()).or_else(|error| {
-        let Piece::Line(line) = piece else { return Err(error) };
-        match envelope_by_parser(line) {
-            Some((_, parsed)) if Sent::Json(parsed) != object => decode(Encoded::Json(parsed)),
+        let WatchFrame::Line(line) = frame else { return Err(error) };
+        match parse_envelope(line) {
+            Some((_, parsed)) if EncodedObject::Json(parsed) != object => decode(Encoded::Json(parsed)),
             _ => Err(error),
         }
     })
 }
 
-/// What can still be told of an object that cannot be read.
+/// Name and resourceVersion of an object that cannot be decoded.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Trace {
-    /// `namespace/name`, or nothing.
+pub(super) struct UndecodableObject {
+    /// `namespace/name`, or empty.
     pub(super) name: String,
-    /// Its version, or nothing.
+    /// The resourceVersion, or empty.
     pub(super) version: ResourceVersion,
 }
 
-/// Looks only for name and version.
-pub(super) fn trace(object: Sent<'_>) -> Trace {
+/// Decodes only name and resourceVersion.
+pub(super) fn identify(object: EncodedObject<'_>) -> UndecodableObject {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
     struct Meta {
@@ -176,39 +179,39 @@ pub(super) fn trace(object: Sent<'_>) -> Trace {
     }
     match object.read(&protobuf::PARTIAL) {
         Some(Wire { metadata }) if metadata.namespace.is_empty() => {
-            Trace { name: metadata.name, version: metadata.resource_version }
+            UndecodableObject { name: metadata.name, version: metadata.resource_version }
         }
-        Some(Wire { metadata }) => Trace {
+        Some(Wire { metadata }) => UndecodableObject {
             name: format!("{}/{}", metadata.namespace, metadata.name),
             version: metadata.resource_version,
         },
-        None => Trace::default(),
+        None => UndecodableObject::default(),
     }
 }
 
-/// Which type lines the objects of a watch may have.
+/// The apiVersion and kind that the objects of a watch must have.
 #[derive(Debug)]
 pub(super) struct ExpectedType {
     kind: String,
     api_version: String,
     metadata_only: bool,
-    /// How servers start an object of the expected type; comparing this saves parsing it twice.
-    usual_start: String,
+    /// How servers begin an object of the expected type; comparing the prefix saves parsing it twice.
+    usual_prefix: String,
 }
 
 impl ExpectedType {
     pub(super) fn of(resource: &Resource, metadata_only: bool) -> Self {
         let (kind, api_version) = (resource.kind.to_string(), resource.api_version());
-        let usual_start = if metadata_only {
+        let usual_prefix = if metadata_only {
             "{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",".to_owned()
         } else {
             format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",")
         };
-        Self { kind, api_version, metadata_only, usual_start }
+        Self { kind, api_version, metadata_only, usual_prefix }
     }
 
-    /// Whether an object says to be of the expected type, or does not say.
-    pub(super) fn fits(&self, object: Sent<'_>) -> bool {
+    /// Whether an object has the expected apiVersion and kind, or none.
+    pub(super) fn fits(&self, object: EncodedObject<'_>) -> bool {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         #[derive(Default)]
@@ -217,21 +220,21 @@ impl ExpectedType {
             api_version: String,
         }
         match object {
-            Sent::Json(text) if text.starts_with(&self.usual_start) => true,
-            Sent::Json(text) => match serde_json::from_str::<Wire>(text) {
+            EncodedObject::Json(text) if text.starts_with(&self.usual_prefix) => true,
+            EncodedObject::Json(text) => match serde_json::from_str::<Wire>(text) {
                 Ok(wire) => self.is(&wire.api_version, &wire.kind),
-                // Not for this function to judge: decoding will say what is wrong.
+                // Decoding the object will return the error.
                 Err(_) => true,
             },
-            Sent::Protobuf(envelope) => self.is(envelope.api_version, envelope.kind),
+            EncodedObject::Protobuf(envelope) => self.is(envelope.api_version, envelope.kind),
         }
     }
 
     fn is(&self, api_version: &str, kind: &str) -> bool {
         let partial =
             self.metadata_only && kind == "PartialObjectMetadata" && api_version.starts_with("meta.k8s.io/");
-        let whole = kind == self.kind && api_version == self.api_version;
-        partial || whole || kind.is_empty()
+        let full = kind == self.kind && api_version == self.api_version;
+        partial || full || kind.is_empty()
     }
 }
 
@@ -251,14 +254,14 @@ struct EnvelopeMeta {
     r#continue: String,
 }
 
-/// Reads a list without its items: its version and, if there are more pages, where the next one starts.
+/// Decodes a list without its items: its resourceVersion and, if there are more pages, the continue token.
 pub(super) fn envelope(text: &[u8]) -> Result<(ResourceVersion, Option<String>), ApiError> {
     let envelope: Envelope = serde_json::from_slice(text).map_err(|error| {
         let place = decode_error_without_content(&error);
-        unreadable(&format!("the list cannot be read: {place}"))
+        unreadable_response(&format!("the list cannot be decoded: {place}"))
     })?;
     if !envelope.kind.ends_with("List") {
-        return Err(unreadable(&format!("unsupported list kind: {:?}", envelope.kind)));
+        return Err(unreadable_response(&format!("unsupported list kind: {:?}", envelope.kind)));
     }
     let next = envelope.metadata.r#continue;
     Ok((envelope.metadata.resource_version, (!next.is_empty()).then_some(next)))
@@ -271,28 +274,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_read_in_any_layout() {
+    fn events_are_decoded_in_any_layout() {
         let usual = br#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#;
         let odd = br#"{ "object" : {"metadata":{"name":"a"}}, "type" : "ADDED" }"#;
-        let wanted = Event::Object(EventType::Added, Sent::Json(r#"{"metadata":{"name":"a"}}"#));
-        assert_eq!(event(Piece::Line(usual)), wanted);
-        assert_eq!(event(Piece::Line(odd)), wanted);
-        let more = br#"{"type":"ADDED","object":{"metadata":{"name":"a"}},"extra":{}}"#;
-        let Event::Object(_, sent) = event(Piece::Line(more)) else { panic!("no object") };
+        let wanted = Event::Object(EventType::Added, EncodedObject::Json(r#"{"metadata":{"name":"a"}}"#));
+        assert_eq!(event(WatchFrame::Line(usual)), wanted);
+        assert_eq!(event(WatchFrame::Line(odd)), wanted);
+        let extra = br#"{"type":"ADDED","object":{"metadata":{"name":"a"}},"extra":{}}"#;
+        let Event::Object(_, encoded) = event(WatchFrame::Line(extra)) else { panic!("no object") };
         let decode: Decode<PartialObjectMeta> = |object| object.read();
-        assert_eq!(object(decode, sent, Piece::Line(more)).unwrap().meta.key.name, "a");
-        assert_eq!(event(Piece::Line(b"garbage")), Event::Unreadable);
-        assert_eq!(event(Piece::Line(br#"{"type":"STRANGE","object":{}}"#)), Event::Unknown);
+        assert_eq!(object(decode, encoded, WatchFrame::Line(extra)).unwrap().meta.key.name, "a");
+        assert_eq!(event(WatchFrame::Line(b"garbage")), Event::Unreadable);
+        assert_eq!(event(WatchFrame::Line(br#"{"type":"STRANGE","object":{}}"#)), Event::Unknown);
     }
 
     /// Proves INF-11.
     #[test]
-    fn the_end_of_initial_events_is_a_bookmark_with_an_annotation() {
+    fn annotated_bookmark_ends_initial_events() {
         let ends = |annotations: &str| {
             let line = format!(
                 r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"9","annotations":{annotations}}}}}}}"#
             );
-            match event(Piece::Line(line.as_bytes())) {
+            match event(WatchFrame::Line(line.as_bytes())) {
                 Event::Bookmark { version, ends_initial_events } => {
                     assert_eq!(version, ResourceVersion::from("9"));
                     ends_initial_events
@@ -307,79 +310,81 @@ mod tests {
     }
 
     #[test]
-    fn errors_carry_their_status() {
+    fn error_event_carries_its_status() {
         let gone = br#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","reason":"Expired","code":410}}"#;
-        let Event::Error(failure) = event(Piece::Line(gone)) else { panic!("no error") };
+        let Event::Error(failure) = event(WatchFrame::Line(gone)) else { panic!("no error") };
         assert_eq!((failure.reason, failure.code), (ErrorReason::Gone, 410));
     }
 
     /// Proves INF-19.
     #[test]
-    fn tables_and_strangers_are_not_taken() {
+    fn tables_and_objects_of_another_kind_are_refused() {
         assert!(envelope(br#"{"kind":"Table","metadata":{"resourceVersion":"3"},"rows":[]}"#).is_err());
         let (version, next) =
             envelope(br#"{"kind":"SecretList","metadata":{"resourceVersion":"3","continue":"x"}}"#).unwrap();
         assert_eq!((version, next.as_deref()), (ResourceVersion::from("3"), Some("x")));
 
-        let whole = ExpectedType::of(&Namespace::RESOURCE, false);
-        assert!(whole.fits(Sent::Json(r#"{"kind":"Namespace","apiVersion":"v1","metadata":{}}"#)));
-        assert!(whole.fits(Sent::Json(r#"{"apiVersion":"v1","kind":"Namespace"}"#)));
-        assert!(whole.fits(Sent::Json(r#"{"metadata":{}}"#)));
-        assert!(!whole.fits(Sent::Json(r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1"}"#)));
-        assert!(!whole.fits(Sent::Json(r#"{"kind":"Secret","apiVersion":"v1"}"#)));
+        let full = ExpectedType::of(&Namespace::RESOURCE, false);
+        assert!(full.fits(EncodedObject::Json(r#"{"kind":"Namespace","apiVersion":"v1","metadata":{}}"#)));
+        assert!(full.fits(EncodedObject::Json(r#"{"apiVersion":"v1","kind":"Namespace"}"#)));
+        assert!(full.fits(EncodedObject::Json(r#"{"metadata":{}}"#)));
+        assert!(!full.fits(EncodedObject::Json(r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1"}"#)));
+        assert!(!full.fits(EncodedObject::Json(r#"{"kind":"Secret","apiVersion":"v1"}"#)));
         let partial = ExpectedType::of(&Namespace::RESOURCE, true);
-        assert!(partial.fits(Sent::Json(
+        assert!(partial.fits(EncodedObject::Json(
             r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{}}"#
         )));
-        assert!(partial.fits(Sent::Json(r#"{"kind":"Namespace","apiVersion":"v1"}"#)));
-        assert!(!partial.fits(Sent::Json(r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1"}"#)));
+        assert!(partial.fits(EncodedObject::Json(r#"{"kind":"Namespace","apiVersion":"v1"}"#)));
+        assert!(!partial.fits(EncodedObject::Json(r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1"}"#)));
     }
 
     fn record(field: u8, content: &[u8]) -> Vec<u8> {
         [&[field << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
     }
 
-    /// An event as it stands in a frame.
+    /// An event encoded as protobuf.
     fn frame(name: &str, kind: &str, object: &[u8]) -> Vec<u8> {
-        let type_line = [record(1, b"v1"), record(2, kind.as_bytes())].concat();
-        let envelope = [b"k8s\0".to_vec(), record(1, &type_line), record(2, object)].concat();
+        let type_meta = [record(1, b"v1"), record(2, kind.as_bytes())].concat();
+        let envelope = [b"k8s\0".to_vec(), record(1, &type_meta), record(2, object)].concat();
         [record(1, name.as_bytes()), record(2, &record(1, &envelope))].concat()
     }
 
     #[test]
-    fn frames_are_events_too() {
+    fn protobuf_events_are_decoded() {
         let metadata = [record(1, b"b"), record(3, b"a"), record(6, b"4")].concat();
         let added = frame("ADDED", "Namespace", &record(1, &metadata));
-        let Event::Object(EventType::Added, sent) = event(Piece::Frame(&added)) else { panic!("no object") };
+        let Event::Object(EventType::Added, encoded) = event(WatchFrame::Frame(&added)) else {
+            panic!("no object")
+        };
         let expected = ExpectedType::of(&Namespace::RESOURCE, true);
-        assert!(expected.fits(sent));
+        assert!(expected.fits(encoded));
         let decode: Decode<PartialObjectMeta> = |object| object.read();
-        let partial = object(decode, sent, Piece::Frame(&added)).unwrap();
+        let partial = object(decode, encoded, WatchFrame::Frame(&added)).unwrap();
         assert_eq!(partial.meta.key.to_string(), "a/b");
-        let seen = trace(sent);
+        let seen = identify(encoded);
         assert_eq!((seen.name.as_str(), seen.version), ("a/b", ResourceVersion::from("4")));
 
-        let stranger = frame("ADDED", "Secret", &record(1, &metadata));
-        let Event::Object(_, stranger) = event(Piece::Frame(&stranger)) else { panic!("no object") };
-        assert!(!expected.fits(stranger));
+        let other_kind = frame("ADDED", "Secret", &record(1, &metadata));
+        let Event::Object(_, other_kind) = event(WatchFrame::Frame(&other_kind)) else { panic!("no object") };
+        assert!(!expected.fits(other_kind));
 
         let end = [record(1, b"k8s.io/initial-events-end"), record(2, b"true")].concat();
         let metadata = [record(6, b"9"), record(12, &end)].concat();
         let bookmark = frame("BOOKMARK", "Namespace", &record(1, &metadata));
         let ends = Event::Bookmark { version: ResourceVersion::from("9"), ends_initial_events: true };
-        assert_eq!(event(Piece::Frame(&bookmark)), ends);
+        assert_eq!(event(WatchFrame::Frame(&bookmark)), ends);
 
         let status = [record(2, b"Failure"), record(4, b"Expired"), vec![6 << 3, 0x9a, 3]].concat();
         let status = frame("ERROR", "Status", &status);
-        let Event::Error(failure) = event(Piece::Frame(&status)) else { panic!("no error") };
+        let Event::Error(failure) = event(WatchFrame::Frame(&status)) else { panic!("no error") };
         assert_eq!((failure.reason, failure.code), (ErrorReason::Gone, 410));
-        assert_eq!(event(Piece::Frame(b"{\"type\":\"ADDED\"}")), Event::Unreadable);
+        assert_eq!(event(WatchFrame::Frame(b"{\"type\":\"ADDED\"}")), Event::Unreadable);
     }
 
     #[test]
-    fn unreadable_objects_are_still_named() {
+    fn undecodable_object_keeps_name_and_resource_version() {
         let object = r#"{"metadata":{"name":"b","namespace":"a","resourceVersion":"4"},"data":7}"#;
-        let trace = trace(Sent::Json(object));
-        assert_eq!((trace.name.as_str(), trace.version), ("a/b", ResourceVersion::from("4")));
+        let identity = identify(EncodedObject::Json(object));
+        assert_eq!((identity.name.as_str(), identity.version), ("a/b", ResourceVersion::from("4")));
     }
 }

@@ -1,4 +1,4 @@
-//! Sends what the policy asks for and hands on what comes back, holding nothing but the unfinished.
+//! Sends the requests of the policy and passes the decoded objects on. It buffers only incomplete responses.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -15,42 +15,42 @@ use kube::Client;
 use kube::client::Body;
 use tokio::time::{Instant, Sleep, timeout_at};
 
-use super::decode::{self, Event, ExpectedType, Sent, Trace};
-use super::pieces::{Items, Piece, Pieces};
-use super::policy::{Ask, EventType, Policy};
+use super::decode::{self, EncodedObject, Event, ExpectedType, UndecodableObject};
+use super::framing::{ListItems, WatchFrame, WatchFramer};
+use super::policy::{EventType, Policy, ReflectorRequest};
 use super::{Delta, ListWatch, ReflectorObserver};
-use crate::failure;
-use crate::writes::unreadable;
+use crate::api_error;
+use crate::call::unreadable_response;
 
-/// The server ends a watch by itself; one that is still open this long after has lost its server.
+/// The server ends a watch after `timeoutSeconds`; a watch that is open this much longer has lost its server.
 const WATCH_MARGIN: Duration = Duration::from_secs(30);
-/// A server gives up on a list after a minute; a page that takes longer than this will not come.
-pub(super) const PAGE_WITHIN: Duration = Duration::from_secs(120);
+/// An API server times out a list after one minute, so a later page will not come.
+pub(super) const PAGE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Lists and watches one source for as long as it is asked for more.
+/// Lists and watches one resource while [`Reflector::next`] is called.
 pub struct Reflector<T> {
     client: Client,
-    told: Told<T>,
+    decoder: ObjectDecoder<T>,
     expected: ExpectedType,
     policy: Policy,
-    doing: Doing,
-    gathered: Gathered<T>,
+    state: State,
+    partial_list: PartialList<T>,
 }
 
-/// What the reflector waits for. It is kept here and not on the stack of [`Reflector::next`], which may
+/// What the reflector waits for. It is a field and not on the stack of [`Reflector::next`], whose future may
 /// be dropped at any time.
-enum Doing {
-    /// Nothing: the next request is due.
-    Nothing,
-    Waiting(Pin<Box<Sleep>>),
-    Opening(Exchange, BoxFuture<'static, Result<Response<Body>, ApiError>>),
-    ReadingEvents(Exchange, Body, Pieces),
-    ReadingItems(Exchange, Body, Items),
+enum State {
+    /// The next request is due.
+    Idle,
+    BackingOff(Pin<Box<Sleep>>),
+    Connecting(RequestInFlight, BoxFuture<'static, Result<Response<Body>, ApiError>>),
+    ReadingEvents(RequestInFlight, Body, WatchFramer),
+    ReadingItems(RequestInFlight, Body, ListItems),
 }
 
-/// The request that is under way.
+/// The request in flight.
 #[derive(Clone, Copy)]
-struct Exchange {
+struct RequestInFlight {
     is_list: bool,
     started_at: Instant,
     deadline: Instant,
@@ -58,89 +58,91 @@ struct Exchange {
 }
 
 impl<T> Reflector<T> {
-    /// A reflector that has not yet asked for anything.
+    /// A reflector that sends its first request on [`Reflector::next`].
     #[must_use]
-    pub fn new(client: Client, source: ListWatch<T>, chance: fastrand::Rng) -> Self {
+    pub fn new(client: Client, list_watch: ListWatch<T>, rng: fastrand::Rng) -> Self {
         Self {
             client,
-            expected: ExpectedType::of(&source.resource, source.projection.metadata_only),
-            told: Told { source, observer: None },
-            policy: Policy::new(chance),
-            doing: Doing::Nothing,
-            gathered: Gathered::new(),
+            expected: ExpectedType::of(&list_watch.resource, list_watch.projection.metadata_only),
+            decoder: ObjectDecoder { list_watch, observer: None },
+            policy: Policy::new(rng),
+            state: State::Idle,
+            partial_list: PartialList::new(),
         }
     }
 
-    /// Lets somebody hear of what the consumer is not told.
+    /// Sets the observer of errors.
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn ReflectorObserver>) -> Self {
-        self.told.observer = Some(observer);
+        self.decoder.observer = Some(observer);
         self
     }
 
-    /// What is listed and watched.
+    /// What this reflector lists and watches.
     #[must_use]
     pub fn list_watch(&self) -> &ListWatch<T> {
-        &self.told.source
+        &self.decoder.list_watch
     }
 
-    /// The version of the consumer's copy once it has applied what [`Reflector::next`] last returned.
+    /// The resourceVersion of the consumer's copy once it has applied the last delta of [`Reflector::next`].
     #[must_use]
     pub fn last_sync_resource_version(&self) -> &ResourceVersion {
-        self.policy.last_seen()
+        self.policy.last_sync_resource_version()
     }
 
-    /// Gives up whatever is under way; the next delta is a [`Delta::Replace`] of the newest state.
+    /// Drops the current request; the next delta is a [`Delta::Replace`] of the newest state.
     pub fn relist(&mut self) {
-        self.policy.renew();
-        self.gathered = Gathered::new();
-        self.doing = Doing::Nothing;
+        self.policy.restart_from_newest();
+        self.partial_list = PartialList::new();
+        self.state = State::Idle;
     }
 
-    /// The next delta. The first one is a [`Delta::Replace`]; failures are waited out.
+    /// The next delta. The first one is a [`Delta::Replace`]; errors are retried with backoff.
     ///
-    /// Dropping the future loses nothing: the next call goes on where this one was.
+    /// Cancel-safe: after a dropped future the next call continues where it was.
     pub async fn next(&mut self) -> Delta<T> {
         loop {
-            let delta = match &mut self.doing {
-                Doing::Nothing => self.ask(),
-                Doing::Waiting(sleep) => {
+            let delta = match &mut self.state {
+                State::Idle => self.send_next_request(),
+                State::BackingOff(sleep) => {
                     sleep.as_mut().await;
-                    self.doing = Doing::Nothing;
+                    self.state = State::Idle;
                     None
                 }
-                Doing::Opening(exchange, opening) => {
-                    let opened = timeout_at(exchange.deadline, opening).await;
-                    self.opened(opened.unwrap_or_else(|_| Err(late("no answer"))))
+                State::Connecting(in_flight, opening) => {
+                    let result = timeout_at(in_flight.deadline, opening).await;
+                    self.on_response(result.unwrap_or_else(|_| Err(timeout_error("no response"))))
                 }
-                Doing::ReadingEvents(exchange, body, pieces) => match pieces.next() {
+                State::ReadingEvents(in_flight, body, framer) => match framer.next() {
                     Ok(Some(bytes)) => {
-                        exchange.events += 1;
-                        let piece = pieces.piece(&bytes);
-                        self.hear(piece)
+                        in_flight.events += 1;
+                        let frame = framer.tag(&bytes);
+                        self.on_event(frame)
                     }
-                    Ok(None) => match chunk(body, exchange.deadline).await {
+                    Ok(None) => match next_chunk(body, in_flight.deadline).await {
                         Ok(Some(received)) => {
-                            pieces.push(received);
+                            framer.push(received);
                             None
                         }
-                        // A connection that breaks, or goes silent past the time at which the server
-                        // should have ended the watch, says nothing about what was heard before.
-                        Ok(None) | Err(_) => self.closed(),
+                        // A connection that breaks, or is silent past the watch timeout, does not invalidate
+                        // the events received before.
+                        Ok(None) | Err(_) => self.on_close(),
                     },
-                    Err(malformed) => self.failed(&unreadable(&malformed.to_string())),
+                    Err(error) => self.on_error(&unreadable_response(&error.to_string())),
                 },
-                Doing::ReadingItems(exchange, body, items) => match chunk(body, exchange.deadline).await {
+                State::ReadingItems(in_flight, body, items) => match next_chunk(body, in_flight.deadline)
+                    .await
+                {
                     Ok(Some(received)) => {
-                        let (gathered, told) = (&mut self.gathered, &self.told);
-                        let cut = items.push(&received, |item| match told.item(item) {
-                            Ok(object) => gathered.objects.push(object),
-                            Err(trace) => gathered.unreadable.extend(trace.name.parse().ok()),
+                        let (partial_list, decoder) = (&mut self.partial_list, &self.decoder);
+                        let split = items.push(&received, |item| match decoder.item(item) {
+                            Ok(object) => partial_list.objects.push(object),
+                            Err(identity) => partial_list.unreadable.extend(identity.name.parse().ok()),
                         });
-                        cut.err().and_then(|malformed| self.failed(&unreadable(&malformed.to_string())))
+                        split.err().and_then(|error| self.on_error(&unreadable_response(&error.to_string())))
                     }
-                    Ok(None) => self.end_page(),
-                    Err(failure) => self.failed(&failure),
+                    Ok(None) => self.on_page_end(),
+                    Err(failure) => self.on_error(&failure),
                 },
             };
             if let Some(delta) = delta {
@@ -149,171 +151,182 @@ impl<T> Reflector<T> {
         }
     }
 
-    fn ask(&mut self) -> Option<Delta<T>> {
-        let ask = self.policy.ask();
-        let call = self.told.source.call(&ask);
-        let (is_list, within) = match ask {
-            Ask::List { .. } => (true, PAGE_WITHIN),
-            Ask::Stream { timeout_seconds, .. } | Ask::Watch { timeout_seconds, .. } => {
+    fn send_next_request(&mut self) -> Option<Delta<T>> {
+        let request = self.policy.next_request();
+        let call = self.decoder.list_watch.call(&request);
+        let (is_list, within) = match request {
+            ReflectorRequest::List { .. } => (true, PAGE_TIMEOUT),
+            ReflectorRequest::WatchList { timeout_seconds, .. }
+            | ReflectorRequest::Watch { timeout_seconds, .. } => {
                 (false, Duration::from_secs(timeout_seconds.into()) + WATCH_MARGIN)
             }
         };
-        tracing::debug!(%call, "asking");
+        tracing::debug!(request = %call, "sending list or watch");
         let started_at = Instant::now();
-        let exchange = Exchange { is_list, started_at, deadline: started_at + within, events: 0 };
+        let in_flight = RequestInFlight { is_list, started_at, deadline: started_at + within, events: 0 };
         let client = self.client.clone();
-        self.doing = Doing::Opening(exchange, Box::pin(async move { call.open(&client).await }));
+        self.state = State::Connecting(in_flight, Box::pin(async move { call.open(&client).await }));
         None
     }
 
-    fn opened(&mut self, opened: Result<Response<Body>, ApiError>) -> Option<Delta<T>> {
-        let Doing::Opening(exchange, _) = &self.doing else {
+    fn on_response(&mut self, result: Result<Response<Body>, ApiError>) -> Option<Delta<T>> {
+        let State::Connecting(in_flight, _) = &self.state else {
             return None;
         };
-        match opened {
-            Ok(response) if exchange.is_list => {
-                self.doing = Doing::ReadingItems(*exchange, response.into_body(), Items::default());
+        match result {
+            Ok(response) if in_flight.is_list => {
+                self.state = State::ReadingItems(*in_flight, response.into_body(), ListItems::default());
             }
             Ok(response) => {
                 let media_type = response.headers().get(CONTENT_TYPE);
-                let pieces = Pieces::of(media_type.map_or(&[], |value| value.as_bytes()));
-                self.doing = Doing::ReadingEvents(*exchange, response.into_body(), pieces);
+                let framer = WatchFramer::of(media_type.map_or(&[], |value| value.as_bytes()));
+                self.state = State::ReadingEvents(*in_flight, response.into_body(), framer);
             }
-            Err(failure) => return self.failed(&failure),
+            Err(failure) => return self.on_error(&failure),
         }
         None
     }
 
-    /// Takes in one event of a watch.
-    fn hear(&mut self, piece: Piece<'_>) -> Option<Delta<T>> {
-        match decode::event(piece) {
-            Event::Object(event, object) => self.hear_object(event, object, piece),
-            Event::Bookmark { version, ends_initial_events } if self.policy.is_streaming() => {
+    /// Processes one watch event.
+    fn on_event(&mut self, frame: WatchFrame<'_>) -> Option<Delta<T>> {
+        match decode::event(frame) {
+            Event::Object(event, object) => self.on_object_event(event, object, frame),
+            Event::Bookmark { version, ends_initial_events } if self.policy.is_receiving_initial_events() => {
                 if !ends_initial_events {
                     return None;
                 }
-                self.policy.streamed(&version);
+                self.policy.initial_events_complete(&version);
                 Some(self.replace(version))
             }
             Event::Bookmark { version, .. } => {
-                let moves = self.policy.event(EventType::Bookmark, &version);
-                moves.then_some(Delta::Bookmark(version))
+                let advances = self.policy.event(EventType::Bookmark, &version);
+                advances.then_some(Delta::Bookmark(version))
             }
-            Event::Error(failure) => self.failed(&failure),
+            Event::Error(failure) => self.on_error(&failure),
             Event::Unknown => {
-                tracing::error!(resource = %self.told.source.resource, "skipping a watch event of unknown type");
+                tracing::error!(resource = %self.decoder.list_watch.resource, "skipping watch event of unknown type");
                 None
             }
-            Event::Unreadable => self.failed(&unreadable("a watch event cannot be read")),
+            Event::Unreadable => self.on_error(&unreadable_response("a watch event cannot be decoded")),
         }
     }
 
-    fn hear_object(&mut self, event: EventType, sent: Sent<'_>, piece: Piece<'_>) -> Option<Delta<T>> {
-        let object = if self.expected.fits(sent) {
-            match decode::object(self.told.source.decode, sent, piece) {
+    fn on_object_event(
+        &mut self,
+        event: EventType,
+        encoded: EncodedObject<'_>,
+        frame: WatchFrame<'_>,
+    ) -> Option<Delta<T>> {
+        let object = if self.expected.fits(encoded) {
+            match decode::object(self.decoder.list_watch.decode, encoded, frame) {
                 Err(DecodeError::RequiresJson) => {
-                    self.speak_json();
+                    self.fall_back_to_json();
                     return None;
                 }
                 object => object.map_err(|error| error.to_string()),
             }
         } else {
-            Err("it is of another type".to_owned())
+            Err("unexpected apiVersion or kind".to_owned())
         };
         let object = match object {
             Ok(object) => object,
-            Err(why) => {
-                let Trace { name, version } = self.told.undecodable(sent, &why);
-                if self.policy.is_streaming() {
-                    self.gathered.unreadable.extend(name.parse().ok());
+            Err(reason) => {
+                let UndecodableObject { name, version } = self.decoder.undecodable(encoded, &reason);
+                if self.policy.is_receiving_initial_events() {
+                    self.partial_list.unreadable.extend(name.parse().ok());
                     return None;
                 }
-                // The consumer must not wait for a version that it will never be told of.
+                // A bookmark, so that the consumer does not wait for a resourceVersion that it never
+                // receives.
                 return self.policy.event(event, &version).then_some(Delta::Bookmark(version));
             }
         };
-        if self.policy.is_streaming() {
-            self.gathered.event(event, object, self.told.source.meta);
+        if self.policy.is_receiving_initial_events() {
+            self.partial_list.event(event, object, self.decoder.list_watch.meta);
             return None;
         }
-        self.policy.event(event, &(self.told.source.meta)(&object).resource_version);
+        self.policy.event(event, &(self.decoder.list_watch.meta)(&object).resource_version);
         Some(match event {
             EventType::Deleted => Delta::Delete(object),
             _ => Delta::Apply(object),
         })
     }
 
-    /// The server knows fields that are not known here, and JSON loses none.
-    fn speak_json(&mut self) {
-        tracing::info!(resource = %self.told.source.resource, "the server is of another version; asking for JSON");
-        self.told.source.accepts_protobuf = false;
+    /// The object has fields that this protobuf schema does not know; JSON keeps them.
+    fn fall_back_to_json(&mut self) {
+        tracing::info!(resource = %self.decoder.list_watch.resource, "object has unknown protobuf fields, relisting with JSON");
+        self.decoder.list_watch.accepts_protobuf = false;
         self.relist();
     }
 
-    fn end_page(&mut self) -> Option<Delta<T>> {
-        let Doing::ReadingItems(_, _, items) = std::mem::replace(&mut self.doing, Doing::Nothing) else {
+    fn on_page_end(&mut self) -> Option<Delta<T>> {
+        let State::ReadingItems(_, _, items) = std::mem::replace(&mut self.state, State::Idle) else {
             return None;
         };
         let page = items
             .finish()
-            .map_err(|malformed| unreadable(&malformed.to_string()))
+            .map_err(|error| unreadable_response(&error.to_string()))
             .and_then(|envelope| decode::envelope(&envelope));
         match page {
             Ok((version, next)) => {
-                let version = self.policy.paged(version, next)?;
+                let version = self.policy.page_received(version, next)?;
                 Some(self.replace(version))
             }
-            Err(failure) => self.failed(&failure),
+            Err(failure) => self.on_error(&failure),
         }
     }
 
     fn replace(&mut self, version: ResourceVersion) -> Delta<T> {
-        let gathered = std::mem::replace(&mut self.gathered, Gathered::new());
-        let (objects, unreadable) = gathered.finish(self.told.source.meta);
-        tracing::debug!(resource = %self.told.source.resource, objects = objects.len(), %version, "synced");
+        let partial_list = std::mem::replace(&mut self.partial_list, PartialList::new());
+        let (objects, unreadable) = partial_list.finish(self.decoder.list_watch.meta);
+        tracing::debug!(resource = %self.decoder.list_watch.resource, objects = objects.len(), %version, "synced");
         Delta::Replace { objects, unreadable, version }
     }
 
-    /// The watch ended without an error.
-    fn closed(&mut self) -> Option<Delta<T>> {
-        let Doing::ReadingEvents(exchange, ..) = &self.doing else {
+    /// The response ended without an error.
+    fn on_close(&mut self) -> Option<Delta<T>> {
+        let State::ReadingEvents(in_flight, ..) = &self.state else {
             return None;
         };
         let now = Instant::now();
-        let lasted = now.duration_since(exchange.started_at);
-        let wait = self.policy.closed(now, lasted, exchange.events);
-        self.wait(wait)
+        let duration = now.duration_since(in_flight.started_at);
+        let delay = self.policy.response_ended(now, duration, in_flight.events);
+        self.back_off(delay)
     }
 
-    fn failed(&mut self, failure: &ApiError) -> Option<Delta<T>> {
-        tracing::info!(resource = %self.told.source.resource, %failure, "list or watch failed");
-        if let Some(observer) = &self.told.observer {
-            observer.failed(&self.told.source.resource, failure);
+    fn on_error(&mut self, failure: &ApiError) -> Option<Delta<T>> {
+        tracing::info!(resource = %self.decoder.list_watch.resource, error = %failure, "list or watch failed");
+        if let Some(observer) = &self.decoder.observer {
+            observer.failed(&self.decoder.list_watch.resource, failure);
         }
-        let wait = self.policy.failed(Instant::now(), failure);
-        self.wait(wait)
+        let delay = self.policy.request_failed(Instant::now(), failure);
+        self.back_off(delay)
     }
 
-    /// Whatever was gathered so far belonged to an answer that is not going to be complete.
-    fn wait(&mut self, wait: Duration) -> Option<Delta<T>> {
-        self.gathered = Gathered::new();
-        self.doing =
-            if wait.is_zero() { Doing::Nothing } else { Doing::Waiting(Box::pin(tokio::time::sleep(wait))) };
+    /// Discards the objects received so far: their response will not be completed.
+    fn back_off(&mut self, delay: Duration) -> Option<Delta<T>> {
+        self.partial_list = PartialList::new();
+        self.state = if delay.is_zero() {
+            State::Idle
+        } else {
+            State::BackingOff(Box::pin(tokio::time::sleep(delay)))
+        };
         None
     }
 }
 
-fn late(what: &str) -> ApiError {
+fn timeout_error(what: &str) -> ApiError {
     ApiError::transport(ErrorReason::ConnectionLost, format!("{what} in time"))
 }
 
-/// The next part of a body; nothing at its end.
-pub(super) async fn chunk(body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, ApiError> {
+/// The next chunk of a body; `None` at its end.
+pub(super) async fn next_chunk(body: &mut Body, deadline: Instant) -> Result<Option<Bytes>, ApiError> {
     loop {
-        let frame = timeout_at(deadline, body.frame()).await.map_err(|_| late("no end of the answer"))?;
+        let frame =
+            timeout_at(deadline, body.frame()).await.map_err(|_| timeout_error("response not complete"))?;
         match frame {
             None => return Ok(None),
-            Some(Err(error)) => return Err(failure::of(&error)),
+            Some(Err(error)) => return Err(api_error::from_kube(&error)),
             Some(Ok(frame)) => {
                 if let Ok(data) = frame.into_data() {
                     return Ok(Some(data));
@@ -323,53 +336,52 @@ pub(super) async fn chunk(body: &mut Body, deadline: Instant) -> Result<Option<B
     }
 }
 
-/// What is listed, and who hears of what is left out.
-struct Told<T> {
-    source: ListWatch<T>,
+/// Decodes objects and reports those that cannot be decoded.
+struct ObjectDecoder<T> {
+    list_watch: ListWatch<T>,
     observer: Option<Arc<dyn ReflectorObserver>>,
 }
 
-impl<T> Told<T> {
-    /// Reads an item of a list.
-    fn item(&self, text: &[u8]) -> Result<T, Trace> {
+impl<T> ObjectDecoder<T> {
+    /// Decodes an item of a list.
+    fn item(&self, text: &[u8]) -> Result<T, UndecodableObject> {
         let Ok(text) = std::str::from_utf8(text) else {
             let text = String::from_utf8_lossy(text);
-            return Err(self.undecodable(Sent::Json(&text), "it is not UTF-8"));
+            return Err(self.undecodable(EncodedObject::Json(&text), "not UTF-8"));
         };
-        let why = match (self.source.decode)(Encoded::Json(text)) {
+        let reason = match (self.list_watch.decode)(Encoded::Json(text)) {
             Ok(object) => return Ok(object),
             Err(error) => error.to_string(),
         };
-        Err(self.undecodable(Sent::Json(text), &why))
+        Err(self.undecodable(EncodedObject::Json(text), &reason))
     }
 
-    fn undecodable(&self, object: Sent<'_>, why: &str) -> Trace {
-        let trace = decode::trace(object);
-        let resource = &self.source.resource;
-        tracing::error!(%resource, object = trace.name, why, "leaving out an object that cannot be read");
+    fn undecodable(&self, object: EncodedObject<'_>, reason: &str) -> UndecodableObject {
+        let identity = decode::identify(object);
+        let resource = &self.list_watch.resource;
+        tracing::error!(%resource, object = identity.name, reason = reason, "skipping object that cannot be decoded");
         if let Some(observer) = &self.observer {
-            observer.undecodable(resource, &trace.name);
+            observer.undecodable(resource, &identity.name);
         }
-        trace
+        identity
     }
 }
 
-/// The objects of a list that is not complete yet.
-struct Gathered<T> {
+/// The objects of an incomplete list.
+struct PartialList<T> {
     objects: Vec<T>,
-    /// What happened to objects after their initial event, if anything did: their last state, or none.
+    /// The last state of objects that changed after their initial event; `None` if deleted.
     later: BTreeMap<Key, Option<T>>,
-    /// Objects that could not be read.
+    /// Objects that could not be decoded.
     unreadable: Vec<Key>,
 }
 
-impl<T> Gathered<T> {
+impl<T> PartialList<T> {
     fn new() -> Self {
         Self { objects: Vec::new(), later: BTreeMap::new(), unreadable: Vec::new() }
     }
 
-    /// Initial events come once for each object and are just put down; only what comes between them and
-    /// their end has to be looked up again.
+    /// Initial events come once per object and are only appended; later events replace or remove an object.
     fn event(&mut self, event: EventType, object: T, meta: fn(&T) -> &ObjectMeta) {
         let key = &meta(&object).key;
         match event {

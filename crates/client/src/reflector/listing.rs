@@ -1,4 +1,4 @@
-//! Lists once and as of now: all or nothing, page by page, holding one object's text at a time.
+//! Lists the newest state once, in pages. It fails as a whole, and buffers the text of one object at a time.
 
 use keleustes_objects::{ApiError, Encoded, ErrorReason};
 use kube::Client;
@@ -6,26 +6,26 @@ use tokio::time::Instant;
 
 use super::ListWatch;
 use super::decode;
-use super::driver::{PAGE_WITHIN, chunk};
-use super::pieces::Items;
-use super::policy::{Ask, PAGE_OBJECTS};
-use crate::writes::unreadable;
+use super::driver::{PAGE_TIMEOUT, next_chunk};
+use super::framing::ListItems;
+use super::policy::{PAGE_OBJECTS, ReflectorRequest};
+use crate::call::unreadable_response;
 
-/// One page: its objects, and where the next one starts.
+/// The objects of one page and the continue token of the next.
 struct Page<T> {
     objects: Vec<T>,
     next: Option<String>,
 }
 
 impl<T> ListWatch<T> {
-    /// Lists the newest state, at most so many objects of it.
+    /// Lists the newest state, stopping after `at_most` objects.
     ///
     /// # Errors
-    /// Whatever kept the list from being read as a whole. An object that cannot be read is such a
-    /// reason: a list without it would say that it is not there.
+    /// If any page fails or any object cannot be decoded: a list without that object would claim that it does not
+    /// exist.
     pub async fn list(&self, client: &Client, at_most: Option<u32>) -> Result<Vec<T>, ApiError> {
         match self.list_by(client, Some(PAGE_OBJECTS), at_most).await {
-            // The pages are those of one moment, which the server has forgotten while they were read.
+            // The continue token has expired (410): list without pages.
             Err(failure) if failure.reason == ErrorReason::Gone => self.list_by(client, None, at_most).await,
             listed => listed,
         }
@@ -43,8 +43,8 @@ impl<T> ListWatch<T> {
             (page, all) => page.or(all),
         };
         loop {
-            let ask = Ask::List { version: String::new(), limit, continue_token };
-            let page = self.page(client, &ask).await?;
+            let request = ReflectorRequest::List { version: String::new(), limit, continue_token };
+            let page = self.page(client, &request).await?;
             objects.extend(page.objects);
             continue_token = page.next;
             let enough = at_most.is_some_and(|all| objects.len() >= all as usize);
@@ -54,27 +54,28 @@ impl<T> ListWatch<T> {
         }
     }
 
-    async fn page(&self, client: &Client, ask: &Ask) -> Result<Page<T>, ApiError> {
-        let deadline = Instant::now() + PAGE_WITHIN;
-        let call = self.call(ask);
-        let late =
-            |_| Err(ApiError::transport(ErrorReason::ConnectionLost, format!("no answer to {call} in time")));
+    async fn page(&self, client: &Client, request: &ReflectorRequest) -> Result<Page<T>, ApiError> {
+        let deadline = Instant::now() + PAGE_TIMEOUT;
+        let call = self.call(request);
+        let timed_out = |_| {
+            Err(ApiError::transport(ErrorReason::ConnectionLost, format!("no response to {call} in time")))
+        };
         let mut body =
-            tokio::time::timeout_at(deadline, call.open(client)).await.unwrap_or_else(late)?.into_body();
-        let (mut items, mut objects, mut bad) = (Items::default(), Vec::new(), false);
-        while let Some(received) = chunk(&mut body, deadline).await? {
-            let cut = items.push(&received, |text| {
+            tokio::time::timeout_at(deadline, call.open(client)).await.unwrap_or_else(timed_out)?.into_body();
+        let (mut items, mut objects, mut bad) = (ListItems::default(), Vec::new(), false);
+        while let Some(received) = next_chunk(&mut body, deadline).await? {
+            let split = items.push(&received, |text| {
                 match std::str::from_utf8(text).map(|text| (self.decode)(Encoded::Json(text))) {
                     Ok(Ok(object)) => objects.push(object),
                     _ => bad = true,
                 }
             });
-            cut.map_err(|malformed| unreadable(&malformed.to_string()))?;
+            split.map_err(|error| unreadable_response(&error.to_string()))?;
         }
-        let envelope = items.finish().map_err(|malformed| unreadable(&malformed.to_string()))?;
+        let envelope = items.finish().map_err(|error| unreadable_response(&error.to_string()))?;
         let (_, next) = decode::envelope(&envelope)?;
         if bad {
-            return Err(unreadable(&format!("an object of {} cannot be read", self.resource)));
+            return Err(unreadable_response(&format!("an object of {} cannot be decoded", self.resource)));
         }
         Ok(Page { objects, next })
     }
@@ -89,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    fn world(accounts: usize) -> (ApiServer, Faults, Client) {
+    fn test_cluster(accounts: usize) -> (ApiServer, Faults, Client) {
         let (server, faults) = (ApiServer::default(), Faults::new());
         for n in 0..accounts {
             let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
@@ -109,8 +110,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn all_pages_make_one_list() {
-        let (server, _, client) = world(1201);
+    async fn list_combines_all_pages() {
+        let (server, _, client) = test_cluster(1201);
         let listed = metadata().list(&client, None).await.unwrap();
         assert_eq!(listed.len(), 1201);
         assert_eq!(&*listed[1200].key().name, "n1200");
@@ -121,15 +122,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_is_asked_for_than_is_wanted() {
-        let (server, _, client) = world(3);
+    async fn limit_is_not_larger_than_at_most() {
+        let (server, _, client) = test_cluster(3);
         assert_eq!(metadata().list(&client, Some(1)).await.unwrap().len(), 1);
         assert_eq!(targets(&server), ["/api/v1/namespaces/default/serviceaccounts?limit=1"]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pages_of_a_forgotten_moment_are_given_up_for_one_whole_list() {
-        let (server, faults, client) = world(501);
+    async fn expired_continue_token_falls_back_to_a_list_without_pages() {
+        let (server, faults, client) = test_cluster(501);
         let gone = InjectedFault::status(410, "Expired", "too old");
         faults.add(FaultRule::new(gone).target("continue="));
         assert_eq!(metadata().list(&client, None).await.unwrap().len(), 501);
@@ -137,8 +138,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_is_whole_or_a_failure() {
-        let (_, faults, client) = world(501);
+    async fn failed_page_or_undecodable_object_fails_the_list() {
+        let (_, faults, client) = test_cluster(501);
         faults.add(FaultRule::new(InjectedFault::status(500, "InternalError", "boom")).target("continue="));
         assert_eq!(metadata().list(&client, None).await.unwrap_err().code, 500);
         let body = json!({"kind": "PartialObjectMetadataList", "items": [{"metadata": {"name": 7}}]});

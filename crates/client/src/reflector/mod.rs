@@ -1,17 +1,18 @@
-//! Keeps its consumer told of all objects of a resource: once as a whole, then change by change.
+//! Lists and watches one resource and passes its objects on as deltas: first all objects, then single
+//! changes.
 //!
-//! `kube_runtime::watcher` was looked at and does not serve: it does not tell the versions of bookmarks
-//! and of the initial list, which reading one's own writes needs; it has no way from a refused streaming
-//! list to a paged one; and after a lost version it cannot ask for "not older than the last seen".
+//! `kube_runtime::watcher` does not fit: it does not expose the resourceVersion of bookmarks and of the
+//! initial list, which read-your-own-writes needs; it does not fall back from a refused streaming list to a
+//! paged one; and after a 410 it cannot list with "not older than the last resourceVersion".
 //!
-//! [`policy`] is the protocol without IO, [`pieces`] and [`decode`] turn bytes into objects, and
-//! [`driver`] moves them.
+//! [`policy`] is the protocol without IO, [`framing`] and [`decode`] turn bytes into objects, and [`driver`]
+//! does the IO.
 
 mod backoff;
 mod decode;
 mod driver;
+mod framing;
 mod listing;
-mod pieces;
 mod policy;
 #[cfg(test)]
 mod tests;
@@ -23,72 +24,72 @@ use keleustes_objects::{
 };
 
 pub use self::driver::Reflector;
-use self::policy::Ask;
-use crate::writes::{Call, METADATA, METADATA_LIST};
+use self::policy::ReflectorRequest;
+use crate::call::{Call, METADATA, METADATA_LIST};
 
-/// A server without protobuf, as those of custom resources and aggregated APIs are, answers with JSON.
+/// Servers without protobuf, such as those of custom resources and aggregated APIs, respond with JSON.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf,application/json";
 const PROTOBUF_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// What to list and watch, and how to read it.
+/// What to list and watch, and how to decode it.
 ///
-/// Reading goes through plain functions, so that one compiled reflector can serve objects of many types
-/// behind one pointer type.
+/// Decoding goes through function pointers, so that one monomorphized reflector can serve many types behind
+/// one pointer type.
 #[derive(Clone, Debug)]
 pub struct ListWatch<T> {
     /// The resource.
     pub resource: Resource,
-    /// Which part of it.
+    /// The projection: selector, and whether only metadata is requested.
     pub projection: Projection,
-    /// The namespace, or empty for all.
+    /// The namespace; empty for all namespaces.
     pub namespace: String,
-    /// Whether objects that are watched may come as protobuf. Lists are always JSON.
+    /// Whether watches may use protobuf. Lists always use JSON.
     pub accepts_protobuf: bool,
-    /// Reads one object.
+    /// Decodes one object.
     pub decode: Decode<T>,
-    /// Where an object's metadata is.
+    /// Returns an object's metadata.
     pub meta: fn(&T) -> &ObjectMeta,
 }
 
-/// Reads one object.
+/// Decodes one object.
 pub type Decode<T> = fn(Encoded<'_>) -> Result<T, DecodeError>;
 
-/// What a consumer is told, in the order in which it happened.
+/// A change for the consumer, in the order of the watch.
 #[derive(Debug, PartialEq)]
 pub enum Delta<T> {
-    /// These are all objects; whatever else the consumer knows of is gone.
+    /// All objects; every other object of the consumer was deleted.
     Replace {
-        /// All objects, in no order.
+        /// All objects, unordered.
         objects: Vec<T>,
-        /// Objects that are there but could not be read. They are not gone.
+        /// Objects that exist but could not be decoded. They are not deleted.
         unreadable: Vec<Key>,
-        /// The version of the whole; single objects may be newer.
+        /// The resourceVersion of the list; single objects may be newer.
         version: ResourceVersion,
     },
-    /// The object is new or has changed.
+    /// The object was created or updated.
     Apply(T),
-    /// The object is gone; this was its last state.
+    /// The object was deleted; this was its last state.
     Delete(T),
-    /// Nothing that the consumer needs to know of happened up to this version.
+    /// The consumer is synced up to this resourceVersion.
     Bookmark(ResourceVersion),
 }
 
-/// Hears of what a consumer is not told.
+/// Receives notifications about errors that the consumer does not see.
 pub trait ReflectorObserver: Send + Sync {
-    /// An object could not be read and was left out; its `namespace/name`, if at least that is known.
+    /// An object could not be decoded and was skipped; `object` is its `namespace/name`, or empty if unknown.
     fn undecodable(&self, resource: &Resource, object: &str) {
         let _ = (resource, object);
     }
 
-    /// A list or a watch failed; the reflector goes on by itself.
+    /// A list or watch failed; the reflector retries by itself.
     fn failed(&self, resource: &Resource, failure: &ApiError) {
         let _ = (resource, failure);
     }
 }
 
 impl<T: Object> ListWatch<T> {
-    /// A part of a resource, in all namespaces.
+    /// A projection of a resource, in all namespaces.
     #[must_use]
     pub fn new(resource: Resource, projection: Projection) -> Self {
         Self {
@@ -103,7 +104,7 @@ impl<T: Object> ListWatch<T> {
 }
 
 impl<T: Kind> ListWatch<T> {
-    /// All that a cache of this kind holds.
+    /// The resource and projection of a kind's cache.
     #[must_use]
     pub fn of_kind() -> Self {
         Self::new(T::RESOURCE, T::PROJECTION)
@@ -111,7 +112,7 @@ impl<T: Kind> ListWatch<T> {
 }
 
 impl ListWatch<PartialObjectMeta> {
-    /// The metadata of all objects of a resource.
+    /// Only the metadata of a resource.
     #[must_use]
     pub fn metadata_of(resource: Resource) -> Self {
         Self::new(resource, Projection::METADATA)
@@ -119,23 +120,25 @@ impl ListWatch<PartialObjectMeta> {
 }
 
 impl<T> ListWatch<T> {
-    /// Only what is in one namespace.
+    /// Restricts the list and watch to one namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
     }
 
-    fn call(&self, ask: &Ask) -> Call {
+    fn call(&self, request: &ReflectorRequest) -> Call {
         let mut call = Call::raw(Method::GET, self.resource.collection_path(&self.namespace));
         if let Some(selector) = self.projection.field_selector {
             call = call.query("fieldSelector", selector);
         }
-        let (version, watches) = match ask {
-            Ask::List { version, .. } => (version, false),
-            Ask::Stream { version, .. } | Ask::Watch { version, .. } => (version, true),
+        let (version, is_watch) = match request {
+            ReflectorRequest::List { version, .. } => (version, false),
+            ReflectorRequest::WatchList { version, .. } | ReflectorRequest::Watch { version, .. } => {
+                (version, true)
+            }
         };
-        call.accept = match (self.projection.metadata_only, watches) {
+        call.accept = match (self.projection.metadata_only, is_watch) {
             (false, true) if self.accepts_protobuf => PROTOBUF,
             (true, true) if self.accepts_protobuf => PROTOBUF_METADATA,
             (false, _) => "application/json",
@@ -145,8 +148,8 @@ impl<T> ListWatch<T> {
         if !version.is_empty() {
             call = call.query("resourceVersion", version);
         }
-        match ask {
-            Ask::List { limit, continue_token, .. } => {
+        match request {
+            ReflectorRequest::List { limit, continue_token, .. } => {
                 if let Some(limit) = limit {
                     call = call.query("limit", limit.to_string());
                 }
@@ -155,13 +158,13 @@ impl<T> ListWatch<T> {
                 }
                 call
             }
-            Ask::Stream { timeout_seconds, .. } => call
+            ReflectorRequest::WatchList { timeout_seconds, .. } => call
                 .query("sendInitialEvents", "true")
                 .query("resourceVersionMatch", "NotOlderThan")
                 .query("watch", "true")
                 .query("allowWatchBookmarks", "true")
                 .query("timeoutSeconds", timeout_seconds.to_string()),
-            Ask::Watch { timeout_seconds, .. } => call
+            ReflectorRequest::Watch { timeout_seconds, .. } => call
                 .query("watch", "true")
                 .query("allowWatchBookmarks", "true")
                 .query("timeoutSeconds", timeout_seconds.to_string()),

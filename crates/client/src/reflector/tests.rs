@@ -1,4 +1,4 @@
-//! Reflectors against the embedded API server, with faults between, and against reconciling answers.
+//! Reflectors against the embedded API server with injected faults, and against scripted responses.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -23,44 +23,44 @@ use tracing::Level;
 use super::*;
 use crate::layers::{HttpService, Middleware, MiddlewareLayer, ResponseBody, transport};
 
-/// A server, faults between, and a list of what was asked.
-struct World {
+/// The embedded API server, injected faults and the recorded requests.
+struct TestCluster {
     server: ApiServer,
     faults: Faults,
-    asked: Arc<Asked>,
+    request_log: Arc<RequestLog>,
     client: Client,
 }
 
 #[derive(Default)]
-struct Asked {
+struct RequestLog {
     requests: Mutex<Vec<(Instant, String, String)>>,
 }
 
-impl Middleware for Asked {
+impl Middleware for RequestLog {
     async fn pass<S: HttpService>(
         self: Arc<Self>,
         request: Request<Body>,
         inner: S,
     ) -> Result<Response<ResponseBody>, BoxError> {
         let accept = request.headers()[ACCEPT].to_str()?.to_owned();
-        let asked = (Instant::now(), request.uri().to_string(), accept);
-        self.requests.lock().push(asked);
+        let entry = (Instant::now(), request.uri().to_string(), accept);
+        self.requests.lock().push(entry);
         inner.oneshot(request).await
     }
 }
 
-impl Asked {
+impl RequestLog {
     fn targets(&self) -> Vec<String> {
         self.requests.lock().iter().map(|(_, target, _)| target.clone()).collect()
     }
 
-    /// How each request asked: `stream from 7`, `list from newest limit 500`, `watch from 9`, ...
-    fn told(&self) -> Vec<String> {
-        self.targets().iter().map(|target| tell(target)).collect()
+    /// A short form of each request: `stream from 7`, `list from newest limit 500`, `watch from 9`, ...
+    fn summaries(&self) -> Vec<String> {
+        self.targets().iter().map(|target| summary(target)).collect()
     }
 }
 
-fn tell(target: &str) -> String {
+fn summary(target: &str) -> String {
     let query = target.split_once('?').map_or("", |(_, query)| query);
     let value = |name: &str| {
         let mut pairs = form_urlencoded::parse(query.as_bytes());
@@ -78,23 +78,23 @@ fn tell(target: &str) -> String {
     format!("list from {from}{limit}{next}")
 }
 
-impl World {
+impl TestCluster {
     fn new() -> Self {
         let server = ApiServer::builder().seed(7).build();
         let faults = Faults::new();
-        let asked = Arc::new(Asked::default());
-        let service = MiddlewareLayer::shared(Arc::clone(&asked));
+        let request_log = Arc::new(RequestLog::default());
+        let service = MiddlewareLayer::shared(Arc::clone(&request_log));
         let client = Client::new(service.layer(transport(faults.layer(server.clone()))), "default");
-        Self { server, faults, asked, client }
+        Self { server, faults, request_log, client }
     }
 
     fn with_accounts(names: &[&str]) -> Self {
-        let world = Self::new();
-        names.iter().for_each(|name| world.put(name));
-        world
+        let cluster = Self::new();
+        names.iter().for_each(|name| cluster.put(name));
+        cluster
     }
 
-    /// Creates an account, or changes it.
+    /// Creates or updates a ServiceAccount.
     fn put(&self, name: &str) {
         self.server.seed(account(name)).unwrap();
     }
@@ -107,20 +107,20 @@ impl World {
         Reflector::new(self.client.clone(), ListWatch::of_kind(), fastrand::Rng::with_seed(1))
     }
 
-    /// A reflector whose first list is behind it.
+    /// A reflector that has synced.
     async fn synced(&self) -> Reflector<ServiceAccount> {
         let mut reflector = self.accounts();
         assert!(matches!(reflector.next().await, Delta::Replace { .. }));
         reflector
     }
 
-    fn strike(&self, rule: FaultRule) {
+    fn inject(&self, rule: FaultRule) {
         self.faults.add(rule);
     }
 
     fn refuse_streams(&self) {
         let verdict = InjectedFault::status(422, "Invalid", "sendInitialEvents is forbidden");
-        self.strike(FaultRule::new(verdict).target("sendInitialEvents"));
+        self.inject(FaultRule::new(verdict).target("sendInitialEvents"));
     }
 }
 
@@ -144,26 +144,26 @@ fn names(delta: &Delta<ServiceAccount>) -> Vec<String> {
 
 /// Proves INF-1, INF-10, INF-11, INF-12.
 #[tokio::test(start_paused = true)]
-async fn one_stream_brings_everything_and_then_what_changes() {
-    let world = World::with_accounts(&["a", "b", "c"]);
-    let before = world.now();
-    let mut reflector = world.accounts();
+async fn watch_list_returns_all_objects_and_then_changes() {
+    let cluster = TestCluster::with_accounts(&["a", "b", "c"]);
+    let before = cluster.now();
+    let mut reflector = cluster.accounts();
     let first = reflector.next().await;
     assert_eq!(names(&first), ["a", "b", "c"]);
     let Delta::Replace { version, .. } = first else { panic!() };
     assert_eq!(version, before);
     assert_eq!(reflector.last_sync_resource_version(), &before);
 
-    world.put("d");
+    cluster.put("d");
     assert_eq!(names(&reflector.next().await), ["+d"]);
-    world.put("a");
+    cluster.put("a");
     assert_eq!(names(&reflector.next().await), ["+a"]);
-    world.server.remove("serviceaccounts", "default", "b");
+    cluster.server.remove("serviceaccounts", "default", "b");
     assert_eq!(names(&reflector.next().await), ["-b"]);
-    assert_eq!(reflector.last_sync_resource_version(), &world.now());
+    assert_eq!(reflector.last_sync_resource_version(), &cluster.now());
 
-    let targets = world.asked.targets();
-    let [target] = targets.as_slice() else { panic!("one connection for all of it: {targets:?}") };
+    let targets = cluster.request_log.targets();
+    let [target] = targets.as_slice() else { panic!("one request for all of it: {targets:?}") };
     let (query, timeout) = target.rsplit_once("&timeoutSeconds=").unwrap();
     assert_eq!(
         query,
@@ -174,46 +174,49 @@ async fn one_stream_brings_everything_and_then_what_changes() {
 
 /// Proves INF-1.
 #[tokio::test(start_paused = true)]
-async fn projections_ask_for_no_more_than_they_keep() {
-    let world = World::new();
+async fn projections_request_only_the_selected_objects_and_metadata() {
+    let cluster = TestCluster::new();
     let secret = |name: &str, kind: &str| {
         let metadata = json!({"name": name, "namespace": "default", "labels": {"l": "x"}});
         json!({"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": metadata, "data": {"k": "djE="}})
     };
-    world.server.seed(secret("t", "kubernetes.io/service-account-token")).unwrap();
-    world.server.seed(secret("o", "Opaque")).unwrap();
+    cluster.server.seed(secret("t", "kubernetes.io/service-account-token")).unwrap();
+    cluster.server.seed(secret("o", "Opaque")).unwrap();
 
-    let chance = fastrand::Rng::with_seed(1);
+    let rng = fastrand::Rng::with_seed(1);
     let mut tokens: Reflector<TokenSecret> =
-        Reflector::new(world.client.clone(), ListWatch::of_kind(), chance.clone());
+        Reflector::new(cluster.client.clone(), ListWatch::of_kind(), rng.clone());
     let Delta::Replace { objects, .. } = tokens.next().await else { panic!() };
     assert_eq!(objects.len(), 1);
-    assert!(world.asked.targets()[0].contains("fieldSelector=type%3Dkubernetes.io%2Fservice-account-token"));
+    assert!(
+        cluster.request_log.targets()[0]
+            .contains("fieldSelector=type%3Dkubernetes.io%2Fservice-account-token")
+    );
 
     let source = ListWatch::metadata_of(TokenSecret::RESOURCE).in_namespace("default");
-    let mut metadata: Reflector<PartialObjectMeta> = Reflector::new(world.client.clone(), source, chance);
+    let mut metadata: Reflector<PartialObjectMeta> = Reflector::new(cluster.client.clone(), source, rng);
     let Delta::Replace { objects, .. } = metadata.next().await else { panic!() };
     assert_eq!(objects.len(), 2);
     assert!(objects.iter().all(|object| object.meta.labels.value("l").is_some()));
-    let asked = world.asked.requests.lock();
-    assert!(asked[1].1.starts_with("/api/v1/namespaces/default/secrets?"));
-    assert!(asked[1].2.contains(",application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"));
+    let request_log = cluster.request_log.requests.lock();
+    assert!(request_log[1].1.starts_with("/api/v1/namespaces/default/secrets?"));
+    assert!(request_log[1].2.contains(",application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"));
 }
 
 /// Proves INF-30.
 #[tokio::test(start_paused = true)]
-async fn every_event_arrives_in_its_order() {
-    let world = World::with_accounts(&["a"]);
-    let mut reflector = world.synced().await;
+async fn every_event_arrives_in_order() {
+    let cluster = TestCluster::with_accounts(&["a"]);
+    let mut reflector = cluster.synced().await;
     for _ in 0..5 {
-        world.put("a");
+        cluster.put("a");
     }
-    world.server.remove("serviceaccounts", "default", "a");
-    world.put("a");
+    cluster.server.remove("serviceaccounts", "default", "a");
+    cluster.put("a");
     let mut versions = Vec::new();
-    for wanted in ["+a", "+a", "+a", "+a", "+a", "-a", "+a"] {
+    for expected in ["+a", "+a", "+a", "+a", "+a", "-a", "+a"] {
         let delta = reflector.next().await;
-        assert_eq!(names(&delta), [wanted]);
+        assert_eq!(names(&delta), [expected]);
         versions.push(reflector.last_sync_resource_version().clone());
     }
     assert!(versions.windows(2).all(|pair| pair[0].is_older_than(&pair[1])), "{versions:?}");
@@ -221,66 +224,68 @@ async fn every_event_arrives_in_its_order() {
 
 /// Proves INF-13.
 #[tokio::test(start_paused = true)]
-async fn what_a_cut_stream_brought_is_thrown_away() {
+async fn objects_of_an_interrupted_watch_list_are_discarded() {
     for cleanly in [true, false] {
-        let world = World::with_accounts(&["a", "b", "c"]);
+        let cluster = TestCluster::with_accounts(&["a", "b", "c"]);
         let cut = InjectedFault::CutStream { after_events: 2, cleanly };
-        world.strike(FaultRule::new(cut).times(1));
-        let mut reflector = world.accounts();
+        cluster.inject(FaultRule::new(cut).times(1));
+        let mut reflector = cluster.accounts();
         assert_eq!(names(&reflector.next().await), ["a", "b", "c"]);
-        assert_eq!(world.asked.told(), ["stream from newest", "stream from newest"]);
+        assert_eq!(cluster.request_log.summaries(), ["stream from newest", "stream from newest"]);
     }
 }
 
 /// Proves INF-13, INF-27.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_not_there_yet_is_waited_for() {
-    let world = World::with_accounts(&["a"]);
-    world.strike(FaultRule::new(InjectedFault::ConnectionError(ErrorKind::ConnectionRefused)).times(2));
-    world.strike(FaultRule::new(InjectedFault::status(429, "TooManyRequests", "busy")).times(1));
+async fn unreachable_server_is_retried_with_backoff() {
+    let cluster = TestCluster::with_accounts(&["a"]);
+    cluster.inject(FaultRule::new(InjectedFault::ConnectionError(ErrorKind::ConnectionRefused)).times(2));
+    cluster.inject(FaultRule::new(InjectedFault::status(429, "TooManyRequests", "busy")).times(1));
     let start = Instant::now();
-    assert_eq!(names(&world.accounts().next().await), ["a"]);
-    assert_eq!(world.asked.told(), ["stream from newest"; 4]);
-    let waited = start.elapsed().as_secs_f64();
-    assert!((0.8 + 1.6 + 3.2..2.0 * (0.8 + 1.6 + 3.2)).contains(&waited), "{waited}");
+    assert_eq!(names(&cluster.accounts().next().await), ["a"]);
+    assert_eq!(cluster.request_log.summaries(), ["stream from newest"; 4]);
+    let elapsed = start.elapsed().as_secs_f64();
+    assert!((0.8 + 1.6 + 3.2..2.0 * (0.8 + 1.6 + 3.2)).contains(&elapsed), "{elapsed}");
 }
 
 /// Proves INF-14, INF-15, INF-20.
 #[tokio::test(start_paused = true)]
-async fn a_server_without_streams_is_listed_in_pages_and_watched() {
-    let world = World::new();
+async fn server_without_watch_list_is_listed_in_pages_and_watched() {
+    let cluster = TestCluster::new();
     for number in 0..1200 {
-        world.put(&format!("account-{number:04}"));
+        cluster.put(&format!("account-{number:04}"));
     }
-    world.refuse_streams();
-    let mut reflector = world.accounts();
+    cluster.refuse_streams();
+    let mut reflector = cluster.accounts();
     let first = reflector.next().await;
     assert_eq!(names(&first).len(), 1200);
-    assert_eq!(reflector.last_sync_resource_version(), &world.now());
-    world.put("late");
+    assert_eq!(reflector.last_sync_resource_version(), &cluster.now());
+    cluster.put("late");
     assert_eq!(names(&reflector.next().await), ["+late"]);
-    let told = world.asked.told();
-    assert_eq!(told[..2], ["stream from newest", "list from newest limit 500"]);
-    assert!(told[2..told.len() - 1].iter().all(|page| page == "list from newest limit 500 next page"));
-    assert!(told[told.len() - 1].starts_with("watch from "));
-    let watch = world.asked.targets().pop().unwrap();
+    let summaries = cluster.request_log.summaries();
+    assert_eq!(summaries[..2], ["stream from newest", "list from newest limit 500"]);
+    assert!(
+        summaries[2..summaries.len() - 1].iter().all(|page| page == "list from newest limit 500 next page")
+    );
+    assert!(summaries[summaries.len() - 1].starts_with("watch from "));
+    let watch = cluster.request_log.targets().pop().unwrap();
     assert!(watch.contains("allowWatchBookmarks=true") && watch.contains("timeoutSeconds="));
 }
 
 /// Proves INF-16.
 #[tokio::test(start_paused = true)]
-async fn pages_that_expire_are_followed_by_one_whole_list() {
+async fn expired_continue_token_is_followed_by_a_list_without_limit() {
     let page = |name: &str, next: &str| list("ServiceAccountList", "40", next, &[account(name)]);
-    let script = Script::new(vec![
-        Answer::status(400, "BadRequest"),
-        Answer::of(200, &page("a", "token")),
-        Answer::status(410, "Expired"),
-        Answer::of(200, &page("b", "")),
+    let scripted_server = ScriptedServer::new(vec![
+        ScriptedResponse::status(400, "BadRequest"),
+        ScriptedResponse::of(200, &page("a", "token")),
+        ScriptedResponse::status(410, "Expired"),
+        ScriptedResponse::of(200, &page("b", "")),
     ]);
-    let mut reflector = script.accounts();
-    assert_eq!(names(&reflector.next().await), ["b"], "nothing of the first page is left");
+    let mut reflector = scripted_server.accounts();
+    assert_eq!(names(&reflector.next().await), ["b"], "the objects of the first page are discarded");
     assert_eq!(
-        script.told(),
+        scripted_server.summaries(),
         [
             "stream from newest",
             "list from newest limit 500",
@@ -292,15 +297,15 @@ async fn pages_that_expire_are_followed_by_one_whole_list() {
 
 /// Proves INF-17.
 #[tokio::test(start_paused = true)]
-async fn a_version_that_is_not_there_any_more_is_given_up_for_the_newest() {
-    let world = World::with_accounts(&["a"]);
-    let mut reflector = world.synced().await;
-    world.put("b");
+async fn expired_resource_version_is_followed_by_a_list_of_the_newest() {
+    let cluster = TestCluster::with_accounts(&["a"]);
+    let mut reflector = cluster.synced().await;
+    cluster.put("b");
     assert_eq!(names(&reflector.next().await), ["+b"]);
-    let seen = reflector.last_sync_resource_version().clone();
-    world.refuse_streams();
-    world.server.expire_watches();
-    world.strike(
+    let last_version = reflector.last_sync_resource_version().clone();
+    cluster.refuse_streams();
+    cluster.server.expire_watches();
+    cluster.inject(
         FaultRule::new(InjectedFault::status(410, "Expired", "too old"))
             .target("serviceaccounts?resourceVersion=")
             .watch(false)
@@ -308,83 +313,96 @@ async fn a_version_that_is_not_there_any_more_is_given_up_for_the_newest() {
     );
     assert_eq!(names(&reflector.next().await), ["a", "b"]);
     assert_eq!(
-        world.asked.told()[1..],
-        [format!("stream from {seen}"), format!("list from {seen}"), "list from newest limit 500".to_owned()]
+        cluster.request_log.summaries()[1..],
+        [
+            format!("stream from {last_version}"),
+            format!("list from {last_version}"),
+            "list from newest limit 500".to_owned()
+        ]
     );
 }
 
 /// Proves INF-19.
 #[tokio::test(start_paused = true)]
-async fn a_table_is_not_taken_for_a_list() {
+async fn table_is_not_accepted_as_a_list() {
     let table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "3"}, "rows": []});
-    let stranger = json!({"type": "ADDED", "object": {"kind": "Secret", "apiVersion": "v1",
+    let other_kind = json!({"type": "ADDED", "object": {"kind": "Secret", "apiVersion": "v1",
                           "metadata": {"name": "s", "namespace": "default", "resourceVersion": "6"}}});
-    let script = Script::new(vec![
-        Answer::status(400, "BadRequest"),
-        Answer::of(200, &table),
-        Answer::lines(&[event("ADDED", "a", 4), stranger, end_of_initial(5)]),
+    let scripted_server = ScriptedServer::new(vec![
+        ScriptedResponse::status(400, "BadRequest"),
+        ScriptedResponse::of(200, &table),
+        ScriptedResponse::lines(&[event("ADDED", "a", 4), other_kind, end_of_initial(5)]),
     ]);
-    assert_eq!(names(&script.accounts().next().await), ["a"]);
-    assert_eq!(script.told(), ["stream from newest", "list from newest limit 500", "stream from newest"]);
+    assert_eq!(names(&scripted_server.accounts().next().await), ["a"]);
+    assert_eq!(
+        scripted_server.summaries(),
+        ["stream from newest", "list from newest limit 500", "stream from newest"]
+    );
 }
 
 /// Proves INF-21, INF-23.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_ends_is_continued_where_it_was() {
-    let world = World::with_accounts(&["a"]);
-    let mut reflector = world.synced().await;
-    world.put("b");
+async fn ended_watch_continues_from_the_last_resource_version() {
+    let cluster = TestCluster::with_accounts(&["a"]);
+    let mut reflector = cluster.synced().await;
+    cluster.put("b");
     assert_eq!(names(&reflector.next().await), ["+b"]);
-    let seen = reflector.last_sync_resource_version().clone();
+    let last_version = reflector.last_sync_resource_version().clone();
     let start = Instant::now();
-    world.server.cut_watches();
-    world.put("c");
+    cluster.server.cut_watches();
+    cluster.put("c");
     assert_eq!(names(&reflector.next().await), ["+c"]);
-    assert_eq!(start.elapsed(), Duration::ZERO, "at once");
-    assert_eq!(world.asked.told(), ["stream from newest".to_owned(), format!("watch from {seen}")]);
+    assert_eq!(start.elapsed(), Duration::ZERO, "without delay");
+    assert_eq!(
+        cluster.request_log.summaries(),
+        ["stream from newest".to_owned(), format!("watch from {last_version}")]
+    );
 }
 
 /// Proves INF-24.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_never_worked_is_a_failure() {
-    let world = World::with_accounts(&["a"]);
-    let mut reflector = world.synced().await;
-    let seen = reflector.last_sync_resource_version().clone();
+async fn very_short_watch_counts_as_failed() {
+    let cluster = TestCluster::with_accounts(&["a"]);
+    let mut reflector = cluster.synced().await;
+    let last_version = reflector.last_sync_resource_version().clone();
     tokio::time::advance(Duration::from_secs(2)).await;
     let nothing = InjectedFault::CutStream { after_events: 0, cleanly: true };
-    world.strike(FaultRule::new(nothing).watch(true).times(1));
-    world.server.cut_watches();
+    cluster.inject(FaultRule::new(nothing).watch(true).times(1));
+    cluster.server.cut_watches();
     let start = Instant::now();
     assert_eq!(names(&reflector.next().await), ["a"]);
     assert!(start.elapsed() >= Duration::from_millis(800));
-    assert_eq!(world.asked.told()[1..], [format!("watch from {seen}"), format!("stream from {seen}")]);
+    assert_eq!(
+        cluster.request_log.summaries()[1..],
+        [format!("watch from {last_version}"), format!("stream from {last_version}")]
+    );
 }
 
 /// Proves INF-25, INF-143.
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_restarts_costs_no_new_list() {
-    let world = World::with_accounts(&["a"]);
-    let mut reflector = world.synced().await;
-    let seen = reflector.last_sync_resource_version().clone();
-    world.strike(FaultRule::new(InjectedFault::ConnectionError(ErrorKind::ConnectionRefused)).times(4));
+async fn api_server_restart_causes_no_new_list() {
+    let cluster = TestCluster::with_accounts(&["a"]);
+    let mut reflector = cluster.synced().await;
+    let last_version = reflector.last_sync_resource_version().clone();
+    cluster.inject(FaultRule::new(InjectedFault::ConnectionError(ErrorKind::ConnectionRefused)).times(4));
     tokio::time::advance(Duration::from_secs(2)).await;
-    world.server.cut_watches();
-    world.put("b");
+    cluster.server.cut_watches();
+    cluster.put("b");
     let start = Instant::now();
-    assert_eq!(names(&reflector.next().await), ["+b"], "what happened meanwhile is not lost");
-    let waited = start.elapsed().as_secs_f64();
-    assert!((12.0..24.0).contains(&waited), "0.8 + 1.6 + 3.2 + 6.4 with jitter: {waited}");
-    assert_eq!(world.asked.told()[1..], vec![format!("watch from {seen}"); 5]);
+    assert_eq!(names(&reflector.next().await), ["+b"], "events during the restart are not lost");
+    let elapsed = start.elapsed().as_secs_f64();
+    assert!((12.0..24.0).contains(&elapsed), "0.8 + 1.6 + 3.2 + 6.4 with jitter: {elapsed}");
+    assert_eq!(cluster.request_log.summaries()[1..], vec![format!("watch from {last_version}"); 5]);
 }
 
 /// Proves INF-26, INF-143.
 #[tokio::test(start_paused = true)]
-async fn a_lost_version_brings_a_new_state_not_older_than_the_last() {
-    let world = World::with_accounts(&["a"]);
-    let mut reflector = world.synced().await;
-    let seen = reflector.last_sync_resource_version().clone();
-    world.put("b");
-    world.server.expire_watches();
+async fn expired_watch_relists_not_older_than_the_last_resource_version() {
+    let cluster = TestCluster::with_accounts(&["a"]);
+    let mut reflector = cluster.synced().await;
+    let last_version = reflector.last_sync_resource_version().clone();
+    cluster.put("b");
+    cluster.server.expire_watches();
     let start = Instant::now();
     let mut deltas = vec![names(&reflector.next().await)];
     if deltas == [["+b"]] {
@@ -392,38 +410,38 @@ async fn a_lost_version_brings_a_new_state_not_older_than_the_last() {
     }
     assert_eq!(deltas.last().unwrap(), &["a", "b"]);
     assert!(start.elapsed() >= Duration::from_millis(800));
-    let told = world.asked.told();
-    assert_eq!(told.len(), 2, "{told:?}");
-    let from = told[1].strip_prefix("stream from ").unwrap();
-    assert!(!ResourceVersion::from(from).is_older_than(&seen));
+    let summaries = cluster.request_log.summaries();
+    assert_eq!(summaries.len(), 2, "{summaries:?}");
+    let from = summaries[1].strip_prefix("stream from ").unwrap();
+    assert!(!ResourceVersion::from(from).is_older_than(&last_version));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_connection_costs_no_new_list() {
-    let world = World::with_accounts(&["a"]);
+async fn broken_connection_causes_no_new_list() {
+    let cluster = TestCluster::with_accounts(&["a"]);
     let broken = InjectedFault::CutStream { after_events: 3, cleanly: false };
-    world.strike(FaultRule::new(broken).times(1));
-    let mut reflector = world.synced().await;
-    world.put("b");
+    cluster.inject(FaultRule::new(broken).times(1));
+    let mut reflector = cluster.synced().await;
+    cluster.put("b");
     assert_eq!(names(&reflector.next().await), ["+b"]);
-    let seen = reflector.last_sync_resource_version().clone();
-    world.put("c");
+    let last_version = reflector.last_sync_resource_version().clone();
+    cluster.put("c");
     assert_eq!(names(&reflector.next().await), ["+c"]);
-    assert_eq!(world.asked.told()[1..], [format!("watch from {seen}")]);
+    assert_eq!(cluster.request_log.summaries()[1..], [format!("watch from {last_version}")]);
 }
 
 /// Proves INF-29, INF-142.
 #[tokio::test(start_paused = true)]
-async fn bookmarks_alone_keep_a_reflector_fresh_for_hours() {
-    let world = World::with_accounts(&["a"]);
-    let mut reflector = world.synced().await;
+async fn bookmarks_alone_keep_a_reflector_synced_for_hours() {
+    let cluster = TestCluster::with_accounts(&["a"]);
+    let mut reflector = cluster.synced().await;
     let start = Instant::now();
-    let (server, bell) = (world.server.clone(), tokio::time::interval(Duration::from_secs(60)));
+    let (server, ticks) = (cluster.server.clone(), tokio::time::interval(Duration::from_secs(60)));
     let writer = async move {
-        let mut bell = bell;
+        let mut ticks = ticks;
         loop {
-            bell.tick().await;
-            // Something else in the cluster changes; of accounts nothing does.
+            ticks.tick().await;
+            // A ConfigMap changes; no ServiceAccount does.
             let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m", "namespace": "default"}});
             server.seed(map).unwrap();
             server.send_bookmarks();
@@ -443,50 +461,55 @@ async fn bookmarks_alone_keep_a_reflector_fresh_for_hours() {
     }
     assert!(
         !reflector.last_sync_resource_version().is_older_than(&ResourceVersion::from(
-            (world.server.resource_version() - 1).to_string().as_str()
+            (cluster.server.resource_version() - 1).to_string().as_str()
         ))
     );
-    let told = world.asked.told();
+    let summaries = cluster.request_log.summaries();
     assert!(
-        told.len() > 10 && told[1..].iter().all(|request| request.starts_with("watch from ")),
-        "{told:?}"
+        summaries.len() > 10 && summaries[1..].iter().all(|request| request.starts_with("watch from ")),
+        "{summaries:?}"
     );
 }
 
 /// Proves INF-22.
 #[tokio::test(start_paused = true)]
-async fn objects_at_the_start_of_a_watch_from_nowhere_do_not_move_the_version() {
-    let script = Script::new(vec![
-        Answer::status(400, "BadRequest"),
-        Answer::of(200, &list("ServiceAccountList", "0", "", &[])),
-        Answer::lines(&[event("ADDED", "b", 9), event("ADDED", "a", 4), event("MODIFIED", "a", 12)]),
+async fn synthetic_added_events_do_not_advance_the_last_resource_version() {
+    let scripted_server = ScriptedServer::new(vec![
+        ScriptedResponse::status(400, "BadRequest"),
+        ScriptedResponse::of(200, &list("ServiceAccountList", "0", "", &[])),
+        ScriptedResponse::lines(&[
+            event("ADDED", "b", 9),
+            event("ADDED", "a", 4),
+            event("MODIFIED", "a", 12),
+        ]),
     ]);
-    let mut reflector = script.accounts();
+    let mut reflector = scripted_server.accounts();
     assert_eq!(names(&reflector.next().await), Vec::<String>::new());
-    for (wanted, seen) in [("+b", "0"), ("+a", "0"), ("+a", "12")] {
-        assert_eq!(names(&reflector.next().await), [wanted]);
-        assert_eq!(reflector.last_sync_resource_version(), &ResourceVersion::from(seen));
+    for (expected, last_version) in [("+b", "0"), ("+a", "0"), ("+a", "12")] {
+        assert_eq!(names(&reflector.next().await), [expected]);
+        assert_eq!(reflector.last_sync_resource_version(), &ResourceVersion::from(last_version));
     }
 }
 
 /// Proves INF-150.
 #[tokio::test(start_paused = true)]
-async fn the_version_of_a_list_is_its_own_even_if_an_object_is_newer() {
+async fn resource_version_of_a_list_may_be_older_than_its_objects() {
     let mut newer = account("a");
     newer["metadata"]["resourceVersion"] = json!("90");
-    let script = Script::new(vec![
-        Answer::status(400, "BadRequest"),
-        Answer::of(200, &list("ServiceAccountList", "40", "", &[newer])),
-        Answer::lines(&[event("ADDED", "a", 91), end_of_initial(45)]),
+    let scripted_server = ScriptedServer::new(vec![
+        ScriptedResponse::status(400, "BadRequest"),
+        ScriptedResponse::of(200, &list("ServiceAccountList", "40", "", &[newer])),
+        ScriptedResponse::lines(&[event("ADDED", "a", 91), end_of_initial(45)]),
     ]);
-    let mut reflector = script.accounts();
+    let mut reflector = scripted_server.accounts();
     let Delta::Replace { objects, version, .. } = reflector.next().await else { panic!() };
     assert_eq!(
         (objects[0].meta.resource_version.clone(), version),
         (ResourceVersion::from("90"), ResourceVersion::from("40"))
     );
     assert_eq!(reflector.last_sync_resource_version(), &ResourceVersion::from("40"));
-    let streamed = Script::new(vec![Answer::lines(&[event("ADDED", "a", 91), end_of_initial(45)])]);
+    let streamed =
+        ScriptedServer::new(vec![ScriptedResponse::lines(&[event("ADDED", "a", 91), end_of_initial(45)])]);
     let mut reflector = streamed.accounts();
     reflector.next().await;
     assert_eq!(reflector.last_sync_resource_version(), &ResourceVersion::from("45"));
@@ -494,8 +517,8 @@ async fn the_version_of_a_list_is_its_own_even_if_an_object_is_newer() {
 
 /// Proves INF-11.
 #[tokio::test(start_paused = true)]
-async fn everything_before_the_end_of_a_stream_is_part_of_it() {
-    let script = Script::new(vec![Answer::lines(&[
+async fn events_before_the_initial_events_end_are_part_of_the_list() {
+    let scripted_server = ScriptedServer::new(vec![ScriptedResponse::lines(&[
         event("ADDED", "kept", 1),
         event("ADDED", "gone", 2),
         event("ADDED", "back", 3),
@@ -507,7 +530,7 @@ async fn everything_before_the_end_of_a_stream_is_part_of_it() {
         event("ADDED", "back", 7),
         end_of_initial(8),
     ])]);
-    let Delta::Replace { objects, .. } = script.accounts().next().await else { panic!() };
+    let Delta::Replace { objects, .. } = scripted_server.accounts().next().await else { panic!() };
     let mut found: Vec<_> =
         objects.iter().map(|one| (one.key().name.to_string(), one.meta.resource_version.clone())).collect();
     found.sort_by(|a, b| a.0.cmp(&b.0));
@@ -518,23 +541,23 @@ async fn everything_before_the_end_of_a_stream_is_part_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_goes_silent_is_left() {
-    let script = Script::new(vec![
-        Answer::lines(&[event("ADDED", "a", 4), end_of_initial(5)]).then_silence(),
-        Answer::lines(&[event("MODIFIED", "a", 6)]),
+async fn silent_watch_times_out_and_continues() {
+    let scripted_server = ScriptedServer::new(vec![
+        ScriptedResponse::lines(&[event("ADDED", "a", 4), end_of_initial(5)]).then_silence(),
+        ScriptedResponse::lines(&[event("MODIFIED", "a", 6)]),
     ]);
-    let mut reflector = script.accounts();
+    let mut reflector = scripted_server.accounts();
     assert_eq!(names(&reflector.next().await), ["a"]);
     let start = Instant::now();
     assert_eq!(names(&reflector.next().await), ["+a"]);
     assert!(start.elapsed() >= Duration::from_secs(330) && start.elapsed() <= Duration::from_secs(630));
-    assert_eq!(script.told(), ["stream from newest", "watch from 5"]);
+    assert_eq!(scripted_server.summaries(), ["stream from newest", "watch from 5"]);
 }
 
 #[derive(Default)]
-struct Heard(Mutex<Vec<String>>);
+struct RecordingObserver(Mutex<Vec<String>>);
 
-impl ReflectorObserver for Heard {
+impl ReflectorObserver for RecordingObserver {
     fn undecodable(&self, resource: &Resource, object: &str) {
         self.0.lock().push(format!("{resource} {object}"));
     }
@@ -544,7 +567,7 @@ impl ReflectorObserver for Heard {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_object_that_cannot_be_read_spoils_no_other_and_is_not_quoted() {
+async fn undecodable_object_does_not_affect_others_and_is_not_quoted() {
     let (log, _listening) = TestLog::capture(Level::TRACE);
     let bad = |name: &str, version: u64| {
         let mut object = account(name);
@@ -555,22 +578,22 @@ async fn one_object_that_cannot_be_read_spoils_no_other_and_is_not_quoted() {
     let mut good = account("good");
     good["metadata"]["resourceVersion"] = json!("3");
     let modified = json!({"type": "MODIFIED", "object": bad("good", 41)});
-    let script = Script::new(vec![
-        Answer::status(400, "BadRequest"),
-        Answer::of(200, &list("ServiceAccountList", "40", "", &[bad("bad", 2), good])),
-        Answer::lines(&[modified, event("MODIFIED", "good", 42)]),
+    let scripted_server = ScriptedServer::new(vec![
+        ScriptedResponse::status(400, "BadRequest"),
+        ScriptedResponse::of(200, &list("ServiceAccountList", "40", "", &[bad("bad", 2), good])),
+        ScriptedResponse::lines(&[modified, event("MODIFIED", "good", 42)]),
     ]);
-    let heard = Arc::new(Heard::default());
-    let mut reflector = script.accounts().with_observer(heard.clone());
+    let observer = Arc::new(RecordingObserver::default());
+    let mut reflector = scripted_server.accounts().with_observer(observer.clone());
     let all = reflector.next().await;
     assert_eq!(names(&all), ["good"]);
     let Delta::Replace { unreadable, .. } = all else { panic!() };
-    assert_eq!(unreadable, [Key::namespaced("default", "bad")], "it is there, only nobody can read it");
-    assert_eq!(names(&reflector.next().await), ["@41"], "nobody waits for it in vain");
+    assert_eq!(unreadable, [Key::namespaced("default", "bad")], "the object exists but cannot be decoded");
+    assert_eq!(names(&reflector.next().await), ["@41"], "the resourceVersion advances as a bookmark");
     assert_eq!(reflector.last_sync_resource_version(), &ResourceVersion::from("41"));
     assert_eq!(names(&reflector.next().await), ["+good"]);
     assert_eq!(
-        *heard.0.lock(),
+        *observer.0.lock(),
         ["serviceaccounts 400", "serviceaccounts default/bad", "serviceaccounts default/good"]
     );
     let log = log.text();
@@ -579,14 +602,14 @@ async fn one_object_that_cannot_be_read_spoils_no_other_and_is_not_quoted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_for_the_next_delta_can_be_dropped_at_any_time() {
-    let world = World::with_accounts(&["a", "b"]);
-    world.strike(FaultRule::new(InjectedFault::ConnectionError(ErrorKind::ConnectionRefused)).times(1));
-    world.strike(FaultRule::new(InjectedFault::DelayThen(
+async fn next_is_cancel_safe() {
+    let cluster = TestCluster::with_accounts(&["a", "b"]);
+    cluster.inject(FaultRule::new(InjectedFault::ConnectionError(ErrorKind::ConnectionRefused)).times(1));
+    cluster.inject(FaultRule::new(InjectedFault::DelayThen(
         Duration::from_secs(1),
         Box::new(InjectedFault::Pass),
     )));
-    let mut reflector = world.accounts();
+    let mut reflector = cluster.accounts();
     let mut drops = 0;
     let first = loop {
         match tokio::time::timeout(Duration::from_millis(7), reflector.next()).await {
@@ -596,43 +619,43 @@ async fn a_call_for_the_next_delta_can_be_dropped_at_any_time() {
     };
     assert_eq!(names(&first), ["a", "b"]);
     assert!(drops > 100);
-    assert_eq!(world.asked.told(), ["stream from newest", "stream from newest"]);
+    assert_eq!(cluster.request_log.summaries(), ["stream from newest", "stream from newest"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_seed_gives_the_same_requests_at_the_same_times() {
+async fn same_seed_sends_the_same_requests_at_the_same_times() {
     async fn run() -> Vec<(Duration, String)> {
-        let world = World::with_accounts(&["a"]);
-        world.strike(FaultRule::new(InjectedFault::ConnectionError(ErrorKind::ConnectionRefused)).times(3));
+        let cluster = TestCluster::with_accounts(&["a"]);
+        cluster.inject(FaultRule::new(InjectedFault::ConnectionError(ErrorKind::ConnectionRefused)).times(3));
         let start = Instant::now();
-        let mut reflector = world.accounts();
+        let mut reflector = cluster.accounts();
         let _ = tokio::time::timeout(Duration::from_secs(3600), async {
             loop {
                 reflector.next().await;
             }
         })
         .await;
-        let asked = world.asked.requests.lock();
-        asked.iter().map(|(at, target, _)| (at.duration_since(start), target.clone())).collect()
+        let request_log = cluster.request_log.requests.lock();
+        request_log.iter().map(|(at, target, _)| (at.duration_since(start), target.clone())).collect()
     }
     let (one, two) = (run().await, run().await);
     assert!(one.len() > 8);
     assert_eq!(one, two);
 }
 
-/// Answers given in advance, one for each request; after the last one nothing is answered any more.
-struct Script {
+/// Scripted responses, one per request; requests after the last one never get a response.
+struct ScriptedServer {
     client: Client,
-    asked: Arc<Asked>,
+    request_log: Arc<RequestLog>,
 }
 
-struct Answer {
+struct ScriptedResponse {
     code: u16,
     body: Vec<u8>,
     silence: bool,
 }
 
-impl Answer {
+impl ScriptedResponse {
     fn of(code: u16, body: &Value) -> Self {
         let body = body.to_string().into_bytes();
         Self { code, body, silence: false }
@@ -652,7 +675,7 @@ impl Answer {
         self
     }
 
-    /// The body in chunks of a length that cuts through everything.
+    /// The body in chunks of 7 bytes, which split every object.
     fn into_response(self) -> Response<ResponseBody> {
         use futures::StreamExt as _;
         use http_body_util::{BodyExt as _, StreamBody};
@@ -665,30 +688,30 @@ impl Answer {
     }
 }
 
-impl Script {
-    fn new(answers: Vec<Answer>) -> Self {
-        let answers = Arc::new(Mutex::new(std::collections::VecDeque::from(answers)));
+impl ScriptedServer {
+    fn new(responses: Vec<ScriptedResponse>) -> Self {
+        let responses = Arc::new(Mutex::new(std::collections::VecDeque::from(responses)));
         let service = transport(tower::service_fn(move |request: Request<Body>| {
             assert_eq!(request.method(), Method::GET);
-            let answer = answers.lock().pop_front();
+            let response = responses.lock().pop_front();
             async move {
-                match answer {
-                    Some(answer) => Ok::<_, BoxError>(answer.into_response()),
+                match response {
+                    Some(response) => Ok::<_, BoxError>(response.into_response()),
                     None => futures::future::pending().await,
                 }
             }
         }));
-        let asked = Arc::new(Asked::default());
-        let recorder = MiddlewareLayer::shared(Arc::clone(&asked));
-        Self { client: Client::new(recorder.layer(service), "default"), asked }
+        let request_log = Arc::new(RequestLog::default());
+        let recorder = MiddlewareLayer::shared(Arc::clone(&request_log));
+        Self { client: Client::new(recorder.layer(service), "default"), request_log }
     }
 
     fn accounts(&self) -> Reflector<ServiceAccount> {
         Reflector::new(self.client.clone(), ListWatch::of_kind(), fastrand::Rng::with_seed(1))
     }
 
-    fn told(&self) -> Vec<String> {
-        self.asked.told()
+    fn summaries(&self) -> Vec<String> {
+        self.request_log.summaries()
     }
 }
 
@@ -708,15 +731,15 @@ fn end_of_initial(version: u64) -> Value {
     json!({"type": "BOOKMARK", "object": {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": metadata}})
 }
 
-/// A server of a later version has fields that cannot be told from their numbers alone.
+/// A newer server sends protobuf fields whose names are unknown here.
 #[tokio::test(start_paused = true)]
-async fn where_protobuf_would_lose_a_field_json_is_asked_for() {
+async fn unknown_protobuf_field_relists_with_json() {
     fn record(field: u8, content: &[u8]) -> Vec<u8> {
         [&[field << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
     }
-    let type_line = [record(1, b"apps/v1"), record(2, b"ReplicaSet")].concat();
+    let type_meta = [record(1, b"apps/v1"), record(2, b"ReplicaSet")].concat();
     let object = [record(1, &record(1, b"web")), record(15, b"new")].concat();
-    let envelope = [b"k8s\0".to_vec(), record(1, &type_line), record(2, &object)].concat();
+    let envelope = [b"k8s\0".to_vec(), record(1, &type_meta), record(2, &object)].concat();
     let event = [record(1, b"ADDED"), record(2, &record(1, &envelope))].concat();
     let frame = [u32::try_from(event.len()).unwrap().to_be_bytes().as_slice(), &event].concat();
     let lines = concat!(
@@ -726,8 +749,8 @@ async fn where_protobuf_would_lose_a_field_json_is_asked_for() {
         r#""annotations":{"k8s.io/initial-events-end":"true"}}}}"#,
         "\n",
     );
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let noted = asked.clone();
+    let request_log = Arc::new(Mutex::new(Vec::new()));
+    let recorded = request_log.clone();
     let server = tower::service_fn(move |request: Request<Body>| {
         let accept = request.headers()[ACCEPT].to_str().unwrap().to_owned();
         let (media_type, body) = if accept.contains("protobuf") {
@@ -735,7 +758,7 @@ async fn where_protobuf_would_lose_a_field_json_is_asked_for() {
         } else {
             ("application/json", lines.as_bytes().to_vec())
         };
-        noted.lock().push(accept);
+        recorded.lock().push(accept);
         let response = Response::builder().header(CONTENT_TYPE, media_type);
         std::future::ready(Ok::<_, std::convert::Infallible>(response.body(Body::from(body)).unwrap()))
     });
@@ -744,5 +767,8 @@ async fn where_protobuf_would_lose_a_field_json_is_asked_for() {
         Reflector::new(client, ListWatch::<ReplicaSet>::of_kind(), fastrand::Rng::with_seed(1));
     let Delta::Replace { objects, unreadable, .. } = reflector.next().await else { panic!("no list") };
     assert_eq!((objects.len(), unreadable.len()), (1, 0));
-    assert_eq!(*asked.lock(), ["application/vnd.kubernetes.protobuf,application/json", "application/json"]);
+    assert_eq!(
+        *request_log.lock(),
+        ["application/vnd.kubernetes.protobuf,application/json", "application/json"]
+    );
 }

@@ -1,7 +1,7 @@
-//! The API server as serving needs it: a request in, an answer out, over whatever carries HTTP.
+//! A minimal client of the API server: reviews, one GET and one watch.
 //!
-//! There is no Kubernetes client here. Whoever starts the server hands in a tower service that knows the
-//! address and the credentials; kube's client is one, a function in a test is another.
+//! There is no Kubernetes client here. The caller passes in a tower service that knows the address and the
+//! credentials, such as kube's client or, in a test, a function.
 
 use std::io;
 use std::sync::Arc;
@@ -22,21 +22,21 @@ use tower::ServiceExt as _;
 
 use crate::metrics::CallMetrics;
 
-/// Any error of a carrier.
+/// Any transport error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The time one request may take.
-pub(super) const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// The timeout of one request.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Parity: staging/src/k8s.io/apiserver/pkg/server/options, the back-off of both reviews.
-const TRIES: u32 = 5;
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const PAUSE_FACTOR: f64 = 1.5;
-const PAUSE_JITTER: f64 = 0.2;
+const ATTEMPTS_MAX: u32 = 5;
+const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
+const BACKOFF_FACTOR: f64 = 1.5;
+const BACKOFF_JITTER: f64 = 0.2;
 
 type Body = UnsyncBoxBody<Bytes, BoxError>;
-type Carry = dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Response<Body>, BoxError>> + Send + Sync;
+type SendFn = dyn Fn(Request<Bytes>) -> BoxFuture<'static, Result<Response<Body>, BoxError>> + Send + Sync;
 
-/// A kind of review: a question that is created and comes back answered.
+/// A kind of review: an object whose POST returns its status.
 pub(super) struct ReviewKind {
     pub(super) path: &'static str,
     pub(super) api_version: &'static str,
@@ -54,20 +54,20 @@ struct Review<'a, S> {
 
 #[derive(Deserialize)]
 struct Reviewed<T> {
-    // A missing one is the empty one, which says neither yes nor no.
+    // A missing status is the empty one, which neither allows nor denies.
     #[serde(default)]
     status: T,
 }
 
-/// A way to the API server, with credentials that may create reviews.
+/// A client of the API server, with credentials that may create reviews.
 #[derive(Clone)]
 pub struct ApiServerClient {
-    carry: Arc<Carry>,
+    send: Arc<SendFn>,
 }
 
 impl ApiServerClient {
-    /// Speaks through a service that adds address and credentials. Requests have a path for a target and
-    /// JSON for a body.
+    /// A client over a service that adds address and credentials. The target of a request is a path, its body
+    /// JSON.
     pub fn from_service<S, B>(service: S) -> Self
     where
         S: tower::Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -76,125 +76,141 @@ impl ApiServerClient {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let carry = move |request| -> BoxFuture<'static, _> {
-            let answer = service.clone().oneshot(request);
+        let send = move |request| -> BoxFuture<'static, _> {
+            let response = service.clone().oneshot(request);
             Box::pin(async move {
-                let answer = answer.await.map_err(Into::into)?;
-                Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()))
+                let response = response.await.map_err(Into::into)?;
+                Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
             })
         };
-        Self { carry: Arc::new(carry) }
+        Self { send: Arc::new(send) }
     }
 
-    /// Asks what the spec asks and gets the status that answers it; tries again what may pass.
+    /// Posts a review and returns its status; retries transient errors.
     pub(super) async fn review<T: DeserializeOwned + Default>(
         &self,
         &ReviewKind { path, api_version, kind }: &ReviewKind,
         spec: &impl Serialize,
         metrics: &CallMetrics,
-        chance: &Mutex<fastrand::Rng>,
+        rng: &Mutex<fastrand::Rng>,
     ) -> Result<T, String> {
         let review = Review { api_version, kind, metadata: serde_json::Map::new(), spec };
         let body = Bytes::from(serde_json::to_vec(&review).map_err(|error| error.to_string())?);
-        let mut pause = FIRST_PAUSE;
-        let mut tries = 1;
+        let mut backoff = INITIAL_BACKOFF;
+        let mut attempts = 1;
         loop {
-            let began = Instant::now();
+            let started_at = Instant::now();
             let result = self.post(path, body.clone()).await;
-            metrics
-                .called(result.as_ref().map_or_else(|failure| failure.code, |(code, _)| Some(*code)), began);
+            metrics.called(
+                result.as_ref().map_or_else(|failure| failure.code, |(code, _)| Some(*code)),
+                started_at,
+            );
             match result {
-                Ok((_, answer)) => {
-                    let reviewed = serde_json::from_slice(&answer);
+                Ok((_, response)) => {
+                    let reviewed = serde_json::from_slice(&response);
                     return reviewed
                         .map(|Reviewed { status }| status)
                         .map_err(|error| format!("POST {path}: {error}"));
                 }
-                Err(failure) if !failure.may_pass || tries == TRIES => return Err(failure.text),
+                Err(failure) if !failure.is_transient || attempts == ATTEMPTS_MAX => return Err(failure.text),
                 Err(_) => {}
             }
-            let jitter = 1.0 + PAUSE_JITTER * chance.lock().f64();
-            sleep(pause.mul_f64(jitter)).await;
-            pause = pause.mul_f64(PAUSE_FACTOR);
-            tries += 1;
+            let jitter = 1.0 + BACKOFF_JITTER * rng.lock().f64();
+            sleep(backoff.mul_f64(jitter)).await;
+            backoff = backoff.mul_f64(BACKOFF_FACTOR);
+            attempts += 1;
         }
     }
 
-    async fn post(&self, path: &'static str, body: Bytes) -> Result<(StatusCode, Bytes), Failure> {
+    async fn post(&self, path: &'static str, body: Bytes) -> Result<(StatusCode, Bytes), RequestError> {
         let request = Request::post(path).header(CONTENT_TYPE, "application/json").body(body);
-        let request = request.map_err(|error| Failure::without_answer(path, &error))?;
-        self.whole(path, request).await
+        let request = request.map_err(|error| RequestError::transport_error(path, &error))?;
+        self.send_and_collect(path, request).await
     }
 
-    /// Reads one object.
-    pub(super) async fn get(&self, path: &str) -> Result<Bytes, Failure> {
-        let request =
-            Request::get(path).body(Bytes::new()).map_err(|error| Failure::without_answer(path, &error))?;
-        self.whole(path, request).await.map(|(_, body)| body)
+    /// Gets one object.
+    pub(super) async fn get(&self, path: &str) -> Result<Bytes, RequestError> {
+        let request = Request::get(path)
+            .body(Bytes::new())
+            .map_err(|error| RequestError::transport_error(path, &error))?;
+        self.send_and_collect(path, request).await.map(|(_, body)| body)
     }
 
-    /// Opens a stream of JSON lines.
-    pub(super) async fn watch(&self, path: &str) -> Result<Lines, Failure> {
-        let request =
-            Request::get(path).body(Bytes::new()).map_err(|error| Failure::without_answer(path, &error))?;
-        let answer = match timeout(REQUEST_LIMIT, (self.carry)(request)).await {
-            Ok(answer) => answer.map_err(|error| Failure::without_answer(path, &*error))?,
-            Err(_) => return Err(Failure::late(path)),
+    /// Opens a watch.
+    pub(super) async fn watch(&self, path: &str) -> Result<Lines, RequestError> {
+        let request = Request::get(path)
+            .body(Bytes::new())
+            .map_err(|error| RequestError::transport_error(path, &error))?;
+        let response = match timeout(REQUEST_TIMEOUT, (self.send)(request)).await {
+            Ok(response) => response.map_err(|error| RequestError::transport_error(path, &*error))?,
+            Err(_) => return Err(RequestError::timed_out(path)),
         };
-        if answer.status().is_success() {
-            return Ok(Lines { body: answer.into_body(), rest: Vec::new() });
+        if response.status().is_success() {
+            return Ok(Lines { body: response.into_body(), rest: Vec::new() });
         }
-        let (head, body) = answer.into_parts();
+        let (head, body) = response.into_parts();
         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        Err(Failure::refused(path, &head, &body))
+        Err(RequestError::error_status(path, &head, &body))
     }
 
-    async fn whole(&self, path: &str, request: Request<Bytes>) -> Result<(StatusCode, Bytes), Failure> {
-        let answer = async {
-            let (head, body) = (self.carry)(request).await?.into_parts();
+    async fn send_and_collect(
+        &self,
+        path: &str,
+        request: Request<Bytes>,
+    ) -> Result<(StatusCode, Bytes), RequestError> {
+        let response = async {
+            let (head, body) = (self.send)(request).await?.into_parts();
             Ok::<_, BoxError>((head, body.collect().await?.to_bytes()))
         };
-        match timeout(REQUEST_LIMIT, answer).await {
+        match timeout(REQUEST_TIMEOUT, response).await {
             Ok(Ok((head, body))) if head.status.is_success() => Ok((head.status, body)),
-            Ok(Ok((head, body))) => Err(Failure::refused(path, &head, &body)),
-            Ok(Err(error)) => Err(Failure::without_answer(path, &*error)),
-            Err(_) => Err(Failure::late(path)),
+            Ok(Ok((head, body))) => Err(RequestError::error_status(path, &head, &body)),
+            Ok(Err(error)) => Err(RequestError::transport_error(path, &*error)),
+            Err(_) => Err(RequestError::timed_out(path)),
         }
     }
 }
 
-/// Why there is no answer to work with.
+/// Why a request failed.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct RequestError {
     pub(super) code: Option<StatusCode>,
     pub(super) text: String,
-    may_pass: bool,
+    is_transient: bool,
 }
 
-impl Failure {
-    fn late(path: &str) -> Self {
-        Self { code: None, text: format!("{path}: no answer within {REQUEST_LIMIT:?}"), may_pass: false }
+impl RequestError {
+    fn timed_out(path: &str) -> Self {
+        Self {
+            code: None,
+            text: format!("{path}: no response within {REQUEST_TIMEOUT:?}"),
+            is_transient: false,
+        }
     }
 
-    fn without_answer(path: &str, error: &(dyn std::error::Error + 'static)) -> Self {
+    fn transport_error(path: &str, error: &(dyn std::error::Error + 'static)) -> Self {
         let mut text = format!("{path}: {error}");
-        let mut may_pass = is_reset(error);
+        let mut is_transient = is_reset(error);
         let mut cause = error.source();
         while let Some(error) = cause {
             text = format!("{text}: {error}");
-            may_pass |= is_reset(error);
+            is_transient |= is_reset(error);
             cause = error.source();
         }
-        Self { code: None, text, may_pass }
+        Self { code: None, text, is_transient }
     }
 
-    fn refused(path: &str, head: &http::response::Parts, body: &[u8]) -> Self {
+    fn error_status(path: &str, head: &http::response::Parts, body: &[u8]) -> Self {
         let status: Value = serde_json::from_slice(body).unwrap_or_default();
         let message = status["message"].as_str().unwrap_or_else(|| head.status.as_str());
         let transient = matches!(head.status.as_u16(), 429 | 500 | 504);
-        let asked_to = head.headers.contains_key(RETRY_AFTER)
+        let has_retry_after = head.headers.contains_key(RETRY_AFTER)
             || status["details"]["retryAfterSeconds"].as_u64().is_some_and(|seconds| seconds > 0);
-        Self { code: Some(head.status), text: format!("{path}: {message}"), may_pass: transient || asked_to }
+        Self {
+            code: Some(head.status),
+            text: format!("{path}: {message}"),
+            is_transient: transient || has_retry_after,
+        }
     }
 }
 
@@ -202,14 +218,14 @@ fn is_reset(error: &(dyn std::error::Error + 'static)) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::ConnectionReset)
 }
 
-/// The lines of an answer that goes on.
+/// The lines of a watch.
 pub(super) struct Lines {
     body: Body,
     rest: Vec<u8>,
 }
 
 impl Lines {
-    /// The next whole line; `None` at the end, orderly or not.
+    /// The next complete line; `None` at the end of the response or after an error.
     pub(super) async fn next(&mut self) -> Option<Vec<u8>> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {

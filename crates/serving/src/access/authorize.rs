@@ -1,4 +1,4 @@
-//! Who may see which page: everybody some, masters all, and about the rest the API server is asked.
+//! Authorization: always-allowed paths, `system:masters`, and SubjectAccessReviews for the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -19,25 +19,25 @@ const REVIEW: ReviewKind = ReviewKind {
     api_version: "authorization.k8s.io/v1",
     kind: "SubjectAccessReview",
 };
-const CACHED_ANSWERS_MAX: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
-/// Longer questions are not kept: clients choose their length.
-const CACHED_QUESTION_BYTES_MAX: usize = 10_000;
+const CACHED_REVIEWS_MAX: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
+/// Longer requests are not cached: clients choose their length.
+const CACHED_REQUEST_BYTES_MAX: usize = 10_000;
 
-/// What was decided about one request.
+/// The authorization decision of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Allow,
-    /// Nobody said yes.
+    /// No authorizer allows it.
     NoOpinion {
         reason: String,
     },
-    /// Somebody said no.
+    /// An authorizer denies it.
     Deny {
         reason: String,
     },
 }
 
-/// Decides who may see what.
+/// Authorizes requests.
 pub(super) struct Authorizer {
     paths: Paths,
     reviews: Option<Reviews>,
@@ -48,21 +48,21 @@ impl Authorizer {
         options: &AuthorizationOptions,
         api: Option<ApiServerClient>,
         metrics: Arc<AccessMetrics>,
-        chance: fastrand::Rng,
+        rng: fastrand::Rng,
     ) -> Result<Self, ServingError> {
         let reviews = api.map(|api| Reviews {
             api,
             allowed_lifetime: options.allowed_cache_ttl,
             denied_lifetime: options.denied_cache_ttl,
-            known: Expiring::new(CACHED_ANSWERS_MAX),
+            cached: Expiring::new(CACHED_REVIEWS_MAX),
             metrics,
-            chance: Mutex::new(chance),
+            rng: Mutex::new(rng),
         });
         Ok(Self { paths: Paths::new(&options.always_allow_paths)?, reviews })
     }
 
     /// # Errors
-    /// If the API server could not say.
+    /// If the review failed.
     pub(super) async fn decide(&self, user: &User, verb: &str, path: &str) -> Result<Decision, String> {
         if user.groups.iter().any(|group| group == MASTERS) || self.paths.contain(path) {
             return Ok(Decision::Allow);
@@ -74,15 +74,15 @@ impl Authorizer {
     }
 }
 
-/// Paths that everybody may see.
+/// The always-allowed paths.
 struct Paths {
-    whole: BTreeSet<String>,
+    exact: BTreeSet<String>,
     prefixes: Vec<String>,
 }
 
 impl Paths {
     fn new(paths: &[String]) -> Result<Self, ServingError> {
-        let (mut whole, mut prefixes) = (BTreeSet::new(), Vec::new());
+        let (mut exact, mut prefixes) = (BTreeSet::new(), Vec::new());
         for path in paths {
             let path = path.strip_prefix('/').unwrap_or(path);
             let prefix = path.strip_suffix('*');
@@ -95,27 +95,27 @@ impl Paths {
             match prefix {
                 Some(prefix) => prefixes.push(prefix.to_owned()),
                 None => {
-                    whole.insert(path.to_owned());
+                    exact.insert(path.to_owned());
                 }
             }
         }
-        Ok(Self { whole, prefixes })
+        Ok(Self { exact, prefixes })
     }
 
     fn contain(&self, path: &str) -> bool {
         let path = path.strip_prefix('/').unwrap_or(path);
-        self.whole.contains(path) || self.prefixes.iter().any(|prefix| path.starts_with(prefix))
+        self.exact.contains(path) || self.prefixes.iter().any(|prefix| path.starts_with(prefix))
     }
 }
 
-/// Asks the API server, once for a while.
+/// Sends SubjectAccessReviews and caches their results.
 struct Reviews {
     api: ApiServerClient,
     allowed_lifetime: Duration,
     denied_lifetime: Duration,
-    known: Expiring<String, ReviewStatus>,
+    cached: Expiring<String, ReviewStatus>,
     metrics: Arc<AccessMetrics>,
-    chance: Mutex<fastrand::Rng>,
+    rng: Mutex<fastrand::Rng>,
 }
 
 #[derive(Serialize)]
@@ -154,17 +154,17 @@ impl Reviews {
             extra: &user.extra,
             uid: &user.uid,
         };
-        let question = serde_json::to_string(&spec).map_err(|error| error.to_string())?;
-        if let Some(known) = self.known.get(&question) {
-            return known.decision();
+        let cache_key = serde_json::to_string(&spec).map_err(|error| error.to_string())?;
+        if let Some(cached) = self.cached.get(&cache_key) {
+            return cached.decision();
         }
-        let answer = self.api.review(&REVIEW, &spec, &self.metrics.access_reviews, &self.chance).await;
-        let status: ReviewStatus = answer.inspect_err(|error| {
-            tracing::error!(%error, "access could not be reviewed");
+        let response = self.api.review(&REVIEW, &spec, &self.metrics.access_reviews, &self.rng).await;
+        let status: ReviewStatus = response.inspect_err(|error| {
+            tracing::error!(%error, "SubjectAccessReview failed");
         })?;
-        if path.len() + verb.len() <= CACHED_QUESTION_BYTES_MAX {
+        if path.len() + verb.len() <= CACHED_REQUEST_BYTES_MAX {
             let lifetime = if status.allowed { self.allowed_lifetime } else { self.denied_lifetime };
-            self.known.put(question, status.clone(), lifetime);
+            self.cached.put(cache_key, status.clone(), lifetime);
         }
         status.decision()
     }
@@ -173,7 +173,7 @@ impl Reviews {
 impl ReviewStatus {
     fn decision(self) -> Result<Decision, String> {
         match (self.allowed, self.denied) {
-            (true, true) => Err("the review says both yes and no".to_owned()),
+            (true, true) => Err("the review both allows and denies".to_owned()),
             (true, false) => Ok(Decision::Allow),
             (false, true) => Ok(Decision::Deny { reason: self.reason }),
             (false, false) => Ok(Decision::NoOpinion { reason: self.reason }),
@@ -191,7 +191,7 @@ mod tests {
 
     /// Proves SRV-76.
     #[test]
-    fn always_allowed_paths_are_whole_or_prefixes() {
+    fn always_allowed_paths_are_exact_or_prefixes() {
         let usual = Paths::new(&AuthorizationOptions::default().always_allow_paths).unwrap();
         let rows = [("/healthz", true), ("/livez", true), ("/readyz", true), ("/healthz/", false)];
         for (path, allowed) in

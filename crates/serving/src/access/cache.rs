@@ -1,4 +1,4 @@
-//! Answers that are good for a while, and no more of them than fit.
+//! A bounded cache with expiry.
 
 use std::hash::Hash;
 use std::num::NonZeroUsize;
@@ -26,7 +26,7 @@ impl<K: Hash + Eq, V: Clone> Expiring<K, V> {
         None
     }
 
-    /// Keeps the value for that long; not at all if that is no time.
+    /// Caches the value for `lifetime`; not at all if that is zero.
     pub(super) fn put(&self, key: K, value: V, lifetime: Duration) {
         if !lifetime.is_zero() {
             self.0.lock().put(key, (value, Instant::now() + lifetime));
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn entries_expire_and_the_oldest_make_room() {
+    async fn entries_expire_and_the_least_recently_used_is_evicted() {
         let cache = Expiring::new(NonZeroUsize::new(2).unwrap());
         cache.put("a", 1, Duration::from_secs(10));
         cache.put("b", 2, Duration::from_secs(20));

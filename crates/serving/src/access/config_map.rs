@@ -1,4 +1,5 @@
-//! What the cluster says about whom to believe: one ConfigMap, read at the start and followed from then on.
+//! The ConfigMap `extension-apiserver-authentication` with the client CAs, read at startup and watched from
+//! then on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,15 +8,15 @@ use http::StatusCode;
 use serde::Deserialize;
 use tokio::time::sleep;
 
-use super::api::{ApiServerClient, Failure};
+use super::api::{ApiServerClient, RequestError};
 use super::trust::{Authority, Headers, Proxies};
 
 const PATH: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
-/// Reading by name is all that the usual role allows, also in lists.
+/// The role extension-apiserver-authentication-reader allows only this name, in lists and watches, too.
 const LIST: &str = "/api/v1/namespaces/kube-system/configmaps?fieldSelector=metadata.name%3Dextension-apiserver-authentication";
 const WATCH_SECONDS: u32 = 400;
-const FIRST_PAUSE: Duration = Duration::from_millis(800);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(800);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
 const CLIENT_CA: &str = "client-ca-file";
 const PROXY_CA: &str = "requestheader-client-ca-file";
@@ -25,12 +26,12 @@ const PROXY_CA: &str = "requestheader-client-ca-file";
 pub(super) struct Content(BTreeMap<String, String>);
 
 impl Content {
-    /// The CA whose certificates name users; `None` if it is not told.
+    /// The client CA; `None` if it is not set.
     pub(super) fn clients(&self) -> Result<Option<Authority>, String> {
         self.authority(CLIENT_CA)
     }
 
-    /// The proxies that name users; `None` if none are told.
+    /// The request-header configuration; `None` if its CA is not set.
     pub(super) fn proxies(&self) -> Result<Option<Proxies>, String> {
         let headers = Headers {
             allowed_names: self.list("requestheader-allowed-names")?,
@@ -51,7 +52,7 @@ impl Content {
 
     fn list(&self, key: &str) -> Result<Vec<String>, String> {
         match self.0.get(key).filter(|text| !text.is_empty()) {
-            Some(text) => serde_json::from_str(text).map_err(|error| format!("{key} is no list: {error}")),
+            Some(text) => serde_json::from_str(text).map_err(|error| format!("{key} is not a list: {error}")),
             None => Ok(Vec::new()),
         }
     }
@@ -85,14 +86,14 @@ struct Event {
     object: ConfigMap,
 }
 
-/// Reads it; `None` if it is not there.
+/// Reads the ConfigMap; `None` if it does not exist.
 pub(super) async fn read(api: &ApiServerClient) -> Result<Option<Content>, String> {
     match api.get(PATH).await {
         Ok(body) => {
             let map: ConfigMap = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
             Ok(Some(Content(map.data.unwrap_or_default())))
         }
-        Err(Failure { code: Some(StatusCode::NOT_FOUND), .. }) => Ok(None),
+        Err(RequestError { code: Some(StatusCode::NOT_FOUND), .. }) => Ok(None),
         Err(failure) => {
             if failure.code == Some(StatusCode::FORBIDDEN) {
                 tracing::warn!(
@@ -105,55 +106,55 @@ pub(super) async fn read(api: &ApiServerClient) -> Result<Option<Content>, Strin
     }
 }
 
-/// Tells every state of it from now on; never ends. That it was deleted is not told: better to believe
-/// those believed so far than to shut everybody out.
-pub(super) async fn follow(api: &ApiServerClient, mut tell: impl FnMut(Content)) {
-    let mut pause = FIRST_PAUSE;
+/// Calls `apply` with every state of the ConfigMap from now on; never ends. A deletion is ignored: the old
+/// CAs stay in use.
+pub(super) async fn watch(api: &ApiServerClient, mut apply: impl FnMut(Content)) {
+    let mut backoff = INITIAL_BACKOFF;
     loop {
-        match list_and_watch(api, &mut tell, &mut pause).await {
+        match list_and_watch(api, &mut apply, &mut backoff).await {
             Ok(()) => {}
             Err(error) => {
-                tracing::warn!(%error, "configmap/extension-apiserver-authentication cannot be followed");
+                tracing::warn!(%error, "cannot watch configmap/extension-apiserver-authentication");
             }
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        sleep(backoff).await;
+        backoff = (backoff * 2).min(BACKOFF_MAX);
     }
 }
 
-/// Follows it until the next list is due.
+/// Lists and watches until the next list is due.
 async fn list_and_watch(
     api: &ApiServerClient,
-    tell: &mut impl FnMut(Content),
-    pause: &mut Duration,
+    apply: &mut impl FnMut(Content),
+    backoff: &mut Duration,
 ) -> Result<(), String> {
     let body = api.get(LIST).await.map_err(|failure| failure.text)?;
     let list: List = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
     let mut version = list.metadata.resource_version;
     for map in list.items {
-        tell(Content(map.data.unwrap_or_default()));
+        apply(Content(map.data.unwrap_or_default()));
     }
     loop {
         let path = format!(
             "{LIST}&watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}"
         );
         let mut events = api.watch(&path).await.map_err(|failure| failure.text)?;
-        let mut seen = false;
+        let mut received_event = false;
         while let Some(line) = events.next().await {
             let event: Event = serde_json::from_slice(&line).map_err(|error| error.to_string())?;
             match event.kind.as_str() {
-                "ADDED" | "MODIFIED" => tell(Content(event.object.data.unwrap_or_default())),
+                "ADDED" | "MODIFIED" => apply(Content(event.object.data.unwrap_or_default())),
                 "DELETED" | "BOOKMARK" => {}
-                // Mostly that the version is too old: the list tells what was missed.
+                // Usually a 410 Gone: the next list returns the current state.
                 _ => return Ok(()),
             }
             version = event.object.metadata.resource_version;
-            seen = true;
-            *pause = FIRST_PAUSE;
+            received_event = true;
+            *backoff = INITIAL_BACKOFF;
         }
-        if !seen {
-            // Ends without a word; do not come back at once.
-            sleep(FIRST_PAUSE).await;
+        if !received_event {
+            // The watch ended without an event: wait before the next one.
+            sleep(INITIAL_BACKOFF).await;
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Nobody sees a page they may not: who asks is found out first, then whether they may.
+//! Delegated authentication and authorization of every request.
 //!
-//! Both are delegated to the API server, as in the original: it knows whose a token is (`TokenReview`) and
-//! who may see what (`SubjectAccessReview`). Certificates are checked here, against CAs that flags or the
-//! cluster name.
+//! Both are delegated to the API server, as in the original: it authenticates tokens (`TokenReview`) and
+//! authorizes requests (`SubjectAccessReview`). Client certificates are verified here, against CAs from flags
+//! or from the cluster.
 
 mod api;
 mod authorize;
@@ -40,94 +40,94 @@ use crate::{AuthenticationOptions, AuthorizationOptions, ServingError, tls};
 const CLIENT_CA_FLAG: &str = "--client-ca-file";
 const PROXY_CA_FLAG: &str = "--requestheader-client-ca-file";
 
-/// Whom to ask.
+/// The API servers that reviews are delegated to.
 #[derive(Clone, Default)]
 pub struct DelegatingClients {
-    /// By the credentials of `--authentication-kubeconfig`, or of the pod; without it tokens say nothing
+    /// With the credentials of `--authentication-kubeconfig`, or of the pod; without it tokens are ignored
     /// and nothing is looked up in the cluster.
     pub authentication: Option<ApiServerClient>,
-    /// By the credentials of `--authorization-kubeconfig`, or of the pod; without it all but the
-    /// always-allowed paths is forbidden to all but masters.
+    /// With the credentials of `--authorization-kubeconfig`, or of the pod; without it only `system:masters`
+    /// may read more than the always-allowed paths.
     pub authorization: Option<ApiServerClient>,
 }
 
-/// Finds out who asks and whether they may. Clones share caches.
+/// Authenticates and authorizes requests. Clones share caches.
 #[derive(Clone)]
 pub struct Access(Arc<Inner>);
 
 struct Inner {
-    clients_from: Source<PathBuf>,
-    proxies_from: Source<(PathBuf, Headers)>,
+    client_ca_source: Source<PathBuf>,
+    proxy_ca_source: Source<(PathBuf, Headers)>,
     trust: watch::Sender<Arc<Trust>>,
     cluster: Option<ApiServerClient>,
     tokens: Option<Arc<Tokens>>,
     authorizer: Authorizer,
     metrics: Arc<AccessMetrics>,
-    /// The last complaint about a CA, so that it is told once.
-    complaint: Mutex<Option<String>>,
+    /// The last error about a CA, so that it is logged once.
+    last_error: Mutex<Option<String>>,
 }
 
-/// Where a CA comes from.
+/// The source of a CA.
 enum Source<F> {
     File(F),
     Cluster,
-    Nowhere,
+    Disabled,
 }
 
-/// What came of a request at the door.
+/// The result of authentication and authorization.
 #[derive(Debug)]
-pub(crate) enum Admission {
-    /// They may.
-    Granted(User),
-    /// They showed something that is not believed.
-    Unknown,
-    /// They may not.
+pub(crate) enum AuthResult {
+    /// Authenticated and authorized.
+    Allowed(User),
+    /// The credentials are invalid.
+    Unauthenticated,
+    /// Not authorized.
     Forbidden {
-        /// Who.
+        /// The authenticated user.
         user: User,
-        /// What the API server said about it.
+        /// The reason from the API server.
         reason: String,
     },
-    /// It could not be found out whether they may.
-    Failed {
-        /// Who.
+    /// Authorization failed with an error.
+    AuthorizerError {
+        /// The authenticated user.
         user: User,
-        /// Why.
+        /// The error.
         error: String,
     },
 }
 
 impl Access {
-    /// Knows nobody: health is told to all, everything else to none.
+    /// Treats every request as anonymous and allows only the default always-allowed paths.
     #[must_use]
     pub fn deny_all() -> Self {
         let metrics = Arc::new(AccessMetrics::new(&Registry::new()));
         let options = AuthorizationOptions::default();
         let rng = fastrand::Rng::with_seed(0);
         let authorizer = Authorizer::new(&options, None, Arc::clone(&metrics), rng);
-        let Ok(authorizer) = authorizer else { unreachable!("the usual paths are good paths") };
+        let Ok(authorizer) = authorizer else { unreachable!("the default paths are valid") };
         Self(Arc::new(Inner {
-            clients_from: Source::Nowhere,
-            proxies_from: Source::Nowhere,
+            client_ca_source: Source::Disabled,
+            proxy_ca_source: Source::Disabled,
             trust: watch::Sender::default(),
             cluster: None,
             tokens: None,
             authorizer,
             metrics,
-            complaint: Mutex::default(),
+            last_error: Mutex::default(),
         }))
     }
 
-    /// Reads CAs from files, and from the cluster those that no flag names.
+    /// Reads the CAs from files, and from the cluster those that no flag sets.
     ///
     /// # Errors
-    /// If a flag or a file is at fault, or the cluster could not be asked and that is not tolerated.
+    /// If a flag or file is invalid, or the lookup in the cluster failed and that is not tolerated.
     pub async fn open(
         authentication: &AuthenticationOptions,
         authorization: &AuthorizationOptions,
         delegates: DelegatingClients,
         registry: &Registry,
-        mut chance: fastrand::Rng,
+        mut rng: fastrand::Rng,
     ) -> Result<Self, ServingError> {
         let metrics = Arc::new(AccessMetrics::new(registry));
         let cluster = delegates.authentication.as_ref();
@@ -146,45 +146,45 @@ impl Access {
             tracing::warn!("no --authorization-kubeconfig: SubjectAccessReview will not work");
         }
         let authorizer =
-            Authorizer::new(authorization, delegates.authorization, Arc::clone(&metrics), chance.fork())?;
+            Authorizer::new(authorization, delegates.authorization, Arc::clone(&metrics), rng.fork())?;
         let tokens = cluster.cloned().map(|api| {
             let lifetime = authentication.token_cache_ttl;
-            Tokens::new(api, lifetime, Arc::clone(&metrics), chance.fork())
+            Tokens::new(api, lifetime, Arc::clone(&metrics), rng.fork())
                 .map_err(|fault| ServingError::Option { flag: "--authentication-kubeconfig", fault })
         });
         let access = Self(Arc::new(Inner {
-            clients_from: Source::of(clients_file, skip, cluster.is_some(), "client certificate"),
-            proxies_from: Source::of(proxies_file, skip, cluster.is_some(), "request-header"),
+            client_ca_source: Source::of(clients_file, skip, cluster.is_some(), "client certificate"),
+            proxy_ca_source: Source::of(proxies_file, skip, cluster.is_some(), "request-header"),
             trust: watch::Sender::default(),
             cluster: delegates.authentication,
             tokens: tokens.transpose()?,
             authorizer,
             metrics,
-            complaint: Mutex::default(),
+            last_error: Mutex::default(),
         }));
         access.0.read_files()?;
         access.0.read_cluster(authentication.tolerate_lookup_failure).await?;
         Ok(access)
     }
 
-    /// Who asks, and whether they may. A request that is let in says no more who asks.
-    pub(crate) async fn admit(
+    /// Authenticates and authorizes a request, and removes the credentials from its headers.
+    pub(crate) async fn authenticate_and_authorize(
         &self,
         head: &mut Parts,
         path: &str,
         certificates: &[CertificateDer<'static>],
-    ) -> Admission {
+    ) -> AuthResult {
         let began = Instant::now();
         let found = self.0.authenticate(&head.headers, certificates).await;
         self.0.metrics.authenticated(found.as_ref().ok().map(User::category), began);
         let user = match found {
             Ok(user) => user,
             Err(error) => {
-                tracing::warn!(%error, "a request could not be authenticated");
-                return Admission::Unknown;
+                tracing::warn!(%error, "unable to authenticate the request");
+                return AuthResult::Unauthenticated;
             }
         };
-        self.0.strip(&mut head.headers);
+        self.0.remove_credentials(&mut head.headers);
         let began = Instant::now();
         let verb = head.method.as_str().to_ascii_lowercase();
         let decision = self.0.authorizer.decide(&user, &verb, path).await;
@@ -196,39 +196,39 @@ impl Access {
         };
         self.0.metrics.authorized(result, began);
         match decision {
-            Ok(Decision::Allow) => Admission::Granted(user),
+            Ok(Decision::Allow) => AuthResult::Allowed(user),
             Ok(Decision::NoOpinion { reason } | Decision::Deny { reason }) => {
-                Admission::Forbidden { user, reason }
+                AuthResult::Forbidden { user, reason }
             }
-            Err(error) => Admission::Failed { user, error },
+            Err(error) => AuthResult::AuthorizerError { user, error },
         }
     }
 
-    /// The issuers that clients are told of; `None` if certificates say nothing here.
+    /// The acceptable issuers of client certificates; `None` if client certificates are not requested.
     pub(crate) fn hints(&self) -> Option<Vec<DistinguishedName>> {
-        let nowhere =
-            matches!(self.0.clients_from, Source::Nowhere) && matches!(self.0.proxies_from, Source::Nowhere);
+        let nowhere = matches!(self.0.client_ca_source, Source::Disabled)
+            && matches!(self.0.proxy_ca_source, Source::Disabled);
         (!nowhere).then(|| self.0.trust.borrow().hints())
     }
 
-    /// Stands for the hints: as long as it is the same, so are they.
+    /// Changes whenever the hints change.
     pub(crate) fn trust_version(&self) -> u64 {
         self.0.trust.borrow().version
     }
 
-    /// Reads CA files again; what cannot be read leaves things as they are.
+    /// Reads the CA files again; an invalid file keeps the old CA.
     pub(crate) fn reload(&self) {
-        let complaint = self.0.read_files().err().map(|error| error.to_string());
-        self.0.complain(complaint);
+        let error = self.0.read_files().err().map(|error| error.to_string());
+        self.0.log_error_once(error);
     }
 
-    /// Follows what the cluster says; never ends.
-    pub(crate) async fn follow(&self) {
+    /// Watches the ConfigMap in the cluster; never ends.
+    pub(crate) async fn watch_config_map(&self) {
         match &self.0.cluster {
-            Some(api) if self.0.asks_cluster() => {
-                config_map::follow(api, |content| {
-                    let clients = self.0.learn_clients(&content).err();
-                    self.0.complain(clients.or(self.0.learn_proxies(&content).err()));
+            Some(api) if self.0.uses_cluster_config() => {
+                config_map::watch(api, |content| {
+                    let clients = self.0.apply_client_ca(&content).err();
+                    self.0.log_error_once(clients.or(self.0.apply_proxy_ca(&content).err()));
                 })
                 .await;
             }
@@ -241,21 +241,21 @@ impl<F> Source<F> {
     fn of(file: Option<F>, skip_lookup: bool, can_look_up: bool, what: &str) -> Self {
         match file {
             Some(file) => Self::File(file),
-            None if skip_lookup => Self::Nowhere,
+            None if skip_lookup => Self::Disabled,
             None if can_look_up => Self::Cluster,
             None => {
                 tracing::warn!(
                     "no --authentication-kubeconfig to look up configmap/extension-apiserver-authentication in \
                      kube-system with: {what} authentication will not work"
                 );
-                Self::Nowhere
+                Self::Disabled
             }
         }
     }
 }
 
 impl Inner {
-    /// The first that says who it is wins, even if an earlier one was not believed.
+    /// The first authenticator that succeeds wins, even if an earlier one failed.
     async fn authenticate(
         &self,
         headers: &HeaderMap,
@@ -274,7 +274,7 @@ impl Inner {
                 }
             }
         }
-        // Whoever shows something bad is not taken for somebody who shows nothing.
+        // A request with invalid credentials is not treated as anonymous.
         if failures.is_empty() { Ok(User::anonymous()) } else { Err(failures.join(", ")) }
     }
 
@@ -303,16 +303,16 @@ impl Inner {
         })
     }
 
-    fn strip(&self, headers: &mut HeaderMap) {
+    fn remove_credentials(&self, headers: &mut HeaderMap) {
         headers.remove(AUTHORIZATION);
-        Headers::usual().strip(headers);
+        Headers::defaults().remove_from(headers);
         if let Some(proxies) = &self.trust.borrow().proxies {
-            proxies.headers.strip(headers);
+            proxies.headers.remove_from(headers);
         }
     }
 
-    fn asks_cluster(&self) -> bool {
-        matches!(self.clients_from, Source::Cluster) || matches!(self.proxies_from, Source::Cluster)
+    fn uses_cluster_config(&self) -> bool {
+        matches!(self.client_ca_source, Source::Cluster) || matches!(self.proxy_ca_source, Source::Cluster)
     }
 
     fn read_files(&self) -> Result<(), ServingError> {
@@ -323,32 +323,32 @@ impl Inner {
                 fault,
             })
         };
-        if let Source::File(file) = &self.clients_from {
-            self.trust_clients(authority(file, CLIENT_CA_FLAG)?);
+        if let Source::File(file) = &self.client_ca_source {
+            self.set_client_ca(authority(file, CLIENT_CA_FLAG)?);
         }
-        if let Source::File((file, headers)) = &self.proxies_from {
+        if let Source::File((file, headers)) = &self.proxy_ca_source {
             let authority = authority(file, PROXY_CA_FLAG)?;
-            self.trust_proxies(Proxies { authority, headers: headers.clone() });
+            self.set_proxy_ca(Proxies { authority, headers: headers.clone() });
         }
         Ok(())
     }
 
     async fn read_cluster(&self, tolerate_failure: bool) -> Result<(), ServingError> {
-        let Some(api) = self.cluster.as_ref().filter(|_| self.asks_cluster()) else {
+        let Some(api) = self.cluster.as_ref().filter(|_| self.uses_cluster_config()) else {
             return Ok(());
         };
         let (clients, proxies) = match config_map::read(api).await {
             Ok(None) => (Ok(()), Ok(())),
-            Ok(Some(content)) => (self.learn_clients(&content), self.learn_proxies(&content)),
-            Err(error) if matches!(self.proxies_from, Source::Cluster) => (Ok(()), Err(error)),
+            Ok(Some(content)) => (self.apply_client_ca(&content), self.apply_proxy_ca(&content)),
+            Err(error) if matches!(self.proxy_ca_source, Source::Cluster) => (Ok(()), Err(error)),
             Err(error) => (Err(error), Ok(())),
         };
         if let Err(error) = clients {
-            tracing::warn!(%error, "the cluster's client CA is not known yet");
+            tracing::warn!(%error, "cannot read the client CA from the cluster yet");
         }
         match proxies {
             Err(error) if tolerate_failure => {
-                tracing::warn!(%error, "looking up whom to believe failed; going on without, as told");
+                tracing::warn!(%error, "lookup of extension-apiserver-authentication failed, continuing without it");
                 Ok(())
             }
             Err(error) => Err(ServingError::Lookup(error)),
@@ -356,21 +356,21 @@ impl Inner {
         }
     }
 
-    fn learn_clients(&self, content: &Content) -> Result<(), String> {
-        if matches!(self.clients_from, Source::Cluster) {
-            content.clients()?.into_iter().for_each(|clients| self.trust_clients(clients));
+    fn apply_client_ca(&self, content: &Content) -> Result<(), String> {
+        if matches!(self.client_ca_source, Source::Cluster) {
+            content.clients()?.into_iter().for_each(|clients| self.set_client_ca(clients));
         }
         Ok(())
     }
 
-    fn learn_proxies(&self, content: &Content) -> Result<(), String> {
-        if matches!(self.proxies_from, Source::Cluster) {
-            content.proxies()?.into_iter().for_each(|proxies| self.trust_proxies(proxies));
+    fn apply_proxy_ca(&self, content: &Content) -> Result<(), String> {
+        if matches!(self.proxy_ca_source, Source::Cluster) {
+            content.proxies()?.into_iter().for_each(|proxies| self.set_proxy_ca(proxies));
         }
         Ok(())
     }
 
-    fn trust_clients(&self, clients: Authority) {
+    fn set_client_ca(&self, clients: Authority) {
         self.trust.send_if_modified(|trust| {
             let new = trust.clients.as_ref() != Some(&clients);
             if new {
@@ -382,7 +382,7 @@ impl Inner {
         });
     }
 
-    fn trust_proxies(&self, proxies: Proxies) {
+    fn set_proxy_ca(&self, proxies: Proxies) {
         self.trust.send_if_modified(|trust| {
             let new = trust.proxies.as_ref() != Some(&proxies);
             if new {
@@ -394,12 +394,12 @@ impl Inner {
         });
     }
 
-    /// Says once what is wrong with a CA; those believed so far still are.
-    fn complain(&self, complaint: Option<String>) {
-        let mut last = self.complaint.lock();
-        if let Some(complaint) = complaint.as_ref().filter(|new| last.as_ref() != Some(*new)) {
-            tracing::warn!("{complaint}; the CA known so far stays in use");
+    /// Logs an error about a CA once; the old CA stays in use.
+    fn log_error_once(&self, error: Option<String>) {
+        let mut last = self.last_error.lock();
+        if let Some(error) = error.as_ref().filter(|new| last.as_ref() != Some(*new)) {
+            tracing::warn!("cannot reload client CA, keeping the old one: {error}");
         }
-        *last = complaint;
+        *last = error;
     }
 }

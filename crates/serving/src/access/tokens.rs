@@ -1,4 +1,4 @@
-//! Bearer tokens are shown to the API server, which says whose they are; it is asked once for a while.
+//! Token authentication by TokenReviews, with a cache.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -26,28 +26,28 @@ const REVIEW: ReviewKind = ReviewKind {
     api_version: "authentication.k8s.io/v1",
     kind: "TokenReview",
 };
-/// The time one lookup may take, all tries together.
-const LOOKUP_LIMIT: Duration = Duration::from_secs(10);
+/// The timeout of one TokenReview, including retries.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 const CACHED_TOKENS_MAX: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 const WEBSOCKET_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 const INVALID: &str = "invalid bearer token";
 
-/// Stands for a token without giving it away.
+/// The cache key of a token, from which the token cannot be recovered.
 type Digest = [u8; 32];
-/// Whose a token is, nobody's, or why that could not be found out.
+/// The token's user, `None` if the token is invalid, or the error of the review.
 type Outcome = Result<Option<Arc<User>>, Arc<str>>;
 
-/// Looks tokens up.
+/// Authenticates tokens.
 pub(super) struct Tokens {
     api: ApiServerClient,
     lifetime: Duration,
-    /// A process's own: digests of one process say nothing to another.
+    /// Random per process, so that digests are useless to another process.
     secret: hmac::Key,
-    known: Expiring<Digest, Option<Arc<User>>>,
-    /// Lookups under way, so that many requests with one token make one.
-    under_way: Mutex<BTreeMap<Digest, Shared<BoxFuture<'static, Outcome>>>>,
+    cached: Expiring<Digest, Option<Arc<User>>>,
+    /// TokenReviews in flight, shared by concurrent requests with the same token.
+    in_flight: Mutex<BTreeMap<Digest, Shared<BoxFuture<'static, Outcome>>>>,
     metrics: Arc<AccessMetrics>,
-    chance: Mutex<fastrand::Rng>,
+    rng: Mutex<fastrand::Rng>,
 }
 
 #[derive(Serialize)]
@@ -77,23 +77,23 @@ impl Tokens {
         api: ApiServerClient,
         lifetime: Duration,
         metrics: Arc<AccessMetrics>,
-        chance: fastrand::Rng,
+        rng: fastrand::Rng,
     ) -> Result<Arc<Self>, String> {
         let random = aws_lc_rs::rand::SystemRandom::new();
         let secret = hmac::Key::generate(hmac::HMAC_SHA256, &random)
-            .map_err(|_| "the system gives no random numbers".to_owned())?;
+            .map_err(|_| "the system's random number generator failed".to_owned())?;
         Ok(Arc::new(Self {
             api,
             lifetime,
             secret,
-            known: Expiring::new(CACHED_TOKENS_MAX),
-            under_way: Mutex::default(),
+            cached: Expiring::new(CACHED_TOKENS_MAX),
+            in_flight: Mutex::default(),
             metrics,
-            chance: Mutex::new(chance),
+            rng: Mutex::new(rng),
         }))
     }
 
-    /// The user that a request's token belongs to; `None` if it brings no token.
+    /// The user of the request's token; `None` without a token.
     pub(super) async fn authenticate(self: &Arc<Self>, headers: &HeaderMap) -> Result<Option<User>, String> {
         let mut failures = Vec::new();
         for token in [Ok(bearer(headers)), websocket(headers)] {
@@ -111,57 +111,58 @@ impl Tokens {
     }
 
     async fn user_of(self: &Arc<Self>, token: &str) -> Outcome {
-        let began = Instant::now();
+        let started_at = Instant::now();
         let digest = self.digest(token);
-        if let Some(known) = self.known.get(&digest) {
-            self.metrics.token_cache_answered("hit", began);
-            return Ok(known);
+        if let Some(cached) = self.cached.get(&digest) {
+            self.metrics.token_cache_answered("hit", started_at);
+            return Ok(cached);
         }
-        let lookup = {
-            let mut under_way = self.under_way.lock();
-            match under_way.get(&digest) {
-                Some(lookup) => lookup.clone(),
+        let review_future = {
+            let mut in_flight = self.in_flight.lock();
+            match in_flight.get(&digest) {
+                Some(review_future) => review_future.clone(),
                 None => {
-                    let lookup = Arc::clone(self).begin(digest, token.to_owned());
-                    under_way.insert(digest, lookup.clone());
-                    lookup
+                    let review_future = Arc::clone(self).start_review(digest, token.to_owned());
+                    in_flight.insert(digest, review_future.clone());
+                    review_future
                 }
             }
         };
         let _blocked = self.metrics.token_fetch_waits("blocked");
-        let outcome = lookup.await;
-        self.metrics.token_cache_answered("miss", began);
+        let outcome = review_future.await;
+        self.metrics.token_cache_answered("miss", started_at);
         outcome
     }
 
-    /// Begins a lookup that goes on even if all who wait for it give up: the next one may want it.
-    fn begin(self: Arc<Self>, digest: Digest, token: String) -> Shared<BoxFuture<'static, Outcome>> {
+    /// Starts a TokenReview that continues even if all waiting requests are cancelled: the next request may
+    /// use its result.
+    fn start_review(self: Arc<Self>, digest: Digest, token: String) -> Shared<BoxFuture<'static, Outcome>> {
         let task = tokio::spawn(async move {
-            let _landing = Landing { tokens: &self, digest };
-            // Another lookup may have ended since this one was found to be needed.
-            if let Some(known) = self.known.get(&digest) {
-                return Ok(known);
+            let _guard = InFlightGuard { tokens: &self, digest };
+            // Another review may have ended since the cache was checked.
+            if let Some(cached) = self.cached.get(&digest) {
+                return Ok(cached);
             }
-            let outcome = self.look_up(&token).await;
+            let outcome = self.review(&token).await;
             if let Ok(user) = &outcome {
-                self.known.put(digest, user.clone(), self.lifetime);
+                self.cached.put(digest, user.clone(), self.lifetime);
             }
             outcome
         });
-        async move { task.await.unwrap_or_else(|_| Err("looking a token up failed".into())) }.boxed().shared()
+        async move { task.await.unwrap_or_else(|_| Err("token review failed".into())) }.boxed().shared()
     }
 
-    async fn look_up(&self, token: &str) -> Outcome {
+    async fn review(&self, token: &str) -> Outcome {
         let _in_flight = self.metrics.token_fetch_waits("in_flight");
         let spec = ReviewSpec { token };
-        let call = self.api.review(&REVIEW, &spec, &self.metrics.token_reviews, &self.chance);
-        let answer: Result<ReviewStatus, String> = match timeout(LOOKUP_LIMIT, call).await {
-            Ok(answer) => answer,
-            Err(_) => Err(format!("{}: no answer within {LOOKUP_LIMIT:?}", REVIEW.path)),
+        let call = self.api.review(&REVIEW, &spec, &self.metrics.token_reviews, &self.rng);
+        let response: Result<ReviewStatus, String> = match timeout(REVIEW_TIMEOUT, call).await {
+            Ok(response) => response,
+            Err(_) => Err(format!("{}: no response within {REVIEW_TIMEOUT:?}", REVIEW.path)),
         };
-        let outcome = match answer {
+        let outcome = match response {
             Err(error) => {
-                tracing::error!(%error, "a token could not be reviewed");
+                tracing::error!(%error, "TokenReview failed");
                 Err(error.into())
             }
             Ok(status) if status.authenticated => Ok(Some(Arc::new(status.user.into()))),
@@ -175,21 +176,21 @@ impl Tokens {
     fn digest(&self, token: &str) -> Digest {
         let tag = hmac::sign(&self.secret, token.as_bytes());
         let mut digest = Digest::default();
-        // A tag of HMAC-SHA-256 has this length.
+        // An HMAC-SHA-256 tag has 32 bytes.
         digest.copy_from_slice(tag.as_ref());
         digest
     }
 }
 
-/// Takes a lookup off the list however it ends.
-struct Landing<'a> {
+/// Removes a TokenReview from `in_flight` when it ends or is cancelled.
+struct InFlightGuard<'a> {
     tokens: &'a Tokens,
     digest: Digest,
 }
 
-impl Drop for Landing<'_> {
+impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
-        self.tokens.under_way.lock().remove(&self.digest);
+        self.tokens.in_flight.lock().remove(&self.digest);
     }
 }
 
@@ -204,7 +205,7 @@ impl From<ReviewUser> for User {
     }
 }
 
-/// The token of an `Authorization: Bearer` header; anything else in that header is no credential.
+/// The token of an `Authorization: Bearer` header; other schemes are ignored.
 fn bearer(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
     let mut words = value.splitn(3, ' ');
@@ -212,7 +213,7 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| token.to_owned())
 }
 
-/// The token that a browser's websocket brings in the only header it can set.
+/// The token of a browser's websocket, which can set only the `Sec-WebSocket-Protocol` header.
 fn websocket(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
     let has = |name, wanted: &str| {
         let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
@@ -222,10 +223,10 @@ fn websocket(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
         return Ok(None);
     }
     let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
-    let (mut token, mut others) = (None, 0);
+    let (mut token, mut other_protocols) = (None, 0);
     for protocol in values.flat_map(|value| value.split(',')).map(str::trim) {
         let Some(encoded) = protocol.strip_prefix(WEBSOCKET_PREFIX) else {
-            others += 1;
+            other_protocols += 1;
             continue;
         };
         if token.is_some() {
@@ -237,8 +238,8 @@ fn websocket(headers: &HeaderMap) -> Result<Option<String>, &'static str> {
         token = Some(decoded);
     }
     match token.filter(|token| !token.is_empty()) {
-        // The server has to name one of the protocols, and that must not be the token.
-        Some(_) if others == 0 => Err("missing additional subprotocol"),
+        // The server must select one of the subprotocols, and that must not be the token.
+        Some(_) if other_protocols == 0 => Err("missing additional subprotocol"),
         token => Ok(token),
     }
 }
@@ -255,7 +256,7 @@ mod tests {
 
     /// Proves SRV-63.
     #[test]
-    fn only_a_bearer_is_a_credential() {
+    fn only_the_bearer_scheme_is_a_credential() {
         for (value, token) in [
             ("Bearer abc", Some("abc")),
             ("bearer abc def", Some("abc")),
@@ -272,22 +273,25 @@ mod tests {
     }
 
     #[test]
-    fn a_websocket_brings_its_token_among_its_protocols() {
-        let ask = |protocols: &'static str| {
+    fn websocket_token_is_read_from_the_subprotocols() {
+        let token_of = |protocols: &'static str| {
             websocket(&headers(&[
                 ("connection", "keep-alive, Upgrade"),
                 ("upgrade", "websocket"),
                 ("sec-websocket-protocol", protocols),
             ]))
         };
-        assert_eq!(ask("base64url.bearer.authorization.k8s.io.YWJj, v4"), Ok(Some("abc".to_owned())));
-        assert_eq!(ask("v4"), Ok(None));
-        assert_eq!(ask("base64url.bearer.authorization.k8s.io.YWJj"), Err("missing additional subprotocol"));
-        assert!(ask("base64url.bearer.authorization.k8s.io.YWJ, v4").is_err());
+        assert_eq!(token_of("base64url.bearer.authorization.k8s.io.YWJj, v4"), Ok(Some("abc".to_owned())));
+        assert_eq!(token_of("v4"), Ok(None));
+        assert_eq!(
+            token_of("base64url.bearer.authorization.k8s.io.YWJj"),
+            Err("missing additional subprotocol")
+        );
+        assert!(token_of("base64url.bearer.authorization.k8s.io.YWJ, v4").is_err());
         let twice =
             "base64url.bearer.authorization.k8s.io.YWJj,base64url.bearer.authorization.k8s.io.YWJj,v4";
-        assert!(ask(twice).is_err());
+        assert!(token_of(twice).is_err());
         let plain = headers(&[("sec-websocket-protocol", "base64url.bearer.authorization.k8s.io.YWJj, v4")]);
-        assert_eq!(websocket(&plain), Ok(None), "no websocket");
+        assert_eq!(websocket(&plain), Ok(None), "not a websocket request");
     }
 }

@@ -1,4 +1,4 @@
-//! Whose certificates are believed: what a CA vouches for, and what a proxy under one may say in headers.
+//! Authentication by client certificates and by request headers of front proxies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use rustls::{DistinguishedName, RootCertStore};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::user::User;
-use crate::tls::chain_of;
+use crate::tls::parse_chain;
 
-/// Says in a user's extra fields which certificate was shown.
+/// The user's extra key with the fingerprint of the client certificate.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
-/// The part of a subject that holds a user's uid.
+/// The subject attribute with the user's UID.
 const UID_OBJECT_ID: &str = "1.3.6.1.4.1.57683.2";
 
-/// Who is believed at the moment.
+/// The CAs in use.
 #[derive(Clone, Default)]
 pub(super) struct Trust {
-    /// Grows with every change.
+    /// Increases with every change.
     pub(super) version: u64,
-    /// Its certificates name their users.
+    /// The client CA.
     pub(super) clients: Option<Authority>,
-    /// Its certificates belong to proxies that name users in headers.
+    /// The front-proxy CA with its headers.
     pub(super) proxies: Option<Proxies>,
 }
 
-/// The CAs of one bundle.
+/// The CAs of one PEM bundle.
 #[derive(Clone)]
 pub(super) struct Authority {
     pem: Vec<u8>,
@@ -39,17 +39,17 @@ pub(super) struct Authority {
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
-/// Proxies and the headers in which they say who asks.
+/// Front proxies and their request headers.
 #[derive(Clone, PartialEq)]
 pub(super) struct Proxies {
     pub(super) authority: Authority,
     pub(super) headers: Headers,
 }
 
-/// The names of headers, and who may send them.
+/// The request headers, and the proxies that may send them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Headers {
-    /// Common names of proxies; any if empty.
+    /// Allowed common names of proxies; any if empty.
     pub(super) allowed_names: Vec<String>,
     pub(super) username: Vec<String>,
     pub(super) uid: Vec<String>,
@@ -64,7 +64,7 @@ impl PartialEq for Authority {
 }
 
 impl Trust {
-    /// The issuers clients are told of.
+    /// The subjects of all CAs, sent to clients in the TLS handshake.
     pub(super) fn hints(&self) -> Vec<DistinguishedName> {
         let authorities = self.clients.iter().chain(self.proxies.iter().map(|proxies| &proxies.authority));
         authorities.flat_map(|authority| authority.subjects.clone()).collect()
@@ -72,11 +72,11 @@ impl Trust {
 }
 
 impl Authority {
-    /// Reads a bundle of CAs.
+    /// Parses a PEM bundle of CAs.
     pub(super) fn new(pem: &[u8]) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
-        for certificate in chain_of(pem)? {
-            roots.add(certificate).map_err(|error| format!("holds what is no CA: {error}"))?;
+        for certificate in parse_chain(pem)? {
+            roots.add(certificate).map_err(|error| format!("holds an invalid CA certificate: {error}"))?;
         }
         let subjects = roots.subjects();
         let provider = Arc::new(aws_lc_rs::default_provider());
@@ -94,7 +94,7 @@ impl Authority {
         verified.map(drop).map_err(|error| error.to_string())
     }
 
-    /// The user that a certificate names; `None` if it names nobody.
+    /// The user of a client certificate; `None` without a common name.
     pub(super) fn user_of(&self, chain: &[CertificateDer<'_>]) -> Result<Option<User>, String> {
         self.verify(chain)?;
         let leaf = parse(&chain[0])?;
@@ -110,7 +110,7 @@ impl Authority {
 }
 
 impl Proxies {
-    /// The user that a proxy names; `None` if it names nobody.
+    /// The user in the request headers; `None` without a user name.
     pub(super) fn user_of(
         &self,
         chain: &[CertificateDer<'_>],
@@ -121,7 +121,7 @@ impl Proxies {
         let name = common_name(&leaf).unwrap_or_default();
         let allowed = &self.headers.allowed_names;
         if !allowed.is_empty() && !allowed.iter().any(|allowed| allowed == name) {
-            return Err(format!("the proxy {name:?} is not in the list of allowed names"));
+            return Err(format!("the common name {name:?} is not in --requestheader-allowed-names"));
         }
         Ok(self.headers.user_in(headers))
     }
@@ -150,8 +150,8 @@ impl Headers {
         Some(User { name, uid: first(&self.uid).unwrap_or_default(), groups, extra })
     }
 
-    /// Takes what says who asks out of a request, so that nothing behind can be misled by it.
-    pub(super) fn strip(&self, headers: &mut HeaderMap) {
+    /// Removes the request headers, so that pages cannot be misled by them.
+    pub(super) fn remove_from(&self, headers: &mut HeaderMap) {
         for name in self.username.iter().chain(&self.uid).chain(&self.group) {
             headers.remove(name.as_str());
         }
@@ -164,8 +164,8 @@ impl Headers {
         }
     }
 
-    /// The names that are usual.
-    pub(super) fn usual() -> Self {
+    /// The default header names.
+    pub(super) fn defaults() -> Self {
         let one = |name: &str| vec![name.to_owned()];
         Self {
             allowed_names: Vec::new(),
@@ -185,14 +185,14 @@ fn parse<'a>(certificate: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>,
     X509Certificate::from_der(certificate).map(|(_, leaf)| leaf).map_err(|error| error.to_string())
 }
 
-/// How long a certificate is still valid, in seconds.
+/// The remaining validity of a certificate in seconds.
 pub(super) fn seconds_left(certificate: &CertificateDer<'_>) -> Option<f64> {
     let not_after = parse(certificate).ok()?.validity().not_after.timestamp();
     #[allow(clippy::cast_precision_loss, reason = "seconds of a few centuries fit")]
     Some(not_after as f64 - UnixTime::now().as_secs() as f64)
 }
 
-/// Of several common names the last counts, as in the original.
+/// The last of several common names, as in the original.
 fn common_name<'a>(certificate: &'a X509Certificate<'_>) -> Option<&'a str> {
     certificate.subject().iter_common_name().last()?.as_str().ok()
 }
@@ -205,10 +205,10 @@ fn uid(certificate: &X509Certificate<'_>) -> Result<String, String> {
     match (uids.next(), uids.next()) {
         (None, _) => Ok(String::new()),
         (Some(uid), None) => match uid.as_str() {
-            Ok("") | Err(_) => Err("the certificate's uid is no text".to_owned()),
+            Ok("") | Err(_) => Err("the certificate's UID is not a string".to_owned()),
             Ok(uid) => Ok(uid.to_owned()),
         },
-        (Some(_), Some(_)) => Err("the certificate has several uids".to_owned()),
+        (Some(_), Some(_)) => Err("the certificate has several UIDs".to_owned()),
     }
 }
 

@@ -1,49 +1,49 @@
-//! Who asks, as far as the API server needs to know to say what they may.
+//! The user of a request, as SubjectAccessReviews need it.
 
 use std::collections::BTreeMap;
 
 pub(super) const ANONYMOUS: &str = "system:anonymous";
 pub(super) const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub(super) const AUTHENTICATED: &str = "system:authenticated";
-/// The group that may do anything, without anybody being asked.
+/// The group that is always authorized, without a review.
 pub(super) const MASTERS: &str = "system:masters";
 
-/// Who asks.
+/// An authenticated or anonymous user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// The name, unique in the cluster.
+    /// The user name.
     pub name: String,
-    /// Tells apart users that had one name one after the other; may be empty.
+    /// Distinguishes successive users with the same name; may be empty.
     pub uid: String,
-    /// The groups, in the order they were told.
+    /// The groups, in the given order.
     pub groups: Vec<String>,
-    /// What else was said about them.
+    /// Further attributes.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// Somebody who shows nothing.
+    /// The user of a request without credentials.
     pub(crate) fn anonymous() -> Self {
         Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
     }
 
-    /// Whether it is nobody in particular.
+    /// Whether the user is anonymous or unauthenticated.
     pub(crate) fn is_anonymous(&self) -> bool {
         self.name == ANONYMOUS || self.groups.iter().any(|group| group == UNAUTHENTICATED)
     }
 
-    /// With the group of all who showed who they are.
+    /// Adds the group `system:authenticated`.
     pub(super) fn authenticated(mut self) -> Self {
         let known = self.groups.iter().any(|group| group == AUTHENTICATED || group == UNAUTHENTICATED);
-        // Parity: staging/src/k8s.io/apiserver/pkg/authentication/group: one that claims to be nobody
-        // does not become somebody.
+        // Parity: staging/src/k8s.io/apiserver/pkg/authentication/group: an authenticator that returns the
+        // anonymous user does not make it authenticated.
         if !known && self.name != ANONYMOUS {
             self.groups.push(AUTHENTICATED.to_owned());
         }
         self
     }
 
-    /// What the metrics call them: no real name leaves this process by that way.
+    /// The user's category in metrics, which never contain real names.
     pub(super) fn category(&self) -> &str {
         match self.name.as_str() {
             "admin" | "client" | "kube_proxy" | "kubelet" | "system:serviceaccount:kube-system:default" => {
@@ -61,7 +61,7 @@ mod tests {
 
     /// Proves SRV-61.
     #[test]
-    fn those_who_show_who_they_are_get_a_group() {
+    fn authenticated_users_get_the_authenticated_group() {
         let anonymous = User::anonymous();
         assert_eq!(anonymous.name, "system:anonymous");
         assert_eq!(anonymous.groups, ["system:unauthenticated"]);
@@ -70,11 +70,11 @@ mod tests {
         assert!(!jane.is_anonymous() && anonymous.is_anonymous());
         let jane = jane.authenticated();
         assert_eq!(jane.groups, ["rowers", "system:authenticated"]);
-        assert_eq!(jane.clone().authenticated(), jane, "once is enough");
+        assert_eq!(jane.clone().authenticated(), jane, "the group is added once");
     }
 
     #[test]
-    fn metrics_know_categories_not_names() {
+    fn metrics_use_categories_and_not_names() {
         for (name, category) in [("admin", "admin"), ("a@b.io", "email_id"), ("jane", "other")] {
             assert_eq!(User { name: name.to_owned(), ..User::default() }.category(), category);
         }

@@ -1,21 +1,21 @@
-//! `/debug/…`: what helps people who look into a running process.
+//! The pages below `/debug/`.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 
-use super::Asked;
-use super::answers::{HTML, nosniff, not_found, of, plain, redirect};
+use super::PageRequest;
 use super::quote;
+use super::responses::{HTML, nosniff, not_found, of, plain, redirect};
 
 /// Sets the verbosity of the log.
 pub type SetVerbosity = Arc<dyn Fn(u32) -> Result<(), String> + Send + Sync>;
 
-/// Marks answers whose text Go's profiling tool shows to its user.
+/// Marks responses whose text `go tool pprof` prints.
 const GO_PPROF: HeaderName = HeaderName::from_static("x-go-pprof");
 
-/// The profiles that Go can make, and what to do instead.
+/// Go's profiles, and what to use instead.
 const PROFILES: [(&str, &str); 9] = [
     ("allocs", "run a heap profiler on the process, such as heaptrack"),
     ("block", "there are no goroutines to block"),
@@ -24,25 +24,25 @@ const PROFILES: [(&str, &str); 9] = [
     ("mutex", "there are no goroutines to wait for a mutex"),
     ("profile", "record the process with perf"),
     ("symbol", "binaries carry no symbols"),
-    ("threadcreate", "threads are few and made at the start"),
+    ("threadcreate", "threads are few and created at startup"),
     ("trace", "record the process with perf"),
 ];
 
-/// What the pages below `/debug/` do, if they are there.
+/// The pages below `/debug/`, except those of controllers.
 pub(super) struct Debug {
     pub(super) profiling: bool,
     pub(super) set_verbosity: Option<SetVerbosity>,
 }
 
 impl Debug {
-    /// The answer to a request below `/debug/`, but for those of controllers.
-    pub(super) fn answer(&self, asked: &Asked<'_>) -> Response<Bytes> {
+    /// The response to a request below `/debug/`, except those of controllers.
+    pub(super) fn response(&self, request: &PageRequest<'_>) -> Response<Bytes> {
         if !self.profiling {
             return not_found();
         }
-        match asked.path {
-            "/debug/pprof" => redirect(asked.method, "/debug/pprof/"),
-            "/debug/flags/v" => self.verbosity(asked),
+        match request.path {
+            "/debug/pprof" => redirect(request.method, "/debug/pprof/"),
+            "/debug/flags/v" => self.verbosity(request),
             "/debug/flags" => flags(),
             path if path.starts_with("/debug/flags/") => flags(),
             path => match path.strip_prefix("/debug/pprof/") {
@@ -53,38 +53,38 @@ impl Debug {
         }
     }
 
-    fn verbosity(&self, asked: &Asked<'_>) -> Response<Bytes> {
-        let say = |status, text: &str| nosniff(of(status, "text/plain", format!("{text}\n")));
-        if *asked.method != Method::PUT {
-            return say(StatusCode::NOT_ACCEPTABLE, "unsupported http method");
+    fn verbosity(&self, request: &PageRequest<'_>) -> Response<Bytes> {
+        let respond = |status, text: &str| nosniff(of(status, "text/plain", format!("{text}\n")));
+        if *request.method != Method::PUT {
+            return respond(StatusCode::NOT_ACCEPTABLE, "unsupported http method");
         }
         let Some(set) = &self.set_verbosity else {
-            return say(StatusCode::NOT_IMPLEMENTED, "the verbosity of this process cannot be changed");
+            return respond(StatusCode::NOT_IMPLEMENTED, "the verbosity of this process cannot be changed");
         };
-        let text = match asked.body {
+        let text = match request.body {
             Some(body) => String::from_utf8_lossy(body),
-            None => return say(StatusCode::BAD_REQUEST, "error reading request body: too large"),
+            None => return respond(StatusCode::BAD_REQUEST, "error reading request body: too large"),
         };
         match level(&text).and_then(|level| set(level)) {
-            Ok(()) => say(StatusCode::OK, &format!("successfully set klog.logging.verbosity to {text}")),
-            Err(fault) => say(StatusCode::BAD_REQUEST, &fault),
+            Ok(()) => respond(StatusCode::OK, &format!("successfully set klog.logging.verbosity to {text}")),
+            Err(error_text) => respond(StatusCode::BAD_REQUEST, &error_text),
         }
     }
 }
 
-/// Reads a level as the original does, which complains in the words of its language.
+/// Parses a level like the original, with Go's error messages.
 fn level(text: &str) -> Result<u32, String> {
     let quoted = quote::go(text);
-    let complain = |fault| Err(format!("strconv.ParseUint: parsing {quoted}: {fault}"));
+    let parse_error = |error_text| Err(format!("strconv.ParseUint: parsing {quoted}: {error_text}"));
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return complain("invalid syntax");
+        return parse_error("invalid syntax");
     }
     let Ok(level) = text.parse::<u32>() else {
-        return complain("value out of range");
+        return parse_error("value out of range");
     };
     if i32::try_from(level).is_err() {
-        let fault = format!("strconv.ParseInt: parsing {quoted}: value out of range");
-        return Err(format!("failed set klog.logging.verbosity {text}: {fault}"));
+        let error_text = format!("strconv.ParseInt: parsing {quoted}: value out of range");
+        return Err(format!("failed set klog.logging.verbosity {text}: {error_text}"));
     }
     Ok(level)
 }
@@ -99,7 +99,7 @@ fn index() -> Response<Bytes> {
     let rows = PROFILES.map(|(name, instead)| format!("<tr><td>{name}</td><td>{instead}</td></tr>\n"));
     let page = format!(
         "<html>\n<head>\n<title>/debug/pprof/</title>\n</head>\n<body>\n/debug/pprof/<br>\n\
-         <p>This program is not written in Go and makes none of Go's profiles.</p>\n<table>\n\
+         <p>This program is not written in Go and has none of Go's profiles.</p>\n<table>\n\
          <thead><td>Profile</td><td>Instead</td></thead>\n{}</table>\n</body>\n</html>\n",
         rows.concat()
     );
@@ -107,13 +107,13 @@ fn index() -> Response<Bytes> {
 }
 
 fn profile(name: &str) -> Response<Bytes> {
-    let mut answer = match PROFILES.iter().find(|(known, _)| *known == name) {
+    let mut response = match PROFILES.iter().find(|(known, _)| *known == name) {
         Some((_, instead)) => plain(
             StatusCode::NOT_IMPLEMENTED,
             format!("This program is not written in Go and has no {name} profile: {instead}.\n"),
         ),
         None => plain(StatusCode::NOT_FOUND, "Unknown profile\n"),
     };
-    answer.headers_mut().insert(GO_PPROF, HeaderValue::from_static("1"));
-    answer
+    response.headers_mut().insert(GO_PPROF, HeaderValue::from_static("1"));
+    response
 }

@@ -1,4 +1,4 @@
-//! `/metrics` and `/metrics/slis`: everything that is counted, as Prometheus text.
+//! `/metrics` and `/metrics/slis`: all metrics as Prometheus text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,23 +9,23 @@ use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{GaugeVec, IntCounterVec, Opts, Registry, TextEncoder};
 
-use super::answers::{TEXT, of, plain};
+use super::responses::{TEXT, of, plain};
 use super::{PageOptions, VersionInfo};
 use crate::process::ProcessMetrics;
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 const PROCESS_START: HeaderName = HeaderName::from_static("process-start-time-unix");
-/// How a help text begins says how much a metric may be relied on.
+/// Stability levels, the prefix of a help text.
 const STABILITIES: [&str; 4] = ["ALPHA", "BETA", "INTERNAL", "STABLE"];
 
 /// One feature gate.
 #[derive(Clone, Debug)]
 pub struct FeatureGate {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// `ALPHA`, `BETA`, `DEPRECATED`, or nothing once it is there for good.
+    /// `ALPHA`, `BETA`, `DEPRECATED`, or empty for GA.
     pub stage: String,
-    /// Whether it is on.
+    /// Whether it is enabled.
     pub enabled: bool,
 }
 
@@ -51,14 +51,14 @@ impl MetricsPages {
         let slis = Registry::new();
         let check = gauges(
             "kubernetes_healthcheck",
-            "[STABLE] Whether a health check passed, last time.",
+            "[STABLE] Whether a health check passed the last time.",
             &["name", "type"],
         );
         let checks = IntCounterVec::new(
-            Opts::new("kubernetes_healthchecks_total", "[STABLE] Health checks by their results."),
+            Opts::new("kubernetes_healthchecks_total", "[STABLE] Health checks by result."),
             &["name", "type", "status"],
         )
-        .unwrap_or_else(|error| panic!("a metric of this file is malformed: {error}"));
+        .unwrap_or_else(|error| panic!("malformed metric definition: {error}"));
         let start =
             gauges("process_start_time_seconds", "[ALPHA] When this process started, in Unix time.", &[]);
         start.with_label_values::<&str>(&[]).set(since_1970.as_secs_f64());
@@ -85,16 +85,16 @@ impl MetricsPages {
         }
     }
 
-    /// The page of all metrics.
+    /// The response for `/metrics`.
     pub(super) fn all(&self) -> Response<Bytes> {
         let (mut families, disabled): (Vec<_>, Vec<_>) =
             self.registry.gather().into_iter().partition(|family| !self.disabled.contains(family.name()));
         families.extend(meta(&families, disabled.len()));
         families.sort_by(|a, b| a.name().cmp(b.name()));
-        self.told(&families)
+        self.encoded(&families)
     }
 
-    /// The page of health checks; a DELETE forgets them.
+    /// The response for `/metrics/slis`; a DELETE resets them.
     pub(super) fn slis(&self, method: &Method) -> Response<Bytes> {
         if *method == Method::DELETE {
             self.check.reset();
@@ -102,16 +102,16 @@ impl MetricsPages {
             self.start.reset();
             return of(StatusCode::OK, TEXT, "metrics reset\n");
         }
-        self.told(&self.slis.gather())
+        self.encoded(&self.slis.gather())
     }
 
-    fn told(&self, families: &[MetricFamily]) -> Response<Bytes> {
+    fn encoded(&self, families: &[MetricFamily]) -> Response<Bytes> {
         match TextEncoder::new().encode_to_string(families) {
             Ok(text) => {
-                let mut answer = of(StatusCode::OK, CONTENT_TYPE, with_bounds_like_go(&text));
+                let mut response = of(StatusCode::OK, CONTENT_TYPE, format_bounds_like_go(&text));
                 let start = HeaderValue::from(self.started_at_unix_seconds);
-                answer.headers_mut().insert(PROCESS_START, start);
-                answer
+                response.headers_mut().insert(PROCESS_START, start);
+                response
             }
             Err(error) => plain(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -121,11 +121,10 @@ impl MetricsPages {
     }
 }
 
-/// The same text with the bounds of buckets as Go writes numbers: to a server of metrics a bound is a label, and a
-/// label is a string.
-fn with_bounds_like_go(text: &str) -> String {
+/// Formats bucket bounds like Go: to Prometheus a bound is a label value, which is a string.
+fn format_bounds_like_go(text: &str) -> String {
     const BOUND: &str = "le=\"";
-    let mut told = String::with_capacity(text.len());
+    let mut encoded = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let number = line.find(BOUND).map(|at| at + BOUND.len()).and_then(|from| {
             let length = line[from..].find('"')?;
@@ -133,18 +132,18 @@ fn with_bounds_like_go(text: &str) -> String {
         });
         match number {
             Some((from, to, bound)) if !line.starts_with('#') && bound.is_finite() => {
-                told.push_str(&line[..from]);
-                told.push_str(&like_go(bound));
-                told.push_str(&line[to..]);
+                encoded.push_str(&line[..from]);
+                encoded.push_str(&format_like_go(bound));
+                encoded.push_str(&line[to..]);
             }
-            _ => told.push_str(line),
+            _ => encoded.push_str(line),
         }
     }
-    told
+    encoded
 }
 
-/// The shortest form of a number, with an exponent of two digits if it has more than six places or is tiny.
-fn like_go(number: f64) -> String {
+/// The shortest form of a number, with a two-digit exponent if that is below -4 or above 5.
+fn format_like_go(number: f64) -> String {
     let scientific = format!("{number:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
     match exponent.parse::<i32>() {
@@ -156,7 +155,7 @@ fn like_go(number: f64) -> String {
     }
 }
 
-/// How many metrics there are, by how much they may be relied on.
+/// The number of metrics by stability level.
 fn meta(families: &[MetricFamily], disabled: usize) -> Vec<MetricFamily> {
     let registry = Registry::new();
     let mut counted = BTreeMap::<_, u64>::new();
@@ -171,10 +170,10 @@ fn meta(families: &[MetricFamily], disabled: usize) -> Vec<MetricFamily> {
         registered.with_label_values(&["", stability]).inc_by(count);
     }
     register(&registry, registered);
-    let disabled_total = counters("disabled_metrics_total", "[BETA] Metrics that were turned off.", &[]);
+    let disabled_total = counters("disabled_metrics_total", "[BETA] Disabled metrics.", &[]);
     disabled_total.with_label_values::<&str>(&[]).inc_by(disabled as u64);
     register(&registry, disabled_total);
-    let hidden = counters("hidden_metrics_total", "[BETA] Metrics that are hidden.", &[]);
+    let hidden = counters("hidden_metrics_total", "[BETA] Hidden metrics.", &[]);
     hidden.with_label_values::<&str>(&[]).inc_by(0);
     register(&registry, hidden);
     registry.gather()
@@ -183,7 +182,7 @@ fn meta(families: &[MetricFamily], disabled: usize) -> Vec<MetricFamily> {
 fn about(about: &VersionInfo) -> GaugeVec {
     let gauge = gauges(
         "version_info",
-        "[ALPHA] The version this program stands for, and those it gets along with.",
+        "[ALPHA] Binary, emulation and minimum compatibility version.",
         &["binary", "component", "emulation", "min_compat"],
     );
     let versions = [&about.version, "kube", &about.emulation_version, &about.min_compatibility_version];
@@ -194,7 +193,7 @@ fn about(about: &VersionInfo) -> GaugeVec {
 fn build(about: &VersionInfo) -> GaugeVec {
     let gauge = gauges(
         "kubernetes_build_info",
-        "[BETA] What this program was built from.",
+        "[BETA] Version, commit and platform of the build.",
         &[
             "build_date",
             "compiler",
@@ -210,7 +209,7 @@ fn build(about: &VersionInfo) -> GaugeVec {
     let git_version = format!("v{}", about.version);
     let mut numbers = about.version.split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
-    // Platforms carry the names that images and node labels know.
+    // Go's architecture names, as in images and node labels.
     let arch = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -234,7 +233,7 @@ fn build(about: &VersionInfo) -> GaugeVec {
 
 fn features(features: &[FeatureGate]) -> GaugeVec {
     let gauge =
-        gauges("kubernetes_feature_enabled", "[BETA] Whether a feature gate is on.", &["name", "stage"]);
+        gauges("kubernetes_feature_enabled", "[BETA] Whether a feature gate is enabled.", &["name", "stage"]);
     for FeatureGate { name, stage, enabled } in features {
         gauge.with_label_values(&[name, stage]).set(f64::from(u8::from(*enabled)));
     }
@@ -244,7 +243,7 @@ fn features(features: &[FeatureGate]) -> GaugeVec {
 fn missing(controllers: &[String]) -> GaugeVec {
     let gauge = gauges(
         "keleustes_missing_controllers",
-        "[ALPHA] Controllers that are wanted and not there yet.",
+        "[ALPHA] Enabled controllers that are not implemented.",
         &["name"],
     );
     for name in controllers {
@@ -255,17 +254,17 @@ fn missing(controllers: &[String]) -> GaugeVec {
 
 fn gauges(name: &str, help: &str, labels: &[&str]) -> GaugeVec {
     GaugeVec::new(Opts::new(name, help), labels)
-        .unwrap_or_else(|error| panic!("a metric of this file is malformed: {error}"))
+        .unwrap_or_else(|error| panic!("malformed metric definition: {error}"))
 }
 
 fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
     IntCounterVec::new(Opts::new(name, help), labels)
-        .unwrap_or_else(|error| panic!("a metric of this file is malformed: {error}"))
+        .unwrap_or_else(|error| panic!("malformed metric definition: {error}"))
 }
 
 fn register(registry: &Registry, collector: impl Collector + 'static) {
     if let Err(error) = registry.register(Box::new(collector)) {
-        tracing::warn!(%error, "a metric is there already and is told as it was");
+        tracing::warn!(%error, "metric is already registered; only the first one is exported");
     }
 }
 
@@ -274,19 +273,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_told_as_go_tells_them() {
-        let told = |number| like_go(number);
-        assert_eq!(told(0.0), "0");
-        assert_eq!(told(0.005), "0.005");
-        assert_eq!(told(0.0001), "0.0001");
-        assert_eq!(told(0.000_099_999_999_999_999_99), "9.999999999999999e-05");
-        assert_eq!(told(262_144.0), "262144");
-        assert_eq!(told(1_048_576.0), "1.048576e+06");
-        assert_eq!(told(1e-8), "1e-08");
+    fn bucket_bounds_are_formatted_like_go() {
+        let encoded = |number| format_like_go(number);
+        assert_eq!(encoded(0.0), "0");
+        assert_eq!(encoded(0.005), "0.005");
+        assert_eq!(encoded(0.0001), "0.0001");
+        assert_eq!(encoded(0.000_099_999_999_999_999_99), "9.999999999999999e-05");
+        assert_eq!(encoded(262_144.0), "262144");
+        assert_eq!(encoded(1_048_576.0), "1.048576e+06");
+        assert_eq!(encoded(1e-8), "1e-08");
         let text = "# HELP a le=\"1000000\"\na_bucket{x=\"y\",le=\"1000000\"} 1000000\n\
                     a_bucket{le=\"+Inf\"} 1\na_sum 7\n";
         let wanted = "# HELP a le=\"1000000\"\na_bucket{x=\"y\",le=\"1e+06\"} 1000000\n\
                       a_bucket{le=\"+Inf\"} 1\na_sum 7\n";
-        assert_eq!(with_bounds_like_go(text), wanted);
+        assert_eq!(format_bounds_like_go(text), wanted);
     }
 }

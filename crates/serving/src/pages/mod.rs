@@ -1,10 +1,10 @@
-//! A request in, an answer out: the pages of the endpoint, without any IO.
+//! The pages of the endpoint: computes the response to a request, without IO.
 
-mod answers;
 mod debug;
 mod metrics;
 mod negotiate;
 mod quote;
+mod responses;
 #[cfg(test)]
 mod tests;
 mod yaml;
@@ -23,34 +23,34 @@ use prometheus::Registry;
 pub use self::debug::SetVerbosity;
 pub use self::metrics::FeatureGate;
 
-use self::answers::{forbidden, nosniff, not_found, of, plain, unauthorized, undecided};
 use self::debug::Debug;
 use self::metrics::MetricsPages;
+use self::responses::{authorizer_error, forbidden, nosniff, not_found, of, plain, unauthorized};
 use self::zpages::ZPages;
-use crate::access::Admission;
+use crate::access::AuthResult;
 use crate::health::HealthChecks;
 
 const CONFIGURATION_NAME: &str = "kubecontrollermanager.config.k8s.io";
 const CONTROLLERS: &str = "/debug/controllers/";
 
-/// A page of one controller: what follows its name in the path, without the slash, and the query in; the
-/// answer out.
+/// The debug handler of one controller. Its arguments are the path after the controller's name, without the
+/// leading slash, and the query.
 pub type DebugPageHandler = Arc<dyn Fn(&str, &str) -> Response<Bytes> + Send + Sync>;
 
-/// Which program this is.
+/// The version information of this program.
 #[derive(Clone, Debug)]
 pub struct VersionInfo {
-    /// The version of Kubernetes that it stands for, `1.37.1`.
+    /// The Kubernetes version, `1.37.1`.
     pub version: String,
     /// `--emulated-version`, `1.37`.
     pub emulation_version: String,
-    /// The oldest version it gets along with, `1.36`.
+    /// The minimum compatibility version, `1.36`.
     pub min_compatibility_version: String,
-    /// What it is written in; told where the original tells its version of Go.
+    /// The Rust version; reported where the original reports its Go version.
     pub language: String,
-    /// The commit it was built from; may be empty.
+    /// The git commit; may be empty.
     pub git_commit: String,
-    /// When it was built; may be empty.
+    /// The build date; may be empty.
     pub build_date: String,
 }
 
@@ -67,34 +67,34 @@ impl Default for VersionInfo {
     }
 }
 
-/// What the pages tell beyond health and metrics, and which of them are there.
+/// The content of the pages besides health and metrics, and which pages are enabled.
 #[derive(Clone)]
 pub struct PageOptions {
-    /// Which program this is.
+    /// The version information of this program.
     pub version_info: VersionInfo,
-    /// `--profiling`: the pages `/debug/pprof` and `/debug/flags` are there.
+    /// `--profiling`: enables `/debug/pprof` and `/debug/flags`.
     pub profiling: bool,
-    /// The value of every flag; `None` turns `/flagz` off (gate `ComponentFlagz`). Values that are secrets
-    /// must not be among them.
+    /// The value of every flag; `None` disables `/flagz` (feature gate `ComponentFlagz`). It must not hold
+    /// secrets.
     pub flags: Option<BTreeMap<String, String>>,
-    /// `/statusz` is there (gate `ComponentStatusz`).
+    /// Enables `/statusz` (feature gate `ComponentStatusz`).
     pub statusz: bool,
     /// The KubeControllerManagerConfiguration as JSON, for `/configz`.
     pub configuration: Option<String>,
     /// Feature gates, for `kubernetes_feature_enabled`.
     pub features: Vec<FeatureGate>,
-    /// `--disabled-metrics`: not told.
+    /// `--disabled-metrics`: left out.
     pub disabled_metrics: BTreeSet<String>,
-    /// Controllers that are wanted and not written yet.
+    /// Enabled controllers that are not implemented yet.
     pub missing_controllers: Vec<String>,
-    /// What `PUT /debug/flags/v` does.
+    /// Called by `PUT /debug/flags/v`.
     pub set_verbosity: Option<SetVerbosity>,
-    /// Chooses how the text pages look.
+    /// Chooses the separator of the text pages.
     pub rng: fastrand::Rng,
 }
 
 impl Default for PageOptions {
-    /// All pages, with nothing to say about flags and configuration.
+    /// All pages, without flags and configuration.
     fn default() -> Self {
         Self {
             version_info: VersionInfo::default(),
@@ -111,7 +111,7 @@ impl Default for PageOptions {
     }
 }
 
-/// What the endpoint has to tell. Clones tell the same.
+/// The pages of the endpoint. Clones share their state.
 #[derive(Clone)]
 pub struct Pages(Arc<Inner>);
 
@@ -124,18 +124,18 @@ struct Inner {
     controllers: RwLock<BTreeMap<String, DebugPageHandler>>,
 }
 
-/// One request of somebody who may.
-pub(crate) struct Asked<'a> {
+/// One request.
+pub(crate) struct PageRequest<'a> {
     pub(crate) method: &'a Method,
     pub(crate) uri: &'a Uri,
     /// The path, decoded.
     pub(crate) path: &'a str,
     pub(crate) headers: &'a HeaderMap,
-    /// `None` if it was too large to be read.
+    /// `None` if it was too large.
     pub(crate) body: Option<&'a [u8]>,
 }
 
-impl Asked<'_> {
+impl PageRequest<'_> {
     fn header(&self, name: HeaderName) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -147,8 +147,8 @@ impl Asked<'_> {
             .collect()
     }
 
-    /// Whether objects are to be spread out: asked for by the query, or else a person seems to look.
-    fn is_human(&self) -> bool {
+    /// Whether JSON is pretty-printed: by the `pretty` parameter, or else for curl, wget and browsers.
+    fn wants_pretty_json(&self) -> bool {
         match self.query("pretty").into_iter().find(|value| !value.is_empty()) {
             Some(value) => matches!(value.as_str(), "1" | "t" | "T" | "true" | "TRUE" | "True"),
             None => {
@@ -160,7 +160,7 @@ impl Asked<'_> {
 }
 
 impl Pages {
-    /// Pages that tell these checks and these metrics of a process that started then.
+    /// Pages for these health checks and metrics, of a process that started at `started_at`.
     #[must_use]
     pub fn new(
         health: HealthChecks,
@@ -191,7 +191,7 @@ impl Pages {
         }))
     }
 
-    /// Adds the page `/debug/controllers/NAME` with all that is below it.
+    /// Adds the handler of `/debug/controllers/NAME` and of all paths below it.
     pub fn add_debug(
         &self,
         controller: impl Into<String>,
@@ -200,60 +200,60 @@ impl Pages {
         self.0.controllers.write().insert(controller.into(), Arc::new(page));
     }
 
-    /// What is told to somebody who may not come in.
-    pub(crate) fn refuse(&self, admission: &Admission, asked: &Asked<'_>) -> Response<Bytes> {
+    /// The response to a request that is not authenticated or not authorized.
+    pub(crate) fn refuse(&self, admission: &AuthResult, request: &PageRequest<'_>) -> Response<Bytes> {
         finished(match admission {
-            Admission::Granted(_) => self.page(asked),
-            Admission::Unknown => unauthorized(asked),
-            Admission::Forbidden { user, reason } => forbidden(asked, &user.name, reason),
-            Admission::Failed { error, .. } => undecided(asked, error),
+            AuthResult::Allowed(_) => self.page(request),
+            AuthResult::Unauthenticated => unauthorized(request),
+            AuthResult::Forbidden { user, reason } => forbidden(request, &user.name, reason),
+            AuthResult::AuthorizerError { error, .. } => authorizer_error(request, error),
         })
     }
 
-    /// The answer to somebody who may come in.
-    pub(crate) fn answer(&self, asked: &Asked<'_>) -> Response<Bytes> {
-        finished(self.page(asked))
+    /// The response to an authorized request.
+    pub(crate) fn response(&self, request: &PageRequest<'_>) -> Response<Bytes> {
+        finished(self.page(request))
     }
 
-    /// What is told when a page fails.
+    /// The response after a panic.
     pub(crate) fn panicked() -> Response<Bytes> {
         let text = "This request caused apiserver to panic. Look in the logs for details.\n";
         finished(plain(StatusCode::INTERNAL_SERVER_ERROR, text))
     }
 
-    fn page(&self, asked: &Asked<'_>) -> Response<Bytes> {
+    fn page(&self, request: &PageRequest<'_>) -> Response<Bytes> {
         let inner = &self.0;
-        // Paths match exactly: `/healthz/<check>` and `/livez` do not exist in the original either.
-        match asked.path {
-            "/healthz" => self.healthz(asked),
+        // Paths match exactly: the original does not serve `/healthz/<check>` and `/livez` either.
+        match request.path {
+            "/healthz" => self.healthz(request),
             "/metrics" => inner.metrics.all(),
-            "/metrics/slis" => inner.metrics.slis(asked.method),
-            "/configz" => nosniff(of(StatusCode::OK, answers::JSON, inner.configuration.clone())),
-            "/flagz" => inner.zpages.flagz(asked).unwrap_or_else(not_found),
-            "/statusz" => inner.zpages.statusz(asked, SystemTime::now()).unwrap_or_else(not_found),
+            "/metrics/slis" => inner.metrics.slis(request.method),
+            "/configz" => nosniff(of(StatusCode::OK, responses::JSON, inner.configuration.clone())),
+            "/flagz" => inner.zpages.flagz(request).unwrap_or_else(not_found),
+            "/statusz" => inner.zpages.statusz(request, SystemTime::now()).unwrap_or_else(not_found),
             path => match path.strip_prefix(CONTROLLERS) {
-                Some(rest) => self.controller(rest, asked),
-                None => inner.debug.answer(asked),
+                Some(rest) => self.controller(rest, request),
+                None => inner.debug.response(request),
             },
         }
     }
 
-    fn healthz(&self, asked: &Asked<'_>) -> Response<Bytes> {
-        let report = self.0.health.report(!asked.query("verbose").is_empty(), &asked.query("exclude"));
+    fn healthz(&self, request: &PageRequest<'_>) -> Response<Bytes> {
+        let report = self.0.health.report(!request.query("verbose").is_empty(), &request.query("exclude"));
         self.0.metrics.checked(&report.outcomes);
         let status = if report.passed { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
         plain(status, report.text)
     }
 
-    fn controller(&self, rest: &str, asked: &Asked<'_>) -> Response<Bytes> {
+    fn controller(&self, rest: &str, request: &PageRequest<'_>) -> Response<Bytes> {
         let (name, rest) = rest.split_once('/').unwrap_or((rest, ""));
         let page = self.0.controllers.read().get(name).cloned();
-        page.map_or_else(not_found, |page| page(rest, asked.uri.query().unwrap_or_default()))
+        page.map_or_else(not_found, |page| page(rest, request.uri.query().unwrap_or_default()))
     }
 }
 
-/// Pages are for one reader and one moment unless they say otherwise.
-fn finished(mut answer: Response<Bytes>) -> Response<Bytes> {
-    answer.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-    answer
+/// Pages must not be cached unless they set another `Cache-Control`.
+fn finished(mut response: Response<Bytes>) -> Response<Bytes> {
+    response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+    response
 }

@@ -1,9 +1,9 @@
-//! Which form of a page a client takes, by its `Accept` header.
+//! Content negotiation by the `Accept` header.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
 
-/// The forms there are.
+/// The supported media types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Json,
@@ -11,24 +11,24 @@ pub(super) enum Format {
     Text,
 }
 
-/// What a client wants beyond a form.
+/// The parameters of a media type in the `Accept` header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
-    /// Group, version and kind (`g`, `v`, `as`) to be converted to.
+    /// Group, version and kind (`g`, `v`, `as`) to convert to.
     pub(super) kind: Option<(String, String, String)>,
     pub(super) pretty: bool,
-    /// Asks for a stream or a server's version, of which there are none.
+    /// Requests a stream or server version, which are not supported.
     pub(super) impossible: bool,
 }
 
-/// The form that was agreed on.
+/// The negotiated media type.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Accepted {
     pub(super) format: Format,
     pub(super) wanted: Wanted,
 }
 
-/// One range of an `Accept` header.
+/// One media range of an `Accept` header.
 struct Clause {
     main: String,
     sub: String,
@@ -37,7 +37,7 @@ struct Clause {
 }
 
 impl Wanted {
-    /// Whether a form without conversion will do.
+    /// Whether no conversion is requested.
     pub(super) fn is_plain(&self) -> bool {
         self.kind.is_none()
     }
@@ -53,8 +53,8 @@ impl Format {
     }
 }
 
-/// The best form for a client of those `offered`, best first; `None` if it takes none of them. Without a
-/// header the first is taken.
+/// The client's preferred media type among those `offered`; `None` if it accepts none of them. Without a
+/// header the first one is used.
 ///
 /// Parity: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation.
 pub(super) fn accept(
@@ -79,7 +79,7 @@ pub(super) fn accept(
     None
 }
 
-/// The ranges of a header, preferred ones first.
+/// The media ranges of a header, preferred ones first.
 fn clauses(header: &str) -> Vec<Clause> {
     let mut clauses: Vec<_> = header.split(',').filter_map(clause).collect();
     clauses.sort_by(|a, b| {
@@ -118,12 +118,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_form_that_both_know_is_agreed_on() {
+    fn preferred_supported_media_type_is_chosen() {
         let offered = [Format::Json, Format::Yaml, Format::Text];
-        let ask = |header: &str| {
+        let negotiated = |header: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, header.parse().unwrap());
-            // As the pages do: text as it is, the others only converted.
+            // Like the pages: text without conversion, JSON and YAML only with.
             let accepted = accept(&headers, &offered, |format, wanted| match format {
                 Format::Text => wanted.is_plain(),
                 _ => !wanted.is_plain(),
@@ -146,7 +146,7 @@ mod tests {
             ("text/plain;stream=watch", None),
             ("garbage", None),
         ] {
-            assert_eq!(ask(header), wanted, "{header}");
+            assert_eq!(negotiated(header), wanted, "{header}");
         }
         assert_eq!(accept(&HeaderMap::new(), &offered, |_, _| false).unwrap().format, Format::Json);
     }

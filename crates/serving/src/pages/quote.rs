@@ -1,4 +1,4 @@
-//! Text in quotes, escaped as the original's language does it, since messages carry such text.
+//! Quotes strings like Go's `%q`, which upstream's messages use.
 
 /// Go's `%q`.
 pub(super) fn go(text: &str) -> String {
@@ -28,7 +28,7 @@ pub(super) fn go(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn quotes_are_gos() {
+    fn strings_are_quoted_like_go() {
         assert_eq!(super::go("a\"b\\c\n\u{0}\u{7f}\u{a0}ü"), r#""a\"b\\c\n\x00\x7f\u00a0ü""#);
     }
 }

@@ -1,4 +1,4 @@
-//! Every page, asked without a socket.
+//! Every page, requested without a socket.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, LOCATION, WARNING};
 use prometheus::IntCounter;
 
-use super::answers::TEXT;
+use super::responses::TEXT;
 use super::*;
 use crate::access::User;
 
@@ -15,20 +15,20 @@ const METRICS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=u
 const NOTICE: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
                       guarantees and is for debugging purposes only.";
 
-/// A process and what was asked of it.
-struct World {
+/// The pages of a process and the verbosity that was set.
+struct TestPages {
     pages: Pages,
     verbosity: Arc<AtomicU32>,
 }
 
-struct Question<'a> {
+struct TestRequest<'a> {
     method: Method,
     target: &'a str,
     headers: &'a [(HeaderName, &'a str)],
     body: &'a str,
 }
 
-fn world_with(change: impl FnOnce(&mut PageOptions)) -> World {
+fn test_pages_with(change: impl FnOnce(&mut PageOptions)) -> TestPages {
     let registry = Registry::new();
     let counter = IntCounter::new("oars_total", "[ALPHA] Oars in time.").unwrap();
     counter.inc_by(170);
@@ -49,73 +49,80 @@ fn world_with(change: impl FnOnce(&mut PageOptions)) -> World {
     };
     change(&mut options);
     let started_at = UNIX_EPOCH + Duration::from_millis(1_794_733_201_900);
-    World { pages: Pages::new(health, registry, started_at, options), verbosity }
+    TestPages { pages: Pages::new(health, registry, started_at, options), verbosity }
 }
 
-fn world() -> World {
-    world_with(|_| {})
+fn test_pages() -> TestPages {
+    test_pages_with(|_| {})
 }
 
-impl World {
-    fn ask(&self, question: &Question<'_>) -> Response<Bytes> {
-        self.asked(question, |pages, asked| pages.answer(asked))
+impl TestPages {
+    fn send(&self, test_request: &TestRequest<'_>) -> Response<Bytes> {
+        self.request(test_request, |pages, request| pages.response(request))
     }
 
-    fn asked<T>(&self, question: &Question<'_>, then: impl FnOnce(&Pages, &Asked<'_>) -> T) -> T {
-        let uri: Uri = question.target.parse().unwrap();
+    fn request<T>(
+        &self,
+        test_request: &TestRequest<'_>,
+        then: impl FnOnce(&Pages, &PageRequest<'_>) -> T,
+    ) -> T {
+        let uri: Uri = test_request.target.parse().unwrap();
         let headers: HeaderMap =
-            question.headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
-        let asked = Asked {
-            method: &question.method,
+            test_request.headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
+        let request = PageRequest {
+            method: &test_request.method,
             uri: &uri,
             path: uri.path(),
             headers: &headers,
-            body: Some(question.body.as_bytes()),
+            body: Some(test_request.body.as_bytes()),
         };
-        then(&self.pages, &asked)
+        then(&self.pages, &request)
     }
 
     fn get(&self, target: &str) -> Response<Bytes> {
-        self.ask(&Question { method: Method::GET, target, headers: &[], body: "" })
+        self.send(&TestRequest { method: Method::GET, target, headers: &[], body: "" })
     }
 
     fn with(&self, method: Method, target: &str) -> Response<Bytes> {
-        self.ask(&Question { method, target, headers: &[], body: "" })
+        self.send(&TestRequest { method, target, headers: &[], body: "" })
     }
 
     fn accepting(&self, target: &str, accept: &str) -> Response<Bytes> {
-        self.ask(&Question { method: Method::GET, target, headers: &[(ACCEPT, accept)], body: "" })
+        self.send(&TestRequest { method: Method::GET, target, headers: &[(ACCEPT, accept)], body: "" })
     }
 }
 
-fn content_type(answer: &Response<Bytes>) -> &str {
-    answer.headers()[CONTENT_TYPE].to_str().unwrap()
+fn content_type(response: &Response<Bytes>) -> &str {
+    response.headers()[CONTENT_TYPE].to_str().unwrap()
 }
 
-fn text(answer: &Response<Bytes>) -> &str {
-    std::str::from_utf8(answer.body()).unwrap()
+fn text(response: &Response<Bytes>) -> &str {
+    std::str::from_utf8(response.body()).unwrap()
 }
 
 /// Proves SRV-18, SRV-24, SRV-27.
 #[test]
-fn health_is_told_with_any_method() {
-    let world = world();
+fn healthz_responds_to_any_method() {
+    let test_pages = test_pages();
     for method in [Method::GET, Method::POST, Method::DELETE] {
-        let answer = world.with(method, "/healthz");
-        assert_eq!((answer.status(), text(&answer)), (StatusCode::OK, "ok"));
-        assert_eq!(answer.headers()[CONTENT_TYPE], TEXT);
-        assert_eq!(answer.headers()[CACHE_CONTROL], "no-cache, private");
+        let response = test_pages.with(method, "/healthz");
+        assert_eq!((response.status(), text(&response)), (StatusCode::OK, "ok"));
+        assert_eq!(response.headers()[CONTENT_TYPE], TEXT);
+        assert_eq!(response.headers()[CACHE_CONTROL], "no-cache, private");
     }
     let verbose = "[+]a ok\nhealthz check passed\n";
-    assert_eq!(text(&world.get("/healthz?verbose")), verbose);
-    assert_eq!(text(&world.get("/healthz?verbose=0&x=y")), verbose);
-    assert_eq!(text(&world.get("/healthz?exclude=%61&verbose")), "[+]a excluded: ok\nhealthz check passed\n");
+    assert_eq!(text(&test_pages.get("/healthz?verbose")), verbose);
+    assert_eq!(text(&test_pages.get("/healthz?verbose=0&x=y")), verbose);
+    assert_eq!(
+        text(&test_pages.get("/healthz?exclude=%61&verbose")),
+        "[+]a excluded: ok\nhealthz check passed\n"
+    );
 }
 
 /// Proves SRV-20, SRV-54.
 #[test]
 fn paths_match_exactly() {
-    let world = world();
+    let test_pages = test_pages();
     for path in [
         "/livez",
         "/readyz",
@@ -131,40 +138,40 @@ fn paths_match_exactly() {
         "/debug/controllers/a",
         "/debug/controllers/",
     ] {
-        let answer = world.get(path);
-        let got = (answer.status(), text(&answer));
+        let response = test_pages.get(path);
+        let got = (response.status(), text(&response));
         assert_eq!(got, (StatusCode::NOT_FOUND, "404 page not found\n"), "{path}");
     }
 }
 
 /// Proves SRV-30, SRV-31.
 #[test]
-fn metrics_are_told_as_prometheus_text() {
-    let world = world();
+fn metrics_are_prometheus_text() {
+    let test_pages = test_pages();
     for method in [Method::GET, Method::DELETE, Method::GET] {
-        let answer = world.with(method, "/metrics");
-        assert_eq!(answer.status(), StatusCode::OK);
-        assert_eq!(answer.headers()[CONTENT_TYPE], METRICS_TEXT);
-        assert_eq!(answer.headers()["Process-Start-Time-Unix"], "1794733201");
+        let response = test_pages.with(method, "/metrics");
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()[CONTENT_TYPE], METRICS_TEXT);
+        assert_eq!(response.headers()["Process-Start-Time-Unix"], "1794733201");
         let wanted = "# HELP oars_total [ALPHA] Oars in time.\n# TYPE oars_total counter\noars_total 170\n";
-        assert!(text(&answer).contains(wanted), "{}", text(&answer));
+        assert!(text(&response).contains(wanted), "{}", text(&response));
     }
-    assert_eq!(world.get("/metrics/slis").headers()["Process-Start-Time-Unix"], "1794733201");
+    assert_eq!(test_pages.get("/metrics/slis").headers()["Process-Start-Time-Unix"], "1794733201");
 }
 
 /// Proves SRV-32, SRV-36, OPT-85, OPT-101.
 #[test]
-fn metrics_tell_of_the_process_and_of_themselves() {
+fn metrics_include_process_version_and_registry_metrics() {
     let features = vec![
         FeatureGate { name: "Oars".to_owned(), stage: "BETA".to_owned(), enabled: true },
         FeatureGate { name: "Sails".to_owned(), stage: "ALPHA".to_owned(), enabled: false },
     ];
-    let world = world_with(|options| {
+    let test_pages = test_pages_with(|options| {
         options.features = features;
         options.missing_controllers = vec!["job-controller".to_owned()];
         options.disabled_metrics = BTreeSet::from(["oars_total".to_owned()]);
     });
-    let metrics = world.get("/metrics");
+    let metrics = test_pages.get("/metrics");
     for line in [
         "version_info{binary=\"1.37.1\",component=\"kube\",emulation=\"1.37\",min_compat=\"1.36\"} 1",
         "kubernetes_feature_enabled{name=\"Oars\",stage=\"BETA\"} 1",
@@ -180,17 +187,17 @@ fn metrics_tell_of_the_process_and_of_themselves() {
     ] {
         assert!(text(&metrics).contains(line), "{line} is not in\n{}", text(&metrics));
     }
-    assert!(!text(&metrics).contains("oars_total"), "it is turned off");
+    assert!(!text(&metrics).contains("oars_total"), "the metric is disabled");
 }
 
 /// Proves SRV-28, SRV-35.
 #[test]
-fn health_checks_are_counted_until_they_are_reset() {
-    let world = world();
-    world.pages.0.health.add("b", || Err("no".to_owned()));
-    world.get("/healthz");
-    world.get("/healthz?exclude=a");
-    let told = world.get("/metrics/slis");
+fn slis_count_health_checks_until_reset() {
+    let test_pages = test_pages();
+    test_pages.pages.0.health.add("b", || Err("no".to_owned()));
+    test_pages.get("/healthz");
+    test_pages.get("/healthz?exclude=a");
+    let encoded = test_pages.get("/metrics/slis");
     for line in [
         "kubernetes_healthcheck{name=\"a\",type=\"healthz\"} 1",
         "kubernetes_healthcheck{name=\"b\",type=\"healthz\"} 0",
@@ -198,41 +205,41 @@ fn health_checks_are_counted_until_they_are_reset() {
         "kubernetes_healthchecks_total{name=\"b\",status=\"error\",type=\"healthz\"} 2",
         "process_start_time_seconds 1794733201.9",
     ] {
-        assert!(text(&told).contains(line), "{line} is not in\n{}", text(&told));
+        assert!(text(&encoded).contains(line), "{line} is not in\n{}", text(&encoded));
     }
     assert!(
-        !text(&world.get("/metrics")).contains("kubernetes_healthcheck"),
-        "they have a page of their own"
+        !text(&test_pages.get("/metrics")).contains("kubernetes_healthcheck"),
+        "they are only in /metrics/slis"
     );
-    let reset = world.with(Method::DELETE, "/metrics/slis");
+    let reset = test_pages.with(Method::DELETE, "/metrics/slis");
     assert_eq!((reset.status(), text(&reset)), (StatusCode::OK, "metrics reset\n"));
-    assert_eq!(text(&world.get("/metrics/slis")), "");
+    assert_eq!(text(&test_pages.get("/metrics/slis")), "");
 }
 
 /// Proves SRV-38, SRV-39.
 #[test]
-fn the_configuration_is_told_as_one_object() {
-    let answer = world().get("/configz");
-    assert_eq!(answer.headers()[CONTENT_TYPE], "application/json");
+fn configz_returns_the_configuration() {
+    let response = test_pages().get("/configz");
+    assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
     let wanted =
         "{\"kubecontrollermanager.config.k8s.io\":{\"kind\":\"KubeControllerManagerConfiguration\"}}";
-    assert_eq!(text(&answer), wanted, "as it was handed in, key by key");
-    assert_eq!(text(&world_with(|options| options.configuration = None).get("/configz")), "{}");
+    assert_eq!(text(&response), wanted, "unchanged");
+    assert_eq!(text(&test_pages_with(|options| options.configuration = None).get("/configz")), "{}");
 }
 
 /// Proves SRV-40, SRV-41.
 #[test]
-fn flags_are_told_by_name_with_a_separator_nobody_can_rely_on() {
+fn flagz_lists_flags_with_a_random_separator() {
     let mut separators = BTreeSet::new();
     for seed in 0..40 {
-        let world = world_with(|options| options.rng = fastrand::Rng::with_seed(seed));
-        let answer = world.get("/flagz");
-        assert_eq!(answer.headers()[CONTENT_TYPE], TEXT);
-        let lines: Vec<_> = text(&answer).split('\n').collect();
+        let test_pages = test_pages_with(|options| options.rng = fastrand::Rng::with_seed(seed));
+        let response = test_pages.get("/flagz");
+        assert_eq!(response.headers()[CONTENT_TYPE], TEXT);
+        let lines: Vec<_> = text(&response).split('\n').collect();
         assert_eq!(lines[..3], ["", "kube-controller-manager flagz", NOTICE]);
         let separator = lines[3].strip_prefix("bind-address").unwrap().strip_suffix("0.0.0.0").unwrap();
         assert_eq!(lines[4..], [&format!("v{separator}0"), ""]);
-        assert_eq!(world.get("/flagz").body(), answer.body(), "chosen once for a process");
+        assert_eq!(test_pages.get("/flagz").body(), response.body(), "chosen once per process");
         separators.insert(separator.to_owned());
     }
     assert_eq!(separators, [":", ": ", "=", " "].map(str::to_owned).into());
@@ -240,24 +247,24 @@ fn flags_are_told_by_name_with_a_separator_nobody_can_rely_on() {
 
 /// Proves SRV-42, SRV-43.
 #[test]
-fn flags_are_told_as_an_object_to_those_who_ask_for_one() {
-    let world = world();
-    let answer = world.accepting("/flagz", "application/json;v=v1beta1;g=config.k8s.io;as=Flagz");
-    assert_eq!(answer.headers()[CONTENT_TYPE], "application/json;g=config.k8s.io;v=v1beta1;as=Flagz");
+fn flagz_returns_an_object_on_request() {
+    let test_pages = test_pages();
+    let response = test_pages.accepting("/flagz", "application/json;v=v1beta1;g=config.k8s.io;as=Flagz");
+    assert_eq!(response.headers()[CONTENT_TYPE], "application/json;g=config.k8s.io;v=v1beta1;as=Flagz");
     assert_eq!(
-        text(&answer),
+        text(&response),
         "{\"kind\":\"Flagz\",\"apiVersion\":\"config.k8s.io/v1beta1\",\"metadata\":{\"name\":\"kube-controller-manager\"},\
          \"flags\":{\"bind-address\":\"0.0.0.0\",\"v\":\"0\"}}\n"
     );
-    assert!(!answer.headers().contains_key(WARNING));
-    let yaml = world.accepting("/flagz", "application/yaml;v=v1beta1;g=config.k8s.io;as=Flagz");
+    assert!(!response.headers().contains_key(WARNING));
+    let yaml = test_pages.accepting("/flagz", "application/yaml;v=v1beta1;g=config.k8s.io;as=Flagz");
     assert_eq!(yaml.headers()[CONTENT_TYPE], "application/yaml;g=config.k8s.io;v=v1beta1;as=Flagz");
     assert_eq!(
         text(&yaml),
         "apiVersion: config.k8s.io/v1beta1\nflags:\n  bind-address: 0.0.0.0\n  v: \"0\"\nkind: Flagz\nmetadata:\n  \
          name: kube-controller-manager\n"
     );
-    let old = world.accepting("/flagz", "application/json;v=v1alpha1;g=config.k8s.io;as=Flagz");
+    let old = test_pages.accepting("/flagz", "application/json;v=v1alpha1;g=config.k8s.io;as=Flagz");
     assert_eq!(
         old.headers()[WARNING],
         "299 - \"This version of the flagz endpoint is deprecated. Please use a newer version.\""
@@ -267,8 +274,8 @@ fn flags_are_told_as_an_object_to_those_who_ask_for_one() {
 
 /// Proves SRV-44.
 #[test]
-fn who_takes_no_form_there_is_is_told_which_there_are() {
-    let world = world();
+fn unsupported_media_type_is_not_acceptable() {
+    let test_pages = test_pages();
     let message =
         "only the following media types are accepted: application/json, application/yaml, text/plain";
     for page in ["/flagz", "/statusz"] {
@@ -281,34 +288,35 @@ fn who_takes_no_form_there_is_is_told_which_there_are() {
             "application/json;as=Flagz",
             "text/plain;as=Flagz",
         ] {
-            let answer = world.accepting(page, accept);
-            assert_eq!(answer.status(), StatusCode::NOT_ACCEPTABLE, "{page} {accept}");
-            assert_eq!(answer.headers()[CONTENT_TYPE], "application/json");
-            let status: serde_json::Value = serde_json::from_slice(answer.body()).unwrap();
+            let response = test_pages.accepting(page, accept);
+            assert_eq!(response.status(), StatusCode::NOT_ACCEPTABLE, "{page} {accept}");
+            assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
+            let status: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
             assert_eq!((&status["message"], &status["reason"]), (&message.into(), &"NotAcceptable".into()));
         }
         for accept in ["*/*", "text/html,*/*;q=0.8", "application/json, text/plain"] {
-            assert_eq!(world.accepting(page, accept).headers()[CONTENT_TYPE], TEXT, "{page} {accept}");
+            assert_eq!(test_pages.accepting(page, accept).headers()[CONTENT_TYPE], TEXT, "{page} {accept}");
         }
     }
 }
 
 /// Proves SRV-45, SRV-46.
 #[test]
-fn the_process_is_told_as_text_and_as_an_object() {
-    let world = world_with(|options| {
+fn statusz_returns_text_or_an_object() {
+    let test_pages = test_pages_with(|options| {
         options.rng = fastrand::Rng::with_seed(3);
         options.missing_controllers = vec!["job-controller".to_owned(), "ttl-controller".to_owned()];
     });
-    let zpages = &world.pages.0.zpages;
+    let zpages = &test_pages.pages.0.zpages;
     let now = zpages.started_at + Duration::from_secs(3600 * 30 + 60 * 4 + 5);
-    let ask = |accept: &str| {
+    let get_statusz = |accept: &str| {
         let headers = [(ACCEPT, accept)];
-        let question = Question { method: Method::GET, target: "/statusz", headers: &headers, body: "" };
-        world.asked(&question, |_, asked| zpages.statusz(asked, now)).unwrap()
+        let test_request =
+            TestRequest { method: Method::GET, target: "/statusz", headers: &headers, body: "" };
+        test_pages.request(&test_request, |_, request| zpages.statusz(request, now)).unwrap()
     };
-    let told = ask("text/plain");
-    let lines: Vec<_> = text(&told).lines().collect();
+    let encoded = get_statusz("text/plain");
+    let lines: Vec<_> = text(&encoded).lines().collect();
     assert_eq!(lines[..4], ["", "kube-controller-manager statusz", NOTICE, ""]);
     let language = concat!("rust", env!("CARGO_PKG_RUST_VERSION"));
     let wanted = [
@@ -318,14 +326,14 @@ fn the_process_is_told_as_text_and_as_an_object() {
         ("Binary version", "1.37.1"),
         ("Emulation version", "1.37"),
         ("Paths", "/configz /flagz /healthz /metrics"),
-        ("Controllers not there yet", "job-controller ttl-controller"),
+        ("Controllers not implemented", "job-controller ttl-controller"),
     ];
     for (line, (name, value)) in lines[4..].iter().zip(wanted) {
         let rest = line.strip_prefix(name).and_then(|rest| rest.strip_suffix(value));
         assert!(rest.is_some_and(|rest| [": ", ":  ", "= ", "  "].contains(&rest)), "{line:?}");
     }
     assert_eq!(lines.len(), 4 + wanted.len());
-    let object = ask("application/json;v=v1beta1;g=config.k8s.io;as=Statusz");
+    let object = get_statusz("application/json;v=v1beta1;g=config.k8s.io;as=Statusz");
     assert_eq!(object.headers()[CONTENT_TYPE], "application/json;g=config.k8s.io;v=v1beta1;as=Statusz");
     assert_eq!(
         text(&object),
@@ -340,36 +348,36 @@ fn the_process_is_told_as_text_and_as_an_object() {
 
 /// Proves SRV-47.
 #[test]
-fn pages_that_are_turned_off_are_not_there() {
-    let world = world_with(|options| (options.flags, options.statusz) = (None, false));
+fn disabled_pages_are_not_found() {
+    let test_pages = test_pages_with(|options| (options.flags, options.statusz) = (None, false));
     for page in ["/flagz", "/statusz"] {
-        assert_eq!(world.get(page).status(), StatusCode::NOT_FOUND, "{page}");
+        assert_eq!(test_pages.get(page).status(), StatusCode::NOT_FOUND, "{page}");
     }
-    let world = world_with(|options| options.flags = None);
-    assert!(text(&world.get("/statusz")).contains(" /configz /healthz /metrics\n"));
+    let test_pages = test_pages_with(|options| options.flags = None);
+    assert!(text(&test_pages.get("/statusz")).contains(" /configz /healthz /metrics\n"));
 }
 
 /// Proves SRV-50.
 #[test]
-fn profiles_are_named_and_honestly_not_there() {
-    let world = world();
-    let moved = world.get("/debug/pprof");
+fn profiles_are_listed_and_not_implemented() {
+    let test_pages = test_pages();
+    let moved = test_pages.get("/debug/pprof");
     assert_eq!(
         (moved.status(), text(&moved)),
         (StatusCode::FOUND, "<a href=\"/debug/pprof/\">Found</a>.\n\n")
     );
     assert_eq!(moved.headers()[LOCATION], "/debug/pprof/");
-    assert_eq!(text(&world.with(Method::POST, "/debug/pprof")), "");
-    let index = world.get("/debug/pprof/");
+    assert_eq!(text(&test_pages.with(Method::POST, "/debug/pprof")), "");
+    let index = test_pages.get("/debug/pprof/");
     assert_eq!((index.status(), content_type(&index)), (StatusCode::OK, "text/html; charset=utf-8"));
     for name in ["profile", "symbol", "trace", "heap", "goroutine"] {
-        let answer = world.get(&format!("/debug/pprof/{name}"));
-        assert_eq!(answer.status(), StatusCode::NOT_IMPLEMENTED, "{name}");
-        assert!(text(&answer).contains(name) && text(&index).contains(name), "{name}");
+        let response = test_pages.get(&format!("/debug/pprof/{name}"));
+        assert_eq!(response.status(), StatusCode::NOT_IMPLEMENTED, "{name}");
+        assert!(text(&response).contains(name) && text(&index).contains(name), "{name}");
     }
-    let unknown = world.get("/debug/pprof/nosuch");
+    let unknown = test_pages.get("/debug/pprof/nosuch");
     assert_eq!((unknown.status(), text(&unknown)), (StatusCode::NOT_FOUND, "Unknown profile\n"));
-    let off = world_with(|options| options.profiling = false);
+    let off = test_pages_with(|options| options.profiling = false);
     for path in ["/debug/pprof", "/debug/pprof/", "/debug/pprof/heap", "/debug/flags", "/debug/flags/v"] {
         assert_eq!(text(&off.get(path)), "404 page not found\n", "{path}");
     }
@@ -377,17 +385,17 @@ fn profiles_are_named_and_honestly_not_there() {
 
 /// Proves SRV-52.
 #[test]
-fn the_verbosity_of_the_log_can_be_set() {
-    let world = world();
+fn log_verbosity_can_be_set() {
+    let test_pages = test_pages();
     let put = |body: &str| {
-        let question = Question { method: Method::PUT, target: "/debug/flags/v", headers: &[], body };
-        let answer = world.ask(&question);
-        assert_eq!(answer.headers()[CONTENT_TYPE], "text/plain");
-        (answer.status().as_u16(), text(&answer).to_owned())
+        let test_request = TestRequest { method: Method::PUT, target: "/debug/flags/v", headers: &[], body };
+        let response = test_pages.send(&test_request);
+        assert_eq!(response.headers()[CONTENT_TYPE], "text/plain");
+        (response.status().as_u16(), text(&response).to_owned())
     };
     assert_eq!(put("3"), (200, "successfully set klog.logging.verbosity to 3\n".to_owned()));
-    assert_eq!(world.verbosity.load(Ordering::SeqCst), 3);
-    for (body, fault) in [
+    assert_eq!(test_pages.verbosity.load(Ordering::SeqCst), 3);
+    for (body, error_text) in [
         ("abc", "strconv.ParseUint: parsing \"abc\": invalid syntax"),
         ("", "strconv.ParseUint: parsing \"\": invalid syntax"),
         ("-1", "strconv.ParseUint: parsing \"-1\": invalid syntax"),
@@ -398,30 +406,30 @@ fn the_verbosity_of_the_log_can_be_set() {
             "failed set klog.logging.verbosity 3000000000: strconv.ParseInt: parsing \"3000000000\": value out of range",
         ),
     ] {
-        assert_eq!(put(body), (400, format!("{fault}\n")), "{body:?}");
+        assert_eq!(put(body), (400, format!("{error_text}\n")), "{body:?}");
     }
-    assert_eq!(world.verbosity.load(Ordering::SeqCst), 3, "what was refused changed nothing");
-    let get = world.get("/debug/flags/v");
+    assert_eq!(test_pages.verbosity.load(Ordering::SeqCst), 3, "a refused value changes nothing");
+    let get = test_pages.get("/debug/flags/v");
     assert_eq!((get.status().as_u16(), text(&get)), (406, "unsupported http method\n"));
 }
 
 /// Proves SRV-53.
 #[test]
-fn flags_that_can_be_set_are_listed() {
-    let world = world();
+fn settable_flags_are_listed() {
+    let test_pages = test_pages();
     for path in ["/debug/flags", "/debug/flags/", "/debug/flags/x"] {
-        let answer = world.get(path);
-        assert_eq!(answer.status(), StatusCode::OK);
-        assert_eq!(answer.headers()[CONTENT_TYPE], "text/html; charset=utf-8");
-        assert!(text(&answer).contains("<tr>v<br>"), "{path}");
+        let response = test_pages.get(path);
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()[CONTENT_TYPE], "text/html; charset=utf-8");
+        assert!(text(&response).contains("<tr>v<br>"), "{path}");
     }
 }
 
 /// Proves SRV-54.
 #[test]
-fn controllers_bring_pages_of_their_own() {
-    let world = world();
-    world.pages.add_debug("gc", |rest, query| Response::new(format!("{rest}?{query}").into()));
+fn controllers_can_add_debug_pages() {
+    let test_pages = test_pages();
+    test_pages.pages.add_debug("gc", |rest, query| Response::new(format!("{rest}?{query}").into()));
     for (path, wanted) in [
         ("/debug/controllers/gc", "?"),
         ("/debug/controllers/gc/", "?"),
@@ -429,23 +437,23 @@ fn controllers_bring_pages_of_their_own() {
         ("/debug/controllers/gc/a/b?uid=1&uid=2", "a/b?uid=1&uid=2"),
         ("/debug/controllers/gcx/graph", "404 page not found\n"),
     ] {
-        assert_eq!(text(&world.get(path)), wanted, "{path}");
+        assert_eq!(text(&test_pages.get(path)), wanted, "{path}");
     }
-    assert!(!text(&world.get("/statusz")).contains("/debug"), "they are not listed");
+    assert!(!text(&test_pages.get("/statusz")).contains("/debug"), "debug pages are not listed");
 }
 
-fn refused(admission: &Admission, headers: &[(HeaderName, &str)]) -> Response<Bytes> {
-    let question = Question { method: Method::POST, target: "/metrics?a=&b", headers, body: "" };
-    world().asked(&question, |pages, asked| pages.refuse(admission, asked))
+fn refusal(admission: &AuthResult, headers: &[(HeaderName, &str)]) -> Response<Bytes> {
+    let test_request = TestRequest { method: Method::POST, target: "/metrics?a=&b", headers, body: "" };
+    test_pages().request(&test_request, |pages, request| pages.refuse(admission, request))
 }
 
 /// Proves SRV-72.
 #[test]
-fn who_is_not_believed_gets_a_status_object() {
-    let answer = refused(&Admission::Unknown, &[]);
-    assert_eq!((answer.status(), content_type(&answer)), (StatusCode::UNAUTHORIZED, "application/json"));
+fn unauthorized_response_is_a_status_object() {
+    let response = refusal(&AuthResult::Unauthenticated, &[]);
+    assert_eq!((response.status(), content_type(&response)), (StatusCode::UNAUTHORIZED, "application/json"));
     assert_eq!(
-        text(&answer),
+        text(&response),
         "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"Unauthorized\",\
          \"reason\":\"Unauthorized\",\"code\":401}\n"
     );
@@ -453,47 +461,47 @@ fn who_is_not_believed_gets_a_status_object() {
 
 /// Proves SRV-79.
 #[test]
-fn who_may_not_gets_a_status_object() {
-    let forbidden = |name: &str, reason: &str| Admission::Forbidden {
+fn forbidden_response_is_a_status_object() {
+    let forbidden = |name: &str, reason: &str| AuthResult::Forbidden {
         user: User { name: name.to_owned(), ..User::default() },
         reason: reason.to_owned(),
     };
-    let answer = refused(&forbidden("system:anonymous", ""), &[]);
-    assert_eq!((answer.status(), content_type(&answer)), (StatusCode::FORBIDDEN, "application/json"));
+    let response = refusal(&forbidden("system:anonymous", ""), &[]);
+    assert_eq!((response.status(), content_type(&response)), (StatusCode::FORBIDDEN, "application/json"));
     assert_eq!(
-        text(&answer),
+        text(&response),
         "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\
          \"forbidden: User \\\"system:anonymous\\\" cannot post path \\\"/metrics\\\"\",\"reason\":\"Forbidden\",\
          \"details\":{},\"code\":403}\n"
     );
     let reasoned: serde_json::Value =
-        serde_json::from_slice(refused(&forbidden("<a>", "no"), &[]).body()).unwrap();
+        serde_json::from_slice(refusal(&forbidden("<a>", "no"), &[]).body()).unwrap();
     assert_eq!(reasoned["message"], "forbidden: User \"&lt;a&gt;\" cannot post path \"/metrics\": no");
-    let yaml = refused(&forbidden("a", ""), &[(ACCEPT, "application/yaml")]);
+    let yaml = refusal(&forbidden("a", ""), &[(ACCEPT, "application/yaml")]);
     assert_eq!(yaml.headers()[CONTENT_TYPE], "application/yaml");
     assert_eq!(
         text(&yaml),
         "apiVersion: v1\ncode: 403\ndetails: {}\nkind: Status\nmessage: 'forbidden: User \"a\" cannot post path \
          \"/metrics\"'\nmetadata: {}\nreason: Forbidden\nstatus: Failure\n"
     );
-    let person = refused(&forbidden("a", ""), &[(USER_AGENT, "curl/8.0")]);
+    let person = refusal(&forbidden("a", ""), &[(USER_AGENT, "curl/8.0")]);
     assert!(text(&person).starts_with("{\n  \"kind\": \"Status\",\n") && text(&person).ends_with('}'));
 }
 
 /// Proves SRV-80.
 #[test]
-fn what_could_not_be_decided_is_an_error() {
-    let admission = Admission::Failed { user: User::anonymous(), error: "no <answer>".to_owned() };
-    let answer = refused(&admission, &[]);
-    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
-    assert_eq!(text(&answer), "Internal Server Error: \"/metrics?a=&amp;b\": no &lt;answer&gt;\n");
+fn authorizer_error_is_an_internal_server_error() {
+    let admission = AuthResult::AuthorizerError { user: User::anonymous(), error: "no <answer>".to_owned() };
+    let response = refusal(&admission, &[]);
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(text(&response), "Internal Server Error: \"/metrics?a=&amp;b\": no &lt;answer&gt;\n");
 }
 
 /// Proves SRV-103.
 #[test]
-fn a_page_that_fails_is_told() {
-    let answer = Pages::panicked();
-    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+fn panic_response_matches_the_originals() {
+    let response = Pages::panicked();
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     let wanted = "This request caused apiserver to panic. Look in the logs for details.\n";
-    assert_eq!(text(&answer), wanted);
+    assert_eq!(text(&response), wanted);
 }

@@ -1,11 +1,11 @@
-//! Small objects as YAML, quoted where the original quotes. Written by hand because the libraries at hand
-//! quote by rules of their own.
+//! Writes small objects as YAML with the original's quoting. Hand-written because YAML libraries quote by
+//! other rules.
 
 use std::net::Ipv4Addr;
 
 use serde_json::Value;
 
-/// The value as a document: keys sorted, lists not indented.
+/// The value as a YAML document: keys sorted, lists not indented.
 pub(super) fn text(value: &Value) -> String {
     let mut text = String::new();
     write_value(&mut text, value, 0);
@@ -49,10 +49,10 @@ fn leaf(value: &Value) -> String {
     }
 }
 
-/// Plain if it reads back as the same text, in double quotes if it would read back as something else, in
-/// single ones if it only needs protection.
+/// Plain if YAML parses it as the same string, in double quotes if YAML would parse it as another type, and
+/// in single quotes if only its characters need quoting.
 fn scalar(string: &str) -> String {
-    if string.chars().any(char::is_control) || is_something_else(string) {
+    if string.chars().any(char::is_control) || parses_as_another_type(string) {
         return Value::from(string).to_string();
     }
     let first = string.chars().next().unwrap_or(' ');
@@ -69,7 +69,7 @@ fn scalar(string: &str) -> String {
     if protected { format!("'{}'", string.replace('\'', "''")) } else { string.to_owned() }
 }
 
-fn is_something_else(string: &str) -> bool {
+fn parses_as_another_type(string: &str) -> bool {
     const WORDS: [&str; 10] = ["", "~", "null", "true", "false", "yes", "no", "on", "off", "<<"];
     let lower = string.to_ascii_lowercase();
     let unsigned = lower.trim_start_matches(['+', '-']);
@@ -77,7 +77,7 @@ fn is_something_else(string: &str) -> bool {
         || ["y", "n"].contains(&lower.as_str())
         || [".inf", ".nan"].contains(&unsigned)
         || is_number(unsigned)
-        || is_moment(&lower)
+        || is_timestamp(&lower)
 }
 
 fn is_number(unsigned: &str) -> bool {
@@ -94,7 +94,7 @@ fn is_number(unsigned: &str) -> bool {
     digits.parse::<f64>().is_ok() || radix("0x", 16) || radix("0b", 2) || radix("0o", 8) || sexagesimal()
 }
 
-fn is_moment(lower: &str) -> bool {
+fn is_timestamp(lower: &str) -> bool {
     let date = lower.get(..10).unwrap_or_default();
     let mut parts = date.split('-').map(|part| (part.len(), part.parse::<u16>().is_ok()));
     parts.by_ref().take(3).eq([(4, true), (2, true), (2, true)])
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_look_as_the_original_writes_them() {
+    fn yaml_matches_the_originals() {
         let value = json!({"kind": "Statusz", "apiVersion": "v1", "metadata": {"name": "m"}, "details": {},
             "paths": ["/a", "/b"], "code": 403, "none": []});
         let wanted = "apiVersion: v1\ncode: 403\ndetails: {}\nkind: Statusz\nmetadata:\n  name: m\nnone: []\npaths:\n- /a\n- /b\n";
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_could_be_mistaken_is_quoted() {
+    fn ambiguous_strings_are_quoted() {
         for (string, wanted) in [
             ("1m0s", "1m0s"),
             ("10.128.0.0/9", "10.128.0.0/9"),

@@ -1,4 +1,4 @@
-//! `/flagz` and `/statusz`: how the process was started and how long it has run.
+//! `/flagz` and `/statusz`: the flags, versions and uptime of the process.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -10,22 +10,23 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::answers::{JSON, TEXT, YAML, json, not_acceptable, of, yaml};
 use super::negotiate::{Format, accept};
-use super::{Asked, VersionInfo};
+use super::responses::{JSON, TEXT, YAML, json, not_acceptable, of, yaml};
+use super::{PageRequest, VersionInfo};
 
 const COMPONENT: &str = "kube-controller-manager";
 const GROUP: &str = "config.k8s.io";
-/// The versions of both objects, the one to move away from first.
+/// The API versions of both objects, the deprecated one first.
 const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
 const NOTICE: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting \
                       compatibility guarantees and is for debugging purposes only.";
-/// What may stand between a name and its value. One is chosen at random, so that nobody parses the text.
+/// Separators between a name and its value. One is chosen at random per process, so that clients do not parse
+/// the text.
 const SEPARATORS: [&str; 4] = [":", ": ", "=", " "];
 
-/// The pages of one process.
+/// The content of both pages.
 pub(super) struct ZPages {
-    /// `None` if the page is turned off.
+    /// `None` if `/flagz` is disabled.
     pub(super) flags: Option<BTreeMap<String, String>>,
     pub(super) statusz: bool,
     pub(super) about: VersionInfo,
@@ -73,23 +74,23 @@ impl ZPages {
         about: VersionInfo,
         started_at: SystemTime,
         missing_controllers: Vec<String>,
-        chance: &mut fastrand::Rng,
+        rng: &mut fastrand::Rng,
     ) -> Self {
-        let separator = SEPARATORS[chance.usize(..SEPARATORS.len())];
+        let separator = SEPARATORS[rng.usize(..SEPARATORS.len())];
         Self { flags, statusz, about, started_at, missing_controllers, separator }
     }
 
-    /// The page of flags; `None` if it is turned off.
-    pub(super) fn flagz(&self, asked: &Asked<'_>) -> Option<Response<Bytes>> {
+    /// The response for `/flagz`; `None` if it is disabled.
+    pub(super) fn flagz(&self, request: &PageRequest<'_>) -> Option<Response<Bytes>> {
         let flags = self.flags.as_ref()?;
-        Some(answer(asked, "Flagz", Flags { flags }, || {
+        Some(response(request, "Flagz", Flags { flags }, || {
             let lines = flags.iter().map(|(name, value)| format!("{name}{}{value}\n", self.separator));
             format!("\n{COMPONENT} flagz\n{NOTICE}\n{}", lines.collect::<String>())
         }))
     }
 
-    /// The page of the process; `None` if it is turned off.
-    pub(super) fn statusz(&self, asked: &Asked<'_>, now: SystemTime) -> Option<Response<Bytes>> {
+    /// The response for `/statusz`; `None` if it is disabled.
+    pub(super) fn statusz(&self, request: &PageRequest<'_>, now: SystemTime) -> Option<Response<Bytes>> {
         if !self.statusz {
             return None;
         }
@@ -104,7 +105,7 @@ impl ZPages {
             paths: self.paths(),
         };
         let paths = fields.paths.join(" ");
-        Some(answer(asked, "Statusz", fields, || self.status_text(started, uptime_seconds, &paths)))
+        Some(response(request, "Statusz", fields, || self.status_text(started, uptime_seconds, &paths)))
     }
 
     fn status_text(&self, started: Timestamp, up: u64, paths: &str) -> String {
@@ -119,21 +120,21 @@ impl ZPages {
         text += &line("Emulation version", &self.about.emulation_version);
         text += &line("Paths", paths);
         if !self.missing_controllers.is_empty() {
-            text += &line("Controllers not there yet", &self.missing_controllers.join(" "));
+            text += &line("Controllers not implemented", &self.missing_controllers.join(" "));
         }
         text
     }
 
-    /// The pages worth a visit, by their first words.
+    /// The paths that `/statusz` lists.
     fn paths(&self) -> Vec<&'static str> {
         let flagz = self.flags.as_ref().map(|_| "/flagz");
         ["/configz"].into_iter().chain(flagz).chain(["/healthz", "/metrics"]).collect()
     }
 }
 
-/// The page in the form the client takes: text unless it asks for an object of a known kind.
-fn answer<T: Serialize>(
-    asked: &Asked<'_>,
+/// The page in the negotiated media type: text unless the client requests a known kind.
+fn response<T: Serialize>(
+    request: &PageRequest<'_>,
     kind: &str,
     content: T,
     text: impl FnOnce() -> String,
@@ -142,15 +143,15 @@ fn answer<T: Serialize>(
         wanted.0 == GROUP && VERSIONS.contains(&wanted.1.as_str()) && wanted.2 == kind
     };
     let offered = [Format::Json, Format::Yaml, Format::Text];
-    let no_wish = asked.header(http::header::ACCEPT).trim().is_empty();
-    let accepted = accept(asked.headers, &offered, |format, wanted| match format {
+    let no_accept_header = request.header(http::header::ACCEPT).trim().is_empty();
+    let accepted = accept(request.headers, &offered, |format, wanted| match format {
         Format::Text => wanted.is_plain(),
         Format::Json | Format::Yaml => wanted.kind.as_ref().is_some_and(known),
     });
     let (format, wanted) = match accepted {
-        _ if no_wish => return of(StatusCode::OK, TEXT, text()),
+        _ if no_accept_header => return of(StatusCode::OK, TEXT, text()),
         Some(accepted) => (accepted.format, accepted.wanted),
-        None => return not_acceptable(asked),
+        None => return not_acceptable(request),
     };
     let Some((_, version, _)) = wanted.kind else {
         return of(StatusCode::OK, TEXT, text());
@@ -163,17 +164,17 @@ fn answer<T: Serialize>(
     };
     let (media_type, body) = match format {
         Format::Yaml => (YAML, yaml(&object)),
-        _ => (JSON, json(&object, asked.is_human() || wanted.pretty)),
+        _ => (JSON, json(&object, request.wants_pretty_json() || wanted.pretty)),
     };
-    let mut answer = of(StatusCode::OK, &format!("{media_type};g={GROUP};v={version};as={kind}"), body);
+    let mut response = of(StatusCode::OK, &format!("{media_type};g={GROUP};v={version};as={kind}"), body);
     if version == VERSIONS[0] {
         let page = kind.to_ascii_lowercase();
         let warning = format!(
             "299 - \"This version of the {page} endpoint is deprecated. Please use a newer version.\""
         );
         if let Ok(warning) = HeaderValue::from_str(&warning) {
-            answer.headers_mut().insert(WARNING, warning);
+            response.headers_mut().insert(WARNING, warning);
         }
     }
-    answer
+    response
 }

@@ -1,6 +1,7 @@
-//! Clients are asked for a certificate; whether it says anything is decided later, by whoever authenticates.
+//! Requests client certificates in the handshake without verifying their issuer; `access` verifies them per
+//! request.
 //!
-//! A handshake fails only if a client shows a certificate whose key it does not have.
+//! The handshake fails only if a client does not own the private key of its certificate.
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
@@ -8,10 +9,10 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
 
-/// Asks for a certificate and takes any, or none.
+/// Requests a certificate and accepts any, or none.
 #[derive(Debug)]
 pub(super) struct AnyCertificate {
-    /// The issuers clients are told of, so that they can choose the right certificate.
+    /// The acceptable issuers, so that clients can choose the right certificate.
     pub(super) hints: Vec<DistinguishedName>,
     pub(super) algorithms: WebPkiSupportedAlgorithms,
 }

@@ -1,4 +1,4 @@
-//! Certificates and keys as they are in files now, whatever they were when serving began.
+//! Reads key pairs from files, again at each reload.
 
 use std::fs;
 use std::net::IpAddr;
@@ -21,21 +21,21 @@ const SNI_FLAG: &str = "--tls-sni-cert-key";
 /// The name of generated files in a certificate directory, before the extension.
 const PAIR_NAME: &str = "kube-controller-manager";
 
-/// PEM text of a chain and its key.
+/// A certificate chain and its key, in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) certificate: Vec<u8>,
     pub(super) key: Vec<u8>,
 }
 
-/// Where one pair is to be read from, each time anew.
-pub(super) enum Origin {
+/// The source of one key pair.
+pub(super) enum KeyPairSource {
     Files { certificate: PathBuf, certificate_flag: &'static str, key: PathBuf, key_flag: &'static str },
     Memory(Pair),
 }
 
-impl Origin {
-    /// Finds the pair to serve with by default, or makes one good for `bind_address` too.
+impl KeyPairSource {
+    /// Finds the default key pair, or generates one that is also valid for `bind_address`.
     pub(super) fn open(
         source: &CertificateSource,
         bind_address: IpAddr,
@@ -57,12 +57,12 @@ impl Origin {
         }
     }
 
-    /// The pair of one `--tls-sni-cert-key`.
-    pub(super) fn named(named: &NamedCertificate) -> Self {
+    /// The key pair of one `--tls-sni-cert-key`.
+    pub(super) fn sni(sni: &NamedCertificate) -> Self {
         Self::Files {
-            certificate: named.certificate.clone(),
+            certificate: sni.certificate.clone(),
             certificate_flag: SNI_FLAG,
-            key: named.key.clone(),
+            key: sni.key.clone(),
             key_flag: SNI_FLAG,
         }
     }
@@ -80,11 +80,11 @@ impl Origin {
             }
             (false, false) => {
                 let pair = generate(bind_address, now)?;
-                // A directory that cannot be written costs only that the certificate changes with each start.
+                // If the directory cannot be written, the certificate only changes with each start.
                 if let Err(error) = store(directory, &certificate, &key, &pair) {
                     tracing::warn!(
                         directory = %directory.display(), %error,
-                        "--cert-dir cannot be written; the self-signed certificate is kept in memory"
+                        "cannot write to --cert-dir, keeping the self-signed certificate in memory"
                     );
                     return Ok(Self::Memory(pair));
                 }
@@ -93,7 +93,7 @@ impl Origin {
         Ok(Self::Files { certificate, certificate_flag: DIRECTORY_FLAG, key, key_flag: DIRECTORY_FLAG })
     }
 
-    /// The pair as it is now.
+    /// Reads the key pair.
     pub(super) fn read(&self) -> Result<Pair, ServingError> {
         match self {
             Self::Files { certificate, certificate_flag, key, key_flag } => {
@@ -103,14 +103,14 @@ impl Origin {
         }
     }
 
-    /// The pair, ready to sign with; says which file is at fault if it cannot.
+    /// Parses the key pair; an error names the invalid file.
     pub(super) fn certified(
         &self,
         pair: &Pair,
         provider: &CryptoProvider,
     ) -> Result<CertifiedKey, ServingError> {
         let malformed = |file: &Path, flag, fault| ServingError::Malformed { file: file.into(), flag, fault };
-        let (chain, private) = (chain_of(&pair.certificate), key_of(&pair.key));
+        let (chain, private) = (parse_chain(&pair.certificate), parse_key(&pair.key));
         match self {
             Self::Files { certificate, certificate_flag, key, key_flag } => {
                 let chain = chain.map_err(|fault| malformed(certificate, certificate_flag, fault))?;
@@ -131,24 +131,24 @@ impl Origin {
     }
 }
 
-/// The bytes of a file that a flag names.
+/// Reads a file that a flag names.
 pub(crate) fn read(file: &Path, flag: &'static str) -> Result<Vec<u8>, ServingError> {
     fs::read(file).map_err(|cause| ServingError::Unreadable { file: file.to_owned(), flag, cause })
 }
 
-/// The certificates of a PEM text, of which there must be one at least.
-pub(crate) fn chain_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+/// Parses the certificates of a PEM text; at least one.
+pub(crate) fn parse_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let chain: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
         .map_err(|error| format!("is not valid PEM: {error}"))?;
     if chain.is_empty() { Err("holds no certificate in PEM form".to_owned()) } else { Ok(chain) }
 }
 
-fn key_of(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
+fn parse_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     use rustls::pki_types::pem::Error;
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
         Error::NoItemsFound => "holds no private key in PEM form".to_owned(),
-        // Such an error may quote the file, and the file is a secret.
+        // The parser's message may quote the file, which is a secret.
         _ => "is not a valid private key in PEM form".to_owned(),
     })
 }
@@ -164,8 +164,8 @@ mod tests {
     const ANY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
     fn open(source: &CertificateSource) -> Result<CertifiedKey, ServingError> {
-        let origin = Origin::open(source, ANY, SystemTime::now())?;
-        origin.certified(&origin.read()?, &aws_lc_rs::default_provider())
+        let source = KeyPairSource::open(source, ANY, SystemTime::now())?;
+        source.certified(&source.read()?, &aws_lc_rs::default_provider())
     }
 
     fn fault(source: &CertificateSource) -> String {
@@ -178,13 +178,13 @@ mod tests {
 
     /// Proves SRV-13.
     #[test]
-    fn a_pair_made_in_the_directory_is_used_again() {
+    fn generated_pair_in_cert_dir_is_reused() {
         let parent = tempfile::tempdir().unwrap();
         let directory = parent.path().join("pki");
         let source = CertificateSource::Directory(directory.clone());
         open(&source).unwrap();
         let first = fs::read(directory.join("kube-controller-manager.crt")).unwrap();
-        assert_eq!(chain_of(&first).unwrap().len(), 2, "leaf and its issuer");
+        assert_eq!(parse_chain(&first).unwrap().len(), 2, "leaf and its issuer");
         let key = fs::metadata(directory.join("kube-controller-manager.key")).unwrap();
         assert_eq!(key.permissions().mode() & 0o777, 0o600);
         open(&source).unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_written_is_served_from_memory() {
+    fn unwritable_cert_dir_keeps_the_certificate_in_memory() {
         let parent = tempfile::tempdir().unwrap();
         let file = parent.path().join("file");
         fs::write(&file, "not a directory").unwrap();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_file_is_named_with_its_flag() {
+    fn invalid_file_is_reported_with_its_flag() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         for (pair, name) in [
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_pair_in_the_directory_is_not_overwritten() {
+    fn incomplete_pair_in_cert_dir_is_not_overwritten() {
         let directory = tempfile::tempdir().unwrap();
         let key = directory.path().join("kube-controller-manager.key");
         fs::write(&key, "precious").unwrap();

@@ -1,4 +1,4 @@
-//! Makes a certificate that says openly it vouches only for itself.
+//! Generates a self-signed serving certificate.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -16,20 +16,21 @@ use rcgen::{
 use super::files::Pair;
 use crate::ServingError;
 
-/// How long before its making a generated certificate is already valid, for clients whose clocks lag.
+/// A generated certificate is valid from this long before now, for clients whose clocks lag.
 const VALID_BEFORE_NOW: Duration = Duration::from_secs(60 * 60);
 const VALID_FOR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Makes a certificate of the shape the original makes: a leaf for `localhost` under a CA made for it alone.
+/// Generates a certificate like the original's: a leaf for `localhost`, issued by a CA that is used only for
+/// it.
 ///
 /// Parity: staging/src/k8s.io/client-go/util/cert/cert.go (GenerateSelfSignedCertKey).
 pub(super) fn generate(bind_address: IpAddr, now: SystemTime) -> Result<Pair, ServingError> {
     let generated = || -> Result<Pair, rcgen::Error> {
-        let made_at = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        // Signs once and is forgotten. Finding primes for a second RSA key took a third of the processor time
-        // of a start.
+        let generated_at = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        // The CA key signs once and is discarded. An RSA key for the CA took a third of the CPU time of a
+        // start.
         let authority_key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
-        let mut authority = valid_from(now, format!("localhost-ca@{made_at}"));
+        let mut authority = valid_from(now, format!("localhost-ca@{generated_at}"));
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         authority.key_usages = vec![
             KeyUsagePurpose::KeyEncipherment,
@@ -39,7 +40,7 @@ pub(super) fn generate(bind_address: IpAddr, now: SystemTime) -> Result<Pair, Se
         let authority = CertifiedIssuer::self_signed(authority, authority_key)?;
 
         let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?;
-        let mut leaf = valid_from(now, format!("localhost@{made_at}"));
+        let mut leaf = valid_from(now, format!("localhost@{generated_at}"));
         leaf.key_usages = vec![KeyUsagePurpose::KeyEncipherment, KeyUsagePurpose::DigitalSignature];
         leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         leaf.subject_alt_names = vec![
@@ -67,13 +68,13 @@ fn valid_from(now: SystemTime, common_name: String) -> CertificateParams {
     params
 }
 
-/// Writes the pair, the key readable by its owner only. The key comes first: if the second write fails, the
-/// next start says that half a pair is there, instead of serving with a certificate without key.
+/// Writes the pair, the key readable by its owner only. The key is written first: if the second write fails,
+/// the next start reports an incomplete pair instead of serving a certificate without a key.
 pub(super) fn store(directory: &Path, certificate: &Path, key: &Path, pair: &Pair) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     write_new(key, &pair.key, 0o600)?;
     write_new(certificate, &pair.certificate, 0o644).inspect_err(|_| {
-        // Better no pair than half of one; if this fails too, the next start will say so.
+        // An incomplete pair would fail the next start; if this removal fails, too, that start reports it.
         let _ = fs::remove_file(key);
     })
 }
@@ -94,7 +95,7 @@ mod tests {
 
     /// Proves SRV-15.
     #[test]
-    fn what_is_made_has_the_shape_of_the_originals() {
+    fn generated_certificate_has_the_originals_shape() {
         let now = UNIX_EPOCH + Duration::from_secs(1_794_733_201);
         let pair = generate("192.0.2.7".parse().unwrap(), now).unwrap();
         let chain: Vec<_> =

@@ -1,4 +1,4 @@
-//! The TLS side of the server: what is spoken, with which certificates, and that both follow their files.
+//! TLS of the server: versions, cipher suites and certificates that are reloaded from their files.
 
 mod client;
 mod files;
@@ -14,63 +14,67 @@ use rustls::crypto::CryptoProvider;
 use rustls::{DistinguishedName, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
-pub(crate) use self::files::{chain_of, read};
+pub(crate) use self::files::{parse_chain, read};
 pub use self::names::TlsOptions;
 
 use self::client::AnyCertificate;
-use self::files::{Origin, Pair};
+use self::files::{KeyPairSource, Pair};
 use self::resolver::Resolver;
 use crate::{ServingError, ServingOptions};
 
-/// What stays the same while certificates come and go.
+/// The TLS configuration without the certificates themselves.
 pub(crate) struct Tls {
     provider: Arc<CryptoProvider>,
     options: TlsOptions,
     alpn: Vec<Vec<u8>>,
-    usual: Origin,
-    named: Vec<(Vec<String>, Origin)>,
+    default_pair: KeyPairSource,
+    sni: Vec<(Vec<String>, KeyPairSource)>,
 }
 
-/// All pairs as they were read, the usual one first.
+/// All key pairs as they were read, the default one first.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Pairs(Vec<Pair>);
 
 impl Tls {
-    /// Finds all certificates, or makes one.
+    /// Finds all certificates, or generates the default one.
     pub(crate) fn open(options: &ServingOptions, now: SystemTime) -> Result<Self, ServingError> {
-        for left_out in options.tls.left_out() {
-            tracing::warn!("{left_out}");
+        for unsupported in options.tls.unsupported() {
+            tracing::warn!("{unsupported}");
         }
         let alpn: &[&str] = if options.http2 { &["h2", "http/1.1"] } else { &["http/1.1"] };
         Ok(Self {
             provider: Arc::new(options.tls.provider()),
             options: options.tls.clone(),
             alpn: alpn.iter().map(|name| name.as_bytes().to_vec()).collect(),
-            usual: Origin::open(&options.certificate, options.bind_address, now)?,
-            named: options.sni.iter().map(|named| (named.names.clone(), Origin::named(named))).collect(),
+            default_pair: KeyPairSource::open(&options.certificate, options.bind_address, now)?,
+            sni: options.sni.iter().map(|sni| (sni.names.clone(), KeyPairSource::sni(sni))).collect(),
         })
     }
 
-    /// Reads all pairs.
+    /// Reads all key pairs.
     pub(crate) fn read(&self) -> Result<Pairs, ServingError> {
-        let named = self.named.iter().map(|(_, origin)| origin);
-        std::iter::once(&self.usual).chain(named).map(Origin::read).collect::<Result<_, _>>().map(Pairs)
+        let sni = self.sni.iter().map(|(_, source)| source);
+        std::iter::once(&self.default_pair)
+            .chain(sni)
+            .map(KeyPairSource::read)
+            .collect::<Result<_, _>>()
+            .map(Pairs)
     }
 
-    /// How to greet clients with these pairs. With hints, clients are asked for a certificate of one of
-    /// these issuers.
-    pub(crate) fn greeting(
+    /// The server configuration with these key pairs. With hints, clients are requested to send a certificate
+    /// of one of these issuers.
+    pub(crate) fn tls_server(
         &self,
         pairs: &Pairs,
         hints: Option<Vec<DistinguishedName>>,
-    ) -> Result<Greeting, ServingError> {
-        let usual = self.usual.certified(&pairs.0[0], &self.provider)?;
-        let named = self
-            .named
+    ) -> Result<TlsServer, ServingError> {
+        let default_pair = self.default_pair.certified(&pairs.0[0], &self.provider)?;
+        let sni = self
+            .sni
             .iter()
             .zip(&pairs.0[1..])
-            .map(|((names, origin), pair)| Ok((names.clone(), origin.certified(pair, &self.provider)?)));
-        let resolver = Arc::new(Resolver::new(usual, named.collect::<Result<_, ServingError>>()?));
+            .map(|((names, source), pair)| Ok((names.clone(), source.certified(pair, &self.provider)?)));
+        let resolver = Arc::new(Resolver::new(default_pair, sni.collect::<Result<_, ServingError>>()?));
         let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(self.options.versions())
             .map_err(|error| ServingError::Option {
@@ -86,19 +90,19 @@ impl Tls {
         };
         let mut config = builder.with_cert_resolver(Arc::clone(&resolver) as _);
         config.alpn_protocols.clone_from(&self.alpn);
-        Ok(Greeting { config: Arc::new(config), resolver })
+        Ok(TlsServer { config: Arc::new(config), resolver })
     }
 }
 
-/// How clients are greeted for now.
+/// The current TLS server configuration.
 #[derive(Clone)]
-pub(crate) struct Greeting {
+pub(crate) struct TlsServer {
     config: Arc<ServerConfig>,
     resolver: Arc<Resolver>,
 }
 
-impl Greeting {
-    /// For a connection to this address of ours.
+impl TlsServer {
+    /// The acceptor for a connection to this local address.
     pub(crate) fn acceptor(&self, local: IpAddr) -> TlsAcceptor {
         match self.resolver.at(local) {
             Some(by_address) => {
@@ -117,12 +121,12 @@ mod tests {
 
     /// Proves SRV-11.
     #[test]
-    fn http2_is_offered_unless_turned_off() {
+    fn http2_is_offered_unless_disabled() {
         for (http2, offered) in [(true, &[&b"h2"[..], b"http/1.1"][..]), (false, &[&b"http/1.1"[..]])] {
             let options = ServingOptions { http2, ..ServingOptions::default() };
             let tls = Tls::open(&options, SystemTime::now()).unwrap();
-            let greeting = tls.greeting(&tls.read().unwrap(), None).unwrap();
-            assert_eq!(greeting.config.alpn_protocols, offered);
+            let tls_server = tls.tls_server(&tls.read().unwrap(), None).unwrap();
+            assert_eq!(tls_server.config.alpn_protocols, offered);
         }
     }
 }

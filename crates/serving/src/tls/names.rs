@@ -1,4 +1,4 @@
-//! Versions, suites and curves by the names the original's flags have for them.
+//! TLS versions, cipher suites and curves by the names of the original's flags.
 
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 use rustls::version::{TLS12, TLS13};
@@ -10,7 +10,7 @@ const VERSION_FLAG: &str = "--tls-min-version";
 const SUITES_FLAG: &str = "--tls-cipher-suites";
 const CURVES_FLAG: &str = "--tls-curve-preferences";
 
-/// Suites of TLS 1.2 that can be spoken here, by the names of the original; two have an old name as well.
+/// Supported cipher suites of TLS 1.2 by the original's names; two have an old name as well.
 const SUITES: [(&str, SupportedCipherSuite); 8] = {
     use rustls::crypto::aws_lc_rs::cipher_suite as suite;
     [
@@ -28,12 +28,12 @@ const SUITES: [(&str, SupportedCipherSuite); 8] = {
     ]
 };
 
-/// Suites of TLS 1.3; the original takes their names and offers all of them whatever the flag says.
-const SUITES_OF_TLS13: [&str; 3] =
+/// Cipher suites of TLS 1.3; the original accepts their names and always offers all of them.
+const TLS13_SUITES: [&str; 3] =
     ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 
-/// Suites that the original can speak and we cannot: no forward secrecy, CBC, RC4 or 3DES.
-const SUITES_NOT_SPOKEN: [&str; 15] = [
+/// Cipher suites that the original supports and rustls does not: no forward secrecy, CBC, RC4 or 3DES.
+const UNSUPPORTED_SUITES: [&str; 15] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
@@ -51,10 +51,10 @@ const SUITES_NOT_SPOKEN: [&str; 15] = [
     "TLS_RSA_WITH_RC4_128_SHA",
 ];
 
-/// Curves that the original knows and we cannot use: P-521 and the larger hybrid.
-const CURVES_NOT_SPOKEN: [u16; 2] = [25, 4589];
+/// Curves that the original supports and this build does not: P-521 and the larger hybrid.
+const UNSUPPORTED_CURVES: [u16; 2] = [25, 4589];
 
-/// Which TLS is spoken. The default is TLS 1.2 and up, with all suites and curves there are.
+/// TLS options. The default is TLS 1.2 and 1.3 with all supported cipher suites and curves.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
     only_tls13: bool,
@@ -62,20 +62,20 @@ pub struct TlsOptions {
     suites: Option<Vec<SupportedCipherSuite>>,
     /// All if empty.
     curves: Vec<NamedGroup>,
-    /// What was asked for and is not done, to be told when serving begins.
-    left_out: Vec<String>,
+    /// Warnings about unsupported values, logged when serving begins.
+    unsupported: Vec<String>,
 }
 
 impl TlsOptions {
-    /// Reads `--tls-min-version`, `--tls-cipher-suites` and `--tls-curve-preferences`; an empty value is
-    /// the default.
+    /// Parses `--tls-min-version`, `--tls-cipher-suites` and `--tls-curve-preferences`; an empty value is the
+    /// default.
     ///
-    /// What the original would offer on top and we cannot (TLS 1.0 and 1.1, suites without forward
-    /// secrecy, P-521) is left out with a warning as long as something remains: such lists say what is
-    /// allowed, not what must be.
+    /// Values that only the original supports (TLS 1.0 and 1.1, suites without forward secrecy, P-521) are
+    /// left out with a warning as long as a supported one remains: the flags list what is allowed, not what
+    /// is required.
     ///
     /// # Errors
-    /// Names the flag whose value is unknown or leaves nothing to speak.
+    /// If a value is unknown or no supported one remains; the error names the flag.
     pub fn parse(
         min_version: &str,
         cipher_suites: &[String],
@@ -93,9 +93,9 @@ impl TlsOptions {
             "" | "VersionTLS12" => {}
             "VersionTLS13" => self.only_tls13 = true,
             "VersionTLS10" | "VersionTLS11" => {
-                self.left_out.push(format!("{VERSION_FLAG}={name}: clients need TLS 1.2 or 1.3"));
+                self.unsupported.push(format!("{VERSION_FLAG}={name}: clients need TLS 1.2 or 1.3"));
             }
-            _ => return Err(bad(VERSION_FLAG, format!("unknown tls version {name:?}"))),
+            _ => return Err(invalid_option(VERSION_FLAG, format!("unknown tls version {name:?}"))),
         }
         Ok(())
     }
@@ -109,17 +109,17 @@ impl TlsOptions {
         for name in names {
             if let Some((_, suite)) = SUITES.iter().find(|(known, _)| known == name) {
                 suites.push(*suite);
-            } else if SUITES_NOT_SPOKEN.contains(&name.as_str()) {
-                self.left_out.push(format!("{SUITES_FLAG}: {name} is not spoken here"));
+            } else if UNSUPPORTED_SUITES.contains(&name.as_str()) {
+                self.unsupported.push(format!("{SUITES_FLAG}: {name} is not supported"));
                 known += 1;
-            } else if !SUITES_OF_TLS13.contains(&name.as_str()) {
-                let fault = format!("Cipher suite {name} not supported or doesn't exist");
-                return Err(bad(SUITES_FLAG, fault));
+            } else if !TLS13_SUITES.contains(&name.as_str()) {
+                let problem = format!("Cipher suite {name} not supported or doesn't exist");
+                return Err(invalid_option(SUITES_FLAG, problem));
             }
         }
         if known == names.len() && !self.only_tls13 {
-            let fault = "none of these suites is spoken here (no forward secrecy, CBC, RC4 or 3DES)";
-            return Err(bad(SUITES_FLAG, fault.to_owned()));
+            let problem = "none of these cipher suites is supported (no forward secrecy, CBC, RC4 or 3DES)";
+            return Err(invalid_option(SUITES_FLAG, problem.to_owned()));
         }
         self.suites = Some(suites);
         Ok(())
@@ -129,30 +129,30 @@ impl TlsOptions {
         let mut seen = Vec::new();
         for id in ids {
             let Some(curve) = u16::try_from(*id).ok().filter(|id| *id > 0) else {
-                let fault = format!("curve preference {id} is out of range (must be 1-65535)");
-                return Err(bad(CURVES_FLAG, fault));
+                let problem = format!("curve preference {id} is out of range (must be 1-65535)");
+                return Err(invalid_option(CURVES_FLAG, problem));
             };
             if seen.contains(&curve) {
-                return Err(bad(CURVES_FLAG, format!("duplicate curve preference {id}")));
+                return Err(invalid_option(CURVES_FLAG, format!("duplicate curve preference {id}")));
             }
             seen.push(curve);
             if groups().any(|group| u16::from(group.name()) == curve) {
                 self.curves.push(curve.into());
-            } else if CURVES_NOT_SPOKEN.contains(&curve) {
-                self.left_out.push(format!("{CURVES_FLAG}: curve {curve} is not spoken here"));
+            } else if UNSUPPORTED_CURVES.contains(&curve) {
+                self.unsupported.push(format!("{CURVES_FLAG}: curve {curve} is not supported"));
             } else {
-                return Err(bad(CURVES_FLAG, format!("curve preference {id} is not supported")));
+                return Err(invalid_option(CURVES_FLAG, format!("curve preference {id} is not supported")));
             }
         }
         if !seen.is_empty() && self.curves.is_empty() {
-            return Err(bad(CURVES_FLAG, "none of these curves is spoken here".to_owned()));
+            return Err(invalid_option(CURVES_FLAG, "none of these curves is supported".to_owned()));
         }
         Ok(())
     }
 
-    /// What was asked for and is not done.
-    pub(crate) fn left_out(&self) -> &[String] {
-        &self.left_out
+    /// Warnings about unsupported values.
+    pub(crate) fn unsupported(&self) -> &[String] {
+        &self.unsupported
     }
 
     pub(crate) fn versions(&self) -> &'static [&'static SupportedProtocolVersion] {
@@ -168,22 +168,24 @@ impl TlsOptions {
             provider.cipher_suites.retain(|suite| suite.tls13().is_some() || suites.contains(suite));
         }
         if !self.curves.is_empty() {
-            // The order of the flag does not count; which is tried first is the library's choice.
+            // The order of the flag is ignored; rustls chooses the order.
             provider.kx_groups = groups().filter(|group| self.curves.contains(&group.name())).collect();
         }
         provider
     }
 }
 
-/// All curves there are, the usual ones first.
+/// All supported curves, the default ones first.
 fn groups() -> impl Iterator<Item = &'static dyn SupportedKxGroup> {
-    let usual = aws_lc_rs::DEFAULT_KX_GROUPS.iter().copied();
+    let default_groups = aws_lc_rs::DEFAULT_KX_GROUPS.iter().copied();
     let rest = aws_lc_rs::ALL_KX_GROUPS.iter().copied();
-    usual.clone().chain(rest.filter(move |group| !usual.clone().any(|other| other.name() == group.name())))
+    default_groups
+        .clone()
+        .chain(rest.filter(move |group| !default_groups.clone().any(|other| other.name() == group.name())))
 }
 
-fn bad(flag: &'static str, fault: String) -> ServingError {
-    ServingError::Option { flag, fault }
+fn invalid_option(flag: &'static str, problem: String) -> ServingError {
+    ServingError::Option { flag, fault: problem }
 }
 
 #[cfg(test)]
@@ -208,7 +210,7 @@ mod tests {
 
     /// Proves SRV-11.
     #[test]
-    fn flags_narrow_what_is_spoken() {
+    fn flags_restrict_versions_suites_and_curves() {
         let all = parse("", &[], &[]).unwrap();
         assert_eq!((all.versions().len(), suites(&all).len()), (2, 6));
         assert_eq!(parse("VersionTLS12", &[], &[]).unwrap().versions().len(), 2);
@@ -216,29 +218,29 @@ mod tests {
         let one = parse("", &["TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305"], &[23, 29]).unwrap();
         assert_eq!(suites(&one), [CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256]);
         assert_eq!(one.versions().len(), 2);
-        assert_eq!(curves(&one), [29, 23], "the order of the flag does not count");
+        assert_eq!(curves(&one), [29, 23], "the order of the flag is ignored");
         let modern = parse("", &["TLS_AES_128_GCM_SHA256"], &[4588]).unwrap();
         assert_eq!((modern.versions().len(), suites(&modern).len()), (1, 0));
-        assert_eq!(modern.provider().cipher_suites.len(), 3, "suites of TLS 1.3 cannot be chosen");
+        assert_eq!(modern.provider().cipher_suites.len(), 3, "cipher suites of TLS 1.3 cannot be chosen");
         assert_eq!(curves(&modern), [4588]);
     }
 
     #[test]
-    fn what_cannot_be_spoken_is_told() {
+    fn unsupported_values_are_warned_about() {
         let old = parse("VersionTLS10", &["TLS_RSA_WITH_RC4_128_SHA", "TLS_AES_128_GCM_SHA256"], &[25, 23]);
         assert_eq!(
-            old.unwrap().left_out(),
+            old.unwrap().unsupported(),
             [
                 "--tls-min-version=VersionTLS10: clients need TLS 1.2 or 1.3",
-                "--tls-cipher-suites: TLS_RSA_WITH_RC4_128_SHA is not spoken here",
-                "--tls-curve-preferences: curve 25 is not spoken here",
+                "--tls-cipher-suites: TLS_RSA_WITH_RC4_128_SHA is not supported",
+                "--tls-curve-preferences: curve 25 is not supported",
             ]
         );
         parse("VersionTLS13", &["TLS_RSA_WITH_RC4_128_SHA"], &[]).unwrap();
     }
 
     #[test]
-    fn what_is_unknown_or_leaves_nothing_is_refused() {
+    fn unknown_values_and_empty_selections_are_refused() {
         let rows: [(&str, &[&str], &[i32], &str); 8] = [
             ("VersionTLS14", &[], &[], "--tls-min-version: unknown tls version \"VersionTLS14\""),
             ("1.2", &[], &[], "--tls-min-version: unknown tls version \"1.2\""),
@@ -247,15 +249,15 @@ mod tests {
                 "",
                 &["TLS_RSA_WITH_RC4_128_SHA"],
                 &[],
-                "--tls-cipher-suites: none of these suites is spoken here (no forward secrecy, CBC, RC4 or 3DES)",
+                "--tls-cipher-suites: none of these cipher suites is supported (no forward secrecy, CBC, RC4 or 3DES)",
             ),
             ("", &[], &[0], "--tls-curve-preferences: curve preference 0 is out of range (must be 1-65535)"),
             ("", &[], &[23, 23], "--tls-curve-preferences: duplicate curve preference 23"),
             ("", &[], &[9999], "--tls-curve-preferences: curve preference 9999 is not supported"),
-            ("", &[], &[25], "--tls-curve-preferences: none of these curves is spoken here"),
+            ("", &[], &[25], "--tls-curve-preferences: none of these curves is supported"),
         ];
-        for (version, suites, curves, fault) in rows {
-            assert_eq!(parse(version, suites, curves).unwrap_err(), fault);
+        for (version, suites, curves, problem) in rows {
+            assert_eq!(parse(version, suites, curves).unwrap_err(), problem);
         }
     }
 }

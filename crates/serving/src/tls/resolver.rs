@@ -1,4 +1,4 @@
-//! Which certificate a client is shown: by the name it asks for, by the address it came to, or the usual one.
+//! Chooses the certificate of a connection: by SNI name, by local address, or the default.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,68 +8,68 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-/// The certificates to show.
+/// The certificates of a server.
 #[derive(Clone, Debug)]
 pub(super) struct Resolver {
-    usual: Arc<CertifiedKey>,
+    default_pair: Arc<CertifiedKey>,
     /// By lower-case name, `*.` wildcard or address.
-    named: BTreeMap<String, Arc<CertifiedKey>>,
+    by_name: BTreeMap<String, Arc<CertifiedKey>>,
 }
 
 impl Resolver {
-    /// Earlier pairs win over later ones, and names that were given over names found in certificates.
-    pub(super) fn new(usual: CertifiedKey, named: Vec<(Vec<String>, CertifiedKey)>) -> Self {
+    /// Earlier pairs take precedence over later ones, and configured names over names from certificates.
+    pub(super) fn new(default_pair: CertifiedKey, by_name: Vec<(Vec<String>, CertifiedKey)>) -> Self {
         let (mut given, mut found) = (BTreeMap::new(), BTreeMap::new());
-        for (names, pair) in named.into_iter().rev() {
+        for (names, pair) in by_name.into_iter().rev() {
             let pair = Arc::new(pair);
             let (into, names) =
                 if names.is_empty() { (&mut found, names_in(&pair)) } else { (&mut given, names) };
             into.extend(names.into_iter().map(|name| (name.to_ascii_lowercase(), Arc::clone(&pair))));
         }
         found.append(&mut given);
-        Self { usual: Arc::new(usual), named: found }
+        Self { default_pair: Arc::new(default_pair), by_name: found }
     }
 
-    /// The resolver for connections to one of our addresses, if that address was given as a name: clients
-    /// that connect by address send no name.
+    /// The resolver for connections to one local address, if that address is configured as a name: clients
+    /// that connect by address send no SNI.
     pub(super) fn at(&self, address: IpAddr) -> Option<ByAddress> {
-        let unnamed = self.named.get(&address.to_canonical().to_string())?;
-        Some(ByAddress { unnamed: Arc::clone(unnamed), named: self.clone() })
+        let without_sni = self.by_name.get(&address.to_canonical().to_string())?;
+        Some(ByAddress { without_sni: Arc::clone(without_sni), by_name: self.clone() })
     }
 
     fn find(&self, name: &str) -> Arc<CertifiedKey> {
         let name = name.to_ascii_lowercase();
         let wildcard = || {
             let (_, parent) = name.split_once('.')?;
-            self.named.get(&format!("*.{parent}"))
+            self.by_name.get(&format!("*.{parent}"))
         };
-        Arc::clone(self.named.get(&name).or_else(wildcard).unwrap_or(&self.usual))
+        Arc::clone(self.by_name.get(&name).or_else(wildcard).unwrap_or(&self.default_pair))
     }
 }
 
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(hello.server_name().map_or_else(|| Arc::clone(&self.usual), |name| self.find(name)))
+        Some(hello.server_name().map_or_else(|| Arc::clone(&self.default_pair), |name| self.find(name)))
     }
 }
 
 /// A resolver for connections to one address.
 #[derive(Debug)]
 pub(super) struct ByAddress {
-    unnamed: Arc<CertifiedKey>,
-    named: Resolver,
+    without_sni: Arc<CertifiedKey>,
+    by_name: Resolver,
 }
 
 impl ResolvesServerCert for ByAddress {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         match hello.server_name() {
-            Some(_) => self.named.resolve(hello),
-            None => Some(Arc::clone(&self.unnamed)),
+            Some(_) => self.by_name.resolve(hello),
+            None => Some(Arc::clone(&self.without_sni)),
         }
     }
 }
 
-/// The names a certificate is good for. Addresses do not count: no client sends one as a name.
+/// The DNS names of a certificate. IP addresses are left out: clients do not send them as SNI.
 fn names_in(pair: &CertifiedKey) -> Vec<String> {
     let Some((_, leaf)) = pair.cert.first().and_then(|leaf| X509Certificate::from_der(leaf).ok()) else {
         return Vec::new();
@@ -115,7 +115,7 @@ mod tests {
             .unwrap()
     }
 
-    fn shown(resolver: &Resolver, name: &str) -> String {
+    fn chosen(resolver: &Resolver, name: &str) -> String {
         common_name(&resolver.find(name))
     }
 
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn names_choose_the_certificate() {
+    fn certificate_is_chosen_by_name() {
         let given = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let resolver = Resolver::new(
             pair("usual", &["usual.io"]),
@@ -146,12 +146,12 @@ mod tests {
             ("x.d.io", "given-1"),
             ("found-2", "found-2"),
             ("usual.io", "usual"),
-            ("nobody.io", "usual"),
+            ("unknown.io", "usual"),
         ] {
-            assert_eq!(shown(&resolver, name), wanted, "{name}");
+            assert_eq!(chosen(&resolver, name), wanted, "{name}");
         }
         let by_address = resolver.at("192.0.2.7".parse().unwrap()).unwrap();
-        assert_eq!(common_name(&by_address.unnamed), "given-1");
+        assert_eq!(common_name(&by_address.without_sni), "given-1");
         assert!(resolver.at("192.0.2.8".parse().unwrap()).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Somebody who asks both managers the same.
+//! A client that sends the same requests to both managers.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,10 +16,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// A certificate and its key, to be shown.
+/// A client certificate and its key.
 pub(crate) type Pair = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// Headers that are part of what an answer means.
+/// Response headers that are compared.
 const HEADERS: [&str; 7] = [
     "cache-control",
     "x-content-type-options",
@@ -30,39 +30,39 @@ const HEADERS: [&str; 7] = [
     "content-length",
 ];
 
-/// Somebody who asks.
-pub(crate) struct Asker {
-    /// How a list of differences calls them.
+/// A client identity.
+pub(crate) struct ClientIdentity {
+    /// The name in the list of differences.
     pub(crate) name: &'static str,
-    /// What they say about themselves.
+    /// Request headers with credentials.
     pub(crate) headers: Vec<(&'static str, String)>,
-    /// What they show.
+    /// The client certificate.
     pub(crate) pair: Option<Pair>,
 }
 
-/// What was asked.
-pub(crate) struct Question {
+/// A request.
+pub(crate) struct TestRequest {
     pub(crate) method: Method,
     pub(crate) target: &'static str,
     pub(crate) headers: &'static [(&'static str, &'static str)],
     pub(crate) body: &'static str,
 }
 
-/// What was answered, as far as two managers can be compared.
+/// The compared parts of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct TestResponse {
     pub(crate) status: u16,
     pub(crate) content_type: String,
     pub(crate) headers: BTreeMap<&'static str, String>,
     pub(crate) body: String,
 }
 
-impl Question {
+impl TestRequest {
     pub(crate) fn get(target: &'static str) -> Self {
         Self { method: Method::GET, target, headers: &[], body: "" }
     }
 
-    /// How a list of differences calls it.
+    /// The name in the list of differences.
     pub(crate) fn name(&self) -> String {
         let headers = self.headers.iter().map(|(name, value)| format!(" [{name}: {value}]"));
         let body = if self.body.is_empty() { String::new() } else { format!(" {:?}", self.body) };
@@ -70,32 +70,38 @@ impl Question {
     }
 }
 
-/// Sends one request on a connection of its own.
+/// Sends one request on a new connection.
 pub(crate) async fn send(
     address: SocketAddr,
-    asker: &Asker,
+    identity: &ClientIdentity,
     request: Request<Full<Bytes>>,
 ) -> Response<Incoming> {
-    let stream = connect(address, asker).await;
+    let stream = connect(address, identity).await;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     sender.send_request(request).await.unwrap()
 }
 
-pub(crate) async fn ask(address: SocketAddr, asker: &Asker, question: &Question) -> Answer {
-    let mut request =
-        Request::builder().method(question.method.clone()).uri(question.target).header("Host", "localhost");
-    for (name, value) in question.headers {
+pub(crate) async fn request(
+    address: SocketAddr,
+    identity: &ClientIdentity,
+    test_request: &TestRequest,
+) -> TestResponse {
+    let mut request = Request::builder()
+        .method(test_request.method.clone())
+        .uri(test_request.target)
+        .header("Host", "localhost");
+    for (name, value) in test_request.headers {
         request = request.header(*name, *value);
     }
-    for (name, value) in &asker.headers {
+    for (name, value) in &identity.headers {
         request = request.header(*name, value);
     }
-    let request = request.body(Full::new(Bytes::from_static(question.body.as_bytes()))).unwrap();
-    let (head, body) = send(address, asker, request).await.into_parts();
+    let request = request.body(Full::new(Bytes::from_static(test_request.body.as_bytes()))).unwrap();
+    let (head, body) = send(address, identity, request).await.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     let header = |name: &str| head.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
-    Answer {
+    TestResponse {
         status: head.status.as_u16(),
         content_type: header("content-type").unwrap_or_default(),
         headers: HEADERS.iter().filter_map(|name| Some((*name, header(name)?))).collect(),
@@ -103,14 +109,17 @@ pub(crate) async fn ask(address: SocketAddr, asker: &Asker, question: &Question)
     }
 }
 
-async fn connect(address: SocketAddr, asker: &Asker) -> tokio_rustls::client::TlsStream<TcpStream> {
+async fn connect(
+    address: SocketAddr,
+    identity: &ClientIdentity,
+) -> tokio_rustls::client::TlsStream<TcpStream> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .unwrap()
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(AnyServer(provider)));
-    let mut config = match &asker.pair {
+    let mut config = match &identity.pair {
         Some((chain, key)) => builder.with_client_auth_cert(chain.clone(), key.clone_key()).unwrap(),
         None => builder.with_no_client_auth(),
     };
@@ -120,7 +129,7 @@ async fn connect(address: SocketAddr, asker: &Asker) -> tokio_rustls::client::Tl
     TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
 }
 
-/// Both managers vouch only for themselves.
+/// Accepts any server certificate: both managers use self-signed ones.
 #[derive(Debug)]
 struct AnyServer(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! Certificates, proxies, and what the cluster says about both.
+//! Client certificates, front proxies and the ConfigMap that configures them.
 
 use super::*;
 use crate::RequestHeaderOptions;
@@ -22,8 +22,8 @@ async fn user(
 
 /// Proves SRV-62, SRV-67.
 #[tokio::test]
-async fn certificates_of_the_client_ca_name_their_users() {
-    let (clients, proxies, strangers) = (Ca::new("clients"), Ca::new("proxies"), Ca::new("clients"));
+async fn client_ca_certificates_authenticate_users() {
+    let (clients, proxies, other_ca) = (Ca::new("clients"), Ca::new("proxies"), Ca::new("clients"));
     let access = open_known(&Cluster::default(), &clients, &proxies).await;
     let chain = clients.client("jane", &["rowers"]);
     let jane = user(&access, &[], &chain).await.unwrap();
@@ -34,17 +34,17 @@ async fn certificates_of_the_client_ca_name_their_users() {
     let id = &jane.extra["authentication.kubernetes.io/credential-id"][0];
     assert_eq!((id.len(), &id[..11]), (11 + 64, "X509SHA256="));
     let authority = Authority::new(clients.pem().as_bytes()).unwrap();
-    assert_eq!(authority.user_of(&clients.client("", &["rowers"])), Ok(None), "it names nobody");
-    assert_eq!(user(&access, &[], &strangers.client("jane", &[])).await, None, "under another CA");
+    assert_eq!(authority.user_of(&clients.client("", &["rowers"])), Ok(None), "no common name");
+    assert_eq!(user(&access, &[], &other_ca.client("jane", &[])).await, None, "issued by another CA");
     let server = clients.issue("jane", &[], ExtendedKeyUsagePurpose::ServerAuth);
-    assert_eq!(user(&access, &[], &[server]).await, None, "not meant for clients");
+    assert_eq!(user(&access, &[], &[server]).await, None, "not a client certificate");
     let masters = clients.client("root", &["system:masters"]);
-    assert_eq!(ask_for(&access, "/metrics", &[], &masters).await, (200, "root".to_owned()));
+    assert_eq!(get(&access, "/metrics", &[], &masters).await, (200, "root".to_owned()));
 }
 
 /// Proves SRV-60, SRV-68.
 #[tokio::test]
-async fn proxies_name_users_in_headers() {
+async fn front_proxies_authenticate_users_by_headers() {
     let (clients, proxies) = (Ca::new("clients"), Ca::new("proxies"));
     let access = open_known(&Cluster::default(), &clients, &proxies).await;
     let front = proxies.client("front-proxy-client", &[]);
@@ -63,17 +63,17 @@ async fn proxies_name_users_in_headers() {
     assert_eq!(jane.extra, BTreeMap::from([("scopes/of".to_owned(), vec!["a".to_owned(), "b".to_owned()])]));
     assert_eq!(user(&access, &headers, &proxies.client("impostor", &[])).await, None, "not an allowed name");
     let direct = user(&access, &headers, &clients.client("joe", &[])).await.unwrap();
-    assert_eq!(direct.name, "joe", "headers of others say nothing");
+    assert_eq!(direct.name, "joe", "headers are used only from proxies");
     assert_eq!(user(&access, &headers, &[]).await, Some(User::anonymous()));
     let token = [("authorization", "Bearer jane")];
     let by_token = user(&access, &token, &proxies.client("impostor", &[])).await.unwrap();
-    assert_eq!(by_token.name, "jane", "the first that is believed wins");
+    assert_eq!(by_token.name, "jane", "the first successful authenticator wins");
     assert_eq!(user(&access, &token, &clients.client("joe", &[])).await.unwrap().name, "joe");
 }
 
 /// Proves SRV-69, SRV-107.
 #[tokio::test]
-async fn flags_win_over_what_the_cluster_says() {
+async fn flags_take_precedence_over_the_config_map() {
     let (clients, proxies, flagged) = (Ca::new("clients"), Ca::new("proxies"), Ca::new("flagged"));
     let cluster = Cluster::default();
     *cluster.0.config_map.lock() = Some(config_map(&clients, &proxies, "X-Cluster-User"));
@@ -88,7 +88,11 @@ async fn flags_win_over_what_the_cluster_says() {
     assert_eq!(user(&access, &[], &clients.client("joe", &[])).await, None, "the cluster's CA is not used");
     let front = proxies.client("front-proxy-client", &[]);
     let headers = [("x-cluster-user", "jane"), ("x-remote-user", "joe")];
-    assert_eq!(user(&access, &headers, &front).await.unwrap().name, "jane", "its proxies still are");
+    assert_eq!(
+        user(&access, &headers, &front).await.unwrap().name,
+        "jane",
+        "the cluster's front-proxy CA is used"
+    );
 
     let request_header =
         RequestHeaderOptions { client_ca_file: Some(file), ..RequestHeaderOptions::default() };
@@ -101,16 +105,16 @@ async fn flags_win_over_what_the_cluster_says() {
 
 /// Proves SRV-2, SRV-70.
 #[tokio::test(start_paused = true)]
-async fn what_the_cluster_says_is_followed() {
+async fn config_map_is_watched() {
     let (clients, proxies) = (Ca::new("clients"), Ca::new("proxies"));
     let cluster = Cluster::default();
     let access = open(&cluster).await;
     let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
-    assert_eq!(cluster.count(path), 1, "read by name at the start, and not there");
+    assert_eq!(cluster.count(path), 1, "read by name at startup, not found");
     let joe = clients.client("joe", &[]);
-    assert_eq!(user(&access, &[], &joe).await, Some(User::anonymous()), "nobody says what it means");
-    let following = access.clone();
-    let following = tokio::spawn(async move { following.follow().await });
+    assert_eq!(user(&access, &[], &joe).await, Some(User::anonymous()), "there is no client CA yet");
+    let watching = access.clone();
+    let watching = tokio::spawn(async move { watching.watch_config_map().await });
     *cluster.0.config_map.lock() = Some(config_map(&clients, &proxies, "X-Remote-User"));
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(user(&access, &[], &joe).await.unwrap().name, "joe");
@@ -120,7 +124,7 @@ async fn what_the_cluster_says_is_followed() {
     *cluster.0.config_map.lock() = Some(config_map(&clients, &proxies, "X-Other-User"));
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(user(&access, &headers, &front).await.unwrap().name, "ann");
-    // What is deleted or no longer makes sense leaves things as they are.
+    // A deleted or invalid ConfigMap keeps the old configuration.
     for nonsense in
         [None, Some(json!({"data": {"client-ca-file": "x", "requestheader-username-headers": "x"}}))]
     {
@@ -129,35 +133,40 @@ async fn what_the_cluster_says_is_followed() {
         assert_eq!(user(&access, &[], &joe).await.unwrap().name, "joe");
         assert_eq!(user(&access, &headers, &front).await.unwrap().name, "ann");
     }
-    let asked = cluster.0.asked.lock().clone();
+    let requests = cluster.0.requests.lock().clone();
     let list = "fieldSelector=metadata.name%3Dextension-apiserver-authentication";
-    assert!(asked.iter().any(|(target, _)| target.contains(list) && !target.contains("watch")));
-    assert!(asked.iter().any(|(target, _)| target.contains(list) && target.contains("watch=true")));
-    following.abort();
+    assert!(requests.iter().any(|(target, _)| target.contains(list) && !target.contains("watch")));
+    assert!(requests.iter().any(|(target, _)| target.contains(list) && target.contains("watch=true")));
+    watching.abort();
 }
 
 /// Proves SRV-70.
 #[tokio::test]
-async fn a_watch_tells_changes_at_once() {
+async fn watch_event_reloads_the_client_ca() {
     let (old, new, proxies) = (Ca::new("old"), Ca::new("new"), Ca::new("proxies"));
-    let (events, told) = tokio::sync::mpsc::unbounded_channel::<Result<Bytes, std::io::Error>>();
-    let told = Arc::new(Mutex::new(Some(told)));
+    let (events, events_receiver) = tokio::sync::mpsc::unbounded_channel::<Result<Bytes, std::io::Error>>();
+    let events_receiver = Arc::new(Mutex::new(Some(events_receiver)));
     let first = config_map(&old, &proxies, "X-Remote-User");
     let api = ApiServerClient::from_service(tower::service_fn(move |request: Request<Bytes>| {
-        let told = request.uri().to_string().contains("watch=true").then(|| told.lock().take()).flatten();
-        let whole = if request.uri().query().is_some() { json!({"items": [first]}) } else { first.clone() };
+        let events_receiver =
+            request.uri().to_string().contains("watch=true").then(|| events_receiver.lock().take()).flatten();
+        let document =
+            if request.uri().query().is_some() { json!({"items": [first]}) } else { first.clone() };
         async move {
             use http_body_util::{BodyExt as _, StreamBody};
-            let body = match told {
-                Some(told) => {
-                    let frames = futures::stream::unfold(told, |mut told| async move {
-                        told.recv().await.map(|event| (event.map(http_body::Frame::data), told))
+            let body = match events_receiver {
+                Some(events_receiver) => {
+                    let frames = futures::stream::unfold(events_receiver, |mut events_receiver| async move {
+                        events_receiver
+                            .recv()
+                            .await
+                            .map(|event| (event.map(http_body::Frame::data), events_receiver))
                     });
                     StreamBody::new(frames).boxed_unsync()
                 }
-                None => {
-                    Full::new(Bytes::from(whole.to_string())).map_err(|never| match never {}).boxed_unsync()
-                }
+                None => Full::new(Bytes::from(document.to_string()))
+                    .map_err(|never| match never {})
+                    .boxed_unsync(),
             };
             Ok::<_, std::io::Error>(Response::new(body))
         }
@@ -167,8 +176,8 @@ async fn a_watch_tells_changes_at_once() {
     let rng = fastrand::Rng::with_seed(1);
     let access =
         Access::open(&authentication, &authorization, delegates, &Registry::new(), rng).await.unwrap();
-    let following = access.clone();
-    let following = tokio::spawn(async move { following.follow().await });
+    let watching = access.clone();
+    let watching = tokio::spawn(async move { watching.watch_config_map().await });
     let event =
         json!({"type": "MODIFIED", "object": config_map(&new, &proxies, "X-Remote-User")}).to_string();
     let (one, two) = event.split_at(100);
@@ -181,12 +190,12 @@ async fn a_watch_tells_changes_at_once() {
         }
     };
     tokio::time::timeout(Duration::from_secs(10), known).await.unwrap();
-    following.abort();
+    watching.abort();
 }
 
 /// Proves SRV-70, OPT-118.
 #[tokio::test]
-async fn a_cluster_that_cannot_be_asked_must_be_tolerated_explicitly() {
+async fn lookup_failure_is_an_error_unless_tolerated_or_skipped() {
     let cluster = Cluster::default();
     let authorization = AuthorizationOptions::default();
     cluster.fail(StatusCode::FORBIDDEN, 1);
@@ -208,12 +217,12 @@ async fn a_cluster_that_cannot_be_asked_must_be_tolerated_explicitly() {
     let skipping = AuthenticationOptions { skip_lookup: true, ..AuthenticationOptions::default() };
     let access = open_with(&cluster, &skipping, &authorization, &Registry::new()).await.unwrap();
     assert_eq!(user(&access, &[], &clients.client("joe", &[])).await, Some(User::anonymous()));
-    assert!(access.hints().is_none(), "clients are not asked for what says nothing");
+    assert!(access.hints().is_none(), "client certificates are not requested");
 }
 
 /// Proves SRV-14.
 #[tokio::test]
-async fn ca_files_are_followed() {
+async fn ca_files_are_reloaded() {
     let (old, new) = (Ca::new("old"), Ca::new("new"));
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("ca.crt");
@@ -231,7 +240,7 @@ async fn ca_files_are_followed() {
     assert_eq!(access.hints().unwrap().len(), 2);
     std::fs::write(&file, "cut off").unwrap();
     access.reload();
-    assert_eq!(user(&access, &[], &joe).await.unwrap().name, "joe", "a bad file changes nothing");
+    assert_eq!(user(&access, &[], &joe).await.unwrap().name, "joe", "an invalid file keeps the old CA");
     for (text, fault) in [("", "holds no certificate in PEM form"), ("-----BEGIN", "holds no certificate")] {
         std::fs::write(&file, text).unwrap();
         let error = open_with(&cluster, &options, &authorization, &Registry::new()).await.err().unwrap();
@@ -242,7 +251,7 @@ async fn ca_files_are_followed() {
 
 /// Proves SRV-71.
 #[tokio::test]
-async fn who_asked_is_not_told_to_the_pages() {
+async fn credentials_are_removed_from_headers() {
     let (clients, proxies) = (Ca::new("clients"), Ca::new("proxies"));
     let cluster = Cluster::default();
     *cluster.0.config_map.lock() = Some(config_map(&clients, &proxies, "X-Other-User"));
@@ -256,7 +265,7 @@ async fn who_asked_is_not_told_to_the_pages() {
         ("x-other-user", "a"),
         ("accept", "a"),
     ];
-    let mut asked = head("GET", "/healthz", &headers);
-    access.admit(&mut asked, "/healthz", &[]).await;
-    assert_eq!(asked.headers.keys().collect::<Vec<_>>(), ["accept"]);
+    let mut parts = head("GET", "/healthz", &headers);
+    access.authenticate_and_authorize(&mut parts, "/healthz", &[]).await;
+    assert_eq!(parts.headers.keys().collect::<Vec<_>>(), ["accept"]);
 }

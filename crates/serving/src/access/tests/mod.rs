@@ -1,4 +1,4 @@
-//! Who is let in, with an API server that is a function and certificates made on the spot.
+//! Authentication and authorization, with an API server that is a function and generated certificates.
 
 mod certificates;
 mod reviews;
@@ -20,16 +20,16 @@ use super::*;
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-/// An API server that remembers what it was asked.
+/// An API server that records its requests.
 #[derive(Clone, Default)]
 struct Cluster(Arc<ClusterInner>);
 
 #[derive(Default)]
 struct ClusterInner {
-    asked: Mutex<Vec<(String, Value)>>,
-    /// Whether `jane` may see `/metrics`.
+    requests: Mutex<Vec<(String, Value)>>,
+    /// Whether `jane` is authorized for `/metrics`.
     allows_jane: Mutex<bool>,
-    /// What it answers in place of a review, and how many times.
+    /// An error to respond with, and how many times.
     failure: Mutex<Option<(StatusCode, usize)>>,
     config_map: Mutex<Option<Value>>,
     lists: AtomicUsize,
@@ -44,31 +44,31 @@ impl Cluster {
             async move {
                 let delay = *cluster.0.delay.lock();
                 tokio::time::sleep(delay).await;
-                Ok::<_, std::io::Error>(cluster.answer(&request))
+                Ok::<_, std::io::Error>(cluster.response(&request))
             }
         }))
     }
 
-    fn answer(&self, request: &Request<Bytes>) -> Response<Full<Bytes>> {
+    fn response(&self, request: &Request<Bytes>) -> Response<Full<Bytes>> {
         let target = request.uri().to_string();
         let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
-        self.0.asked.lock().push((format!("{} {target}", request.method()), body.clone()));
+        self.0.requests.lock().push((format!("{} {target}", request.method()), body.clone()));
         if let Some((code, times)) = self.0.failure.lock().as_mut().filter(|(_, times)| *times > 0) {
             *times -= 1;
-            return answer(*code, &json!({"kind": "Status", "message": "not now"}));
+            return response(*code, &json!({"kind": "Status", "message": "not now"}));
         }
         match target.as_str() {
-            TOKEN_REVIEWS => answer(StatusCode::CREATED, &self.token_review(&body)),
-            ACCESS_REVIEWS => answer(StatusCode::CREATED, &self.access_review(&body)),
+            TOKEN_REVIEWS => response(StatusCode::CREATED, &self.token_review(&body)),
+            ACCESS_REVIEWS => response(StatusCode::CREATED, &self.access_review(&body)),
             _ if target.contains("/configmaps/") => match &*self.0.config_map.lock() {
-                Some(map) => answer(StatusCode::OK, map),
-                None => answer(StatusCode::NOT_FOUND, &json!({"message": "not found"})),
+                Some(map) => response(StatusCode::OK, map),
+                None => response(StatusCode::NOT_FOUND, &json!({"message": "not found"})),
             },
-            _ if target.contains("watch=true") => answer(StatusCode::GONE, &json!({"message": "too old"})),
+            _ if target.contains("watch=true") => response(StatusCode::GONE, &json!({"message": "too old"})),
             _ => {
                 self.0.lists.fetch_add(1, Ordering::SeqCst);
                 let items: Vec<_> = self.0.config_map.lock().clone().into_iter().collect();
-                answer(StatusCode::OK, &json!({"metadata": {"resourceVersion": "7"}, "items": items}))
+                response(StatusCode::OK, &json!({"metadata": {"resourceVersion": "7"}, "items": items}))
             }
         }
     }
@@ -80,7 +80,7 @@ impl Cluster {
             "master" => {
                 json!({"authenticated": true, "user": {"username": "m", "groups": ["system:masters"]}})
             }
-            "nobody" => json!({}),
+            "invalid" => json!({}),
             _ => json!({"error": "[invalid bearer token]"}),
         };
         json!({"status": status})
@@ -97,13 +97,13 @@ impl Cluster {
         }
     }
 
-    fn asked(&self, path: &str) -> Vec<Value> {
-        let asked = self.0.asked.lock();
-        asked.iter().filter(|(target, _)| target.ends_with(path)).map(|(_, body)| body.clone()).collect()
+    fn requests(&self, path: &str) -> Vec<Value> {
+        let requests = self.0.requests.lock();
+        requests.iter().filter(|(target, _)| target.ends_with(path)).map(|(_, body)| body.clone()).collect()
     }
 
     fn count(&self, path: &str) -> usize {
-        self.asked(path).len()
+        self.requests(path).len()
     }
 
     fn fail(&self, code: StatusCode, times: usize) {
@@ -111,7 +111,7 @@ impl Cluster {
     }
 }
 
-fn answer(code: StatusCode, body: &Value) -> Response<Full<Bytes>> {
+fn response(code: StatusCode, body: &Value) -> Response<Full<Bytes>> {
     Response::builder().status(code).body(Bytes::from(body.to_string()).into()).unwrap()
 }
 
@@ -139,28 +139,28 @@ fn head(method: &str, path: &str, headers: &[(&str, &str)]) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
-/// Asks for `/metrics` with a token; who it was and what came of it.
-async fn ask(access: &Access, token: &str) -> (u16, String) {
+/// Requests `/metrics` with a token; returns the status code and the user or error.
+async fn get_metrics(access: &Access, token: &str) -> (u16, String) {
     let authorization = format!("Bearer {token}");
     let headers = [("authorization", authorization.as_str())];
-    ask_for(access, "/metrics", if token.is_empty() { &[] } else { &headers }, &[]).await
+    get(access, "/metrics", if token.is_empty() { &[] } else { &headers }, &[]).await
 }
 
-async fn ask_for(
+async fn get(
     access: &Access,
     path: &str,
     headers: &[(&str, &str)],
     certificates: &[CertificateDer<'static>],
 ) -> (u16, String) {
-    match access.admit(&mut head("GET", path, headers), path, certificates).await {
-        Admission::Granted(user) => (200, user.name),
-        Admission::Unknown => (401, String::new()),
-        Admission::Forbidden { user, reason } => (403, format!("{}{reason}", user.name)),
-        Admission::Failed { error, .. } => (500, error),
+    match access.authenticate_and_authorize(&mut head("GET", path, headers), path, certificates).await {
+        AuthResult::Allowed(user) => (200, user.name),
+        AuthResult::Unauthenticated => (401, String::new()),
+        AuthResult::Forbidden { user, reason } => (403, format!("{}{reason}", user.name)),
+        AuthResult::AuthorizerError { error, .. } => (500, error),
     }
 }
 
-/// A CA and certificates under it.
+/// A CA that issues certificates.
 struct Ca(CertifiedIssuer<'static, KeyPair>);
 
 impl Ca {
@@ -184,7 +184,7 @@ impl Ca {
         let mut params = CertificateParams::default();
         params.extended_key_usages = vec![usage];
         params.distinguished_name = rcgen::DistinguishedName::new();
-        // Of one kind there can be only one in this library, which is enough.
+        // rcgen keeps only one attribute of a type, which is enough here.
         for group in groups {
             params.distinguished_name.push(DnType::OrganizationName, *group);
         }

@@ -1,4 +1,4 @@
-//! Tokens and permissions, as the API server tells them.
+//! TokenReviews and SubjectAccessReviews.
 
 use tokio::time::{Instant, advance};
 
@@ -6,85 +6,85 @@ use super::*;
 
 /// Proves SRV-61, SRV-62, SRV-65, SRV-90.
 #[tokio::test(start_paused = true)]
-async fn tokens_are_reviewed_once_for_a_while() {
+async fn token_reviews_are_cached_for_ten_seconds() {
     let cluster = Cluster::default();
     *cluster.0.allows_jane.lock() = true;
     let access = open(&cluster).await;
     for _ in 0..3 {
-        assert_eq!(ask(&access, "jane").await, (200, "jane".to_owned()));
-        assert_eq!(ask(&access, "nobody").await.0, 401);
+        assert_eq!(get_metrics(&access, "jane").await, (200, "jane".to_owned()));
+        assert_eq!(get_metrics(&access, "invalid").await.0, 401);
     }
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "metadata": {},
         "spec": {"token": "jane"}});
-    let asked = cluster.asked(TOKEN_REVIEWS);
-    assert_eq!((asked.len(), &asked[0]), (2, &review), "one for each token, without audiences");
+    let requests = cluster.requests(TOKEN_REVIEWS);
+    assert_eq!((requests.len(), &requests[0]), (2, &review), "one per token, without audiences");
     assert_eq!(
-        cluster.asked(ACCESS_REVIEWS)[0]["spec"],
+        cluster.requests(ACCESS_REVIEWS)[0]["spec"],
         json!({"user": "jane", "uid": "7", "groups": ["rowers", "system:authenticated"], "extra": {"k": ["v"]},
             "nonResourceAttributes": {"path": "/metrics", "verb": "get"}})
     );
     advance(Duration::from_millis(9_900)).await;
-    ask(&access, "jane").await;
+    get_metrics(&access, "jane").await;
     assert_eq!(cluster.count(TOKEN_REVIEWS), 2);
     advance(Duration::from_millis(200)).await;
-    ask(&access, "jane").await;
-    assert_eq!(cluster.count(TOKEN_REVIEWS), 3, "asked anew after ten seconds");
+    get_metrics(&access, "jane").await;
+    assert_eq!(cluster.count(TOKEN_REVIEWS), 3, "reviewed again after ten seconds");
     for _ in 0..2 {
-        assert_eq!(ask(&access, "stale").await.0, 401);
+        assert_eq!(get_metrics(&access, "stale").await.0, 401);
     }
-    assert_eq!(cluster.count(TOKEN_REVIEWS), 5, "errors are not kept");
+    assert_eq!(cluster.count(TOKEN_REVIEWS), 5, "errors are not cached");
 }
 
 /// Proves SRV-65.
 #[tokio::test(start_paused = true)]
-async fn requests_with_one_token_share_one_review() {
+async fn concurrent_requests_with_one_token_share_a_review() {
     let cluster = Cluster::default();
     *cluster.0.delay.lock() = Duration::from_secs(1);
     let access = open(&cluster).await;
-    let all = futures::future::join_all((0..8).map(|_| ask(&access, "jane"))).await;
-    assert!(all.iter().all(|answer| answer.0 == 403), "{all:?}");
+    let all = futures::future::join_all((0..8).map(|_| get_metrics(&access, "jane"))).await;
+    assert!(all.iter().all(|response| response.0 == 403), "{all:?}");
     assert_eq!(cluster.count(TOKEN_REVIEWS), 1);
-    // One that gives up does not take the lookup along.
-    let impatient = tokio::time::timeout(Duration::from_millis(500), ask(&access, "nobody")).await;
+    // A cancelled request does not cancel the review.
+    let impatient = tokio::time::timeout(Duration::from_millis(500), get_metrics(&access, "invalid")).await;
     assert!(impatient.is_err());
-    assert_eq!(ask(&access, "nobody").await.0, 401);
+    assert_eq!(get_metrics(&access, "invalid").await.0, 401);
     assert_eq!(cluster.count(TOKEN_REVIEWS), 2);
 }
 
 /// Proves SRV-66.
 #[tokio::test(start_paused = true)]
-async fn reviews_that_may_pass_are_tried_again() {
+async fn transient_review_errors_are_retried() {
     for code in
         [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::GATEWAY_TIMEOUT, StatusCode::TOO_MANY_REQUESTS]
     {
         let cluster = Cluster::default();
         let access = open(&cluster).await;
         cluster.fail(code, 4);
-        let began = Instant::now();
-        assert_eq!(ask(&access, "master").await.0, 200, "{code}");
+        let started_at = Instant::now();
+        assert_eq!(get_metrics(&access, "master").await.0, 200, "{code}");
         assert_eq!(cluster.count(TOKEN_REVIEWS), 5);
         let pauses = 0.5 * (1.0 + 1.5 + 2.25 + 3.375);
-        let took = began.elapsed().as_secs_f64();
+        let took = started_at.elapsed().as_secs_f64();
         assert!(took > pauses && took < pauses * 1.2 + 0.1, "{took} s");
     }
     let cluster = Cluster::default();
     let access = open(&cluster).await;
     cluster.fail(StatusCode::INTERNAL_SERVER_ERROR, 5);
-    assert_eq!(ask(&access, "master").await.0, 401, "five tries are enough");
-    assert_eq!(ask(&access, "master").await.0, 200, "and their failure is not kept");
+    assert_eq!(get_metrics(&access, "master").await.0, 401, "five attempts at most");
+    assert_eq!(get_metrics(&access, "master").await.0, 200, "the error is not cached");
     cluster.fail(StatusCode::FORBIDDEN, 1);
-    assert_eq!(ask(&access, "jane").await.0, 401, "what will not pass is not tried again");
+    assert_eq!(get_metrics(&access, "jane").await.0, 401, "a permanent error is not retried");
     let slow = Cluster::default();
     let access = open(&slow).await;
     *slow.0.delay.lock() = Duration::from_secs(60);
-    let began = Instant::now();
-    assert_eq!(ask(&access, "master").await.0, 401);
-    assert!(began.elapsed() < Duration::from_secs(11), "{:?}", began.elapsed());
+    let started_at = Instant::now();
+    assert_eq!(get_metrics(&access, "master").await.0, 401);
+    assert!(started_at.elapsed() < Duration::from_secs(11), "{:?}", started_at.elapsed());
 }
 
 /// Proves SRV-62, SRV-101.
 #[tokio::test(start_paused = true)]
-async fn without_the_api_server_strangers_see_health_and_tokens_say_nothing() {
+async fn while_the_api_server_is_down_anonymous_requests_get_only_health() {
     let down = ApiServerClient::from_service(tower::service_fn(|_: Request<Bytes>| async {
         Err::<Response<Full<Bytes>>, _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
     }));
@@ -93,19 +93,19 @@ async fn without_the_api_server_strangers_see_health_and_tokens_say_nothing() {
     let options = AuthorizationOptions::default();
     let rng = fastrand::Rng::with_seed(1);
     let access = Access::open(&authentication, &options, delegates, &Registry::new(), rng).await.unwrap();
-    assert_eq!(ask_for(&access, "/healthz", &[], &[]).await.0, 200);
-    assert_eq!(ask_for(&access, "/healthz", &[("authorization", "Bearer jane")], &[]).await.0, 401);
-    assert_eq!(ask(&access, "").await.0, 500, "nobody can say whether strangers may");
+    assert_eq!(get(&access, "/healthz", &[], &[]).await.0, 200);
+    assert_eq!(get(&access, "/healthz", &[("authorization", "Bearer jane")], &[]).await.0, 401);
+    assert_eq!(get_metrics(&access, "").await.0, 500, "the review fails");
 }
 
 /// Proves SRV-60, SRV-64, SRV-75.
 #[tokio::test]
-async fn nobody_to_ask_means_nobody_is_known() {
+async fn without_delegation_every_request_is_anonymous() {
     let access = Access::deny_all();
     for token in ["", "jane", "master"] {
-        assert_eq!(ask(&access, token).await, (403, "system:anonymous".to_owned()));
+        assert_eq!(get_metrics(&access, token).await, (403, "system:anonymous".to_owned()));
         let headers = [("authorization", "Bearer x")];
-        assert_eq!(ask_for(&access, "/healthz", &headers, &[]).await.0, 200);
+        assert_eq!(get(&access, "/healthz", &headers, &[]).await.0, 200);
     }
 }
 
@@ -114,37 +114,37 @@ async fn nobody_to_ask_means_nobody_is_known() {
 async fn masters_and_always_allowed_paths_need_no_review() {
     let cluster = Cluster::default();
     let access = open(&cluster).await;
-    assert_eq!(ask(&access, "master").await, (200, "m".to_owned()));
+    assert_eq!(get_metrics(&access, "master").await, (200, "m".to_owned()));
     for path in ["/healthz", "/livez", "/readyz"] {
-        assert_eq!(ask_for(&access, path, &[], &[]).await.0, 200);
+        assert_eq!(get(&access, path, &[], &[]).await.0, 200);
     }
     assert_eq!(cluster.count(ACCESS_REVIEWS), 0);
     for path in ["/metrics", "/configz", "/flagz", "/statusz", "/debug/pprof/", "/nosuch"] {
-        assert_eq!(ask_for(&access, path, &[], &[]).await, (403, "system:anonymous".to_owned()), "{path}");
+        assert_eq!(get(&access, path, &[], &[]).await, (403, "system:anonymous".to_owned()), "{path}");
     }
     assert_eq!(cluster.count(ACCESS_REVIEWS), 6);
-    let stranger = &cluster.asked(ACCESS_REVIEWS)[0]["spec"];
+    let anonymous = &cluster.requests(ACCESS_REVIEWS)[0]["spec"];
     assert_eq!(
-        (&stranger["user"], &stranger["groups"]),
+        (&anonymous["user"], &anonymous["groups"]),
         (&json!("system:anonymous"), &json!(["system:unauthenticated"]))
     );
 }
 
 /// Proves SRV-77.
 #[tokio::test]
-async fn every_path_is_just_a_path_and_every_method_a_verb() {
+async fn reviews_use_non_resource_attributes_with_the_method_as_verb() {
     let cluster = Cluster::default();
     let access = open(&cluster).await;
     let path = "/api/v1/pods";
-    access.admit(&mut head("DELETE", path, &[]), path, &[]).await;
-    let spec = &cluster.asked(ACCESS_REVIEWS)[0]["spec"];
+    access.authenticate_and_authorize(&mut head("DELETE", path, &[]), path, &[]).await;
+    let spec = &cluster.requests(ACCESS_REVIEWS)[0]["spec"];
     assert_eq!(spec["nonResourceAttributes"], json!({"path": "/api/v1/pods", "verb": "delete"}));
     assert!(spec.get("resourceAttributes").is_none());
 }
 
 /// Proves SRV-78, SRV-104.
 #[tokio::test(start_paused = true)]
-async fn answers_about_access_are_kept_for_a_while() {
+async fn access_reviews_are_cached_for_the_configured_ttls() {
     let cluster = Cluster::default();
     let options = AuthorizationOptions {
         allowed_cache_ttl: Duration::from_secs(20),
@@ -153,49 +153,49 @@ async fn answers_about_access_are_kept_for_a_while() {
     };
     let access =
         open_with(&cluster, &AuthenticationOptions::default(), &options, &Registry::new()).await.unwrap();
-    assert_eq!(ask(&access, "jane").await.0, 403);
+    assert_eq!(get_metrics(&access, "jane").await.0, 403);
     *cluster.0.allows_jane.lock() = true;
-    assert_eq!(ask(&access, "jane").await.0, 403, "refusals outlive the change that made them wrong");
+    assert_eq!(get_metrics(&access, "jane").await.0, 403, "a denial is cached");
     advance(Duration::from_secs(5)).await;
-    assert_eq!(ask(&access, "jane").await.0, 200);
+    assert_eq!(get_metrics(&access, "jane").await.0, 200);
     *cluster.0.allows_jane.lock() = false;
     advance(Duration::from_secs(19)).await;
-    assert_eq!(ask(&access, "jane").await.0, 200, "so do permissions");
+    assert_eq!(get_metrics(&access, "jane").await.0, 200, "an approval is cached");
     advance(Duration::from_secs(1)).await;
-    assert_eq!(ask(&access, "jane").await.0, 403);
+    assert_eq!(get_metrics(&access, "jane").await.0, 403);
     assert_eq!(cluster.count(ACCESS_REVIEWS), 3);
     let long = format!("/{}", "a".repeat(10_000));
     for _ in 0..2 {
-        ask_for(&access, &long, &[], &[]).await;
+        get(&access, &long, &[], &[]).await;
     }
-    assert_eq!(cluster.count(ACCESS_REVIEWS), 5, "what clients can make as long as they like is not kept");
+    assert_eq!(cluster.count(ACCESS_REVIEWS), 5, "long paths are not cached");
 }
 
 /// Proves SRV-79, SRV-80.
 #[tokio::test(start_paused = true)]
-async fn refusals_have_reasons_and_failures_are_not_kept() {
+async fn denials_have_reasons_and_errors_are_not_cached() {
     let cluster = Cluster::default();
     let access = open(&cluster).await;
-    assert_eq!(ask_for(&access, "/denied", &[], &[]).await, (403, "system:anonymousnever".to_owned()));
-    assert_eq!(ask_for(&access, "/both", &[], &[]).await.0, 500);
+    assert_eq!(get(&access, "/denied", &[], &[]).await, (403, "system:anonymousnever".to_owned()));
+    assert_eq!(get(&access, "/both", &[], &[]).await.0, 500);
     cluster.fail(StatusCode::INTERNAL_SERVER_ERROR, 5);
-    let failed = ask_for(&access, "/metrics", &[], &[]).await;
+    let failed = get(&access, "/metrics", &[], &[]).await;
     assert_eq!(failed, (500, format!("{ACCESS_REVIEWS}: not now")));
-    assert_eq!(ask_for(&access, "/metrics", &[], &[]).await.0, 403);
+    assert_eq!(get(&access, "/metrics", &[], &[]).await.0, 403);
 }
 
 /// Proves SRV-33, SRV-34.
 #[tokio::test(start_paused = true)]
-async fn who_asked_and_what_it_cost_is_counted() {
+async fn metrics_count_authentication_and_authorization() {
     let (cluster, registry) = (Cluster::default(), Registry::new());
     let (authentication, authorization) = (AuthenticationOptions::default(), AuthorizationOptions::default());
     let access = open_with(&cluster, &authentication, &authorization, &registry).await.unwrap();
     for token in ["jane", "jane", "master", "bad", ""] {
-        ask(&access, token).await;
+        get_metrics(&access, token).await;
     }
-    ask_for(&access, "/denied", &[], &[]).await;
+    get(&access, "/denied", &[], &[]).await;
     cluster.fail(StatusCode::INTERNAL_SERVER_ERROR, 5);
-    ask_for(&access, "/other", &[], &[]).await;
+    get(&access, "/other", &[], &[]).await;
     let text = prometheus::TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
     for line in [
         "authenticated_user_requests{username=\"other\"} 6",

@@ -1,4 +1,5 @@
-//! Turns whatever went wrong with a request into a [`Failure`], without ever quoting what an object says.
+//! Converts client, transport and HTTP errors into [`ApiError`]. Error messages never quote the content of an
+//! object.
 
 use std::error::Error;
 use std::io;
@@ -10,47 +11,48 @@ use http::header::RETRY_AFTER;
 use keleustes_objects::{ApiError, ErrorReason};
 use kube::core::Status;
 
-/// Errors of HTTP and TLS nest a handful of levels; a chain longer than this has a cycle.
+/// HTTP and TLS errors nest a few levels; a longer chain of sources has a cycle.
 const SOURCES_MAX: usize = 16;
 
-/// A server's words are kept up to this length; proxies answer with whole pages.
+/// Longer error bodies are truncated: proxies respond with whole HTML pages.
 const MESSAGE_BYTES_MAX: usize = 2048;
 
-/// The failure behind an error of the client.
+/// The API error behind an error of `kube::Client`.
 #[must_use]
-pub fn of(error: &kube::Error) -> ApiError {
+pub fn from_kube(error: &kube::Error) -> ApiError {
     match error {
-        kube::Error::Api(status) => of_status(status, None),
+        kube::Error::Api(status) => from_status(status, None),
         kube::Error::SerdeError(_)
         | kube::Error::FromUtf8(_)
         | kube::Error::LinesCodecMaxLineLengthExceeded => {
-            ApiError::transport(ErrorReason::UnreadableResponse, "the answer cannot be read")
+            ApiError::transport(ErrorReason::UnreadableResponse, "the response cannot be decoded")
         }
-        kube::Error::ReadEvents(cause) => of_transport(cause),
-        kube::Error::HyperError(cause) => of_transport(cause),
-        kube::Error::Service(cause) => of_transport(cause.as_ref()),
-        // A token that could not be had: the request was never sent.
+        kube::Error::ReadEvents(cause) => from_transport(cause),
+        kube::Error::HyperError(cause) => from_transport(cause),
+        kube::Error::Service(cause) => from_transport(cause.as_ref()),
+        // No token could be obtained, so the request was not sent.
         kube::Error::Auth(cause) => ApiError::transport(ErrorReason::Unauthorized, with_sources(cause)),
         other => ApiError::transport(ErrorReason::Other, with_sources(other)),
     }
 }
 
-/// The failure behind an error of the transport.
+/// The API error behind a transport error.
 ///
-/// A layer may pass on a [`Failure`] of its own (a token that could not be had); it comes out as it was.
+/// A layer that fails with an [`ApiError`] of its own (no token could be obtained) keeps it unchanged.
 #[must_use]
-pub fn of_transport(error: &(dyn Error + 'static)) -> ApiError {
+pub fn from_transport(error: &(dyn Error + 'static)) -> ApiError {
     let mut reason = ErrorReason::ConnectionLost;
     for cause in sources(error) {
         if let Some(failure) = cause.downcast_ref::<ApiError>() {
             return failure.clone();
         }
         if let Some(kube::Error::Api(status)) = cause.downcast_ref::<kube::Error>() {
-            return of_status(status, None);
+            return from_status(status, None);
         }
         let refused =
             cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::ConnectionRefused);
-        // Whatever fails before a connection stands, be it name, route or handshake, has had no effect.
+        // An error before the connection is established (DNS, routing, TLS handshake) means that the request
+        // had no effect.
         let never_connected = cause
             .downcast_ref::<hyper_util::client::legacy::Error>()
             .is_some_and(hyper_util::client::legacy::Error::is_connect);
@@ -61,20 +63,20 @@ pub fn of_transport(error: &(dyn Error + 'static)) -> ApiError {
     ApiError::transport(reason, with_sources(error))
 }
 
-/// The failure behind an answer whose code is not one of success.
+/// The API error behind a response with a non-2xx status code.
 #[must_use]
-pub fn of_answer(code: u16, headers: &HeaderMap, body: &Bytes) -> ApiError {
+pub fn from_response(code: u16, headers: &HeaderMap, body: &Bytes) -> ApiError {
     let retry_after = retry_after(headers);
     match serde_json::from_slice::<Status>(body) {
-        // Proxies answer with JSON of their own, which reads as a Status without any field.
+        // JSON from a proxy also parses as a Status, with every field empty.
         Ok(mut status) if status.is_failure() => {
             if status.code == 0 {
                 status.code = code;
             }
-            of_status(&status, retry_after)
+            from_status(&status, retry_after)
         }
         _ => {
-            let text = clipped(String::from_utf8_lossy(body).trim());
+            let text = truncated(String::from_utf8_lossy(body).trim());
             let mut failure = ApiError::from_status(code, "", &text, [], 0);
             failure.retry_after = retry_after;
             failure
@@ -82,15 +84,15 @@ pub fn of_answer(code: u16, headers: &HeaderMap, body: &Bytes) -> ApiError {
     }
 }
 
-/// The failure that a Status object tells of.
+/// The API error that a Status object describes.
 #[must_use]
-pub fn of_status(status: &Status, retry_after: Option<Duration>) -> ApiError {
+pub fn from_status(status: &Status, retry_after: Option<Duration>) -> ApiError {
     let details = status.details.as_ref();
     let causes = details.map(|details| details.causes.as_slice()).unwrap_or_default();
     let mut failure = ApiError::from_status(
         status.code,
         &status.reason,
-        &clipped(&status.message),
+        &truncated(&status.message),
         causes.iter().map(|cause| cause.reason.as_str()),
         details.map_or(0, |details| details.retry_after_seconds),
     );
@@ -98,32 +100,33 @@ pub fn of_status(status: &Status, retry_after: Option<Duration>) -> ApiError {
     failure
 }
 
-/// How long the server asks to be left alone; only whole seconds are used by API servers.
+/// The delay of a `Retry-After` header. API servers send whole seconds only, so HTTP dates are ignored.
 #[must_use]
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds: u32 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds.into()))
 }
 
-fn clipped(text: &str) -> String {
+fn truncated(text: &str) -> String {
     let end = text.floor_char_boundary(MESSAGE_BYTES_MAX);
     text[..end].to_owned()
 }
 
-/// An error and what caused it, each said once: hyper's own words are only "client error (Connect)".
+/// The messages of an error and its sources, without repetitions. Hyper's own message is only "client error
+/// (Connect)".
 fn with_sources(error: &(dyn Error + 'static)) -> String {
-    let mut said = String::new();
+    let mut message = String::new();
     for cause in sources(error) {
-        let words = cause.to_string();
-        if said.contains(&words) {
+        let text = cause.to_string();
+        if message.contains(&text) {
             continue;
         }
-        if !said.is_empty() {
-            said.push_str(": ");
+        if !message.is_empty() {
+            message.push_str(": ");
         }
-        said.push_str(&words);
+        message.push_str(&text);
     }
-    clipped(&said)
+    truncated(&message)
 }
 
 fn sources<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
@@ -135,37 +138,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_keep_their_causes_and_their_wish_to_be_left_alone() {
+    fn status_body_keeps_its_causes_and_retry_after() {
         let body = Bytes::from_static(
             br#"{"kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":"no",
                  "details":{"causes":[{"reason":"NamespaceTerminating"}],"retryAfterSeconds":7}}"#,
         );
-        let failure = of_answer(403, &HeaderMap::new(), &body);
+        let failure = from_response(403, &HeaderMap::new(), &body);
         assert_eq!(failure.reason, ErrorReason::NamespaceTerminating);
         assert_eq!(failure.retry_after, Some(Duration::from_secs(7)));
         assert_eq!(failure.message, "no");
     }
 
     #[test]
-    fn an_answer_that_is_no_status_is_known_by_its_code() {
+    fn response_without_status_body_is_classified_by_its_code() {
         let mut headers = HeaderMap::new();
         headers.insert(RETRY_AFTER, http::HeaderValue::from_static("3"));
-        let failure = of_answer(429, &headers, &Bytes::from_static(b"<html>busy</html>"));
+        let failure = from_response(429, &headers, &Bytes::from_static(b"<html>busy</html>"));
         assert_eq!(failure.reason, ErrorReason::TooManyRequests);
         assert_eq!(failure.retry_after, Some(Duration::from_secs(3)));
-        let failure = of_answer(503, &HeaderMap::new(), &Bytes::from_static(b"{\"error\":\"x\"}"));
+        let failure = from_response(503, &HeaderMap::new(), &Bytes::from_static(b"{\"error\":\"x\"}"));
         assert_eq!((failure.reason, failure.code), (ErrorReason::Unavailable, 503));
         assert_eq!(failure.message, "{\"error\":\"x\"}");
     }
 
     #[tokio::test]
-    async fn a_refused_connection_is_told_from_a_broken_one() {
+    async fn refused_connection_is_distinguished_from_a_lost_one() {
         use tokio::io::AsyncReadExt as _;
         use tokio::net::TcpListener;
 
-        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
         let client = |address: std::net::SocketAddr| {
             let http = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
                 .build_http::<kube::client::Body>();
@@ -175,7 +178,7 @@ mod tests {
             (kube::Client::new(http, "default"), request)
         };
         let (refused, request) = client(address);
-        let failure = of(&refused.send(request).await.unwrap_err());
+        let failure = from_kube(&refused.send(request).await.unwrap_err());
         assert_eq!(failure.reason, ErrorReason::ConnectionRefused, "{failure}");
         assert!(failure.message.to_lowercase().contains("refused"), "{failure}");
 
@@ -186,7 +189,7 @@ mod tests {
             let _ = socket.read(&mut [0; 64]).await;
         };
         let (answer, ()) = tokio::join!(broken.send(request), server);
-        let failure = of(&answer.unwrap_err());
+        let failure = from_kube(&answer.unwrap_err());
         assert_eq!(failure.reason, ErrorReason::ConnectionLost, "{failure}");
     }
 }

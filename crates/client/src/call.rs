@@ -1,4 +1,5 @@
-//! Requests as plain data: built completely before anything is sent, shown without what they carry.
+//! API requests as plain data, built completely before they are sent. `Debug` and `Display` never show the
+//! body.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,94 +17,94 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::failure;
+use crate::api_error;
 
-/// An API server gives up on a request after a minute; an answer later than this will not come.
-const ANSWER_WITHIN: Duration = Duration::from_secs(90);
+/// An API server times out a request after one minute, so a later response will not come.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The metadata of one object. An aggregated API server may not know of partial objects; the whole ones
-/// do as well.
+/// Accepts the metadata of one object. An aggregated API server without PartialObjectMetadata returns the
+/// full object.
 pub(crate) const METADATA: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-/// The metadata of many objects.
+/// Accepts the metadata of a list of objects.
 pub(crate) const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// One request. `Debug` and `Display` tell how long its body is, never what it says.
+/// One API request. `Debug` shows the length of the body, never its content.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Call {
     /// The HTTP method.
     pub method: Method,
     /// The path, without the query.
     pub path: String,
-    /// The query, in order, not yet escaped.
+    /// The query parameters, in order, unescaped.
     pub query: Vec<(&'static str, String)>,
-    /// The media types that are understood.
+    /// The `Accept` header.
     pub accept: &'static str,
-    /// The media type of the body, if there is one.
+    /// The `Content-Type` header, if there is a body.
     pub content_type: Option<&'static str>,
     /// The body.
     pub body: Bytes,
 }
 
-/// How the body of a patch is read.
+/// The type of a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchType {
-    /// A list of operations (RFC 6902).
+    /// JSON patch (RFC 6902).
     Json,
-    /// Fields to set, `null` to remove (RFC 7386).
+    /// JSON merge patch (RFC 7386).
     Merge,
-    /// Like [`Patch::Merge`], with lists merged by key and `$patch` directives.
+    /// Strategic merge patch: lists are merged by key, with `$patch` directives.
     Strategic,
-    /// The fields that the manager wants to own.
+    /// Server-side apply.
     Apply {
-        /// Who owns them.
+        /// The field manager.
         manager: String,
-        /// Whether fields of other managers are taken over.
+        /// Whether conflicts with other field managers are overridden.
         force: bool,
     },
 }
 
-/// What a deletion asks for; by default everything is left to the server.
+/// Options of a delete request. By default none is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Only this life of the object.
+    /// UID precondition.
     pub uid: Option<Uid>,
-    /// Only this state of the object.
+    /// resourceVersion precondition.
     pub resource_version: Option<ResourceVersion>,
-    /// What becomes of objects that it owns.
+    /// The propagation policy for dependents.
     pub propagation_policy: Option<PropagationPolicy>,
-    /// How long the object may take to end.
+    /// The grace period.
     pub grace_period_seconds: Option<u32>,
 }
 
-/// What becomes of the objects that a deleted object owns.
+/// How a deletion propagates to the dependents of the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum PropagationPolicy {
-    /// They lose their owner.
+    /// Dependents are orphaned.
     Orphan,
-    /// They are deleted after it.
+    /// Dependents are deleted after the owner.
     Background,
-    /// They are deleted before it.
+    /// Dependents are deleted before the owner.
     Foreground,
 }
 
-/// What is kept of the object that a write answers with.
+/// Identity and resourceVersion of the object in the response to a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteResponse {
-    /// Where the object is; the server may have chosen the name.
+    /// Namespace and name; the server may have generated the name.
     pub key: Key,
-    /// Its life.
+    /// The UID.
     pub uid: Uid,
-    /// Its state after the write.
+    /// The resourceVersion after the write.
     pub resource_version: ResourceVersion,
-    /// False if only a Status came, as for an object that a deletion removed at once; then there is no
-    /// version, and the uid is the one the Status names.
+    /// False if the response is a Status, as for an object that is removed immediately. Then
+    /// `resource_version` is empty and `uid` comes from the Status details.
     pub is_object: bool,
 }
 
 impl Call {
-    /// A call without query and body.
+    /// A request without query and body.
     #[must_use]
     pub fn raw(method: Method, path: impl Into<String>) -> Self {
         Self {
@@ -116,31 +117,31 @@ impl Call {
         }
     }
 
-    /// Reads one object.
+    /// Gets one object.
     #[must_use]
     pub fn get(resource: &Resource, key: &Key) -> Self {
         Self::raw(Method::GET, resource.object_path(key))
     }
 
-    /// Reads all objects, or those of one namespace.
+    /// Lists all objects, or those of one namespace.
     #[must_use]
     pub fn list(resource: &Resource, namespace: &str) -> Self {
         Self::raw(Method::GET, resource.collection_path(namespace))
     }
 
-    /// Creates an object in a namespace, or in none.
+    /// Creates an object. An empty namespace is for cluster-scoped kinds.
     #[must_use]
     pub fn create(resource: &Resource, namespace: &str, object: &impl Serialize) -> Self {
         Self::raw(Method::POST, resource.collection_path(namespace)).with_body(object)
     }
 
-    /// Writes a whole object over the one that is there.
+    /// Updates an object (PUT).
     #[must_use]
     pub fn replace(resource: &Resource, key: &Key, object: &impl Serialize) -> Self {
         Self::raw(Method::PUT, resource.object_path(key)).with_body(object)
     }
 
-    /// Changes parts of an object.
+    /// Patches an object.
     #[must_use]
     pub fn patch(resource: &Resource, key: &Key, patch: PatchType, change: &impl Serialize) -> Self {
         let mut call = Self::raw(Method::PATCH, resource.object_path(key)).with_body(change);
@@ -157,7 +158,7 @@ impl Call {
         call
     }
 
-    /// Deletes an object. Nothing asked for means no body at all, as from the original.
+    /// Deletes an object. Without options there is no body, like in the original.
     #[must_use]
     pub fn delete(resource: &Resource, key: &Key, deletion: &DeleteOptions) -> Self {
         let call = Self::raw(Method::DELETE, resource.object_path(key));
@@ -186,7 +187,7 @@ impl Call {
         call.with_body(&Value::Object(options))
     }
 
-    /// Deletes all objects of a namespace. The answer lists them; only their metadata is asked for.
+    /// Deletes all objects of a namespace. The response lists them; only their metadata is requested.
     #[must_use]
     pub fn delete_collection(resource: &Resource, namespace: &str, deletion: &DeleteOptions) -> Self {
         let mut call =
@@ -196,14 +197,14 @@ impl Call {
         call
     }
 
-    /// Asks for the metadata of an object only. Servers that cannot give it alone give the whole.
+    /// Requests only the metadata of an object. Servers without PartialObjectMetadata return the full object.
     #[must_use]
     pub fn metadata_only(mut self) -> Self {
         self.accept = METADATA;
         self
     }
 
-    /// Turns a call on an object into one on a part of it, such as `status`.
+    /// Addresses a subresource of the object, such as `status`.
     #[must_use]
     pub fn subresource(mut self, name: &str) -> Self {
         self.path.push('/');
@@ -211,14 +212,14 @@ impl Call {
         self
     }
 
-    /// Adds to the query.
+    /// Adds a query parameter.
     #[must_use]
     pub fn query(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.query.push((name, value.into()));
         self
     }
 
-    /// Lets the server answer a read from its cache, which may be old.
+    /// Allows the server to respond from its watch cache (`resourceVersion=0`), which may be stale.
     #[must_use]
     pub fn from_cache(self) -> Self {
         self.query("resourceVersion", "0")
@@ -227,93 +228,98 @@ impl Call {
     /// Sets a JSON body.
     ///
     /// # Panics
-    /// If the value cannot be written as JSON, which only maps with keys that are no strings cannot.
+    /// If the value does not serialize to JSON, which only happens for maps with keys that are not strings.
     #[must_use]
     pub fn with_body(mut self, value: &impl Serialize) -> Self {
-        let text =
-            serde_json::to_string(value).expect("API objects are made of strings, numbers, lists and maps");
+        let text = serde_json::to_string(value)
+            .expect("API objects consist of strings, numbers, lists and maps with string keys");
         self.body = Bytes::from(escape_html(text));
         self.content_type = Some("application/json");
         self
     }
 
-    /// Sends the call and reads the answer as JSON of any shape.
+    /// Sends the request and decodes the response as untyped JSON.
     ///
     /// # Errors
-    /// Whatever kept the call from succeeding.
+    /// If the request fails or the response is not a success.
     pub async fn send(&self, client: &Client) -> Result<Value, ApiError> {
         self.send_as(client).await
     }
 
-    /// Sends the call and keeps of the answer what tells the new state of the object. No more than that
-    /// is asked for: a pod's metadata is a tenth of the pod, to be written there and read here.
+    /// Sends the request and decodes identity and resourceVersion from the response. Only metadata is
+    /// requested: a pod's metadata is a tenth of the pod, which saves encoding in the server and decoding
+    /// here.
     ///
     /// # Errors
-    /// Whatever kept the call from succeeding.
+    /// If the request fails or the response is not a success.
     pub async fn send_for_metadata(&self, client: &Client) -> Result<WriteResponse, ApiError> {
-        Ok(self.clone().metadata_only().send_as::<WireAnswer>(client).await?.into())
+        Ok(self.clone().metadata_only().send_as::<WireResponse>(client).await?.into())
     }
 
-    /// Sends the call and decodes the answer.
+    /// Sends the request and decodes the response.
     ///
     /// # Errors
-    /// Whatever kept the call from succeeding; [`Reason::Unreadable`] if the answer is something else.
+    /// If the request fails or the response is not a success; [`ErrorReason::UnreadableResponse`] if the
+    /// response does not decode.
     pub async fn send_as<T: DeserializeOwned>(&self, client: &Client) -> Result<T, ApiError> {
         let text = self.send_for_bytes(client).await?;
         serde_json::from_slice(&text).map_err(|error| {
             let place = decode_error_without_content(&error);
-            unreadable(&format!("the answer to {self} cannot be read: {place}"))
+            unreadable_response(&format!("the response to {self} cannot be decoded: {place}"))
         })
     }
 
-    /// Sends the call and hands out the answer as it came.
+    /// Sends the request and returns the response body undecoded.
     ///
     /// # Errors
-    /// Whatever kept the call from succeeding.
+    /// If the request fails or the response is not a success.
     pub async fn send_for_bytes(&self, client: &Client) -> Result<Bytes, ApiError> {
         let answer = async {
             let response = self.open(client).await?;
             let body = response.into_body().collect().await;
-            Ok(body.map_err(|error| failure::of(&error))?.to_bytes())
+            Ok(body.map_err(|error| api_error::from_kube(&error))?.to_bytes())
         };
-        self.in_time(answer).await
+        self.with_timeout(answer).await
     }
 
-    /// Sends the call and lets the answer run by unread: it may be long, and only that it came matters.
+    /// Sends the request and discards the response body, which may be long.
     ///
     /// # Errors
-    /// Whatever kept the call from succeeding.
+    /// If the request fails or the response is not a success.
     pub async fn send_discarding_body(&self, client: &Client) -> Result<(), ApiError> {
         let answer = async {
             let mut body = self.open(client).await?.into_body();
             while let Some(frame) = body.frame().await {
-                frame.map_err(|error| failure::of(&error))?;
+                frame.map_err(|error| api_error::from_kube(&error))?;
             }
             Ok(())
         };
-        self.in_time(answer).await
+        self.with_timeout(answer).await
     }
 
-    async fn in_time<T>(&self, answer: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
-        tokio::time::timeout(ANSWER_WITHIN, answer).await.unwrap_or_else(|_| {
+    async fn with_timeout<T>(
+        &self,
+        answer: impl Future<Output = Result<T, ApiError>>,
+    ) -> Result<T, ApiError> {
+        tokio::time::timeout(RESPONSE_TIMEOUT, answer).await.unwrap_or_else(|_| {
             Err(ApiError::transport(
                 ErrorReason::ConnectionLost,
-                format!("no answer to {self} within {} s", ANSWER_WITHIN.as_secs()),
+                format!("no response to {self} within {} s", RESPONSE_TIMEOUT.as_secs()),
             ))
         })
     }
 
-    /// Sends the call and waits only for the head of the answer; the body is still to be read.
+    /// Sends the request and returns after the response headers; the body is not read yet.
     pub(crate) async fn open(&self, client: &Client) -> Result<Response<Body>, ApiError> {
-        let response = client.send(self.request()?).await.map_err(|error| failure::of(&error))?;
+        let response = client.send(self.request()?).await.map_err(|error| api_error::from_kube(&error))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
         let (parts, body) = response.into_parts();
-        // If the words of a refusal get lost on the way, the code still tells enough.
+        // If the error body cannot be read, the status code is enough.
         let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-        Err(failure::of_answer(status.as_u16(), &parts.headers, &body))
+        Err(api_error::from_response(status.as_u16(), &parts.headers, &body))
     }
 
     fn request(&self) -> Result<Request<Body>, ApiError> {
@@ -326,7 +332,7 @@ impl Call {
         }
         request
             .body(Body::from(self.body.clone()))
-            // Only a name that no object can have makes a path that is no URL.
+            // Only a name that no object can have makes the path an invalid URL.
             .map_err(|error| ApiError::from_status(400, "Invalid", &format!("{self}: {error}"), [], 0))
     }
 
@@ -339,7 +345,7 @@ impl Call {
     }
 }
 
-pub(crate) fn unreadable(message: &str) -> ApiError {
+pub(crate) fn unreadable_response(message: &str) -> ApiError {
     ApiError::transport(ErrorReason::UnreadableResponse, message)
 }
 
@@ -356,7 +362,7 @@ impl fmt::Debug for Call {
 }
 
 #[derive(Deserialize)]
-struct WireAnswer {
+struct WireResponse {
     #[serde(default)]
     kind: String,
     #[serde(default)]
@@ -380,8 +386,8 @@ struct WireDetails {
     uid: Uid,
 }
 
-impl From<WireAnswer> for WriteResponse {
-    fn from(wire: WireAnswer) -> Self {
+impl From<WireResponse> for WriteResponse {
+    fn from(wire: WireResponse) -> Self {
         let is_object = wire.kind != "Status";
         Self {
             key: Key { namespace: wire.metadata.namespace, name: wire.metadata.name },
@@ -401,14 +407,14 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_shown_without_what_they_carry() {
+    fn debug_and_display_do_not_show_the_body() {
         let call = Call::create(&secrets(), "a", &json!({"data": {"token": "aHVudGVyMg=="}}));
         assert_eq!(call.to_string(), "POST /api/v1/namespaces/a/secrets");
         assert_eq!(format!("{call:?}"), "POST /api/v1/namespaces/a/secrets (33 bytes)");
     }
 
     #[test]
-    fn patches_say_how_they_are_read() {
+    fn patch_type_sets_content_type_and_query() {
         let key = Key::namespaced("a", "b");
         let merge = Call::patch(&secrets(), &key, PatchType::Merge, &json!({}));
         assert_eq!(merge.content_type, Some("application/merge-patch+json"));
@@ -422,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn deletions_ask_only_for_what_was_asked() {
+    fn delete_body_holds_only_the_given_options() {
         let key = Key::namespaced("a", "b");
         let plain = Call::delete(&secrets(), &key, &DeleteOptions::default());
         assert!(plain.body.is_empty() && plain.content_type.is_none());
@@ -442,8 +448,8 @@ mod tests {
     }
 
     #[test]
-    fn answers_keep_identity_and_state() {
-        let read = |text: &str| WriteResponse::from(serde_json::from_str::<WireAnswer>(text).unwrap());
+    fn write_response_keeps_identity_and_resource_version() {
+        let read = |text: &str| WriteResponse::from(serde_json::from_str::<WireResponse>(text).unwrap());
         let object = read(
             r#"{"kind":"Secret","metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"9"}}"#,
         );
@@ -456,7 +462,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_does_what_calls_say() {
+    async fn calls_create_get_patch_update_and_delete() {
         let server = keleustes_apiserver::ApiServer::default();
         let client = Client::new(server.clone(), "default");
         let body = |value: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}, "stringData": {"k": value}});
@@ -464,9 +470,9 @@ mod tests {
         let created = Call::create(&secrets, "default", &body("1")).send_for_metadata(&client).await.unwrap();
         assert!(created.is_object);
         assert_eq!(created.key, key);
-        let again =
+        let duplicate =
             Call::create(&secrets, "default", &body("1")).send_for_metadata(&client).await.unwrap_err();
-        assert_eq!(again.reason, ErrorReason::AlreadyExists);
+        assert_eq!(duplicate.reason, ErrorReason::AlreadyExists);
 
         let mut read = Call::get(&secrets, &key).from_cache().send(&client).await.unwrap();
         assert_eq!(read["metadata"]["uid"], created.uid.to_string());
@@ -478,17 +484,17 @@ mod tests {
         let stale = Call::replace(&secrets, &key, &read).send_for_metadata(&client).await.unwrap_err();
         assert_eq!(stale.reason, ErrorReason::Conflict);
 
-        let other_life = DeleteOptions { uid: Some(Uid::from("another")), ..DeleteOptions::default() };
-        let refused = Call::delete(&secrets, &key, &other_life).send_for_metadata(&client).await.unwrap_err();
+        let other_uid = DeleteOptions { uid: Some(Uid::from("another")), ..DeleteOptions::default() };
+        let refused = Call::delete(&secrets, &key, &other_uid).send_for_metadata(&client).await.unwrap_err();
         assert_eq!(refused.reason, ErrorReason::Conflict);
-        let this_life = DeleteOptions { uid: Some(created.uid), ..DeleteOptions::default() };
-        Call::delete(&secrets, &key, &this_life).send_for_metadata(&client).await.unwrap();
-        let gone = Call::get(&secrets, &key).send(&client).await.unwrap_err();
-        assert_eq!((gone.reason, gone.code), (ErrorReason::NotFound, 404));
+        let same_uid = DeleteOptions { uid: Some(created.uid), ..DeleteOptions::default() };
+        Call::delete(&secrets, &key, &same_uid).send_for_metadata(&client).await.unwrap();
+        let not_found = Call::get(&secrets, &key).send(&client).await.unwrap_err();
+        assert_eq!((not_found.reason, not_found.code), (ErrorReason::NotFound, 404));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_collection_goes_with_one_call_and_its_long_answer_is_not_read() {
+    async fn delete_collection_takes_one_request_and_discards_the_response() {
         let server = keleustes_apiserver::ApiServer::default();
         let client = Client::new(server.clone(), "default");
         for (namespace, name) in [("default", "a"), ("default", "b"), ("kube-system", "c")] {
@@ -503,9 +509,9 @@ mod tests {
             .send_discarding_body(&client)
             .await
             .unwrap();
-        let left: Vec<_> =
-            server.objects("secrets").iter().map(|one| one["metadata"]["name"].clone()).collect();
-        assert_eq!(left, ["c"]);
+        let remaining: Vec<_> =
+            server.objects("secrets").iter().map(|object| object["metadata"]["name"].clone()).collect();
+        assert_eq!(remaining, ["c"]);
         let request = server.requests().pop().unwrap();
         assert_eq!(request.target, "/api/v1/namespaces/default/secrets");
         let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
@@ -513,7 +519,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn metadata_comes_alone() {
+    async fn metadata_only_returns_partial_object_metadata() {
         let server = keleustes_apiserver::ApiServer::default();
         let client = Client::new(server.clone(), "default");
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "default", "name": "a"},
@@ -526,7 +532,7 @@ mod tests {
 
     /// Proves RUN-34.
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_never_comes_is_not_waited_for_forever() {
+    async fn request_without_response_times_out() {
         use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault};
         use tower::Layer as _;
         let faults = Faults::new();
@@ -534,11 +540,11 @@ mod tests {
         let client = Client::new(faults.layer(ApiServer::default()), "default");
         let failure = Call::list(&secrets(), "").send(&client).await.unwrap_err();
         assert_eq!(failure.reason, ErrorReason::ConnectionLost);
-        assert_eq!(failure.message, "no answer to GET /api/v1/secrets within 90 s");
+        assert_eq!(failure.message, "no response to GET /api/v1/secrets within 90 s");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_cannot_be_read_is_not_quoted() {
+    async fn undecodable_response_is_not_quoted() {
         use keleustes_apiserver::{ApiServer, FaultRule, Faults, InjectedFault};
         use tower::Layer as _;
         let faults = Faults::new();

@@ -1,97 +1,97 @@
-//! Cuts answers into objects while they arrive, so that no more than one object's text is ever held.
+//! Splits responses into objects while they arrive, so that the text of only one object is buffered.
 
 use bytes::Bytes;
 
-/// No API server stores objects anywhere near this size; more is a broken or hostile peer.
-const PIECE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// What surrounds the items of a list is a few hundred bytes.
+/// API servers store objects of a few MiB at most; a larger one comes from a broken or hostile peer.
+const OBJECT_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The envelope of a list is usually a few hundred bytes.
 const ENVELOPE_BYTES_MAX: usize = 1024 * 1024;
 
-/// An answer that is not what it should be; the words do not quote it.
+/// A malformed response; the message does not quote it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Malformed {
-    #[error("an object of the answer is longer than 32 MiB")]
+pub(super) enum MalformedResponse {
+    #[error("an object in the response is longer than 32 MiB")]
     TooLong,
-    #[error("the answer is no list of objects")]
+    #[error("the response is not a list of objects")]
     NotAList,
 }
 
-/// One event of a watch, as it was cut out.
+/// One encoded watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Piece<'a> {
-    /// A line of JSON.
+pub(super) enum WatchFrame<'a> {
+    /// One line of JSON.
     Line(&'a [u8]),
-    /// A message.
+    /// One protobuf message.
     Frame(&'a [u8]),
 }
 
-/// The events of a watch, in the form that the server has chosen.
+/// Splits a watch into events, in the encoding that the server chose.
 #[derive(Debug)]
-pub(super) enum Pieces {
-    Lines(Lines),
-    Frames(Frames),
+pub(super) enum WatchFramer {
+    JsonLines(JsonLines),
+    ProtobufFrames(ProtobufFrames),
 }
 
-impl Pieces {
-    /// How an answer of this media type is cut.
+impl WatchFramer {
+    /// The framer for a response of this media type.
     pub(super) fn of(media_type: &[u8]) -> Self {
         if media_type.starts_with(b"application/vnd.kubernetes.protobuf") {
-            Self::Frames(Frames::default())
+            Self::ProtobufFrames(ProtobufFrames::default())
         } else {
-            Self::Lines(Lines::default())
+            Self::JsonLines(JsonLines::default())
         }
     }
 
-    /// Takes in what was received; everything complete that was received before must have been taken out.
+    /// Adds a chunk. All complete events must have been taken out before.
     pub(super) fn push(&mut self, received: Bytes) {
         match self {
-            Self::Lines(lines) => lines.push(received),
-            Self::Frames(frames) => frames.push(received),
+            Self::JsonLines(lines) => lines.push(received),
+            Self::ProtobufFrames(frames) => frames.push(received),
         }
     }
 
-    /// The next one that is complete.
-    pub(super) fn next(&mut self) -> Result<Option<Bytes>, Malformed> {
+    /// The next complete event.
+    pub(super) fn next(&mut self) -> Result<Option<Bytes>, MalformedResponse> {
         match self {
-            Self::Lines(lines) => lines.next(),
-            Self::Frames(frames) => frames.next(),
+            Self::JsonLines(lines) => lines.next(),
+            Self::ProtobufFrames(frames) => frames.next(),
         }
     }
 
-    /// What one of them is.
-    pub(super) fn piece<'a>(&self, bytes: &'a [u8]) -> Piece<'a> {
+    /// Tags an event with its encoding.
+    pub(super) fn tag<'a>(&self, bytes: &'a [u8]) -> WatchFrame<'a> {
         match self {
-            Self::Lines(_) => Piece::Line(bytes),
-            Self::Frames(_) => Piece::Frame(bytes),
+            Self::JsonLines(_) => WatchFrame::Line(bytes),
+            Self::ProtobufFrames(_) => WatchFrame::Frame(bytes),
         }
     }
 }
 
-/// The frames of a watch: each is its length in four bytes, and then a message.
+/// Length-delimited protobuf: a four-byte big-endian length before each message.
 #[derive(Debug, Default)]
-pub(super) struct Frames {
-    /// Received and not yet looked at.
+pub(super) struct ProtobufFrames {
+    /// Received and not yet split.
     unread: Bytes,
-    /// The start of a frame, with its length, whose end has not been received.
+    /// The beginning of an incomplete frame, including its length.
     pending: Vec<u8>,
 }
 
 const LENGTH_BYTES: usize = 4;
 
-impl Frames {
+impl ProtobufFrames {
     fn push(&mut self, received: Bytes) {
         debug_assert!(self.unread.is_empty());
         self.unread = received;
     }
 
-    fn next(&mut self) -> Result<Option<Bytes>, Malformed> {
+    fn next(&mut self) -> Result<Option<Bytes>, MalformedResponse> {
         if self.pending.is_empty() {
             return match frame_length(&self.unread)? {
                 Some(length) if self.unread.len() >= LENGTH_BYTES + length => {
                     let mut frame = self.unread.split_to(LENGTH_BYTES + length);
                     Ok(Some(frame.split_off(LENGTH_BYTES)))
                 }
-                _ => self.keep(),
+                _ => self.keep_incomplete(),
             };
         }
         let missing = LENGTH_BYTES.saturating_sub(self.pending.len()).min(self.unread.len());
@@ -105,41 +105,41 @@ impl Frames {
         Ok(Some(Bytes::from(std::mem::take(&mut self.pending)).split_off(LENGTH_BYTES)))
     }
 
-    /// Puts the rest aside until more has come.
-    fn keep(&mut self) -> Result<Option<Bytes>, Malformed> {
+    /// Keeps the incomplete frame until more data arrives.
+    fn keep_incomplete(&mut self) -> Result<Option<Bytes>, MalformedResponse> {
         self.pending.extend_from_slice(&std::mem::take(&mut self.unread));
         Ok(None)
     }
 }
 
-/// How long the frame is that begins here, if so much is known.
-fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+/// The length of the frame that begins here; `None` if fewer than four bytes have arrived.
+fn frame_length(bytes: &[u8]) -> Result<Option<usize>, MalformedResponse> {
     let Some(length) = bytes.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
     let length = u32::from_be_bytes(*length) as usize;
-    if length > PIECE_BYTES_MAX { Err(Malformed::TooLong) } else { Ok(Some(length)) }
+    if length > OBJECT_BYTES_MAX { Err(MalformedResponse::TooLong) } else { Ok(Some(length)) }
 }
 
-/// The lines of a watch.
+/// JSON events, one per line.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
-    /// Received and not yet looked at.
+pub(super) struct JsonLines {
+    /// Received and not yet split.
     unread: Bytes,
-    /// The start of a line whose end has not been received.
+    /// The beginning of an incomplete line.
     pending: Vec<u8>,
 }
 
-impl Lines {
-    /// Takes in what was received; all lines received before must have been taken out.
+impl JsonLines {
+    /// Adds a chunk. All complete lines must have been taken out before.
     pub(super) fn push(&mut self, received: Bytes) {
         debug_assert!(self.unread.is_empty());
         self.unread = received;
     }
 
-    /// The next complete line, without its end.
-    pub(super) fn next(&mut self) -> Result<Option<Bytes>, Malformed> {
+    /// The next complete line, without the newline.
+    pub(super) fn next(&mut self) -> Result<Option<Bytes>, MalformedResponse> {
         let end = self.unread.iter().position(|&byte| byte == b'\n');
-        if self.pending.len() + end.unwrap_or(self.unread.len()) > PIECE_BYTES_MAX {
-            return Err(Malformed::TooLong);
+        if self.pending.len() + end.unwrap_or(self.unread.len()) > OBJECT_BYTES_MAX {
+            return Err(MalformedResponse::TooLong);
         }
         let Some(end) = end else {
             self.pending.extend_from_slice(&self.unread);
@@ -151,39 +151,43 @@ impl Lines {
         if self.pending.is_empty() {
             return Ok(Some(line));
         }
-        let mut whole = std::mem::take(&mut self.pending);
-        whole.extend_from_slice(&line);
-        Ok(Some(Bytes::from(whole)))
+        let mut joined = std::mem::take(&mut self.pending);
+        joined.extend_from_slice(&line);
+        Ok(Some(Bytes::from(joined)))
     }
 }
 
-/// The items of a list, and apart from them the list without its items.
+/// Splits a JSON list into its items and its envelope, the list without items.
 #[derive(Debug, Default)]
-pub(super) struct Items {
+pub(super) struct ListItems {
     envelope: Vec<u8>,
-    /// The start of an item whose end has not been received.
+    /// The beginning of an incomplete item.
     pending: Vec<u8>,
-    /// How many braces and brackets are open.
+    /// The nesting depth of braces and brackets.
     depth: u32,
     in_string: bool,
-    /// The last byte was a backslash in a string.
+    /// Whether the last byte was an escaping backslash in a string.
     escaped: bool,
     in_items: bool,
 }
 
-impl Items {
-    /// Looks through what was received and hands over each item that is complete with it.
-    pub(super) fn push(&mut self, received: &[u8], mut item: impl FnMut(&[u8])) -> Result<(), Malformed> {
-        // Where the item that is being read starts in what was received; earlier parts are pending.
+impl ListItems {
+    /// Scans a chunk and calls `item` for each item that it completes.
+    pub(super) fn push(
+        &mut self,
+        received: &[u8],
+        mut item: impl FnMut(&[u8]),
+    ) -> Result<(), MalformedResponse> {
+        // Where the current item starts in this chunk; its earlier part is in `pending`.
         let mut start = 0;
-        for (at, &byte) in received.iter().enumerate() {
+        for (index, &byte) in received.iter().enumerate() {
             let inside_item = self.in_items && self.depth > 2;
             let ends_item = self.step(byte)?;
             match (inside_item, ends_item) {
-                (false, _) if self.in_items && self.depth > 2 => start = at,
-                (true, true) if self.pending.is_empty() => item(&received[start..=at]),
+                (false, _) if self.in_items && self.depth > 2 => start = index,
+                (true, true) if self.pending.is_empty() => item(&received[start..=index]),
                 (true, true) => {
-                    self.pending.extend_from_slice(&received[start..=at]);
+                    self.pending.extend_from_slice(&received[start..=index]);
                     item(&std::mem::take(&mut self.pending));
                 }
                 _ => {}
@@ -192,23 +196,23 @@ impl Items {
         if self.in_items && self.depth > 2 {
             self.pending.extend_from_slice(&received[start..]);
         }
-        if self.pending.len() > PIECE_BYTES_MAX || self.envelope.len() > ENVELOPE_BYTES_MAX {
-            return Err(Malformed::TooLong);
+        if self.pending.len() > OBJECT_BYTES_MAX || self.envelope.len() > ENVELOPE_BYTES_MAX {
+            return Err(MalformedResponse::TooLong);
         }
         Ok(())
     }
 
-    /// The list without its items, once everything was received.
-    pub(super) fn finish(self) -> Result<Vec<u8>, Malformed> {
+    /// The envelope, after the last chunk.
+    pub(super) fn finish(self) -> Result<Vec<u8>, MalformedResponse> {
         if self.depth == 0 && !self.in_string && !self.envelope.is_empty() {
             Ok(self.envelope)
         } else {
-            Err(Malformed::NotAList)
+            Err(MalformedResponse::NotAList)
         }
     }
 
-    /// Moves on by one byte; returns whether it ends an item.
-    fn step(&mut self, byte: u8) -> Result<bool, Malformed> {
+    /// Processes one byte; returns whether it ends an item.
+    fn step(&mut self, byte: u8) -> Result<bool, MalformedResponse> {
         let mut ends_item = false;
         let was_in_items = self.in_items;
         if self.in_string {
@@ -217,28 +221,28 @@ impl Items {
             self.in_string = !ends_string;
         } else {
             match byte {
-                b'"' if self.in_items && self.depth == 2 => return Err(Malformed::NotAList),
+                b'"' if self.in_items && self.depth == 2 => return Err(MalformedResponse::NotAList),
                 b'"' => self.in_string = true,
                 b'{' | b'[' => {
-                    self.in_items |= byte == b'[' && self.depth == 1 && self.at_items_key();
+                    self.in_items |= byte == b'[' && self.depth == 1 && self.is_after_items_key();
                     self.depth += 1;
                 }
                 b'}' | b']' => {
-                    self.depth = self.depth.checked_sub(1).ok_or(Malformed::NotAList)?;
+                    self.depth = self.depth.checked_sub(1).ok_or(MalformedResponse::NotAList)?;
                     ends_item = self.in_items && self.depth == 2;
                     self.in_items &= self.depth > 1;
                 }
                 _ => {}
             }
         }
-        // Both brackets around the items belong to the envelope, nothing between them does.
+        // The envelope includes the brackets around the items and nothing between them.
         if !(was_in_items && self.in_items) {
             self.envelope.push(byte);
         }
         Ok(ends_item)
     }
 
-    fn at_items_key(&self) -> bool {
+    fn is_after_items_key(&self) -> bool {
         let text = self.envelope.trim_ascii_end();
         text.strip_suffix(b":").is_some_and(|key| key.trim_ascii_end().ends_with(b"\"items\""))
     }
@@ -252,8 +256,8 @@ mod tests {
         "items": [{"metadata":{"name":"a"},"data":{"x":"}]\\\""}}, {"l":[[1],{}]}
         ,{}],"extra":[{"no":"item"}]}"#;
 
-    fn cut(size: usize) -> (Vec<String>, String) {
-        let mut items = Items::default();
+    fn split(size: usize) -> (Vec<String>, String) {
+        let mut items = ListItems::default();
         let mut found = Vec::new();
         for chunk in LIST.as_bytes().chunks(size) {
             items
@@ -266,9 +270,9 @@ mod tests {
     }
 
     #[test]
-    fn items_are_cut_out_wherever_the_network_cuts() {
+    fn items_are_split_at_any_chunk_size() {
         for size in 1..=LIST.len() {
-            let (items, envelope) = cut(size);
+            let (items, envelope) = split(size);
             let wanted = [r#"{"metadata":{"name":"a"},"data":{"x":"}]\\\""}}"#, r#"{"l":[[1],{}]}"#, "{}"];
             assert_eq!(items, wanted, "chunks of {size}");
             let envelope: serde_json::Value = serde_json::from_str(&envelope).unwrap();
@@ -279,11 +283,11 @@ mod tests {
     }
 
     #[test]
-    fn half_a_list_is_no_list() {
+    fn truncated_list_is_malformed() {
         for text in ["", "{\"items\":[{}", "{\"items\":[{}]", "[}", "]"] {
-            let mut items = Items::default();
+            let mut items = ListItems::default();
             let outcome = items.push(text.as_bytes(), |_| {}).and_then(|()| items.finish());
-            // Brackets are not matched by kind; what is left over then fails to decode as JSON.
+            // The splitter does not match brackets by type; the envelope then fails to decode as JSON.
             let readable =
                 outcome.is_ok_and(|envelope| serde_json::from_slice::<serde_json::Value>(&envelope).is_ok());
             assert!(!readable, "{text:?}");
@@ -291,10 +295,10 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_put_together_across_chunks() {
+    fn lines_are_joined_across_chunks() {
         let text = "one\ntwo\n\nthree\nunfinished";
         for size in 1..=text.len() {
-            let mut lines = Lines::default();
+            let mut lines = JsonLines::default();
             let mut found = Vec::new();
             for chunk in text.as_bytes().chunks(size) {
                 lines.push(Bytes::copy_from_slice(chunk));
@@ -307,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_put_together_across_chunks() {
+    fn frames_are_joined_across_chunks() {
         let mut stream = Vec::new();
         for frame in ["one", "", "three", &"x".repeat(300)] {
             stream.extend_from_slice(&(frame.len() as u32).to_be_bytes());
@@ -315,12 +319,12 @@ mod tests {
         }
         stream.extend_from_slice(&[0, 0, 0, 9, b'h']);
         for size in 1..=stream.len() {
-            let mut frames = Pieces::of(b"application/vnd.kubernetes.protobuf;stream=watch");
+            let mut frames = WatchFramer::of(b"application/vnd.kubernetes.protobuf;stream=watch");
             let mut found = Vec::new();
             for chunk in stream.chunks(size) {
                 frames.push(Bytes::copy_from_slice(chunk));
                 while let Some(frame) = frames.next().unwrap() {
-                    assert!(matches!(frames.piece(&frame), Piece::Frame(_)));
+                    assert!(matches!(frames.tag(&frame), WatchFrame::Frame(_)));
                     found.push(String::from_utf8(frame.to_vec()).unwrap());
                 }
             }
@@ -329,20 +333,20 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_says_to_be_huge_is_given_up() {
-        let mut frames = Frames::default();
+    fn frame_with_excessive_length_is_malformed() {
+        let mut frames = ProtobufFrames::default();
         frames.push(Bytes::from_static(&[0xff, 0, 0, 0, 1]));
-        assert_eq!(frames.next(), Err(Malformed::TooLong));
+        assert_eq!(frames.next(), Err(MalformedResponse::TooLong));
     }
 
     #[test]
-    fn a_line_without_end_is_given_up() {
-        let mut lines = Lines::default();
+    fn line_longer_than_the_limit_is_malformed() {
+        let mut lines = JsonLines::default();
         let chunk = Bytes::from(vec![b'x'; 8 * 1024 * 1024]);
         let outcome = (0..5).try_for_each(|_| {
             lines.push(chunk.clone());
             lines.next().map(|_| ())
         });
-        assert_eq!(outcome, Err(Malformed::TooLong));
+        assert_eq!(outcome, Err(MalformedResponse::TooLong));
     }
 }

@@ -1,4 +1,4 @@
-//! Answers in the shapes the original gives them: plain text, and `Status` objects for refusals.
+//! Responses in the original's formats: plain text, and `Status` objects for errors.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
@@ -6,7 +6,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Asked;
+use super::PageRequest;
 use super::negotiate::{Accepted, Format, accept};
 use super::{quote, yaml};
 
@@ -15,10 +15,10 @@ pub(super) const HTML: &str = "text/html; charset=utf-8";
 pub(super) const JSON: &str = "application/json";
 pub(super) const YAML: &str = "application/yaml";
 
-/// What stands between the words of a refusal and a browser that might take them for HTML.
+/// Escapes that keep browsers from interpreting an error message as HTML.
 const SANITIZED: [(char, &str); 3] = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;")];
 
-/// The form in which API servers say no.
+/// The `Status` object of an error.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {
@@ -44,52 +44,52 @@ pub(super) fn not_found() -> Response<Bytes> {
     plain(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-pub(super) fn nosniff(mut answer: Response<Bytes>) -> Response<Bytes> {
-    answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    answer
+pub(super) fn nosniff(mut response: Response<Bytes>) -> Response<Bytes> {
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }
 
 pub(super) fn of(status: StatusCode, content_type: &str, body: impl Into<Bytes>) -> Response<Bytes> {
-    let mut answer = Response::new(body.into());
-    *answer.status_mut() = status;
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
     if let Ok(content_type) = HeaderValue::from_str(content_type) {
-        answer.headers_mut().insert(CONTENT_TYPE, content_type);
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
     }
-    answer
+    response
 }
 
-/// To somebody who showed what is not believed.
-pub(super) fn unauthorized(asked: &Asked<'_>) -> Response<Bytes> {
-    refusal(asked, StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", false)
+/// For invalid credentials.
+pub(super) fn unauthorized(request: &PageRequest<'_>) -> Response<Bytes> {
+    refusal(request, StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", false)
 }
 
-/// To somebody who may not.
-pub(super) fn forbidden(asked: &Asked<'_>, user: &str, reason: &str) -> Response<Bytes> {
-    let verb = asked.method.as_str().to_ascii_lowercase();
-    let what = format!("User {} cannot {verb} path {}", quote::go(user), quote::go(asked.path));
+/// For a user who is not authorized.
+pub(super) fn forbidden(request: &PageRequest<'_>, user: &str, reason: &str) -> Response<Bytes> {
+    let verb = request.method.as_str().to_ascii_lowercase();
+    let what = format!("User {} cannot {verb} path {}", quote::go(user), quote::go(request.path));
     let mut message = format!("forbidden: {}", sanitized(&what));
     if !reason.is_empty() {
         message = format!("{message}: {reason}");
     }
-    nosniff(refusal(asked, StatusCode::FORBIDDEN, "Forbidden", &message, true))
+    nosniff(refusal(request, StatusCode::FORBIDDEN, "Forbidden", &message, true))
 }
 
-/// When it could not be found out whether somebody may.
-pub(super) fn undecided(asked: &Asked<'_>, error: &str) -> Response<Bytes> {
-    let target = asked.uri.path_and_query().map_or(asked.path, |target| target.as_str());
+/// For an authorization error.
+pub(super) fn authorizer_error(request: &PageRequest<'_>, error: &str) -> Response<Bytes> {
+    let target = request.uri.path_and_query().map_or(request.path, |target| target.as_str());
     let text = format!("Internal Server Error: {}: {error}", quote::go(target));
     plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{}\n", sanitized(&text)))
 }
 
-/// To somebody who takes no form that there is.
-pub(super) fn not_acceptable(asked: &Asked<'_>) -> Response<Bytes> {
+/// For an `Accept` header without a supported media type.
+pub(super) fn not_acceptable(request: &PageRequest<'_>) -> Response<Bytes> {
     let message =
         "only the following media types are accepted: application/json, application/yaml, text/plain";
-    refusal(asked, StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, false)
+    refusal(request, StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message, false)
 }
 
 fn refusal(
-    asked: &Asked<'_>,
+    request: &PageRequest<'_>,
     code: StatusCode,
     reason: &'static str,
     message: &str,
@@ -105,23 +105,25 @@ fn refusal(
         details: details.then_some(Empty {}),
         code: code.as_u16(),
     };
-    // A refusal is told in one of these forms, or in the first one if the client wants none of them.
-    let accepted = accept(asked.headers, &[Format::Json, Format::Yaml], |_, wanted| wanted.is_plain());
+    // A Status is returned as JSON or YAML, and as JSON if the client accepts neither.
+    let accepted = accept(request.headers, &[Format::Json, Format::Yaml], |_, wanted| wanted.is_plain());
     match accepted {
         Some(Accepted { format: Format::Yaml, .. }) => of(code, YAML, yaml(&status)),
-        Some(accepted) => of(code, JSON, json(&status, asked.is_human() || accepted.wanted.pretty)),
+        Some(accepted) => {
+            of(code, JSON, json(&status, request.wants_pretty_json() || accepted.wanted.pretty))
+        }
         None => of(code, JSON, json(&status, true)),
     }
 }
 
-/// Compact with a line's end, or spread out for people without one.
-pub(super) fn json(value: &impl Serialize, spread_out: bool) -> String {
-    let text = if spread_out {
+/// Compact with a newline, or pretty-printed without one.
+pub(super) fn json(value: &impl Serialize, pretty: bool) -> String {
+    let text = if pretty {
         serde_json::to_string_pretty(value)
     } else {
         serde_json::to_string(value).map(|text| text + "\n")
     };
-    // Only strings hold these, and there the original writes them so, for the sake of browsers.
+    // Only strings contain these characters; the original escapes them like this, for browsers.
     text.unwrap_or_default().replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e")
 }
 
@@ -129,17 +131,17 @@ pub(super) fn yaml(value: &impl Serialize) -> String {
     yaml::text(&serde_json::to_value(value).unwrap_or(Value::Null))
 }
 
-/// Sends a browser elsewhere.
+/// An HTTP redirect.
 pub(super) fn redirect(method: &Method, to: &'static str) -> Response<Bytes> {
-    let mut answer = if matches!(*method, Method::GET | Method::HEAD) {
+    let mut response = if matches!(*method, Method::GET | Method::HEAD) {
         of(StatusCode::FOUND, HTML, format!("<a href=\"{to}\">Found</a>.\n\n"))
     } else {
-        let mut answer = Response::new(Bytes::new());
-        *answer.status_mut() = StatusCode::FOUND;
-        answer
+        let mut response = Response::new(Bytes::new());
+        *response.status_mut() = StatusCode::FOUND;
+        response
     };
-    answer.headers_mut().insert(http::header::LOCATION, HeaderValue::from_static(to));
-    answer
+    response.headers_mut().insert(http::header::LOCATION, HeaderValue::from_static(to));
+    response
 }
 
 fn sanitized(text: &str) -> String {

@@ -1,5 +1,5 @@
-//! One transport of HTTP: many requests share a connection where the server speaks HTTP/2, as API servers do, and more
-//! connections are opened for more.
+//! The HTTP transport: TLS, proxy, keep-alive and credentials of one configuration. With HTTP/2 up to 64
+//! requests share a connection, and the pool opens more connections when needed.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,38 +19,38 @@ use kube::client::{Body, ConfigExt as _, RustlsTlsError};
 use tokio::net::TcpStream;
 use tower::{BoxError, Service, ServiceBuilder};
 
-use super::lanes::Lanes;
-use super::observer::Told;
+use super::connection_pool::ConnectionPool;
+use super::observer::ObserverHandle;
 use crate::layers::Transport;
 
-/// From the first packet to the end of the handshake. Shorter than a lease's renewal, so that a server
-/// that is gone costs one try of several.
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// A connection on which nothing is heard is asked for a sign of life after the first time and given up
-/// after both. Parity: `client-go`'s HTTP/2 health check.
-const SIGN_OF_LIFE_AFTER: Duration = Duration::from_secs(30);
-const SIGN_OF_LIFE_WITHIN: Duration = Duration::from_secs(15);
-/// What the server may send ahead on one stream, and on all of them. The sum is far more than one, so
-/// that many watches that are not being read do not keep an answer from coming through.
+/// For TCP connect and TLS handshake together. Shorter than the lease's renew deadline, so that an
+/// unreachable server costs one of several renewal attempts.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// An HTTP/2 connection without received frames is pinged after the interval and closed after the timeout.
+/// Parity: `client-go`'s HTTP/2 health check.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(15);
+/// HTTP/2 flow-control windows of one stream and of a connection. The connection window is 64 times larger,
+/// so that watches that are not being read do not block other responses.
 const STREAM_WINDOW_BYTES: u32 = 512 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 32 * 1024 * 1024;
 
-/// Where a way leads, and through what.
+/// Server, credentials and proxy of a transport.
 #[derive(Clone)]
-pub(super) struct Route {
+pub(super) struct TransportConfig {
     pub(super) config: Config,
     pub(super) proxy: Option<Intercept>,
-    pub(super) told: Told,
+    pub(super) observer: ObserverHandle,
 }
 
-impl Route {
-    /// Makes the transport.
+impl TransportConfig {
+    /// Builds the transport.
     pub(super) fn open(&self) -> Result<Transport, kube::Error> {
-        // The provider is process-wide; whoever was first has chosen the same one.
+        // The crypto provider is process-wide; an error means that the same provider is already installed.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let config = &self.config;
         let tls = config.rustls_client_config()?;
-        let dial = Dial::new(self.proxy.as_ref(), &tls);
+        let proxy_connector = ProxyConnector::new(self.proxy.as_ref(), &tls);
         let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
         if let Some(name) = &config.tls_server_name {
             let name = name.clone().try_into();
@@ -58,77 +58,78 @@ impl Route {
                 name.map_err(|error| kube::Error::RustlsTls(RustlsTlsError::InvalidServerName(error)))?;
             builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
         }
-        let mut connector = TimeoutConnector::new(builder.enable_all_versions().wrap_connector(dial));
-        connector.set_connect_timeout(Some(CONNECT_WITHIN));
+        let mut connector =
+            TimeoutConnector::new(builder.enable_all_versions().wrap_connector(proxy_connector));
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         let mut builder = HttpClient::builder(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
-            .http2_keep_alive_interval(SIGN_OF_LIFE_AFTER)
-            .http2_keep_alive_timeout(SIGN_OF_LIFE_WITHIN)
+            .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+            .http2_keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
             .http2_keep_alive_while_idle(true)
             .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
             .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES);
-        let lanes = Lanes::new(move || builder.build::<_, Body>(connector.clone()));
-        let open = Arc::new(Open::new(&self.told));
+        let pool = ConnectionPool::new(move || builder.build::<_, Body>(connector.clone()));
+        let open = Arc::new(TransportGuard::new(&self.observer));
         let service = ServiceBuilder::new()
-            .map_request(move |request| open.pass(request))
+            .map_request(move |request| open.keep(request))
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer()?)
             .layer(config.extra_headers_layer()?)
-            .service(lanes);
-        // Answers come out of the lanes in the shape that a transport has.
+            .service(pool);
+        // The pool already returns responses with a `ResponseBody`.
         Ok(Transport::new(service))
     }
 }
 
-/// Is there as long as the transport it is in.
-struct Open(Told);
+/// Notifies the observer when the transport that owns it is created and dropped.
+struct TransportGuard(ObserverHandle);
 
-impl Open {
-    fn new(told: &Told) -> Self {
-        told.tell(|observer| observer.transport_created());
-        Self(told.clone())
+impl TransportGuard {
+    fn new(observer: &ObserverHandle) -> Self {
+        observer.notify(|observer| observer.transport_created());
+        Self(observer.clone())
     }
 
-    /// Requests only carry this along.
-    fn pass<T>(&self, request: T) -> T {
+    /// Returns the request unchanged; calling it keeps the guard inside the service.
+    fn keep<T>(&self, request: T) -> T {
         request
     }
 }
 
-impl Drop for Open {
+impl Drop for TransportGuard {
     fn drop(&mut self) {
-        self.0.tell(|observer| observer.transport_dropped());
+        self.0.notify(|observer| observer.transport_dropped());
     }
 }
 
 type Socket = TokioIo<TcpStream>;
 
-/// Opens connections to a server, straight or through a proxy.
+/// Opens TCP connections to the server, directly or through a proxy.
 #[derive(Clone)]
-enum Dial {
-    Straight(HttpConnector),
+enum ProxyConnector {
+    Direct(HttpConnector),
     Tunnel(Tunnel<HttpConnector>),
-    /// To the proxy itself with TLS, and with TLS again through it.
+    /// TLS to the proxy, and TLS to the server inside the tunnel.
     TlsTunnel(Box<Tunnel<HttpsConnector<HttpConnector>>>),
     Socks(SocksV5<HttpConnector>),
 }
 
-impl Dial {
+impl ProxyConnector {
     fn new(proxy: Option<&Intercept>, tls: &rustls::ClientConfig) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        tcp.set_keepalive(Some(SIGN_OF_LIFE_AFTER));
-        let Some(proxy) = proxy else { return Self::Straight(tcp) };
+        tcp.set_keepalive(Some(KEEP_ALIVE_INTERVAL));
+        let Some(proxy) = proxy else { return Self::Direct(tcp) };
         let uri = proxy.uri().clone();
         match uri.scheme_str() {
-            Some("http") => Self::Tunnel(showing(proxy, Tunnel::new(uri, tcp))),
-            // Parity: the server's certificates vouch for the proxy, too.
+            Some("http") => Self::Tunnel(with_proxy_auth(proxy, Tunnel::new(uri, tcp))),
+            // Parity: the proxy's certificate is verified with the API server's CA, too.
             Some("https") => {
                 let tls = HttpsConnector::from((tcp, tls.clone()));
-                Self::TlsTunnel(Box::new(showing(proxy, Tunnel::new(uri, tls))))
+                Self::TlsTunnel(Box::new(with_proxy_auth(proxy, Tunnel::new(uri, tls))))
             }
             _ => {
                 let socks = SocksV5::new(uri, tcp);
@@ -141,21 +142,21 @@ impl Dial {
     }
 }
 
-fn showing<C>(proxy: &Intercept, tunnel: Tunnel<C>) -> Tunnel<C> {
+fn with_proxy_auth<C>(proxy: &Intercept, tunnel: Tunnel<C>) -> Tunnel<C> {
     match proxy.basic_auth() {
         Some(password) => tunnel.with_auth(password.clone()),
         None => tunnel,
     }
 }
 
-impl Service<Uri> for Dial {
+impl Service<Uri> for ProxyConnector {
     type Response = MaybeHttpsStream<Socket>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         match self {
-            Self::Straight(tcp) => tcp.poll_ready(cx).map_err(BoxError::from),
+            Self::Direct(tcp) => tcp.poll_ready(cx).map_err(BoxError::from),
             Self::Tunnel(tunnel) => tunnel.poll_ready(cx).map_err(BoxError::from),
             Self::TlsTunnel(tunnel) => tunnel.poll_ready(cx).map_err(BoxError::from),
             Self::Socks(socks) => socks.poll_ready(cx).map_err(BoxError::from),
@@ -164,7 +165,7 @@ impl Service<Uri> for Dial {
 
     fn call(&mut self, server: Uri) -> Self::Future {
         match self {
-            Self::Straight(tcp) => {
+            Self::Direct(tcp) => {
                 tcp.call(server).map_ok(MaybeHttpsStream::Http).map_err(BoxError::from).boxed()
             }
             Self::Tunnel(tunnel) => {

@@ -1,4 +1,4 @@
-//! Bounds how many requests of one client wait for an answer at the same time.
+//! Limits the requests in flight of one client.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use tower::{BoxError, ServiceExt as _};
 
 use super::{HttpService, Middleware, ResponseBody, is_watch};
 
-/// Lets no more than so many requests wait for the head of their answer. Watches are not counted.
+/// Limits how many requests wait for their response headers. Watches do not count.
 #[derive(Debug)]
 pub struct MaxInFlight {
-    places: Semaphore,
+    permits: Semaphore,
 }
 
 impl MaxInFlight {
-    /// At most this many at a time, and at least one.
+    /// Allows this many requests in flight, and at least one.
     #[must_use]
     pub fn new(requests_max: usize) -> Self {
-        Self { places: Semaphore::new(requests_max.clamp(1, Semaphore::MAX_PERMITS)) }
+        Self { permits: Semaphore::new(requests_max.clamp(1, Semaphore::MAX_PERMITS)) }
     }
 }
 
@@ -29,7 +29,7 @@ impl Middleware for MaxInFlight {
         request: Request<Body>,
         inner: S,
     ) -> Result<Response<ResponseBody>, BoxError> {
-        let _place = if is_watch(&request) { None } else { Some(self.places.acquire().await?) };
+        let _permit = if is_watch(&request) { None } else { Some(self.permits.acquire().await?) };
         inner.oneshot(request).await
     }
 }

@@ -1,4 +1,4 @@
-//! Asks again when, and only when, the server says after how long.
+//! Retries a request if the response has a `Retry-After` header, and only then.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use kube::client::Body;
 use tower::{BoxError, ServiceExt as _};
 
 use super::{HttpService, Middleware, RequestObserver, ResponseBody};
-use crate::failure;
+use crate::api_error;
 
-/// How often a request is repeated. Parity: `client-go/rest` with its default of 10.
+/// Retries per request. Parity: the default of 10 in `client-go/rest`.
 const RETRIES_MAX: u32 = 10;
-/// The words of a refusal are read to their end, up to this, so that the connection can be used again.
+/// An error body is read to its end up to this size, so that the connection can be reused.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
-/// Repeats requests that were answered with 429 or a 5xx and a `Retry-After` in seconds.
+/// Retries after a 429 or 5xx response with `Retry-After` in seconds.
 pub struct RetryAfter {
     host: String,
     observer: Option<Arc<dyn RequestObserver>>,
 }
 
 impl RetryAfter {
-    /// A retry whose repetitions are told to an observer.
+    /// The observer is notified of each retry.
     #[must_use]
     pub fn new(host: String, observer: Option<Arc<dyn RequestObserver>>) -> Self {
         Self { host, observer }
@@ -43,11 +43,11 @@ impl Middleware for RetryAfter {
             let response = inner.clone().oneshot(request).await?;
             let status = response.status();
             let may_repeat = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
-            let Some(wait) = failure::retry_after(response.headers()).filter(|_| may_repeat) else {
+            let Some(wait) = api_error::retry_after(response.headers()).filter(|_| may_repeat) else {
                 return Ok(response);
             };
             drain(response.into_body()).await;
-            tracing::debug!(method = %again.method(), path = again.uri().path(), code = status.as_u16(), ?wait, "asked to wait");
+            tracing::debug!(method = %again.method(), path = again.uri().path(), code = status.as_u16(), ?wait, "retrying after Retry-After");
             tokio::time::sleep(wait).await;
             if let Some(observer) = &self.observer {
                 observer.retried(again.method(), &self.host, status.as_u16());
@@ -68,7 +68,7 @@ async fn drain(mut body: ResponseBody) {
     }
 }
 
-/// A body that is a stream can be sent only once.
+/// `None` if the body is a stream, which can be sent only once.
 fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     let mut copy = Request::new(request.body().try_clone()?);
     *copy.method_mut() = request.method().clone();

@@ -1,4 +1,4 @@
-//! Lets a change leave only while it may be made.
+//! Fencing: refuses writes once this process may no longer write.
 
 use std::io;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use tower::{BoxError, ServiceExt as _};
 
 use super::{HttpService, Middleware, ResponseBody};
 
-/// Says whether changes may still be made.
+/// Whether this process may still write, for example because it holds the lease.
 pub type MayWrite = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Asks right before a change leaves. Whoever sent it has asked, too, but that may be long ago by then: a request
-/// waits for its turn, for a token, and for as long as the server tells it to before it is repeated.
+/// Checks right before a write is sent. The caller has checked as well, but a request may since have waited
+/// for the throttle, for a token and for a `Retry-After`.
 pub struct WriteFence {
     may_write: MayWrite,
 }
 
 impl WriteFence {
-    /// Lets changes pass as long as this says so.
+    /// Allows writes while `may_write` returns true.
     #[must_use]
     pub fn new(may_write: MayWrite) -> Self {
         Self { may_write }
@@ -35,7 +35,7 @@ impl Middleware for WriteFence {
         if request.method().is_safe() || (self.may_write)() {
             inner.oneshot(request).await
         } else {
-            Err(io::Error::new(io::ErrorKind::PermissionDenied, "not sent: it may not be made any more")
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, "not sent: this process may no longer write")
                 .into())
         }
     }

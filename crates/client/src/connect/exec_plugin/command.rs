@@ -1,6 +1,6 @@
-//! One call of a credential plugin: what it is told, what it must answer, and what went wrong.
+//! One call of an exec plugin: its input, its output and its errors.
 //!
-//! What a plugin prints is a secret, even where it makes no sense. It is never quoted.
+//! The plugin's output is a secret even if it is malformed. It is never quoted.
 
 use std::io::{self, IsTerminal as _};
 use std::process::{ExitStatus, Stdio};
@@ -13,98 +13,98 @@ use rustls::pki_types::pem::PemObject as _;
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
-use crate::connect::observer::{ExecPluginStatus, Told};
+use crate::connect::observer::{ExecPluginStatus, ObserverHandle};
 use crate::layers::Token;
 
-/// Where a plugin finds what it is told.
-const TOLD_IN: &str = "KUBERNETES_EXEC_INFO";
+/// The environment variable with the plugin's input.
+const EXEC_INFO_VARIABLE: &str = "KUBERNETES_EXEC_INFO";
 const KIND: &str = "ExecCredential";
-/// A plugin that asks nobody is not waited for longer: all requests wait with it.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
+/// The timeout of a non-interactive plugin. All requests wait while it runs.
+const PLUGIN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why a plugin has given no credentials.
+/// Why an exec plugin returned no usable credentials.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::connect) enum PluginError {
-    /// It wants to talk to a person, and there is none.
+    /// The plugin is interactive and standard input is not a terminal.
     #[error(
         "getting credentials: exec plugin cannot support interactive mode: standard input is not a terminal"
     )]
-    NobodyToAsk,
-    /// It is not there, or cannot be run.
+    NotATerminal,
+    /// The executable is missing or cannot be run.
     #[error("getting credentials: exec: {command} cannot be run: {cause}{hint}")]
     CannotRun {
-        /// What the kubeconfig names.
+        /// The command from the kubeconfig.
         command: String,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
-        /// What its author says about getting it.
+        /// The `installHint`.
         hint: String,
     },
-    /// It ended with an error, about which it has written to our own standard error.
+    /// The plugin failed. Its own message went to this process's standard error.
     #[error("getting credentials: exec: executable {command} failed with {status}")]
     Failed {
-        /// What the kubeconfig names.
+        /// The command from the kubeconfig.
         command: String,
-        /// How it ended.
+        /// The exit status.
         status: ExitStatus,
     },
-    /// It has not ended.
-    #[error("getting credentials: exec: executable {command} has not ended within {ANSWERS_WITHIN:?}")]
-    Late {
-        /// What the kubeconfig names.
+    /// The plugin did not end in time.
+    #[error("getting credentials: exec: executable {command} has not ended within {PLUGIN_TIMEOUT:?}")]
+    TimedOut {
+        /// The command from the kubeconfig.
         command: String,
     },
-    /// It has answered nonsense.
+    /// The output is not a valid ExecCredential.
     #[error("getting credentials: exec: executable {command}: {problem}")]
-    BadAnswer {
-        /// What the kubeconfig names.
+    BadOutput {
+        /// The command from the kubeconfig.
         command: String,
-        /// What is wrong with the answer.
+        /// The problem.
         problem: String,
     },
-    /// Its certificate and key cannot be used.
+    /// The returned certificate and key cannot be used.
     #[error("getting credentials: exec plugin returned a certificate and key that cannot be used: {0}")]
-    BadPair(#[source] kube::Error),
+    BadKeyPair(#[source] kube::Error),
 }
 
-/// What a plugin hands out.
+/// The credentials that a plugin returned.
 pub(super) struct Credentials {
     pub(super) token: Option<Token>,
-    pub(super) identity: Option<Identity>,
-    pub(super) ends_at: Option<Timestamp>,
+    pub(super) key_pair: Option<ClientKeyPair>,
+    pub(super) expires_at: Option<Timestamp>,
 }
 
 /// A client certificate and its key, in PEM.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct ClientKeyPair {
     pub(super) certificate: String,
     pub(super) key: String,
-    pub(super) begins_at: Timestamp,
-    pub(super) ends_at: Timestamp,
+    pub(super) not_before: Timestamp,
+    pub(super) expires_at: Timestamp,
 }
 
-/// A plugin as a kubeconfig describes it.
-pub(super) struct Plugin {
+/// An exec plugin as configured in a kubeconfig.
+pub(super) struct ExecPlugin {
     command: String,
     args: Vec<String>,
     variables: Vec<(String, String)>,
     api_version: String,
     interactive: ExecInteractiveMode,
-    /// What it is told about the server, if it wants to know.
+    /// Cluster information for the plugin, if `provideClusterInfo` is set.
     cluster: Option<ExecAuthCluster>,
     hint: Option<String>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Question<'a> {
+struct ExecCredentialRequest<'a> {
     kind: &'static str,
     api_version: &'a str,
-    spec: Spec<'a>,
+    spec: ExecCredentialSpec<'a>,
 }
 
 #[derive(Serialize)]
-struct Spec<'a> {
+struct ExecCredentialSpec<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster: Option<&'a ExecAuthCluster>,
     interactive: bool,
@@ -112,25 +112,25 @@ struct Spec<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct ExecCredential {
     #[serde(default)]
     kind: String,
     #[serde(default)]
     api_version: String,
-    status: Option<Status>,
+    status: Option<ExecCredentialStatus>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Status {
+struct ExecCredentialStatus {
     expiration_timestamp: Option<Timestamp>,
     token: String,
     client_certificate_data: String,
     client_key_data: String,
 }
 
-impl Plugin {
-    /// A plugin that the rules for kubeconfigs have let pass.
+impl ExecPlugin {
+    /// A plugin from a validated kubeconfig.
     pub(super) fn new(exec: &ExecConfig) -> Self {
         let variable = |entry: &std::collections::HashMap<String, String>| {
             Some((entry.get("name")?.clone(), entry.get("value")?.clone()))
@@ -146,36 +146,36 @@ impl Plugin {
         }
     }
 
-    /// Runs it and reads what it answers.
-    pub(super) async fn ask(&self, told: &Told) -> Result<Credentials, PluginError> {
-        let printed = self.run(told).await?;
-        self.read(&printed)
-            .map_err(|problem| PluginError::BadAnswer { command: self.command.clone(), problem })
+    /// Runs the plugin and parses its output.
+    pub(super) async fn call(&self, observer: &ObserverHandle) -> Result<Credentials, PluginError> {
+        let output = self.run(observer).await?;
+        self.parse(&output)
+            .map_err(|problem| PluginError::BadOutput { command: self.command.clone(), problem })
     }
 
-    async fn run(&self, told: &Told) -> Result<Vec<u8>, PluginError> {
+    async fn run(&self, observer: &ObserverHandle) -> Result<Vec<u8>, PluginError> {
         let interactive = self.is_interactive()?;
         let mut command = Command::new(&self.command);
         command.args(&self.args).envs(self.variables.iter().map(|(name, value)| (name, value)));
-        command.env(TOLD_IN, self.question(interactive)).kill_on_drop(true);
+        command.env(EXEC_INFO_VARIABLE, self.exec_info(interactive)).kill_on_drop(true);
         command.stdin(if interactive { Stdio::inherit() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let patience = if interactive { Duration::MAX } else { ANSWERS_WITHIN };
-        // Not `output`, which would keep what it writes to its standard error.
-        let ended = async { command.spawn()?.wait_with_output().await };
-        let ended = tokio::time::timeout(patience, ended).await;
+        let timeout = if interactive { Duration::MAX } else { PLUGIN_TIMEOUT };
+        // Not `output`, which would capture the plugin's standard error.
+        let result = async { command.spawn()?.wait_with_output().await };
+        let result = tokio::time::timeout(timeout, result).await;
         let command = self.command.clone();
-        let (end, result) = match ended {
-            Err(_) => (ExecPluginStatus::ClientInternalError, Err(PluginError::Late { command })),
+        let (status, result) = match result {
+            Err(_) => (ExecPluginStatus::ClientInternalError, Err(PluginError::TimedOut { command })),
             Ok(Err(cause)) => {
-                let absent =
+                let not_found =
                     matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
-                let end = if absent {
+                let status = if not_found {
                     ExecPluginStatus::PluginNotFound
                 } else {
                     ExecPluginStatus::ClientInternalError
                 };
-                (end, Err(PluginError::CannotRun { command, cause, hint: self.hint() }))
+                (status, Err(PluginError::CannotRun { command, cause, hint: self.hint() }))
             }
             Ok(Ok(output)) if output.status.success() => (ExecPluginStatus::NoError, Ok(output.stdout)),
             Ok(Ok(output)) => {
@@ -186,7 +186,7 @@ impl Plugin {
                 )
             }
         };
-        told.tell(|observer| observer.exec_plugin_called(end));
+        observer.notify(|observer| observer.exec_plugin_called(status));
         result
     }
 
@@ -195,58 +195,58 @@ impl Plugin {
             ExecInteractiveMode::Never => Ok(false),
             ExecInteractiveMode::IfAvailable => Ok(io::stdin().is_terminal()),
             ExecInteractiveMode::Always if io::stdin().is_terminal() => Ok(true),
-            ExecInteractiveMode::Always => Err(PluginError::NobodyToAsk),
+            ExecInteractiveMode::Always => Err(PluginError::NotATerminal),
         }
     }
 
-    fn question(&self, interactive: bool) -> String {
-        let spec = Spec { cluster: self.cluster.as_ref(), interactive };
-        let question = Question { kind: KIND, api_version: &self.api_version, spec };
-        // Text and booleans can always be written.
-        serde_json::to_string(&question).unwrap_or_default()
+    fn exec_info(&self, interactive: bool) -> String {
+        let spec = ExecCredentialSpec { cluster: self.cluster.as_ref(), interactive };
+        let exec_info = ExecCredentialRequest { kind: KIND, api_version: &self.api_version, spec };
+        // Strings and booleans always serialize.
+        serde_json::to_string(&exec_info).unwrap_or_default()
     }
 
-    /// Hints may have several lines; an error has one.
+    /// The `installHint` on one line, as an error message needs it.
     fn hint(&self) -> String {
         let words = self.hint.iter().flat_map(|hint| hint.split_whitespace());
         let hint = words.collect::<Vec<_>>().join(" ");
         if hint.is_empty() { hint } else { format!("; {hint}") }
     }
 
-    fn read(&self, printed: &[u8]) -> Result<Credentials, String> {
-        let answer: Answer = serde_json::from_slice(printed)
-            .or_else(|_| serde_saphyr::from_slice(printed).map_err(|_| ()))
-            .map_err(|()| "what it has printed is no ExecCredential".to_owned())?;
-        if answer.kind != KIND || answer.api_version != self.api_version {
+    fn parse(&self, output: &[u8]) -> Result<Credentials, String> {
+        let credential: ExecCredential = serde_json::from_slice(output)
+            .or_else(|_| serde_saphyr::from_slice(output).map_err(|_| ()))
+            .map_err(|()| "its output is not an ExecCredential".to_owned())?;
+        if credential.kind != KIND || credential.api_version != self.api_version {
             return Err(format!("it must answer with an ExecCredential of version {}", self.api_version));
         }
-        let status = answer.status.ok_or("it has answered without a status")?;
+        let status = credential.status.ok_or("its ExecCredential has no status")?;
         let pair = (status.client_certificate_data, status.client_key_data);
-        let identity = match (pair.0.is_empty(), pair.1.is_empty()) {
+        let key_pair = match (pair.0.is_empty(), pair.1.is_empty()) {
             (true, true) if status.token.is_empty() => {
-                return Err("it has answered with neither a token nor a certificate and key".to_owned());
+                return Err("its ExecCredential has neither a token nor a certificate and key".to_owned());
             }
             (true, true) => None,
-            (false, false) => Some(Identity::read(pair.0, pair.1)?),
-            _ => return Err("it has answered with a certificate or a key and not with both".to_owned()),
+            (false, false) => Some(ClientKeyPair::parse(pair.0, pair.1)?),
+            _ => return Err("its ExecCredential has a certificate or a key but not both".to_owned()),
         };
         let token = match status.token.as_str() {
             "" => None,
-            token => Some(Token::new(token).ok_or("its token cannot be sent")?),
+            token => Some(Token::new(token).ok_or("its token is not a valid header value")?),
         };
-        Ok(Credentials { token, identity, ends_at: status.expiration_timestamp })
+        Ok(Credentials { token, key_pair, expires_at: status.expiration_timestamp })
     }
 }
 
-impl Identity {
-    fn read(certificate: String, key: String) -> Result<Self, String> {
+impl ClientKeyPair {
+    fn parse(certificate: String, key: String) -> Result<Self, String> {
         let unreadable = || "its certificate cannot be read".to_owned();
         let leaf = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(|_| unreadable())?;
         let (_, leaf) = x509_parser::parse_x509_certificate(&leaf).map_err(|_| unreadable())?;
         let validity = leaf.validity();
         let time = |time: x509_parser::time::ASN1Time| Timestamp::from_second(time.timestamp()).ok();
-        let (begins_at, ends_at) =
+        let (not_before, expires_at) =
             time(validity.not_before).zip(time(validity.not_after)).ok_or_else(unreadable)?;
-        Ok(Self { certificate, key, begins_at, ends_at })
+        Ok(Self { certificate, key, not_before, expires_at })
     }
 }

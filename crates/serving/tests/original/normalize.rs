@@ -1,11 +1,11 @@
-//! What is left of an answer once all that differs between any two processes is taken out.
+//! Normalizes responses: removes what differs between any two processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::client::{Answer, Question};
+use super::client::{TestRequest, TestResponse};
 
-/// Metrics that serving itself counts; all others are other rooms' business.
-const OURS: [&str; 11] = [
+/// Metrics of this crate; the others belong to other crates.
+const METRIC_PREFIXES: [&str; 11] = [
     "apiserver_client_certificate_",
     "apiserver_delegated_",
     "authenticated_user_requests",
@@ -19,23 +19,27 @@ const OURS: [&str; 11] = [
     "version_info",
 ];
 
-pub(crate) fn normal(question: &Question, mut answer: Answer, flags: &BTreeMap<String, String>) -> Answer {
-    // Bodies that differ in what they tell of a process differ in length too.
-    answer.headers.remove("content-length");
-    if answer.status == 200 {
-        answer.body = match question.target.split('?').next().unwrap_or_default() {
-            "/metrics" => families(&answer.body),
-            "/metrics/slis" => without_values(&answer.body),
-            "/statusz" => statusz(&answer.body),
-            "/flagz" => flagz(&answer.body, flags),
-            "/configz" => json(&answer.body),
-            _ => answer.body,
+pub(crate) fn normalize(
+    test_request: &TestRequest,
+    mut response: TestResponse,
+    flags: &BTreeMap<String, String>,
+) -> TestResponse {
+    // Bodies with process-specific values differ in length, too.
+    response.headers.remove("content-length");
+    if response.status == 200 {
+        response.body = match test_request.target.split('?').next().unwrap_or_default() {
+            "/metrics" => families(&response.body),
+            "/metrics/slis" => without_values(&response.body),
+            "/statusz" => statusz(&response.body),
+            "/flagz" => flagz(&response.body, flags),
+            "/configz" => json(&response.body),
+            _ => response.body,
         };
     }
-    answer
+    response
 }
 
-/// Name, type and labels of every metric that is serving's.
+/// Name, type and labels of every metric of this crate.
 fn families(text: &str) -> String {
     let mut families = BTreeMap::<String, BTreeSet<String>>::new();
     let mut types = BTreeMap::new();
@@ -53,12 +57,13 @@ fn families(text: &str) -> String {
             families.entry(family.unwrap_or(name).to_owned()).or_default().extend(labels);
         }
     }
-    let ours = families.iter().filter(|(name, _)| OURS.iter().any(|prefix| name.starts_with(prefix)));
+    let our_server =
+        families.iter().filter(|(name, _)| METRIC_PREFIXES.iter().any(|prefix| name.starts_with(prefix)));
     let line = |(name, labels): (&String, &BTreeSet<String>)| {
         let labels: Vec<_> = labels.iter().cloned().collect();
         format!("{name} {} {}\n", types.get(name).map_or("?", String::as_str), labels.join(","))
     };
-    ours.map(line).collect()
+    our_server.map(line).collect()
 }
 
 fn without_values(text: &str) -> String {
@@ -66,7 +71,7 @@ fn without_values(text: &str) -> String {
     samples.map(|line| line.rsplit_once(' ').map_or(line, |(name, _)| name).to_owned() + "\n").collect()
 }
 
-/// Takes times, the language and the separator out of it.
+/// Removes times, the language and the separator.
 fn statusz(text: &str) -> String {
     if text.starts_with(['{', 'a']) {
         let words = ["startTime", "uptimeSeconds", "goVersion"];
@@ -75,19 +80,19 @@ fn statusz(text: &str) -> String {
     }
     let values = [("Started", ""), ("Up", ""), ("Go version", "")];
     let line = |line: &str| {
-        let normal =
+        let without_value =
             values.iter().find(|(name, _)| line.starts_with(name)).map(|(name, _)| (*name).to_owned());
         let names = ["Binary version", "Emulation version", "Paths"];
         let separated = || {
             let name = names.iter().find(|name| line.starts_with(**name))?;
             Some(format!("{name}|{}", line[name.len()..].trim_start_matches([':', '=', ' '])))
         };
-        normal.or_else(separated).unwrap_or_else(|| line.to_owned()) + "\n"
+        without_value.or_else(separated).unwrap_or_else(|| line.to_owned()) + "\n"
     };
     text.lines().map(line).collect()
 }
 
-/// Takes the separator out of it.
+/// Replaces the random separator.
 fn flagz(text: &str, flags: &BTreeMap<String, String>) -> String {
     if text.starts_with(['{', 'a']) {
         return text.to_owned();
@@ -103,7 +108,7 @@ fn flagz(text: &str, flags: &BTreeMap<String, String>) -> String {
     text.split('\n').map(line).collect()
 }
 
-/// Objects have no order.
+/// Sorts the keys.
 fn json(text: &str) -> String {
     serde_json::from_str::<serde_json::Value>(text)
         .map_or_else(|_| text.to_owned(), |value| value.to_string())
